@@ -21,16 +21,14 @@ from pequod.engine import (
     NotBackfillableError,
     NotWatchableError,
     SearchRange,
-    Slot,
     Snapshot,
     Watch,
-    prefix_end,
 )
 from pequod.engine.memory.ledger import UNLIMITED
 from pequod.engine.testing import NaiveModel, select
-from pequod.language.spec import DELIMITER
 from tests.engine import searching
 from tests.engine.backfilling import draw_pieces, source_rows
+from tests.engine.stems import stems_of
 
 T = TypeVar("T")
 
@@ -383,24 +381,6 @@ class Walker:
     def _same(found: object, expected: object) -> None:
         if found != expected:
             raise DifferenceError(f"the engine says {found!r}, the model {expected!r}")
-
-
-def stems_of(model: NaiveModel) -> list[tuple[bytes, bytes | None]]:
-    """Return the ranges of keys that joins compute now, one for each value of a first slot: so timelines are read."""
-    keys = model.evaluate()
-    stems = {stem for spec in model.joins for key in keys if (stem := _stem_of(spec, key))}
-    return [(stem, prefix_end(stem)) for stem in sorted(stems)]
-
-
-def _stem_of(spec: JoinSpec, key: bytes) -> bytes | None:
-    """Return a computed key up to the literal behind its first slot; None if it is not of a join's output."""
-    match spec.output.parts:
-        case (bytes(start), Slot(width=None), bytes(_), *_) if key.startswith(start):
-            return key[: key.find(DELIMITER, len(start)) + 1] or None
-        case (bytes(start), Slot(width=int(width)), *_) if key.startswith(start) and len(key) > len(start) + width:
-            return key[: len(start) + width]
-        case _:
-            return None
 
 
 def _computes(spec: JoinSpec, key: bytes) -> bool:

@@ -25,7 +25,7 @@ FAULTS: Final = (
         "seen[at].hash = hash_of(argument[0]);",
         "a scan does not find the context of its end, and Python answers it",
     ),
-    Fault("ahead.cpp", "argument += argument_count_of(kind);", "argument += 1;", "ends behind a scan are not found"),
+    Fault("ahead.cpp", "argument += kind.argument_count;", "argument += 1;", "ends behind a scan are not found"),
     Fault(
         "batch.cpp",
         "    batch->row_count += found;\n",
@@ -40,8 +40,8 @@ FAULTS: Final = (
     ),
     Fault(
         "batch.cpp",
-        "const uint64_t number = number_count_of(kind) ? batch->numbers[batch->number_at] : 0;",
-        "const uint64_t number = number_count_of(kind) ? batch->numbers[0] : 0;",
+        "const uint64_t number = KIND_ROWS[kind].number_count ? batch->numbers[batch->number_at] : 0;",
+        "const uint64_t number = KIND_ROWS[kind].number_count ? batch->numbers[0] : 0;",
         "all limited scans that Python runs have the limit of the first",
     ),
     Fault(
@@ -240,6 +240,12 @@ FAULTS: Final = (
         "a group that a quick write made is in no scan over groups",
     ),
     Fault(
+        "hash.cpp",
+        "const Secret key = is_own ? secret : Secret{first, second};",
+        "const Secret key = is_own ? secret : Secret{first, first};",
+        "a hash with another secret is not that of the secret",
+    ),
+    Fault(
         "lens.cpp",
         "if (width) return piece->size == width;",
         "if (width) return true;",
@@ -353,6 +359,18 @@ FAULTS: Final = (
         "if (!place.at || compare(key, piece_of(leaf.entries[place.at - 1].value)) >= 0) {",
         "if (!place.at || compare(key, piece_of(leaf.entries[place.at - 1].value)) > 0) {",
         "the key at the end of a loaded range counts as loaded",
+    ),
+    Fault(
+        "tally.cpp",
+        "return counts[slot] > most[slot] ? Found::TOO_MANY : Found::RIGHT;",
+        "return counts[slot] > most[slot] + 1 ? Found::TOO_MANY : Found::RIGHT;",
+        "a message may hold one entry too many",
+    ),
+    Fault(
+        "tally.cpp",
+        "if (open[--count] != tag.number) return false;",
+        "--count;",
+        "a group that another one ends is taken",
     ),
     Fault(
         "timeline.cpp",

@@ -4,11 +4,11 @@ import itertools
 
 import pytest
 from pequod_grammar import parse
-from pequod_proto.commands import COUNT, GET, OK, PUT, REMOVE, SCAN, SCAN_DOWN
 from pequod_proto.pequod_pb2 import ExecuteReply, ExecuteRequest
 from pequod_server.access.grants import KeyRanges
 
 from pequod.client.columns import decode_whole
+from pequod.commands.kinds import COUNT, GET, OK, PUT, REMOVE, SCAN, SCAN_DOWN
 from pequod.engine import Engine
 from pequod.engine.base.rows import SortedRows
 from pequod.engine.joins import collecting

@@ -9,11 +9,11 @@ from typing import Final
 
 import pytest
 from pequod_grammar import parse
-from pequod_proto.commands import COUNT, GET, PUT, REMOVE, SCAN, SCAN_DOWN, SCAN_LIMIT
 from pequod_proto.pequod_pb2 import ExecuteReply, ExecuteRequest
 from pequod_server.batches.executor import Executor
 from pequod_server.batches.quick import run_quick
 
+from pequod.commands.kinds import COUNT, GET, PUT, REMOVE, SCAN, SCAN_DOWN, SCAN_LIMIT
 from pequod.engine.base import rows
 from pequod.engine.testing import NaiveModel, select
 from tests.native.core import hot

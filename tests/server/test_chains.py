@@ -6,8 +6,8 @@ import grpc
 import pytest
 from grpc import aio
 from pequod_proto import pequod_pb2 as pb
-from pequod.commands.kinds import COUNT, GET, PUT, SCAN
 
+from pequod.commands.kinds import COUNT, GET, PUT, SCAN
 from pequod.language.cycles import NESTING_MAX
 
 

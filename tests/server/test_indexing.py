@@ -7,10 +7,10 @@ import pytest
 from grpc import aio
 from pequod_proto import pequod_pb2 as pb
 from pequod_proto import pequod_pb2_grpc as rpc
-from pequod.commands.kinds import COUNT, GET, PUT, SCAN
 from pequod_server import ServerConfig
 from pequod_server.database import indexing
 
+from pequod.commands.kinds import COUNT, GET, PUT, SCAN
 from pequod.engine import Engine
 from pequod.engine.joins import indexes
 from tests.server.serving import connect, serving
