@@ -14,7 +14,7 @@ from pequod.engine.testing import NaiveModel
 from pequod.errors import PequodError
 from tests.engine.draw import BASE_TABLES, draw_join, draw_range, draw_timeline
 from tests.engine.earlier import draw_cutting_join, draw_rows
-from tests.engine.walker import stems_of
+from tests.engine.stems import stems_of
 
 #: Of each server; what the first one makes of a table stays.
 CASES: Final = 12

@@ -19,7 +19,7 @@ from pequod_server.backing import RowChange
 from pequod.engine import JoinSpec, Snapshot
 from pequod.engine.testing import NaiveModel
 from pequod.freshness import Token
-from tests.engine.walker import stems_of
+from tests.engine.stems import stems_of
 from tests.simulation.database import Database, Rows
 from tests.simulation.history import holds, is_lost, moments_of, shared
 from tests.simulation.levels import Demand
