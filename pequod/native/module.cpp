@@ -8,6 +8,7 @@
 #include "engine.hpp"
 #include "groups.hpp"
 #include "lens.hpp"
+#include "numerals.hpp"
 #include "routes.hpp"
 #include "timeline.hpp"
 
@@ -16,7 +17,7 @@
 namespace {
 
 // That of pequod/native/__init__.py, which takes no other.
-constexpr int INTERFACE = 14;
+constexpr int INTERFACE = 15;
 
 PyModuleDef definition = {
     PyModuleDef_HEAD_INIT, "_hot", "The native core of the engine.", -1, nullptr, nullptr, nullptr, nullptr, nullptr,
@@ -34,7 +35,7 @@ PyMODINIT_FUNC PyInit__hot() {
     for (const auto add : {pequod::add_rows_type, pequod::add_group_type, pequod::add_table_types, pequod::add_context_types, pequod::add_frame_types,
                            pequod::add_route_type, pequod::add_timeline_functions, pequod::add_collect_types,
                            pequod::add_lens_type, pequod::add_engine_type, pequod::add_batch_type,
-                           pequod::add_column_functions}) {
+                           pequod::add_column_functions, pequod::add_numeral_functions}) {
         if (module && add(module) < 0) Py_CLEAR(module);
     }
     if (module && PyModule_AddIntConstant(module, "INTERFACE", INTERFACE) < 0) Py_CLEAR(module);

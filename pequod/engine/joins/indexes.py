@@ -12,9 +12,7 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections.abc import Iterable, Sequence
-from typing import Final, Protocol
-
-from orjson import JSONDecodeError, loads
+from typing import Final, Protocol, cast
 
 from pequod.answers.rows import Rows
 from pequod.engine.base.table import Cut, Table
@@ -24,6 +22,7 @@ from pequod.language.containing import keys_of
 from pequod.language.forms import Misfit
 from pequod.language.many_records import show_all
 from pequod.language.missing import Lacking
+from pequod.language.parsing import read_json
 from pequod.language.ranges import Range
 from pequod.language.record_checks import Record
 from pequod.language.records import Lens, Shown
@@ -56,10 +55,10 @@ class RecordParser:
             return earlier[1]
         self._earlier = latest
         try:
-            found = loads(value)
-        except JSONDecodeError:
+            found = read_json(value)
+        except ValueError:
             found = None
-        record = found if found.__class__ is dict else None
+        record = cast("Record", found) if found.__class__ is dict else None
         self._latest = value, record
         return record
 
