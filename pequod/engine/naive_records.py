@@ -21,7 +21,6 @@ from pequod.language.spec import (
     Exists,
     NumberForm,
     OneField,
-    Operator,
     Path,
     Slot,
     Source,

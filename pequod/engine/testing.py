@@ -25,7 +25,6 @@ from pequod.language.spec import (
     JoinSpec,
     Operator,
     Pattern,
-    Slot,
 )
 
 Row = tuple[bytes, bytes]

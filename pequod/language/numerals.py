@@ -84,6 +84,9 @@ def read_number(text: str) -> Number | Vast:
     Cost:
         O(length of the text), whatever its exponent is.
     """
+    if "." in text and "e" not in text and "E" not in text and not text.endswith("0") and repr(float(text)) == text:
+        # As printers of doubles write them.
+        return float(text)
     mantissa, _, exponent = text.lower().partition("e")
     if not mantissa.strip("-0."):
         return 0

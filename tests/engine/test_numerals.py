@@ -132,7 +132,7 @@ def test_a_record_of_1024_levels_is_one() -> None:
     ],
 )
 def test_what_is_no_json_stays_none(text: str) -> None:
-    with pytest.raises(ValueError):  # noqa: PT011  (of the parser, whichever it is)
+    with pytest.raises(ValueError):
         read_json(text.encode())
 
 
