@@ -26,7 +26,7 @@ async def test_writes_go_through_in_one_transaction(dsn: str, database: Connecti
     store = await installed(dsn, mode)
     async with following(store) as follower:
         await follower.load(EVERYTHING)
-        position = await store.write(
+        position, _ = await store.write(
             [
                 RowChange(b"p|bob|0100", b"hi"),
                 RowChange(b"p|bob|0100", b"hi again"),

@@ -42,7 +42,9 @@ from pequod_server.backing.store import (
     RowChange,
     SequenceHorizon,
     Status,
+    Written,
     every_key,
+    were_there,
     whole,
 )
 
@@ -104,8 +106,11 @@ class LakeStore:
 
         return mended(session, since, self._everything(), self._health, self._backoff, self._closing)
 
-    async def write(self, changes: Sequence[RowChange]) -> Place:
-        """Write changes as one upload."""
+    async def write(self, changes: Sequence[RowChange]) -> Written:
+        """Write changes as one upload; an upload does not tell what it found, so the lake is asked before."""
+        doomed = [change.key for change in changes if change.value is None]
+        loaded = await self.load([KeyRange(key, key + b"\0") for key in doomed]) if doomed else None
+        found = were_there(changes, () if loaded is None else dict(loaded.rows))
 
         def write(lake: Lake) -> Place:
             if self._ingestor is None:
@@ -120,7 +125,7 @@ class LakeStore:
                 raise BackingUnavailableError(self._name, str(error)) from error
 
         try:
-            return await self._run(write)
+            return Written(await self._run(write), found)
         except (UploadRefusedError, LakeSchemaError) as error:
             raise WriteRefusedError(self._name, str(error)) from error
 

@@ -52,7 +52,9 @@ from pequod_server.backing.store import (
     RowChange,
     SequenceHorizon,
     Status,
+    Written,
     every_key,
+    were_there,
 )
 from pequod_server.backing.turns import Turns, in_turns
 from pequod_server.backing.values import Cell, decompose
@@ -211,7 +213,7 @@ class PostgresStore:
 
         return mended(feed, since, session.everything, session.health, self._backoff, session.closing)
 
-    async def write(self, changes: Sequence[RowChange]) -> Place:
+    async def write(self, changes: Sequence[RowChange]) -> Written:
         """Write changes in one transaction."""
         turns = Turns()
         plans: list[Mapping] = []
@@ -226,11 +228,13 @@ class PostgresStore:
                     facts = await session.facts(connection)
                     async with connection.transaction():
                         if len(changes) > 1 and attempt == 0:
-                            await self._write_many(connection, facts, plans, changes)
+                            found = await self._write_many(connection, facts, plans, changes)
                         else:
-                            for mapping, change in zip(plans, changes, strict=True):
+                            found = [
                                 await self._write_one(connection, facts, mapping, change)
-                    return await place(connection)
+                                for mapping, change in zip(plans, changes, strict=True)
+                            ]
+                    return Written(await place(connection), found)
             except _OneByOneError:
                 continue
             except (asyncpg.UniqueViolationError, asyncpg.TransactionRollbackError) as error:
@@ -311,8 +315,11 @@ class PostgresStore:
 
     async def _write_many(
         self, connection: Connection, facts: Facts, plans: Sequence[Mapping], changes: Sequence[RowChange]
-    ) -> None:
+    ) -> list[bool]:
         """Write rows in a few round trips, if there is no conflict; only the last change of a key counts.
+
+        Returns:
+            For each change whether its key was there just before it.
 
         Raises:
             _OneByOneError: There is one, which writing the rows one by one will show.
@@ -320,19 +327,23 @@ class PostgresStore:
         last = {change.key: (mapping, change) for mapping, change in zip(plans, changes, strict=True)}
         put = [key for key, (_, change) in last.items() if change.value is not None]
         before = await self._there(connection, facts, put)
-        rows_of: dict[str, list[Sequence[object]]] = {}
+        rows_of: dict[str, dict[Sequence[object], bytes]] = {}
         turns = Turns()
         for key, (mapping, change) in last.items():
             statements = _statements(mapping, facts, change)
             query = statements[0] if key in before else statements[-1]
-            rows_of.setdefault(query.text, []).append(query.parameters)
+            rows_of.setdefault(query.text, {})[query.parameters] = key
             if turns.are_due():
                 await turns.give()
-        for text, rows in rows_of.items():
+        for text, keys in rows_of.items():
+            rows = list(keys)
             for at in range(0, len(rows), _TOGETHER):
-                await connection.executemany(text, rows[at : at + _TOGETHER])
+                # Removals answer with the parameters of those that found a row.
+                gone = await connection.fetchmany(text, rows[at : at + _TOGETHER])
+                before.update(keys[tuple(one)] for one in gone)
         if len(await self._there(connection, facts, put)) < len(put):
             raise _OneByOneError
+        return were_there(changes, before)
 
     async def _there(self, connection: Connection, facts: Facts, keys: Sequence[bytes]) -> set[bytes]:
         """Return which keys have a row."""
@@ -341,21 +352,23 @@ class PostgresStore:
             there.update(await self._session._rows(connection, facts, keys_as_ranges(keys[at : at + _TOGETHER])))
         return there
 
-    async def _write_one(self, connection: Connection, facts: Facts, mapping: Mapping, change: RowChange) -> None:
+    async def _write_one(self, connection: Connection, facts: Facts, mapping: Mapping, change: RowChange) -> bool:
+        """Write a row, and return whether its key was there; True for a put."""
         *updates, insert = _statements(mapping, facts, change)
+        if change.value is None:
+            return bool(await connection.fetch(insert.text, *insert.parameters))
         for update in updates:
             if not (await connection.execute(update.text, *update.parameters)).endswith(" 0"):
                 break
         else:
             await connection.execute(insert.text, *insert.parameters)
-        if change.value is None:
-            return
         there = await self._session._rows(connection, facts, keys_as_ranges([change.key]))
         if change.key not in there:
             raise WriteRefusedError(
                 self._session.name,
                 f"the row of key {shown(change.key)} would not meet the condition of {mapping.pattern}",
             )
+        return True
 
 
 def _statements(mapping: Mapping, facts: Facts, change: RowChange) -> list[Query]:
@@ -370,7 +383,8 @@ def _statements(mapping: Mapping, facts: Facts, change: RowChange) -> list[Query
         return " AND ".join([*tests, f"({mapping.condition})"] if mapping.condition else tests)
 
     if change.value is None:
-        return [Query(f"DELETE FROM {table} WHERE {where(1)}", tuple(slots.values()))]
+        own = ", ".join(f"${at}::text" for at in range(1, len(slots) + 1))
+        return [Query(f"DELETE FROM {table} WHERE {where(1)} RETURNING {own}", tuple(slots.values()))]
     cells: list[Cell] = decompose(change.key, change.value, mapping.value, mapping.form)
     values = {name: cell.text for name, cell in zip(mapping.value, cells, strict=True) if name not in slots}
     columns = facts[mapping.table].columns

@@ -146,6 +146,14 @@ class Databases:
         """Wait until the cache has everything that is in the databases now; see `Loader.caught_up`."""
         await asyncio.gather(*(loader.caught_up() for loader in self.all))
 
+    async def caught_up_in(self, first: bytes, last: bytes | None) -> None:
+        """Wait until the cache has what is in the databases of a range now; see `Loader.caught_up`."""
+        for owner in self.assignment.owners_of(first, last):
+            try:
+                await owner.caught_up()
+            except BackingUnavailableError as error:
+                raise of_one(owner.name, error) from error
+
     async def halt(self) -> None:
         """Take no more events: what the engine has stays as it is now."""
         await asyncio.gather(*(loader.halt() for loader in self.all))
@@ -362,8 +370,11 @@ class Databases:
 
     # Writes.
 
-    async def write(self, changes: Sequence[RowChange]) -> bytes:
-        """Write to the database that owns the keys, in one transaction, and return the token once the cache has it.
+    async def write(self, changes: Sequence[RowChange]) -> tuple[bytes, Sequence[bool]]:
+        """Write to the database that owns the keys, in one transaction, and return once the cache has it.
+
+        Returns:
+            As `Loader.write`.
 
         Raises:
             UnassignedKeyError: No database owns a key; nothing is written.
@@ -372,7 +383,7 @@ class Databases:
             PackError, WriteRefusedError, BackingUnavailableError: As `Loader.write`.
         """
         if not changes:
-            return b""
+            return b"", ()
         loader = self.taker_of([change.key for change in changes])
         try:
             return await loader.write(changes)

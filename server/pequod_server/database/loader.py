@@ -325,8 +325,11 @@ class Loader:
                 return refused
         raise BackingUnavailableError("the database", "its feed breaks faster than ranges are loaded")
 
-    async def write(self, changes: Sequence[RowChange]) -> bytes:
-        """Write to the database in one transaction, and wait until the cache has it; return the token of the write.
+    async def write(self, changes: Sequence[RowChange]) -> tuple[bytes, Sequence[bool]]:
+        """Write to the database in one transaction, and wait until the cache has it.
+
+        Returns:
+            The token of the write, and for each change whether the database had a row of its key; True for puts.
 
         Raises:
             PackError: A key or a value makes no row; nothing is written.
@@ -334,12 +337,12 @@ class Loader:
             BackingUnavailableError: The database does not answer, and whether it was written is not known; or it was
                 written, and the feed does not tell of it.
         """
-        place = await self.store.write(changes)
+        place, found = await self.store.write(changes)
         self.counters.writes += len(changes)
         if not self._has(place):
             self.store.hurry(place.position)
         await self._wait(lambda: self._has(place))
-        return self.followed.token_of(place)
+        return self.followed.token_of(place), found
 
     async def _wait(self, holds: Callable[[], bool]) -> None:
         if not await self.followed.until(holds, self._wait_s):
