@@ -320,6 +320,11 @@ class Databases:
                 return True
         return False
 
+    @property
+    def staleness(self) -> str:
+        """Why reads of some database's rows fail that ask for no level; empty if they do not."""
+        return next((str(loader.stale_error()) for loader in self.all if loader.is_stale), "")
+
     def stale_error(self, first: bytes, last: bytes | None) -> BackingStaleError | None:
         """Return the error of a read of the range if it may show rows that are older than they may be."""
         if not self.are_stale:

@@ -105,7 +105,7 @@ class Loader:
         #: Told each event once the engine has it.
         self.on_event: Callable[[Event], None] = lambda _: None
         #: What the start waits for now; empty before and afterwards.
-        self.start_step = ""
+        self._start_step = ""
         #: Why the database did not answer when it was begun with.
         self._unanswered = ""
 
@@ -157,6 +157,14 @@ class Loader:
         """Whether the feed is older than ``stale_max_s``."""
         return self._stale_max_s > 0 and self.age_s() > self._stale_max_s
 
+    @property
+    def start_step(self) -> str:
+        """What the start waits for now; empty before and afterwards."""
+        status = self.store.status
+        if self._start_step and status.state == "down":
+            return f"its feed of changes, which cannot begin: {status.error}"
+        return self._start_step
+
     def age_s(self) -> float:
         """Return the time since the feed was known to be complete; before the first such time, since the start."""
         status = self.store.status
@@ -176,22 +184,24 @@ class Loader:
             SchemaError: The database does not have what the mapping needs.
             BackingUnavailableError: It does not answer.
         """
-        self.start_step = "an answer"
+        self._start_step = "an answer"
         for advice in await self.store.check():
             log.warning("advice about the database", extra={"advice": advice})
-        self._tasks = [asyncio.create_task(self._follow(since), name="pequod database feed")]
+        self._tasks = [
+            asyncio.create_task(self._follow(since), name="pequod database feed"),
+            asyncio.create_task(self._look(), name="pequod database state"),
+        ]
         try:
-            self.start_step = "its feed of changes; a new slot waits for the transactions that are open"
+            self._start_step = "its feed of changes; a new slot waits for the transactions that are open"
             await self._wait(lambda: self.position is not None)
             if since is not None:
-                self.start_step = "the changes since the snapshot"
+                self._start_step = "the changes since the snapshot"
                 await self.caught_up()
         except BackingUnavailableError:
             await self.stop()
             raise
-        self._tasks.append(asyncio.create_task(self._look(), name="pequod database state"))
-        self.start_step = ""
-        log.info("following the database", extra={"position": self.position})
+        self._start_step = ""
+        log.info("following the database", extra={"position": self.position, "stale_max_s": self._stale_max_s})
 
     def begin(self) -> None:
         """Follow the database as soon as it answers; until then, what is to be loaded of it is unavailable."""
@@ -383,16 +393,18 @@ class Loader:
 
     async def _look(self) -> None:
         """Say in the log when the feed breaks, when it is back, and when it is older than it may be."""
-        state, was_stale = self.store.status.state, False
+        was_down, was_stale, told = False, False, ""
         while True:
             await asyncio.sleep(_LOOK_S)
             self.release()
             status = self.store.status
-            if status.state != state:
-                was_down, state = state == "down", status.state
-                if state == "down":
-                    log.error("the feed of the database is down", extra={"error": status.error})
-                elif was_down and state == "ok":
+            is_down = status.state == "down"
+            if is_down and not (was_down and status.error == told):
+                told = status.error
+                log.error("the feed of the database is down", extra={"error": told, "stale_max_s": self._stale_max_s})
+            if is_down != was_down:
+                was_down = is_down
+                if status.state == "ok":
                     log.info("the feed of the database is back")
             if self.is_stale != was_stale:
                 was_stale = self.is_stale
