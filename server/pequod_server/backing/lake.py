@@ -86,6 +86,15 @@ class LakeStore:
 
         return await self._run(check)
 
+    async def described(self) -> list[list[str]]:
+        """Return for each mapping, in their order, of which type each of its columns is."""
+
+        def described(lake: Lake) -> list[list[str]]:
+            tables = [(mapping, lake.schema.table(mapping.table)) for mapping in self.mappings]
+            return [[f"{name} ({table.column(name).kind})" for name in mapping.columns] for mapping, table in tables]
+
+        return await self._run(described)
+
     async def load(self, ranges: Sequence[KeyRange]) -> Loaded:
         """Read ranges as of the newest SCU."""
 

@@ -37,6 +37,7 @@ from pequod_server.backing.pg_schema import (
     advice,
     check_identity,
     check_schema,
+    described,
     read_facts,
 )
 from pequod_server.backing.pg_session import PostgresSession, keys_as_ranges
@@ -57,13 +58,15 @@ from pequod_server.backing.store import (
     were_there,
 )
 from pequod_server.backing.turns import Turns, in_turns
-from pequod_server.backing.values import Cell, decompose
+from pequod_server.backing.values import Cell, decompose, written_text
 
 _FEED_NAME = re.compile(r"[a-z_][a-z0-9_]{0,62}").fullmatch
 #: If a write meets a row that was inserted a moment ago, it is tried again.
 _ATTEMPTS = 3
 #: Rows that one statement writes or looks up: they are encoded in one step.
 _TOGETHER = 250
+#: Another number says that rows of earlier versions are not what would be made of them now.
+_VALUES = 2
 
 
 class _OneByOneError(Exception):
@@ -125,6 +128,12 @@ class PostgresStore:
         if problems:
             raise SchemaError(session.name, problems)
         return advice(self.mappings, (await session.check_installed())[0])
+
+    async def described(self) -> list[list[str]]:
+        """Return for each mapping, in their order, what is made of each of its columns."""
+        async with self._session.connection() as connection:
+            facts = await read_facts(connection, self.mappings)
+        return [described(mapping, facts[mapping.table]) for mapping in self.mappings]
 
     async def install(self) -> list[str]:
         """Make the publication or the triggers, and a generic mapping's table, in one transaction.
@@ -283,7 +292,7 @@ class PostgresStore:
                 "FROM pg_control_system(), pg_control_checkpoint()"
             )
         assert place is not None
-        facts = json.dumps([*map(str, place.values()), session.mode, session.feed_name, fingerprint])
+        facts = json.dumps([_VALUES, *map(str, place.values()), session.mode, session.feed_name, fingerprint])
         return hashlib.sha256(facts.encode()).hexdigest(), fingerprint
 
     async def close(self) -> None:
@@ -386,8 +395,12 @@ def _statements(mapping: Mapping, facts: Facts, change: RowChange) -> list[Query
         own = ", ".join(f"${at}::text" for at in range(1, len(slots) + 1))
         return [Query(f"DELETE FROM {table} WHERE {where(1)} RETURNING {own}", tuple(slots.values()))]
     cells: list[Cell] = decompose(change.key, change.value, mapping.value, mapping.form)
-    values = {name: cell.text for name, cell in zip(mapping.value, cells, strict=True) if name not in slots}
     columns = facts[mapping.table].columns
+    values = {
+        name: written_text(cell, columns[name].kind)
+        for name, cell in zip(mapping.value, cells, strict=True)
+        if name not in slots
+    }
     names = [*values, *slots]
     # A text is assigned as a literal of the column's own type would be.
     places = [f"${at}::text::{quoted(columns[name].type)}" for at, name in enumerate(names, 1)]

@@ -104,6 +104,12 @@ class SqliteStore:
 
         return await self._loads.run(check)
 
+    async def described(self) -> list[list[str]]:
+        """Return for each mapping, in their order, what is made of each of its columns."""
+        return await self._loads.run(
+            lambda connection: [sqlite_schema.described(connection, one) for one in self.mappings]
+        )
+
     async def install(self) -> list[str]:
         """Make the change table and the triggers, in one transaction, and return the statements.
 

@@ -69,7 +69,9 @@ class Instruments:
             from pequod_server.ops.loader_metrics import LoaderCollector  # noqa: PLC0415
 
             self._metrics.add(LoaderCollector(databases))
-            self._web = WebServer(self._metrics.scrape, is_ready, lambda: down_homes(databases), lambda: databases.staleness)
+            self._web = WebServer(
+                self._metrics.scrape, is_ready, lambda: down_homes(databases), lambda: databases.staleness
+            )
             sinks.append(self._metrics.calls)
             self._batch_sinks.append(self._metrics.batches.executed)
         if config.traces:
