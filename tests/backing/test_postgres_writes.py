@@ -37,7 +37,7 @@ async def test_writes_go_through_in_one_transaction(dsn: str, database: Connecti
         await follower.until(lambda: follower.position >= position.position)
         assert follower.rows == {
             b"p|bob|0100": b"hi again",
-            b"s|ann|bob": b'{"since":"2001-09-09 01:46:40+00","score":2,"ok":true}',
+            b"s|ann|bob": b'{"since":"2001-09-09T01:46:40+00:00","score":2,"ok":true}',
         }
         await store.write([RowChange(b"s|ann|bob", None)])
         assert await database.fetchval("SELECT count(*) FROM subscriptions") == 0

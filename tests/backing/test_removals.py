@@ -20,7 +20,7 @@ TRIES = 40
 @asynccontextmanager
 async def writing_through(database: Database, place: str) -> AsyncIterator[AsyncClient]:
     """A client of the server with the database, or of a compute that passes writes on to it."""
-    async with running(backing_mode="write-through", **database.config) as home:
+    async with running(backing_mode="write-through", **database.config) as home:  # type: ignore[arg-type]
         if place == "home":
             yield home.client
         else:
@@ -38,7 +38,7 @@ async def insert(database: Database, time: int) -> None:
 async def test_a_removal_says_what_the_database_found(database: Database, place: str) -> None:
     async with writing_through(database, place) as client:
         await client.scan("p|bob|", "p|bob}")
-        answers = []
+        answers: list[object] = []
         for time in range(TRIES):
             await insert(database, time)
             if time % 2:

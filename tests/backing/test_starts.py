@@ -103,7 +103,7 @@ def test_systemd_is_told_when_it_serves_and_stops(tmp_path: Path) -> None:
 async def test_a_second_server_with_the_same_slot_says_so_while_it_waits(
     database_of_twip: Database, caplog: pytest.LogCaptureFixture
 ) -> None:
-    async with running(**database_of_twip.config):
+    async with running(**database_of_twip.config):  # type: ignore[arg-type]
         second = PequodServer(ServerConfig(listen="127.0.0.1:0", **database_of_twip.config))  # type: ignore[arg-type]
         starting = asyncio.create_task(second.start())
 

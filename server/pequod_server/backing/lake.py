@@ -42,7 +42,7 @@ from pequod_server.backing.store import (
     RowChange,
     SequenceHorizon,
     Status,
-    Written,
+    WrittenThrough,
     every_key,
     were_there,
     whole,
@@ -115,7 +115,7 @@ class LakeStore:
 
         return mended(session, since, self._everything(), self._health, self._backoff, self._closing)
 
-    async def write(self, changes: Sequence[RowChange]) -> Written:
+    async def write(self, changes: Sequence[RowChange]) -> WrittenThrough:
         """Write changes as one upload; an upload does not tell what it found, so the lake is asked before."""
         doomed = [change.key for change in changes if change.value is None]
         loaded = await self.load([KeyRange(key, key + b"\0") for key in doomed]) if doomed else None
@@ -134,7 +134,7 @@ class LakeStore:
                 raise BackingUnavailableError(self._name, str(error)) from error
 
         try:
-            return Written(await self._run(write), found)
+            return WrittenThrough(await self._run(write), found)
         except (UploadRefusedError, LakeSchemaError) as error:
             raise WriteRefusedError(self._name, str(error)) from error
 

@@ -17,7 +17,6 @@ import asyncpg
 from pequod.engine import SearchRange
 from pequod.escapes import shown
 from pequod_server.backing import pg_removal
-from pequod_server.backing.columns import SqlType
 from pequod_server.backing.errors import (
     BackingUnavailableError,
     MappingError,
@@ -42,8 +41,8 @@ from pequod_server.backing.pg_schema import (
 )
 from pequod_server.backing.pg_session import PostgresSession, keys_as_ranges
 from pequod_server.backing.pg_slot import slot_feed
+from pequod_server.backing.pg_writes import statements_of
 from pequod_server.backing.rows import sorted_in_steps
-from pequod_server.backing.sql import Query, quoted, quoted_table, table_parts
 from pequod_server.backing.store import (
     Event,
     IsWanted,
@@ -53,12 +52,12 @@ from pequod_server.backing.store import (
     RowChange,
     SequenceHorizon,
     Status,
-    Written,
+    WrittenThrough,
     every_key,
     were_there,
 )
 from pequod_server.backing.turns import Turns, in_turns
-from pequod_server.backing.values import Cell, decompose, written_text
+from pequod_server.backing.values import decompose
 
 _FEED_NAME = re.compile(r"[a-z_][a-z0-9_]{0,62}").fullmatch
 #: If a write meets a row that was inserted a moment ago, it is tried again.
@@ -222,7 +221,7 @@ class PostgresStore:
 
         return mended(feed, since, session.everything, session.health, self._backoff, session.closing)
 
-    async def write(self, changes: Sequence[RowChange]) -> Written:
+    async def write(self, changes: Sequence[RowChange]) -> WrittenThrough:
         """Write changes in one transaction."""
         turns = Turns()
         plans: list[Mapping] = []
@@ -243,7 +242,7 @@ class PostgresStore:
                                 await self._write_one(connection, facts, mapping, change)
                                 for mapping, change in zip(plans, changes, strict=True)
                             ]
-                    return Written(await place(connection), found)
+                    return WrittenThrough(await place(connection), found)
             except _OneByOneError:
                 continue
             except (asyncpg.UniqueViolationError, asyncpg.TransactionRollbackError) as error:
@@ -339,7 +338,7 @@ class PostgresStore:
         rows_of: dict[str, dict[Sequence[object], bytes]] = {}
         turns = Turns()
         for key, (mapping, change) in last.items():
-            statements = _statements(mapping, facts, change)
+            statements = statements_of(mapping, facts, change)
             query = statements[0] if key in before else statements[-1]
             rows_of.setdefault(query.text, {})[query.parameters] = key
             if turns.are_due():
@@ -363,7 +362,7 @@ class PostgresStore:
 
     async def _write_one(self, connection: Connection, facts: Facts, mapping: Mapping, change: RowChange) -> bool:
         """Write a row, and return whether its key was there; True for a put."""
-        *updates, insert = _statements(mapping, facts, change)
+        *updates, insert = statements_of(mapping, facts, change)
         if change.value is None:
             return bool(await connection.fetch(insert.text, *insert.parameters))
         for update in updates:
@@ -378,39 +377,6 @@ class PostgresStore:
                 f"the row of key {shown(change.key)} would not meet the condition of {mapping.pattern}",
             )
         return True
-
-
-def _statements(mapping: Mapping, facts: Facts, change: RowChange) -> list[Query]:
-    """Return statements, of which the first that changes a row is the last to run."""
-    slots = mapping.columns_of(change.key)
-    assert slots is not None, "the mapping was found by the key"
-    types: dict[str, SqlType] = {slot.name: slot.column.sql_type for slot in mapping.slots}
-    table = f"{quoted_table(mapping.table)} AS {quoted(table_parts(mapping.table)[1])}"
-
-    def where(first: int) -> str:
-        tests = [f"{quoted(name)} = ${first + at}::text::{types[name]}" for at, name in enumerate(slots)]
-        return " AND ".join([*tests, f"({mapping.condition})"] if mapping.condition else tests)
-
-    if change.value is None:
-        own = ", ".join(f"${at}::text" for at in range(1, len(slots) + 1))
-        return [Query(f"DELETE FROM {table} WHERE {where(1)} RETURNING {own}", tuple(slots.values()))]
-    cells: list[Cell] = decompose(change.key, change.value, mapping.value, mapping.form)
-    columns = facts[mapping.table].columns
-    values = {
-        name: written_text(cell, columns[name].kind)
-        for name, cell in zip(mapping.value, cells, strict=True)
-        if name not in slots
-    }
-    names = [*values, *slots]
-    # A text is assigned as a literal of the column's own type would be.
-    places = [f"${at}::text::{quoted(columns[name].type)}" for at, name in enumerate(names, 1)]
-    targets = ", ".join(f"{quoted(name)} = {place}" for name, place in zip(values, places, strict=False))
-    untouched = f"{quoted(next(iter(slots)))} = {quoted(table_parts(mapping.table)[1])}.{quoted(next(iter(slots)))}"
-    parameters = (*values.values(), *slots.values())
-    return [
-        Query(f"UPDATE {table} SET {targets or untouched} WHERE {where(len(values) + 1)}", parameters),
-        Query(f"INSERT INTO {table} ({', '.join(map(quoted, names))}) VALUES ({', '.join(places)})", parameters),
-    ]
 
 
 def _primary(error: asyncpg.PostgresError) -> str:

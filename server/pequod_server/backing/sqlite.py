@@ -45,7 +45,7 @@ from pequod_server.backing.store import (
     RowChange,
     SequenceHorizon,
     Status,
-    Written,
+    WrittenThrough,
     every_key,
     whole,
 )
@@ -179,7 +179,7 @@ class SqliteStore:
 
         return mended(session, since, self._everything(), self._health, self._backoff, self._closing)
 
-    async def write(self, changes: Sequence[RowChange]) -> Written:
+    async def write(self, changes: Sequence[RowChange]) -> WrittenThrough:
         """Write changes in one transaction."""
         turns = Turns()
         plans: list[list[Query]] = []
@@ -208,7 +208,7 @@ class SqliteStore:
                 return sqlite_schema.position_of(connection), found
 
         position, found = await self._writes.run(write)
-        return Written(Place(1, position), found)
+        return WrittenThrough(Place(1, position), found)
 
     async def position(self) -> Place:
         """Return the number of the last change."""

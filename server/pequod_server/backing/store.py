@@ -123,7 +123,7 @@ class Reload:
 Event = Changes | Progress | Reload
 
 
-class Written(NamedTuple):
+class WrittenThrough(NamedTuple):
     """What the database answers to a write."""
 
     #: The feed passes it after delivering the changes.
@@ -287,7 +287,7 @@ class BackingStore(Protocol):
         """
         ...
 
-    async def write(self, changes: Sequence[RowChange]) -> Written:
+    async def write(self, changes: Sequence[RowChange]) -> WrittenThrough:
         """Write changes in one transaction, each after those before it, and return what the database says of them.
 
         Raises:

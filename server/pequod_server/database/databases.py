@@ -146,14 +146,6 @@ class Databases:
         """Wait until the cache has everything that is in the databases now; see `Loader.caught_up`."""
         await asyncio.gather(*(loader.caught_up() for loader in self.all))
 
-    async def caught_up_in(self, first: bytes, last: bytes | None) -> None:
-        """Wait until the cache has what is in the databases of a range now; see `Loader.caught_up`."""
-        for owner in self.assignment.owners_of(first, last):
-            try:
-                await owner.caught_up()
-            except BackingUnavailableError as error:
-                raise of_one(owner.name, error) from error
-
     async def halt(self) -> None:
         """Take no more events: what the engine has stays as it is now."""
         await asyncio.gather(*(loader.halt() for loader in self.all))
@@ -320,11 +312,6 @@ class Databases:
                 return True
         return False
 
-    @property
-    def staleness(self) -> str:
-        """Why reads of some database's rows fail that ask for no level; empty if they do not."""
-        return next((str(loader.stale_error()) for loader in self.all if loader.is_stale), "")
-
     def stale_error(self, first: bytes, last: bytes | None) -> BackingStaleError | None:
         """Return the error of a read of the range if it may show rows that are older than they may be."""
         if not self.are_stale:
@@ -376,10 +363,7 @@ class Databases:
     # Writes.
 
     async def write(self, changes: Sequence[RowChange]) -> tuple[bytes, Sequence[bool]]:
-        """Write to the database that owns the keys, in one transaction, and return once the cache has it.
-
-        Returns:
-            As `Loader.write`.
+        """Write to the database that owns the keys, in one transaction; see `Loader.write`.
 
         Raises:
             UnassignedKeyError: No database owns a key; nothing is written.

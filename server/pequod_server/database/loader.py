@@ -35,6 +35,7 @@ from pequod_server.backing.rows import Clip
 from pequod_server.backing.searches import found_by
 from pequod_server.database.arrivals import Refused
 from pequod_server.database.beside import LoadAhead, LoadsAhead
+from pequod_server.database.feed_lines import FeedLines
 from pequod_server.database.followed import FEED, Followed, Reached
 from pequod_server.database.gate import Gate, Gates
 from pequod_server.database.intake import Intake, Tap
@@ -336,10 +337,9 @@ class Loader:
         raise BackingUnavailableError("the database", "its feed breaks faster than ranges are loaded")
 
     async def write(self, changes: Sequence[RowChange]) -> tuple[bytes, Sequence[bool]]:
-        """Write to the database in one transaction, and wait until the cache has it.
+        """Write to the database in one transaction, and return the token of the write once the cache has it.
 
-        Returns:
-            The token of the write, and for each change whether the database had a row of its key; True for puts.
+        It also returns for each change whether the database had a row of its key; True for puts.
 
         Raises:
             PackError: A key or a value makes no row; nothing is written.
@@ -393,22 +393,8 @@ class Loader:
 
     async def _look(self) -> None:
         """Say in the log when the feed breaks, when it is back, and when it is older than it may be."""
-        was_down, was_stale, told = False, False, ""
+        lines = FeedLines(self._stale_max_s)
         while True:
             await asyncio.sleep(_LOOK_S)
             self.release()
-            status = self.store.status
-            is_down = status.state == "down"
-            if is_down and not (was_down and status.error == told):
-                told = status.error
-                log.error("the feed of the database is down", extra={"error": told, "stale_max_s": self._stale_max_s})
-            if is_down != was_down:
-                was_down = is_down
-                if status.state == "ok":
-                    log.info("the feed of the database is back")
-            if self.is_stale != was_stale:
-                was_stale = self.is_stale
-                if was_stale:
-                    log.error("reads of the database's ranges fail", extra={"stale_max_s": self._stale_max_s})
-                else:
-                    log.info("reads of the database's ranges go on")
+            lines.look(self.store.status, is_stale=self.is_stale)

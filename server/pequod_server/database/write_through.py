@@ -23,7 +23,7 @@ from pequod_server.backing.turns import Turns, in_turns
 from pequod_server.database.databases import Databases
 from pequod_server.database.loader import Loader
 from pequod_server.wire.freshness import merged
-from pequod_server.wire.publishing import public
+from pequod_server.wire.publishing import of_one, public
 
 #: Commands of a batch, or keys of a range, in one transaction.
 TOGETHER_MAX: Final = 1000
@@ -135,11 +135,16 @@ class WriteThrough:
         table_prefix = first.partition(DELIMITER)[0] + DELIMITER
         if within(table_prefix, first, last) != (first, last):
             raise MixedWriteError("the range")
-        for owner in self._databases.assignment.owners_of(first, last):
+        owners = list(self._databases.assignment.owners_of(first, last))
+        for owner in owners:
             if not owner.is_write_through:
                 raise BackedKeyError(first)
         # The cache is behind its database by the time of a feed: a row that was written a moment ago goes, too.
-        await self._databases.caught_up_in(first, last)
+        for owner in owners:
+            try:
+                await owner.caught_up()
+            except BackingUnavailableError as error:
+                raise of_one(owner.name, error) from error
         keys = (await self._databases.read(lambda: self._engine.scan(first, last), [(first, last)])).keys
         removed, token = 0, b""
         for some in self._together(keys):

@@ -40,6 +40,11 @@ def down_homes(databases: Databases) -> tuple[str, ...]:
     return tuple(loader.name for loader in homes) if is_cut_off else ()
 
 
+def stale_reason(databases: Databases) -> str:
+    """Return why reads of some database's rows fail that ask for no level of freshness; empty if they do not."""
+    return next((str(loader.stale_error()) for loader in databases.all if loader.is_stale), "")
+
+
 class Instruments:
     """The instruments of one server."""
 
@@ -70,7 +75,7 @@ class Instruments:
 
             self._metrics.add(LoaderCollector(databases))
             self._web = WebServer(
-                self._metrics.scrape, is_ready, lambda: down_homes(databases), lambda: databases.staleness
+                self._metrics.scrape, is_ready, lambda: down_homes(databases), lambda: stale_reason(databases)
             )
             sinks.append(self._metrics.calls)
             self._batch_sinks.append(self._metrics.batches.executed)

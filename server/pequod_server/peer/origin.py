@@ -21,7 +21,7 @@ from pequod.errors import BackedKeyError, BackingUnavailableError, BadRequestErr
 from pequod.freshness import NO_TIMELINE, database_of
 from pequod.language.spec import DELIMITER
 from pequod_server.backing import History, KeyRange, Place, RowChange
-from pequod_server.backing.store import Written, were_there
+from pequod_server.backing.store import WrittenThrough, were_there
 from pequod_server.backing.turns import Turns
 from pequod_server.database.databases import Databases
 from pequod_server.database.followed import Reached
@@ -109,7 +109,7 @@ class Origin(Protocol):
         """Return the present place of the data, or a proof of the latest."""
         ...
 
-    async def write(self, changes: Sequence[RowChange]) -> Written:
+    async def write(self, changes: Sequence[RowChange]) -> WrittenThrough:
         """Write changes, all or none; the relay passes the place after it has told them."""
         ...
 
@@ -227,7 +227,7 @@ class DatabaseOrigin:
         """Ask the database; those who ask at the same time share a question."""
         return await (self._latest if latest else self._position).ask()
 
-    async def write(self, changes: Sequence[RowChange]) -> Written:
+    async def write(self, changes: Sequence[RowChange]) -> WrittenThrough:
         """Write to the database, if this server writes through, within the limits of its own clients."""
         if not self._loader.is_write_through:
             raise BackedKeyError(changes[0].key)
@@ -347,7 +347,7 @@ class MemoryOrigin:
         """Return the present place."""
         return Place(NO_TIMELINE, self.position)
 
-    async def write(self, changes: Sequence[RowChange]) -> Written:
+    async def write(self, changes: Sequence[RowChange]) -> WrittenThrough:
         """Write to the engine: all checks come before the first change."""
         engine, final = self._engine, dict(changes)
         for key in final:
@@ -359,7 +359,7 @@ class MemoryOrigin:
             if value is None:
                 engine.remove(key)
         self.settle()
-        return Written(Place(NO_TIMELINE, self.position), found)
+        return WrittenThrough(Place(NO_TIMELINE, self.position), found)
 
     def stop(self) -> None:
         """Watch nothing more."""

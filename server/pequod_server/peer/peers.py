@@ -27,7 +27,7 @@ from pequod_server.backing import KeyRange, RowChange
 from pequod_server.backing.peer import PequodStore
 from pequod_server.backing.peer_session import UNKNOWN_FEED
 from pequod_server.backing.rows import Clip
-from pequod_server.backing.store import Written
+from pequod_server.backing.store import WrittenThrough
 from pequod_server.backing.turns import Turns, in_turns
 from pequod_server.cluster.homes import HomeRules
 from pequod_server.config import ServerConfig
@@ -297,7 +297,7 @@ class PeerService:
         if self._rules is None:
             if request.copies:
                 raise BadRequestError("nothing moves here: this server belongs to no cluster")
-            written: Written = await self.origin.write(changes)
+            written: WrittenThrough = await self.origin.write(changes)
         else:
             (self._rules.refuse_copies if request.copies else self._rules.refuse)(request.keys)
             async with self._rules.writing():
