@@ -103,6 +103,12 @@ def _reads(name: str, joins: str) -> MicroRow:
     return MicroRow(name, "a first scan of 50 rows", samples)
 
 
+def _located(number: int) -> bytes:
+    """Return a record of about 200 bytes with a number that has the digits of a double."""
+    fields = {"author": _author(number).decode(), "latitude": 52.520006599999995 + number / 1e6}
+    return orjson.dumps({**fields, "body": "x" * 140})
+
+
 def _parses(name: str, record: Callable[[int], bytes]) -> MicroRow:
     """Return the row that parses what an index is made of, and keeps nothing."""
 
@@ -161,6 +167,7 @@ RECORDS: Final = (
     _parses("records, parsed", _record),
     _indexes("records, indexed", _OVER_RECORDS, _record, _range(1)),
     _parses("records with tags, parsed", _tagged),
+    _indexes("records of long decimals, indexed", _OVER_RECORDS, _located, _range(1)),
     _indexes("records, indexed by two fields", _OVER_TWO, _tagged, _range(1)),
     _indexes("records, indexed by each of 3 tags", _OVER_TAGS, _tagged, (b"tagged|tag01|", b"tagged|tag01}")),
     MicroRow("change, not searched for", "a change of another author's article", see_changes),

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import re
+from decimal import Decimal
 from typing import NoReturn, cast
 
 import orjson
 from lark import Token, Tree
 
 from pequod.language.errors import JoinError, Span
-from pequod.language.forms import number_text
+from pequod.language.numerals import number_text
+from pequod.language.record_rules import NoLiteral, read_literal
 from pequod.language.spec import (
     Bind,
     Comparator,
@@ -131,16 +133,16 @@ def _literal(token: Token) -> str:
     if text in ("True", "False", "None", "TRUE", "FALSE", "NULL"):
         right = {"none": "null"}.get(text.lower(), text.lower())
         _refuse(f"'{text}' is no literal", f"write `{right}`", place)
-    try:
-        value = orjson.loads(text)
-    except (orjson.JSONDecodeError, UnicodeEncodeError):
+    value = read_literal(text)
+    if isinstance(value, NoLiteral):
         if text.startswith('"'):
             _refuse(f"{text} is no text", 'escapes are those of JSON, such as \\n, \\" and \\u00e9', place)
         hint = f'{_LITERALS}; write "{text}"' if re.fullmatch(r"[\w .-]+", text) else _LITERALS
         _refuse(f"'{text}' is no literal", hint, place)
     if isinstance(value, list | dict):
         _refuse(f"a field is not compared with '{text}'", _LITERALS, place)
-    return (number_text(value) if isinstance(value, float) else orjson.dumps(value)).decode()
+    literal = number_text(value) if isinstance(value, float | Decimal) else orjson.dumps(value)
+    return literal.decode()
 
 
 def _plain_path(token: Token) -> Path:

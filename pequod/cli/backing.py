@@ -71,14 +71,23 @@ def check(
 ) -> None:
     """Compare a mapping with the real schema and with the installed triggers, and print advice.
 
+    Of what fits, print for each column what is made of it.
+
     Exit code 3 if anything does not fit, with all of it; 4 if the database does not answer.
     """
     mappings, database = _mapped(places, generic=generic)
     store = _lake(mappings, database) if database.startswith(_LAKE) else _open(database, mappings, feed, feed_name)
-    for line in _run(store, store.check()):
+
+    async def look() -> tuple[list[str], list[list[str]]]:
+        return await store.check(), await store.described()
+
+    advice, columns = _run(store, look())
+    for line in advice:
         print(f"advice: {line}")
-    for mapping in store.mappings:
+    for mapping, lines in zip(store.mappings, columns, strict=True):
         print(f"ok: {mapping.pattern} <- {mapping.table}")
+        for line in lines:
+            print(f"    {line}")
 
 
 @app.command(

@@ -15,35 +15,19 @@ source keys, each with one contribution to an output key.
 from __future__ import annotations
 
 import re
-import struct
 from collections.abc import Iterator
 from decimal import Context as DecimalContext
 from decimal import Decimal, Inexact, localcontext
 from functools import lru_cache
-from typing import Any, assert_never
 
-import orjson
-
+from pequod.engine.naive_records import seen
 from pequod.language.spec import (
-    Bind,
-    Comparator,
-    Compare,
-    CompareSlot,
-    Condition,
-    Exists,
     JoinSpec,
-    NumberForm,
-    OneField,
     Operator,
-    Path,
     Pattern,
-    Slot,
-    Source,
 )
 
 Row = tuple[bytes, bytes]
-_LESS = (Comparator.LESS, Comparator.AT_MOST)
-_GREATER = (Comparator.GREATER, Comparator.AT_LEAST)
 
 
 class NaiveModel:
@@ -154,115 +138,6 @@ def _tuples(
                     yield bound, value_key, shown
                 else:
                     yield bound, key, given
-
-
-def seen(source: Source, slots: dict[str, bytes], value: bytes) -> list[tuple[dict[str, bytes], bytes]]:
-    """Return what a source sees in a value of a key with these slots: all slots, and what it gives."""
-    if not source.has_records:
-        return [(slots, value)]
-    try:
-        record = orjson.loads(value)
-    except orjson.JSONDecodeError:
-        return []
-    given = _given(source, record, value) if isinstance(record, dict) else None
-    if given is None:
-        return []
-    found = [slots]
-    for condition in source.conditions:
-        found = [more for known in found for more in _holding(condition, known, record)]
-    return [(dict(known), given) for known in {tuple(sorted(known.items())): None for known in found}]
-
-
-def _given(source: Source, record: dict[str, object], value: bytes) -> bytes | None:
-    if source.given is None:
-        return value
-    if isinstance(source.given, OneField):
-        fields = _field(record, source.given.path)
-        return _text(fields[0]) if fields else None
-    chosen = {name: _field(record, path) for name, path in source.given.fields}
-    return orjson.dumps({name: fields[0] for name, fields in chosen.items() if fields})
-
-
-def _holding(condition: Condition, slots: dict[str, bytes], record: dict[str, object]) -> list[dict[str, bytes]]:
-    """Return the slots with those that a condition binds, once for each way in which it holds."""
-    match condition:
-        case CompareSlot(name, comparator, literal):
-            return [slots] if _holds(slots[name], comparator, orjson.loads(literal).encode()) else []
-        case Exists(path):
-            return [slots] if _field(record, path) else []
-        case Compare(path, comparator, literal):
-            wanted = orjson.loads(literal)
-            alike = [field for field in _field(record, path) if _type(field) == _type(wanted)]
-            return [slots] if any(_holds(field, comparator, wanted) for field in alike) else []
-        case Bind(path, slot, is_each):
-            fields = _field(record, path)
-            if is_each:
-                fields = fields[0] if fields and isinstance(fields[0], list) else []
-            forms = [form for form in (form(field, slot) for field in fields) if form is not None]
-            return [{**slots, slot.name: form} for form in forms if slots.get(slot.name, form) == form]
-        case _:
-            assert_never(condition)
-
-
-def _field(record: object, path: Path) -> list[object]:
-    """Return the field at a path; nothing if it is missing."""
-    for name in path.names:
-        if not isinstance(record, dict) or name not in record:
-            return []
-        record = record[name]
-    return [record]
-
-
-def _type(value: object) -> str:
-    if isinstance(value, bool):
-        return "bool"
-    return "number" if isinstance(value, int | float) else type(value).__name__
-
-
-def _holds(value: Any, comparator: Comparator, wanted: Any) -> bool:
-    """Compare two numbers, two strings, or two others of one type."""
-    is_less, is_same = comparator in _LESS and value < wanted, value == wanted
-    is_greater = comparator in _GREATER and value > wanted
-    if comparator in (Comparator.EQUAL, Comparator.AT_MOST, Comparator.AT_LEAST) and is_same:
-        return True
-    return bool(is_less or is_greater or (comparator is Comparator.NOT_EQUAL and not is_same))
-
-
-def _text(field: object) -> bytes | None:
-    if field is None:
-        return None
-    if isinstance(field, str):
-        return field.encode()
-    text = orjson.dumps(field).replace(b"e+", b"e") if isinstance(field, float) else orjson.dumps(field)
-    if isinstance(field, float) and b"e" in text and len(f"{Decimal(text.decode()):f}") <= 64:
-        return f"{Decimal(text.decode()):f}".encode()
-    return text
-
-
-def form(field: object, slot: Slot) -> bytes | None:
-    """Return a field as a slot has it, None if it has no form for the slot."""
-    number = field if isinstance(field, int | float) and not isinstance(field, bool) else None
-    if number is not None and number == int(number) and abs(number) <= 2**64:
-        number = int(number)
-    if slot.form is NumberForm.I64:
-        return b"%016x" % (number + 2**63) if isinstance(number, int) and -(2**63) <= number < 2**63 else None
-    if slot.form is NumberForm.F64:
-        if number is None or float(number) != number:
-            return None
-        bits = int.from_bytes(struct.pack(">d", float(number) + 0.0), "big")
-        return b"%016x" % (2**64 - 1 - bits if bits >= 2**63 else bits + 2**63)
-    if number is not None and slot.width is not None:
-        digits = f"{number:0{slot.width}d}".encode() if isinstance(number, int) else b""
-        return digits if len(digits) == slot.width and not digits.startswith(b"-") else None
-    if isinstance(field, str):
-        text = field.encode()
-    elif number is not None or isinstance(field, bool):
-        text = orjson.dumps(field if number is None else number).removesuffix(b".0").replace(b"e+", b"e")
-    else:
-        return None
-    if slot.width is not None:
-        return text if len(text) == slot.width else None
-    return text if 1 <= len(text) <= 4096 and b"|" not in text else None
 
 
 @lru_cache(maxsize=1024)

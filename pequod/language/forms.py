@@ -19,13 +19,24 @@ from typing import Final
 import orjson
 
 from pequod.language.numbers import encode_f64, encode_i64
+from pequod.language.numerals import (
+    Number,
+    Vast,
+    as_float,
+    as_integer,
+    is_integer,
+    number_text,
+    padded_digits,
+    plain_text,
+)
 from pequod.language.spec import NumberForm, Path, Slot
 
 #: A longer text cannot be part of a key.
 TEXT_BYTES_MAX: Final = 4096
-#: The longest text of a number without an exponent; longer ones keep it.
-_NUMBER_BYTES_MAX: Final = 64
-_INTEGER_MAX: Final = 1 << 64
+#: A value that is nested deeper is not given by itself: its printer ends there.
+_DEPTH_MAX: Final = 250
+#: What the printer writes as it should; it writes 1.0 and 1 for one number.
+_PRINTED: Final = frozenset({str, int, bool, type(None)})
 
 
 class Misfit(StrEnum):
@@ -48,6 +59,8 @@ class Misfit(StrEnum):
     NO_NUMBER = "a field is no number"
     INEXACT = "a number does not fit into 64 bits exactly"
     TOO_DEEP = "a field is nested too deep"
+    VAST = "a number has an exponent of more than 9 digits"
+    SURROGATE = "a text has half of a surrogate pair, which UTF-8 has not"
     #: A condition does not hold, or a slot has another value: the usual case, which is not counted.
     NOT_SELECTED = "not selected"
 
@@ -109,32 +122,32 @@ def delimited(value: object) -> bytes | Misfit:
         # Characters are searched for in text three times as fast as in bytes (bench row: records, indexed).
         if "|" in value:
             return Misfit.DELIMITED
-        text: bytes = value.encode()
+        try:
+            text: bytes = value.encode()
+        except UnicodeEncodeError:
+            return Misfit.SURROGATE
         if 0 < len(text) <= TEXT_BYTES_MAX:
             return text
         return Misfit.TOO_LONG if text else Misfit.EMPTY
     if value.__class__ is int:
         return b"%d" % value
-    if isinstance(value, float):
-        return number_text(value)
+    if isinstance(value, float | Decimal):
+        text = number_text(value)
+        return text if len(text) <= TEXT_BYTES_MAX else Misfit.TOO_LONG
     return b"true" if value is True else b"false" if value is False else _no_scalar(value)
 
 
 def _fixed(width: int) -> FormOf:
     def form(value: object) -> bytes | Misfit:
-        if isinstance(value, float):
-            if not value.is_integer():
-                return Misfit.FRACTION
-            value = int(value)
-        if value.__class__ is int:
-            if value < 0:
-                return Misfit.NEGATIVE
-            digits = b"%0*d" % (width, value)
-            return digits if len(digits) == width else Misfit.TOO_WIDE
         if isinstance(value, str):
-            text = value.encode()
+            try:
+                text = value.encode()
+            except UnicodeEncodeError:
+                return Misfit.SURROGATE
         elif isinstance(value, bool):
             text = b"true" if value else b"false"
+        elif isinstance(value, int | float | Decimal):
+            return _digits(value, width)
         else:
             return _no_scalar(value)
         return text if len(text) == width else Misfit.WIDTH
@@ -142,26 +155,29 @@ def _fixed(width: int) -> FormOf:
     return form
 
 
-def _i64(value: object) -> bytes | Misfit:
-    if isinstance(value, float) and value.is_integer():
-        value = int(value)
-    if isinstance(value, float):
+def _digits(number: Number, width: int) -> bytes | Misfit:
+    if not is_integer(number):
         return Misfit.FRACTION
-    if isinstance(value, bool) or not isinstance(value, int):
+    return Misfit.NEGATIVE if number < 0 else padded_digits(number, width) or Misfit.TOO_WIDE
+
+
+def _i64(value: object) -> bytes | Misfit:
+    if isinstance(value, bool) or not isinstance(value, int | float | Decimal):
         return _no_number(value)
+    integer = as_integer(value)
+    if integer is None:
+        return Misfit.INEXACT if is_integer(value) else Misfit.FRACTION
     try:
-        return encode_i64(value).encode()
+        return encode_i64(integer).encode()
     except ValueError:
         return Misfit.INEXACT
 
 
 def _f64(value: object) -> bytes | Misfit:
-    if isinstance(value, bool) or not isinstance(value, int | float):
+    if isinstance(value, bool) or not isinstance(value, int | float | Decimal):
         return _no_number(value)
-    try:
-        return encode_f64(value).encode()
-    except ValueError:
-        return Misfit.INEXACT
+    double = as_float(value)
+    return Misfit.INEXACT if double is None else encode_f64(double).encode()
 
 
 def _no_number(value: object) -> Misfit:
@@ -173,49 +189,62 @@ def _no_scalar(value: object) -> Misfit:
         return Misfit.NULL
     if value is ABSENT:
         return Misfit.MISSING
+    if isinstance(value, Vast):
+        return Misfit.VAST
     return Misfit.OBJECT if isinstance(value, dict) else Misfit.ARRAY
 
 
-def number_text(number: float) -> bytes:
-    """Return the shortest JSON of a number that the parser gave as a double; integers up to 2**64 as their digits.
-
-    >>> number_text(1.0), number_text(0.1), number_text(1e30)
-    (b'1', b'0.1', b'1e30')
-    """
-    if number.is_integer() and abs(number) <= _INTEGER_MAX:
-        return b"%d" % int(number)
-    return json_number(number).removesuffix(b".0")
-
-
-def json_number(number: float) -> bytes:
-    """Return a double as JSON has it; the printer writes the exponent's `+`, in some of its versions."""
-    return (b"%b" % orjson.dumps(number)).replace(b"e+", b"e")
-
-
 def field_text(value: object) -> bytes | Misfit:
-    """Return a field as a value by itself: text without quotes, all else as JSON, numbers without an exponent."""
+    """Return a field as a value by itself: text without quotes, all else as JSON, numbers as `plain_text` has them."""
     if isinstance(value, str):
-        return value.encode()
-    if isinstance(value, float):
-        text = json_number(value)
-        if b"e" in text:
-            plain = f"{Decimal(text.decode()):f}".encode()
-            return plain if len(plain) <= _NUMBER_BYTES_MAX else text
-        return text
+        try:
+            return value.encode()
+        except UnicodeEncodeError:
+            return Misfit.SURROGATE
+    if isinstance(value, float | Decimal):
+        return plain_text(value)
     if value is None:
         return Misfit.NULL
     if value is ABSENT:
         return Misfit.MISSING
-    return json_text(value)
+    return Misfit.VAST if isinstance(value, Vast) else json_text(value)
 
 
 def json_text(value: object) -> bytes | Misfit:
-    """Return a value as compact JSON.
+    """Return a value as compact JSON, its numbers as `number_text` has them.
 
     It is a copy: what the printer returns has all the memory in which it was printed, 4 KB for the shortest text.
     """
     try:
-        return b"%b" % orjson.dumps(value)
+        if value.__class__ is dict and _PRINTED.issuperset(map(type, value.values())):
+            # The most frequent case, without a call of its own (bench row: put, join over fields of records).
+            return b"%b" % orjson.dumps(value)
+        return b"%b" % orjson.dumps(value if value.__class__ in _PRINTED else _printable(value, _DEPTH_MAX))
     except TypeError:
-        # The parser takes deeper values than the printer.
+        return Misfit.SURROGATE
+    except _TooDeepError:
         return Misfit.TOO_DEEP
+
+
+class _TooDeepError(Exception):
+    """A value is nested too deep."""
+
+
+def _printable(value: object, depth: int) -> object:
+    """Return a value with the texts of its numbers in the place of those that the printer writes in other ways."""
+    if depth < 0:
+        raise _TooDeepError
+    if isinstance(value, dict):
+        if _PRINTED.issuperset(map(type, value.values())):
+            return value
+        return {
+            name: member if member.__class__ in _PRINTED else _printable(member, depth - 1)
+            for name, member in value.items()
+        }
+    if isinstance(value, list):
+        if _PRINTED.issuperset(map(type, value)):
+            return value
+        return [member if member.__class__ in _PRINTED else _printable(member, depth - 1) for member in value]
+    if isinstance(value, float | Decimal):
+        return orjson.Fragment(number_text(value))
+    return orjson.Fragment(value.text) if isinstance(value, Vast) else value

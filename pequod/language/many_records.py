@@ -17,10 +17,11 @@ from collections.abc import Callable, Iterable, Sequence
 from itertools import chain, compress, repeat
 from typing import Any, Final, TypeVar, cast
 
-from orjson import JSONDecodeError, loads
+from orjson import loads
 
 from pequod.language.collector import collector_paused
 from pequod.language.forms import ABSENT, TEXT_BYTES_MAX, FormOf, Misfit, delimited
+from pequod.language.parsing import read_json
 from pequod.language.record_checks import Record
 from pequod.language.records import Lens, Quick, parse_record
 from pequod.language.spec import DELIMITER, Slot
@@ -140,8 +141,8 @@ class RecordRun:
     def _parse(self) -> None:
         """Parse the values; leave out those that are no objects."""
         try:
-            records = [*map(loads, self._values)]
-        except JSONDecodeError:
+            records: list[Any] = [*map(read_json, self._values)]
+        except ValueError:
             records = [*map(parse_record, self._values)]
         if {*map(type, records)} - {dict}:
             records = [record if type(record) is dict else Misfit.NO_OBJECT for record in records]
@@ -212,7 +213,10 @@ def _texts(fields: list[Any], form: FormOf) -> list[bytes] | None:
     """Return the texts of fields in one go; None if they have to be looked at one by one."""
     if form is not delimited or {*map(type, fields)} - {str}:
         return None
-    texts = [*map(str.encode, fields)]
+    try:
+        texts = [*map(str.encode, fields)]
+    except UnicodeEncodeError:
+        return None
     return texts if _are_plain(texts, None) and max(map(len, texts), default=0) <= TEXT_BYTES_MAX else None
 
 

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from decimal import Decimal
 from operator import eq, ge, gt, le, lt, ne
 from typing import Any, Final, cast
 
 from pequod.language.forms import ABSENT, FormOf, Misfit, field_text, getter, json_text, slot_form
+from pequod.language.numerals import FLOAT_INTEGER_MAX, Number, exact
 from pequod.language.record_rules import read_literal
 from pequod.language.spec import (
     Bind,
@@ -64,19 +66,38 @@ def _compare_slot(number: int, comparator: Comparator, literal: str) -> Check:
 
 def _compare(path: Path, comparator: Comparator, literal: str) -> Check:
     get, compare, wanted = getter(path), _COMPARE[comparator], read_literal(literal)
-    kind = _kind_of(wanted)
+    if isinstance(wanted, int | float | Decimal) and not isinstance(wanted, bool):
+        return _compare_number(get, compare, wanted)
+    kind = wanted.__class__
 
     def check(record: Record, _slots: list[bytes]) -> Misfit | None:
         value = get(record)
-        if _kind_of(value) is not kind:
+        if value.__class__ is not kind:
             return Misfit.MISSING if value is ABSENT else Misfit.OTHER_TYPE
         return None if compare(value, wanted) else Misfit.NOT_SELECTED
 
     return check
 
 
-def _kind_of(value: object) -> type:
-    return float if value.__class__ is int else value.__class__
+def _compare_number(get: Callable[[Record], object], compare: Callable[[Any, Any], bool], wanted: Number) -> Check:
+    """Compile a comparison with a number, by the decimals that numbers stand for.
+
+    Floats and integers are in the order of these if one of the two is an integer that is a float, too.
+    """
+    decimal = exact(wanted)
+    is_small = wanted.__class__ is int and -FLOAT_INTEGER_MAX <= wanted <= FLOAT_INTEGER_MAX
+
+    def check(record: Record, _slots: list[bytes]) -> Misfit | None:
+        value: Any = get(record)
+        if value.__class__ is int or (is_small and value.__class__ is float):
+            holds = compare(value, wanted if is_small else decimal)
+        elif value.__class__ is float or value.__class__ is Decimal:
+            holds = compare(exact(value), decimal)
+        else:
+            return Misfit.MISSING if value is ABSENT else Misfit.OTHER_TYPE
+        return None if holds else Misfit.NOT_SELECTED
+
+    return check
 
 
 def _exists(path: Path) -> Check:

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Final
 
-import orjson
-
 from pequod.language.errors import JoinError
+from pequod.language.numerals import Vast
+from pequod.language.parsing import read_json
 from pequod.language.spec import (
     Bind,
     Comparator,
@@ -69,7 +69,7 @@ def _check_condition(condition: Condition, keyed: set[str], source: Source) -> N
     _check_path(condition.path, condition)
     if isinstance(condition, Compare):
         value = read_literal(condition.literal)
-        if isinstance(value, dict | list | _NoLiteral):
+        if isinstance(value, dict | list | NoLiteral):
             raise JoinError(f"{condition.literal} is no literal", hint=_VALUES, span=condition.span)
         if (value is None or isinstance(value, bool)) and condition.comparator not in _SAME:
             raise JoinError(
@@ -137,13 +137,17 @@ def _first_path(given: SomeFields) -> str:
     return str(given.fields[0][1]) if given.fields else "amount"
 
 
-class _NoLiteral:
+class NoLiteral:
     """The result for a text that is no JSON."""
 
 
 def read_literal(text: str) -> object:
     """Return the value of a literal's JSON; something that is no JSON value if the text is none."""
     try:
-        return orjson.loads(text)
-    except (orjson.JSONDecodeError, UnicodeEncodeError):
-        return _NoLiteral()
+        value = read_json(text.encode())
+        if isinstance(value, str):
+            # Half of a surrogate pair is no text that a field can equal.
+            value.encode()
+    except ValueError:
+        return NoLiteral()
+    return NoLiteral() if isinstance(value, Vast) else value

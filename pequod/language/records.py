@@ -17,9 +17,8 @@ import re
 from collections.abc import Callable
 from typing import NamedTuple, Protocol, cast
 
-from orjson import JSONDecodeError, loads
-
 from pequod.language.forms import ABSENT, TEXT_BYTES_MAX, FormOf, Misfit, getter, slot_form
+from pequod.language.parsing import read_json
 from pequod.language.patterns import Builder, compile_builder, compile_matcher, cuts, make_template
 from pequod.language.record_checks import Give, Record, compile_binds, compile_given, compile_selections, leading_binds
 from pequod.language.spec import Bind, Operator, Slot
@@ -47,7 +46,7 @@ class Quick(Protocol):
         """Return the plain keys of rows of the table, their values, and the numbers of the rows that are left.
 
         Args:
-            parse: Raises ValueError if a value is no JSON.
+            parse: Raises ValueError if a value is no JSON. Values with numbers of which a double loses digits are left.
             give: What gives the values; None: they are the table's own.
         """
 
@@ -55,10 +54,10 @@ class Quick(Protocol):
 def parse_record(value: bytes) -> Record | None:
     """Return the object that a value is in JSON, None if it is something else."""
     try:
-        record = loads(value)
-    except JSONDecodeError:
+        record = read_json(value)
+    except ValueError:
         return None
-    return record if record.__class__ is dict else None
+    return cast("Record", record) if record.__class__ is dict else None
 
 
 class Each(NamedTuple):

@@ -1,5 +1,7 @@
 #include "lens.hpp"
 
+#include "numerals.hpp"
+
 #include <cstdio>
 #include <cstring>
 
@@ -129,7 +131,10 @@ struct Seen {
 bool look_at(const QuickLens* lens, PyObject* key, PyObject* value, PyObject* parse, PyObject* give, Py_ssize_t at,
              Seen* seen) {
     PyObject* record = nullptr;
-    PyObject* plain = PyBytes_CheckExact(key) ? plain_key(lens, key, value, parse, &record) : nullptr;
+    // The parser is that of doubles.
+    const bool is_usual = PyBytes_CheckExact(key) && PyBytes_CheckExact(value) &&
+                          !may_lose(PyBytes_AS_STRING(value), size_t(PyBytes_GET_SIZE(value)));
+    PyObject* plain = is_usual ? plain_key(lens, key, value, parse, &record) : nullptr;
     PyObject* given = !plain ? nullptr : give == Py_None ? Py_NewRef(value)
                                                          : PyObject_CallFunctionObjArgs(give, value, record, nullptr);
     Py_XDECREF(record);

@@ -10,6 +10,7 @@
 #include "hash.hpp"
 #include "kinds.hpp"
 #include "lens.hpp"
+#include "numerals.hpp"
 #include "routes.hpp"
 #include "tally.hpp"
 #include "timeline.hpp"
@@ -19,7 +20,7 @@
 namespace {
 
 // That of pequod/native/__init__.py, which takes no other.
-constexpr int INTERFACE = 15;
+constexpr int INTERFACE = 16;
 
 PyModuleDef definition = {
     PyModuleDef_HEAD_INIT, "_hot", "The native core of the engine.", -1, nullptr, nullptr, nullptr, nullptr, nullptr,
@@ -57,7 +58,7 @@ PyMODINIT_FUNC PyInit__hot() {
                            pequod::add_context_types, pequod::add_frame_types, pequod::add_route_type,
                            pequod::add_timeline_functions, pequod::add_collect_types, pequod::add_lens_type,
                            pequod::add_engine_type, pequod::add_batch_type, pequod::add_column_functions,
-                           pequod::add_tally_function, add_kinds}) {
+                           pequod::add_tally_function, pequod::add_numeral_functions, add_kinds}) {
         if (module && add(module) < 0) Py_CLEAR(module);
     }
     if (module && PyModule_AddIntConstant(module, "INTERFACE", INTERFACE) < 0) Py_CLEAR(module);

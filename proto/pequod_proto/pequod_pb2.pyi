@@ -1196,7 +1196,9 @@ class PeerWriteRequest(_message.Message):
     def __init__(self, keys: _Optional[_Iterable[bytes]] = ..., values: _Optional[_Iterable[bytes]] = ..., present: _Optional[bytes] = ..., copies: _Optional[bool] = ...) -> None: ...
 
 class PeerWriteReply(_message.Message):
-    __slots__ = ("place",)
+    __slots__ = ("place", "absent")
     PLACE_FIELD_NUMBER: _ClassVar[int]
+    ABSENT_FIELD_NUMBER: _ClassVar[int]
     place: PeerPlace
-    def __init__(self, place: _Optional[_Union[PeerPlace, _Mapping]] = ...) -> None: ...
+    absent: _containers.RepeatedScalarFieldContainer[int]
+    def __init__(self, place: _Optional[_Union[PeerPlace, _Mapping]] = ..., absent: _Optional[_Iterable[int]] = ...) -> None: ...

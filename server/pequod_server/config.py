@@ -259,7 +259,7 @@ class ServerConfig(BaseModel):
         description="Memory for one commit of PostgreSQL for each pattern; after a larger one it is read again.",
     )
     backing_stale_max_s: Seconds = Field(
-        default=0.0,
+        default=300.0,
         description="Reads of the database's keys without a level of freshness fail when its changes are later than "
         "this; 0 for no bound.",
     )

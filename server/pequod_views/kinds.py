@@ -17,7 +17,7 @@ import re
 from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
-from decimal import Decimal
+from decimal import Decimal, InvalidOperation
 from typing import Final, NoReturn, TypeAlias
 from uuid import UUID
 
@@ -29,6 +29,10 @@ Cell: TypeAlias = bytes | str | int | float | bool | Decimal | datetime | UUID |
 _INTEGER: Final = re.compile(rb"[+-]?[0-9]{1,40}").fullmatch
 _NUMBER: Final = re.compile(rb"[+-]?([0-9]+(\.[0-9]*)?|\.[0-9]+)").fullmatch
 _BIGINT_END: Final = 1 << 63
+#: Those of an integer of 64 bits, with a sign.
+_BIGINT_CHARACTERS_MAX: Final = 20
+#: A number that is printed as a text.
+_MARK: Final = re.compile(r'"\\u0000([0-9.eE+-]+)"')
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 #: Longer numbers fit into no column of PostgreSQL.
 _DIGITS_MAX: Final = 1000
@@ -49,15 +53,29 @@ class CellKind:
 
 
 def parse_json(data: bytes) -> object:
-    """Return the value of a JSON text; numbers with a point or an exponent are decimals.
+    """Return the value of a JSON text; numbers with a point, an exponent or more than 64 bits are decimals.
 
     Raises:
         UnfitError: It is no JSON.
     """
     try:
-        return json.loads(data.decode(), parse_float=Decimal, parse_constant=_refuse_constant)
+        return json.loads(
+            data.decode(), parse_int=_read_integer, parse_float=_read_decimal, parse_constant=_refuse_constant
+        )
     except (ValueError, RecursionError) as error:
         raise UnfitError(f"{_short(data)} is no JSON: {error}") from error
+
+
+def _read_integer(text: str) -> int | Decimal:
+    number = int(text) if len(text) <= _BIGINT_CHARACTERS_MAX else None
+    return number if number is not None and -_BIGINT_END <= number < _BIGINT_END else _read_decimal(text)
+
+
+def _read_decimal(text: str) -> Decimal:
+    try:
+        return Decimal(text)
+    except InvalidOperation:
+        raise ValueError("a number has an exponent beyond all bounds") from None
 
 
 def _refuse_constant(name: str) -> NoReturn:
@@ -151,18 +169,29 @@ def _json(data: bytes) -> str:
 
 
 def _json_of_json(value: object) -> str:
+    marked: list[str] = []
+
+    def mark(number: object) -> str:
+        # The printer has no decimals. NUL stands in no other text that is taken.
+        marked.append(_digits_of(number))
+        return f"\0{marked[-1]}"
+
     try:
-        text = json.dumps(value, ensure_ascii=False, allow_nan=False, default=_float_of_decimal)
+        text = json.dumps(value, ensure_ascii=False, allow_nan=False, default=mark)
     except (ValueError, RecursionError) as error:
         raise _no(value, f"JSON that databases take: {error}") from error
-    if "\\u0000" in text:
+    text, count = _MARK.subn(r"\1", text)
+    if count != len(marked) or "\\u0000" in text:
         raise UnfitError(f"{_short(value)} contains a NUL character, which databases refuse in JSON")
     return _whole_text(text)
 
 
-def _float_of_decimal(value: object) -> float:
+def _digits_of(value: object) -> str:
+    """Return the digits of a decimal, as those of a float where a float stands for it."""
     assert isinstance(value, Decimal), "JSON texts hold nothing else"
-    return float(_decimal_of_json(value))
+    number = _decimal_of_json(value)
+    text = repr(float(number))
+    return text if "n" not in text and Decimal(text) == number else str(number)
 
 
 def _moment(step_us: int) -> Callable[[int], datetime]:

@@ -111,7 +111,8 @@ def test_postgresql_is_installed_and_checked(file: str, dsn: str, database: Conn
     assert ("CREATE PUBLICATION" if feed == "slot" else "CREATE TRIGGER") in out
     code, out, _ = run("check", file, dsn, "--feed", feed)
     assert code == 0, out
-    assert out == "ok: p|<poster>|<time:4> <- posts\n"
+    slots = "    poster (text): the slot <poster> of the key\n    at (int8): the slot <time:4> of the key\n"
+    assert out == f"ok: p|<poster>|<time:4> <- posts\n{slots}    body (text): text\n"
 
 
 def invoke(*arguments: str) -> tuple[int, str, str]:

@@ -175,7 +175,7 @@ async def test_failures_are_as_told_and_retried() -> None:
     async with following(store) as follower:
         assert store.status.failure_count == 3
         assert follower.events[0] == Progress(0, history=store.history)
-        assert await store.write([RowChange(b"p|a", b"1")]) == Place(1, 1)
+        assert (await store.write([RowChange(b"p|a", b"1")])).place == Place(1, 1)
         await follower.caught_up()
         store.break_feed("cut", is_lost=False)
         await until(lambda: store.status.failure_count == 4)

@@ -29,7 +29,7 @@ async def test_a_load_reads_many_ranges_of_many_patterns_at_one_moment(dsn: str,
     assert loaded.rows == (
         (b"p|bob|0100", b"hi"),
         (b"p|liz|0050", "é".encode()),
-        (b"s|ann|bob", b'{"since":"2001-09-09 01:46:40.5+00","score":1.50,"ok":true}'),
+        (b"s|ann|bob", b'{"since":"2001-09-09T01:46:40.5+00:00","score":1.50,"ok":true}'),
         (b"s|ann|liz", b'{"since":null,"score":"NaN","ok":false}'),
     )
     await store.close()

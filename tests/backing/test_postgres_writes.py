@@ -26,7 +26,7 @@ async def test_writes_go_through_in_one_transaction(dsn: str, database: Connecti
     store = await installed(dsn, mode)
     async with following(store) as follower:
         await follower.load(EVERYTHING)
-        position = await store.write(
+        position, _ = await store.write(
             [
                 RowChange(b"p|bob|0100", b"hi"),
                 RowChange(b"p|bob|0100", b"hi again"),
@@ -37,7 +37,7 @@ async def test_writes_go_through_in_one_transaction(dsn: str, database: Connecti
         await follower.until(lambda: follower.position >= position.position)
         assert follower.rows == {
             b"p|bob|0100": b"hi again",
-            b"s|ann|bob": b'{"since":"2001-09-09 01:46:40+00","score":2,"ok":true}',
+            b"s|ann|bob": b'{"since":"2001-09-09T01:46:40+00:00","score":2,"ok":true}',
         }
         await store.write([RowChange(b"s|ann|bob", None)])
         assert await database.fetchval("SELECT count(*) FROM subscriptions") == 0

@@ -200,7 +200,7 @@ async def test_writes_go_through_in_one_transaction(path: Path, database: sqlite
     store = await installed(path)
     async with following(store) as follower:
         await follower.load(EVERYTHING)
-        position = await store.write(
+        position, _ = await store.write(
             [
                 RowChange(b"p|bob|0100", b"hi"),
                 RowChange(b"p|bob|0100", b"hi again"),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import signal
 import socket
@@ -13,9 +14,17 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
+from aiohttp import ClientSession
+from pequod_server import PequodServer, ServerConfig
 
+from pequod.errors import PequodError
 from tests.backing.conftest import Connection
+from tests.backing.test_twip import Database
+from tests.backing.test_twip import database as database_of_twip
 from tests.forked import run_command
+from tests.peer.homes import fake, running
+
+__all__ = ["database_of_twip"]
 
 MAPPING = (
     '[[mapping]]\nkeys = "p|<poster>|<time:4>"\ntable = "posts"\nslots.time = { column = "at", type = "integer" }\n'
@@ -88,3 +97,40 @@ def test_systemd_is_told_when_it_serves_and_stops(tmp_path: Path) -> None:
             process.send_signal(signal.SIGTERM)
             assert channel.recv(4096).decode().splitlines() == ["STOPPING=1", "STATUS=stopping"]
             assert process.wait(30) == 0
+
+
+@pytest.mark.parametrize("database_of_twip", ["slot"], indirect=True)
+async def test_a_second_server_with_the_same_slot_says_so_while_it_waits(
+    database_of_twip: Database, caplog: pytest.LogCaptureFixture
+) -> None:
+    async with running(**database_of_twip.config):  # type: ignore[arg-type]
+        second = PequodServer(ServerConfig(listen="127.0.0.1:0", **database_of_twip.config))  # type: ignore[arg-type]
+        starting = asyncio.create_task(second.start())
+
+        def is_told() -> bool:
+            lines = [getattr(record, "error", "") for record in caplog.records]
+            return "slot pequod is in use" in second.waits_for and any("slot pequod is in use" in one for one in lines)
+
+        while not is_told():
+            assert not starting.done(), "the start ended before it said why it waits"
+            await asyncio.sleep(0.01)
+        starting.cancel()
+        await asyncio.gather(starting, return_exceptions=True)
+        await second.stop()
+
+
+async def test_a_server_whose_feed_is_older_than_it_may_be_is_not_ready() -> None:
+    async with running(fake(), metrics="127.0.0.1:0") as home, ClientSession() as http:
+        loader, url = home.server.loader, f"{home.server.instruments.url}/readyz"
+        assert loader is not None
+        async with http.get(url) as reply:
+            assert (reply.status, await reply.text()) == (200, "ready\n")
+        clock, loader._clock = loader._clock, lambda: clock() + ServerConfig().backing_stale_max_s + 1
+        async with http.get(url) as reply:
+            assert reply.status == 503
+            assert "backing_stale_max_s is 300" in await reply.text()
+        with pytest.raises(PequodError, match="backing_stale_max_s is 300"):
+            await home.client.scan("p|", "p}")
+        loader._clock = clock
+        async with http.get(url) as reply:
+            assert reply.status == 200

@@ -28,10 +28,17 @@ from tests.engine.draw import VALUES, draw_join
 
 TEXTS = ["a", "b", "ab", "a!", "~", "1", "01", "", "a|b", "é"]
 NUMBERS = [0, 1, 2, 10, -1, 1.0, 1.5, -0.0, 1e20, 1e-7, (1 << 63) - 1, 1 << 63]
+#: Numbers as they are written by others than our printer, some of which no double holds; and half of a pair.
+SPELLED = [
+    *(b"-0 -0.0e400 1E2 100 1.00e+2 0.10e3 1.50 10e-1 9007199254740993 9007199254740993.0 1e999999999").split(),
+    *(b"12345678901234567.89 12345678901234567.890 123456789012345678901234567890 1e400 -1e400 1e-400").split(),
+    *(b"123456789012345e5 12345678901234500000 1e9999999999 18446744073709551616 -9223372036854775809").split(),
+    b'"\\ud800"',
+]
 #: Paths to fields; `e` is usually an array.
 PATHS = [Path(("a",)), Path(("a",)), Path(("b",)), Path(("c", "d"))]
 ARRAY = Path(("e",))
-LITERALS = ["1", "0", "1.5", '"a"', '"b"', '"é"', "true", "false", "null"]
+LITERALS = ["1", "0", "1.5", "100", "12345678901234567.89", '"a"', '"b"', '"é"', "true", "false", "null"]
 #: Those that are neither less nor greater than anything.
 UNORDERED = LITERALS[-3:]
 
@@ -43,6 +50,8 @@ def draw_scalar(random: Random) -> object:
         return random.choice(TEXTS[: random.choice([2, 3, 10])])
     if kind < 0.85:
         return random.choice(NUMBERS[: random.choice([3, 12])])
+    if kind < 0.9:
+        return orjson.Fragment(random.choice(SPELLED))
     return random.choice([True, False, None, {}, {"d": 1}, [], ["a"]])
 
 

@@ -6,8 +6,8 @@ import orjson
 import pytest
 
 from pequod.engine import Engine, IndexExplanation, MisfitExplanation
-from pequod.engine.joins import indexes
-from pequod.language import forms, many_records, records
+from pequod.engine.joins.indexes import Index
+from pequod.language import forms, many_records, parsing
 from tests.engine.joins import BY_AUTHOR, REVIEW, engine_with, put_all, scan
 
 
@@ -16,7 +16,7 @@ class Parsed:
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.count = 0
-        for module in (records, many_records, indexes):
+        for module in (parsing, many_records):
             monkeypatch.setattr(module, "loads", self)
 
     def __call__(self, value: bytes) -> object:
@@ -92,7 +92,7 @@ def test_what_is_copied_of_records_takes_the_memory_of_its_bytes() -> None:
     assert taken < 500 * 1000
 
 
-def _indexes(engine: Engine) -> list[indexes.Index]:
+def _indexes(engine: Engine) -> list[Index]:
     return list({id(index): index for join in engine._catalog for index in join.indexes if index is not None}.values())
 
 

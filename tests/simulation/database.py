@@ -19,7 +19,7 @@ from typing import Final
 
 from pequod_server.backing import Changes, KeyRange, Loaded, Progress, RowChange
 from pequod_server.backing.rows import Clip
-from pequod_server.backing.store import SequenceHorizon
+from pequod_server.backing.store import SequenceHorizon, were_there
 
 from tests.simulation.links import ConnectionLostError, End, Network
 from tests.simulation.moments import Moment
@@ -217,10 +217,11 @@ class Database:
     def _visible_of(self, timeline: int) -> int:
         return self._visible if timeline == self.timeline else len(self._logs[timeline])
 
-    async def _write(self, changes: Sequence[RowChange]) -> tuple[int, int]:
+    async def _write(self, changes: Sequence[RowChange]) -> tuple[int, tuple[int, list[bool]]]:
+        found = were_there(changes, self.states[self.timeline][-1])
         timeline, position = self.timeline, self.commit(changes)
         await self._be_visible(timeline, position)
-        return timeline, position
+        return timeline, (position, found)
 
     async def _be_visible(self, timeline: int, position: int) -> None:
         while timeline == self.timeline and self._visible < position:

@@ -25,7 +25,7 @@ from pequod_server.backing import (
     Status,
 )
 from pequod_server.backing.health import Backoff, FeedBrokenError, Health, mended
-from pequod_server.backing.store import Event, IsWanted, every_key
+from pequod_server.backing.store import Event, IsWanted, WrittenThrough, every_key
 
 from tests.simulation.database import DATABASE, PROGRESS_S, REQUEST_S
 from tests.simulation.links import ConnectionLostError, Network
@@ -84,10 +84,10 @@ class SimulatedStore:
         assert isinstance(loaded, Loaded)
         return Loaded(loaded.rows, loaded.horizon, timeline + 1)
 
-    async def write(self, changes: Sequence[RowChange]) -> Place:
+    async def write(self, changes: Sequence[RowChange]) -> WrittenThrough:
         """Write changes in one transaction."""
-        timeline, position = await self._ask(("write", tuple(changes)))
-        return Place(timeline + 1, position)
+        timeline, (position, found) = await self._ask(("write", tuple(changes)))
+        return WrittenThrough(Place(timeline + 1, position), found)
 
     async def position(self) -> Place:
         """Return the position of the last commit."""

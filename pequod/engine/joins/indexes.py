@@ -19,9 +19,7 @@ from bisect import bisect_left
 from collections.abc import Iterable, Sequence
 from enum import Enum, auto
 from sys import maxsize
-from typing import Final, Protocol
-
-from orjson import JSONDecodeError, loads
+from typing import Final, Protocol, cast
 
 from pequod.answers.rows import Rows
 from pequod.engine.base.table import Cut, Table
@@ -32,6 +30,7 @@ from pequod.language.containing import keys_of
 from pequod.language.forms import Misfit
 from pequod.language.many_records import cut_at, show_all
 from pequod.language.missing import Loadable
+from pequod.language.parsing import read_json
 from pequod.language.ranges import Range
 from pequod.language.record_checks import Record
 from pequod.language.records import Lens, Shown
@@ -73,13 +72,13 @@ class RecordParser:
         self._earlier = latest
         try:
             if len(value) < LONG_BYTES:
-                found = loads(value)
+                found = read_json(value)
             else:
                 with collector_paused():
-                    found = loads(value)
-        except JSONDecodeError:
+                    found = read_json(value)
+        except ValueError:
             found = None
-        record = found if found.__class__ is dict else None
+        record = cast("Record", found) if found.__class__ is dict else None
         self._latest = value, record
         return record
 

@@ -37,7 +37,9 @@ from pequod_server.backing.store import (
     RowChange,
     SequenceHorizon,
     Status,
+    WrittenThrough,
     every_key,
+    were_there,
     whole,
 )
 
@@ -159,13 +161,14 @@ class FakeStore:
         backoff = Backoff(first_s=0.001, most_s=0.01)
         return mended(self._session, since, everything, self._health, backoff, self._closing)
 
-    async def write(self, changes: Sequence[RowChange]) -> Place:
+    async def write(self, changes: Sequence[RowChange]) -> WrittenThrough:
         """Write changes in one transaction."""
         if self._failures.get("write"):
             await self._pass("write")
+        found = were_there(changes, self.rows)
         place = Place(self.timeline, self.commit({change.key: change.value for change in changes}))
         await self._pass("write")
-        return place
+        return WrittenThrough(place, found)
 
     async def position(self) -> Place:
         """Return the number of commits."""

@@ -42,7 +42,9 @@ from pequod_server.backing.store import (
     RowChange,
     SequenceHorizon,
     Status,
+    WrittenThrough,
     every_key,
+    were_there,
     whole,
 )
 
@@ -84,6 +86,15 @@ class LakeStore:
 
         return await self._run(check)
 
+    async def described(self) -> list[list[str]]:
+        """Return for each mapping, in their order, of which type each of its columns is."""
+
+        def described(lake: Lake) -> list[list[str]]:
+            tables = [(mapping, lake.schema.table(mapping.table)) for mapping in self.mappings]
+            return [[f"{name} ({table.column(name).kind})" for name in mapping.columns] for mapping, table in tables]
+
+        return await self._run(described)
+
     async def load(self, ranges: Sequence[KeyRange]) -> Loaded:
         """Read ranges as of the newest SCU."""
 
@@ -104,8 +115,11 @@ class LakeStore:
 
         return mended(session, since, self._everything(), self._health, self._backoff, self._closing)
 
-    async def write(self, changes: Sequence[RowChange]) -> Place:
-        """Write changes as one upload."""
+    async def write(self, changes: Sequence[RowChange]) -> WrittenThrough:
+        """Write changes as one upload; an upload does not tell what it found, so the lake is asked before."""
+        doomed = [change.key for change in changes if change.value is None]
+        loaded = await self.load([KeyRange(key, key + b"\0") for key in doomed]) if doomed else None
+        found = were_there(changes, () if loaded is None else dict(loaded.rows))
 
         def write(lake: Lake) -> Place:
             if self._ingestor is None:
@@ -120,7 +134,7 @@ class LakeStore:
                 raise BackingUnavailableError(self._name, str(error)) from error
 
         try:
-            return await self._run(write)
+            return WrittenThrough(await self._run(write), found)
         except (UploadRefusedError, LakeSchemaError) as error:
             raise WriteRefusedError(self._name, str(error)) from error
 

@@ -49,6 +49,7 @@ from pequod_server.backing.store import (
     Reload,
     RowChange,
     Status,
+    WrittenThrough,
     every_key,
 )
 from pequod_server.backing.subscriptions import Subscriptions
@@ -226,7 +227,7 @@ class PequodStore:
         reply = await session.channel.position(pb.PeerPositionRequest(latest=latest))
         return Place(reply.place.timeline, reply.place.position)
 
-    async def write(self, changes: Sequence[RowChange]) -> Place:
+    async def write(self, changes: Sequence[RowChange]) -> WrittenThrough:
         """Have the home write changes in one transaction."""
         session = await self._standing()
         try:
@@ -234,7 +235,9 @@ class PequodStore:
         except SessionOverError:
             reason = "the connection broke; whether the write was carried out is not known"
             raise BackingUnavailableError(f"the home {session.address}", reason) from None
-        return Place(reply.place.timeline, reply.place.position)
+        absent = frozenset(reply.absent)
+        found = [number not in absent for number in range(len(changes))]
+        return WrittenThrough(Place(reply.place.timeline, reply.place.position), found)
 
     async def _call(self, call: Callable[[PeerSession], Coroutine[Any, Any, T]]) -> T:
         """Return what a call at the present home returns; one that is cut off is made again at the next."""

@@ -13,8 +13,9 @@ from pequod_server.backing.boxes import Box
 from pequod_server.backing.columns import Column, Padded, Plain, SqlType, Text, Time, Uuid, WholeKey
 from pequod_server.backing.errors import SchemaError
 from pequod_server.backing.mapping import FieldType, Mapping
+from pequod_server.backing.pg_kinds import Kinds
 from pequod_server.backing.sql import place, quoted, quoted_table, select
-from pequod_server.backing.values import Kind
+from pequod_server.backing.values import Kind, shown_as
 
 Mode = Literal["slot", "notify"]
 Connection: TypeAlias = "asyncpg.pool.PoolConnectionProxy[asyncpg.Record] | asyncpg.Connection[asyncpg.Record]"
@@ -92,7 +93,7 @@ class TableFacts:
 Facts = AnyMapping[str, TableFacts]
 
 _COLUMNS: Final = """
-SELECT a.attname, t.typname, t.typcategory::text AS category,
+SELECT a.attname, t.typname, a.atttypid,
        CASE WHEN a.attcollation = 0 THEN false
             WHEN c.collname = 'default' THEN (SELECT datcollate IN ('C', 'POSIX') FROM pg_database
                                               WHERE datname = current_database())
@@ -130,7 +131,8 @@ class PostgresDialect:
         table = self._facts.get(mapping.table)
         if table is None or table.columns[name].type in _CAST_IS_OUTPUT:
             return f"{column}::text"
-        return f"CASE WHEN {column} IS NOT NULL THEN format('%s', {column}) END"
+        # A composite value with a NULL in it is not NULL, nor is it IS NOT NULL.
+        return f"CASE WHEN {column} IS DISTINCT FROM NULL THEN format('%s', {column}) END"
 
     def order(self, mapping: Mapping, name: str, column: Column) -> str:
         """Return the expression that sorts rows as the packed bytes of a slot."""
@@ -154,7 +156,7 @@ class PostgresDialect:
 
 async def read_facts(connection: Connection, mappings: Sequence[Mapping]) -> dict[str, TableFacts]:
     """Return the facts about the mapped tables that exist."""
-    facts = {}
+    facts, kinds = {}, Kinds()
     for table in dict.fromkeys(mapping.table for mapping in mappings):
         row = await connection.fetchrow(
             "SELECT c.oid, n.nspname, c.relreplident::text AS identity, c.relkind = 'p' AS is_partitioned "
@@ -165,9 +167,13 @@ async def read_facts(connection: Connection, mappings: Sequence[Mapping]) -> dic
         )
         if row is None:
             continue
+        found = await connection.fetch(_COLUMNS, row["oid"])
+        await kinds.read(connection, {column["atttypid"] for column in found})
         columns = {
-            name: ColumnFacts(kind, _kind(kind, category), bool(is_bytewise), version)
-            for name, kind, category, is_bytewise, version in await connection.fetch(_COLUMNS, row["oid"])
+            column["attname"]: ColumnFacts(
+                column["typname"], kinds.kind(column["atttypid"]), bool(column["is_bytewise"]), column["version"]
+            )
+            for column in found
         }
         indexes = await connection.fetch(_INDEXES, row["oid"])
         facts[table] = TableFacts(
@@ -195,20 +201,6 @@ def _identity(
         case _:
             chosen = []
     return frozenset(chosen[0]["columns"]) if chosen else frozenset()
-
-
-def _kind(type_name: str, category: str) -> Kind:
-    match type_name, category:
-        case (("json" | "jsonb"), _):
-            return "json"
-        case "bytea", _:
-            return "bytes"
-        case _, "N":
-            return "number"
-        case _, "B":
-            return "boolean"
-        case _:
-            return "text"
 
 
 async def check_schema(connection: Connection, store: str, mappings: Sequence[Mapping]) -> dict[str, TableFacts]:
@@ -277,6 +269,18 @@ async def _condition_problems(connection: Connection, mapping: Mapping, facts: F
     except asyncpg.PostgresError as error:
         return [f"the condition of {mapping.pattern} is not right: {error}"]
     return []
+
+
+def described(mapping: Mapping, table: TableFacts) -> list[str]:
+    """Return for each column of a mapping what is made of it."""
+    slots = {slot.name: slot.slot for slot in mapping.slots}
+    found = []
+    for name in mapping.columns:
+        column = table.columns[name]
+        uses = [f"the slot {slots[name]} of the key"] if name in slots else []
+        uses += [shown_as(column.kind)] if name in mapping.value else []
+        found.append(f"{name} ({column.type}): {', and '.join(uses)}")
+    return found
 
 
 def advice(mappings: Sequence[Mapping], facts: Facts) -> list[str]:

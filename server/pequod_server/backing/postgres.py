@@ -17,7 +17,6 @@ import asyncpg
 from pequod.engine import SearchRange
 from pequod.escapes import shown
 from pequod_server.backing import pg_removal
-from pequod_server.backing.columns import SqlType
 from pequod_server.backing.errors import (
     BackingUnavailableError,
     MappingError,
@@ -37,12 +36,13 @@ from pequod_server.backing.pg_schema import (
     advice,
     check_identity,
     check_schema,
+    described,
     read_facts,
 )
 from pequod_server.backing.pg_session import PostgresSession, keys_as_ranges
 from pequod_server.backing.pg_slot import slot_feed
+from pequod_server.backing.pg_writes import statements_of
 from pequod_server.backing.rows import sorted_in_steps
-from pequod_server.backing.sql import Query, quoted, quoted_table, table_parts
 from pequod_server.backing.store import (
     Event,
     IsWanted,
@@ -52,16 +52,20 @@ from pequod_server.backing.store import (
     RowChange,
     SequenceHorizon,
     Status,
+    WrittenThrough,
     every_key,
+    were_there,
 )
 from pequod_server.backing.turns import Turns, in_turns
-from pequod_server.backing.values import Cell, decompose
+from pequod_server.backing.values import decompose
 
 _FEED_NAME = re.compile(r"[a-z_][a-z0-9_]{0,62}").fullmatch
 #: If a write meets a row that was inserted a moment ago, it is tried again.
 _ATTEMPTS = 3
 #: Rows that one statement writes or looks up: they are encoded in one step.
 _TOGETHER = 250
+#: Another number says that rows of earlier versions are not what would be made of them now.
+_VALUES = 2
 
 
 class _OneByOneError(Exception):
@@ -123,6 +127,12 @@ class PostgresStore:
         if problems:
             raise SchemaError(session.name, problems)
         return advice(self.mappings, (await session.check_installed())[0])
+
+    async def described(self) -> list[list[str]]:
+        """Return for each mapping, in their order, what is made of each of its columns."""
+        async with self._session.connection() as connection:
+            facts = await read_facts(connection, self.mappings)
+        return [described(mapping, facts[mapping.table]) for mapping in self.mappings]
 
     async def install(self) -> list[str]:
         """Make the publication or the triggers, and a generic mapping's table, in one transaction.
@@ -211,7 +221,7 @@ class PostgresStore:
 
         return mended(feed, since, session.everything, session.health, self._backoff, session.closing)
 
-    async def write(self, changes: Sequence[RowChange]) -> Place:
+    async def write(self, changes: Sequence[RowChange]) -> WrittenThrough:
         """Write changes in one transaction."""
         turns = Turns()
         plans: list[Mapping] = []
@@ -226,11 +236,13 @@ class PostgresStore:
                     facts = await session.facts(connection)
                     async with connection.transaction():
                         if len(changes) > 1 and attempt == 0:
-                            await self._write_many(connection, facts, plans, changes)
+                            found = await self._write_many(connection, facts, plans, changes)
                         else:
-                            for mapping, change in zip(plans, changes, strict=True):
+                            found = [
                                 await self._write_one(connection, facts, mapping, change)
-                    return await place(connection)
+                                for mapping, change in zip(plans, changes, strict=True)
+                            ]
+                    return WrittenThrough(await place(connection), found)
             except _OneByOneError:
                 continue
             except (asyncpg.UniqueViolationError, asyncpg.TransactionRollbackError) as error:
@@ -279,7 +291,7 @@ class PostgresStore:
                 "FROM pg_control_system(), pg_control_checkpoint()"
             )
         assert place is not None
-        facts = json.dumps([*map(str, place.values()), session.mode, session.feed_name, fingerprint])
+        facts = json.dumps([_VALUES, *map(str, place.values()), session.mode, session.feed_name, fingerprint])
         return hashlib.sha256(facts.encode()).hexdigest(), fingerprint
 
     async def close(self) -> None:
@@ -311,8 +323,11 @@ class PostgresStore:
 
     async def _write_many(
         self, connection: Connection, facts: Facts, plans: Sequence[Mapping], changes: Sequence[RowChange]
-    ) -> None:
+    ) -> list[bool]:
         """Write rows in a few round trips, if there is no conflict; only the last change of a key counts.
+
+        Returns:
+            For each change whether its key was there just before it.
 
         Raises:
             _OneByOneError: There is one, which writing the rows one by one will show.
@@ -320,19 +335,23 @@ class PostgresStore:
         last = {change.key: (mapping, change) for mapping, change in zip(plans, changes, strict=True)}
         put = [key for key, (_, change) in last.items() if change.value is not None]
         before = await self._there(connection, facts, put)
-        rows_of: dict[str, list[Sequence[object]]] = {}
+        rows_of: dict[str, dict[Sequence[object], bytes]] = {}
         turns = Turns()
         for key, (mapping, change) in last.items():
-            statements = _statements(mapping, facts, change)
+            statements = statements_of(mapping, facts, change)
             query = statements[0] if key in before else statements[-1]
-            rows_of.setdefault(query.text, []).append(query.parameters)
+            rows_of.setdefault(query.text, {})[query.parameters] = key
             if turns.are_due():
                 await turns.give()
-        for text, rows in rows_of.items():
+        for text, keys in rows_of.items():
+            rows = list(keys)
             for at in range(0, len(rows), _TOGETHER):
-                await connection.executemany(text, rows[at : at + _TOGETHER])
+                # Removals answer with the parameters of those that found a row.
+                gone = await connection.fetchmany(text, rows[at : at + _TOGETHER])
+                before.update(keys[tuple(one)] for one in gone)
         if len(await self._there(connection, facts, put)) < len(put):
             raise _OneByOneError
+        return were_there(changes, before)
 
     async def _there(self, connection: Connection, facts: Facts, keys: Sequence[bytes]) -> set[bytes]:
         """Return which keys have a row."""
@@ -341,49 +360,23 @@ class PostgresStore:
             there.update(await self._session._rows(connection, facts, keys_as_ranges(keys[at : at + _TOGETHER])))
         return there
 
-    async def _write_one(self, connection: Connection, facts: Facts, mapping: Mapping, change: RowChange) -> None:
-        *updates, insert = _statements(mapping, facts, change)
+    async def _write_one(self, connection: Connection, facts: Facts, mapping: Mapping, change: RowChange) -> bool:
+        """Write a row, and return whether its key was there; True for a put."""
+        *updates, insert = statements_of(mapping, facts, change)
+        if change.value is None:
+            return bool(await connection.fetch(insert.text, *insert.parameters))
         for update in updates:
             if not (await connection.execute(update.text, *update.parameters)).endswith(" 0"):
                 break
         else:
             await connection.execute(insert.text, *insert.parameters)
-        if change.value is None:
-            return
         there = await self._session._rows(connection, facts, keys_as_ranges([change.key]))
         if change.key not in there:
             raise WriteRefusedError(
                 self._session.name,
                 f"the row of key {shown(change.key)} would not meet the condition of {mapping.pattern}",
             )
-
-
-def _statements(mapping: Mapping, facts: Facts, change: RowChange) -> list[Query]:
-    """Return statements, of which the first that changes a row is the last to run."""
-    slots = mapping.columns_of(change.key)
-    assert slots is not None, "the mapping was found by the key"
-    types: dict[str, SqlType] = {slot.name: slot.column.sql_type for slot in mapping.slots}
-    table = f"{quoted_table(mapping.table)} AS {quoted(table_parts(mapping.table)[1])}"
-
-    def where(first: int) -> str:
-        tests = [f"{quoted(name)} = ${first + at}::text::{types[name]}" for at, name in enumerate(slots)]
-        return " AND ".join([*tests, f"({mapping.condition})"] if mapping.condition else tests)
-
-    if change.value is None:
-        return [Query(f"DELETE FROM {table} WHERE {where(1)}", tuple(slots.values()))]
-    cells: list[Cell] = decompose(change.key, change.value, mapping.value, mapping.form)
-    values = {name: cell.text for name, cell in zip(mapping.value, cells, strict=True) if name not in slots}
-    columns = facts[mapping.table].columns
-    names = [*values, *slots]
-    # A text is assigned as a literal of the column's own type would be.
-    places = [f"${at}::text::{quoted(columns[name].type)}" for at, name in enumerate(names, 1)]
-    targets = ", ".join(f"{quoted(name)} = {place}" for name, place in zip(values, places, strict=False))
-    untouched = f"{quoted(next(iter(slots)))} = {quoted(table_parts(mapping.table)[1])}.{quoted(next(iter(slots)))}"
-    parameters = (*values.values(), *slots.values())
-    return [
-        Query(f"UPDATE {table} SET {targets or untouched} WHERE {where(len(values) + 1)}", parameters),
-        Query(f"INSERT INTO {table} ({', '.join(map(quoted, names))}) VALUES ({', '.join(places)})", parameters),
-    ]
+        return True
 
 
 def _primary(error: asyncpg.PostgresError) -> str:

@@ -45,6 +45,7 @@ from pequod_server.backing.store import (
     RowChange,
     SequenceHorizon,
     Status,
+    WrittenThrough,
     every_key,
     whole,
 )
@@ -102,6 +103,12 @@ class SqliteStore:
             return advice
 
         return await self._loads.run(check)
+
+    async def described(self) -> list[list[str]]:
+        """Return for each mapping, in their order, what is made of each of its columns."""
+        return await self._loads.run(
+            lambda connection: [sqlite_schema.described(connection, one) for one in self.mappings]
+        )
 
     async def install(self) -> list[str]:
         """Make the change table and the triggers, in one transaction, and return the statements.
@@ -172,7 +179,7 @@ class SqliteStore:
 
         return mended(session, since, self._everything(), self._health, self._backoff, self._closing)
 
-    async def write(self, changes: Sequence[RowChange]) -> Place:
+    async def write(self, changes: Sequence[RowChange]) -> WrittenThrough:
         """Write changes in one transaction."""
         turns = Turns()
         plans: list[list[Query]] = []
@@ -187,19 +194,21 @@ class SqliteStore:
             if turns.are_due():
                 await turns.give()
 
-        def write(connection: sqlite3.Connection) -> int:
+        def write(connection: sqlite3.Connection) -> tuple[int, list[bool]]:
             with transaction(connection, "IMMEDIATE"):
                 try:
-                    for statements in plans:
-                        for statement in statements:
-                            if connection.execute(statement.text, statement.parameters).rowcount:
-                                break
+                    # Of a put, the last statement inserts the row if no other found it.
+                    found = [
+                        any(connection.execute(one.text, one.parameters).rowcount for one in statements)
+                        for statements in plans
+                    ]
                     self._check_written(connection, written)
                 except sqlite3.IntegrityError as error:
                     raise WriteRefusedError(self._name, str(error)) from error
-                return sqlite_schema.position_of(connection)
+                return sqlite_schema.position_of(connection), found
 
-        return Place(1, await self._writes.run(write))
+        position, found = await self._writes.run(write)
+        return WrittenThrough(Place(1, position), found)
 
     async def position(self) -> Place:
         """Return the number of the last change."""

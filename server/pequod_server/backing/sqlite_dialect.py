@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from typing import Final, assert_never
+from typing import Final
 
 from pequod_server.backing.columns import Column, SqlType
 from pequod_server.backing.mapping import Mapping
 from pequod_server.backing.sql import place, quoted, table_parts
 from pequod_server.backing.values import Cell, bytes_of, text_of
+
+#: Those of an integer of 64 bits, with a sign.
+_INTEGER_CHARACTERS_MAX: Final = 20
 
 #: The function of our connections that makes bytes of their text: JSON has none, and `unhex` came with SQLite 3.41.
 BYTES_OF: Final = "pequod_bytes"
@@ -80,13 +83,21 @@ def parameter_of(cell: Cell) -> object:
     if cell.text is None:
         return None
     match cell.kind:
-        case "text" | "json":
+        case "text" | "json" | "moment":
             return cell.text
         case "bytes":
             return bytes_of(cell.text)
         case "boolean":
             return int(cell.text == "true")
         case "number":
-            return json.loads(cell.text)
+            return _number(cell.text)
         case kind:
-            assert_never(kind)
+            raise AssertionError(f"SQLite has no {kind}")
+
+
+def _number(text: str) -> int | float | str:
+    """Return a number of JSON as SQLite takes it, which makes of a long integer what the column's type says."""
+    if not text.lstrip("-").isdigit():
+        return float(text)
+    number = int(text) if len(text) <= _INTEGER_CHARACTERS_MAX else None
+    return number if number is not None and -(1 << 63) <= number < 1 << 63 else text

@@ -17,6 +17,8 @@ from pequod_server.backing.errors import SchemaError
 from pequod_server.backing.mapping import GENERIC_TABLE, Mapping, SlotColumn
 from pequod_server.backing.sql import quoted, table_parts
 
+_SHOWN_AS: Final = r"each value by its own type: text, a number (text for infinities), a BLOB as digits after \x"
+
 CHANGES: Final = "pequod_changes"
 #: The name of a row beside that of the change table among SQLite's own numbers. Its number is random: it names the
 #: database in tokens, as `pequod.freshness.SQLITE_STATE` reads it.
@@ -208,6 +210,21 @@ def _advice(connection: sqlite3.Connection, mapping: Mapping) -> Iterator[str]:
                 f"no index on {mapping.table} starts with {field}, so each search by this field reads the whole table: "
                 f"CREATE INDEX ON {mapping.table} ({field})"
             )
+
+
+def described(connection: sqlite3.Connection, mapping: Mapping) -> list[str]:
+    """Return for each column of a mapping what is made of it."""
+    declared = {
+        column: kind
+        for _, column, kind, *_ in connection.execute(f"PRAGMA table_info({quoted(table_parts(mapping.table)[1])})")
+    }
+    slots = {slot.name: slot.slot for slot in mapping.slots}
+    found = []
+    for name in mapping.columns:
+        uses = [f"the slot {slots[name]} of the key"] if name in slots else []
+        uses += [_SHOWN_AS] if name in mapping.value else []
+        found.append(f"{name} ({declared[name] or 'no type'}): {', and '.join(uses)}")
+    return found
 
 
 def _affinity(declared: str) -> str:

@@ -14,7 +14,7 @@ the load holds: databases show commits to readers in another order than they log
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable, Iterable, Sequence
+from collections.abc import AsyncIterator, Callable, Container, Iterable, Sequence
 from collections.abc import Mapping as AnyMapping
 from dataclasses import dataclass, field
 from typing import Literal, NamedTuple, Protocol, runtime_checkable
@@ -121,6 +121,30 @@ class Reload:
 
 
 Event = Changes | Progress | Reload
+
+
+class WrittenThrough(NamedTuple):
+    """What the database answers to a write."""
+
+    #: The feed passes it after delivering the changes.
+    place: Place
+    #: For each change whether the database had a row of its key just before it; True for puts, which do not ask.
+    were_there: Sequence[bool]
+
+
+def were_there(changes: Sequence[RowChange], before: Container[bytes]) -> list[bool]:
+    """Return for each change whether its key was there just before it; True for puts.
+
+    Args:
+        changes: In their order.
+        before: The removed keys that the database had before the first of them.
+    """
+    latest: dict[bytes, bool] = {}
+    found = []
+    for key, value in changes:
+        found.append(value is not None or latest.get(key, key in before))
+        latest[key] = value is not None
+    return found
 
 
 class Horizon(Protocol):
@@ -263,8 +287,8 @@ class BackingStore(Protocol):
         """
         ...
 
-    async def write(self, changes: Sequence[RowChange]) -> Place:
-        """Write changes in one transaction and return a place that the feed passes after delivering them.
+    async def write(self, changes: Sequence[RowChange]) -> WrittenThrough:
+        """Write changes in one transaction, each after those before it, and return what the database says of them.
 
         Raises:
             PackError: A key or value makes no row.

@@ -361,8 +361,8 @@ class Databases:
 
     # Writes.
 
-    async def write(self, changes: Sequence[RowChange]) -> bytes:
-        """Write to the database that owns the keys, in one transaction, and return the token once the cache has it.
+    async def write(self, changes: Sequence[RowChange]) -> tuple[bytes, Sequence[bool]]:
+        """Write to the database that owns the keys, in one transaction; see `Loader.write`.
 
         Raises:
             UnassignedKeyError: No database owns a key; nothing is written.
@@ -371,7 +371,7 @@ class Databases:
             PackError, WriteRefusedError, BackingUnavailableError: As `Loader.write`.
         """
         if not changes:
-            return b""
+            return b"", ()
         loader = self.taker_of([change.key for change in changes])
         try:
             return await loader.write(changes)

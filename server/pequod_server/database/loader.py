@@ -35,6 +35,7 @@ from pequod_server.backing.rows import Clip
 from pequod_server.backing.searches import found_by
 from pequod_server.database.arrivals import Refused
 from pequod_server.database.beside import LoadAhead, LoadsAhead
+from pequod_server.database.feed_lines import FeedLines
 from pequod_server.database.followed import FEED, Followed, Reached
 from pequod_server.database.gate import Gate, Gates
 from pequod_server.database.intake import Intake, Tap
@@ -105,7 +106,7 @@ class Loader:
         #: Told each event once the engine has it.
         self.on_event: Callable[[Event], None] = lambda _: None
         #: What the start waits for now; empty before and afterwards.
-        self.start_step = ""
+        self._start_step = ""
         #: Why the database did not answer when it was begun with.
         self._unanswered = ""
 
@@ -157,6 +158,14 @@ class Loader:
         """Whether the feed is older than ``stale_max_s``."""
         return self._stale_max_s > 0 and self.age_s() > self._stale_max_s
 
+    @property
+    def start_step(self) -> str:
+        """What the start waits for now; empty before and afterwards."""
+        status = self.store.status
+        if self._start_step and status.state == "down":
+            return f"its feed of changes, which cannot begin: {status.error}"
+        return self._start_step
+
     def age_s(self) -> float:
         """Return the time since the feed was known to be complete; before the first such time, since the start."""
         status = self.store.status
@@ -176,22 +185,24 @@ class Loader:
             SchemaError: The database does not have what the mapping needs.
             BackingUnavailableError: It does not answer.
         """
-        self.start_step = "an answer"
+        self._start_step = "an answer"
         for advice in await self.store.check():
             log.warning("advice about the database", extra={"advice": advice})
-        self._tasks = [asyncio.create_task(self._follow(since), name="pequod database feed")]
+        self._tasks = [
+            asyncio.create_task(self._follow(since), name="pequod database feed"),
+            asyncio.create_task(self._look(), name="pequod database state"),
+        ]
         try:
-            self.start_step = "its feed of changes; a new slot waits for the transactions that are open"
+            self._start_step = "its feed of changes; a new slot waits for the transactions that are open"
             await self._wait(lambda: self.position is not None)
             if since is not None:
-                self.start_step = "the changes since the snapshot"
+                self._start_step = "the changes since the snapshot"
                 await self.caught_up()
         except BackingUnavailableError:
             await self.stop()
             raise
-        self._tasks.append(asyncio.create_task(self._look(), name="pequod database state"))
-        self.start_step = ""
-        log.info("following the database", extra={"position": self.position})
+        self._start_step = ""
+        log.info("following the database", extra={"position": self.position, "stale_max_s": self._stale_max_s})
 
     def begin(self) -> None:
         """Follow the database as soon as it answers; until then, what is to be loaded of it is unavailable."""
@@ -325,8 +336,10 @@ class Loader:
                 return refused
         raise BackingUnavailableError("the database", "its feed breaks faster than ranges are loaded")
 
-    async def write(self, changes: Sequence[RowChange]) -> bytes:
-        """Write to the database in one transaction, and wait until the cache has it; return the token of the write.
+    async def write(self, changes: Sequence[RowChange]) -> tuple[bytes, Sequence[bool]]:
+        """Write to the database in one transaction, and return the token of the write once the cache has it.
+
+        It also returns for each change whether the database had a row of its key; True for puts.
 
         Raises:
             PackError: A key or a value makes no row; nothing is written.
@@ -334,12 +347,12 @@ class Loader:
             BackingUnavailableError: The database does not answer, and whether it was written is not known; or it was
                 written, and the feed does not tell of it.
         """
-        place = await self.store.write(changes)
+        place, found = await self.store.write(changes)
         self.counters.writes += len(changes)
         if not self._has(place):
             self.store.hurry(place.position)
         await self._wait(lambda: self._has(place))
-        return self.followed.token_of(place)
+        return self.followed.token_of(place), found
 
     async def _wait(self, holds: Callable[[], bool]) -> None:
         if not await self.followed.until(holds, self._wait_s):
@@ -380,20 +393,8 @@ class Loader:
 
     async def _look(self) -> None:
         """Say in the log when the feed breaks, when it is back, and when it is older than it may be."""
-        state, was_stale = self.store.status.state, False
+        lines = FeedLines(self._stale_max_s)
         while True:
             await asyncio.sleep(_LOOK_S)
             self.release()
-            status = self.store.status
-            if status.state != state:
-                was_down, state = state == "down", status.state
-                if state == "down":
-                    log.error("the feed of the database is down", extra={"error": status.error})
-                elif was_down and state == "ok":
-                    log.info("the feed of the database is back")
-            if self.is_stale != was_stale:
-                was_stale = self.is_stale
-                if was_stale:
-                    log.error("reads of the database's ranges fail", extra={"stale_max_s": self._stale_max_s})
-                else:
-                    log.info("reads of the database's ranges go on")
+            lines.look(self.store.status, is_stale=self.is_stale)

@@ -13,7 +13,7 @@ from collections.abc import Iterator, Sequence
 from itertools import groupby, islice
 from typing import Final, NamedTuple
 
-from pequod.engine import BackedKeyError, Engine, Lacking, MissingError, PequodError
+from pequod.engine import BackedKeyError, Engine, PequodError
 from pequod.errors import MixedWriteError, UnassignedKeyError
 from pequod.language.ranges import within
 from pequod.language.spec import DELIMITER
@@ -23,7 +23,7 @@ from pequod_server.backing.turns import Turns, in_turns
 from pequod_server.database.databases import Databases
 from pequod_server.database.loader import Loader
 from pequod_server.wire.freshness import merged
-from pequod_server.wire.publishing import public
+from pequod_server.wire.publishing import of_one, public
 
 #: Commands of a batch, or keys of a range, in one transaction.
 TOGETHER_MAX: Final = 1000
@@ -77,8 +77,8 @@ class WriteThrough:
         """Carry out changes of one database, in their order."""
         try:
             self._databases.taker_of([change.key for change in changes])
-            were_there = await self._were_there(changes)
-            token = await self._databases.write(sorted(changes, key=lambda change: change.key))
+            order = sorted(range(len(changes)), key=lambda number: changes[number].key)
+            token, found = await self._databases.write([changes[number] for number in order])
         except (PackError, WriteRefusedError) as error:
             if len(changes) == 1:
                 return CarriedOut([error], b"")
@@ -89,7 +89,8 @@ class WriteThrough:
             return CarriedOut([BackedKeyError(change.key) for change in changes], b"")
         except PequodError as error:
             return CarriedOut([error] * len(changes), b"")
-        return CarriedOut(list(were_there), token)
+        were_there = dict(zip(order, found, strict=True))
+        return CarriedOut([were_there[number] for number in range(len(changes))], token)
 
     async def put_all(self, keys: Sequence[bytes], values: Sequence[bytes]) -> bytes:
         """Put rows in one transaction, all or none; return the token of the write.
@@ -117,10 +118,14 @@ class WriteThrough:
             changes.append(RowChange(*row))
             if turns.are_due():
                 await turns.give()
-        return await self._databases.write(changes)
+        token, _ = await self._databases.write(changes)
+        return token
 
     async def remove_range(self, first: bytes, last: bytes | None) -> RemovedRange:
-        """Remove the keys that are there now, in transactions of ``TOGETHER_MAX`` at most.
+        """Remove the keys that are in the databases now, in transactions of ``TOGETHER_MAX`` at most.
+
+        Returns:
+            How many rows the databases removed; another writer may have been faster with some of them.
 
         Raises:
             MixedWriteError: The range has other keys than those of one table of databases; nothing is removed.
@@ -130,21 +135,29 @@ class WriteThrough:
         table_prefix = first.partition(DELIMITER)[0] + DELIMITER
         if within(table_prefix, first, last) != (first, last):
             raise MixedWriteError("the range")
-        for owner in self._databases.assignment.owners_of(first, last):
+        owners = list(self._databases.assignment.owners_of(first, last))
+        for owner in owners:
             if not owner.is_write_through:
                 raise BackedKeyError(first)
+        # The cache is behind its database by the time of a feed: a row that was written a moment ago goes, too.
+        for owner in owners:
+            try:
+                await owner.caught_up()
+            except BackingUnavailableError as error:
+                raise of_one(owner.name, error) from error
         keys = (await self._databases.read(lambda: self._engine.scan(first, last), [(first, last)])).keys
         removed, token = 0, b""
         for some in self._together(keys):
             try:
-                token = merged(token, await self._databases.write([RowChange(key, None) for key in some]))
+                newer, found = await self._databases.write([RowChange(key, None) for key in some])
             except WriteRefusedError as error:
                 raise WriteRefusedError(error.store, f"{error.reason} ({_already(removed)})") from error
             except BackingUnavailableError as error:
                 shown = public(error)
                 assert isinstance(shown, BackingUnavailableError)
                 raise BackingUnavailableError(shown.store, f"{shown.reason} ({_already(removed)})") from error
-            removed += len(some)
+            token = merged(token, newer)
+            removed += sum(found)
         return RemovedRange(removed, token)
 
     def _together(self, keys: Sequence[bytes]) -> Iterator[list[bytes]]:
@@ -152,30 +165,6 @@ class WriteThrough:
         for _, run in groupby(keys, self._databases.owner_of):
             while some := list(islice(run, TOGETHER_MAX)):
                 yield some
-
-    async def _were_there(self, changes: Sequence[RowChange]) -> list[bool]:
-        """Return for each change whether its key is there before it; True for puts, whose result is not used."""
-        doomed = list(dict.fromkeys(change.key for change in changes if change.value is None))
-        bounds = [(key, key + b"\0") for key in doomed]
-        is_there = await self._databases.read(lambda: self._known(doomed), bounds) if doomed else {}
-        found = []
-        for change in changes:
-            found.append(change.value is not None or is_there[change.key])
-            is_there[change.key] = change.value is not None
-        return found
-
-    def _known(self, keys: Sequence[bytes]) -> dict[bytes, bool]:
-        """Return which keys are there; one MissingError names the ranges that all of them lack."""
-        found: dict[bytes, bool] = {}
-        missing: list[Lacking] = []
-        for key in keys:
-            try:
-                found[key] = self._engine.get(key) is not None
-            except MissingError as error:
-                missing += error.lacking
-        if missing:
-            raise MissingError(missing)
-        return found
 
 
 def _already(count: int) -> str:

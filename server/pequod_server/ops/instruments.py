@@ -41,6 +41,11 @@ def down_homes(databases: Databases) -> tuple[str, ...]:
     return tuple(loader.name for loader in homes) if is_cut_off else ()
 
 
+def stale_reason(databases: Databases) -> str:
+    """Return why reads of some database's rows fail that ask for no level of freshness; empty if they do not."""
+    return next((str(loader.stale_error()) for loader in databases.all if loader.is_stale), "")
+
+
 class Instruments:
     """The instruments of one server."""
 
@@ -70,7 +75,9 @@ class Instruments:
             from pequod_server.ops.loader_metrics import LoaderCollector  # noqa: PLC0415
 
             self._metrics.add(LoaderCollector(databases))
-            self._web = WebServer(self._metrics.scrape, is_ready, lambda: down_homes(databases))
+            self._web = WebServer(
+                self._metrics.scrape, is_ready, lambda: down_homes(databases), lambda: stale_reason(databases)
+            )
             sinks.append(self._metrics.calls)
             self._batch_sinks.append(self._metrics.batches.executed)
         if config.traces:

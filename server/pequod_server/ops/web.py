@@ -33,9 +33,17 @@ class WebServer:
 
     Args:
         down: Returns the home groups that a compute needs, if none of them answers.
+        stale: Returns why reads without a level of freshness fail; empty if they do not.
     """
 
-    def __init__(self, scrape: Scrape, is_ready: Callable[[], bool], down: Callable[[], tuple[str, ...]]) -> None:
+    def __init__(
+        self,
+        scrape: Scrape,
+        is_ready: Callable[[], bool],
+        down: Callable[[], tuple[str, ...]],
+        stale: Callable[[], str] = str,
+    ) -> None:
+        self._stale = stale
         self._down = down
         self._scrape = scrape
         self._is_ready = is_ready
@@ -76,5 +84,7 @@ class WebServer:
         if self._is_ready():
             if down := self._down():
                 return web.Response(status=503, text=f"not ready: no home group answers: {', '.join(down)}\n")
+            if stale := self._stale():
+                return web.Response(status=503, text=f"not ready: {stale}\n")
             return web.Response(text="ready\n")
         return web.Response(status=503, text="not ready: starting or stopping\n")

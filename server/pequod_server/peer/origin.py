@@ -21,6 +21,7 @@ from pequod.errors import BackedKeyError, BackingUnavailableError, BadRequestErr
 from pequod.freshness import NO_TIMELINE, database_of
 from pequod.language.spec import DELIMITER
 from pequod_server.backing import History, KeyRange, Place, RowChange
+from pequod_server.backing.store import WrittenThrough, were_there
 from pequod_server.backing.turns import Turns
 from pequod_server.database.databases import Databases
 from pequod_server.database.followed import Reached
@@ -108,8 +109,8 @@ class Origin(Protocol):
         """Return the present place of the data, or a proof of the latest."""
         ...
 
-    async def write(self, changes: Sequence[RowChange]) -> Place:
-        """Write changes, all or none, and return a place that the relay passes after it has told them."""
+    async def write(self, changes: Sequence[RowChange]) -> WrittenThrough:
+        """Write changes, all or none; the relay passes the place after it has told them."""
         ...
 
 
@@ -226,7 +227,7 @@ class DatabaseOrigin:
         """Ask the database; those who ask at the same time share a question."""
         return await (self._latest if latest else self._position).ask()
 
-    async def write(self, changes: Sequence[RowChange]) -> Place:
+    async def write(self, changes: Sequence[RowChange]) -> WrittenThrough:
         """Write to the database, if this server writes through, within the limits of its own clients."""
         if not self._loader.is_write_through:
             raise BackedKeyError(changes[0].key)
@@ -235,10 +236,10 @@ class DatabaseOrigin:
             self._engine.owned_by_database(key, value or b"")
             if turns.are_due():
                 await turns.give()
-        place = await self._loader.store.write(changes)
+        written = await self._loader.store.write(changes)
         self._loader.counters.writes += len(changes)
-        self._loader.store.hurry(place.position)
-        return place
+        self._loader.store.hurry(written.place.position)
+        return written
 
     def stop(self) -> None:
         """Ask nothing more."""
@@ -346,18 +347,19 @@ class MemoryOrigin:
         """Return the present place."""
         return Place(NO_TIMELINE, self.position)
 
-    async def write(self, changes: Sequence[RowChange]) -> Place:
+    async def write(self, changes: Sequence[RowChange]) -> WrittenThrough:
         """Write to the engine: all checks come before the first change."""
         engine, final = self._engine, dict(changes)
         for key in final:
             engine.owned_by_database(key)
         puts = {key: value for key, value in final.items() if value is not None}
+        found = were_there(changes, {key for key in final if engine.get(key) is not None})
         engine.put_all(list(puts), list(puts.values()))
         for key, value in final.items():
             if value is None:
                 engine.remove(key)
         self.settle()
-        return Place(NO_TIMELINE, self.position)
+        return WrittenThrough(Place(NO_TIMELINE, self.position), found)
 
     def stop(self) -> None:
         """Watch nothing more."""

@@ -23,10 +23,11 @@ from pequod.engine import Engine
 from pequod.errors import BackingUnavailableError, BadRequestError, LimitExceededError, PequodError, SettingError
 from pequod_server.access.grants import Right
 from pequod_server.access.guard import present_caller
-from pequod_server.backing import KeyRange, Place, RowChange
+from pequod_server.backing import KeyRange, RowChange
 from pequod_server.backing.peer import PequodStore
 from pequod_server.backing.peer_session import UNKNOWN_FEED
 from pequod_server.backing.rows import Clip
+from pequod_server.backing.store import WrittenThrough
 from pequod_server.backing.turns import Turns, in_turns
 from pequod_server.cluster.homes import HomeRules
 from pequod_server.config import ServerConfig
@@ -296,12 +297,16 @@ class PeerService:
         if self._rules is None:
             if request.copies:
                 raise BadRequestError("nothing moves here: this server belongs to no cluster")
-            place: Place = await self.origin.write(changes)
+            written: WrittenThrough = await self.origin.write(changes)
         else:
             (self._rules.refuse_copies if request.copies else self._rules.refuse)(request.keys)
             async with self._rules.writing():
-                place = await self.origin.write(changes)
-        return pb.PeerWriteReply(place=pb.PeerPlace(timeline=place.timeline, position=place.position))
+                written = await self.origin.write(changes)
+        place = written.place
+        return pb.PeerWriteReply(
+            place=pb.PeerPlace(timeline=place.timeline, position=place.position),
+            absent=[number for number, was_there in enumerate(written.were_there) if not was_there],
+        )
 
     def _refuse_unless_home(self) -> None:
         if not self._is_home:
