@@ -31,9 +31,16 @@ def parsed(monkeypatch: pytest.MonkeyPatch) -> list[bytes]:
         seen.append(value)
         return orjson.loads(value)
 
-    for module in (records, many_records, indexes):
-        monkeypatch.setattr(module, "loads", loads)
+    _parse_by(monkeypatch, loads)
     return seen
+
+
+def _parse_by(monkeypatch: pytest.MonkeyPatch, loads: Callable[[bytes], object]) -> None:
+    """Have every value parsed by a function."""
+    for module, name in ((records, "read_json"), (many_records, "read_json"), (indexes, "read_json")):
+        monkeypatch.setattr(module, name, loads)
+    # The quick way of many records has orjson itself.
+    monkeypatch.setattr(many_records, "loads", loads)
 
 
 def _engine(joins: str = BY, count: int = COUNT) -> Engine:
@@ -233,8 +240,7 @@ def test_the_collector_rests_while_records_are_parsed_and_goes_on_afterwards(
         states.append(gc.isenabled())
         return orjson.loads(value)
 
-    monkeypatch.setattr(many_records, "loads", loads)
-    monkeypatch.setattr(indexes, "loads", loads)
+    _parse_by(monkeypatch, loads)
     engine = _engine(count=0)
     scan(engine, "by|3|")
     large = b'{"a": 3, "b": 1, "c": [' + b",".join([b"[]"] * 10_000) + b"]}"

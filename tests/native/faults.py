@@ -276,6 +276,18 @@ FAULTS: Final = (
         "PEQUOD_PURE is not heard",
     ),
     Fault(
+        "numerals.cpp",
+        "if (run > INTEGER_DIGITS - is_negative) return true;",
+        "if (run > INTEGER_DIGITS) return true;",
+        "negative integers of nineteen digits go through a double",
+    ),
+    Fault(
+        "numerals.cpp",
+        "if ((has_point || has_exponent) && run > KEPT_DIGITS) return true;",
+        "if (has_point && run > KEPT_DIGITS) return true;",
+        "long numbers with an exponent lose digits",
+    ),
+    Fault(
         "parts.cpp",
         "piece->part < part_count ? true",
         "piece->part <= part_count ? true",
