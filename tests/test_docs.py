@@ -48,6 +48,7 @@ RUN = {
     "grammar/README.md": {"cachejoin", "rows", "refused"},  # tests/grammar/test_grammar.py
     "docs/api.md": {"python"},
     "docs/backing.md": {"toml", "python"},
+    "docs/changing-joins.md": {"python"},
     "docs/cluster.md": {"toml"},  # tests/cluster/test_static.py
     "docs/configuration.md": {"console"},
     "docs/consistency.md": {"python"},
@@ -56,6 +57,7 @@ RUN = {
     "docs/recipes.md": {"python"},
     "docs/security.md": {"toml"},  # tests/server/test_security_guard.py
     "docs/spark.md": {"python"},  # tests/spark/test_docs.py
+    "docs/types.md": {"python"},
 }
 #: How the blocks begin that cannot be run, or that show what is run elsewhere on the page.
 NOT_RUN = (
@@ -75,7 +77,7 @@ NOT_RUN = (
 )
 
 
-@pytest.mark.parametrize("name", ["api", "consistency", "recipes"])
+@pytest.mark.parametrize("name", ["api", "changing-joins", "consistency", "recipes", "types"])
 def test_the_examples_of_a_page_print_what_they_show(name: str) -> None:
     page = (ROOT / f"docs/{name}.md").read_text()
     examples = re.findall(r"```python\n(.*?)```\n\n```\n(.*?)```", page, re.DOTALL)
