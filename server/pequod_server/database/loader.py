@@ -181,7 +181,7 @@ class Loader:
             log.warning("advice about the database", extra={"advice": advice})
         self._tasks = [asyncio.create_task(self._follow(since), name="pequod database feed")]
         try:
-            self.start_step = "its feed of changes; a new slot waits for the transactions that are open"
+            self.start_step = "its feed of changes; a new replication slot waits for the transactions that are open"
             await self._wait(lambda: self.position is not None)
             if since is not None:
                 self.start_step = "the changes since the snapshot"
