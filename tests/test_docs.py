@@ -279,6 +279,11 @@ def test_the_site_has_every_page_and_is_built_without_a_warning(tmp_path: Path) 
             path = (page.parent / link).resolve()
             if "://" not in link and path.suffix != ".md":
                 assert (tmp_path / path.relative_to(ROOT)).read_bytes() == path.read_bytes()
+    tour = (tmp_path / "index.html").read_text()
+    assert '<span class="k">check</span> <span class="nc">s</span>' in tour, "a join has no colours"
+    assert '<svg class="picture" ' in tour, "the picture has not the colours of the page"
+    assert '<code><span class="whole">t|ann|</span></code>' in tour, "a key may break at the end of a line"
+    assert (tmp_path / "docs/extra.css").is_file()
 
 
 def test_the_probe_of_the_operations_page_asks_for_the_service() -> None:

@@ -1,9 +1,11 @@
 """Pages of tables are true as well: calls that they show are made, and words mean one thing."""
 
+import importlib.util
 import re
 from pathlib import Path
 
 import pytest
+from pygments.token import Error
 
 import pequod
 from pequod import Client
@@ -11,6 +13,7 @@ from tests.forked import started_server
 from tests.test_tidy import PROSE
 
 ROOT = Path(__file__).parents[1]
+GRAMMAR = (ROOT / "grammar/README.md").read_text("utf-8")
 CELL = re.compile(r"(?<!\\)\|")
 
 
@@ -28,6 +31,34 @@ def test_the_calls_of_the_redis_page_give_what_it_shows() -> None:
             assert not shown or repr(result) == shown.strip("`"), call
             assert shown or result is None or "add_join" in call, f"{call} gives something that is not shown"
     assert len(calls) > 50
+
+
+def test_the_words_of_joins_have_colours() -> None:
+    site = importlib.util.spec_from_file_location("site_of_docs", ROOT / "docs/site.py")
+    assert site is not None
+    assert site.loader is not None
+    module = importlib.util.module_from_spec(site)
+    site.loader.exec_module(module)
+    lexer = module.JoinLexer()
+    for text in re.findall(r"^```(?:cachejoin|refused)\n(.*?)^```$", GRAMMAR, re.MULTILINE | re.DOTALL):
+        tokens = list(lexer.get_tokens(text))
+        assert "".join(word for _, word in tokens) == text
+        assert Error not in {kind for kind, _ in tokens}, text
+    join = 't|<a>|<b:10>|x = pull copy p|<a>|<b> with n >= 5, ok = "yes" // why'
+    kinds = {word: str(kind) for kind, word in lexer.get_tokens(join)}
+    assert kinds == kinds | {
+        "t": "Token.Name.Class",
+        "<a>": "Token.Name.Variable",
+        "10": "Token.Literal.Number",
+        "x": "Token.Literal.String",
+        "pull": "Token.Keyword.Type",
+        "copy": "Token.Keyword",
+        "with": "Token.Keyword",
+        "n": "Token.Name",
+        "5": "Token.Literal.Number",
+        '"yes"': "Token.Literal.String",
+        "// why": "Token.Comment.Single",
+    }
 
 
 def words_of(page: str) -> dict[str, str]:
