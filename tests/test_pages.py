@@ -5,7 +5,6 @@ import re
 from pathlib import Path
 
 import pytest
-from pygments.token import Error
 
 import pequod
 from pequod import Client
@@ -43,7 +42,7 @@ def test_the_words_of_joins_have_colours() -> None:
     for text in re.findall(r"^```(?:cachejoin|refused)\n(.*?)^```$", GRAMMAR, re.MULTILINE | re.DOTALL):
         tokens = list(lexer.get_tokens(text))
         assert "".join(word for _, word in tokens) == text
-        assert Error not in {kind for kind, _ in tokens}, text
+        assert "Token.Error" not in {str(kind) for kind, _ in tokens}, text
     join = 't|<a>|<b:10>|x = pull copy p|<a>|<b> with n >= 5, ok = "yes" // why'
     kinds = {word: str(kind) for kind, word in lexer.get_tokens(join)}
     assert kinds == kinds | {
