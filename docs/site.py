@@ -39,7 +39,7 @@ _PICTURE = re.compile(r'<img [^>]*src="([^"]*\.svg)"[^>]*>')
 _STYLE = re.compile(r"<style>.*?</style>", re.DOTALL)
 
 
-class JoinLexer(RegexLexer):
+class JoinLexer(RegexLexer):  # type: ignore[misc]  # Pygments ships no types.
     """The words of joins, for colours alone: pequod_grammar says what is right."""
 
     name = "Cache joins"
