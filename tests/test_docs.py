@@ -48,6 +48,7 @@ RUN = {
     "grammar/README.md": {"cachejoin", "rows", "refused"},  # tests/grammar/test_grammar.py
     "docs/api.md": {"python"},
     "docs/backing.md": {"toml", "python"},
+    "docs/changing-joins.md": {"python"},
     "docs/cluster.md": {"toml"},  # tests/cluster/test_static.py
     "docs/configuration.md": {"console"},
     "docs/consistency.md": {"python"},
@@ -56,6 +57,7 @@ RUN = {
     "docs/recipes.md": {"python"},
     "docs/security.md": {"toml"},  # tests/server/test_security_guard.py
     "docs/spark.md": {"python"},  # tests/spark/test_docs.py
+    "docs/types.md": {"python"},
 }
 #: How the blocks begin that cannot be run, or that show what is run elsewhere on the page.
 NOT_RUN = (
@@ -75,7 +77,7 @@ NOT_RUN = (
 )
 
 
-@pytest.mark.parametrize("name", ["api", "consistency", "recipes"])
+@pytest.mark.parametrize("name", ["api", "changing-joins", "consistency", "recipes", "types"])
 def test_the_examples_of_a_page_print_what_they_show(name: str) -> None:
     page = (ROOT / f"docs/{name}.md").read_text()
     examples = re.findall(r"```python\n(.*?)```\n\n```\n(.*?)```", page, re.DOTALL)
@@ -277,6 +279,11 @@ def test_the_site_has_every_page_and_is_built_without_a_warning(tmp_path: Path) 
             path = (page.parent / link).resolve()
             if "://" not in link and path.suffix != ".md":
                 assert (tmp_path / path.relative_to(ROOT)).read_bytes() == path.read_bytes()
+    tour = (tmp_path / "index.html").read_text()
+    assert '<span class="k">check</span> <span class="nc">s</span>' in tour, "a join has no colours"
+    assert '<svg class="picture" ' in tour, "the picture has not the colours of the page"
+    assert '<code><span class="whole">t|ann|</span></code>' in tour, "a key may break at the end of a line"
+    assert (tmp_path / "docs/extra.css").is_file()
 
 
 def test_the_probe_of_the_operations_page_asks_for_the_service() -> None:

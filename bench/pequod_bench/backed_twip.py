@@ -40,7 +40,7 @@ from pequod_bench.progress import ProgressBars
 Feed = Literal["slot", "notify"]
 FEEDS: Final[tuple[Feed, ...]] = ("slot", "notify")
 
-#: A database as it is installed, but for what a slot needs.
+#: A database as it is installed, but for what a replication slot needs.
 SETTINGS: Final = {
     "listen_addresses": "127.0.0.1",
     "unix_socket_directories": "",

@@ -57,7 +57,7 @@ class SqliteBehind:
 
 @dataclass(frozen=True, slots=True)
 class PostgresBehind:
-    """A PostgreSQL of its own, with a slot for each home."""
+    """A PostgreSQL of its own, with a replication slot for each home."""
 
     graph: Graph
     name: str = "PostgreSQL"

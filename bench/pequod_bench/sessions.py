@@ -96,7 +96,7 @@ class SessionReport:
         rows: list[tuple[str, Percentiles, tuple[int, ...]]] = [
             ("put", self.put, ()),
             ("answer to read after token", self.visible, (self.session_reads, self.session_misses)),
-            ("answer to watch (lag of slot)", self.lag, ()),
+            ("answer to watch (lag of the replication slot)", self.lag, ()),
             ("answer to read without token", self.plain, (self.plain_reads, self.plain_misses)),
         ]
         for name, found, counts in rows:

@@ -53,7 +53,7 @@ MappingFile = Annotated[Path, typer.Argument(metavar="FILE", help="The mapping, 
 Database = Annotated[str, typer.Argument(metavar="DATABASE", help="sqlite:PATH or postgresql://...")]
 Feed = Annotated[str, typer.Option("--feed", metavar="slot|notify", help="How changes come from PostgreSQL.")]
 FeedName = Annotated[
-    str, typer.Option("--feed-name", metavar="NAME", help="The publication and its slot, or the channel.")
+    str, typer.Option("--feed-name", metavar="NAME", help="The publication and its replication slot, or the channel.")
 ]
 
 
@@ -196,9 +196,9 @@ def uninstall(
 ) -> None:
     """Remove what `install` and servers with this feed name made in the database; print the statements, and ask.
 
-    SQLite: the triggers and the table of changes. PostgreSQL: publication and slot, triggers and functions; REPLICA
-    IDENTITY is set back. Tables, their rows and other feeds stay as they are. Stop the servers first: a slot in use is
-    refused (exit code 3). Exit code 1 if there is nothing to remove.
+    SQLite: the triggers and the table of changes. PostgreSQL: publication and replication slot, triggers and functions;
+    REPLICA IDENTITY is set back. Tables, their rows and other feeds stay as they are. Stop the servers first: a
+    replication slot in use is refused (exit code 3). Exit code 1 if there is nothing to remove.
     """
     store = _open(database, feed_name=feed_name)
     statements = _run(store, store.removal())
@@ -223,13 +223,13 @@ def uninstall(
     ),
 )
 def drop_slot(database: Database, feed_name: FeedName = "pequod") -> None:
-    """Drop the replication slot of a server that is gone; the slot keeps the database's log until the disk is full.
+    """Drop the replication slot of a server that is gone; it keeps the database's log until the disk is full.
 
-    A slot in use is refused, with the name of its user (exit code 3). A server that comes back makes its slot again and
-    reads everything again. Exit code 1 if there is no such slot.
+    A replication slot in use is refused, with the name of its user (exit code 3). A server that comes back
+    makes its own again and reads everything again. Exit code 1 if there is no such replication slot.
     """
     if not database.startswith(_POSTGRES):
-        fail(ExitCode.USAGE, "only PostgreSQL has slots; give its URL, postgresql://...")
+        fail(ExitCode.USAGE, "only PostgreSQL has replication slots; give its URL, postgresql://...")
     store = cast("PostgresStore", _open(database, feed_name=feed_name))
 
     async def drop() -> list[str]:
@@ -239,7 +239,7 @@ def drop_slot(database: Database, feed_name: FeedName = "pequod") -> None:
 
     statements = _run(store, drop())
     if not statements:
-        fail(ExitCode.ABSENT, f"there is no slot {feed_name}")
+        fail(ExitCode.ABSENT, f"there is no replication slot {feed_name}")
     for statement in statements:
         print(f"{statement};")
 

@@ -154,8 +154,9 @@ def sessions(
     """Write at one server and read at another one, both beside a PostgreSQL in a temporary directory.
 
     How long after the answer to a put does a read after its token show it at the other server, through a join? Beside
-    it: when the other server's slot brings it, and what a read without a token costs, and how often that misses it. A
-    session that misses its own write gives exit code 1. Needs the programs of PostgreSQL: apt-get install postgresql.
+    it: when the other server's replication slot brings it, and what a read without a token costs, and how often that
+    misses it. A session that misses its own write gives exit code 1. Needs the programs of PostgreSQL:
+    apt-get install postgresql.
     """
     from pequod_bench.sessions import SessionSettings, run
 

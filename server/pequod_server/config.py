@@ -252,7 +252,7 @@ class ServerConfig(BaseModel):
     )
     backing_feed: BackingFeed = Field(default="slot", description="How changes come from PostgreSQL: slot or notify.")
     backing_feed_name: str = Field(
-        default="pequod", description="The publication and its slot in PostgreSQL, or the channel."
+        default="pequod", description="The publication and its replication slot in PostgreSQL, or the channel."
     )
     backing_bytes_max: Size = Field(
         default=64 * MIB,

@@ -92,7 +92,7 @@ async def test_a_dropped_slot(dsn: str, database: Connection) -> None:
         await follower.until(lambda: len(follower.reloads) == 1)
         await equal_again(follower, store)
         # Found when it is looked for, or when it is opened.
-        assert "the slot is gone" in follower.reloads[0] or '"pequod" does not exist' in follower.reloads[0]
+        assert "the replication slot is gone" in follower.reloads[0] or '"pequod" does not exist' in follower.reloads[0]
         assert len(follower.reloads) == 1
         await insert(database, "after")
         await follower.caught_up()
@@ -141,7 +141,7 @@ async def test_a_slot_that_another_server_uses(dsn: str, database: Connection) -
         await follower.caught_up()
         events = second.changes()
         waiting = asyncio.ensure_future(anext(events))
-        await until(lambda: "give each server a slot of its own" in second.status.error)
+        await until(lambda: "give each server a replication slot of its own" in second.status.error)
         await insert(database, "bob")
         await follower.caught_up()
         assert first.status.failure_count == 0

@@ -74,7 +74,7 @@ async def test_a_start_says_what_it_waits_for_and_can_be_stopped(mapping: str, d
             assert process.stderr is not None
             line = process.stderr.readline()
             assert "the start waits" in line
-            assert "a new slot waits for the transactions that are open" in line
+            assert "a new replication slot waits for the transactions that are open" in line
             asked_s = time.monotonic()
             process.send_signal(signal.SIGTERM)
             assert process.wait(60) == 0

@@ -36,6 +36,6 @@ class SlotNotDroppedError(PequodError):
     """A replication slot that must not be dropped; nothing was changed."""
 
     def __init__(self, name: str, reason: str) -> None:
-        super().__init__(f"the slot {name} is not dropped: {reason}")
+        super().__init__(f"the replication slot {name} is not dropped: {reason}")
         self.name = name
         self.reason = reason

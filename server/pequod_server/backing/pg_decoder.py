@@ -1,4 +1,4 @@
-"""From the messages of a slot to events: the changes of a commit, and the ranges to read again after it.
+"""From the messages of a replication slot to events: the changes of a commit, and the ranges to read again after it.
 
     Begin                     the commit is logged, and perhaps visible by now
     Insert, Update, Delete    a change, or nothing if the key is not loaded (below), or a row to be judged, in pieces

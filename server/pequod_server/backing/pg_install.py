@@ -29,7 +29,7 @@ CREATE_GENERIC: Final = f"CREATE TABLE IF NOT EXISTS {GENERIC_TABLE} (key bytea 
 
 
 def install_slot(name: str, mappings: Sequence[Mapping], facts: Facts, *, is_there: bool) -> Iterator[str]:
-    """Yield the statements that publish the mapped tables; the feed itself makes the slot."""
+    """Yield the statements that publish the mapped tables; the feed itself makes the replication slot."""
     for table in dict.fromkeys(mapping.table for mapping in mappings):
         needed = {slot.name for mapping in mappings if mapping.table == table for slot in mapping.slots}
         if needed - facts[table].identity:

@@ -1,4 +1,4 @@
-"""The questions that the feed of a slot asks the database beside the stream, over a second connection.
+"""The questions that the feed of a replication slot asks the database beside the stream, over a second connection.
 
 A keepalive message on the stream does not show how fresh the cache is: the database sends it even while it works on a
 large commit. So the feed asks how far the log is, and is as fresh as the last such position that it has passed:
@@ -41,7 +41,7 @@ class Answer:
     #: The position of its log.
     position: int
     seen: SnapshotHorizon
-    #: Whether the process that streams the slot was busy.
+    #: Whether the process that streams the replication slot was busy.
     is_at_work: bool
 
 

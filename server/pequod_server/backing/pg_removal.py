@@ -65,7 +65,7 @@ async def note_identities(connection: Connection, name: str, before: AnyMapping[
 
 
 async def drop_slot(connection: Connection, name: str) -> list[str]:
-    """Return the statement that drops a slot; nothing if there is none.
+    """Return the statement that drops a replication slot; nothing if there is none.
 
     Raises:
         SlotNotDroppedError: A server uses it, or it is not one of Pequod's for this database.
@@ -88,7 +88,7 @@ async def drop_slot(connection: Connection, name: str) -> list[str]:
 async def uninstall(connection: Connection, name: str) -> list[str]:
     """Return the statements that remove everything that install made for a feed of this name, of either kind.
 
-    The slot comes first, because dropping it cannot be part of a transaction.
+    The replication slot comes first, because dropping it cannot be part of a transaction.
 
     Raises:
         SlotNotDroppedError: As `drop_slot`.

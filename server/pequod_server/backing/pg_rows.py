@@ -1,4 +1,4 @@
-"""The rows of a table in a slot's messages, as a mapping reads them: the key first, the rest only if it is needed."""
+"""The rows of a table in messages of replication, as a mapping reads them: the key first, the rest if it is needed."""
 
 from __future__ import annotations
 

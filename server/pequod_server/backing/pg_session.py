@@ -121,7 +121,7 @@ class PostgresSession:
         self.dsn = dsn
         self.mappings = tuple(mappings)
         self.mode = mode
-        #: The publication and the slot, or the channel.
+        #: The publication and the replication slot, or the channel.
         self.feed_name = feed_name
         self.timeout_s = timeout_s
         #: The memory that the feed may use for one commit.

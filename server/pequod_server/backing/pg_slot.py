@@ -1,7 +1,7 @@
 """Changes from a replication slot: durable, in commit order, resumed at a position.
 
-The slot keeps the log from the position that the feed has confirmed, so nothing is lost while a server is away, up
-to the limit that the database sets (`max_slot_wal_keep_size`).
+The replication slot keeps the log from the position that the feed has confirmed, so nothing is lost while a server is
+away, up to the limit that the database sets (`max_slot_wal_keep_size`).
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _ATTEMPTS: Final = 3
 
 
 async def slot_feed(session: PostgresSession, since: int | None, is_wanted: IsWanted) -> AsyncGenerator[Event, None]:
-    """Yield the events of the slot after ``since``; None starts it anew."""
+    """Yield the events of the replication slot after ``since``; None starts it anew."""
     facts, fingerprint, first = await _begin(session, since)
     yield first
     async with (
@@ -68,7 +68,7 @@ async def slot_feed(session: PostgresSession, since: int | None, is_wanted: IsWa
                 else:
                     await turns.give()
         except BackingUnavailableError as error:
-            # psycopg2 may have confirmed a position by itself, and the slot continues from there.
+            # psycopg2 may have confirmed a position by itself, and the replication slot continues from there.
             if decoder.position > position:
                 yield Progress(decoder.position)
             _give_up(session, error, is_open=decoder.is_open)
@@ -90,7 +90,7 @@ async def _begin(session: PostgresSession, since: int | None) -> tuple[Facts, st
     session.fingerprint = fingerprint
     start, lost = await _place(session, since)
     if since is not None and is_altered and not lost:
-        # A standby that took over may lack commits of its primary that were delivered, whatever slots it has.
+        # A standby that took over may lack commits that its primary delivered, whatever replication slots it has.
         lost = "the tables, the publication or the timeline of the log have changed"
     async with session.connection() as connection:
         session.history = await history(connection, session.dsn, session.timeout_s)
@@ -100,30 +100,30 @@ async def _begin(session: PostgresSession, since: int | None) -> tuple[Facts, st
 
 
 async def _place(session: PostgresSession, since: int | None) -> tuple[int, str]:
-    """Return the position at which the slot starts, and the reason why changes before it are lost, if they are."""
+    """Return the position at which the replication slot starts, and why changes before it are lost, if they are."""
     async with session.connection() as connection:
         slot = await _slot(session, connection)
         if slot is not None and (slot["plugin"] != "pgoutput" or not slot["is_here"]):
             raise SchemaError(
                 session.name,
-                [f"the slot {session.feed_name} is of another program; choose another name"],
+                [f"the replication slot {session.feed_name} is of another program; choose another name"],
             )
         if slot is not None and slot["active"]:
             await pass_if_free(session, connection)
             slot = await _slot(session, connection)
         lost = ""
         if slot is None:
-            lost = "the slot is gone"
+            lost = "the replication slot is gone"
         elif slot["wal_status"] == "lost":
-            lost = "the slot fell behind further than max_slot_wal_keep_size and is invalid"
+            lost = "the replication slot fell behind further than max_slot_wal_keep_size and is invalid"
         elif since is not None and since < slot["confirmed"]:
-            lost = f"the slot has passed {since} already"
+            lost = f"the replication slot has passed {since} already"
         elif since is not None and since > (await place(connection)).position:
             lost = f"the log of this database has not come to {since}"
         if since is not None and not lost:
             return since, ""
-        # An unusable or unwanted slot is made again. Making one waits for transactions that are under way, so that a
-        # load either sees a transaction or is followed by it.
+        # An unusable or unwanted replication slot is made again. Making one waits for transactions that are under way,
+        # so that a load either sees a transaction or is followed by it.
         if slot is not None:
             await connection.execute("SELECT pg_drop_replication_slot($1)", session.feed_name)
         try:
@@ -134,7 +134,8 @@ async def _place(session: PostgresSession, since: int | None) -> tuple[int, str]
         except TimeoutError as error:
             raise BackingUnavailableError(
                 session.name,
-                "the slot cannot be made while transactions from before are open; pg_stat_activity shows them",
+                "the replication slot cannot be made while transactions from before are open; "
+                "pg_stat_activity shows them",
             ) from error
         return start, "" if since is None else lost
 

@@ -1,4 +1,4 @@
-"""The replication connection of a slot, as an asyncio reader.
+"""The replication connection of a replication slot, as an asyncio reader.
 
 psycopg2 streams it, which has the replication protocol; asyncpg does not.
 """
@@ -138,7 +138,7 @@ class Stream:
 
 @asynccontextmanager
 async def streaming(session: PostgresSession, start: int) -> AsyncIterator[Stream]:
-    """Stream the slot of a session from a position on."""
+    """Stream the replication slot of a session from a position on."""
 
     def connect() -> ReplicationCursor:
         wanted = {**session.settings, "wal_sender_timeout": f"{int(session.sender_timeout_s * 1000)}ms"}

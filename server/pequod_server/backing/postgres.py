@@ -112,7 +112,9 @@ class PostgresStore:
         async with session.connection() as connection:
             level = await connection.fetchval("SHOW wal_level")
             if session.mode == "slot" and level != "logical":
-                problems.append(f"wal_level is {level}; a slot needs wal_level = logical in postgresql.conf, a restart")
+                problems.append(
+                    f"wal_level is {level}; for `slot` set wal_level = logical in postgresql.conf, and restart it"
+                )
             # All problems are reported together, also missing installations for the tables that exist.
             facts = await read_facts(connection, self.mappings)
             there = [mapping for mapping in self.mappings if mapping.table in facts]
@@ -173,22 +175,22 @@ class PostgresStore:
         """Return the statements that remove what `install` and feeds of this name made; none if there is nothing.
 
         Raises:
-            SlotNotDroppedError: A server uses the slot.
+            SlotNotDroppedError: A server uses the replication slot.
         """
         async with self._session.connection() as connection:
             return await pg_removal.uninstall(connection, self._session.feed_name)
 
     async def slot_removal(self) -> list[str]:
-        """Return the statement that drops the slot of this name; none if there is no such slot.
+        """Return the statement that drops the replication slot of this name; none if there is none.
 
         Raises:
-            SlotNotDroppedError: A server uses the slot.
+            SlotNotDroppedError: A server uses the replication slot.
         """
         async with self._session.connection() as connection:
             return await pg_removal.drop_slot(connection, self._session.feed_name)
 
     async def carry_out(self, statements: Sequence[str]) -> None:
-        """Run the statements of `removal`: a slot is dropped first and separately, the rest is one transaction."""
+        """Run the statements of `removal`: replication slots are dropped first, the rest is one transaction."""
         async with self._session.connection() as connection:
             rest = list(statements)
             while rest and rest[0].startswith("SELECT pg_drop_replication_slot"):
@@ -272,11 +274,11 @@ class PostgresStore:
         self._session.hurry(position)
 
     async def mark(self) -> str:
-        """Return a text that identifies the cluster, its timeline, the slot and the tables."""
+        """Return a text that identifies the cluster, its timeline, the replication slot and the tables."""
         return (await self._mark())[0]
 
     async def knows(self, mark: str) -> bool:
-        """Return whether the slot may still have all changes since; notifications are not kept."""
+        """Return whether the replication slot may still have all changes since; notifications are not kept."""
         if self._session.mode == "notify":
             return False
         present, self._session.fingerprint = await self._mark()
@@ -295,7 +297,7 @@ class PostgresStore:
         return hashlib.sha256(facts.encode()).hexdigest(), fingerprint
 
     async def close(self) -> None:
-        """End the feed and close the connections; a slot stays, for a feed that resumes."""
+        """End the feed and close the connections; a replication slot stays, for a feed that resumes."""
         await self._session.close()
         self._session.health.closed()
 

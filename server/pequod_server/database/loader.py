@@ -193,7 +193,7 @@ class Loader:
             asyncio.create_task(self._look(), name="pequod database state"),
         ]
         try:
-            self._start_step = "its feed of changes; a new slot waits for the transactions that are open"
+            self._start_step = "its feed of changes; a new replication slot waits for the transactions that are open"
             await self._wait(lambda: self.position is not None)
             if since is not None:
                 self._start_step = "the changes since the snapshot"
