@@ -8,11 +8,12 @@ client.keys(prefix="p|") -> AsyncCalls.keys -> _keys(RangeRead)               th
 
 from __future__ import annotations
 
+import logging
 from abc import abstractmethod
 from collections.abc import AsyncGenerator, Iterable
 from contextlib import aclosing
 from types import TracebackType
-from typing import Any, Self
+from typing import Any, Final, Self
 
 from pequod.answers.explanations import JoinExplanation, RangeExplanation
 from pequod.answers.rows import Rows
@@ -38,6 +39,8 @@ from pequod.errors import PequodError
 from pequod.freshness import WAIT_S, Freshness, Token
 from pequod.interface.carried import Carried
 from pequod.interface.commands import Commands
+
+log: Final = logging.getLogger("pequod.joins")
 
 
 class AsyncCalls(Carried):
@@ -339,10 +342,16 @@ class AsyncCalls(Carried):
     async def add_join(self, text: str) -> list[Join]:
         """Install the joins of ``text``, all or none; joins that are installed already stay as they are.
 
+        Warnings of the joins go to the log, too: most callers do not look at what is returned.
+
         Raises:
             JoinError: With the place in ``text``, the reason and a hint.
         """
-        return await self._add_join(text)
+        joins = await self._add_join(text)
+        for join in joins:
+            for warning in join.warnings:
+                log.warning("join %s: %s", join.name, warning)
+        return joins
 
     async def drop_join(self, name: str) -> None:
         """Drop a join and its outputs."""

@@ -123,6 +123,7 @@ class AccessGuard(aio.ServerInterceptor):
         }
         self._trims: dict[str, Callable[[Role, Any], None]] = {
             "ListJoins": self._trim_joins,
+            "AddJoin": _trim_added,
             "Explain": _trim_explanation,
             "Stats": self._trim_statistics,
             "ListBackfills": self._trim_backfills,
@@ -363,8 +364,22 @@ def _need_everything(role: Role, _request: object) -> None:
     role.need(Right.ADMIN, b"", None)
 
 
+def _trim_added(role: Role, reply: pb.AddJoinReply) -> None:
+    """Leave out the notes on keys that the role may not read."""
+    for join in reply.joins:
+        _trim_notes(role, join.notes)
+
+
+def _trim_notes(role: Role, notes: Any) -> None:
+    _keep(notes, lambda note: role.may(Right.READ, note.first, note.last))
+
+
 def _trim_explanation(role: Role, reply: pb.ExplainReply) -> None:
-    """Leave out the keys of sources that the role may not read; it may see how often their values gave no row."""
+    """Leave out the keys of sources that the role may not read, and notes on them.
+
+    It may see how often values of sources gave no row.
+    """
+    _trim_notes(role, reply.join.notes if reply.WhichOneof("explanation") == "join" else reply.range.notes)
     for source in reply.join.sources:
         for misfit in source.misfits:
             if not role.read.holds(misfit.key):
