@@ -77,12 +77,14 @@ def _of_sql(error: UnexpectedToken, expected: Collection[str]) -> tuple[Span, st
     It is the word that the parser did not expect, or the one before, which was taken for a pattern or a field.
     """
     token, before = error.token, error.token_history[-1] if error.token_history else None
-    if before is not None and before.type in ("WORD", "FIELD") and not {"WITH", "EXISTS"}.isdisjoint(expected):
-        # An operator or a condition follows at once: `check not b|<x>`, `with not open = true`.
-        if str(before).lower() in ("not", "distinct") and token.type not in _MARKS:
-            return span_of(before), f"the language has no {str(before)!r}", SQL[str(before).lower()]
+    if token.type in _MARKS:
+        return None
+    # An operator or a condition follows at once: `check not b|<x>`, `with not open = true`.
+    is_behind = not {"WITH", "EXISTS"}.isdisjoint(expected)
+    if before is not None and is_behind and (taken := str(before).lower()) in ("not", "distinct"):
+        return span_of(before), f"the language has no {str(before)!r}", SQL[taken]
     word = str(token).lower()
-    if token.type in _MARKS or word not in SQL or (word in _WITH and "WITH" in expected and word != "having"):
+    if word not in SQL or (word in _WITH and "WITH" in expected and word != "having"):
         return None
     return span_of(token), f"the language has no {str(token)!r}", SQL[word]
 

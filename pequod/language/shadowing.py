@@ -92,9 +92,10 @@ def _named(pattern: Pattern, other: Pattern, names: _Names) -> _Names | None:
         return None
     extended = dict(names)
     for part, behind in zip(pattern.parts, other.parts, strict=True):
-        if not isinstance(part, Slot):
-            if part != behind:
+        if isinstance(part, Slot) and isinstance(behind, Slot):
+            is_same = (part.width, part.form) == (behind.width, behind.form)
+            if not is_same or extended.setdefault(part.name, behind.name) != behind.name:
                 return None
-        elif not isinstance(behind, Slot) or (part.width, part.form) != (behind.width, behind.form) or extended.setdefault(part.name, behind.name) != behind.name:
+        elif part != behind:
             return None
     return extended

@@ -227,8 +227,7 @@ def test_a_join_that_an_earlier_one_hides_in_part_is_warned_of_as_such(earlier: 
     engine.add_joins(parse(earlier))
     (join,) = engine.add_joins(parse(later))
     assert join.warnings == (
-        f"join karma, which was installed before, has the same output: where both compute a key, its value is shown. "
-        f"{WAY_OUT}",
+        f"join karma, which was installed before, has the same output: of a key of both, its value is shown. {WAY_OUT}",
     )
 
 

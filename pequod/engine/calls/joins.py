@@ -22,7 +22,8 @@ class JoinCalls(Composed):
             JoinError: A join is malformed, part of a cycle, or computes keys that clients have written.
 
         Cost:
-            O(keys of the output tables), and a look at some thousands of the sources' keys; dependants of the new joins are computed again when they are read.
+            O(keys of the output tables), and a look at some thousands of the sources' keys;
+            dependants of the new joins are computed again when they are read.
         """
         before = set(self._catalog)
         joins, is_new = self._catalog.add(specs)

@@ -207,7 +207,7 @@ def hidden_by(join: InstalledJoin) -> tuple[str, ...]:
     what = (
         f"nothing of it is shown: join {name}, which was installed before, computes the same keys"
         if hiding is not None
-        else f"join {name}, which was installed before, has the same output: where both compute a key, its value is shown"
+        else f"join {name}, which was installed before, has the same output: of a key of both, its value is shown"
     )
     way_out = f"To replace {name}, drop it first: `pequod join drop {name}`, or client.drop_join({name!r})"
     return (f"{what}. {way_out}",)
