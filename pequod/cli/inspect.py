@@ -96,8 +96,8 @@ def explain(
     """Show what a read of a range would find and would have to do; nothing is computed.
 
     For each join whose outputs may lie there: the parts that are valid, have a log to apply, are expired or absent.
-    Then the parts of the range that were dropped a short while ago, when, and why. Notes say why there may be no rows: a
-    table that nothing has, or keys that do not match the pattern of a join's source.
+    Then the parts of the range that were dropped a short while ago, when, and why. Notes say why there may be no rows:
+    a table that nothing has, or keys that do not match the pattern of a join's source.
     """
     start, end = key_range(first, last, prefix)
     with in_session(target) as client:

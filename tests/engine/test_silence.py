@@ -60,6 +60,17 @@ def test_tables_without_a_similar_one_are_silent_when_joins_are_installed() -> N
     assert added(engine_of({"user|ann": "1", "x|1": ""}), TIMELINE.format("follow")) == []
 
 
+def test_similar_names_of_outputs_make_no_noise_when_joins_are_installed() -> None:
+    text = "stars|<id> = copy star|<id>; starry|<id> = copy star|<id>"
+    assert added(Engine(), text) == []
+    engine = Engine()
+    added(engine, text)
+    assert explained(engine, "stars") == [
+        "no key and no join has the table 'star'",
+        "is the table 'starry' meant?",
+    ]
+
+
 def test_keys_of_another_width_are_told_with_one_of_them() -> None:
     engine = engine_of({f"status|{number:010}": "ok" for number in range(300)})
     told = "0 of 300 keys of 'status|' match status|<id:12>: 'status|0000000000' has 10 bytes in the place of <id:12>"

@@ -57,6 +57,8 @@ class NoTable:
     name: bytes
     #: The table with a similar name, if there is one.
     alike: bytes | None
+    #: Whether clients or a database have keys of it; else only joins compute some.
+    is_stored: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,7 +122,7 @@ class Silence:
         name, delimiter, _ = first.partition(DELIMITER)
         end = prefix_end(name + DELIMITER)
         if delimiter and last is not None and end is not None and last <= end and not _is_there(self._at(name)):
-            notes += _when_explained(self._no_table(name))
+            notes += _when_explained(self._no_table(name, b""))
         return tuple(notes[:NOTES_MAX])
 
     def _at(self, name: bytes) -> Relations | None:
@@ -141,7 +143,7 @@ class Silence:
         if sample is None:
             return None
         if not sample.rows.keys:
-            return self._nothing_in(table, pattern)
+            return self._nothing_in(table, pattern, join.spec.output.literal_prefix.partition(DELIMITER)[0])
         match = compile_matcher(pattern).match
         matching = [(key, value) for key, value in zip(*sample.rows, strict=True) if match(key)]
         if not matching:
@@ -152,12 +154,12 @@ class Silence:
             return None
         return _look_at_values(index, matching, f"{join.spec.sources[depth]}", pattern)
 
-    def _nothing_in(self, table: Table, pattern: Pattern) -> Finding | None:
+    def _nothing_in(self, table: Table, pattern: Pattern, besides: bytes) -> Finding | None:
         relations = self._at(table.name)
         if table.presence is not None:
             return None
         if not _is_there(relations):
-            return self._no_table(table.name)
+            return self._no_table(table.name, besides)
         assert relations is not None, "it is there"
         if relations.outputs and not table.entry_count:
             outputs = ", ".join(f"{join.spec.output} of join {join.info.name}" for join in relations.outputs[:3])
@@ -179,18 +181,26 @@ class Silence:
         behind = table.slice(first, last, half, reverse=True)
         return _Sample(Rows(rows.keys[:half] + behind.keys, rows.values[:half] + behind.values), is_whole=False)
 
-    def _no_table(self, name: bytes) -> NoTable:
-        names = {}
-        if len(name) <= _NAME_BYTES_MAX and self._keys_left > 0:
-            others = list(islice(self._directory.by_name.values(), TABLES_MAX))
-            self._keys_left -= len(others) * _KEYS_OF_NAME
-            names = {
-                escaped(one.table.name): one.table.name
-                for one in others
-                if len(one.table.name) <= _NAME_BYTES_MAX and one.table.name != name and _is_there(one)
-            }
-        close = get_close_matches(escaped(name), names, n=1, cutoff=_ALIKE)
-        return NoTable(name, names[close[0]] if close else None)
+    def _no_table(self, name: bytes, besides: bytes) -> NoTable:
+        """Look for a similar name among the tables, those with keys first.
+
+        Args:
+            besides: The output of the join that reads the table: `stars` is not a misspelt `star`.
+        """
+        if len(name) > _NAME_BYTES_MAX or self._keys_left <= 0:
+            return NoTable(name, None, is_stored=False)
+        others = [
+            one
+            for one in islice(self._directory.by_name.values(), TABLES_MAX)
+            if len(one.table.name) <= _NAME_BYTES_MAX and one.table.name not in (name, besides) and _is_there(one)
+        ]
+        self._keys_left -= min(len(self._directory.by_name), TABLES_MAX) * _KEYS_OF_NAME
+        for is_stored in (True, False):
+            names = {escaped(one.table.name): one.table.name for one in others if _has_keys(one) is is_stored}
+            close = get_close_matches(escaped(name), names, n=1, cutoff=_ALIKE)
+            if close:
+                return NoTable(name, names[close[0]], is_stored)
+        return NoTable(name, None, is_stored=False)
 
 
 def hidden_by(join: InstalledJoin) -> tuple[str, ...]:
@@ -274,16 +284,19 @@ def _count(count: int, noun: str) -> str:
 
 def _is_there(relations: Relations | None) -> bool:
     """Return whether a table has keys, or may have: those of a database or of joins."""
-    return relations is not None and bool(
-        relations.table.entry_count or relations.table.presence is not None or relations.outputs
-    )
+    return relations is not None and (_has_keys(relations) or bool(relations.outputs))
+
+
+def _has_keys(relations: Relations) -> bool:
+    """Return whether clients or a database have keys of a table, as far as is known."""
+    return relations.table.entry_count > 0 or relations.table.presence is not None
 
 
 def _when_installed(finding: Finding) -> Iterator[Note]:
     match finding:
-        case NoTable(name, alike):
+        case NoTable(name, alike, is_stored):
             # A table that is empty at the start is usual. A similar one is not, and only its readers may know of it.
-            if alike is not None:
+            if alike is not None and is_stored:
                 yield _on_table(f"{_absent(name)}; {_meant(alike)}", alike)
         case NoMatch(text, pattern):
             yield Note(text, *keys_of(pattern))
@@ -295,7 +308,7 @@ def _when_installed(finding: Finding) -> Iterator[Note]:
 
 def _when_explained(finding: Finding) -> Iterator[Note]:
     match finding:
-        case NoTable(name, alike):
+        case NoTable(name, alike, _):
             yield _on_table(_absent(name), name)
             if alike is not None:
                 yield _on_table(_meant(alike), alike)
