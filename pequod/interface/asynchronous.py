@@ -8,12 +8,11 @@ client.keys(prefix="p|") -> AsyncCalls.keys -> _keys(RangeRead)               th
 
 from __future__ import annotations
 
-import logging
 from abc import abstractmethod
 from collections.abc import AsyncGenerator, Iterable
 from contextlib import aclosing
 from types import TracebackType
-from typing import Any, Final, Self
+from typing import Any, Self
 
 from pequod.answers.explanations import JoinExplanation, RangeExplanation
 from pequod.answers.rows import Rows
@@ -37,10 +36,8 @@ from pequod.calls import (
 )
 from pequod.errors import PequodError
 from pequod.freshness import WAIT_S, Freshness, Token
-from pequod.interface.carried import Carried
+from pequod.interface.carried import Carried, logged
 from pequod.interface.commands import Commands
-
-log: Final = logging.getLogger("pequod.joins")
 
 
 class AsyncCalls(Carried):
@@ -347,11 +344,7 @@ class AsyncCalls(Carried):
         Raises:
             JoinError: With the place in ``text``, the reason and a hint.
         """
-        joins = await self._add_join(text)
-        for join in joins:
-            for warning in join.warnings:
-                log.warning("join %s: %s", join.name, warning)
-        return joins
+        return logged(await self._add_join(text))
 
     async def drop_join(self, name: str) -> None:
         """Drop a join and its outputs."""
