@@ -26,8 +26,6 @@ from pequod.language.spec import (
 
 #: Slots of the earlier join -> slots of the later one.
 _Names = dict[str, str]
-#: They give no row for a value that is no number.
-_OF_NUMBERS = (Operator.SUM, Operator.MIN, Operator.MAX)
 
 
 def is_alike(earlier: JoinSpec, later: JoinSpec) -> bool:
@@ -59,10 +57,11 @@ def hides(earlier: JoinSpec, later: JoinSpec) -> bool:
 
 def _found_in(source: Source, other: Source, names: _Names) -> _Names | None:
     """Return the names of slots by which ``source`` has a row wherever ``other`` has one; None: there are none."""
-    is_of_numbers = source.operator in _OF_NUMBERS
-    if is_of_numbers and other.operator not in _OF_NUMBERS:
+    # A sum has no row for values that are no numbers; minima and maxima are of any bytes.
+    is_sum = source.operator is Operator.SUM
+    if is_sum and other.operator is not Operator.SUM:
         return None
-    if (is_of_numbers or source.given is not None) and source.given != other.given:
+    if (is_sum or source.given is not None) and source.given != other.given:
         return None
     extended = _named(source.pattern, other.pattern, names)
     if extended is None:

@@ -223,6 +223,7 @@ def test_a_join_that_an_earlier_one_hides_is_warned_of_with_the_way_out(changed:
     ("earlier", "later"),
     [
         ("karma|<author> = sum vote|<author>|<id>", COUNTED),
+        ("karma|<author> = sum vote|<author>|<id>", "karma|<author> = max vote|<author>|<id>"),
         ("karma|<author> = check user|<author> count vote|<author>|<id>", COUNTED),
         ("karma|<author> = count vote|<author>|<id> with up = true", COUNTED),
         ("karma|<author> = snapshot 5 count vote|<author>|<id>", COUNTED),
