@@ -56,6 +56,7 @@ RUN = {
     "docs/lake.md": {"toml", "python"},
     "docs/recipes.md": {"python"},
     "docs/security.md": {"toml"},  # tests/server/test_security_guard.py
+    "docs/when-a-scan-is-empty.md": {"console"},  # tests/cli/test_empty_page.py
     "docs/spark.md": {"python"},  # tests/spark/test_docs.py
     "docs/types.md": {"python"},
 }

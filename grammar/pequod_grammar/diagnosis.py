@@ -11,6 +11,7 @@ from lark.exceptions import UnexpectedToken
 
 from pequod.language.errors import JoinError, Span
 from pequod.language.spec import DELIMITER, Operator
+from pequod_grammar.sql import SQL
 
 _OPERATORS = [operator.value for operator in Operator]
 _MAINTENANCE = ["push", "pull", "snapshot"]
@@ -42,6 +43,8 @@ def diagnose(error: UnexpectedToken, text: str) -> JoinError:
     if (opened := _open_slot(error)) is not None:
         span = opened
         reason, hint = "the slot is not closed", "end it with `>`: <name> or <name:width>, without white space"
+    elif (of_sql := _of_sql(error, expected)) is not None:
+        span, reason, hint = of_sql
     elif "EQUAL" in expected:
         reason, hint = f"{found} where `=` is expected after the output pattern", _EXAMPLE
     elif "SNAPSHOT" in expected:
@@ -66,6 +69,24 @@ def end_span(text: str) -> Span:
     line = body.count("\n") + 1
     column = len(body) - (body.rfind("\n") + 1) + 1
     return Span(len(body), len(body) + 1, line, column)
+
+
+def _of_sql(error: UnexpectedToken, expected: Collection[str]) -> tuple[Span, str, str] | None:
+    """Return the place, the reason and the hint for a word of SQL that the language does not have.
+
+    It is the word that the parser did not expect, or the one before, which was taken for a pattern or a field.
+    """
+    token, before = error.token, error.token_history[-1] if error.token_history else None
+    if token.type in _MARKS:
+        return None
+    # An operator or a condition follows at once: `check not b|<x>`, `with not open = true`.
+    is_behind = not {"WITH", "EXISTS"}.isdisjoint(expected)
+    if before is not None and is_behind and (taken := str(before).lower()) in ("not", "distinct"):
+        return span_of(before), f"the language has no {str(before)!r}", SQL[taken]
+    word = str(token).lower()
+    if word not in SQL or (word in _WITH and "WITH" in expected and word != "having"):
+        return None
+    return span_of(token), f"the language has no {str(token)!r}", SQL[word]
 
 
 def _bad_word(token: Token, words: list[str], found: str, wanted: str) -> tuple[str, str]:

@@ -6,6 +6,19 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 
+@dataclass(frozen=True, slots=True)
+class Note:
+    """Why a read may find nothing, as the present keys tell: a misspelt table, keys that match no pattern."""
+
+    text: str
+    #: The range that it tells of: callers that may not read it are not told.
+    first: bytes
+    last: bytes
+
+    def __str__(self) -> str:
+        return self.text
+
+
 class Upkeep(StrEnum):
     """When a change of a source reaches the output."""
 
@@ -69,6 +82,8 @@ class JoinExplanation:
     is_unique: bool
     sources: tuple[SourceExplanation, ...]
     warnings: tuple[str, ...]
+    #: Why sources have no rows now.
+    notes: tuple[Note, ...] = ()
 
 
 class PartState(StrEnum):
@@ -129,3 +144,5 @@ class RangeExplanation:
     dropped: tuple[DroppedExplanation, ...] = ()
     #: How fresh it is, and what a read with a level would wait for, in words; empty where there is no server.
     freshness: str = ""
+    #: Why there may be no rows.
+    notes: tuple[Note, ...] = ()

@@ -33,13 +33,13 @@ def explain_join(
 
     READS is the part of the source's keys that is known at this step, for a read that fixes the first slot of the
     output (as a scan of one timeline does). The step reads all keys with this prefix, or fewer if the bounds of the
-    read narrow the slot that is named beside it. Below are the indexes over the fields of records, and why values gave
-    no rows.
+    read narrow the slot that is named beside it. Below are the indexes over the fields of records, why values gave no
+    rows, and notes: tables that nothing has, keys that match no pattern.
     """
     with in_session(target) as client:
         plan = client.explain_join(name)
     if json:
-        found = asdict(plan)
+        found = {**asdict(plan), "notes": [note.text for note in plan.notes]}
         for source in found["sources"]:
             for misfit in source["misfits"]:
                 misfit["key"] = json_bytes(misfit["key"])
@@ -75,6 +75,8 @@ def _print_plan(plan: JoinExplanation) -> None:
             print(f"no row of {source.source}: {misfit.reason}, {misfit.count} times{example}")
     for warning in plan.warnings:
         print(f"warning: {warning}")
+    for note in plan.notes:
+        print(f"note: {note}")
 
 
 @app.command(
@@ -94,7 +96,8 @@ def explain(
     """Show what a read of a range would find and would have to do; nothing is computed.
 
     For each join whose outputs may lie there: the parts that are valid, have a log to apply, are expired or absent.
-    Then the parts of the range that were dropped a short while ago, when, and why.
+    Then the parts of the range that were dropped a short while ago, when, and why. Notes say why there may be no rows:
+    a table that nothing has, or keys that do not match the pattern of a join's source.
     """
     start, end = key_range(first, last, prefix)
     with in_session(target) as client:
@@ -109,6 +112,7 @@ def explain(
                     "last": last_key,
                     "stored_keys": found.stored_keys,
                     "freshness": found.freshness,
+                    "notes": [note.text for note in found.notes],
                     "joins": joins,
                     "dropped": [
                         asdict(one) | {"first": json_bytes(one.first), "last": json_bytes(one.last)}
@@ -121,6 +125,8 @@ def explain(
     print(f"client-written keys: {found.stored_keys}")
     if found.freshness:
         print(f"freshness: {found.freshness}")
+    for note in found.notes:
+        print(f"note: {note}")
     for coverage in found.joins:
         print(f"\njoin {coverage.join}; the next read will {coverage.next_read}")
         print_table(

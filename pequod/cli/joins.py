@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Final
@@ -54,6 +55,8 @@ def add(
     Exit code 3 with the place and a hint if a join cannot be installed.
     """
     declarations = _declarations(text)
+    # The client logs the warnings, which are printed here.
+    logging.getLogger("pequod.joins").addHandler(logging.NullHandler())
     with in_session(target) as client:
         installed = client.add_join(declarations)
     for join in installed:

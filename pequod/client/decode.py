@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
 from dataclasses import fields
 from typing import Final
 
@@ -18,6 +19,7 @@ from pequod.answers.explanations import (
     IndexExplanation,
     JoinExplanation,
     MisfitExplanation,
+    Note,
     PartExplanation,
     PartState,
     RangeExplanation,
@@ -38,7 +40,14 @@ _TOO_LONG: Final = re.compile(r"^SERVER: Received message larger than max \((\d+
 
 def joins(messages: list[pb.Join]) -> list[Join]:
     """Decode installed joins."""
-    return [Join(message.name, message.text, tuple(message.warnings)) for message in messages]
+    return [
+        Join(message.name, message.text, (*message.warnings, *(note.text for note in message.notes)))
+        for message in messages
+    ]
+
+
+def _notes(messages: Iterable[pb.Note]) -> tuple[Note, ...]:
+    return tuple(Note(message.text, message.first, message.last) for message in messages)
 
 
 def join_explanation(message: pb.JoinExplanation) -> JoinExplanation:
@@ -49,6 +58,7 @@ def join_explanation(message: pb.JoinExplanation) -> JoinExplanation:
         maintenance=message.maintenance,
         is_unique=message.is_unique,
         warnings=tuple(message.warnings),
+        notes=_notes(message.notes),
         sources=tuple(
             SourceExplanation(
                 source=source.source,
@@ -86,6 +96,7 @@ def range_explanation(first: bytes, last: bytes | None, message: pb.RangeExplana
         ),
         tuple(DroppedExplanation(one.name, one.first, one.last, one.reason, one.ago_s) for one in message.dropped),
         message.freshness,
+        _notes(message.notes),
     )
 
 

@@ -221,7 +221,9 @@ class AsyncEmbedded(AsyncCalls):
             joins = self._run(lambda engine: engine.add_joins(parse(text)))
         except JoinError as error:
             raise error.with_text(text) from None
-        return [Join(join.name, str(join.spec), join.warnings) for join in joins]
+        return [
+            Join(join.name, str(join.spec), (*join.warnings, *(note.text for note in join.notes))) for join in joins
+        ]
 
     async def _drop_join(self, name: str) -> None:
         self._run(lambda engine: engine.drop_join(name))

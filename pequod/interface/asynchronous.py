@@ -36,7 +36,7 @@ from pequod.calls import (
 )
 from pequod.errors import PequodError
 from pequod.freshness import WAIT_S, Freshness, Token
-from pequod.interface.carried import Carried
+from pequod.interface.carried import Carried, logged
 from pequod.interface.commands import Commands
 
 
@@ -339,10 +339,12 @@ class AsyncCalls(Carried):
     async def add_join(self, text: str) -> list[Join]:
         """Install the joins of ``text``, all or none; joins that are installed already stay as they are.
 
+        Warnings of the joins go to the log, too: most callers do not look at what is returned.
+
         Raises:
             JoinError: With the place in ``text``, the reason and a hint.
         """
-        return await self._add_join(text)
+        return logged(await self._add_join(text))
 
     async def drop_join(self, name: str) -> None:
         """Drop a join and its outputs."""

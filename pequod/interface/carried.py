@@ -2,14 +2,26 @@
 
 from __future__ import annotations
 
+import logging
 from abc import ABC, abstractmethod
 from collections.abc import AsyncGenerator, Callable
+from typing import Final
 
 from pequod.answers.explanations import JoinExplanation, RangeExplanation
 from pequod.answers.rows import Rows
 from pequod.calls import Join, Page, RangeRead, WatchEvent
 from pequod.freshness import Freshness
 from pequod.interface.commands import Turn
+
+log: Final = logging.getLogger("pequod.joins")
+
+
+def logged(joins: list[Join]) -> list[Join]:
+    """Return joins, after their warnings have gone to the log."""
+    for join in joins:
+        for warning in join.warnings:
+            log.warning("join %s: %s", join.name, warning)
+    return joins
 
 
 class Carried(ABC):

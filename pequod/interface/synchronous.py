@@ -302,6 +302,8 @@ class Calls(ABC):
     def add_join(self, text: str) -> list[Join]:
         """Install the joins of ``text``, all or none; joins that are installed already stay as they are.
 
+        Warnings of the joins go to the log, too: most callers do not look at what is returned.
+
         Raises:
             JoinError: With the place in ``text``, the reason and a hint.
         """

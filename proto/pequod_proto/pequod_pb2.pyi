@@ -308,14 +308,26 @@ class Change(_message.Message):
     def __init__(self, key: _Optional[bytes] = ..., old: _Optional[bytes] = ..., new: _Optional[bytes] = ...) -> None: ...
 
 class Join(_message.Message):
-    __slots__ = ("name", "text", "warnings")
+    __slots__ = ("name", "text", "warnings", "notes")
     NAME_FIELD_NUMBER: _ClassVar[int]
     TEXT_FIELD_NUMBER: _ClassVar[int]
     WARNINGS_FIELD_NUMBER: _ClassVar[int]
+    NOTES_FIELD_NUMBER: _ClassVar[int]
     name: str
     text: str
     warnings: _containers.RepeatedScalarFieldContainer[str]
-    def __init__(self, name: _Optional[str] = ..., text: _Optional[str] = ..., warnings: _Optional[_Iterable[str]] = ...) -> None: ...
+    notes: _containers.RepeatedCompositeFieldContainer[Note]
+    def __init__(self, name: _Optional[str] = ..., text: _Optional[str] = ..., warnings: _Optional[_Iterable[str]] = ..., notes: _Optional[_Iterable[_Union[Note, _Mapping]]] = ...) -> None: ...
+
+class Note(_message.Message):
+    __slots__ = ("text", "first", "last")
+    TEXT_FIELD_NUMBER: _ClassVar[int]
+    FIRST_FIELD_NUMBER: _ClassVar[int]
+    LAST_FIELD_NUMBER: _ClassVar[int]
+    text: str
+    first: bytes
+    last: bytes
+    def __init__(self, text: _Optional[str] = ..., first: _Optional[bytes] = ..., last: _Optional[bytes] = ...) -> None: ...
 
 class AddJoinRequest(_message.Message):
     __slots__ = ("text",)
@@ -382,20 +394,22 @@ class ExplainReply(_message.Message):
     def __init__(self, header: _Optional[_Union[Header, _Mapping]] = ..., join: _Optional[_Union[JoinExplanation, _Mapping]] = ..., range: _Optional[_Union[RangeExplanation, _Mapping]] = ...) -> None: ...
 
 class JoinExplanation(_message.Message):
-    __slots__ = ("name", "text", "maintenance", "is_unique", "sources", "warnings")
+    __slots__ = ("name", "text", "maintenance", "is_unique", "sources", "warnings", "notes")
     NAME_FIELD_NUMBER: _ClassVar[int]
     TEXT_FIELD_NUMBER: _ClassVar[int]
     MAINTENANCE_FIELD_NUMBER: _ClassVar[int]
     IS_UNIQUE_FIELD_NUMBER: _ClassVar[int]
     SOURCES_FIELD_NUMBER: _ClassVar[int]
     WARNINGS_FIELD_NUMBER: _ClassVar[int]
+    NOTES_FIELD_NUMBER: _ClassVar[int]
     name: str
     text: str
     maintenance: str
     is_unique: bool
     sources: _containers.RepeatedCompositeFieldContainer[SourceExplanation]
     warnings: _containers.RepeatedScalarFieldContainer[str]
-    def __init__(self, name: _Optional[str] = ..., text: _Optional[str] = ..., maintenance: _Optional[str] = ..., is_unique: _Optional[bool] = ..., sources: _Optional[_Iterable[_Union[SourceExplanation, _Mapping]]] = ..., warnings: _Optional[_Iterable[str]] = ...) -> None: ...
+    notes: _containers.RepeatedCompositeFieldContainer[Note]
+    def __init__(self, name: _Optional[str] = ..., text: _Optional[str] = ..., maintenance: _Optional[str] = ..., is_unique: _Optional[bool] = ..., sources: _Optional[_Iterable[_Union[SourceExplanation, _Mapping]]] = ..., warnings: _Optional[_Iterable[str]] = ..., notes: _Optional[_Iterable[_Union[Note, _Mapping]]] = ...) -> None: ...
 
 class SourceExplanation(_message.Message):
     __slots__ = ("source", "reads", "narrowed_by", "binds", "upkeep", "computed_by", "index", "misfits")
@@ -456,16 +470,18 @@ class InvalidateReply(_message.Message):
     def __init__(self, header: _Optional[_Union[Header, _Mapping]] = ..., contexts: _Optional[int] = ...) -> None: ...
 
 class RangeExplanation(_message.Message):
-    __slots__ = ("stored_keys", "joins", "dropped", "freshness")
+    __slots__ = ("stored_keys", "joins", "dropped", "freshness", "notes")
     STORED_KEYS_FIELD_NUMBER: _ClassVar[int]
     JOINS_FIELD_NUMBER: _ClassVar[int]
     DROPPED_FIELD_NUMBER: _ClassVar[int]
     FRESHNESS_FIELD_NUMBER: _ClassVar[int]
+    NOTES_FIELD_NUMBER: _ClassVar[int]
     stored_keys: int
     joins: _containers.RepeatedCompositeFieldContainer[CoverageExplanation]
     dropped: _containers.RepeatedCompositeFieldContainer[DroppedExplanation]
     freshness: str
-    def __init__(self, stored_keys: _Optional[int] = ..., joins: _Optional[_Iterable[_Union[CoverageExplanation, _Mapping]]] = ..., dropped: _Optional[_Iterable[_Union[DroppedExplanation, _Mapping]]] = ..., freshness: _Optional[str] = ...) -> None: ...
+    notes: _containers.RepeatedCompositeFieldContainer[Note]
+    def __init__(self, stored_keys: _Optional[int] = ..., joins: _Optional[_Iterable[_Union[CoverageExplanation, _Mapping]]] = ..., dropped: _Optional[_Iterable[_Union[DroppedExplanation, _Mapping]]] = ..., freshness: _Optional[str] = ..., notes: _Optional[_Iterable[_Union[Note, _Mapping]]] = ...) -> None: ...
 
 class CoverageExplanation(_message.Message):
     __slots__ = ("join", "parts", "next_read")

@@ -75,7 +75,7 @@ async def test_a_start_after_a_power_cut_is_told_what_holds_its_slot_and_how_to_
     task = asyncio.create_task(follower.follow(None))
     await until(lambda: again.status.failure_count >= 2)
     assert "gives no sign of life" in again.status.error
-    assert "a slot of its own" not in again.status.error
+    assert "a replication slot of its own" not in again.status.error
     advice = re.search(r"SELECT pg_terminate_backend\((\d+)\)", again.status.error)
     assert advice is not None
     assert int(advice[1]) == await sender_of(database)
@@ -130,7 +130,8 @@ async def test_a_server_that_lives_keeps_its_slot_and_the_other_is_told_whose_it
         task = asyncio.create_task(other.follow(None))
         await until(lambda: second.status.failure_count >= 3)
         assert (
-            "a server at this machine uses the slot pequod; give each server a slot of its own" in second.status.error
+            "a server at this machine uses the replication slot pequod; give each server a replication slot of its own"
+            in second.status.error
         )
         assert await sender_of(database) == sender
         assert first.status.failure_count == 0
@@ -149,7 +150,7 @@ async def test_a_start_says_what_holds_its_slot_while_it_waits(dsn: str, databas
         await follower.caught_up()
         server = PequodServer(ServerConfig(listen="127.0.0.1:0", backing=dsn, backing_mapping=mapping))
         starting = asyncio.create_task(server.start())
-        await until(lambda: "give each server a slot of its own" in server.waits_for)
+        await until(lambda: "give each server a replication slot of its own" in server.waits_for)
         starting.cancel()
         await asyncio.gather(starting, return_exceptions=True)
         await server.close()

@@ -95,3 +95,18 @@ def test_celebrities_from_the_command_line(pequod: Pequod) -> None:
     assert pequod("scan", "--prefix", "t|ann|").out == timeline
     put_all(pequod, {"cp|gaga|0003": "la la"})
     assert pequod("scan", "--prefix", "t|ann|").out == timeline + "t|ann|0003|gaga\tla la\n"
+
+
+def test_why_a_join_shows_nothing(pequod: Pequod) -> None:
+    put_all(pequod, {"follow|ann|bob": "1", "p|bob|0001": "Hi"})
+    absent, meant = "no key and no join has the table 'folow'", "is the table 'follow' meant?"
+    text = "t|<user>|<time:4>|<poster> = check folow|<user>|<poster> copy p|<poster>|<time>"
+    assert pequod("join", "add", text).err == f"pequod: warning: join t: {absent}; {meant}\n"
+    assert pequod("join", "explain", "t").out.splitlines()[-2:] == [f"note: {absent}", f"note: {meant}"]
+    assert json.loads(pequod("join", "explain", "t", "--json").out)["notes"] == [absent, meant]
+    shown = [f"join t: {absent}", f"join t: {meant}"]
+    assert [f"note: {note}" for note in shown] == pequod("explain", "--prefix", "t|ann|").out.splitlines()[2:4]
+    assert json.loads(pequod("explain", "--prefix", "t|ann|", "--json").out)["notes"] == shown
+    changed = pequod("join", "add", text.replace("folow", "follow"))
+    assert "drop it first: `pequod join drop t`" in changed.err
+    assert changed.err.count("\n") == 1

@@ -99,7 +99,7 @@ REFUSED = {
     "check, copy, count, sum, min, max",
     "t|<a> = copi x|<a>": f"1:9 'copi' is no operator\nhint: did you mean `copy`? {OPERATORS}",
     "t|<a> = psuh copy x|<a>": f"1:9 'psuh' is no operator\nhint: did you mean `push`? {OPERATORS}",
-    "t|<a> = copy x|<a> average y|<a>": f"1:20 'average' is no operator\nhint: {OPERATORS}",
+    "t|<a> = copy x|<a> zip y|<a>": f"1:20 'zip' is no operator\nhint: {OPERATORS}",
     "t|<a> = COPY x|<a>": f"1:9 'COPY' is no operator\nhint: did you mean `copy`? {OPERATORS}",
     "t|<a> = x|<a>": f"1:9 'x|<a>' has no operator before it\nhint: {SOURCE}",
     "t|<a> = copy check x|<a>": f"1:20 'x|<a>' has no operator before it\nhint: {SOURCE}",
@@ -274,3 +274,40 @@ def test_the_references_results_are_what_the_engine_says() -> None:
             else:
                 expected.append(line.strip())
         assert shown == expected, joins
+
+
+@pytest.mark.parametrize(
+    ("text", "word", "hint"),
+    [
+        ("t|<a> = copy x|<a> limit 10", "limit", "scan(first, last, limit=10)"),
+        ("t|<a> = copy x|<a> LIMIT 10", "LIMIT", "scan(first, last, limit=10)"),
+        ("t|<a> = copy x|<a> with b = 1 limit 10", "limit", "scan(first, last, limit=10)"),
+        ("t|<a> = copy x|<a> as b order by b", "order", "put first in the output"),
+        ("t|<a> = avg x|<a> as b", "avg", "a `sum` and a `count`"),
+        ("t|<a> = check y|<a> avg x|<a>", "avg", "a `sum` and a `count`"),
+        ("t|<a> = count x|<a>|<b> group by a", "group", "each set of the output's slots"),
+        ("t|<a> = count distinct x|<a>|<b>", "distinct", "count the keys of another join"),
+        ("t|<a> = distinct x|<a>", "distinct", "count the keys of another join"),
+        ("t|<a> = check not x|<a> copy y|<a>", "not", "what is there, not what is missing"),
+        ("t|<a> = check x|<a> not y|<a>", "not", "what is there, not what is missing"),
+        ("t|<a> = copy x|<a> with not b = 1", "not", "what is there, not what is missing"),
+        ("t|<a> = sum x|<a> as b having b > 3", "having", "compared by the reader"),
+        ("t|<a> = copy x|<a> having b > 3", "having", "compared by the reader"),
+        ("t|<a> = copy x|<a> as b where b > 3", "where", "`copy article|<id> with votes > 10`"),
+        ("t|<a> = copy x|<a> with b in (1, 2)", "in", "compare with one value"),
+        ("t|<a> = select x|<a>", "select", "`output = copy source`"),
+    ],
+)
+def test_words_of_sql_have_hints_of_their_own(text: str, word: str, hint: str) -> None:
+    with pytest.raises(JoinError) as caught:
+        parse(text)
+    assert caught.value.reason == f"the language has no {word!r}"
+    assert hint in caught.value.hint
+    span = caught.value.span
+    assert span is not None
+    assert text[span.start : span.end] == word
+
+
+def test_words_of_sql_may_be_names() -> None:
+    text = "limit|<x> = copy not|<x> with limit = 3, not = 4, distinct exists as {in, like}"
+    assert [str(spec) for spec in parse(text)] == [text]

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 from pequod.engine.calls.composed import Composed
 from pequod.engine.joins import indexes
 from pequod.engine.joins.compiled import JoinInfo
 from pequod.engine.joins.indexes import Growth
+from pequod.engine.joins.installed import InstalledJoin
+from pequod.engine.shown.silence import Silence, hidden_by
 from pequod.language.missing import Unindexed
 from pequod.language.spec import JoinSpec
 
@@ -22,7 +25,8 @@ class JoinCalls(Composed):
             JoinError: A join is malformed, part of a cycle, or computes keys that clients have written.
 
         Cost:
-            O(keys of the output tables); dependants of the new joins are computed again when they are read.
+            O(keys of the output tables), and a look at some thousands of the sources' keys;
+            dependants of the new joins are computed again when they are read.
         """
         before = set(self._catalog)
         joins, is_new = self._catalog.add(specs)
@@ -32,7 +36,16 @@ class JoinCalls(Composed):
         for join in self._catalog:
             if join not in before:
                 self._directory.end_watches_over(join)
-        return joins
+        silence = Silence(self._directory)
+        return [
+            replace(self._shown(join), notes=silence.installed(join))
+            for join in (self._catalog.find(info.name) for info in joins)
+        ]
+
+    @staticmethod
+    def _shown(join: InstalledJoin) -> JoinInfo:
+        """Return a join with the warnings that depend on the joins beside it."""
+        return replace(join.info, warnings=(*join.info.warnings, *hidden_by(join)))
 
     def drop_join(self, name: str) -> None:
         """Drop a join and its outputs.
@@ -72,7 +85,7 @@ class JoinCalls(Composed):
 
     def joins(self) -> list[JoinInfo]:
         """Return the installed joins, the earliest first."""
-        return [join.info for join in self._catalog]
+        return [self._shown(join) for join in self._catalog]
 
     @property
     def is_timed(self) -> bool:

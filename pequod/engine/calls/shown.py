@@ -10,6 +10,7 @@ from pequod.engine.calls.composed import Composed
 from pequod.engine.memory.story import Dropped
 from pequod.engine.shown import splits
 from pequod.engine.shown.explain import explain_coverage, explain_dropped, explain_join
+from pequod.engine.shown.silence import Silence, hidden_by
 from pequod.engine.shown.statistics import collect
 
 
@@ -22,20 +23,20 @@ class ShownCalls(Composed):
         Raises:
             UnknownJoinError: No join has this name.
         """
-        return explain_join(self._catalog.find(name))
+        join = self._catalog.find(name)
+        return explain_join(join, hidden_by(join), Silence(self._directory).explained(join))
 
     def explain_range(self, first: bytes, last: bytes | None, *, now: float = 0.0) -> RangeExplanation:
         """Return what a read of ``[first, last)`` would find and would have to do; nothing is computed."""
         is_empty = last is not None and first >= last
+        joins = [] if is_empty else self._catalog.over(first, last)
         return RangeExplanation(
             first,
             last,
             0 if is_empty else self._store.count(first, last),
-            tuple(
-                explain_coverage(join, *join.clip(first, last), now)
-                for join in ([] if is_empty else self._catalog.over(first, last))
-            ),
+            tuple(explain_coverage(join, *join.clip(first, last), now) for join in joins),
             () if is_empty else explain_dropped(self._story.over(first, last), now),
+            notes=() if is_empty else Silence(self._directory).range(first, last, joins),
         )
 
     @property

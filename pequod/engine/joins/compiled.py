@@ -7,6 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from pequod.answers.explanations import Note
 from pequod.engine.base.range_tree import RangeTree
 from pequod.engine.base.table import Table
 from pequod.engine.joins.aggregates import make_aggregate
@@ -29,6 +30,8 @@ class JoinInfo:
     spec: JoinSpec
     #: What was accepted but may surprise the author.
     warnings: tuple[str, ...] = ()
+    #: Why its sources had no rows when it was installed, where that may surprise.
+    notes: tuple[Note, ...] = ()
 
 
 @dataclass(slots=True)

@@ -11,6 +11,7 @@ from pequod.answers.explanations import (
     IndexExplanation,
     JoinExplanation,
     MisfitExplanation,
+    Note,
     PartExplanation,
     PartState,
     SourceExplanation,
@@ -35,8 +36,13 @@ def explain_dropped(dropped: Sequence[Dropped], now: float) -> tuple[DroppedExpl
     )
 
 
-def explain_join(join: InstalledJoin) -> JoinExplanation:
-    """Explain the plan of a join."""
+def explain_join(join: InstalledJoin, warnings: tuple[str, ...], notes: tuple[Note, ...]) -> JoinExplanation:
+    """Explain the plan of a join.
+
+    Args:
+        warnings: Those beside the join's own.
+        notes: Why its sources have no rows.
+    """
     spec = join.spec
     known = {slot.name for slot in list(spec.output.slots())[:1]}
     sources = []
@@ -49,7 +55,8 @@ def explain_join(join: InstalledJoin) -> JoinExplanation:
         maintenance=_maintenance(join),
         is_unique=join.is_unique,
         sources=tuple(sources),
-        warnings=join.info.warnings,
+        warnings=(*join.info.warnings, *warnings),
+        notes=notes,
     )
 
 

@@ -26,6 +26,7 @@ from pequod.language.ranges import prefix_end, within
 from pequod.language.spec import DELIMITER
 from pequod_server.access.access_file import Access, AccessRules, Credential
 from pequod_server.access.grants import Right, Role
+from pequod_server.access.trims import keep, trim_added, trim_explanation
 from pequod_server.config import ServerConfig
 from pequod_server.joins import JoinLimits
 from pequod_server.wire.bounds import last_of, range_of
@@ -123,7 +124,8 @@ class AccessGuard(aio.ServerInterceptor):
         }
         self._trims: dict[str, Callable[[Role, Any], None]] = {
             "ListJoins": self._trim_joins,
-            "Explain": _trim_explanation,
+            "AddJoin": trim_added,
+            "Explain": trim_explanation,
             "Stats": self._trim_statistics,
             "ListBackfills": self._trim_backfills,
         }
@@ -227,19 +229,19 @@ class AccessGuard(aio.ServerInterceptor):
 
     def _trim_joins(self, role: Role, reply: pb.ListJoinsReply) -> None:
         visible = self._visible_joins(role)
-        _keep(reply.joins, lambda join: join.name in visible)
+        keep(reply.joins, lambda join: join.name in visible)
 
     def _trim_backfills(self, role: Role, reply: pb.ListBackfillsReply) -> None:
         visible = self._visible_joins(role)
-        _keep(reply.backfills, lambda backfill: backfill.join in visible)
+        keep(reply.backfills, lambda backfill: backfill.join in visible)
 
     def _trim_statistics(self, role: Role, reply: pb.StatsReply) -> None:
         visible = self._visible_joins(role)
-        _keep(reply.joins, lambda kept: kept.join in visible)
+        keep(reply.joins, lambda kept: kept.join in visible)
         for kept in reply.joins:
             for named in (kept.largest, kept.hottest):
-                _keep(named, lambda context: _may_see(role, *within(context.prefix, b"", None)))
-        _keep(reply.tables, lambda kept: _may_see(role, *within(kept.table + DELIMITER, b"", None)))
+                keep(named, lambda context: _may_see(role, *within(context.prefix, b"", None)))
+        keep(reply.tables, lambda kept: _may_see(role, *within(kept.table + DELIMITER, b"", None)))
         if not _may_see(role, b"", None):
             reply.loose_keys = 0
             # The error may say where a database is.
@@ -363,14 +365,6 @@ def _need_everything(role: Role, _request: object) -> None:
     role.need(Right.ADMIN, b"", None)
 
 
-def _trim_explanation(role: Role, reply: pb.ExplainReply) -> None:
-    """Leave out the keys of sources that the role may not read; it may see how often their values gave no row."""
-    for source in reply.join.sources:
-        for misfit in source.misfits:
-            if not role.read.holds(misfit.key):
-                misfit.ClearField("key")
-
-
 def _trim_nothing(_role: Role, _reply: object) -> None:
     pass
 
@@ -389,10 +383,3 @@ def _within(outer: tuple[bytes, bytes | None], inner: tuple[bytes, bytes | None]
 
 def _may_see(role: Role, first: bytes, last: bytes | None) -> bool:
     return role.may(Right.READ, first, last) or role.may(Right.ADMIN, first, last)
-
-
-def _keep(messages: Any, is_kept: Callable[[Any], bool]) -> None:
-    """Remove the messages of a repeated field for which ``is_kept`` returns false."""
-    kept = [message for message in messages if is_kept(message)]
-    del messages[:]
-    messages.extend(kept)

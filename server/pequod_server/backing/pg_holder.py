@@ -1,7 +1,7 @@
-"""Who holds a slot that is in use: a server that lives, or a connection that nobody is at the other end of any more.
+"""Who holds a replication slot that is in use: a server that lives, or a connection whose other end is gone.
 
 A feed gives PostgreSQL a sign of life every second. A machine that loses its power, or whose link is cut, says nothing,
-and PostgreSQL keeps its connection, and the slot with it, until `wal_sender_timeout` is over.
+and PostgreSQL keeps its connection, and the replication slot with it, until `wal_sender_timeout` is over.
 """
 
 from __future__ import annotations
@@ -32,10 +32,10 @@ WHERE slots.slot_name = $1
 
 
 async def pass_if_free(session: PostgresSession, connection: Connection) -> None:
-    """Pass if nobody holds the slot of a session any more.
+    """Pass if nobody holds the replication slot of a session any more.
 
     This process's own connection of before, which the other end has not seen closed, is ended. Nobody else's is: two
-    servers with one slot would throw each other out for ever.
+    servers with one replication slot would throw each other out for ever.
 
     Raises:
         BackingUnavailableError: Another server uses it, and lives; or a connection holds it that gives no sign of life,
@@ -52,15 +52,15 @@ async def pass_if_free(session: PostgresSession, connection: Connection) -> None
                 log.warning("the feed's connection of before is ended", extra={"slot": session.feed_name})
                 await connection.execute("SELECT pg_terminate_backend($1)", session.sender)
         elif found["is_at_work"] or (found["pid"], found["reply_time"]) != (first["pid"], first["reply_time"]):
-            where = f"a server at {found['address']} uses the slot {session.feed_name}"
-            raise BackingUnavailableError(session.name, f"{where}; give each server a slot of its own")
+            where = f"a server at {found['address']} uses the replication slot {session.feed_name}"
+            raise BackingUnavailableError(session.name, f"{where}; give each server a replication slot of its own")
         await asyncio.sleep(_LOOK_S)
         found = await connection.fetchrow(_HOLDER, session.feed_name)
     if found is None or found["pid"] is None:
         return
     raise BackingUnavailableError(
         session.name,
-        f"the slot {session.feed_name} is held by a connection from {found['address']} that gives no sign of life, as "
-        f"those of a machine without power or network are; PostgreSQL ends it after wal_sender_timeout, or at once "
+        f"the replication slot {session.feed_name} is held by a connection from {found['address']} that gives no sign "
+        f"of life, as those of a machine without power or network are; PostgreSQL ends it after wal_sender_timeout, or at once "
         f"by SELECT pg_terminate_backend({found['pid']})",
     )

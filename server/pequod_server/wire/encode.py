@@ -2,19 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import asdict
 from typing import NamedTuple
 
 from pequod_proto import pequod_pb2 as pb
 
 from pequod.calls import BackingStatistics, PeerStatistics
-from pequod.engine import JoinExplanation, JoinInfo, RangeExplanation, Statistics
+from pequod.engine import JoinExplanation, JoinInfo, Note, RangeExplanation, Statistics
 
 
 def join(info: JoinInfo) -> pb.Join:
     """Encode an installed join."""
-    return pb.Join(name=info.name, text=str(info.spec), warnings=info.warnings)
+    return pb.Join(name=info.name, text=str(info.spec), warnings=info.warnings, notes=_notes(info.notes))
+
+
+def _notes(notes: Iterable[Note]) -> list[pb.Note]:
+    return [pb.Note(text=note.text, first=note.first, last=note.last) for note in notes]
 
 
 def join_explanation(explained: JoinExplanation) -> pb.JoinExplanation:
@@ -25,6 +29,7 @@ def join_explanation(explained: JoinExplanation) -> pb.JoinExplanation:
         maintenance=explained.maintenance,
         is_unique=explained.is_unique,
         warnings=explained.warnings,
+        notes=_notes(explained.notes),
         sources=[
             pb.SourceExplanation(
                 source=source.source,
@@ -45,6 +50,7 @@ def range_explanation(explained: RangeExplanation, freshness: str) -> pb.RangeEx
     """Encode what a read would find, and how fresh that is, in words."""
     return pb.RangeExplanation(
         freshness=freshness,
+        notes=_notes(explained.notes),
         stored_keys=explained.stored_keys,
         joins=[
             pb.CoverageExplanation(

@@ -1,0 +1,43 @@
+"""What to write for words of SQL that the language does not have."""
+
+from __future__ import annotations
+
+from typing import Final
+
+_READER: Final = "a join computes all its keys, in the order of their bytes"
+_BY_SLOTS: Final = (
+    "an aggregate has one key for each set of the output's slots: `karma|<author> = count vote|<author>|<id>`"
+)
+_CHECK: Final = "a source is an operator and a pattern, and `check` joins one more: `check s|<user>|<poster>`"
+_ONE_VALUE: Final = "compare with one value, or give a slot the value: `status = <status>`"
+
+#: In lower case.
+SQL: Final = {
+    "limit": f"{_READER}; the reader takes some: `scan(first, last, limit=10)`",
+    "offset": f"{_READER}; the reader goes on behind the last key that it has seen",
+    "top": f"{_READER}; put the number into the key, and the reader scans in reverse with a limit",
+    "order": f"{_READER}: put first in the output what it is to be ordered by",
+    "group": _BY_SLOTS,
+    "by": _BY_SLOTS,
+    "avg": "keep a `sum` and a `count` in two joins, and divide where they are read",
+    "average": "keep a `sum` and a `count` in two joins, and divide where they are read",
+    "mean": "keep a `sum` and a `count` in two joins, and divide where they are read",
+    "distinct": "keys are distinct: leave out of the output the slots that are not to tell rows apart. "
+    "To count distinct values, count the keys of another join",
+    "not": "a join finds what is there, not what is missing: `!=` compares a field. "
+    "Write a key for what is to be found, such as unread|<user>|<id>",
+    "except": "a join finds what is there, not what is missing. Write a key for what is to be found",
+    "having": "a count or a sum is compared by the reader; the fields of a source are compared after `with`",
+    "where": "conditions follow the pattern of a source: `copy article|<id> with votes > 10`",
+    "select": "a join reads `output = copy source`; after `as` stand the fields: `copy article|<id> as {title}`",
+    "from": "a source is an operator and a pattern: `copy article|<id>`",
+    "join": _CHECK,
+    "inner": _CHECK,
+    "left": f"{_CHECK}. There is no outer join",
+    "outer": f"{_CHECK}. There is no outer join",
+    "on": "sources are joined where slots have one name: `check s|<user>|<poster> copy p|<poster>|<time>`",
+    "union": "write two joins with the same output, with a `;` between them",
+    "in": _ONE_VALUE,
+    "like": f"a text is compared as a whole; {_ONE_VALUE}",
+    "between": "write two conditions: `votes >= 10, votes <= 20`",
+}
