@@ -12,6 +12,7 @@ import socket
 import struct
 import sys
 import threading
+import time
 import traceback
 from collections.abc import Awaitable, Callable
 from pathlib import Path
@@ -32,7 +33,7 @@ from pequod.errors import (
     UnknownJoinError,
     WatchCompactedError,
 )
-from tests.soak.unfinished import Unfinished
+from tests.soak.unfinished import Bodiless, Unfinished
 
 JOINS = "tally|<a> = count n|<a>|<b>; heavy|<a>|<c> = pull check n|<a>|<b> copy n|<c>|<b>"
 _TOO_MANY_JOINS = ";".join(f"many{number}|<a> = copy n|<a>|<b>" for number in range(20_000))
@@ -75,6 +76,8 @@ class Mischief:
             self.leave_a_stream_idle,
             self.leave_batches_unread,
             self.leave_calls_unfinished,
+            self.send_no_bodies,
+            self.call_at_once,
         ]
 
     async def run(self) -> None:
@@ -297,6 +300,30 @@ class Mischief:
                 calls.close()
 
         await asyncio.to_thread(play)
+
+    async def send_no_bodies(self) -> None:
+        """Some hundred calls a second, on one connection or on many, of which nothing or a byte comes."""
+        path = _SERVICE + self.draw.choice(("Get", "Put", "Execute", "Watch"))
+        count, pause_s = self.draw.choice((1, 20)), self.draw.choice((0, 0.02))
+        first_bytes = b"\0" * self.draw.randrange(2)
+
+        def play() -> None:
+            with contextlib.suppress(ConnectionError):
+                connections = [Bodiless(self.target, path) for _ in range(count)]
+                for number in range(200):
+                    connections[number % count].begin(1, first_bytes)
+                    time.sleep(pause_s / 4)
+                for connection in connections:
+                    connection.close()
+
+        await asyncio.to_thread(play)
+
+    async def call_at_once(self) -> None:
+        """More calls than gRPC queues unless it is told otherwise; all are answered."""
+        request = pb.GetRequest(key=self.key().encode()).SerializeToString()
+        async with aio.insecure_channel(self.target) as channel:
+            get: Any = channel.unary_unary(_SERVICE + "Get")
+            await asyncio.gather(*[get(request) for _ in range(2000)])
 
 
 def misbehave(target: str, seed: int, errors: Path) -> None:

@@ -1,0 +1,124 @@
+"""Calls that have begun: thousands at once, and those whose requests do not come; clients are not ours."""
+
+import asyncio
+from collections import Counter
+from typing import Any
+
+import grpc
+import pytest
+from grpc import aio
+from pequod_proto import pequod_pb2 as pb
+from pequod_server import PequodServer, ServerConfig
+
+from tests.server.serving import connect
+from tests.soak.unfinished import Bodiless
+
+_SERVICE = "/pequod.v1.Pequod/"
+GET = _SERVICE + "Get"
+REQUEST = pb.GetRequest(key=b"k").SerializeToString()
+
+
+async def _started(**settings: Any) -> tuple[PequodServer, str]:
+    server = PequodServer(ServerConfig(listen="127.0.0.1:0", drain_s=0.1, **settings))
+    return server, f"127.0.0.1:{await server.start()}"
+
+
+async def _gets(channel: aio.Channel, count: int) -> Counter[str]:
+    """Begin Gets at once, and count how they ended."""
+    get: Any = channel.unary_unary(GET)
+    outcomes = await asyncio.gather(*[get(REQUEST) for _ in range(count)], return_exceptions=True)
+    return Counter(outcome.code().name if isinstance(outcome, grpc.RpcError) else "OK" for outcome in outcomes)
+
+
+async def _replies_of(call: Any, request: bytes) -> str:
+    """Return that a stream has answered, or how it has ended."""
+    try:
+        await call.write(request)
+        if await call.read() is not aio.EOF:
+            return "replies"
+    except (grpc.RpcError, asyncio.InvalidStateError):
+        pass
+    return f"{(await call.code()).name} {await call.details()}"
+
+
+@pytest.mark.parametrize("first_bytes", [b"", b"\0\0\0"])
+@pytest.mark.parametrize("memory_limit", ["256MiB", "4GiB"])
+async def test_calls_whose_requests_do_not_come_delay_nobody_else(memory_limit: str, first_bytes: bytes) -> None:
+    server, target = await _started(memory_limit=memory_limit)
+    silent = Bodiless(target, GET)
+    async with aio.insecure_channel(target) as channel, asyncio.timeout(60):
+        get: Any = channel.unary_unary(GET)
+        for _ in range(150):
+            silent.begin(10, first_bytes)
+            await get(REQUEST)
+    # One queue for all would have given each of them a place before the last Get.
+    assert len(server._admission.places.late) < 1500 / 2
+    server._admission.places._check()
+    silent.close()
+    await server.close()
+
+
+async def test_new_connections_whose_requests_do_not_come_delay_no_known_one() -> None:
+    server, target = await _started(memory_limit="256MiB")
+    silent: list[Bodiless] = []
+    async with aio.insecure_channel(target) as channel, asyncio.timeout(60):
+        get: Any = channel.unary_unary(GET)
+        for _ in range(200):
+            await get(REQUEST)
+            silent.append(Bodiless(target, GET))
+            silent[-1].begin(1)
+        async with asyncio.timeout(30), connect(int(target.rpartition(":")[2])) as other:
+            assert await _gets(other, 10) == {"OK": 10}
+    for connection in silent:
+        connection.close()
+    await server.close()
+
+
+async def test_five_thousand_gets_that_begin_at_once_are_all_answered() -> None:
+    server, target = await _started(memory_limit="256MiB")
+    async with aio.insecure_channel(target) as channel:
+        assert await _gets(channel, 5000) == {"OK": 5000}
+    await server.close()
+
+
+async def test_three_thousand_feeds_that_begin_at_once_on_one_connection_are_all_fed() -> None:
+    server, target = await _started()
+    async with aio.insecure_channel(target) as channel:
+        calls: list[Any] = [channel.stream_stream("/pequod.v1.PequodPeer/Feed")() for _ in range(3000)]
+        hellos = [pb.PeerFeedHello(feed=number + 1, version_min=1, version_max=99) for number in range(3000)]
+        requests = [pb.PeerFeedRequest(hello=hello).SerializeToString() for hello in hellos]
+        outcomes = await asyncio.gather(*map(_replies_of, calls, requests))
+        assert Counter(outcomes) == {"replies": 3000}
+        for call in calls:
+            call.cancel()
+    await server.close()
+
+
+async def test_calls_beyond_the_limit_on_calls_are_refused_with_what_to_do() -> None:
+    server, target = await _started(calls_max=100)
+    async with aio.insecure_channel(target) as channel:
+        watch: Any = channel.stream_stream(_SERVICE + "Watch")
+        request = pb.WatchRequest(first=b"k").SerializeToString()
+        outcomes = Counter(await asyncio.gather(*[_replies_of(watch(), request) for _ in range(4000)]))
+        assert outcomes.pop("replies") == 100
+        assert set(outcomes) == {
+            "RESOURCE_EXHAUSTED calls_max is 100, and this needs 101; send less, or raise calls_max"
+        }
+    await server.close()
+
+
+async def test_a_call_whose_request_does_not_come_makes_way_where_calls_max_is_reached() -> None:
+    server, target = await _started(calls_max=50)
+    silent = Bodiless(target, GET)
+    silent.begin(50)
+    async with aio.insecure_channel(target) as channel, asyncio.timeout(60):
+        while not server._admission.places.late or len(server._calls._under_way) < 50:  # noqa: ASYNC110 - it tells nobody
+            await asyncio.sleep(0.01)
+        get: Any = channel.unary_unary(GET)
+        for _ in range(45):
+            await get(REQUEST)
+            silent.begin(1)
+        assert await _gets(channel, 20) == {"OK": 20}
+        server._admission.places._check()
+    silent.close()
+    await server.close()
