@@ -78,8 +78,9 @@ async def test_a_peer_whose_requests_do_not_come_waits_behind_itself_alone(monke
 
 
 async def test_known_peers_do_not_wait_for_new_ones_that_send_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("pequod_server.memory.places._PLACE_MIN_S", 3600)
     places, never = Places(4 * MIB, 4 * MIB), asyncio.Event()
+    # New ones keep for ever what they get.
+    monkeypatch.setattr(places._any, "_place_s", 3600)
     order, clients = _clients("a", places)
     await clients["a"].call()
     silent = [Client(places, f"new{number}", order).call(comes=never) for number in range(300)]

@@ -60,7 +60,8 @@ async def test_the_oldest_late_calls_are_ended_beyond_the_limit(resident: int, e
     [(-GIB, 0.01), (0, 0.01), (GIB // 25, 0.01), (GIB // 5, 0.05), (GIB, 0.1), (9 * GIB, 0.1)],
 )
 def test_a_process_far_below_its_limit_is_looked_at_more_seldom(room_bytes: int, pause_s: float) -> None:
-    assert Pressure(10 * GIB, 1, Places(1, 1), lambda: 10 * GIB - room_bytes).pause_s() == pytest.approx(pause_s, rel=0.01)
+    pressure = Pressure(10 * GIB, 1, Places(1, 1), lambda: 10 * GIB - room_bytes)
+    assert pressure.pause_s() == pytest.approx(pause_s, rel=0.01)
 
 
 async def test_without_a_limit_nobody_looks() -> None:

@@ -77,7 +77,6 @@ class Mischief:
             self.leave_batches_unread,
             self.leave_calls_unfinished,
             self.send_no_bodies,
-            self.call_at_once,
         ]
 
     async def run(self) -> None:
@@ -317,13 +316,6 @@ class Mischief:
                     connection.close()
 
         await asyncio.to_thread(play)
-
-    async def call_at_once(self) -> None:
-        """More calls than gRPC queues unless it is told otherwise; all are answered."""
-        request = pb.GetRequest(key=self.key().encode()).SerializeToString()
-        async with aio.insecure_channel(self.target) as channel:
-            get: Any = channel.unary_unary(_SERVICE + "Get")
-            await asyncio.gather(*[get(request) for _ in range(2000)])
 
 
 def misbehave(target: str, seed: int, errors: Path) -> None:

@@ -180,4 +180,3 @@ class Admission:
             if not admitted.done():
                 self.free_bytes -= count
                 admitted.set_result(None)
-

@@ -53,7 +53,7 @@ _WAITING_MIN: Final = 500
 _LOOKED_AT: Final = 64
 
 
-class Line:
+class PlaceLine:
     """Peers that wait for the places of one kind.
 
     Invariants:
@@ -91,7 +91,7 @@ class Line:
     def serve(self) -> None:
         """Give free places to those who wait."""
         # Few peers are passed over: those that hold their share, of which a line has no more than 7.
-        while (peer := next(filter(self.may_take, self.waiting), None)) is not None:
+        while self.free and (peer := next(filter(self.may_take, self.waiting), None)) is not None:
             admitted = next(iter(peer.waiting))
             del peer.waiting[admitted], self.waiting[peer]
             if peer.waiting:
@@ -113,7 +113,7 @@ class Peer:
 
     __slots__ = ("call_count", "is_known", "late", "line", "name", "waiting")
 
-    def __init__(self, name: str, line: Line, *, is_known: bool) -> None:
+    def __init__(self, name: str, line: PlaceLine, *, is_known: bool) -> None:
         self.name = name
         #: Where its calls wait.
         self.line = line
@@ -121,7 +121,7 @@ class Peer:
         self.is_known = is_known
         self.call_count = 0
         #: The calls that wait, by what tells them of their place, the oldest first.
-        self.waiting: dict[asyncio.Future[Line], _Task] = {}
+        self.waiting: dict[asyncio.Future[PlaceLine], _Task] = {}
         #: The calls that have given their places on, the oldest first.
         self.late: dict[_Task, None] = {}
 
@@ -140,9 +140,9 @@ class Places:
     """
 
     def __init__(self, reading_bytes: int, longest_bytes: int) -> None:
-        self._known = Line(max(reading_bytes // _KNOWN_BYTES, _KNOWN_MIN), _PLACE_S)
-        self._any = Line(max(reading_bytes // longest_bytes, 1), _PLACE_S)
-        self._late = Line(1, _LATE_PLACE_S)
+        self._known = PlaceLine(max(reading_bytes // _KNOWN_BYTES, _KNOWN_MIN), _PLACE_S)
+        self._any = PlaceLine(max(reading_bytes // longest_bytes, 1), _PLACE_S)
+        self._late = PlaceLine(1, _LATE_PLACE_S)
         self._peers: dict[str, Peer] = {}
         self._known_names: dict[str, None] = {}
         self._late_peers: dict[Peer, None] = {}
@@ -174,9 +174,9 @@ class Places:
             if len(self._known_names) > _NAMES_MAX:
                 del self._known_names[next(iter(self._known_names))]
 
-    async def wait(self, peer: Peer, task: _Task) -> Line:
+    async def wait(self, peer: Peer, task: _Task) -> PlaceLine:
         """Wait for a place, and return the line that it belongs to."""
-        admitted: asyncio.Future[Line] = asyncio.get_running_loop().create_future()
+        admitted: asyncio.Future[PlaceLine] = asyncio.get_running_loop().create_future()
         peer.waiting[admitted] = task
         peer.line.waiting[peer] = None
         try:
@@ -188,7 +188,7 @@ class Places:
                 del peer.line.waiting[peer]
             raise
 
-    def release(self, line: Line, peer: Peer) -> None:
+    def release(self, line: PlaceLine, peer: Peer) -> None:
         """Give a place back."""
         line.release(peer)
         line.serve()
@@ -280,7 +280,7 @@ class Reading:
         self._places = places
         self._name = name
         #: The line of the place that it has; None if it has none.
-        self._line: Line | None = None
+        self._line: PlaceLine | None = None
         #: The size of the request, to be set once it is there.
         self.size_bytes = 0
 
@@ -336,4 +336,3 @@ def refusal_of(error: asyncio.CancelledError) -> LimitExceededError | None:
     assert task is not None
     task.uncancel()
     return error.args[0]
-
