@@ -139,7 +139,8 @@ class Adversary:
     async def heavy_clients(self) -> None:
         """Clients of their own that send messages of all sizes at once, and leave scans unread."""
         tricks = [(name, count) for name, (_, count) in heavy.LARGE.items() if name != "put-much"]
-        await asyncio.gather(*[heavy.in_a_process(self._target, *trick) for trick in [*tricks, ("scans-unread", 100)]])
+        tricks += [("scans-unread", 100), ("bodies-missing", 500), ("calls-at-once", 1500)]
+        await asyncio.gather(*[heavy.in_a_process(self._target, *trick) for trick in tricks])
 
     async def watches(self) -> None:
         """Watches that are read slowly or not at all; some end."""
