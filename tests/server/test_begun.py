@@ -8,6 +8,7 @@ import grpc
 import pytest
 from grpc import aio
 from pequod_proto import pequod_pb2 as pb
+from pequod_proto.commands import GET as GET_KIND
 from pequod_server import PequodServer, ServerConfig
 
 from tests.server.serving import connect
@@ -120,5 +121,21 @@ async def test_a_call_whose_request_does_not_come_makes_way_where_calls_max_is_r
             silent.begin(1)
         assert await _gets(channel, 20) == {"OK": 20}
         server._admission.places._check()
+    silent.close()
+    await server.close()
+
+
+async def test_a_stream_whose_first_batch_does_not_come_makes_way_where_streams_max_is_reached() -> None:
+    server, target = await _started(streams_max=20)
+    silent = Bodiless(target, _SERVICE + "Execute")
+    silent.begin(20)
+    async with aio.insecure_channel(target) as channel, asyncio.timeout(60):
+        while not server._admission.places.late or len(server._calls._streams) < 20:  # noqa: ASYNC110 - it tells nobody
+            await asyncio.sleep(0.01)
+        streams: list[Any] = [channel.stream_stream(_SERVICE + "Execute")() for _ in range(15)]
+        batch = pb.ExecuteRequest(kinds=bytes([GET_KIND]), arguments=[b"k"]).SerializeToString()
+        assert [await _replies_of(stream, batch) for stream in streams] == ["replies"] * 15
+        for stream in streams:
+            stream.cancel()
     silent.close()
     await server.close()

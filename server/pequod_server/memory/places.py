@@ -22,6 +22,7 @@ others waiting.
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Set as AbstractSet
 from itertools import islice
 from types import TracebackType
 from typing import Any, Final, Self, TypeAlias
@@ -232,22 +233,26 @@ class Places:
             *waiting[: max(len(waiting) - _WAITING_MIN, 0)],
         ]
 
-    def make_way(self, error: LimitExceededError) -> bool:
-        """End a call of a peer that keeps requests back, with an error; return whether there was one."""
-        if not self._late_peers:
-            return False
-        peer = max(islice(self._late_peers, _LOOKED_AT), key=lambda peer: len(peer.late) + len(peer.waiting))
-        if len(peer.late) > 1 or not peer.waiting:
-            task = next(iter(peer.late))
-            self.remove_late(peer, task)
-            self.settle(peer)
-        else:
-            # What it waits for is cancelled with it, and so is passed over from now on.
-            task = peer.waiting.pop(next(iter(peer.waiting)))
-            if not peer.waiting:
-                del peer.line.waiting[peer]
-        task.cancel(error)
-        return True
+    def make_way(self, error: LimitExceededError, calls: AbstractSet[_Task]) -> bool:
+        """End one of some calls whose peer keeps requests back, with an error; return whether there was one."""
+        looked_at = islice(self._late_peers, _LOOKED_AT)
+        for peer in sorted(looked_at, key=lambda peer: len(peer.late) + len(peer.waiting), reverse=True):
+            admitted = next((admitted for admitted, task in peer.waiting.items() if task in calls), None)
+            task = next(filter(calls.__contains__, peer.late), None)
+            # The last late call goes last: without it, nothing is known of those that wait.
+            if task is not None and (len(peer.late) > 1 or admitted is None):
+                self.remove_late(peer, task)
+                self.settle(peer)
+            elif admitted is not None:
+                # It is cancelled with its task, and so is passed over from now on.
+                task = peer.waiting.pop(admitted)
+                if not peer.waiting:
+                    del peer.line.waiting[peer]
+            else:
+                continue
+            task.cancel(error)
+            return True
+        return False
 
     def _check(self) -> None:
         for line in (self._known, self._any, self._late):

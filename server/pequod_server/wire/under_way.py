@@ -5,7 +5,7 @@
                   stopping: UNAVAILABLE
 
 Health and reflection are not counted: a busy server must not look dead. Nor does a client that begins calls and sends
-no requests shut others out: where all places are taken, the oldest call of such a connection ends.
+no requests shut others out: where a limit is reached, the oldest call of such a connection ends.
 
 gRPC itself queues the calls that have begun until it is asked for the next one, and cancels those beyond a number of
 its own without a word. So that number is beyond what clients begin at once.
@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable
+from collections.abc import Set as AbstractSet
 from typing import Any, Final
 
 import grpc
@@ -54,14 +55,16 @@ class CallsUnderWay(aio.ServerInterceptor):
     """Admits calls of `pequod.v1`, those between servers included, or refuses them.
 
     Args:
-        make_way: Ends a call that keeps its request back, with an error, and returns whether there was one.
+        make_way: Ends one of some calls that keep their requests back, with an error; returns whether there was one.
 
     Invariants:
         1. ``_under_way`` holds the task of each admitted call until its status has been sent, ``_streams`` those of
            Execute among them.
     """
 
-    def __init__(self, config: ServerConfig, make_way: Callable[[LimitExceededError], bool]) -> None:
+    def __init__(
+        self, config: ServerConfig, make_way: Callable[[LimitExceededError, AbstractSet[asyncio.Task[Any]]], bool]
+    ) -> None:
         self._config = config
         self._make_way = make_way
         self._under_way: set[asyncio.Task[Any]] = set()
@@ -95,10 +98,12 @@ class CallsUnderWay(aio.ServerInterceptor):
     def _over_limit(self, method: str) -> LimitExceededError | None:
         if len(self._under_way) >= self._config.calls_max:
             error = LimitExceededError("calls_max", len(self._under_way) + 1, self._config.calls_max)
-            if not self._make_way(error):
+            if not self._make_way(error, self._under_way):
                 return error
         if method in _STREAMS and len(self._streams) >= self._config.streams_max:
-            return LimitExceededError("streams_max", len(self._streams) + 1, self._config.streams_max)
+            error = LimitExceededError("streams_max", len(self._streams) + 1, self._config.streams_max)
+            if not self._make_way(error, self._streams):
+                return error
         return None
 
     @staticmethod
