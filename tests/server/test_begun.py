@@ -10,12 +10,17 @@ from grpc import aio
 from pequod_proto import pequod_pb2 as pb
 from pequod_proto.commands import GET as GET_KIND
 from pequod_server import PequodServer, ServerConfig
+from pequod_server.wire.under_way import queue_options
 
 from tests.server.serving import connect
 from tests.soak.unfinished import Bodiless
 
 _SERVICE = "/pequod.v1.Pequod/"
 GET = _SERVICE + "Get"
+MIB = 1 << 20
+#: What messages may take under two limits of memory. The tests' own process may be beyond them.
+UNDER_256_MIB = {"memory_limit": "none", "message_bytes_max": 4 * MIB, "messages_bytes_max": 16 * MIB}
+UNDER_4_GIB = {"memory_limit": "none", "message_bytes_max": 64 * MIB, "messages_bytes_max": 256 * MIB}
 REQUEST = pb.GetRequest(key=b"k").SerializeToString()
 
 
@@ -43,9 +48,9 @@ async def _replies_of(call: Any, request: bytes) -> str:
 
 
 @pytest.mark.parametrize("first_bytes", [b"", b"\0\0\0"])
-@pytest.mark.parametrize("memory_limit", ["256MiB", "4GiB"])
-async def test_calls_whose_requests_do_not_come_delay_nobody_else(memory_limit: str, first_bytes: bytes) -> None:
-    server, target = await _started(memory_limit=memory_limit)
+@pytest.mark.parametrize("sizes", [UNDER_256_MIB, UNDER_4_GIB])
+async def test_calls_whose_requests_do_not_come_delay_nobody_else(sizes: dict[str, Any], first_bytes: bytes) -> None:
+    server, target = await _started(**sizes)
     silent = Bodiless(target, GET)
     async with aio.insecure_channel(target) as channel, asyncio.timeout(60):
         get: Any = channel.unary_unary(GET)
@@ -60,7 +65,7 @@ async def test_calls_whose_requests_do_not_come_delay_nobody_else(memory_limit: 
 
 
 async def test_new_connections_whose_requests_do_not_come_delay_no_known_one() -> None:
-    server, target = await _started(memory_limit="256MiB")
+    server, target = await _started(**UNDER_256_MIB)
     silent: list[Bodiless] = []
     async with aio.insecure_channel(target) as channel, asyncio.timeout(60):
         get: Any = channel.unary_unary(GET)
@@ -75,8 +80,21 @@ async def test_new_connections_whose_requests_do_not_come_delay_no_known_one() -
     await server.close()
 
 
+@pytest.mark.parametrize(
+    ("settings", "count"),
+    [({"memory_limit": "256MiB"}, 10_000), ({"memory_limit": "4GiB"}, 32_768), ({"memory_limit": "none"}, 100_000)],
+)
+def test_as_many_calls_may_begin_as_memory_has_room_for(settings: dict[str, Any], count: int) -> None:
+    options = dict(queue_options(ServerConfig(**settings)))
+    assert options["grpc.server.max_pending_requests"] == count
+    assert options["grpc.server.max_pending_requests_hard_limit"] == count
+    assert (
+        dict(queue_options(ServerConfig(**settings, calls_max=200_000)))["grpc.server.max_pending_requests"] == 200_000
+    )
+
+
 async def test_five_thousand_gets_that_begin_at_once_are_all_answered() -> None:
-    server, target = await _started(memory_limit="256MiB")
+    server, target = await _started()
     async with aio.insecure_channel(target) as channel:
         assert await _gets(channel, 5000) == {"OK": 5000}
     await server.close()
