@@ -40,7 +40,7 @@ from pequod_server.wire.endings import Endings
 from pequod_server.wire.requests import RequestReader
 from pequod_server.wire.standard import StandardServices
 from pequod_server.wire.undecodable import receive_bytes_max
-from pequod_server.wire.under_way import CallsUnderWay
+from pequod_server.wire.under_way import CallsUnderWay, queue_options
 
 if TYPE_CHECKING:
     from pequod_server.ops.scraped import ScrapedCollector
@@ -94,7 +94,7 @@ class PequodServer:
         #: What keeps the engine in step with the databases behind it.
         self.databases = make_databases(config, self.engine, groups)
         self._admission = Admission(config)
-        self._calls = CallsUnderWay(config)
+        self._calls = CallsUnderWay(config, self._admission.places.make_way)
         #: This server in its cluster, if it belongs to one.
         self.member = make_member(config, self.engine, self.databases, groups)
         self.guard = make_guard(config, self.engine)
@@ -360,6 +360,7 @@ def _grpc_server(config: ServerConfig, interceptors: Sequence[aio.ServerIntercep
             # Two servers on one port would share its connections at random.
             ("grpc.so_reuseport", 0),
             ("grpc.max_allowed_incoming_connections", config.connections_max + SLACK),
+            *queue_options(config),
             *_keepalive(config),
             # The connections need it, whether or not it is served.
             ("grpc.enable_channelz", 1),

@@ -77,7 +77,7 @@ class Adversary:
     async def phase(self) -> None:
         """Go through one phase, any."""
         phases = [self.posts, self.follows, self.timelines, self.timelines, self.deep, self.blobs, self.watches]
-        await self._random.choice([*phases, self.forget, self.heavy_clients])()
+        await self._random.choice([*phases, self.forget, self.heavy_clients, self.crowds])()
 
     async def _all(self, *calls: object) -> None:
         for outcome in await asyncio.gather(*calls, return_exceptions=True):  # type: ignore[call-overload]
@@ -140,6 +140,14 @@ class Adversary:
         """Clients of their own that send messages of all sizes at once, and leave scans unread."""
         tricks = [(name, count) for name, (_, count) in heavy.LARGE.items() if name != "put-much"]
         await asyncio.gather(*[heavy.in_a_process(self._target, *trick) for trick in [*tricks, ("scans-unread", 100)]])
+
+    async def crowds(self) -> None:
+        """Clients of their own that begin calls without bodies, and more calls at once than gRPC queues by itself."""
+        for trick in (("bodies-missing", 500), ("calls-at-once", 1500)):
+            codes = await heavy.in_a_process(self._target, *trick)
+            # While memory is full, puts are refused.
+            if unforeseen := codes.keys() - {"OK", "RESOURCE_EXHAUSTED"}:
+                self._report.wrong.append(f"{trick}: {unforeseen}")
 
     async def watches(self) -> None:
         """Watches that are read slowly or not at all; some end."""

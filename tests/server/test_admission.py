@@ -114,18 +114,21 @@ async def test_parts_become_smaller_and_leave_something_for_others() -> None:
 async def test_a_request_that_does_not_come_gives_its_place_to_others() -> None:
     admission, never = Admission(ServerConfig(messages_bytes_max=1, message_bytes_max=1000)), asyncio.Event()
 
-    async def read(comes: bool) -> None:
-        async with admission.reading():
-            if not comes:
-                await never.wait()
+    async def come() -> bytes:
+        return b""
 
-    silent = [asyncio.create_task(read(comes=False)) for _ in range(20)]
+    async def stay_away() -> bytes:
+        await never.wait()
+        return b""
+
+    silent = [asyncio.create_task(admission.read("peer", stay_away)) for _ in range(20)]
     async with asyncio.timeout(10):
-        await asyncio.gather(*(read(comes=True) for _ in range(20)))
+        await asyncio.gather(*(admission.read("peer", come) for _ in range(20)))
     never.set()
     await asyncio.gather(*silent)
     async with asyncio.timeout(10):
-        await asyncio.gather(*(read(comes=True) for _ in range(20)))
+        await asyncio.gather(*(admission.read("peer", come) for _ in range(20)))
+    admission.places._check()
 
 
 async def test_the_first_rows_of_a_watch_come_in_as_many_replies_as_there_is_memory_for() -> None:

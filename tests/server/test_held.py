@@ -35,7 +35,16 @@ def _fill(target: str) -> None:
 
 @pytest.mark.parametrize(
     "name",
-    ["batches-unread", "rows-unread", "watches-unread", "batches-at-once", "calls-unfinished", "batches-unfinished"],
+    [
+        "batches-unread",
+        "rows-unread",
+        "watches-unread",
+        "batches-at-once",
+        "calls-unfinished",
+        "batches-unfinished",
+        "bodies-missing",
+        "calls-at-once",
+    ],
 )
 async def test_the_process_keeps_the_limit_whatever_clients_leave(name: str) -> None:
     with started_server("--memory-limit", f"{LIMIT_MIB}MiB") as (target, pid):

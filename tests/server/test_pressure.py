@@ -11,6 +11,7 @@ from pequod_proto import pequod_pb2 as pb
 from pequod_proto.pequod_pb2_grpc import PequodStub
 from pequod_server import PequodServer, ServerConfig
 from pequod_server.memory.admission import Admission
+from pequod_server.memory.places import Places
 from pequod_server.memory.pressure import Pressure
 from pequod_server.ops.observe import BatchReply, BatchRequest
 
@@ -24,14 +25,14 @@ GIB = 1 << 30
 
 
 async def _read(admission: Admission) -> None:
-    async with admission.reading():
+    async with admission.places.reading("peer"):
         await asyncio.Event().wait()
 
 
 async def _late(admission: Admission, count: int) -> list[asyncio.Task[None]]:
     tasks = [asyncio.create_task(_read(admission)) for _ in range(count)]
     async with asyncio.timeout(10):
-        while len(admission.pressure.late) < count:  # noqa: ASYNC110 - no event tells it
+        while len(admission.places.late) < count:  # noqa: ASYNC110 - no event tells it
             await asyncio.sleep(0.01)
     return tasks
 
@@ -39,7 +40,7 @@ async def _late(admission: Admission, count: int) -> list[asyncio.Task[None]]:
 @pytest.mark.parametrize(("resident", "ended"), [(1000, 0), (1001, 7)])
 async def test_the_oldest_late_calls_are_ended_beyond_the_limit(resident: int, ended: int) -> None:
     admission = Admission(ServerConfig(messages_bytes_max=3000, message_bytes_max=1000))
-    admission.pressure = Pressure(LIMIT, 3, lambda: resident)
+    admission.pressure = Pressure(LIMIT, 3, admission.places, lambda: resident)
     tasks = await _late(admission, 10)
     admission.pressure.look()
     await asyncio.wait(tasks, timeout=0.2)
@@ -51,7 +52,7 @@ async def test_the_oldest_late_calls_are_ended_beyond_the_limit(resident: int, e
         task.cancel()
     await asyncio.gather(*tasks[ended:], return_exceptions=True)
     assert all(task.cancelled() for task in tasks[ended:])
-    assert not admission.pressure.late
+    assert not admission.places.late
 
 
 @pytest.mark.parametrize(
@@ -59,7 +60,8 @@ async def test_the_oldest_late_calls_are_ended_beyond_the_limit(resident: int, e
     [(-GIB, 0.01), (0, 0.01), (GIB // 25, 0.01), (GIB // 5, 0.05), (GIB, 0.1), (9 * GIB, 0.1)],
 )
 def test_a_process_far_below_its_limit_is_looked_at_more_seldom(room_bytes: int, pause_s: float) -> None:
-    assert Pressure(10 * GIB, 1, lambda: 10 * GIB - room_bytes).pause_s() == pytest.approx(pause_s, rel=0.01)
+    pressure = Pressure(10 * GIB, 1, Places(1, 1), lambda: 10 * GIB - room_bytes)
+    assert pressure.pause_s() == pytest.approx(pause_s, rel=0.01)
 
 
 async def test_without_a_limit_nobody_looks() -> None:
@@ -98,18 +100,18 @@ async def test_streams_between_two_batches_end_far_beyond_the_limit_and_clients_
 async def test_a_stream_waits_for_a_place_to_read_its_first_batch_in() -> None:
     server = PequodServer(ServerConfig(listen="127.0.0.1:0", messages_bytes_max=4000, message_bytes_max=1000))
     port = await server.start()
-    pressure = server._admission.pressure
+    pressure, places = server._admission.pressure, server._admission.places
     async with connect(port) as channel:
         stub = PequodStub(channel)  # type: ignore[no-untyped-call]
         silent: list[Any] = [stub.Execute() for _ in range(3)]
         async with asyncio.timeout(10):
             # One after another has the only place, for a moment.
-            while len(pressure.late) < 3:  # noqa: ASYNC110 - no event tells it
+            while len(places.late) < 3:  # noqa: ASYNC110 - no event tells it
                 await asyncio.sleep(0.01)
         for call in silent:
             await call.write(pb.ExecuteRequest(kinds=bytes([PUT]), arguments=[b"b", b"2"]))
             assert (await call.read()).statuses == b"\0"
-        assert not pressure.late
+        assert not places.late
         async with asyncio.timeout(10):
             # The last one has its reply a moment before its server waits for the next batch.
             while len(pressure.streams) < 3:  # noqa: ASYNC110 - no event tells it

@@ -35,6 +35,10 @@ class BatchStream:
         self._requests: list[Any] = [request.SerializeToString(), aio.EOF]
         self.replies: list[pb.ExecuteReply] = []
 
+    def peer(self) -> str:
+        """Return the name of the connection."""
+        return "simulated"
+
     async def read(self) -> Any:
         """Return the batch, and then the end of the stream."""
         return self._requests.pop(0)

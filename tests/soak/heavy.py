@@ -18,11 +18,12 @@ from itertools import chain
 from typing import Any, Final
 
 import grpc
+from grpc import aio
 from pequod_proto import pequod_pb2 as pb
 
 from pequod.commands.kinds import PUT, SCAN
 from tests.forked import FORKS
-from tests.soak.unfinished import Unfinished
+from tests.soak.unfinished import Bodiless, Unfinished
 
 MIB: Final = 1 << 20
 #: What a server must have for the tricks: a join, a bound on values, and no watches of those who left.
@@ -208,6 +209,49 @@ def send_unfinished(target: str, count: int, method: str) -> Counter[str]:
     return codes
 
 
+def send_no_bodies(target: str, count: int) -> Counter[str]:
+    """Begin calls of any method with a few bytes of their messages or none; others call while there are ever more.
+
+    Half of the calls are on one connection, and each of the others has one of its own.
+    """
+    paths = [f"/{_SERVICE.full_name}/{method}" for method in ("Get", "Execute", "Watch", "MultiPut")]
+    crowd = [Bodiless(target, paths[number % len(paths)]) for number in range(count // 2)]
+    single = Bodiless(target, paths[0])
+    over = threading.Event()
+
+    def begin() -> None:
+        for number, alone in enumerate(crowd):
+            single.begin(1)
+            alone.begin(1, b"\0\0"[: number % 3])
+            # 300 calls a second.
+            if over.wait(1 / 150):
+                return
+
+    beginning = threading.Thread(target=begin)
+    beginning.start()
+    codes = _others(target)
+    over.set()
+    beginning.join()
+    for connection in (*crowd, single):
+        connection.close()
+    return codes
+
+
+def call_at_once(target: str, count: int) -> Counter[str]:
+    """Begin calls at once, on one connection of the asynchronous client; then read and write like others."""
+
+    async def gather() -> Counter[str]:
+        request = pb.GetRequest(key=b"k").SerializeToString()
+        async with aio.insecure_channel(target, _OPTIONS) as channel:
+            get: Any = channel.unary_unary(f"/{_SERVICE.full_name}/Get")
+            outcomes = await asyncio.gather(*[get(request) for _ in range(count)], return_exceptions=True)
+        failed = (outcome for outcome in outcomes if isinstance(outcome, grpc.RpcError))
+        # What ends well counts no more than what others do, so that all tricks of this kind end alike.
+        return Counter(error.code().name for error in failed)
+
+    return asyncio.run(gather()) + _others(target)
+
+
 def _others(target: str) -> Counter[str]:
     time.sleep(3)
     codes = codes_of(target, _to_its_end("Get", lambda: pb.GetRequest(key=b"k")), 100)
@@ -226,6 +270,8 @@ LEFT: Final[dict[str, tuple[Callable[[str, int], Counter[str]], int]]] = {
     "batches-at-once": (partial(leave_batches_unread, make=partial(_batch, 3_900_000)), 200),
     "batches-later": (partial(leave_batches_unread, make=partial(_batch, 3_900_000), idle_s=2), 400),
     "calls-unfinished": (partial(send_unfinished, method="Get"), 500),
+    "bodies-missing": (send_no_bodies, 3000),
+    "calls-at-once": (call_at_once, 5000),
     "batches-unfinished": (partial(send_unfinished, method="Execute"), 200),
 }
 

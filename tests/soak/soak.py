@@ -12,11 +12,16 @@ import gc
 import random
 import re
 import time
+from collections import Counter
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from statistics import median
+from typing import Any
+
+from grpc import aio
+from pequod_proto import pequod_pb2 as pb
 
 from pequod import AsyncClient
 from pequod.engine.memory.story import STORY_MAX
@@ -26,6 +31,7 @@ from tests.soak.honest import JOIN, Honest
 from tests.soak.mischief import JOINS, misbehave
 
 WATCHES_MAX = STREAMS_MAX = 100
+CALLS_AT_ONCE = 5000
 SETTINGS = ("--watch-linger-s=0.5", f"--watches-max={WATCHES_MAX}", f"--streams-max={STREAMS_MAX}", "--channelz")
 #: How much more memory the process may take in the last quarter after the warm-up than in the second, by their medians.
 #: Pools fill in the first: the clients start anew, and so do the threads that gRPC reads with.
@@ -88,6 +94,7 @@ async def soak(seconds: float, seed: int, folder: Path, *, plant: str | None = N
         report.after = await _emptied(server, fresh)
         _compare(report, fresh, report.before, report.after)
         await _count_calls(server, report)
+        await _call_at_once(server, report)
         await _ask_for_everything(server, report)
         await _stop_in_the_middle(server, seed, folder / "unheard.txt", report)
     _judge_trend(report, seconds)
@@ -172,6 +179,19 @@ async def _count_calls(server: Server, report: Report) -> None:
     report.calls, report.failed_calls, report.calls_left = await server.calls()
     if report.calls_left:
         report.faults.append(f"calls left: {report.calls_left} of {report.calls}")
+
+
+async def _call_at_once(server: Server, report: Report) -> None:
+    """Begin more calls at once than gRPC queues by itself, with its own client: all are answered.
+
+    Not among the mischief: they take 20 KiB each for a moment, and the trend of the server's memory is judged there.
+    """
+    async with aio.insecure_channel(server.target) as channel:
+        get: Any = channel.unary_unary("/pequod.v1.Pequod/Get")
+        request = pb.GetRequest(key=b"n|00|00").SerializeToString()
+        outcomes = await asyncio.gather(*[get(request) for _ in range(CALLS_AT_ONCE)], return_exceptions=True)
+    if failed := Counter(repr(outcome) for outcome in outcomes if isinstance(outcome, BaseException)):
+        report.faults.append(f"calls that began at once failed: {failed.most_common(3)}")
 
 
 async def _ask_for_everything(server: Server, report: Report) -> None:

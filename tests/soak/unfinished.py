@@ -1,4 +1,4 @@
-"""A connection that speaks HTTP/2 by itself: it begins calls and sends all but the last byte of each message."""
+"""Connections that speak HTTP/2 by themselves: they begin calls and send nothing more, or all but the last byte."""
 
 import socket
 import struct
@@ -17,6 +17,45 @@ def _frame(kind: int, flags: int, stream: int, body: bytes = b"") -> bytes:
     return struct.pack(">I", len(body))[1:] + bytes((kind, flags)) + struct.pack(">I", stream) + body
 
 
+def _heads(target: str, path: str) -> bytes:
+    """Return the headers of a call, as literals that are in no table."""
+    fields = {":method": "POST", ":scheme": "http", ":path": path, ":authority": target}
+    fields |= {"te": "trailers", "content-type": "application/grpc"}
+    return b"".join(
+        b"\0" + bytes((len(name),)) + name.encode() + bytes((len(value),)) + value.encode()
+        for name, value in fields.items()
+    )
+
+
+class Bodiless:
+    """A connection that begins calls whose messages never come; it reads nothing."""
+
+    def __init__(self, target: str, path: str) -> None:
+        host, _, port = target.rpartition(":")
+        self._socket = socket.create_connection((host, int(port)))
+        self._socket.sendall(_PREFACE + _frame(_SETTINGS, 0, 0) + _frame(_SETTINGS, _ACK, 0))
+        self._block = _heads(target, path)
+        self.begun = 0
+
+    def begin(self, count: int, first_bytes: bytes = b"") -> None:
+        """Begin calls.
+
+        Args:
+            first_bytes: What comes of each message.
+        """
+        frames = []
+        for number in range(self.begun, self.begun + count):
+            frames.append(_frame(_HEADERS, _END_HEADERS, 2 * number + 1, self._block))
+            if first_bytes:
+                frames.append(_frame(_DATA, 0, 2 * number + 1, first_bytes))
+        self._socket.sendall(b"".join(frames))
+        self.begun += count
+
+    def close(self) -> None:
+        """Leave."""
+        self._socket.close()
+
+
 class Unfinished:
     """Calls on one connection.
 
@@ -33,13 +72,7 @@ class Unfinished:
         self._whole = 4 + size
         self._left = {number * 2 + 1: self._whole for number in range(count)}
         self._windows = dict.fromkeys(self._left, 65535)
-        fields = {":method": "POST", ":scheme": "http", ":path": path, ":authority": target}
-        fields |= {"te": "trailers", "content-type": "application/grpc"}
-        # Literals that are in no table.
-        block = b"".join(
-            b"\0" + bytes((len(name),)) + name.encode() + bytes((len(value),)) + value.encode()
-            for name, value in fields.items()
-        )
+        block = _heads(target, path)
         begun = [_frame(_HEADERS, _END_HEADERS, stream, block) for stream in self._left]
         self._socket.sendall(_PREFACE + _frame(_SETTINGS, 0, 0) + b"".join(begun))
         self._beginning = struct.pack(">BI", 0, size)

@@ -61,6 +61,6 @@ async def pass_if_free(session: PostgresSession, connection: Connection) -> None
     raise BackingUnavailableError(
         session.name,
         f"the replication slot {session.feed_name} is held by a connection from {found['address']} that gives no sign "
-        f"of life, as those of a machine without power or network are; PostgreSQL ends it after wal_sender_timeout, or at once "
-        f"by SELECT pg_terminate_backend({found['pid']})",
+        "of life, as those of a machine without power or network are; PostgreSQL ends it after wal_sender_timeout, or "
+        f"at once by SELECT pg_terminate_backend({found['pid']})",
     )

@@ -31,6 +31,7 @@ from pequod_server.database.databases import Databases
 from pequod_server.database.loader import ROUNDS_MAX
 from pequod_server.database.write_through import CarriedOut, WriteThrough
 from pequod_server.memory.admission import COPIES, SMALL_BYTES, Admission
+from pequod_server.memory.places import refusal_of
 from pequod_server.ops.observe import ONE_PIECE, BatchSink, BatchTraces, BatchWork
 from pequod_server.wire.contents import Contents
 from pequod_server.wire.errors import stopping_status
@@ -111,7 +112,7 @@ class ExecuteCalls:
         # What is refused by several has the error of the last: rights come before the map.
         judges = self._home_judges if caller is None else (*self._home_judges, RightsJudge(caller))
         #: The first batch comes at once, so it waits for a place like the request of any call.
-        receive: Callable[[], Awaitable[Any]] = partial(self._admission.read, read)
+        receive: Callable[[], Awaitable[Any]] = partial(self._admission.read, context.peer(), read)
         try:
             while not self._is_stopping:
                 idle[task] = clock()
@@ -193,7 +194,7 @@ class ExecuteCalls:
     def _refuse_cancelled(self, error: asyncio.CancelledError) -> None:
         """Return if a stream was cancelled since the server stops; raise what the stream ends with otherwise."""
         pressure = self._admission.pressure
-        if (refusal := pressure.refusal(error)) is not None:
+        if (refusal := refusal_of(error)) is not None:
             raise refusal from None
         # A batch that was begun may have been applied: its client must not be told that it was not.
         if not (self._is_stopping and asyncio.current_task() in pressure.streams):

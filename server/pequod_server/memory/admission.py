@@ -4,11 +4,11 @@
                places for unread requests
     scan ----> some() or bytes() --------> chunk made, sent and taken -> given back
 
-The size of a request is not known before gRPC has all of it, so each request that is being read counts as the longest.
-A client that begins a call and sends nothing would keep its place. So places are given back after a moment: a request
-that is sent at once has come by then. In a stream of batches, only the first batch needs a place; a stream must be
-allowed to read the next ones before anyone knows when they come. `pressure.py` bounds what such calls receive
-nevertheless.
+The size of a request is not known before gRPC has all of it, so a request has to wait for a place before it is read:
+see `places.py`. A client that begins a call and sends nothing would keep its place. So places are given back after a
+moment: a request that is sent at once has come by then. In a stream of batches, only the first batch needs a place; a
+stream must be allowed to read the next ones before anyone knows when they come. `pressure.py` bounds what such calls
+receive nevertheless.
 
 A chunk that its client does not take keeps its bytes, for as long as the client likes: gRPC cannot take it back. So a
 scan gets a small share of the free bytes. The more chunks are not taken, the smaller the next ones are; when nothing is
@@ -22,13 +22,13 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
-from contextlib import AbstractAsyncContextManager, asynccontextmanager, contextmanager, suppress
-from types import TracebackType
-from typing import Any, Final, TypeVar
+from contextlib import asynccontextmanager, contextmanager, suppress
+from typing import Final, TypeVar
 
 from pequod.engine import UNLIMITED, LimitExceededError
 from pequod_server.config import MIB, ServerConfig
 from pequod_server.memory.keeper import limit_bytes
+from pequod_server.memory.places import Places
 from pequod_server.memory.pressure import Pressure
 
 Message = TypeVar("Message")
@@ -40,8 +40,6 @@ _POOL_SHARE: Final = 1 / 16
 _POOL_BYTES: Final = 1024 * MIB
 #: A message is in memory this many times while it is read or sent: in gRPC's buffers, as bytes and as a message.
 COPIES: Final = 4
-#: A request that has not come after this time gives its place to the next one.
-_PLACE_S: Final = 0.02
 #: How long a reply waits for memory before it is refused.
 _WAIT_S: Final = 5.0
 #: A piece of a batch's reply with at most this many bytes of rows is not counted.
@@ -75,7 +73,6 @@ class Admission:
     Invariants:
         1. ``free_bytes`` and the held bytes make ``bytes_max``. Pieces of batches take bytes without waiting, so it may
         be negative.
-        2. At most ``_places`` requests are being read that began less than 20 ms ago.
     """
 
     def __init__(self, config: ServerConfig) -> None:
@@ -85,22 +82,24 @@ class Admission:
         self._reply_bytes_max = config.reply_bytes_max
         self._waiting: deque[tuple[int, asyncio.Future[None]]] = deque()
         longest_bytes = message_bytes_max(config)
-        self._places = asyncio.Semaphore(max(self.bytes_max // (COPIES * longest_bytes), 1))
+        #: Where requests wait to be read.
+        self.places = Places(self.bytes_max // COPIES, longest_bytes)
         #: Ends calls whose requests do not come, if memory is short.
-        self.pressure = Pressure(limit_bytes(config.memory_limit), max(self.bytes_max // longest_bytes, 1))
+        self.pressure = Pressure(limit_bytes(config.memory_limit), max(self.bytes_max // longest_bytes, 1), self.places)
 
-    def reading(self) -> AbstractAsyncContextManager[None]:
-        """Wait for a place to read a request, and keep it until the request is there, or for a moment.
+    async def read(self, peer: str, read: Callable[[], Awaitable[Message]]) -> Message:
+        """Return a request that ``read`` reads, once there is a place for it; ``peer`` names the connection.
 
         Raises:
-            LimitExceededError: The request did not come in a moment, and the process is above its limit of memory.
+            LimitExceededError: The request did not come in a moment, and the server is above its limit of memory or
+                has as many calls as it may have.
         """
-        return _Reading(self._places, self.pressure)
-
-    async def read(self, read: Callable[[], Awaitable[Message]]) -> Message:
-        """Return a request that ``read`` reads, once there is a place for it; see `reading`."""
-        async with _Reading(self._places, self.pressure):
-            return await read()
+        async with self.places.reading(peer) as reading:
+            message = await read()
+            # Anything else is the end of the requests.
+            if isinstance(message, bytes):
+                reading.size_bytes = len(message)
+            return message
 
     @asynccontextmanager
     async def some(self, wanted_bytes: int) -> AsyncIterator[int]:
@@ -181,41 +180,3 @@ class Admission:
             if not admitted.done():
                 self.free_bytes -= count
                 admitted.set_result(None)
-
-
-class _Reading:
-    """A call that reads its request: it has a place until the request is there, or for a moment.
-
-    A class, not a generator, since each unary call has one: it takes a third of the time.
-    """
-
-    __slots__ = ("_places", "_pressure", "_task", "_timer")
-
-    _task: asyncio.Task[Any]
-    _timer: asyncio.TimerHandle
-
-    def __init__(self, places: asyncio.Semaphore, pressure: Pressure) -> None:
-        self._places = places
-        self._pressure = pressure
-
-    async def __aenter__(self) -> None:
-        await self._places.acquire()
-        task = asyncio.current_task()
-        assert task is not None
-        self._task = task
-        self._timer = asyncio.get_running_loop().call_later(_PLACE_S, self._give_on)
-
-    async def __aexit__(
-        self, _kind: type[BaseException] | None, error: BaseException | None, _trace: TracebackType | None
-    ) -> None:
-        if self._task in self._pressure.late:
-            del self._pressure.late[self._task]
-        else:
-            self._timer.cancel()
-            self._places.release()
-        if isinstance(error, asyncio.CancelledError) and (refusal := self._pressure.refusal(error)) is not None:
-            raise refusal from None
-
-    def _give_on(self) -> None:
-        self._places.release()
-        self._pressure.late[self._task] = None

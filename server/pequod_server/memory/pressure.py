@@ -6,6 +6,9 @@ gRPC does not say that a request has begun to come, nor how much of it has come;
 ends. A late call may hold all but the last byte of the longest message, or nothing, if its client has a slow
 connection. So while there is memory for them, all late calls may wait.
 
+The calls that wait behind late ones of their connection hold little, but there may be thousands of them, so most end,
+too.
+
 Rejected: a fixed number of late calls. It would be four at a limit of 256 MiB, and would end the fifth slow client in
 vain.
 """
@@ -15,11 +18,12 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 from time import monotonic
-from typing import Final
+from typing import Any, Final
 
 from pequod.engine import UNLIMITED, LimitExceededError
 from pequod_server.memory.keeper import resident_bytes
 from pequod_server.memory.periodic import Periodic
+from pequod_server.memory.places import Places
 
 #: The least time between two looks, 10 µs each. Over the loopback, a connection sends 5 MB meanwhile.
 _PAUSE_MIN_S: Final = 0.01
@@ -31,8 +35,6 @@ _GROWTH_MAX_BYTES_S: Final = 4 << 30
 _STREAMS_SHARE: Final = 1 / 32
 #: A stream that has waited for a batch for less than this counts as in use.
 _IDLE_S: Final = 0.05
-#: The message with which the task of a call is cancelled.
-_ENDED: Final = "beyond the limit of memory"
 
 
 class Pressure:
@@ -40,15 +42,17 @@ class Pressure:
 
     Args:
         late_min: This many late calls may always wait.
+        places: Knows the late calls.
         resident: Returns the size of the process in bytes; 0 if that is unknown, and then no call is ended.
     """
 
-    def __init__(self, limit_bytes: int, late_min: int, resident: Callable[[], int] = resident_bytes) -> None:
+    def __init__(
+        self, limit_bytes: int, late_min: int, places: Places, resident: Callable[[], int] = resident_bytes
+    ) -> None:
         self._limit_bytes = limit_bytes
         self._late_min = late_min
+        self._places = places
         self._resident = resident
-        #: Calls whose request has not come after a moment, the oldest first.
-        self.late: dict[asyncio.Task[object], None] = {}
         #: Streams that wait for a batch, and since when, the oldest first.
         self.streams: dict[asyncio.Task[object], float] = {}
         #: The repeated look.
@@ -69,26 +73,19 @@ class Pressure:
         return min(max(room_bytes / _GROWTH_MAX_BYTES_S, _PAUSE_MIN_S), _PAUSE_MAX_S)
 
     async def _look_if_anybody_waits(self) -> None:
-        if self.late or self.streams:
+        if self._places.late or self.streams:
             self.look()
 
     def look(self) -> None:
         """End calls if the process is too large."""
-        beyond_bytes = self._resident() - self._limit_bytes
+        resident = self._resident()
+        beyond_bytes = resident - self._limit_bytes
+        ended: list[asyncio.Task[Any]] = []
         if beyond_bytes > 0:
-            for task in tuple(self.late)[: max(len(self.late) - self._late_min, 0)]:
-                task.cancel(_ENDED)
+            ended += self._places.surplus(self._late_min)
         if beyond_bytes > self._limit_bytes * _STREAMS_SHARE:
             since_s = monotonic() - _IDLE_S
-            for task, waits_s in tuple(self.streams.items()):
-                if waits_s < since_s:
-                    task.cancel(_ENDED)
-
-    def refusal(self, error: asyncio.CancelledError) -> LimitExceededError | None:
-        """Return the error of a call that was cancelled here, else None."""
-        if error.args != (_ENDED,):
-            return None
-        task = asyncio.current_task()
-        assert task is not None
-        task.uncancel()
-        return LimitExceededError("memory_limit", self._resident(), self._limit_bytes)
+            ended += [task for task, waits_s in self.streams.items() if waits_s < since_s]
+        for task in ended:
+            # The error becomes that of the call; see `refusal_of`.
+            task.cancel(LimitExceededError("memory_limit", resident, self._limit_bytes))

@@ -52,7 +52,7 @@ def _read_first(handler: Handler, admission: Admission) -> Handler:
 
     async def read(context: Context) -> Any:
         try:
-            data = await admission.read(context.read)
+            data = await admission.read(context.peer(), context.read)
         except LimitExceededError as error:
             return error
         return BadRequestError("the call has no request") if data is aio.EOF else deserialize(data)

@@ -4,13 +4,18 @@
                   over a limit: RESOURCE_EXHAUSTED, with the name of the setting
                   stopping: UNAVAILABLE
 
-Health and reflection are not counted: a busy server must not look dead.
+Health and reflection are not counted: a busy server must not look dead. Nor does a client that begins calls and sends
+no requests shut others out: where a limit is reached, the oldest call of such a connection ends.
+
+gRPC itself queues the calls that have begun until it is asked for the next one, and cancels those beyond a number of
+its own without a word. So that number is beyond what clients begin at once.
 """
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable
+from collections.abc import Set as AbstractSet
 from typing import Any, Final
 
 import grpc
@@ -18,23 +23,49 @@ from grpc import aio
 
 from pequod.engine import LimitExceededError
 from pequod_server.config import ServerConfig
+from pequod_server.memory.keeper import limit_bytes
 from pequod_server.wire.errors import status_of, stopping_status
 from pequod_server.wire.handlers import COUNTED_PATHS, SERVICE_PATH, Handler, Wrapped, refusing
 from pequod_server.wire.undecodable import refusing_undecodable
 
 _STREAMS: Final = frozenset({SERVICE_PATH + "Execute"})
+#: What a call takes that has begun and is not asked for yet: 10 to 17 KiB were measured.
+_BEGUN_BYTES: Final = 16 << 10
+#: What all of them may take, as a share of the limit of memory, and within which numbers.
+_BEGUN_SHARE: Final = 1 / 8
+_BEGUN_MIN, _BEGUN_MAX = 10_000, 100_000
+#: gRPC cancels calls that nobody has asked for in this time, in seconds. A client that waits less has a deadline.
+_BEGUN_S: Final = 3600
+
+
+def queue_options(config: ServerConfig) -> list[tuple[str, int]]:
+    """Return gRPC's options for the queue of calls that have begun."""
+    fitting = int(min(limit_bytes(config.memory_limit) * _BEGUN_SHARE // _BEGUN_BYTES, _BEGUN_MAX))
+    count = max(fitting, config.calls_max, _BEGUN_MIN)
+    return [
+        # From the first to the second number on, gRPC cancels at random.
+        ("grpc.server.max_pending_requests", count),
+        ("grpc.server.max_pending_requests_hard_limit", count),
+        ("grpc.server_max_unrequested_time_in_server", _BEGUN_S),
+    ]
 
 
 class CallsUnderWay(aio.ServerInterceptor):
     """Admits calls of `pequod.v1`, those between servers included, or refuses them.
+
+    Args:
+        make_way: Ends one of some calls that keep their requests back, with an error; returns whether there was one.
 
     Invariants:
         1. ``_under_way`` holds the task of each admitted call until its status has been sent, ``_streams`` those of
            Execute among them.
     """
 
-    def __init__(self, config: ServerConfig) -> None:
+    def __init__(
+        self, config: ServerConfig, make_way: Callable[[LimitExceededError, AbstractSet[asyncio.Task[Any]]], bool]
+    ) -> None:
         self._config = config
+        self._make_way = make_way
         self._under_way: set[asyncio.Task[Any]] = set()
         self._streams: set[asyncio.Task[Any]] = set()
         self._is_stopping = False
@@ -64,9 +95,13 @@ class CallsUnderWay(aio.ServerInterceptor):
 
     def _over_limit(self, method: str) -> LimitExceededError | None:
         if len(self._under_way) >= self._config.calls_max:
-            return LimitExceededError("calls_max", len(self._under_way) + 1, self._config.calls_max)
+            error = LimitExceededError("calls_max", len(self._under_way) + 1, self._config.calls_max)
+            if not self._make_way(error, self._under_way):
+                return error
         if method in _STREAMS and len(self._streams) >= self._config.streams_max:
-            return LimitExceededError("streams_max", len(self._streams) + 1, self._config.streams_max)
+            error = LimitExceededError("streams_max", len(self._streams) + 1, self._config.streams_max)
+            if not self._make_way(error, self._streams):
+                return error
         return None
 
     @staticmethod

@@ -1,0 +1,159 @@
+"""Calls that have begun: thousands at once, and those whose requests do not come; clients are not ours."""
+
+import asyncio
+from collections import Counter
+from typing import Any
+
+import grpc
+import pytest
+from grpc import aio
+from pequod_proto import pequod_pb2 as pb
+from pequod_server import PequodServer, ServerConfig
+from pequod_server.wire.under_way import queue_options
+
+from pequod.commands.kinds import GET as GET_KIND
+from tests.server.serving import connect
+from tests.soak.unfinished import Bodiless
+
+_SERVICE = "/pequod.v1.Pequod/"
+GET = _SERVICE + "Get"
+MIB = 1 << 20
+#: What messages may take under two limits of memory. The tests' own process may be beyond them.
+UNDER_256_MIB = {"memory_limit": "none", "message_bytes_max": 4 * MIB, "messages_bytes_max": 16 * MIB}
+UNDER_4_GIB = {"memory_limit": "none", "message_bytes_max": 64 * MIB, "messages_bytes_max": 256 * MIB}
+REQUEST = pb.GetRequest(key=b"k").SerializeToString()
+
+
+async def _started(**settings: Any) -> tuple[PequodServer, str]:
+    server = PequodServer(ServerConfig(listen="127.0.0.1:0", drain_s=0.1, **settings))
+    return server, f"127.0.0.1:{await server.start()}"
+
+
+async def _gets(channel: aio.Channel, count: int) -> Counter[str]:
+    """Begin Gets at once, and count how they ended."""
+    get: Any = channel.unary_unary(GET)
+    outcomes = await asyncio.gather(*[get(REQUEST) for _ in range(count)], return_exceptions=True)
+    return Counter(outcome.code().name if isinstance(outcome, grpc.RpcError) else "OK" for outcome in outcomes)
+
+
+async def _replies_of(call: Any, request: bytes) -> str:
+    """Return that a stream has answered, or how it has ended."""
+    try:
+        await call.write(request)
+        if await call.read() is not aio.EOF:
+            return "replies"
+    except (grpc.RpcError, asyncio.InvalidStateError):
+        pass
+    return f"{(await call.code()).name} {await call.details()}"
+
+
+@pytest.mark.parametrize("first_bytes", [b"", b"\0\0\0"])
+@pytest.mark.parametrize("sizes", [UNDER_256_MIB, UNDER_4_GIB])
+async def test_calls_whose_requests_do_not_come_delay_nobody_else(sizes: dict[str, Any], first_bytes: bytes) -> None:
+    server, target = await _started(**sizes)
+    silent = Bodiless(target, GET)
+    async with aio.insecure_channel(target) as channel, asyncio.timeout(60):
+        get: Any = channel.unary_unary(GET)
+        for _ in range(150):
+            silent.begin(10, first_bytes)
+            await get(REQUEST)
+    # One queue for all would have given each of them a place before the last Get.
+    assert len(server._admission.places.late) < 1500 / 2
+    server._admission.places._check()
+    silent.close()
+    await server.close()
+
+
+async def test_new_connections_whose_requests_do_not_come_delay_no_known_one() -> None:
+    server, target = await _started(**UNDER_256_MIB)
+    silent: list[Bodiless] = []
+    async with aio.insecure_channel(target) as channel, asyncio.timeout(60):
+        get: Any = channel.unary_unary(GET)
+        for _ in range(200):
+            await get(REQUEST)
+            silent.append(Bodiless(target, GET))
+            silent[-1].begin(1)
+        async with asyncio.timeout(30), connect(int(target.rpartition(":")[2])) as other:
+            assert await _gets(other, 10) == {"OK": 10}
+    for connection in silent:
+        connection.close()
+    await server.close()
+
+
+@pytest.mark.parametrize(
+    ("settings", "count"),
+    [({"memory_limit": "256MiB"}, 10_000), ({"memory_limit": "4GiB"}, 32_768), ({"memory_limit": "none"}, 100_000)],
+)
+def test_as_many_calls_may_begin_as_memory_has_room_for(settings: dict[str, Any], count: int) -> None:
+    options = dict(queue_options(ServerConfig(**settings)))
+    assert options["grpc.server.max_pending_requests"] == count
+    assert options["grpc.server.max_pending_requests_hard_limit"] == count
+    assert (
+        dict(queue_options(ServerConfig(**settings, calls_max=200_000)))["grpc.server.max_pending_requests"] == 200_000
+    )
+
+
+async def test_five_thousand_gets_that_begin_at_once_are_all_answered() -> None:
+    server, target = await _started()
+    async with aio.insecure_channel(target) as channel:
+        assert await _gets(channel, 5000) == {"OK": 5000}
+    await server.close()
+
+
+async def test_three_thousand_feeds_that_begin_at_once_on_one_connection_are_all_fed() -> None:
+    server, target = await _started()
+    async with aio.insecure_channel(target) as channel:
+        calls: list[Any] = [channel.stream_stream("/pequod.v1.PequodPeer/Feed")() for _ in range(3000)]
+        hellos = [pb.PeerFeedHello(feed=number + 1, version_min=1, version_max=99) for number in range(3000)]
+        requests = [pb.PeerFeedRequest(hello=hello).SerializeToString() for hello in hellos]
+        outcomes = await asyncio.gather(*map(_replies_of, calls, requests))
+        assert Counter(outcomes) == {"replies": 3000}
+        for call in calls:
+            call.cancel()
+    await server.close()
+
+
+async def test_calls_beyond_the_limit_on_calls_are_refused_with_what_to_do() -> None:
+    server, target = await _started(calls_max=100)
+    async with aio.insecure_channel(target) as channel:
+        watch: Any = channel.stream_stream(_SERVICE + "Watch")
+        request = pb.WatchRequest(first=b"k").SerializeToString()
+        outcomes = Counter(await asyncio.gather(*[_replies_of(watch(), request) for _ in range(4000)]))
+        assert outcomes.pop("replies") == 100
+        assert set(outcomes) == {
+            "RESOURCE_EXHAUSTED calls_max is 100, and this needs 101; send less, or raise calls_max"
+        }
+    await server.close()
+
+
+async def test_a_call_whose_request_does_not_come_makes_way_where_calls_max_is_reached() -> None:
+    server, target = await _started(calls_max=50)
+    silent = Bodiless(target, GET)
+    silent.begin(50)
+    async with aio.insecure_channel(target) as channel, asyncio.timeout(60):
+        while not server._admission.places.late or len(server._calls._under_way) < 50:  # noqa: ASYNC110 - it tells nobody
+            await asyncio.sleep(0.01)
+        get: Any = channel.unary_unary(GET)
+        for _ in range(45):
+            await get(REQUEST)
+            silent.begin(1)
+        assert await _gets(channel, 20) == {"OK": 20}
+        server._admission.places._check()
+    silent.close()
+    await server.close()
+
+
+async def test_a_stream_whose_first_batch_does_not_come_makes_way_where_streams_max_is_reached() -> None:
+    server, target = await _started(streams_max=20)
+    silent = Bodiless(target, _SERVICE + "Execute")
+    silent.begin(20)
+    async with aio.insecure_channel(target) as channel, asyncio.timeout(60):
+        while not server._admission.places.late or len(server._calls._streams) < 20:  # noqa: ASYNC110 - it tells nobody
+            await asyncio.sleep(0.01)
+        streams: list[Any] = [channel.stream_stream(_SERVICE + "Execute")() for _ in range(15)]
+        batch = pb.ExecuteRequest(kinds=bytes([GET_KIND]), arguments=[b"k"]).SerializeToString()
+        assert [await _replies_of(stream, batch) for stream in streams] == ["replies"] * 15
+        for stream in streams:
+            stream.cancel()
+    silent.close()
+    await server.close()
