@@ -21,7 +21,8 @@ import time
 from pathlib import Path
 from typing import Final
 
-from tests.native.faults import FAULTS, Fault
+from tests.native.fault import Fault
+from tests.native.faults import FAULTS
 
 _ROOT: Final = Path(__file__).parents[2]
 _COPIED: Final = ("pequod", "grammar", "proto", "server", "bench", "tests", "docs", "pyproject.toml")
