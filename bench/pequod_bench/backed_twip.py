@@ -30,12 +30,12 @@ from rich.console import Console
 from rich.table import Table
 
 from pequod.client import AsyncClient
-from pequod_bench.compare.postgres_cluster import started_cluster
-from pequod_bench.graph import Graph, make_graph
-from pequod_bench.keys import PUSH_JOIN, post_key, timeline_first, timeline_key, timeline_last, tweet
-from pequod_bench.latency import LatencyHistogram
 from pequod_bench.process import started_server
-from pequod_bench.progress import ProgressBars
+from pequod_bench.report.latency import LatencyHistogram
+from pequod_bench.report.progress import ProgressBars
+from pequod_bench.systems.postgres_cluster import started_cluster
+from pequod_bench.workloads.graph import Graph, make_graph
+from pequod_bench.workloads.keys import PUSH_JOIN, post_key, timeline_first, timeline_key, timeline_last, tweet
 
 Feed = Literal["slot", "notify"]
 FEEDS: Final[tuple[Feed, ...]] = ("slot", "notify")

@@ -41,8 +41,8 @@ from rich.table import Table
 from pequod.client import Client
 from pequod.engine import Rows
 from pequod.errors import PequodError
-from pequod_bench import keys
 from pequod_bench.process import started_server, usage
+from pequod_bench.workloads import keys
 
 TWEET_BYTES: Final = 140
 #: Users whose first checks are timed, and checks in a batch.

@@ -32,10 +32,10 @@ from rich.table import Table
 
 from pequod.client import AsyncClient, Client, Results
 from pequod.errors import PequodError
-from pequod_bench import keys
 from pequod_bench.process import Loop, listening_pid, loop_factory, started_server, usage
-from pequod_bench.progress import ProgressBars
+from pequod_bench.report.progress import ProgressBars
 from pequod_bench.twip import Stopwatch
+from pequod_bench.workloads import keys
 
 #: What is called: methods of this name of clients and of batches.
 Call = Literal["get", "put", "scan"]

@@ -26,12 +26,12 @@ from pequod.errors import PequodError, UnavailableError
 from pequod.freshness import Latest
 from pequod_bench.cluster_databases import PostgresBehind, SqliteBehind
 from pequod_bench.cluster_site import ClusterShape, ClusterSite, SiteServer, started_site
-from pequod_bench.commands import CommandBatch, timeline_scans
 from pequod_bench.process import loop_factory
-from pequod_bench.progress import Advance, ProgressBars
-from pequod_bench.recompute import StreamPosts
+from pequod_bench.report.progress import Advance, ProgressBars
 from pequod_bench.twip import SCAN_BATCH, TwipSettings, prepare
-from pequod_bench.verify import Differs, Reply, verify_timelines
+from pequod_bench.workloads.commands import CommandBatch, timeline_scans
+from pequod_bench.workloads.recompute import StreamPosts
+from pequod_bench.workloads.verify import Differs, Reply, verify_timelines
 
 #: How long a final read may wait for everything that was written.
 _LATEST: Final = Latest(wait_s=60.0)

@@ -23,10 +23,18 @@ from pequod.client import AsyncClient
 from pequod.cluster.servers import ServerRole
 from pequod.freshness import LATEST
 from pequod_bench.cluster_site import ClusterShape, ClusterSite, started_site
-from pequod_bench.keys import FOLLOWS, PUSH_JOIN, post_key, subscription_key, timeline_first, timeline_last, tweet
-from pequod_bench.latency import Latencies, latencies
 from pequod_bench.process import loop_factory, started_server
-from pequod_bench.progress import ProgressBars
+from pequod_bench.report.latency import Latencies, latencies
+from pequod_bench.report.progress import ProgressBars
+from pequod_bench.workloads.keys import (
+    FOLLOWS,
+    PUSH_JOIN,
+    post_key,
+    subscription_key,
+    timeline_first,
+    timeline_last,
+    tweet,
+)
 
 #: As in the goal: the posters of a timeline, and the posts of each.
 _POSTERS: Final = 20

@@ -26,13 +26,13 @@ from rich.table import Table
 
 from pequod.engine import Engine, Rows, general_way
 from pequod_bench.collector import Pauses, kept
-from pequod_bench.commands import load_batches, timeline_scans
 from pequod_bench.engine_twip import execute, execute_all
-from pequod_bench.keys import JOINS
-from pequod_bench.phases import NAMES, Phases
-from pequod_bench.progress import ProgressBars
+from pequod_bench.report.phases import NAMES, Phases
+from pequod_bench.report.progress import ProgressBars
 from pequod_bench.twip import LOAD_BATCH, SCAN_BATCH, Prepared, TwipSettings, prepare, verify
-from pequod_bench.verify import Differs, Reply
+from pequod_bench.workloads.commands import load_batches, timeline_scans
+from pequod_bench.workloads.keys import JOINS
+from pequod_bench.workloads.verify import Differs, Reply
 
 
 @dataclass(frozen=True, slots=True)

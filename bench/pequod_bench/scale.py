@@ -21,7 +21,7 @@ from rich.console import Console
 from rich.table import Table
 
 from pequod.errors import PequodError
-from pequod_bench.progress import ProgressBars
+from pequod_bench.report.progress import ProgressBars
 from pequod_bench.scale_point import ScaleError, ScalePoint, ScaleSize, measure
 
 #: (attribute of a point, what it is called)

@@ -28,11 +28,19 @@ from rich.table import Table
 
 from pequod.client import AsyncClient
 from pequod_bench.backed_twip import CATCH_UP_S, MAPPING, SETTINGS, TABLES, watching
-from pequod_bench.compare.postgres_cluster import started_cluster
-from pequod_bench.keys import PUSH_JOIN, post_key, subscription_key, timeline_first, timeline_key, timeline_last, tweet
-from pequod_bench.latency import LatencyHistogram
 from pequod_bench.process import started_server
-from pequod_bench.progress import ProgressBars
+from pequod_bench.report.latency import LatencyHistogram
+from pequod_bench.report.progress import ProgressBars
+from pequod_bench.systems.postgres_cluster import started_cluster
+from pequod_bench.workloads.keys import (
+    PUSH_JOIN,
+    post_key,
+    subscription_key,
+    timeline_first,
+    timeline_key,
+    timeline_last,
+    tweet,
+)
 
 _FEED_NAMES: Final = ("pequod", "pequod_1")
 #: One write of this many is read without a token.

@@ -26,13 +26,13 @@ from rich.table import Table
 from pequod.client import AsyncClient
 from pequod.commands.kinds import PUT, SCAN
 from pequod.errors import PequodError
-from pequod_bench import keys
-from pequod_bench.commands import CommandBatch
-from pequod_bench.latency import Latencies, latencies, open_loop
 from pequod_bench.process import loop_factory, started_server, usage
-from pequod_bench.progress import Advance, ProgressBars
+from pequod_bench.report.latency import Latencies, latencies, open_loop
+from pequod_bench.report.progress import Advance, ProgressBars
 from pequod_bench.scanner import Scanned, Way, scanning
 from pequod_bench.wire_twip import execute_all
+from pequod_bench.workloads import keys
+from pequod_bench.workloads.commands import CommandBatch
 
 #: What is scanned: a plain table, a table whose rows a join reads by their first slot, or computed timelines.
 Shape = Literal["table", "groups", "timelines"]

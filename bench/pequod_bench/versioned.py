@@ -34,7 +34,7 @@ from rich.console import Console
 from rich.table import Table
 
 from pequod_bench.placed_store import PlacedStore
-from pequod_bench.progress import ProgressBars
+from pequod_bench.report.progress import ProgressBars
 
 T = TypeVar("T")
 

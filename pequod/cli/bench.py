@@ -12,7 +12,7 @@ from pequod.cli.group import BenchCommands
 from pequod.cli.teaching import examples
 
 if TYPE_CHECKING:
-    from pequod_bench.progress import ProgressBars
+    from pequod_bench.report.progress import ProgressBars
     from rich.console import Console
 
 _HELP: Final = """Measure Pequod, and check that what it answers is right.
@@ -75,7 +75,7 @@ class Report(Protocol):
 
 def progress_bars(json: bool) -> ProgressBars:
     """Return bars on standard error, or none with JSON output."""
-    from pequod_bench.progress import ProgressBars
+    from pequod_bench.report.progress import ProgressBars
     from rich.console import Console
 
     return ProgressBars(Console(stderr=True, quiet=json))

@@ -8,7 +8,7 @@ import json
 import pytest
 from pequod_bench.clients import ClientsSettings, WrongAnswerError, run
 from pequod_bench.process import loop_factory
-from pequod_bench.progress import QUIET
+from pequod_bench.report.progress import QUIET
 from typer.testing import CliRunner
 
 from pequod.cli.app import app

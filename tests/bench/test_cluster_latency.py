@@ -6,7 +6,7 @@ import io
 
 import pytest
 from pequod_bench.cluster_latency import ClusterLatencySettings, run
-from pequod_bench.progress import ProgressBars
+from pequod_bench.report.progress import ProgressBars
 from rich.console import Console
 
 

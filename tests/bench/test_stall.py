@@ -6,7 +6,7 @@ import asyncio
 import json
 
 import pytest
-from pequod_bench.latency import latencies, open_loop
+from pequod_bench.report.latency import latencies, open_loop
 from pequod_bench.scanner import ScannerError, scanning
 from pequod_bench.stall import RANGES, Checks, Kind, StallReport, StallSettings, WrongRowsError, fill
 from rich.console import Console

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import io
 
-from pequod_bench.progress import ProgressBars
+from pequod_bench.report.progress import ProgressBars
 from pequod_bench.versioned import VersionedSettings, run
 from rich.console import Console
 
