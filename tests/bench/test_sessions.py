@@ -6,7 +6,8 @@ import io
 
 import pytest
 from pequod_bench.report.progress import ProgressBars
-from pequod_bench.sessions import SessionSettings, run
+from pequod_bench.sessions import run
+from pequod_bench.settings import SessionSettings
 from pequod_bench.systems.postgres_system import POSTGRES
 from pequod_bench.systems.system import Missing
 from rich.console import Console

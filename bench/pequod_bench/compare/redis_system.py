@@ -1,5 +1,5 @@
 """See `pequod_bench.systems.redis_system`."""
 
-from pequod_bench.systems.redis_system import REDIS
+from pequod_bench.systems.redis_system import RedisSystem
 
-__all__ = ["REDIS"]
+__all__ = ["RedisSystem"]

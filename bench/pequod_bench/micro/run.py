@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable, Iterator
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from importlib.util import find_spec
 from typing import Final
 
@@ -18,31 +17,27 @@ from pequod_bench.micro.frame import MicroRatio, MicroRow, MicroScale, MicroSize
 from pequod_bench.micro.records import RATIOS, RECORDS
 from pequod_bench.micro.sizes import SIZES
 from pequod_bench.micro.wire import HALVES
+from pequod_bench.report.printed import Printed, print_figures
 
 _SIZES: Final = {**SIZES, "subscription at a home": subscription_size}
 
 
 @dataclass(frozen=True, slots=True)
-class MicroReport:
+class MicroReport(Printed):
     """What the rows took, and what has a size."""
 
     workloads: list[Result]
     sizes: list[MicroSize]
     ratios: list[MicroRatio]
 
-    def to_json(self) -> str:
-        """Return everything as one JSON object on one line."""
-        return json.dumps(asdict(self))
-
     def print_table(self, console: Console) -> None:
-        """Print the table for a person."""
+        """Print it for a person."""
         table = Table("workload", "one operation is", box=None, title="µs of CPU an operation", title_justify="left")
-        for column in ("min", "median", "p99"):
-            table.add_column(column, justify="right")
-        for row in self.workloads:
-            figures = (f"{us:.2f}" for us in (row.min_us, row.median_us, row.p99_us))
-            table.add_row(row.name, row.operation, *figures)
-        console.print(table)
+        rows = [
+            (row.name, row.operation, f"{row.min_us:.2f}", f"{row.median_us:.2f}", f"{row.p99_us:.2f}")
+            for row in self.workloads
+        ]
+        print_figures(console, table, ("min", "median", "p99"), rows)
         for ratio in self.ratios:
             console.print(f"{ratio.name}: {ratio.times:.2f} times {ratio.than}; at most {ratio.times_max} is wanted")
         for size in self.sizes:

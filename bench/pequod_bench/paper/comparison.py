@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import json
 import statistics
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass, field
-from typing import Final
+from dataclasses import dataclass, field
+from typing import ClassVar, Final
 
 from pydantic import TypeAdapter, ValidationError
 
@@ -16,6 +15,7 @@ from pequod_bench.paper.measure import RunOutcome
 from pequod_bench.paper.openloop import LatencyResult
 from pequod_bench.paper.trials import Failure
 from pequod_bench.report.phases import PhaseCost
+from pequod_bench.report.printed import Printed
 from pequod_bench.systems.machine import Machine
 
 #: Runtime as a multiple of Pequod's, in the paper's figure 7.
@@ -85,9 +85,10 @@ class StoreResults:
 
 
 @dataclass(slots=True)
-class Comparison:
+class Comparison(Printed):
     """The whole of it; what is not measured, or not yet, is empty."""
 
+    indent: ClassVar[int | None] = 1
     command: str
     commit: str
     started_at: str
@@ -134,10 +135,6 @@ class Comparison:
         found += [(result.title, result.difference) for result in self.latencies]
         found += [(result.title, result.difference) for result in self.freshness]
         return [f"{title}: {difference}" for title, difference in found if difference]
-
-    def to_json(self) -> str:
-        """Return everything as one JSON object."""
-        return json.dumps(asdict(self), indent=1)
 
 
 class UnreadableReportError(PequodError):

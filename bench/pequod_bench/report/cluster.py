@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-import json
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from statistics import median
 from typing import Final
 
 from rich.console import Console
 from rich.table import Table
+
+from pequod_bench.report.printed import Printed, print_figures
 
 #: The sizes of the paper's figure, and the throughput of the larger by that of the smaller, where 4 would be perfect.
 PAPER_SIZES: Final = (12, 48)
@@ -71,7 +72,7 @@ class LargeCluster:
 
 
 @dataclass(frozen=True, slots=True)
-class ClusterTwipReport:
+class ClusterTwipReport(Printed):
     """The runs of whole clusters, and those of one compute of larger ones."""
 
     graph: str
@@ -109,20 +110,14 @@ class ClusterTwipReport:
         small, large = (found[size].runs for size in PAPER_SIZES)
         return [few.compute_cpu_s / many.compute_cpu_s for few, many in zip(small, large, strict=True)]
 
-    def to_json(self) -> str:
-        """Return everything as one JSON object."""
-        return json.dumps(asdict(self))
-
     def print_table(self, console: Console) -> None:
         """Print the tables for a person."""
         table = Table(
             title=f"Twip on {self.graph}: {self.ticks:,} ticks, {self.homes} homes", title_justify="left", box=None
         )
         columns = ("size", "ticks/s", "µs a tick", "busiest", "home µs", "client µs", "MiB", "exact")
-        for column in columns:
-            table.add_column(column, justify="right")
-        for run in self.runs:
-            table.add_row(
+        rows = [
+            (
                 f"{run.computes}",
                 f"{run.ticks_per_s:,.0f}",
                 f"{run.compute_cpu_us_per_tick:.2f}",
@@ -132,7 +127,9 @@ class ClusterTwipReport:
                 f"{run.home_mib:,.0f} + {run.compute_mib:,.0f}",
                 "yes" if run.correct else "NO",
             )
-        console.print(table)
+            for run in self.runs
+        ]
+        print_figures(console, table, columns, rows)
         size = self.alone[0].computes
         console.print(f"the {size} computes of the largest took {self.sharing:.2f} times what each takes by itself")
         self._print_large(console)
@@ -140,19 +137,14 @@ class ClusterTwipReport:
     def _print_large(self, console: Console) -> None:
         title = f"The busiest compute, by itself, of larger clusters for {self.large_users:,} users"
         table = Table(title=title, title_justify="left", box=None)
-        for column in ("computes", "CPU s", "checks", "changes", "loads", "ranges", "copies of posts", "ticks/s"):
-            table.add_column(column, justify="right")
+        rows = []
         for one in self.large:
             run = one.runs[0]
             counts = (run.checks, run.changes, run.loads, run.loaded_ranges)
-            table.add_row(
-                f"{one.computes}",
-                f"{one.compute_cpu_s:.2f}",
-                *(f"{count:,}" for count in counts),
-                f"{one.copies_of_posts:.1f}",
-                f"{one.ticks_per_s:,.0f}",
-            )
-        console.print(table)
+            figures = (*(f"{count:,}" for count in counts), f"{one.copies_of_posts:.1f}", f"{one.ticks_per_s:,.0f}")
+            rows.append((f"{one.computes}", f"{one.compute_cpu_s:.2f}", *figures))
+        columns = ("computes", "CPU s", "checks", "changes", "loads", "ranges", "copies of posts", "ticks/s")
+        print_figures(console, table, columns, rows)
         if growth := self.growth():
             few, many = PAPER_SIZES
             console.print(

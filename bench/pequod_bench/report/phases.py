@@ -28,6 +28,7 @@ from rich.table import Table
 from pequod.client import Result
 from pequod.commands.kinds import PUT
 from pequod.engine import Engine
+from pequod_bench.report.printed import print_figures
 from pequod_bench.workloads import keys
 from pequod_bench.workloads.commands import CommandBatch
 from pequod_bench.workloads.verify import Reply
@@ -138,10 +139,9 @@ class Phases:
 def print_phases(costs: Sequence[PhaseCost], console: Console) -> None:
     """Print where a tick's time went, for a person."""
     table = Table("operation", title="where a tick's time goes", title_justify="left", box=None)
-    for column in ("count", "µs mean", "median", "p99", "µs a tick"):
-        table.add_column(column, justify="right")
+    rows = []
     for cost in costs:
         figures = (cost.mean_us, cost.median_us, cost.p99_us, cost.us_per_tick)
-        table.add_row(cost.name, f"{cost.count:,}", *(f"{us:.2f}" for us in figures))
-    table.add_row("together", "", "", "", "", f"{sum(cost.us_per_tick for cost in costs):.2f}")
-    console.print(table)
+        rows.append((cost.name, f"{cost.count:,}", *(f"{us:.2f}" for us in figures)))
+    rows.append(("together", "", "", "", "", f"{sum(cost.us_per_tick for cost in costs):.2f}"))
+    print_figures(console, table, ("count", "µs mean", "median", "p99", "µs a tick"), rows)

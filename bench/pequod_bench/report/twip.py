@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-import json
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 
 from rich.console import Console
 from rich.table import Table
 
 from pequod_bench.report.phases import PhaseCost, print_phases
+from pequod_bench.report.printed import Printed, print_figures
 
 
 @dataclass(frozen=True, slots=True)
-class TwipReport:
+class TwipReport(Printed):
     """The figures of one run; `seconds` and all that follows from it cover the timed part alone."""
 
     workload: str
@@ -56,19 +56,13 @@ class TwipReport:
     #: What each kind of operation took; empty if that was not asked for.
     phases: tuple[PhaseCost, ...] = ()
 
-    def to_json(self) -> str:
-        """Return the report as one JSON object on one line."""
-        return json.dumps(asdict(self))
-
     def print_table(self, console: Console) -> None:
         """Print the report for a person."""
         table = Table(title=f"{self.workload} on {self.graph}", title_justify="left", show_header=False, box=None)
         table.add_column(style="dim")
         table.add_column(justify="right")
         table.add_column(style="dim")
-        for name, figure, note in self._lines():
-            table.add_row(name, figure, note)
-        console.print(table)
+        print_figures(console, table, (), self._lines())
         if self.phases:
             print_phases(self.phases, console)
         if self.correct:
