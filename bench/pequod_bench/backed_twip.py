@@ -10,17 +10,16 @@ one process, so its core is shared by all; what the database and the server take
 from __future__ import annotations
 
 import asyncio
-import json
 import random
 import tempfile
 import time
 from collections import defaultdict
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager, suppress
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from itertools import count
 from pathlib import Path
-from typing import Final, Literal
+from typing import ClassVar, Final, Literal
 
 import asyncpg
 import numpy as np
@@ -30,12 +29,13 @@ from rich.console import Console
 from rich.table import Table
 
 from pequod.client import AsyncClient
-from pequod_bench.compare.postgres_cluster import started_cluster
-from pequod_bench.graph import Graph, make_graph
-from pequod_bench.keys import PUSH_JOIN, post_key, timeline_first, timeline_key, timeline_last, tweet
-from pequod_bench.latency import LatencyHistogram
 from pequod_bench.process import started_server
-from pequod_bench.progress import ProgressBars
+from pequod_bench.report.latency import LatencyHistogram
+from pequod_bench.report.printed import Printed, print_figures
+from pequod_bench.report.progress import ProgressBars
+from pequod_bench.systems.postgres_cluster import started_cluster
+from pequod_bench.workloads.graph import Graph, make_graph
+from pequod_bench.workloads.keys import PUSH_JOIN, post_key, timeline_first, timeline_key, timeline_last, tweet
 
 Feed = Literal["slot", "notify"]
 FEEDS: Final[tuple[Feed, ...]] = ("slot", "notify")
@@ -111,9 +111,10 @@ class FeedReport:
 
 
 @dataclass(frozen=True, slots=True)
-class BackedTwipReport:
+class BackedTwipReport(Printed):
     """A whole run."""
 
+    indent: ClassVar[int | None] = 2
     settings: BackedTwipSettings
     #: What the same writers reach without a server.
     alone_posts_per_s: float
@@ -125,27 +126,18 @@ class BackedTwipReport:
         """Whether all timelines were right at the end."""
         return all(found.correct for found in self.feeds)
 
-    def to_json(self) -> str:
-        """Return everything as JSON."""
-        return json.dumps(asdict(self), indent=2)
-
     def print_table(self, console: Console) -> None:
-        """Print the table for a person."""
-        table = Table("", box=None)
-        for column in ("posts/s", "writes/s", "checks/s", "lag p50 ms", "p99 ms", "max ms", "catch-up s", "correct"):
-            table.add_column(column, justify="right")
-        table.add_row("database alone", f"{self.alone_posts_per_s:.0f}", f"{self.alone_writes_per_s:.0f}")
+        """Print it for a person."""
+        rows: list[tuple[str, ...]] = [
+            ("database alone", f"{self.alone_posts_per_s:.0f}", f"{self.alone_writes_per_s:.0f}")
+        ]
         for found in self.feeds:
             rates = (found.posts_per_s, found.writes_per_s, found.checks_per_s)
             lags = (found.lag_p50_ms, found.lag_p99_ms, found.lag_max_ms)
-            table.add_row(
-                found.feed,
-                *(f"{rate:.0f}" for rate in rates),
-                *(f"{lag:.1f}" for lag in lags),
-                f"{found.catch_up_s:.2f}",
-                "yes" if found.correct else "NO",
-            )
-        console.print(table)
+            figures = (*(f"{rate:.0f}" for rate in rates), *(f"{lag:.1f}" for lag in lags), f"{found.catch_up_s:.2f}")
+            rows.append((found.feed, *figures, "yes" if found.correct else "NO"))
+        heads = ("posts/s", "writes/s", "checks/s", "lag p50 ms", "p99 ms", "max ms", "catch-up s", "correct")
+        print_figures(console, Table("", box=None), heads, rows)
 
 
 class _Database:

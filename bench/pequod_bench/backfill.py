@@ -12,12 +12,11 @@ that the time of a round trip, which is the same warm and cold, does not hide wh
 
 from __future__ import annotations
 
-import json
 import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from random import Random
 from tempfile import TemporaryDirectory
@@ -41,8 +40,9 @@ from rich.table import Table
 from pequod.client import Client
 from pequod.engine import Rows
 from pequod.errors import PequodError
-from pequod_bench import keys
 from pequod_bench.process import started_server, usage
+from pequod_bench.report.printed import Printed, print_figures
+from pequod_bench.workloads import keys
 
 TWEET_BYTES: Final = 140
 #: Users whose first checks are timed, and checks in a batch.
@@ -78,7 +78,7 @@ class BackfillSize:
 
 
 @dataclass(frozen=True, slots=True)
-class BackfillFigures:
+class BackfillFigures(Printed):
     """What was measured; rows are timeline rows."""
 
     rows: int
@@ -120,15 +120,14 @@ class BackfillFigures:
             return self.cold_check_us / self.warm_check_us
         return self.cold_server_us / self.warm_server_us
 
-    def to_json(self) -> str:
-        """Return all figures as one object."""
+    def derived(self) -> dict[str, object]:
+        """Return the rates beside the fields."""
         told = ("rows_per_s", "loaded_rows_per_s", "writes_per_s", "speedup")
-        return json.dumps(asdict(self) | {name: getattr(self, name) for name in told})
+        return {name: getattr(self, name) for name in told}
 
     def print_table(self, console: Console) -> None:
         """Print all figures for a person."""
-        table = Table("what", "figure")
-        for what, figure in (
+        rows = (
             ("timeline rows", f"{self.rows:,}"),
             ("Spark alone: computed and sorted", f"{self.materialise_s:.1f} s, {self.rows_per_s:,.0f} rows/s"),
             ("backfill of a server, in all", f"{self.backfill_s:.1f} s"),
@@ -136,9 +135,8 @@ class BackfillFigures:
             ("writes meanwhile", f"{self.writes_per_s:,.0f} a second, the slowest {self.slowest_write_s * 1e3:.1f} ms"),
             ("first check, cold", f"{self.cold_check_us:,.1f} us"),
             ("first check, filled", f"{self.warm_check_us:,.1f} us, {self.speedup:.1f} times faster"),
-        ):
-            table.add_row(what, figure)
-        console.print(table)
+        )
+        print_figures(console, Table("what", "figure"), (), rows)
 
 
 def base_rows(size: BackfillSize) -> tuple[list[bytes], list[bytes]]:

@@ -14,13 +14,12 @@ the medians are what counts.
 from __future__ import annotations
 
 import asyncio
-import json
 import statistics
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import ExitStack
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from functools import partial
 from typing import Any, Final, Literal, NamedTuple
 
@@ -32,10 +31,12 @@ from rich.table import Table
 
 from pequod.client import AsyncClient, Client, Results
 from pequod.errors import PequodError
-from pequod_bench import keys
-from pequod_bench.process import Loop, listening_pid, loop_factory, started_server, usage
-from pequod_bench.progress import ProgressBars
+from pequod_bench.process import listening_pid, loop_factory, started_server, usage
+from pequod_bench.report.printed import Printed, print_figures
+from pequod_bench.report.progress import ProgressBars
+from pequod_bench.settings import ClientsSettings
 from pequod_bench.twip import Stopwatch
+from pequod_bench.workloads import keys
 
 #: What is called: methods of this name of clients and of batches.
 Call = Literal["get", "put", "scan"]
@@ -52,19 +53,6 @@ _WINDOW: Final = 4
 
 class WrongAnswerError(PequodError):
     """A call returned something other than what is there."""
-
-
-@dataclass(frozen=True, slots=True)
-class ClientsSettings:
-    """What run to make."""
-
-    #: Of a sample; forms that wait for each operation get a twentieth.
-    operations: int = 10_000
-    samples: int = 5
-    #: Only the forms whose names hold this.
-    only: str = ""
-    #: Of both clients.
-    loop: Loop = "uvloop"
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,24 +98,24 @@ class FormFigures:
 
 
 @dataclass(frozen=True, slots=True)
-class ClientsReport:
+class ClientsReport(Printed):
     """All forms."""
 
     forms: list[FormFigures]
 
-    def to_json(self) -> str:
-        """Return everything as one JSON object on one line."""
-        return json.dumps(asdict(self))
-
     def print_table(self, console: Console) -> None:
-        """Print the table for a person."""
-        table = Table("form", box=None)
-        for column in ("operations/s", "client CPU an operation", "server CPU"):
-            table.add_column(column, justify="right")
-        for form in self.forms:
-            server = "" if form.server_cpu_us is None else f"{form.server_cpu_us:.1f} µs"
-            table.add_row(form.name, f"{form.operations_per_s:,.0f}", f"{form.client_cpu_us:.2f} µs", server)
-        console.print(table)
+        """Print it for a person."""
+        rows = [
+            (
+                form.name,
+                f"{form.operations_per_s:,.0f}",
+                f"{form.client_cpu_us:.2f} µs",
+                "" if form.server_cpu_us is None else f"{form.server_cpu_us:.1f} µs",
+            )
+            for form in self.forms
+        ]
+        figures = ("operations/s", "client CPU an operation", "server CPU")
+        print_figures(console, Table("form", box=None), figures, rows)
 
 
 def run(settings: ClientsSettings, target: str | None, bars: ProgressBars) -> ClientsReport:

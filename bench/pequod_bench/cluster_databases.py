@@ -18,9 +18,9 @@ from pequod_server.backing.postgres import PostgresStore
 from pequod_server.backing.sqlite import SqliteStore
 
 from pequod_bench.backed_twip import SETTINGS
-from pequod_bench.compare.postgres_cluster import started_cluster
-from pequod_bench.graph import Graph
-from pequod_bench.keys import FOLLOWS, subscription_key
+from pequod_bench.systems.postgres_cluster import started_cluster
+from pequod_bench.workloads.graph import Graph
+from pequod_bench.workloads.keys import FOLLOWS, subscription_key
 
 #: No schema is needed: one table has all keys of these tables.
 _OWNED: Final = "p,s"

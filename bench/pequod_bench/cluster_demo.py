@@ -10,10 +10,9 @@ A write of unknown outcome is sent again: it says the same, and no other client 
 from __future__ import annotations
 
 import asyncio
-import json
 import time
 from collections.abc import Iterator
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import dataclass, field, replace
 from typing import Final
 
 from rich.console import Console
@@ -26,12 +25,13 @@ from pequod.errors import PequodError, UnavailableError
 from pequod.freshness import Latest
 from pequod_bench.cluster_databases import PostgresBehind, SqliteBehind
 from pequod_bench.cluster_site import ClusterShape, ClusterSite, SiteServer, started_site
-from pequod_bench.commands import CommandBatch, timeline_scans
 from pequod_bench.process import loop_factory
-from pequod_bench.progress import Advance, ProgressBars
-from pequod_bench.recompute import StreamPosts
+from pequod_bench.report.printed import Printed, print_figures
+from pequod_bench.report.progress import Advance, ProgressBars
 from pequod_bench.twip import SCAN_BATCH, TwipSettings, prepare
-from pequod_bench.verify import Differs, Reply, verify_timelines
+from pequod_bench.workloads.commands import CommandBatch, timeline_scans
+from pequod_bench.workloads.recompute import StreamPosts
+from pequod_bench.workloads.verify import Differs, Reply, verify_timelines
 
 #: How long a final read may wait for everything that was written.
 _LATEST: Final = Latest(wait_s=60.0)
@@ -51,7 +51,7 @@ class ServerRow:
 
 
 @dataclass(frozen=True, slots=True)
-class ClusterReport:
+class ClusterReport(Printed):
     """What a run has found."""
 
     database: str
@@ -76,18 +76,13 @@ class ClusterReport:
     difference: str
     servers: list[ServerRow]
 
-    def to_json(self) -> str:
-        """Return everything as JSON."""
-        return json.dumps(asdict(self))
-
     def print_table(self, console: Console) -> None:
         """Print the report for a person."""
         console.print(
             f"Twip over {sum('home' in one.role for one in self.servers)} homes beside {self.database} and "
             f"{sum('compute' in one.role for one in self.servers)} computes; the map is in {self.coordinator}"
         )
-        facts = Table(box=None, show_header=False)
-        for name, value in (
+        facts = (
             ("graph", f"{self.graph}, {self.users:,} users, {self.edges:,} subscriptions"),
             ("ticks", f"{self.ticks:,} in {self.seconds:.1f} s, {self.ticks_per_s:,.0f}/s"),
             *((f"at {when}", f"{which} was killed") for when, which in self.kills.items()),
@@ -96,16 +91,13 @@ class ClusterReport:
             ("reads that failed", f"{self.reads_failed:,}"),
             ("final timelines", f"{self.timelines:,} of {self.timeline_rows:,} rows"),
             ("all exact", "yes" if self.correct else "NO"),
-        ):
-            facts.add_row(name, value)
-        console.print(facts)
-        table = Table("server", "role", "fate", box=None)
-        for column in ("CPU s", "MiB"):
-            table.add_column(column, justify="right")
+        )
+        print_figures(console, Table("", "", box=None, show_header=False), (), facts)
+        rows: list[tuple[str, ...]] = []
         for one in self.servers:
             figures = ("", "") if one.cpu_s is None else (f"{one.cpu_s:.1f}", f"{one.rss_mib:.0f}")
-            table.add_row(one.id, one.role, "killed" if one.was_killed else "lives", *figures)
-        console.print(table)
+            rows.append((one.id, one.role, "killed" if one.was_killed else "lives", *figures))
+        print_figures(console, Table("server", "role", "fate", box=None), ("CPU s", "MiB"), rows)
 
 
 @dataclass(slots=True)

@@ -9,11 +9,10 @@ burst     posts as fast as the home takes them; each is delivered to both comput
 from __future__ import annotations
 
 import asyncio
-import json
 import time
 from collections.abc import AsyncIterator, Iterable
 from contextlib import asynccontextmanager, suppress
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import Final
 
 from rich.console import Console
@@ -23,10 +22,20 @@ from pequod.client import AsyncClient
 from pequod.cluster.servers import ServerRole
 from pequod.freshness import LATEST
 from pequod_bench.cluster_site import ClusterShape, ClusterSite, started_site
-from pequod_bench.keys import FOLLOWS, PUSH_JOIN, post_key, subscription_key, timeline_first, timeline_last, tweet
-from pequod_bench.latency import Latencies, latencies
 from pequod_bench.process import loop_factory, started_server
-from pequod_bench.progress import ProgressBars
+from pequod_bench.report.latency import Latencies, latencies
+from pequod_bench.report.printed import Printed, print_figures
+from pequod_bench.report.progress import ProgressBars
+from pequod_bench.settings import ClusterLatencySettings
+from pequod_bench.workloads.keys import (
+    FOLLOWS,
+    PUSH_JOIN,
+    post_key,
+    subscription_key,
+    timeline_first,
+    timeline_last,
+    tweet,
+)
 
 #: As in the goal: the posters of a timeline, and the posts of each.
 _POSTERS: Final = 20
@@ -40,18 +49,7 @@ _BURST_BATCH: Final = 500
 
 
 @dataclass(frozen=True, slots=True)
-class ClusterLatencySettings:
-    """How large a run is."""
-
-    #: Timelines, no two of them with a poster in common; each is read for the first time once.
-    timelines: int = 200
-    later_reads: int = 2_000
-    puts: int = 500
-    burst: int = 50_000
-
-
-@dataclass(frozen=True, slots=True)
-class ClusterLatencyReport:
+class ClusterLatencyReport(Printed):
     """A whole run."""
 
     settings: ClusterLatencySettings
@@ -68,23 +66,16 @@ class ClusterLatencyReport:
     #: What was not as it must be; empty if all was.
     difference: str
 
-    def to_json(self) -> str:
-        """Return everything as one JSON object."""
-        return json.dumps(asdict(self))
-
     def print_table(self, console: Console) -> None:
-        """Print the table for a person."""
-        table = Table("", box=None)
-        for column in ("p50 ms", "p99 ms", "max ms"):
-            table.add_column(column, justify="right")
-        for name, found in (
+        """Print it for a person."""
+        ways = (
             (f"first read of a timeline of {_POSTERS} posters", self.first),
             ("later reads, at a compute", self.later),
             ("later reads, at a server alone", self.alone),
             ("put at the home to a watch at a compute", self.visible),
-        ):
-            table.add_row(name, *(f"{each:.2f}" for each in (found.p50_ms, found.p99_ms, found.max_ms)))
-        console.print(table)
+        )
+        rows = [(name, f"{one.p50_ms:.2f}", f"{one.p99_ms:.2f}", f"{one.max_ms:.2f}") for name, one in ways]
+        print_figures(console, Table("", box=None), ("p50 ms", "p99 ms", "max ms"), rows)
         console.print(
             f"burst: {self.burst_changes:,} changes delivered, {self.burst_changes_per_s:,.0f}/s; "
             f"{self.home_cpu_us_per_change:.2f} µs of the home each with the puts, "

@@ -16,11 +16,11 @@ from itertools import pairwise
 import numpy as np
 
 from pequod.cluster.rendezvous import owners
-from pequod_bench.commands import CommandBatch, timed_batches
-from pequod_bench.graph import Ids
-from pequod_bench.keys import timeline_last
-from pequod_bench.stream import CHECK, LOGOUT, POST, TwipStream
 from pequod_bench.twip import Prepared, TwipSettings
+from pequod_bench.workloads.commands import CommandBatch, timed_batches
+from pequod_bench.workloads.graph import Ids
+from pequod_bench.workloads.keys import timeline_last
+from pequod_bench.workloads.stream import CHECK, LOGOUT, POST, TwipStream
 
 
 @lru_cache(maxsize=64)

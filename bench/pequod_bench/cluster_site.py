@@ -31,10 +31,10 @@ from pequod_server.cluster.membership import coordinator_of
 from pequod.cluster.document import written
 from pequod.cluster.map import ClusterMap, ClusterState, HomeRange
 from pequod.cluster.servers import ServerEntry, ServerRole
-from pequod_bench.compare.server import free_port
 from pequod_bench.etcd_nodes import started_etcd
-from pequod_bench.keys import PUSH_JOIN
 from pequod_bench.process import END_S_MAX, Usage, usage, wait_until_listening
+from pequod_bench.systems.server import free_port
+from pequod_bench.workloads.keys import PUSH_JOIN
 
 #: The tables of base data in Twip, whose keys the homes own.
 _OWNED: Final = (b"p", b"s")

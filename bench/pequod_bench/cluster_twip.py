@@ -24,13 +24,10 @@ from pequod.cluster.servers import ServerRole
 from pequod.commands.kinds import SCAN
 from pequod.freshness import LATEST
 from pequod_bench.cluster_member import busiest, copies_of_posts, cut, joined, member
-from pequod_bench.cluster_report import ClusterRun, ClusterTwipReport, LargeCluster, MemberRun
 from pequod_bench.cluster_site import ClusterShape, ClusterSite, SiteServer, started_site
-from pequod_bench.commands import CommandBatch, load_batches, timeline_scans
-from pequod_bench.keys import JOINS, timeline_first, timeline_last
 from pequod_bench.process import Usage, loop_factory
-from pequod_bench.progress import Advance, ProgressBars
-from pequod_bench.stream import TwipStream, make_stream
+from pequod_bench.report.cluster import ClusterRun, ClusterTwipReport, LargeCluster, MemberRun
+from pequod_bench.report.progress import Advance, ProgressBars
 from pequod_bench.twip import (
     LOAD_BATCH,
     SCAN_BATCH,
@@ -41,8 +38,11 @@ from pequod_bench.twip import (
     resting_collector,
     verify,
 )
-from pequod_bench.verify import Differs, Reply
 from pequod_bench.wire_twip import TIMEOUT_S, execute_all
+from pequod_bench.workloads.commands import CommandBatch, load_batches, timeline_scans
+from pequod_bench.workloads.keys import JOINS, timeline_first, timeline_last
+from pequod_bench.workloads.stream import TwipStream, make_stream
+from pequod_bench.workloads.verify import Differs, Reply
 
 #: Operations of each user in a large cluster: each active user checks 50 times, as in the paper.
 _TICKS_EACH: Final = 40

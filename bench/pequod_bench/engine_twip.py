@@ -14,11 +14,9 @@ from pequod_grammar import parse
 from pequod.client import Result
 from pequod.commands.kinds import PUT
 from pequod.engine import Engine
-from pequod_bench.commands import CommandBatch, load_batches, timeline_scans
-from pequod_bench.keys import JOINS
-from pequod_bench.phases import Phases
-from pequod_bench.progress import ProgressBars
-from pequod_bench.report import TwipReport
+from pequod_bench.report.phases import Phases
+from pequod_bench.report.progress import ProgressBars
+from pequod_bench.report.twip import TwipReport
 from pequod_bench.twip import (
     LOAD_BATCH,
     SCAN_BATCH,
@@ -29,7 +27,9 @@ from pequod_bench.twip import (
     report,
     resting_collector,
 )
-from pequod_bench.verify import Reply
+from pequod_bench.workloads.commands import CommandBatch, load_batches, timeline_scans
+from pequod_bench.workloads.keys import JOINS
+from pequod_bench.workloads.verify import Reply
 
 #: Lines of the profile that are worth reading.
 PROFILE_LINES: Final = 35

@@ -9,8 +9,8 @@ from contextlib import ExitStack, contextmanager
 from http.client import HTTPConnection, HTTPException
 from pathlib import Path
 
-from pequod_bench.compare.server import free_port, running
 from pequod_bench.process import START_S_MAX, ServerStartError
+from pequod_bench.systems.server import free_port, running
 
 
 @contextmanager

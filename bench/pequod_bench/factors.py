@@ -10,11 +10,10 @@ with a computation from scratch.
 from __future__ import annotations
 
 import hashlib
-import json
 import statistics
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from functools import partial
 from typing import Final
 
@@ -26,13 +25,14 @@ from rich.table import Table
 
 from pequod.engine import Engine, Rows, general_way
 from pequod_bench.collector import Pauses, kept
-from pequod_bench.commands import load_batches, timeline_scans
 from pequod_bench.engine_twip import execute, execute_all
-from pequod_bench.keys import JOINS
-from pequod_bench.phases import NAMES, Phases
-from pequod_bench.progress import ProgressBars
+from pequod_bench.report.phases import NAMES, Phases
+from pequod_bench.report.printed import Printed, print_figures
+from pequod_bench.report.progress import ProgressBars
 from pequod_bench.twip import LOAD_BATCH, SCAN_BATCH, Prepared, TwipSettings, prepare, verify
-from pequod_bench.verify import Differs, Reply
+from pequod_bench.workloads.commands import load_batches, timeline_scans
+from pequod_bench.workloads.keys import JOINS
+from pequod_bench.workloads.verify import Differs, Reply
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,7 +74,7 @@ class FactorResult:
 
 
 @dataclass(frozen=True, slots=True)
-class Factors:
+class Factors(Printed):
     """The whole analysis."""
 
     users: int
@@ -88,26 +88,17 @@ class Factors:
     difference: str
     results: list[FactorResult]
 
-    def to_json(self) -> str:
-        """Return everything as one JSON object on one line."""
-        return json.dumps(asdict(self))
-
     def print_table(self, console: Console) -> None:
-        """Print the table for a person."""
+        """Print it for a person."""
         title = f"times more CPU without it; Twip, {self.users:,} users, {self.ticks:,} ticks"
         table = Table(title=title, title_justify="left", box=None, pad_edge=False, collapse_padding=True)
         table.add_column("part", no_wrap=True)
-        for column in ("run", "median", *_COLUMNS.values(), "pause, ms", "without"):
-            table.add_column(column, justify="right", no_wrap=True)
+        rows = []
         for result in self.results:
             phases = (result.phases.get(name) for name in _COLUMNS)
-            table.add_row(
-                result.name,
-                *("" if ratio is None else f"{ratio:.2f}" for ratio in (result.run, result.run_median, *phases)),
-                f"{result.pause_ms:.1f}",
-                f"{result.plain_pause_ms:.1f}",
-            )
-        console.print(table)
+            ratios = ["" if one is None else f"{one:.2f}" for one in (result.run, result.run_median, *phases)]
+            rows.append((result.name, *ratios, f"{result.pause_ms:.1f}", f"{result.plain_pause_ms:.1f}"))
+        print_figures(console, table, ("run", "median", *_COLUMNS.values(), "pause, ms", "without"), rows)
         console.print(
             "[dim]first checks, checks with a log to apply, other checks, posts, subscribes; the collector's longest "
             "pause[/]"

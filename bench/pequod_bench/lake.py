@@ -7,9 +7,8 @@ orders each.
 from __future__ import annotations
 
 import io
-import json
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 from time import perf_counter, process_time
 from typing import Any, Final
@@ -22,6 +21,8 @@ from pequod_lake.worker import StepReport
 from pyarrow import csv
 from rich.console import Console
 from rich.table import Table
+
+from pequod_bench.report.printed import Printed, print_figures
 
 SIMPLE: Final = """
 [[table]]
@@ -79,7 +80,7 @@ class StageFigures:
 
 
 @dataclass(frozen=True, slots=True)
-class LakeReport:
+class LakeReport(Printed):
     """What the stages took, and COPY."""
 
     workload: str
@@ -91,17 +92,11 @@ class LakeReport:
     copy_s: float | None
     copy_cpu_s: float | None
 
-    def to_json(self) -> str:
-        """Return everything as one JSON object on one line."""
-        return json.dumps(asdict(self))
-
     def print_table(self, console: Console) -> None:
         """Print it for a person."""
-        table = Table(title=f"{self.workload}: SCUs of {self.scu_rows:,} rows")
-        for column in ("stage", "rows", "s", "rows/s", "CPU s", "rows/CPU s"):
-            table.add_column(column, justify="left" if column == "stage" else "right")
-        for one in self.stages:
-            table.add_row(
+        table = Table("stage", title=f"{self.workload}: SCUs of {self.scu_rows:,} rows")
+        rows = [
+            (
                 one.stage,
                 f"{one.row_count:,}",
                 f"{one.elapsed_s:.2f}",
@@ -109,7 +104,9 @@ class LakeReport:
                 f"{one.cpu_s:.2f}",
                 f"{one.rows_per_cpu_s:,.0f}",
             )
-        console.print(table)
+            for one in self.stages
+        ]
+        print_figures(console, table, ("rows", "s", "rows/s", "CPU s", "rows/CPU s"), rows)
         console.print(f"through to merged: {self.elapsed_s:.2f} s")
         if self.copy_s is not None:
             cpu_s = sum(one.cpu_s for one in self.stages)

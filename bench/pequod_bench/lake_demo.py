@@ -5,9 +5,8 @@ Each upload changes two rows whose sum stays zero, and each query reads both: it
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from pathlib import Path
 from statistics import median, quantiles
 from threading import Event, Thread
@@ -22,6 +21,8 @@ from pequod_lake.freshness import staleness_s
 from pequod_lake.runs import Run, Stage
 from rich.console import Console
 from rich.table import Table
+
+from pequod_bench.report.printed import Printed, print_figures
 
 SCHEMA: Final = """
 [[table]]
@@ -49,7 +50,7 @@ _PAUSE_S: Final = 0.05
 
 
 @dataclass(slots=True)
-class DemoReport:
+class DemoReport(Printed):
     """What was seen during a demo."""
 
     seconds: float
@@ -61,21 +62,16 @@ class DemoReport:
     #: Queries that saw one half of an upload.
     wrong: list[str] = field(default_factory=list)
 
-    def to_json(self) -> str:
-        """Return everything as one JSON object on one line."""
-        return json.dumps(asdict(self))
-
     def print_table(self, console: Console) -> None:
         """Print it for a person."""
-        table = Table(title=f"{self.row_count:,} rows in {self.seconds:.0f} s, and queries beside them")
-        for column in ("freshness", "queries", "median ms", "p95 ms", "oldest answer s"):
-            table.add_column(column, justify="left" if column == "freshness" else "right")
+        table = Table("freshness", title=f"{self.row_count:,} rows in {self.seconds:.0f} s, and queries beside them")
+        rows = []
         for level, samples in self.latencies_ms.items():
             times = [one[1] for one in samples]
             high = quantiles(times, n=20)[-1] if len(times) > 1 else times[0]
             oldest = max(one[2] for one in samples)
-            table.add_row(level, f"{len(samples)}", f"{median(times):.1f}", f"{high:.1f}", f"{oldest:.1f}")
-        console.print(table)
+            rows.append((level, f"{len(samples)}", f"{median(times):.1f}", f"{high:.1f}", f"{oldest:.1f}"))
+        print_figures(console, table, ("queries", "median ms", "p95 ms", "oldest answer s"), rows)
         console.print(f"{len(self.wrong)} answers with one half of an upload")
 
 

@@ -24,10 +24,10 @@ import pyarrow as pa
 from pequod_lake import IngestLimits, Lake, MergePolicy
 from pequod_lake.ingest import Ingestor
 
-from pequod_bench.compare.postgres_cluster import find_postgres, started_cluster
-from pequod_bench.compare.system import Found
 from pequod_bench.lake import COMPLEX, POSTGRES, SIMPLE, complex_rows, copied, measure_lake, simple_rows
 from pequod_bench.lake_demo import draw, run_demo
+from pequod_bench.systems.postgres_cluster import find_postgres, started_cluster
+from pequod_bench.systems.system import Found
 
 #: PostgreSQL as it is set up for loads of some million rows; every commit waits for the disk, as in the lake.
 _SETTINGS: Final = {"shared_buffers": "1GB", "max_wal_size": "8GB", "maintenance_work_mem": "256MB"}

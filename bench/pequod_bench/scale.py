@@ -6,11 +6,10 @@ panel for each figure, and one line for each number of entries.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
 from concurrent.futures import ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from importlib.util import find_spec
 from multiprocessing import get_context
 from pathlib import Path
@@ -21,7 +20,8 @@ from rich.console import Console
 from rich.table import Table
 
 from pequod.errors import PequodError
-from pequod_bench.progress import ProgressBars
+from pequod_bench.report.printed import Printed, print_figures
+from pequod_bench.report.progress import ProgressBars
 from pequod_bench.scale_point import ScaleError, ScalePoint, ScaleSize, measure
 
 #: (attribute of a point, what it is called)
@@ -40,22 +40,17 @@ class NoPlotterError(PequodError):
 
 
 @dataclass(frozen=True, slots=True)
-class ScaleReport:
+class ScaleReport(Printed):
     """All points."""
 
     points: list[ScalePoint]
 
-    def to_json(self) -> str:
-        """Return everything as one JSON object on one line."""
-        return json.dumps(asdict(self))
-
     def print_table(self, console: Console) -> None:
-        """Print the table for a person."""
+        """Print it for a person."""
         table = Table("users", box=None, pad_edge=False, collapse_padding=True)
-        for column in ("entries", "check", "first", "fan-out", "log", "B/entry", "B/timeline", "pause", "memory"):
-            table.add_column(column, justify="right")
-        for point in self.points:
-            table.add_row(
+        figures = ("entries", "check", "first", "fan-out", "log", "B/entry", "B/timeline", "pause", "memory")
+        rows = [
+            (
                 f"{point.users:,}",
                 f"{point.entries:,}",
                 f"{point.check_us:.2f}",
@@ -67,7 +62,9 @@ class ScaleReport:
                 f"{point.pause_ms_max:.1f}",
                 f"{point.rss_mib:,.0f}",
             )
-        console.print(table)
+            for point in self.points
+        ]
+        print_figures(console, table, figures, rows)
         console.print(
             "[dim]µs of CPU for a check of three rows, a row of a first check, an entry of a fan-out, a check with a "
             "subscription in its log; bytes beside the tweets; the collector's longest pause in ms; the process in "

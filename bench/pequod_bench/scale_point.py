@@ -21,8 +21,8 @@ import psutil
 from pequod_grammar import parse
 
 from pequod.engine import Engine, PequodError, Rows
-from pequod_bench import keys
 from pequod_bench.collector import Collector, Pauses, kept
+from pequod_bench.workloads import keys
 
 FOLLOWS: Final = 10
 TWEET_BYTES: Final = 140

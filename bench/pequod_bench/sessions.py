@@ -10,15 +10,14 @@ Every fourth write is read without a token instead: what such a read costs, and 
 from __future__ import annotations
 
 import asyncio
-import json
 import random
 import tempfile
 import time
 from collections.abc import Sequence
 from contextlib import ExitStack
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Final
+from typing import ClassVar, Final
 
 import asyncpg
 from pequod_server.backing import parse_mappings
@@ -28,27 +27,26 @@ from rich.table import Table
 
 from pequod.client import AsyncClient
 from pequod_bench.backed_twip import CATCH_UP_S, MAPPING, SETTINGS, TABLES, watching
-from pequod_bench.compare.postgres_cluster import started_cluster
-from pequod_bench.keys import PUSH_JOIN, post_key, subscription_key, timeline_first, timeline_key, timeline_last, tweet
-from pequod_bench.latency import LatencyHistogram
 from pequod_bench.process import started_server
-from pequod_bench.progress import ProgressBars
+from pequod_bench.report.latency import LatencyHistogram
+from pequod_bench.report.printed import Printed, print_figures
+from pequod_bench.report.progress import ProgressBars
+from pequod_bench.settings import SessionSettings
+from pequod_bench.systems.postgres_cluster import started_cluster
+from pequod_bench.workloads.keys import (
+    PUSH_JOIN,
+    post_key,
+    subscription_key,
+    timeline_first,
+    timeline_key,
+    timeline_last,
+    tweet,
+)
 
 _FEED_NAMES: Final = ("pequod", "pequod_1")
 #: One write of this many is read without a token.
 _PLAIN_EVERY: Final = 4
 _TWEET_BYTES: Final = 140
-
-
-@dataclass(frozen=True, slots=True)
-class SessionSettings:
-    """How large a run is."""
-
-    seconds: float = 20.0
-    #: Writes a second of all writers together.
-    rate: float = 200.0
-    writers: int = 16
-    seed: int = 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,9 +59,10 @@ class Percentiles:
 
 
 @dataclass(frozen=True, slots=True)
-class SessionReport:
+class SessionReport(Printed):
     """A whole run."""
 
+    indent: ClassVar[int | None] = 2
     settings: SessionSettings
     writes_per_s: float
     #: From the call of a put to its answer, which the writer's own server gives once it has the write.
@@ -84,26 +83,20 @@ class SessionReport:
         """Whether each session saw its own writes."""
         return not self.session_misses
 
-    def to_json(self) -> str:
-        """Return everything as JSON."""
-        return json.dumps(asdict(self), indent=2)
-
     def print_table(self, console: Console) -> None:
-        """Print the table for a person."""
-        table = Table("", box=None)
-        for column in ("p50 ms", "p99 ms", "max ms", "reads", "misses"):
-            table.add_column(column, justify="right")
-        rows: list[tuple[str, Percentiles, tuple[int, ...]]] = [
+        """Print it for a person."""
+        ways: list[tuple[str, Percentiles, tuple[int, ...]]] = [
             ("put", self.put, ()),
             ("answer to read after token", self.visible, (self.session_reads, self.session_misses)),
             ("answer to watch (lag of the replication slot)", self.lag, ()),
             ("answer to read without token", self.plain, (self.plain_reads, self.plain_misses)),
         ]
-        for name, found, counts in rows:
-            times = (f"{each:.1f}" for each in (found.p50_ms, found.p99_ms, found.max_ms))
-            table.add_row(name, *times, *map(str, counts))
+        rows = [
+            (name, f"{found.p50_ms:.1f}", f"{found.p99_ms:.1f}", f"{found.max_ms:.1f}", *map(str, counts))
+            for name, found, counts in ways
+        ]
         console.print(f"{self.writes_per_s:.0f} writes/s")
-        console.print(table)
+        print_figures(console, Table("", box=None), ("p50 ms", "p99 ms", "max ms", "reads", "misses"), rows)
 
 
 class _Times:

@@ -11,14 +11,13 @@ many rows as there must be.
 from __future__ import annotations
 
 import asyncio
-import json
 import time
 from collections import defaultdict
 from collections.abc import Iterator
 from contextlib import nullcontext
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from itertools import chain, islice
-from typing import Final, Literal
+from typing import Final
 
 from rich.console import Console
 from rich.table import Table
@@ -26,16 +25,15 @@ from rich.table import Table
 from pequod.client import AsyncClient
 from pequod.commands.kinds import PUT, SCAN
 from pequod.errors import PequodError
-from pequod_bench import keys
-from pequod_bench.commands import CommandBatch
-from pequod_bench.latency import Latencies, latencies, open_loop
 from pequod_bench.process import loop_factory, started_server, usage
-from pequod_bench.progress import Advance, ProgressBars
+from pequod_bench.report.latency import Latencies, latencies, open_loop
+from pequod_bench.report.printed import Printed, print_figures
+from pequod_bench.report.progress import Advance, ProgressBars
 from pequod_bench.scanner import Scanned, Way, scanning
+from pequod_bench.settings import Shape, StallSettings
 from pequod_bench.wire_twip import execute_all
-
-#: What is scanned: a plain table, a table whose rows a join reads by their first slot, or computed timelines.
-Shape = Literal["table", "groups", "timelines"]
+from pequod_bench.workloads import keys
+from pequod_bench.workloads.commands import CommandBatch
 
 #: Timelines that are checked, all of one poster.
 _USERS: Final = 1_000
@@ -75,19 +73,6 @@ class WrongRowsError(PequodError):
 
 
 @dataclass(frozen=True, slots=True)
-class StallSettings:
-    """What run to make."""
-
-    shape: Shape = "table"
-    rows: int = 1_000_000
-    value_bytes: int = 100
-    #: Checks a second, and for how long in each round of each kind.
-    rate: float = 200.0
-    round_s: float = 5.0
-    rounds: int = 3
-
-
-@dataclass(frozen=True, slots=True)
 class Kind:
     """The figures of all rounds of one kind."""
 
@@ -104,7 +89,7 @@ class Kind:
 
 
 @dataclass(frozen=True, slots=True)
-class StallReport:
+class StallReport(Printed):
     """What one run found."""
 
     shape: str
@@ -118,24 +103,23 @@ class StallReport:
         """Whether scans left checks under the goal and the server's memory too."""
         return all(kind.checks.p99_ms < P99_MS_MAX and kind.growth_mib < GROWTH_MIB_MAX for kind in self.kinds)
 
-    def to_json(self) -> str:
-        """Return the report as one JSON object on one line."""
-        goals = {"p99_ms_max": P99_MS_MAX, "growth_mib_max": GROWTH_MIB_MAX, "met": self.met}
-        return json.dumps(asdict(self) | {"goals": goals})
+    def derived(self) -> dict[str, object]:
+        """Return the goals beside the fields."""
+        return {"goals": {"p99_ms_max": P99_MS_MAX, "growth_mib_max": GROWTH_MIB_MAX, "met": self.met}}
 
     def print_table(self, console: Console) -> None:
         """Print the report for a person."""
         title = f"{self.rate:.0f} checks/s beside scans of {self.rows:,} rows ({self.shape}); latencies in ms"
         table = Table("beside", box=None, title=title, title_justify="left")
-        for column in ("checks", "p50", "p99", "p99.9", "max", "scans", "rows/s", "memory +MiB", "server CPU"):
-            table.add_column(column, justify="right")
+        rows = []
         for kind in self.kinds:
             found = kind.checks
             figures = (f"{ms:.2f}" for ms in (found.p50_ms, found.p99_ms, found.p999_ms, found.max_ms))
             scans = (f"{kind.scans}", f"{kind.scan_rows_per_s:,.0f}") if kind.scans else ("", "")
             rest = (f"{kind.growth_mib:.1f}", f"{kind.server_cpu:.0%}")
-            table.add_row(kind.beside, f"{found.count:,}", *figures, *scans, *rest)
-        console.print(table)
+            rows.append((kind.beside, f"{found.count:,}", *figures, *scans, *rest))
+        heads = ("checks", "p50", "p99", "p99.9", "max", "scans", "rows/s", "memory +MiB", "server CPU")
+        print_figures(console, table, heads, rows)
         verdict = "[green]met[/]" if self.met else "[red]missed[/]"
         console.print(f"goals, p99 under {P99_MS_MAX:.0f} ms and memory under {GROWTH_MIB_MAX:.0f} MiB: {verdict}")
 

@@ -10,13 +10,13 @@ from dataclasses import dataclass
 from typing import Final, Literal
 
 from pequod.commands.kinds import SCAN
-from pequod_bench.commands import CommandBatch, timed_batches, timeline_scans
-from pequod_bench.keys import Mode
 from pequod_bench.process import Loop, Usage
-from pequod_bench.recompute import StreamPosts
-from pequod_bench.report import TwipReport
-from pequod_bench.stream import LOGOUT, POST, SUBSCRIBE, TwipStream, make_stream
-from pequod_bench.verify import Differs, Reply, Same, Verdict, row_count, verify_checks, verify_timelines
+from pequod_bench.report.twip import TwipReport
+from pequod_bench.workloads.commands import CommandBatch, timed_batches, timeline_scans
+from pequod_bench.workloads.keys import Mode
+from pequod_bench.workloads.recompute import StreamPosts
+from pequod_bench.workloads.stream import LOGOUT, POST, SUBSCRIBE, TwipStream, make_stream
+from pequod_bench.workloads.verify import Differs, Reply, Same, Verdict, row_count, verify_checks, verify_timelines
 
 #: Puts a message while the graph is loaded.
 LOAD_BATCH: Final = 512

@@ -11,14 +11,13 @@ so requests to nodes, which cost nothing here and a network elsewhere, are count
 from __future__ import annotations
 
 import asyncio
-import json
 import random
 import tempfile
 import time
-from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import asdict, dataclass
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Final, TypeVar
+from typing import ClassVar, Final, TypeVar
 
 from pequod_views.versioned import (
     RowLocks,
@@ -34,7 +33,9 @@ from rich.console import Console
 from rich.table import Table
 
 from pequod_bench.placed_store import PlacedStore
-from pequod_bench.progress import ProgressBars
+from pequod_bench.report.printed import Printed, print_figures
+from pequod_bench.report.progress import ProgressBars
+from pequod_bench.settings import VersionedSettings
 
 T = TypeVar("T")
 
@@ -49,18 +50,6 @@ _PARTS: Final = 4
 #: The paper's figures 3, 5 and 7, as ratios.
 _PAPER_READS: Final = {"base": 1.0, "view": 1.0, "index": 3.5}
 _PAPER_WRITES: Final = {"no view": 1.0, "index": 1.0, "1 view": 2.5}
-
-
-@dataclass(frozen=True, slots=True)
-class VersionedSettings:
-    """How large a run is."""
-
-    rows: int = 300
-    #: Calls of each kind.
-    calls: int = 500
-    nodes: int = 4
-    replicas: int = 3
-    seed: int = 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,9 +95,10 @@ class Staleness:
 
 
 @dataclass(frozen=True, slots=True)
-class VersionedReport:
+class VersionedReport(Printed):
     """A whole run."""
 
+    indent: ClassVar[int | None] = 2
     settings: VersionedSettings
     reads: list[Cost]
     writes: list[Cost]
@@ -116,10 +106,6 @@ class VersionedReport:
     staleness: list[Staleness]
     #: Reads of a session that did not show its own write.
     session_misses: int
-
-    def to_json(self) -> str:
-        """Return everything as JSON."""
-        return json.dumps(asdict(self), indent=2)
 
     def print_table(self, console: Console) -> None:
         """Print the tables for a person."""
@@ -129,29 +115,21 @@ class VersionedReport:
                  "" if cost.paper_ratio is None else f"{cost.paper_ratio:.1f}")
                 for cost in costs
             ]  # fmt: skip
-            _print(console, (title, "mean ms", "CPU ms", "requests", "ratio", "paper"), rows)
+            print_figures(console, Table(title, box=None), ("mean ms", "CPU ms", "requests", "ratio", "paper"), rows)
         pauses = [
             (f"{one.pause_ms} ms", f"{one.with_session_ms:.2f}", f"{one.without_session_ms:.2f}", str(one.missed))
             for one in self.sessions
         ]
-        _print(console, ("put, pause, read", "session ms", "without ms", "missed without"), pauses)
+        print_figures(
+            console, Table("put, pause, read", box=None), ("session ms", "without ms", "missed without"), pauses
+        )
         stale = [
             (str(one.width), str(one.updates), f"{one.writes_per_s:.0f}", str(one.stale_rows), f"{one.sweep_s:.2f}",
              str(one.stale_rows_swept), f"{one.writes_per_s_swept:.0f}")
             for one in self.staleness
         ]  # fmt: skip
-        heads = ("records", "updates", "writes/s", "stale rows", "sweep s", "left", "writes/s after")
-        _print(console, heads, stale)
-
-
-def _print(console: Console, heads: tuple[str, ...], rows: Sequence[tuple[str, ...]]) -> None:
-    table = Table(box=None)
-    table.add_column(heads[0])
-    for head in heads[1:]:
-        table.add_column(head, justify="right")
-    for row in rows:
-        table.add_row(*row)
-    console.print(table)
+        heads = ("updates", "writes/s", "stale rows", "sweep s", "left", "writes/s after")
+        print_figures(console, Table("records", box=None), heads, stale)
 
 
 def run(settings: VersionedSettings, bars: ProgressBars) -> VersionedReport:

@@ -17,11 +17,9 @@ import psutil
 
 from pequod.client import AsyncClient, Results
 from pequod.errors import PequodError
-from pequod_bench.commands import CommandBatch, load_batches, timeline_scans
-from pequod_bench.keys import JOINS
 from pequod_bench.process import Usage, listening_pid, loop_factory, server_arguments, started_server, usage
-from pequod_bench.progress import Advance, ProgressBars
-from pequod_bench.report import TwipReport
+from pequod_bench.report.progress import Advance, ProgressBars
+from pequod_bench.report.twip import TwipReport
 from pequod_bench.twip import (
     LOAD_BATCH,
     SCAN_BATCH,
@@ -33,7 +31,9 @@ from pequod_bench.twip import (
     report,
     resting_collector,
 )
-from pequod_bench.verify import Reply
+from pequod_bench.workloads.commands import CommandBatch, load_batches, timeline_scans
+from pequod_bench.workloads.keys import JOINS
+from pequod_bench.workloads.verify import Reply
 
 #: First checks of a graph with large timelines may take a while.
 TIMEOUT_S: Final = 120.0

@@ -6,13 +6,14 @@ from enum import StrEnum
 from typing import TYPE_CHECKING, Annotated, Final, Protocol
 
 import typer
+from pequod_bench import settings
 
 from pequod.cli.exits import ExitCode, fail
 from pequod.cli.group import BenchCommands
 from pequod.cli.teaching import examples
 
 if TYPE_CHECKING:
-    from pequod_bench.progress import ProgressBars
+    from pequod_bench.report.progress import ProgressBars
     from rich.console import Console
 
 _HELP: Final = """Measure Pequod, and check that what it answers is right.
@@ -53,12 +54,12 @@ Graph = Annotated[
 ]
 Users = Annotated[int, typer.Option("--users", min=2, help="Users of a graph that is made.")]
 Ticks = Annotated[int, typer.Option("--ticks", min=1, help="Operations to time.")]
-Seed = Annotated[int, typer.Option("--seed", min=0, help="One seed, one run: graph and operations follow from it.")]
+Seed = settings.Seed
+Only = settings.Only
 TweetBytes = Annotated[int, typer.Option("--tweet-bytes", min=0, help="Size of a post.")]
 ClientLoop = Annotated[
     Loop, typer.Option("--client-loop", help="Event loop of the client; asyncio's where uvloop is not installed.")
 ]
-Only = Annotated[str, typer.Option("--only", help="Only those whose names hold this.")]
 Smoke = Annotated[bool, typer.Option("--smoke", help="Tiny sizes: shows that all runs, figures mean nothing.")]
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON object and no progress bar.")]
 
@@ -75,7 +76,7 @@ class Report(Protocol):
 
 def progress_bars(json: bool) -> ProgressBars:
     """Return bars on standard error, or none with JSON output."""
-    from pequod_bench.progress import ProgressBars
+    from pequod_bench.report.progress import ProgressBars
     from rich.console import Console
 
     return ProgressBars(Console(stderr=True, quiet=json))

@@ -5,8 +5,10 @@ from __future__ import annotations
 from typing import Annotated, Final
 
 import typer
+from pequod_bench.settings import ClusterLatencySettings
 
 from pequod.cli.bench import ClientLoop, Graph, Json, Loop, Seed, Smoke, Ticks, TweetBytes, Users, progress_bars, show
+from pequod.cli.bench_options import of_settings
 from pequod.cli.exits import ExitCode, fail
 from pequod.cli.teaching import examples
 
@@ -94,22 +96,13 @@ def _sizes(option: str, text: str) -> tuple[int, ...]:
         "pequod bench cluster-latency --timelines 1000 --burst 200000",
     ),
 )
-def cluster_latency(
-    timelines: Annotated[int, typer.Option("--timelines", min=1, help="Timelines, each of 20 posters.")] = 200,
-    reads: Annotated[int, typer.Option("--reads", min=1, help="Later reads.")] = 2_000,
-    puts: Annotated[int, typer.Option("--puts", min=1, help="Puts whose way to a watch is timed.")] = 500,
-    burst: Annotated[int, typer.Option("--burst", min=1, help="Posts that are put as fast as possible.")] = 50_000,
-    smoke: Smoke = False,
-    json: Json = False,
-) -> None:
+@of_settings(ClusterLatencySettings, {"timelines": 5, "later_reads": 10, "puts": 5, "burst": 500})
+def cluster_latency(settings: ClusterLatencySettings, json: Json = False) -> None:
     """Start a home, two computes and a server alone on this machine, and take the times of single calls.
 
     Times mean something where each of these processes, and this one, has a core.
     """
-    from pequod_bench.cluster_latency import ClusterLatencySettings, run
+    from pequod_bench.cluster_latency import run
 
-    settings = ClusterLatencySettings(timelines, reads, puts, burst)
-    if smoke:
-        settings = ClusterLatencySettings(5, 10, 5, 500)
     report = run(settings, progress_bars(json))
     show(report, json, report.difference)

@@ -14,9 +14,9 @@ from pequod.cli.exits import ExitCode, fail, say
 from pequod.cli.teaching import examples
 
 if TYPE_CHECKING:
-    from pequod_bench.compare.comparison import Comparison
-    from pequod_bench.compare.scale import CompareScale
-    from pequod_bench.compare.study import StudySettings
+    from pequod_bench.paper.comparison import Comparison
+    from pequod_bench.paper.scale import CompareScale
+    from pequod_bench.paper.study import StudySettings
 
 app: Final = typer.Typer()
 
@@ -121,8 +121,8 @@ def compare(
     """
     from dataclasses import replace
 
-    from pequod_bench.compare.scale import FEW_MINUTES, QUICK, REFERENCE
-    from pequod_bench.compare.study import StudySettings
+    from pequod_bench.paper.scale import FEW_MINUTES, QUICK, REFERENCE
+    from pequod_bench.paper.study import StudySettings
 
     if quick and reference:
         fail(ExitCode.USAGE, "--quick and --reference are two sizes: take one")
@@ -158,7 +158,7 @@ class _Keeper:
     """Writes what is found, after each section, where the options say."""
 
     def __init__(self, out: Path | None, readme: Path | None) -> None:
-        from pequod_bench.compare.report import refuse_unmarked
+        from pequod_bench.paper.report import refuse_unmarked
 
         from pequod.errors import PequodError
 
@@ -174,7 +174,7 @@ class _Keeper:
 
     def keep(self, found: Comparison) -> None:
         """Write it."""
-        from pequod_bench.compare.report import rewrite, write_report
+        from pequod_bench.paper.report import rewrite, write_report
 
         if self.out is not None:
             write_report(found, self.out)
@@ -183,7 +183,7 @@ class _Keeper:
 
     def again(self, path: Path) -> Comparison:
         """Read what an earlier run found, and write it."""
-        from pequod_bench.compare.comparison import from_json
+        from pequod_bench.paper.comparison import from_json
 
         from pequod.errors import PequodError
 
@@ -197,7 +197,7 @@ class _Keeper:
 
 def _skipped(settings: StudySettings, figures: str) -> dict[str, str]:
     """Return which systems are left out, and why; refuse names that are none."""
-    from pequod_bench.compare.study import SECTIONS, chosen
+    from pequod_bench.paper.study import SECTIONS, chosen
 
     from pequod.errors import PequodError
 
@@ -211,7 +211,7 @@ def _skipped(settings: StudySettings, figures: str) -> dict[str, str]:
 
 
 def _measure(settings: StudySettings, keeper: _Keeper, json: bool) -> Comparison:
-    from pequod_bench.compare.study import run
+    from pequod_bench.paper.study import run
 
     # SIGTERM is treated as Ctrl-C: the running server is stopped, and its directory removed.
     before = signal.signal(signal.SIGTERM, signal.default_int_handler)
@@ -225,6 +225,6 @@ def _measure(settings: StudySettings, keeper: _Keeper, json: bool) -> Comparison
 
 
 def _print(found: Comparison, json: bool) -> None:
-    from pequod_bench.compare.report import to_markdown
+    from pequod_bench.paper.report import to_markdown
 
     print(found.to_json() if json else to_markdown(found))

@@ -39,8 +39,8 @@ def micro(
     json: Json = False,
 ) -> None:
     """Measure single operations: µs of CPU for each, least, median and 99th percentile."""
-    from pequod_bench.micro import run
-    from pequod_bench.micro_frame import FULL, SMOKE
+    from pequod_bench.micro.frame import FULL, SMOKE
+    from pequod_bench.micro.run import run
 
     show(run(only, replace(SMOKE if smoke else FULL, record_count=records)), json)
 

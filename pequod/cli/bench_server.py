@@ -2,25 +2,20 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from enum import StrEnum
 from typing import Annotated, Final
 
 import typer
+from pequod_bench.settings import ClientsSettings, SessionSettings, StallSettings
 
-from pequod.cli.bench import ClientLoop, Json, Loop, Only, Seed, Smoke, Users, progress_bars, show
+from pequod.cli.bench import ClientLoop, Json, Loop, Seed, Smoke, Users, progress_bars, show
+from pequod.cli.bench_options import of_settings
 from pequod.cli.exits import ExitCode, fail
 from pequod.cli.spark import Conf, Master, session
 from pequod.cli.teaching import examples
 
 app: Final = typer.Typer()
-
-
-class Shape(StrEnum):
-    """What a client scans while others check."""
-
-    TABLE = "table"
-    GROUPS = "groups"
-    TIMELINES = "timelines"
 
 
 class FeedChoice(StrEnum):
@@ -40,10 +35,9 @@ class FeedChoice(StrEnum):
         "pequod bench clients --client-loop asyncio --json",
     ),
 )
+@of_settings(ClientsSettings, {"operations": 20, "samples": 1})
 def clients(
-    operations: Annotated[int, typer.Option("--operations", min=1, help="Operations of a sample.")] = 10_000,
-    samples: Annotated[int, typer.Option("--samples", min=1, help="Samples of each form; their medians count.")] = 5,
-    only: Only = "",
+    settings: ClientsSettings,
     client_loop: ClientLoop = Loop.UVLOOP,
     target: Annotated[
         str | None,
@@ -51,17 +45,15 @@ def clients(
             "--target", metavar="HOST:PORT", help="Use the server that runs there, whose users are overwritten."
         ),
     ] = None,
-    smoke: Smoke = False,
     json: Json = False,
 ) -> None:
     """Measure the clients: operations a second and µs of client CPU, by form of use.
 
     Callers under asyncio.gather, threads, call after call, batches, and unary calls of gRPC alone.
     """
-    from pequod_bench.clients import ClientsSettings, run
+    from pequod_bench.clients import run
 
-    settings = ClientsSettings(20 if smoke else operations, 1 if smoke else samples, only, client_loop.value)
-    show(run(settings, target, progress_bars(json)), json)
+    show(run(replace(settings, loop=client_loop.value), target, progress_bars(json)), json)
 
 
 @app.command(
@@ -73,27 +65,14 @@ def clients(
         "pequod bench stall --rate 1000 --round-s 10 --json",
     ),
 )
-def stall(
-    shape: Annotated[
-        Shape, typer.Option("--shape", help="Scan a plain table, a table in groups, or computed timelines.")
-    ] = Shape.TABLE,
-    rows: Annotated[int, typer.Option("--rows", min=100, help="Rows of a scan.")] = 1_000_000,
-    value_bytes: Annotated[int, typer.Option("--value-bytes", min=0, help="Size of a scanned value.")] = 100,
-    rate: Annotated[float, typer.Option("--rate", min=1, help="Checks a second.")] = 200.0,
-    round_s: Annotated[float, typer.Option("--round-s", min=0.1, help="Seconds of checks in a round.")] = 5.0,
-    rounds: Annotated[int, typer.Option("--rounds", min=1, help="Rounds of each kind; they alternate.")] = 3,
-    smoke: Smoke = False,
-    json: Json = False,
-) -> None:
+@of_settings(StallSettings, {"rows": 5_000, "round_s": 0.2, "rounds": 1})
+def stall(settings: StallSettings, json: Json = False) -> None:
     """Measure checks of timelines while another client scans a large range all the time, and the server's memory.
 
     Latencies count from the time at which a check was due.
     """
-    from pequod_bench.stall import StallSettings, run
+    from pequod_bench.stall import run
 
-    settings = StallSettings(shape.value, rows, value_bytes, rate, round_s, rounds)
-    if smoke:
-        settings = StallSettings(shape.value, rows=5_000, value_bytes=value_bytes, rate=rate, round_s=0.2, rounds=1)
     show(run(settings, progress_bars(json)), json)
 
 
@@ -143,14 +122,8 @@ def backing(
         "pequod bench sessions --rate 500 --seconds 60 --json",
     ),
 )
-def sessions(
-    seconds: Annotated[float, typer.Option("--seconds", min=0.1, help="Seconds of writing.")] = 20.0,
-    rate: Annotated[float, typer.Option("--rate", min=1, help="Writes a second of all writers.")] = 200.0,
-    writers: Annotated[int, typer.Option("--writers", min=1, help="Sessions that write at the first server.")] = 16,
-    seed: Seed = 1,
-    smoke: Smoke = False,
-    json: Json = False,
-) -> None:
+@of_settings(SessionSettings, {"seconds": 0.5, "rate": 40.0, "writers": 2})
+def sessions(settings: SessionSettings, json: Json = False) -> None:
     """Write at one server and read at another one, both beside a PostgreSQL in a temporary directory.
 
     How long after the answer to a put does a read after its token show it at the other server, through a join? Beside
@@ -158,9 +131,8 @@ def sessions(
     misses it. A session that misses its own write gives exit code 1. Needs the programs of PostgreSQL:
     apt-get install postgresql.
     """
-    from pequod_bench.sessions import SessionSettings, run
+    from pequod_bench.sessions import run
 
-    settings = SessionSettings(0.5, 40.0, 2, seed) if smoke else SessionSettings(seconds, rate, writers, seed)
     report = run(settings, progress_bars(json))
     show(report, json, "" if report.is_correct else "a session did not see its own write")
 

@@ -154,7 +154,7 @@ def engine_twip(
     import cProfile
 
     from pequod_bench.engine_twip import profile_text, run
-    from pequod_bench.phases import Phases
+    from pequod_bench.report.phases import Phases
     from pequod_bench.twip import TwipSettings
 
     settings = TwipSettings(

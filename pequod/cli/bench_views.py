@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Final
+from typing import Final
 
 import typer
+from pequod_bench.settings import VersionedSettings
 
-from pequod.cli.bench import Json, Seed, Smoke, progress_bars, show
+from pequod.cli.bench import Json, progress_bars, show
+from pequod.cli.bench_options import of_settings
 from pequod.cli.teaching import examples
 
 app: Final = typer.Typer()
@@ -20,24 +22,15 @@ app: Final = typer.Typer()
         "pequod bench versioned --nodes 12 --json",
     ),
 )
-def versioned(
-    rows: Annotated[int, typer.Option("--rows", min=1, help="Base records.")] = 300,
-    calls: Annotated[int, typer.Option("--calls", min=10, help="Calls of each kind.")] = 500,
-    nodes: Annotated[int, typer.Option("--nodes", min=3, help="Nodes; each record is at three of them.")] = 4,
-    seed: Seed = 1,
-    smoke: Smoke = False,
-    json: Json = False,
-) -> None:
+@of_settings(VersionedSettings, {"rows": 20, "calls": 20})
+def versioned(settings: VersionedSettings, json: Json = False) -> None:
     """Read and write a store without a master, with and without views, as the paper of versioned views does.
 
     Reads by key, by a view and by an index that all nodes are asked for; writes with no view, with an index, with one
     view and with two; what a session's read of its own write costs; stale rows by the number of records that are
     updated, and their collection. The paper's ratios are beside. A session that misses its own write gives exit code 1.
     """
-    from pequod_bench.versioned import VersionedSettings, run
+    from pequod_bench.versioned import run
 
-    settings = (
-        VersionedSettings(20, 20, nodes, seed=seed) if smoke else VersionedSettings(rows, calls, nodes, seed=seed)
-    )
     report = run(settings, progress_bars(json))
     show(report, json, "a session did not see its own write" if report.session_misses else "")

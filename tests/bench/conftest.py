@@ -8,7 +8,7 @@ from tests.bench.forked_site import ForkedSiteServer
 from tests.forked import started_server
 
 #: The modules that start servers.
-_STARTING = ("backed_twip", "cluster_latency", "compare.pequod_system", "sessions", "wire_twip")
+_STARTING = ("backed_twip", "cluster_latency", "systems.pequod_system", "sessions", "wire_twip")
 
 
 @pytest.fixture

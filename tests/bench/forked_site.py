@@ -7,8 +7,8 @@ from typing import IO
 
 import psutil
 from pequod_bench.cluster_site import SiteServer
-from pequod_bench.compare.server import free_port
 from pequod_bench.process import Usage, usage
+from pequod_bench.systems.server import free_port
 
 from pequod.cluster.servers import ServerEntry
 from tests.forked import ForkedServer

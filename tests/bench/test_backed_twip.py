@@ -6,9 +6,9 @@ import io
 
 import pytest
 from pequod_bench.backed_twip import FEEDS, BackedTwipSettings, run
-from pequod_bench.compare.postgres_system import POSTGRES
-from pequod_bench.compare.system import Missing
-from pequod_bench.progress import ProgressBars
+from pequod_bench.report.progress import ProgressBars
+from pequod_bench.systems.postgres_system import POSTGRES
+from pequod_bench.systems.system import Missing
 from rich.console import Console
 
 from tests.installed import lacking

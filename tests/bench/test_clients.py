@@ -6,9 +6,10 @@ import asyncio
 import json
 
 import pytest
-from pequod_bench.clients import ClientsSettings, WrongAnswerError, run
+from pequod_bench.clients import WrongAnswerError, run
 from pequod_bench.process import loop_factory
-from pequod_bench.progress import QUIET
+from pequod_bench.report.progress import QUIET
+from pequod_bench.settings import ClientsSettings
 from typer.testing import CliRunner
 
 from pequod.cli.app import app

@@ -5,8 +5,9 @@ from __future__ import annotations
 import io
 
 import pytest
-from pequod_bench.cluster_latency import ClusterLatencySettings, run
-from pequod_bench.progress import ProgressBars
+from pequod_bench.cluster_latency import run
+from pequod_bench.report.progress import ProgressBars
+from pequod_bench.settings import ClusterLatencySettings
 from rich.console import Console
 
 

@@ -8,9 +8,9 @@ from collections import Counter
 import pytest
 from pequod_bench.cluster_member import busiest, copies_of_posts, member, owner_numbers
 from pequod_bench.cluster_twip import LargeClusters, run
-from pequod_bench.progress import ProgressBars
-from pequod_bench.stream import CHECK, POST, TwipStream, make_stream
+from pequod_bench.report.progress import ProgressBars
 from pequod_bench.twip import TwipSettings, prepare
+from pequod_bench.workloads.stream import CHECK, POST, TwipStream, make_stream
 from rich.console import Console
 
 from pequod.cluster.rendezvous import owners

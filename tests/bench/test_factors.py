@@ -9,10 +9,10 @@ from contextlib import contextmanager
 import pytest
 from pequod_bench import factors
 from pequod_bench.factors import FACTORS, Factor, analyse
-from pequod_bench.keys import PULL_JOIN
-from pequod_bench.phases import NAMES
-from pequod_bench.progress import QUIET
+from pequod_bench.report.phases import NAMES
+from pequod_bench.report.progress import QUIET
 from pequod_bench.twip import TwipSettings
+from pequod_bench.workloads.keys import PULL_JOIN
 from typer.testing import CliRunner
 
 from pequod.cli.app import app

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from pequod_bench.graph import Graph, GraphError, from_edges, make_graph, power_law, read_edges, synthetic
+from pequod_bench.workloads.graph import Graph, GraphError, from_edges, make_graph, power_law, read_edges, synthetic
 
 
 def rng(seed: int = 1) -> np.random.Generator:

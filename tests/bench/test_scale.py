@@ -13,7 +13,7 @@ from xml.etree import ElementTree as ET
 import pytest
 from pequod_bench import scale
 from pequod_bench.collector import Pauses, kept
-from pequod_bench.progress import QUIET
+from pequod_bench.report.progress import QUIET
 from pequod_bench.scale import draw
 from pequod_bench.scale_point import ScaleError, ScalePoint, ScaleSize, WrongTimelineError, measure
 from typer.testing import CliRunner

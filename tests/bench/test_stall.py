@@ -6,9 +6,10 @@ import asyncio
 import json
 
 import pytest
-from pequod_bench.latency import latencies, open_loop
+from pequod_bench.report.latency import latencies, open_loop
 from pequod_bench.scanner import ScannerError, scanning
-from pequod_bench.stall import RANGES, Checks, Kind, StallReport, StallSettings, WrongRowsError, fill
+from pequod_bench.settings import StallSettings
+from pequod_bench.stall import RANGES, Checks, Kind, StallReport, WrongRowsError, fill
 from rich.console import Console
 from typer.testing import CliRunner
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from pequod_bench.stream import CHECK, LOGOUT, POST, SUBSCRIBE, TwipStream, make_stream, post_weights
+from pequod_bench.workloads.stream import CHECK, LOGOUT, POST, SUBSCRIBE, TwipStream, make_stream, post_weights
 
 
 @pytest.fixture(scope="module")

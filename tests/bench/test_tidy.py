@@ -9,12 +9,12 @@ from pathlib import Path
 import pequod_bench
 import pequod_server
 import pytest
-from pequod_bench.micro_backfill import BACKFILLS
-from pequod_bench.micro_cluster import CLUSTER
-from pequod_bench.micro_engine import ENGINE
-from pequod_bench.micro_feed import FEED
-from pequod_bench.micro_records import RECORDS
-from pequod_bench.micro_wire import HALVES
+from pequod_bench.micro.backfill import BACKFILLS
+from pequod_bench.micro.cluster import CLUSTER
+from pequod_bench.micro.engine import ENGINE
+from pequod_bench.micro.feed import FEED
+from pequod_bench.micro.records import RECORDS
+from pequod_bench.micro.wire import HALVES
 
 import pequod
 

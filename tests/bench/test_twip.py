@@ -7,13 +7,13 @@ import json
 from pathlib import Path
 
 import pytest
-from pequod_bench.commands import load_batches
 from pequod_bench.engine_twip import execute
-from pequod_bench.keys import PUSH_JOIN
-from pequod_bench.phases import CHECK_AFTER_SUBSCRIBE, CHECK_FIRST, Phases
-from pequod_bench.progress import QUIET
+from pequod_bench.report.phases import CHECK_AFTER_SUBSCRIBE, CHECK_FIRST, Phases
+from pequod_bench.report.progress import QUIET
 from pequod_bench.twip import TwipSettings, prepare
 from pequod_bench.wire_twip import NotEmptyError, run
+from pequod_bench.workloads.commands import load_batches
+from pequod_bench.workloads.keys import PUSH_JOIN
 from pequod_grammar import parse
 from typer.testing import CliRunner
 

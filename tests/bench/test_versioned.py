@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import io
 
-from pequod_bench.progress import ProgressBars
-from pequod_bench.versioned import VersionedSettings, run
+from pequod_bench.report.progress import ProgressBars
+from pequod_bench.settings import VersionedSettings
+from pequod_bench.versioned import run
 from rich.console import Console
 
 

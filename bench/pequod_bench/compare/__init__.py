@@ -1,1 +1,1 @@
-"""The paper's evaluation on one machine: Pequod beside what people would use instead (`pequod bench compare`)."""
+"""The names by which tests of other folders know two modules of `pequod_bench.systems`."""

@@ -10,8 +10,8 @@ from xml.etree import ElementTree as ET
 
 import numpy as np
 import pytest
-from pequod_bench.compare import materialisation, newp, scale, study
-from pequod_bench.compare.comparison import (
+from pequod_bench.paper import materialisation, newp, scale, study
+from pequod_bench.paper.comparison import (
     Comparison,
     Line,
     LinePoint,
@@ -22,18 +22,18 @@ from pequod_bench.compare.comparison import (
     ratios,
     spread,
 )
-from pequod_bench.compare.freshness import Freshness
-from pequod_bench.compare.goals import goals
-from pequod_bench.compare.machine import Machine
-from pequod_bench.compare.measure import RunOutcome, client_loop, run_twip
-from pequod_bench.compare.pequod_joins import Timelines
-from pequod_bench.compare.pequod_system import PequodSystem
-from pequod_bench.compare.report import BEGIN, END, to_html, to_markdown
-from pequod_bench.compare.system import SystemWorkload
-from pequod_bench.compare.trials import Failure, Trials
-from pequod_bench.latency import Latencies
-from pequod_bench.progress import QUIET
-from pequod_bench.stream import CHECK, POST
+from pequod_bench.paper.freshness import Freshness
+from pequod_bench.paper.goals import goals
+from pequod_bench.paper.measure import RunOutcome, client_loop, run_twip
+from pequod_bench.paper.report import BEGIN, END, to_html, to_markdown
+from pequod_bench.paper.trials import Failure, Trials
+from pequod_bench.report.latency import Latencies
+from pequod_bench.report.progress import QUIET
+from pequod_bench.systems.machine import Machine
+from pequod_bench.systems.pequod_joins import Timelines
+from pequod_bench.systems.pequod_system import PequodSystem
+from pequod_bench.systems.system import SystemWorkload
+from pequod_bench.workloads.stream import CHECK, POST
 from typer.testing import CliRunner
 
 from pequod.cli.app import app

@@ -5,12 +5,12 @@ from __future__ import annotations
 import time
 
 import pytest
-from pequod_bench.compare import freshness, openloop
-from pequod_bench.compare.measure import client_loop
-from pequod_bench.compare.pequod_system import PEQUOD
-from pequod_bench.compare.system import Missing, System
-from pequod_bench.compare.systems import SYSTEMS_BY_CALL
-from pequod_bench.latency import LatencyHistogram, latencies, open_loop
+from pequod_bench.paper import freshness, openloop
+from pequod_bench.paper.measure import client_loop
+from pequod_bench.report.latency import LatencyHistogram, latencies, open_loop
+from pequod_bench.systems.pequod_system import PEQUOD
+from pequod_bench.systems.system import Missing, System
+from pequod_bench.systems.systems import SYSTEMS_BY_CALL
 
 from tests.installed import lacking
 

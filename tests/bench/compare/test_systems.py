@@ -5,14 +5,14 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from pequod_bench.compare.measure import client_loop, run_twip
-from pequod_bench.compare.memcached_system import MetaParser, record_of, since
-from pequod_bench.compare.pipe import NOTHING_YET
-from pequod_bench.compare.postgres_system import POSTGRES_CALLS
-from pequod_bench.compare.server import find_program
-from pequod_bench.compare.system import Found, Missing, PeerError, System, SystemWorkload
-from pequod_bench.compare.systems import SYSTEMS
-from pequod_bench.stream import LOGOUT, make_stream
+from pequod_bench.paper.measure import client_loop, run_twip
+from pequod_bench.systems.memcached_system import MetaParser, record_of, since
+from pequod_bench.systems.pipe import NOTHING_YET
+from pequod_bench.systems.postgres_system import POSTGRES_CALLS
+from pequod_bench.systems.server import find_program
+from pequod_bench.systems.system import Found, Missing, PeerError, System, SystemWorkload
+from pequod_bench.systems.systems import SYSTEMS
+from pequod_bench.workloads.stream import LOGOUT, make_stream
 
 from tests.installed import lacking
 

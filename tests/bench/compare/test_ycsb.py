@@ -8,11 +8,11 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from pequod_bench.compare import ycsb
-from pequod_bench.compare.measure import client_loop
-from pequod_bench.compare.system import Missing, Server
-from pequod_bench.compare.ycsb import INSERT, READ, READ_THEN_WRITE, SCAN, UPDATE, Mix, make_operations
-from pequod_bench.compare.ycsb_stores import CONTENDERS, Contender, YcsbStore, run_ycsb
+from pequod_bench.paper.measure import client_loop
+from pequod_bench.paper.ycsb_stores import CONTENDERS, Contender, YcsbStore, run_ycsb
+from pequod_bench.systems.system import Missing, Server
+from pequod_bench.workloads import ycsb
+from pequod_bench.workloads.ycsb import INSERT, READ, READ_THEN_WRITE, SCAN, UPDATE, Mix, make_operations
 
 from tests.installed import lacking
 

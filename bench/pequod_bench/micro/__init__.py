@@ -1,0 +1,1 @@
+"""Single operations of the engine, the wire and the client."""

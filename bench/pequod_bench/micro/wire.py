@@ -1,0 +1,145 @@
+"""Micro benchmarks of both halves of the wire, the client's and the server's, without gRPC between them.
+
+Every scan is an incremental check of Twip: three rows of 100 bytes at the end of a timeline that is up to date.
+`pequod bench clients` has both with gRPC.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import cache
+from itertools import count
+from typing import Final, NamedTuple, cast
+
+from pequod_grammar import parse
+from pequod_proto.pequod_pb2 import ExecuteRequest
+from pequod_server.batches.executor import Executor
+
+from pequod.client.columns import Columns, decode_whole, encode_request
+from pequod.client.levels import level
+from pequod.engine import Engine
+from pequod.freshness import After, Token
+from pequod.native import NativeBatch
+from pequod_bench.micro.frame import RUN, MicroRow, MicroScale, Samples, clock
+from pequod_bench.workloads import keys
+
+#: The number of timelines, all of one poster, and of the posts in each.
+_USERS: Final = 1_000
+_POSTS: Final = 20
+_TWEET: Final = b"v" * 66
+#: Commands of a message.
+_RUN: Final = 256
+#: Different messages that are sent in turn; they are made once, so that this is not what is timed.
+_TURNS: Final = 16
+
+
+@cache
+def _checks(turn: int) -> Columns:
+    columns = Columns()
+    for i in range(_RUN):
+        user = (turn + i * 7919) % _USERS
+        columns.scan(keys.timeline_first(user, _POSTS - 3), keys.timeline_last(user))
+    return columns
+
+
+@cache
+def _gets(turn: int) -> Columns:
+    columns = Columns()
+    for i in range(_RUN):
+        columns.get(keys.subscription_key((turn + i * 7919) % _USERS, 1))
+    return columns
+
+
+@cache
+def _puts(turn: int) -> Columns:
+    columns = Columns()
+    for i in range(_RUN):
+        # Other values with each turn, or nothing would change.
+        columns.put(b"x|%08d" % i, b"%d" % turn + _TWEET)
+    return columns
+
+
+def _executor() -> Executor:
+    """Return a server's loop over batches, with all timelines up to date."""
+    engine = Engine()
+    engine.add_joins(parse(keys.PUSH_JOIN))
+    for user in range(_USERS):
+        engine.put(keys.subscription_key(user, 1), keys.FOLLOWS)
+    for tick in range(_POSTS):
+        engine.put(keys.post_key(1, tick), _TWEET)
+    for user in range(_USERS):
+        engine.scan(keys.timeline_first(user, 0), keys.timeline_last(user))
+    return Executor(engine, 1, commands_max=1 << 20, reply_bytes_max=1 << 26, rows_max=1 << 20)
+
+
+def encode(_: MicroScale) -> Samples:
+    """Make a message of 256 checks and serialise it."""
+    for number in count():
+        columns = _checks(number % _TURNS)
+        begun = clock()
+        encode_request(number, columns.kinds, columns.arguments, columns.numbers)
+        yield _RUN, clock() - begun
+
+
+def decode(_: MicroScale) -> Samples:
+    """Parse a reply of 256 checks and take it apart."""
+    columns = _checks(0)
+    (reply,) = _executor().execute(columns.message(0))
+    data = reply.SerializeToString()
+    while True:
+        begun = clock()
+        decode_whole(columns.kinds, data)
+        yield _RUN, clock() - begun
+
+
+def serve(columns: Callable[[int], Columns]) -> Callable[[MicroScale], Samples]:
+    """Return what parses messages of 256 commands, runs them on the engine and serialises the replies."""
+
+    def samples(_: MicroScale) -> Samples:
+        executor = _executor()
+        for number in count():
+            data = columns(number % _TURNS).message(number).SerializeToString()
+            begun = clock()
+            (reply,) = executor.execute(ExecuteRequest.FromString(data))
+            reply.SerializeToString()
+            yield _RUN, clock() - begun
+
+    return samples
+
+
+class _Asking(NamedTuple):
+    """What levels need to know of a message."""
+
+    #: As `NativeBatch.freshness`.
+    freshness: bytes
+
+
+def levels(*, is_after: bool) -> Callable[[MicroScale], Samples]:
+    """Return what the levels of freshness cost a message: one that asks for none, or for a token that is reached."""
+
+    def samples(_: MicroScale) -> Samples:
+        executor = _executor()
+        levels, asked = executor.levels, b""
+        if is_after and (found := level(After(Token.parse(levels.token)))) is not None:
+            asked = found.SerializeToString()
+        message = cast("NativeBatch", _Asking(asked))
+        while True:
+            begun = clock()
+            for _time in range(RUN):
+                assert levels.passes(message)
+                levels.count(message)
+                levels.tail()
+            yield RUN, clock() - begun
+
+    return samples
+
+
+HALVES: Final = (
+    MicroRow("client: encode", "a check in a message of 256", encode),
+    MicroRow("client: decode", "a check in a reply to 256", decode),
+    MicroRow("server: checks", "a check in a message of 256", serve(_checks)),
+    MicroRow("server: gets", "a get in a message of 256", serve(_gets)),
+    MicroRow("server: puts", "a put in a message of 256", serve(_puts)),
+    MicroRow("server: levels, none", "a message", levels(is_after=False)),
+    MicroRow("server: levels, after", "a message", levels(is_after=True)),
+)

@@ -1,0 +1,1 @@
+"""The paper's figures beside other systems: runs, tables, plots, report."""

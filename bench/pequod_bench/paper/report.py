@@ -1,0 +1,173 @@
+"""The comparison as files: a page, Markdown, JSON, and the figures in a Markdown file of ours."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator
+from pathlib import Path
+from typing import Final
+
+from markdown_it import MarkdownIt
+
+from pequod.errors import PequodError
+from pequod_bench.paper.comparison import Comparison
+from pequod_bench.paper.goals import goals
+from pequod_bench.paper.plots import figures
+from pequod_bench.paper.tables import FigureTable, tables
+from pequod_bench.systems.system import BATCH, WINDOW
+
+#: The two lines between which figures go.
+BEGIN: Final = "<!-- compare: figures -->"
+END: Final = "<!-- compare: end -->"
+#: Whose first tables go there; the report has all.
+_SECTIONS: Final = ("7", "8", "9", "ycsb")
+_HEAD: Final = """<!DOCTYPE html><html lang="en"><head><meta charset="utf-8">
+<meta name="viewport" content="width=device-width, initial-scale=1">
+<title>Pequod beside other systems</title><style>
+body { font: 15px/1.5 system-ui, sans-serif; max-width: 62em; margin: 2em auto; padding: 0 1em; color: #222 }
+h1 { font-size: 1.6em } h2 { font-size: 1.2em; margin-top: 2em } li { margin: .4em 0 }
+table { border-collapse: collapse; font-size: .85em; margin: 1em 0; display: block; overflow-x: auto }
+th, td { padding: .3em .6em; border-bottom: 1px solid #ddd; vertical-align: top }
+th:first-child, td:first-child { min-width: 9em }
+svg { max-width: 100%; height: auto } code { background: #f3f3f3; padding: .1em .3em }
+@media print { body { font-size: 11px; max-width: none; margin: 0 } table { font-size: 9px } }
+</style></head><body>
+"""
+
+
+class UnmarkedError(PequodError):
+    """A file does not say where the figures go."""
+
+
+def write_report(comparison: Comparison, folder: Path) -> None:
+    """Write compare.html, compare.md and compare.json, over those that are there."""
+    texts = {
+        "compare.json": comparison.to_json(),
+        "compare.md": to_markdown(comparison),
+        "compare.html": to_html(comparison),
+    }
+    for name, text in texts.items():
+        (folder / name).write_text(text, "utf-8")
+
+
+def to_markdown(comparison: Comparison) -> str:
+    """Return the whole report."""
+    return "\n".join(_lines(comparison, frozenset())).rstrip() + "\n"
+
+
+def to_html(comparison: Comparison) -> str:
+    """Return the whole report, with figures, as one file that needs no other."""
+    drawn = figures(comparison)
+    text = "\n".join(_lines(comparison, drawn.keys()))
+    body: str = MarkdownIt("commonmark", {"html": False}).enable("table").render(text)
+    for section, figure in drawn.items():
+        body = body.replace(f"<p>{_mark(section)}</p>", figure)
+    return f"{_HEAD}{body}</body></html>\n"
+
+
+def _lines(comparison: Comparison, drawn: Collection[str]) -> Iterator[str]:
+    """Yield the report in Markdown, with a mark after the first table of each section that has a figure."""
+    yield from ("# Pequod beside other systems", "", f"    {comparison.command}", "", comparison.where(), "")
+    yield from (f"Skipped: {name}: {reason}.\n" for name, reason in comparison.skipped.items())
+    yield from (f"FAILED: {each.section}: {each.title}: {each.reason}\n" for each in comparison.failures)
+    yield from (f"WRONG: {difference}\n" for difference in comparison.differences())
+    if goals(comparison):
+        yield from ("## Goals", "", goals_text(comparison), "")
+    left = set(drawn)
+    for table in tables(comparison):
+        yield from (f"## {table.title}", "", table_text(table), "", table.note, "")
+        if table.section in left:
+            left.remove(table.section)
+            yield from (_mark(table.section), "")
+    yield from ("## Method", "", *(f"- {sentence}" for sentence in _method(comparison)), "")
+    if comparison.twip:
+        yield from ("## Systems and what was done for them", "")
+        yield from (f"- **{result.title}** ({result.version}). {result.tuning}" for result in comparison.twip)
+
+
+def _mark(section: str) -> str:
+    return f"(figure of {section})"
+
+
+def _method(comparison: Comparison) -> list[str]:
+    """Say what every reader of the figures should know."""
+    pinned = (
+        "The client runs on the first core and servers whose work one thread does on the others; PostgreSQL, several "
+        "processes, is left to the scheduler."
+        if comparison.is_pinned
+        else "Nothing is pinned to a core (`--pin` does that)."
+    )
+    minutes = ", ".join(f"{section} {seconds / 60:.1f}" for section, seconds in comparison.section_seconds.items())
+    return [
+        (
+            "Every run starts a fresh server on the loopback, with its files in a temporary directory (in memory, where"
+            " there is room), and one client process in Python, on uvloop where that is installed. A small run warms "
+            "server, connection and client up, and is removed; then data are loaded; then the clock starts."
+        ),
+        (
+            f"All systems get the same operations from one seed, {BATCH} of them share a message, and {WINDOW} messages"
+            " are under way at once. What each holds at the end must equal a computation from scratch."
+        ),
+        (
+            "Repetitions are interleaved: all systems once, then all again, so that what slows the machine for a while "
+            "slows all of them. Tables give the median, and the range in brackets; ratios are between runs side by "
+            "side."
+        ),
+        (
+            "CPU is that of all the server's processes and of the client's one, for the timed part alone; memory is the"
+            " proportional set size of the server's processes at the end of it."
+        ),
+        (
+            "Latencies are of an open loop: operations start by the clock, count from the moment at which they were to "
+            "start, and go into an HDR histogram (three digits, a microsecond to an hour)."
+        ),
+        pinned,
+        f"Minutes by section: {minutes or 'none'}.",
+    ]
+
+
+def goals_text(comparison: Comparison) -> str:
+    """Return a table of the goals."""
+    rows = [[goal.wanted, goal.found, goal.beside, "met" if goal.is_met else "missed"] for goal in goals(comparison)]
+    return table_text(FigureTable("goals", "Goals", "", ["the paper's figure", "found", "and", ""], rows))
+
+
+def table_text(table: FigureTable) -> str:
+    """Return a table in Markdown."""
+    rule = ["---", *("---:" for _ in table.columns[1:])]
+    return "\n".join(f"| {' | '.join(row)} |" for row in (table.columns, rule, *table.rows))
+
+
+def figures_text(comparison: Comparison) -> str:
+    """Return goals and the first table of some sections, each under a heading of the fourth level."""
+    lines = [f"`{comparison.command}`", "", comparison.where(), ""]
+    lines += ["#### Goals", "", goals_text(comparison), ""]
+    shown = {table.section: table for table in reversed(tables(comparison))}
+    for section in _SECTIONS:
+        if section in shown:
+            table = shown[section]
+            lines += [f"#### {table.title}", "", table_text(table), "", table.note, ""]
+    return "\n".join(lines).rstrip()
+
+
+def rewrite(file: Path, comparison: Comparison) -> None:
+    """Put the figures between the marks of a file, in place of what is there.
+
+    Raises:
+        UnmarkedError: It does not have both marks, each once and in their order.
+    """
+    before, after = refuse_unmarked(file)
+    file.write_text(f"{before}{BEGIN}\n{figures_text(comparison)}\n{END}{after}", "utf-8")
+
+
+def refuse_unmarked(file: Path) -> tuple[str, str]:
+    """Return what stands before the first mark and after the second.
+
+    Raises:
+        UnmarkedError: It does not have both marks, each once and in their order.
+    """
+    text = file.read_text("utf-8")
+    before, _, rest = text.partition(BEGIN)
+    between, _, after = rest.partition(END)
+    if text.count(BEGIN) != 1 or text.count(END) != 1 or END in before or BEGIN in between:
+        raise UnmarkedError(f"{file} must have the two lines {BEGIN} and {END}, in this order: figures go between them")
+    return before, after

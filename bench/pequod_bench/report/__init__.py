@@ -1,0 +1,1 @@
+"""What a benchmark found: latencies, tables, progress."""

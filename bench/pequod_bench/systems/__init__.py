@@ -1,0 +1,1 @@
+"""The systems that are measured: Pequod, Redis, memcached, PostgreSQL, and their processes."""
