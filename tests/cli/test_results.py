@@ -9,7 +9,7 @@ import subprocess
 import sys
 
 import pytest
-from pequod_bench.compare.server import free_port
+from pequod_bench.systems.server import free_port
 
 from pequod import Client
 

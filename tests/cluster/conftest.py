@@ -13,7 +13,7 @@ from urllib.error import URLError
 from urllib.request import urlopen
 
 import pytest
-from pequod_bench.compare.server import free_port
+from pequod_bench.systems.server import free_port
 
 from tests.installed import lacking
 

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from pequod_bench.compare.server import free_port
+from pequod_bench.systems.server import free_port
 from typer.testing import CliRunner
 
 from pequod import Client

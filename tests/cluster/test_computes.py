@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 from aiohttp import ClientSession
-from pequod_bench.compare.server import free_port
+from pequod_bench.systems.server import free_port
 from pequod_server import PequodServer
 from pequod_server.backing import SqliteStore, parse_mappings
 from pequod_server.cluster.etcd import EtcdCoordinator

@@ -8,7 +8,7 @@ from contextlib import AsyncExitStack
 from dataclasses import replace
 
 import pytest
-from pequod_bench.compare.server import free_port
+from pequod_bench.systems.server import free_port
 from pequod_server.cluster.etcd import EtcdCoordinator
 
 from pequod.cluster.map import ClusterMap, HomeRange

@@ -7,7 +7,7 @@ from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
-from pequod_bench.compare.server import free_port
+from pequod_bench.systems.server import free_port
 from pequod_server import PequodServer, ServerConfig
 
 from pequod import LATEST, AsyncClient

@@ -117,7 +117,7 @@ _BENCH = """
 import subprocess
 subprocess.run([*PEQUOD, "bench", "micro", "--smoke", "--only", "put"], check=True)
 import matplotlib, hiredis, asyncpg, pequod_bench.lake
-import pequod_bench.compare.redis_system
+import pequod_bench.systems.redis_system
 """
 #: What each extra is for, by its name; "" is Pequod without any.
 USES = {

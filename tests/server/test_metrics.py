@@ -14,7 +14,7 @@ import grpc
 import pytest
 from aiohttp import ClientConnectionError, ClientSession
 from grpc import aio
-from pequod_bench.compare.server import free_port
+from pequod_bench.systems.server import free_port
 from pequod_grammar import parse
 from pequod_proto import pequod_pb2 as pb
 from pequod_proto.pequod_pb2_grpc import PequodStub

@@ -19,7 +19,7 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pyspark
-from pequod_bench.compare.server import free_port
+from pequod_bench.systems.server import free_port
 
 from pequod.client import Client
 from tests.client.conftest import ServerProcess

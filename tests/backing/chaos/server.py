@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TypeAlias
 
-from pequod_bench.compare.server import free_port
+from pequod_bench.systems.server import free_port
 
 from tests.forked import FORKS
 

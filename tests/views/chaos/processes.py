@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
 
-from pequod_bench.compare.server import free_port
+from pequod_bench.systems.server import free_port
 
 from pequod.cli.exits import ExitCode
 from tests.forked import FORKS, ForkedServer
