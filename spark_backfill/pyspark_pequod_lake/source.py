@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from pequod_installed.names import how_to_install
 from pyspark.sql.datasource import DataSource
 
 if TYPE_CHECKING:
@@ -49,6 +50,6 @@ def _tables() -> ModuleType:
         from pyspark_pequod_lake import tables  # noqa: PLC0415 - see above
     except ModuleNotFoundError as error:
         raise ModuleNotFoundError(
-            f"the format pequod_lake needs {error.name}: pip install 'pequod[lake]'", name=error.name
+            f"the format pequod_lake needs {error.name}: {how_to_install('lake')}", name=error.name
         ) from error
     return tables

@@ -109,7 +109,9 @@ async def test_a_second_server_with_the_same_slot_says_so_while_it_waits(
 
         def is_told() -> bool:
             lines = [getattr(record, "error", "") for record in caplog.records]
-            return "slot pequod is in use" in second.waits_for and any("slot pequod is in use" in one for one in lines)
+            return "uses the replication slot pequod" in second.waits_for and any(
+                "uses the replication slot pequod" in one for one in lines
+            )
 
         while not is_told():
             assert not starting.done(), "the start ended before it said why it waits"

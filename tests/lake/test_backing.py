@@ -164,7 +164,8 @@ def test_backing_check_compares_a_mapping_with_a_lake(tmp_path: Path) -> None:
     assert check().exit_code == 4
     Lake.create(folder, SCHEMA).close()
     outcome = check()
-    assert (outcome.exit_code, outcome.stdout.splitlines()[-1]) == (0, "ok: s|<user>|<poster> <- follows")
+    assert outcome.exit_code == 0
+    assert "ok: s|<user>|<poster> <- follows" in outcome.stdout.splitlines()
     mapping.write_text(MAPPING.replace('value = "body"', 'value = "text"'))
     outcome = check()
     assert outcome.exit_code == 3

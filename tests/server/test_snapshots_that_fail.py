@@ -27,7 +27,7 @@ import sys, time
 from pathlib import Path
 from pequod.engine import Rows
 from pequod_server.ops import snapshot_file
-def stand_still(rows, backed):
+def stand_still(rows, backed, origin):
     print("writing", flush=True)
     time.sleep(60)
     return iter(())

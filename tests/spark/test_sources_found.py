@@ -7,6 +7,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+from pequod_installed.names import how_to_install
+
 #: What Spark does before it looks for any data source (`lookup_data_sources`), and then a use of the lake's.
 _LOOKUP = """
 import importlib, pkgutil
@@ -33,4 +35,4 @@ def test_what_a_lake_needs_is_asked_for_only_when_a_lake_is_read(tmp_path: Path)
     )
     first, *rest = outcome.stdout.splitlines() or [outcome.stderr]
     assert first == "pequod pequod_lake", outcome.stderr
-    assert rest == [f"the format pequod_lake needs {missing}: pip install 'pequod[lake]'"]
+    assert rest == [f"the format pequod_lake needs {missing}: {how_to_install('lake')}"]
