@@ -109,8 +109,8 @@ async def test_a_second_server_with_the_same_slot_says_so_while_it_waits(
 
         def is_told() -> bool:
             lines = [getattr(record, "error", "") for record in caplog.records]
-            return "uses the replication slot pequod" in second.waits_for and any(
-                "uses the replication slot pequod" in one for one in lines
+            return all(
+                any("uses the replication slot pequod" in one for one in some) for some in ([second.waits_for], lines)
             )
 
         while not is_told():
