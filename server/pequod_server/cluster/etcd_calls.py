@@ -29,6 +29,8 @@ CALL_S: Final = 6.0
 _PAUSE_S: Final = 0.1
 #: Codes of endpoints that are away, or without a leader.
 _AWAY: Final = frozenset({grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.DEADLINE_EXCEEDED, grpc.StatusCode.CANCELLED})
+#: How a node says, with the code UNKNOWN, that its own time for a call is over, such as while there is no leader.
+_NO_TIME: Final = "context deadline exceeded"
 #: Codes of calls that etcd refuses: it has answered, and did nothing.
 _REFUSALS: Final = frozenset(
     {grpc.StatusCode.PERMISSION_DENIED, grpc.StatusCode.UNAUTHENTICATED, grpc.StatusCode.INVALID_ARGUMENT}
@@ -189,7 +191,8 @@ class EtcdCalls:
                 fault = self._away(at, reason)
                 if error.code() in _REFUSALS:
                     raise CoordinatorUnavailableError(self.place, fault.reason, is_refusal=True) from error
-                if error.code() not in _AWAY or time.monotonic() + _PAUSE_S >= ends_s:
+                is_away = error.code() in _AWAY or reason.endswith(_NO_TIME)
+                if not is_away or time.monotonic() + _PAUSE_S >= ends_s:
                     raise fault from error
             await asyncio.sleep(_PAUSE_S)
 
