@@ -4,6 +4,7 @@
     arguments  key value  key  first last
     starts     0          2    3           5
 
+>>> from pequod.commands.kinds import ARGUMENT_COUNTS, COUNT, GET, PUT
 >>> starts(bytes([PUT, GET, COUNT]), ARGUMENT_COUNTS)
 [0, 2, 3, 5]
 """
@@ -13,10 +14,7 @@ from __future__ import annotations
 from itertools import accumulate
 from typing import Final, NamedTuple
 
-from pequod.commands.kinds import ARGUMENT_COUNTS, COUNT, GET, KINDS, PUT, WRITES
-
-#: For the example.
-__all__ = ["ARGUMENT_COUNTS", "COUNT", "GET", "PUT", "Needs", "bounds_of", "has_reads", "has_writes", "needs", "starts"]
+from pequod.commands.kinds import KINDS, WRITES
 
 _KIND_OF: Final = {kind.code: kind for kind in KINDS}
 
