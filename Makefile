@@ -16,7 +16,7 @@ generate = $(PROTOC) --python_out=$(1) --pyi_out=$(1) --grpc_python_out=$(1) peq
 .DEFAULT_GOAL := help
 .PHONY: help install install-dev demo ran test test-pythons test-extras test-quick check format proto proto-check interface interface-check coverage soak chaos freshness fuzz \
         figures bench-micro test-optimised test-spark-versions test-spark-cluster docs docs-serve \
-        test-planted soak-memory soak-server simulate simulate-groups views-chaos cluster-chaos cluster-patroni test-pure test-sanitised test-leaks wheels clean
+        behaviours test-planted soak-memory soak-server simulate simulate-groups views-chaos cluster-chaos cluster-patroni test-pure test-sanitised test-leaks wheels clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-15s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -64,6 +64,10 @@ test-pythons: $(INSTALLED) ## the quick tests, with the native core, under each 
 
 test-extras: $(INSTALLED) ## each extra alone in an environment that pip makes: minutes, and a GB
 	PEQUOD_EXTRAS=pip $(BIN)/python -m pytest -n 2 tests/packaging/test_extras.py --timeout=1200
+
+WORDS ?=
+behaviours: ## print the tests of a behaviour, by WORDS of it; without them, write the page about tests anew
+	@$(PYTHON) tests/behaviours.py $(WORDS)
 
 ran: ## show when each target that tests ran last; `make ran-TARGET` runs one and notes it
 	@$(PYTHON) tests/ran.py

@@ -1,4 +1,4 @@
-"""Loading what somebody else computed: what it costs nobody, what it leaves behind, what is refused."""
+"""Loading rows that another program computed: no reader waits, nothing of a failed load stays, bad rows are refused."""
 
 from __future__ import annotations
 
