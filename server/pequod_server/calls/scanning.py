@@ -11,10 +11,10 @@ from pequod_proto import pequod_pb2 as pb
 from pequod.engine import Rows
 from pequod_server.calls.fitting import fitting
 from pequod_server.calls.served import ServedEngine
-from pequod_server.database.database_levels import Demand
+from pequod_server.freshness.database import Demand
+from pequod_server.freshness.demands import level_of
 from pequod_server.memory.admission import COPIES, Admission
 from pequod_server.wire.bounds import Bounds, range_of
-from pequod_server.wire.freshness import level_of
 from pequod_server.wire.handlers import Context
 
 #: Rows that a scan reads before it knows how large they are.

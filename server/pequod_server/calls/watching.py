@@ -14,10 +14,10 @@ from pequod.errors import BadRequestError, WatchCompactedError
 from pequod_server.calls.feeds import Feed, Feeds
 from pequod_server.calls.fitting import fitting
 from pequod_server.calls.served import ServedEngine
+from pequod_server.freshness.demands import level_of
 from pequod_server.memory.admission import COPIES, Admission
 from pequod_server.wire.bounds import Bounds, last_of
 from pequod_server.wire.errors import stopping_status
-from pequod_server.wire.freshness import level_of
 from pequod_server.wire.handlers import Context, end_call
 
 #: Rows that a watch looks at before it knows how large they are.
