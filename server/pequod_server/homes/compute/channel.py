@@ -5,7 +5,7 @@ The protocol is a seam: simulations put links of their own in its place.
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final, NoReturn, Protocol
@@ -20,7 +20,7 @@ from pequod_proto.pequod_pb2_grpc import PequodPeerStub
 from pequod.addresses import is_local
 from pequod.errors import BackingUnavailableError, PequodError, SettingError
 from pequod.refusals import rebuilt
-from pequod_server.homes.compute.calls import LoadCalls, LoadsEndedError
+from pequod_server.homes.compute.loads import LoadCalls, LoadsEndedError
 from pequod_server.homes.compute.onward import trace_metadata
 
 #: Found dead after this long, also where the network says nothing.
@@ -53,16 +53,6 @@ class PeerChannel(Protocol):
 
 #: Opens a channel to an address.
 Connect = Callable[[str], PeerChannel]
-
-
-def write_request(changes: Sequence[tuple[bytes, bytes | None]], *, copies: bool = False) -> pb.PeerWriteRequest:
-    """Return the message of changes, as keys with their new values; None: the key is removed."""
-    return pb.PeerWriteRequest(
-        keys=[key for key, _ in changes],
-        values=[value or b"" for _, value in changes],
-        present=bytes([value is not None for _, value in changes]),
-        copies=copies,
-    )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -13,7 +13,8 @@ from typing import Final
 
 from pequod_proto import pequod_pb2 as pb
 
-from pequod_server.backing.store import Changes, Event, History, KeyRange, Progress, Reload, RowChange
+from pequod_server.backing.store import Changes, Event, KeyRange, Progress, Reload, RowChange
+from pequod_server.homes.messages import changes_of, history_of
 
 #: Changes that are put together at most, unless one commit has more.
 _TOGETHER_MAX: Final = 512
@@ -43,7 +44,7 @@ class PeerEvents:
 
     def of(self, reply: pb.PeerFeedReply) -> Iterator[Event]:
         """Yield the events of a message."""
-        history = _history_of(reply.history) if reply.HasField("history") else None
+        history = history_of(reply.history) if reply.HasField("history") else None
         if reply.reload_firsts:
             self._open = []
             self._position = reply.position
@@ -65,13 +66,7 @@ class PeerEvents:
             yield Progress(reply.position)
 
     def _changes(self, reply: pb.PeerFeedReply) -> Iterator[Changes]:
-        values: list[bytes | None] = list(reply.values)
-        present = reply.present
-        at = present.find(0)
-        while at >= 0:
-            values[at] = None
-            at = present.find(0, at + 1)
-        changes = list(map(RowChange, reply.keys, values))
+        changes = changes_of(reply.keys, reply.values, reply.present)
         shown = max(reply.shown, default=None)
         together, self._open = self._open, []
         commits: list[tuple[int, int]] = []
@@ -102,7 +97,3 @@ class PeerEvents:
                 return self._everything()
             ranges.append(KeyRange(first, last or None))
         return tuple(ranges)
-
-
-def _history_of(message: pb.PeerHistory) -> History:
-    return History(message.database, message.timeline, {end.timeline: end.position for end in message.ends})

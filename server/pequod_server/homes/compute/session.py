@@ -17,25 +17,30 @@ from itertools import islice
 from typing import Any, Final, NamedTuple, TypeVar
 
 from pequod_proto import pequod_pb2 as pb
+from pequod_proto.contract import NEXT_GROUPS_MAX
 
+from pequod.language.missing import NextGroups
 from pequod_server.backing.errors import BackingUnavailableError
-from pequod_server.backing.store import KeyRange, Place
+from pequod_server.backing.store import KeyRange, Loaded, Place, SequenceHorizon
 from pequod_server.homes.compute.channel import PeerChannel
+from pequod_server.homes.messages import (
+    UNKNOWN_FEED,
+    VERSION_MAX,
+    VERSION_MIN,
+    firsts_of,
+    groups_message,
+    lasts_of,
+)
 
 T = TypeVar("T")
 
-#: The versions of the protocol between servers that this one speaks.
-VERSION_MIN: Final = 2
-VERSION_MAX: Final = 2
 #: How often a compute asks for position and age.
 ASK_S: Final = 0.25
 #: Ranges in one message.
 _RANGES: Final = 10_000
 _NUMBER_MAX: Final = (1 << 64) - 1
-
-
-#: What a home says of a load for a feed that it does not have, or has no more.
-UNKNOWN_FEED: Final = "it does not know this feed, which may have ended"
+#: Numbers of a home's events, below those of the next connection.
+STAMP_BITS: Final = 64
 
 
 class SessionOverError(Exception):
@@ -112,8 +117,8 @@ class PeerSession:
                 version_min=VERSION_MIN,
                 version_max=VERSION_MAX,
                 feed=self.number,
-                firsts=[one.first for one in some],
-                lasts=[one.last or b"" for one in some],
+                firsts=firsts_of(some),
+                lasts=lasts_of(some),
                 more=len(some) == _RANGES,
                 id=self._id,
             )
@@ -142,8 +147,8 @@ class PeerSession:
         hurry, self._hurry = self._hurry, 0
         self._released_sent += bool(released)
         return pb.PeerFeedRequest(
-            released_firsts=[one.first for one in released],
-            released_lasts=[one.last or b"" for one in released],
+            released_firsts=firsts_of(released),
+            released_lasts=lasts_of(released),
             hurry=hurry,
             asked=self._asked,
         )
@@ -180,6 +185,29 @@ class PeerSession:
         return None if asked_s is None else asked_s - reply.age_ms / 1000
 
     # Calls beside the feed.
+
+    async def load(self, ranges: Sequence[KeyRange], next_groups: Sequence[NextGroups]) -> Loaded:
+        """Read ranges, which neither overlap nor touch, and perhaps the groups that their keys lead to."""
+        request = pb.PeerLoadRequest(
+            version_min=VERSION_MIN,
+            version_max=VERSION_MAX,
+            firsts=firsts_of(ranges),
+            lasts=lasts_of(ranges),
+            feed=self.number,
+            released=self.released_count,
+            # The compute asks for the rows of further groups in a second load.
+            next=[groups_message(one) for one in next_groups[:NEXT_GROUPS_MAX]],
+        )
+        rows: list[tuple[bytes, bytes]] = []
+        last: pb.PeerLoadReply | None = None
+        async for reply in self.channel.load(request):
+            rows += zip(reply.keys, reply.values, strict=True)
+            last = reply
+        if last is None or not last.HasField("place"):
+            raise BackingUnavailableError(f"the home {self.address}", "a load ended before its end")
+        horizon = SequenceHorizon(last.place.position, (self.epoch << STAMP_BITS) + last.sequence)
+        prefetched = tuple(map(KeyRange, last.more_firsts, last.more_lasts))
+        return Loaded(tuple(rows), horizon, last.place.timeline, prefetched)
 
     async def run(self, call: Coroutine[Any, Any, T]) -> T:
         """Return what a call on this connection returns.

@@ -48,10 +48,10 @@ from pequod_server.backing.store import (
     WrittenThrough,
     every_key,
 )
-from pequod_server.homes.compute.channel import Connect, PeerCredentials, write_request
+from pequod_server.homes.compute.channel import Connect, PeerCredentials
 from pequod_server.homes.compute.events import PeerEvents
-from pequod_server.homes.compute.loads import STAMP_BITS, load_from
-from pequod_server.homes.compute.session import VERSION_MAX, VERSION_MIN, Known, PeerSession, SessionOverError
+from pequod_server.homes.compute.session import STAMP_BITS, Known, PeerSession, SessionOverError
+from pequod_server.homes.messages import VERSION_MAX, VERSION_MIN, place_of, write_request
 from pequod_server.homes.subscriptions import Subscriptions
 
 T = TypeVar("T")
@@ -203,7 +203,7 @@ class PequodStore:
         async def load(session: PeerSession) -> Loaded:
             for one in clip.ranges:
                 self._held.add(one.first, one.last, _HELD)
-            return await load_from(session, clip.ranges, next_groups)
+            return await session.load(clip.ranges, next_groups)
 
         try:
             loaded = await self._call(load)
@@ -225,7 +225,7 @@ class PequodStore:
 
     async def _ask(self, session: PeerSession, *, latest: bool) -> Place:
         reply = await session.channel.position(pb.PeerPositionRequest(latest=latest))
-        return Place(reply.place.timeline, reply.place.position)
+        return place_of(reply.place)
 
     async def write(self, changes: Sequence[RowChange]) -> WrittenThrough:
         """Have the home write changes in one transaction."""
@@ -237,7 +237,7 @@ class PequodStore:
             raise BackingUnavailableError(f"the home {session.address}", reason) from None
         absent = frozenset(reply.absent)
         found = [number not in absent for number in range(len(changes))]
-        return WrittenThrough(Place(reply.place.timeline, reply.place.position), found)
+        return WrittenThrough(place_of(reply.place), found)
 
     async def _call(self, call: Callable[[PeerSession], Coroutine[Any, Any, T]]) -> T:
         """Return what a call at the present home returns; one that is cut off is made again at the next."""

@@ -17,17 +17,23 @@ from typing import Final
 
 from pequod_proto import pequod_pb2 as pb
 
-from pequod.errors import BadRequestError
 from pequod_server.backing import History, KeyRange, Place, RowChange
 from pequod_server.backing.turns import Turns
 from pequod_server.database.followed import Reached
 from pequod_server.homes.home.origin import Origin
-from pequod_server.homes.home.relay import Subscriber, TellColumns, Told
+from pequod_server.homes.home.relay import Subscriber, Told
+from pequod_server.homes.messages import (
+    MESSAGE_BYTES,
+    VERSION_MAX,
+    ChangeColumns,
+    firsts_of,
+    history_message,
+    lasts_of,
+    place_of,
+    ranges_of,
+)
+from pequod_server.wire.fitting import fitting
 
-#: The version of the protocol between servers.
-VERSION: Final = 2
-#: Keys and values in one message, but for the last change.
-MESSAGE_BYTES: Final = 512 * 1024
 _EVERYTHING: Final = KeyRange(b"", None)
 
 
@@ -65,9 +71,10 @@ class _Columns:
 
     def add(self, changes: Sequence[RowChange], told: Told) -> int:
         """Add changes of an event, or more of them; return how many fit, one at least."""
-        if self.size + told.columns.size_bytes > MESSAGE_BYTES:
-            changes = changes[: self._fitting(changes)]
-        columns = told.columns if changes is told.changes else TellColumns.of(changes)
+        columns = told.columns if changes is told.changes else ChangeColumns.of(changes)
+        if self.size + columns.size_bytes > MESSAGE_BYTES:
+            sizes = (len(key) + len(value) for key, value in zip(columns.keys, columns.values, strict=True))
+            columns = ChangeColumns.of(changes[: fitting(sizes, MESSAGE_BYTES - self.size)[0]])
         count = len(columns.keys)
         self.keys += columns.keys
         self.values += columns.values
@@ -86,15 +93,6 @@ class _Columns:
     def holds(self, told: Told) -> bool:
         """Return whether the message has a part of an event."""
         return self.sequences[-1:] == [told.sequence]
-
-    def _fitting(self, changes: Sequence[RowChange]) -> int:
-        """Return how many changes still fit, one at least."""
-        size = self.size
-        for count, (key, value) in enumerate(changes):
-            if size >= MESSAGE_BYTES and count:
-                return count
-            size += len(key) + (0 if value is None else len(value))
-        return len(changes)
 
     def write(self, reply: pb.PeerFeedReply, *, is_partial: bool) -> None:
         """Write the columns into a message."""
@@ -163,7 +161,7 @@ class PeerFeed:
         elif hello.database != history.database:
             self._relay.lose(self.subscriber, "the base data are of another database, or of another life of the home")
         else:
-            since = Place(hello.since.timeline, hello.since.position)
+            since = place_of(hello.since)
             # A home that is behind would take the compute back in time.
             await origin.come_to(since)
             origin.settle()
@@ -179,11 +177,9 @@ class PeerFeed:
 
     def take(self, request: pb.PeerFeedRequest) -> None:
         """Take a message of the compute, other than its hello."""
-        if len(request.released_firsts) != len(request.released_lasts):
-            raise BadRequestError("released ranges need as many ends as beginnings")
-        if request.released_firsts:
-            for first, last in zip(request.released_firsts, request.released_lasts, strict=True):
-                self._relay.release(self.subscriber, first, last or None)
+        if released := ranges_of(request.released_firsts, request.released_lasts):
+            for one in released:
+                self._relay.release(self.subscriber, one.first, one.last)
             self._released += 1
             moved, self._moved = self._moved, asyncio.Event()
             moved.set()
@@ -294,17 +290,14 @@ class PeerFeed:
         history = self._origin.history
         if history != self._history:
             self._history = history
-            reply.version = VERSION
-            reply.history.database = history.database
-            reply.history.timeline = history.timeline
-            for timeline, position in history.ends.items():
-                reply.history.ends.add(timeline=timeline, position=position)
+            reply.version = VERSION_MAX
+            reply.history.CopyFrom(history_message(history))
         return reply
 
     def _tell_reload(self, reply: pb.PeerFeedReply, ranges: Sequence[KeyRange], reason: str, position: int) -> None:
         self.counters.reloads += 1
-        reply.reload_firsts.extend([one.first for one in ranges])
-        reply.reload_lasts.extend([one.last or b"" for one in ranges])
+        reply.reload_firsts.extend(firsts_of(ranges))
+        reply.reload_lasts.extend(lasts_of(ranges))
         reply.reload_reason = reason
         reply.position = self._told = position
 

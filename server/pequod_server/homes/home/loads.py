@@ -9,26 +9,38 @@
 A piece shows all events up to its turn. The changes of the events between the first turn and the last are applied to
 all rows, so the result is what the ranges were in the last turn; the feed tells what comes after it. Applying a change
 that a row shows already makes no difference, since changes hold whole values.
+
+A compute that names the joins' next step has the groups prefetched to which the keys of its load lead:
+
+    load   s|ann| .. s|ann}   next: s|ann| -> p| slot |
+    rows   s|ann|bob  s|ann|liz      ->   p|bob| .. p|bob}   p|liz| .. p|liz}
 """
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Final
 
+from pequod_proto import pequod_pb2 as pb
+
 from pequod.errors import BackingUnavailableError
+from pequod.language.missing import NextGroups
+from pequod.language.ranges import Range, prefix_end
 from pequod_server.backing import KeyRange, Place
 from pequod_server.backing.landing import with_changes
 from pequod_server.backing.rows import Clip, sorted_in_steps
 from pequod_server.backing.turns import Turns, in_turns
-from pequod_server.homes.compute.session import UNKNOWN_FEED
 from pequod_server.homes.home.origin import Origin
 from pequod_server.homes.home.relay import Relay, Subscriber, Told
+from pequod_server.homes.messages import UNKNOWN_FEED, groups_of
 from pequod_server.wire.publishing import DATABASE
 
 #: Rows of one piece: less than a millisecond.
 _PIECE_ROWS: Final = 1024
+#: Ranges that are prefetched with one load; the compute asks for the others in a second one.
+_PREFETCHED_MAX: Final = 1024
 #: Times that a load begins anew since the ring is too short for it, or ranges of it were forgotten.
 _TRIES_MAX: Final = 8
 
@@ -43,22 +55,53 @@ class ReadRows:
     place: Place
     #: The last event that the rows show.
     sequence: int
-    #: The ranges beside those that were asked for.
-    more: Sequence[KeyRange] = ()
+    #: The ranges that were prefetched beside those that were asked for.
+    prefetched: Sequence[KeyRange] = ()
+
+
+#: Returns, by the keys of a load in their order, which ranges the compute needs next.
+Prefetch = Callable[[list[bytes]], list[KeyRange]]
+
+
+def prefetch_of(request: pb.PeerLoadRequest, is_allowed: Callable[[KeyRange], bool]) -> Prefetch:
+    """Return what to prefetch with a load: for each key of it, the group that the key leads to.
+
+    Args:
+        is_allowed: Returns whether the compute may have a range unasked.
+    """
+    known = [groups_of(one) for one in request.next if one.before and one.prefix]
+    whole = {one.before: KeyRange(one.before, prefix_end(one.before)) for one in known}
+    allowed = {before for before, one in whole.items() if is_allowed(one)}
+    wanted = [one for one in known if one.before in allowed]
+
+    def next_of(keys: list[bytes]) -> list[KeyRange]:
+        found: dict[Range, None] = {}
+        for groups in wanted:
+            found |= dict.fromkeys(groups.of(_under(keys, groups)[: _PREFETCHED_MAX - len(found)]))
+        return [KeyRange(*one) for one in found]
+
+    return next_of
+
+
+def _under(keys: list[bytes], groups: NextGroups) -> list[bytes]:
+    """Return the keys that lead to groups."""
+    end = prefix_end(groups.prefix)
+    stop = len(keys) if end is None else bisect_left(keys, end)
+    return keys[bisect_left(keys, groups.prefix) : stop]
 
 
 async def read_ranges(
     origin: Origin,
     subscriber: Subscriber | None,
     ranges: Sequence[KeyRange],
-    more_of: Callable[[list[bytes]], list[KeyRange]] = lambda _keys: [],
+    next_of: Prefetch = lambda _keys: [],
 ) -> ReadRows:
     """Read ranges as of one place.
 
     Args:
         subscriber: Is told the changes of the ranges after the place; perhaps some before it, too.
-        more_of: Returns further ranges, for the keys that were found. Those are read with the others that the
-            subscriber is not told of; it has the others.
+        next_of: Returns the ranges to prefetch. Those of which the subscriber is told already are left out: the compute
+            has them.
 
     Raises:
         BadRequestError: The ranges are not of base data.
@@ -77,7 +120,7 @@ async def read_ranges(
                 relay.want(subscriber, one.first, one.last)
         bit = None if subscriber is None else subscriber.bit
         found, clip = await _collect(origin, ranges), Clip(ranges)
-        if subscriber is not None and (more := _fresh(relay, subscriber, clip, more_of(found.keys), told)):
+        if subscriber is not None and (more := _fresh(relay, subscriber, clip, next_of(found.keys), told)):
             told.update(more)
             for one in more:
                 relay.want(subscriber, one.first, one.last)

@@ -1,10 +1,4 @@
-"""The servicer of `PequodPeer`: what a home answers to its computes.
-
-Load      rows of ranges as of one place, and a feed's subscription to them
-Feed      what changed in the subscribed ranges, in order
-Position  where the base data are now
-Write     changes, all or none
-"""
+"""The servicer of `PequodPeer`: what a home answers to its computes; `homes.messages` says what they ask."""
 
 from __future__ import annotations
 
@@ -12,7 +6,7 @@ import asyncio
 import logging
 from collections.abc import AsyncIterator, Sequence
 from contextlib import aclosing
-from typing import Any, Final
+from typing import Final
 
 from grpc import aio
 from pequod_proto import pequod_pb2 as pb
@@ -23,25 +17,33 @@ from pequod.engine import Engine
 from pequod.errors import BackingUnavailableError, BadRequestError, LimitExceededError, PequodError, SettingError
 from pequod_server.access.grants import Right
 from pequod_server.access.guard import present_caller
-from pequod_server.backing import KeyRange, RowChange
+from pequod_server.backing import KeyRange, Releasing
 from pequod_server.backing.rows import Clip
 from pequod_server.backing.store import WrittenThrough
 from pequod_server.backing.turns import Turns, in_turns
 from pequod_server.config import ServerConfig, table_names
 from pequod_server.database.databases import Databases
-from pequod_server.homes.compute.session import UNKNOWN_FEED
-from pequod_server.homes.compute.store import PequodStore
 from pequod_server.homes.home.answering import LoadStream
-from pequod_server.homes.home.feeding import MESSAGE_BYTES, VERSION, FeedCounters, PeerFeed
-from pequod_server.homes.home.loads import read_ranges
+from pequod_server.homes.home.feeding import FeedCounters, PeerFeed
+from pequod_server.homes.home.loads import prefetch_of, read_ranges
 from pequod_server.homes.home.origin import DatabaseOrigin, MemoryOrigin
-from pequod_server.homes.home.prefetch import ahead_of
 from pequod_server.homes.home.relay import Relay
+from pequod_server.homes.messages import (
+    MESSAGE_BYTES,
+    UNKNOWN_FEED,
+    VERSION_MAX,
+    changes_of,
+    firsts_of,
+    lasts_of,
+    place_message,
+    ranges_of,
+)
 from pequod_server.homes.rules import HomeRules
 from pequod_server.memory.admission import COPIES, Admission
 from pequod_server.memory.keeper import limit_bytes
 from pequod_server.wire.encode import PeersFollowing
 from pequod_server.wire.errors import version_status
+from pequod_server.wire.fitting import pieces, row_sizes
 from pequod_server.wire.handlers import Context, Unregistered, end_call
 from pequod_server.wire.publishing import DATABASE
 
@@ -77,7 +79,7 @@ def make_peer_service(
     if not databases.all:
         return PeerService(MemoryOrigin(engine, server_id, relay), admission, rules, writes_max=writes_max)
     origin = DatabaseOrigin(engine, databases, tables, relay, exported)
-    is_home = not isinstance(databases.all[0].store, PequodStore)
+    is_home = not isinstance(databases.all[0].store, Releasing)
     return PeerService(origin, admission, rules, writes_max=writes_max, is_home=is_home)
 
 
@@ -166,7 +168,7 @@ class PeerService:
 
         async def answer(request: pb.PeerLoadRequest) -> AsyncIterator[pb.PeerLoadReply]:
             if caller is not None:
-                for one in _ranges_of(request.firsts, request.lasts):
+                for one in ranges_of(request.firsts, request.lasts):
                     caller.role().need(Right.FEED, one.first, one.last)
             async with aclosing(self._answer_load(request)) as replies:  # type: ignore[type-var]
                 async for reply in replies:
@@ -181,7 +183,7 @@ class PeerService:
 
     async def _answer_load(self, request: pb.PeerLoadRequest) -> AsyncIterator[pb.PeerLoadReply]:
         self._refuse_unless_home()
-        ranges = Clip(_ranges_of(request.firsts, request.lasts)).ranges
+        ranges = Clip(ranges_of(request.firsts, request.lasts)).ranges
         if self._rules is not None:
             for one in ranges:
                 self._rules.refuse_load(one.first, one.last)
@@ -192,27 +194,23 @@ class PeerService:
             if feed is None:
                 raise BackingUnavailableError(DATABASE, UNKNOWN_FEED)
             await feed.has_released(request.released)
-        more_of = ahead_of(request, self._may_load)
-        found = await read_ranges(self.origin, None if feed is None else feed.subscriber, ranges, more_of)
+        next_of = prefetch_of(request, self._may_load)
+        found = await read_ranges(self.origin, None if feed is None else feed.subscriber, ranges, next_of)
         self.gone.loads += 1
         self.gone.loaded_rows += len(found.keys)
         if feed is not None:
             feed.catch_up()
-        place = pb.PeerPlace(timeline=found.place.timeline, position=found.place.position)
         start = 0
-        while True:
-            stop = _fitting(found.keys, found.values, start, MESSAGE_BYTES)
-            is_last = stop == len(found.keys)
+        for count, _ in pieces(row_sizes(found.keys, found.values), MESSAGE_BYTES) if found.keys else [(0, 0)]:
+            stop = start + count
             reply = pb.PeerLoadReply(keys=found.keys[start:stop], values=found.values[start:stop])
-            if is_last:
-                reply.place.CopyFrom(place)
+            if stop == len(found.keys):
+                reply.place.CopyFrom(place_message(found.place))
                 reply.sequence = found.sequence
-                reply.more_firsts.extend([one.first for one in found.more])
-                reply.more_lasts.extend([one.last or b"" for one in found.more])
+                reply.more_firsts.extend(firsts_of(found.prefetched))
+                reply.more_lasts.extend(lasts_of(found.prefetched))
             async with self._admission.bytes(COPIES * reply.ByteSize()):
                 yield reply
-            if is_last:
-                return
             start = stop
 
     def _may_load(self, one: KeyRange) -> bool:
@@ -276,9 +274,9 @@ class PeerService:
         self.origin.wake()
         place = await self.origin.ask(latest=request.latest)
         return pb.PeerPositionReply(
-            place=pb.PeerPlace(timeline=place.timeline, position=place.position),
-            version_min=VERSION,
-            version_max=VERSION,
+            place=place_message(place),
+            version_min=VERSION_MAX,
+            version_max=VERSION_MAX,
             tables=self.origin.tables,
         )
 
@@ -291,8 +289,7 @@ class PeerService:
             raise BadRequestError("there is nothing to write")
         if len(request.keys) > self._writes_max:
             raise LimitExceededError("batch_commands_max", len(request.keys), self._writes_max)
-        rows = zip(request.keys, request.values, request.present, strict=True)
-        changes = [RowChange(key, value if is_present else None) for key, value, is_present in rows]
+        changes = changes_of(request.keys, request.values, request.present)
         if self._rules is None:
             if request.copies:
                 raise BadRequestError("nothing moves here: this server belongs to no cluster")
@@ -301,9 +298,8 @@ class PeerService:
             (self._rules.refuse_copies if request.copies else self._rules.refuse)(request.keys)
             async with self._rules.writing():
                 written = await self.origin.write(changes)
-        place = written.place
         return pb.PeerWriteReply(
-            place=pb.PeerPlace(timeline=place.timeline, position=place.position),
+            place=place_message(written.place),
             absent=[number for number, was_there in enumerate(written.were_there) if not was_there],
         )
 
@@ -352,28 +348,12 @@ async def _hello_of(requests: AsyncIterator[pb.PeerFeedRequest]) -> tuple[pb.Pee
             break
         part = request.hello
         hello = hello or part
-        ranges += _ranges_of(part.firsts, part.lasts)
+        ranges += ranges_of(part.firsts, part.lasts)
         if not part.more:
             return hello, ranges
     raise BadRequestError("a feed begins with a hello")
 
 
 def _refuse_version(version_min: int, version_max: int) -> None:
-    if not version_min <= VERSION <= version_max:
-        end_call(version_status(VERSION, version_min, version_max))
-
-
-def _ranges_of(firsts: Any, lasts: Any) -> list[KeyRange]:
-    if len(firsts) != len(lasts):
-        raise BadRequestError("ranges need as many ends as beginnings")
-    return [KeyRange(first, last or None) for first, last in zip(firsts, lasts, strict=True)]
-
-
-def _fitting(keys: Sequence[bytes], values: Sequence[bytes], start: int, room_bytes: int) -> int:
-    """Return where a message ends that has the rows from ``start`` on; one row always fits."""
-    size = 0
-    for at in range(start, len(keys)):
-        size += len(keys[at]) + len(values[at]) + 8
-        if size > room_bytes and at > start:
-            return at
-    return len(keys)
+    if not version_min <= VERSION_MAX <= version_max:
+        end_call(version_status(VERSION_MAX, version_min, version_max))
