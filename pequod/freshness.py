@@ -138,6 +138,16 @@ def sqlite_token(file_id: int, position: int | None) -> Token:
 NO_TOKEN: Final = Token({})
 
 
+@lru_cache(maxsize=64)
+def merged(*tokens: bytes) -> bytes:
+    """Return the token of what all of these name; those that are empty say nothing."""
+    found = NO_TOKEN
+    for token in tokens:
+        if token:
+            found = found.merged(Token.parse(token))
+    return bytes(found) if found.positions else b""
+
+
 # Servers get the same tokens again and again.
 @lru_cache(maxsize=1024)
 def _parsed(token: bytes | str) -> Token:

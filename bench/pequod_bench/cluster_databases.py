@@ -14,8 +14,8 @@ from typing import Final
 import asyncpg
 from pequod_server.backing import Mapping
 from pequod_server.backing.mapping import GENERIC_TABLE
-from pequod_server.backing.postgres import PostgresStore
-from pequod_server.backing.sqlite import SqliteStore
+from pequod_server.backing.postgres.store import PostgresStore
+from pequod_server.backing.sqlite.store import SqliteStore
 
 from pequod_bench.backed_twip import SETTINGS
 from pequod_bench.systems.postgres_cluster import started_cluster

@@ -21,7 +21,7 @@ from typing import ClassVar, Final
 
 import asyncpg
 from pequod_server.backing import parse_mappings
-from pequod_server.backing.postgres import PostgresStore
+from pequod_server.backing.postgres.store import PostgresStore
 from rich.console import Console
 from rich.table import Table
 

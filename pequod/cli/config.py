@@ -35,10 +35,10 @@ def check(file: File = None) -> None:
     settings = loaded(file, {})
     from pequod_server.access.guard import make_guard
     from pequod_server.access.tls import server_credentials
-    from pequod_server.database.from_config import make_store
     from pequod_server.joins import install_joins
     from pequod_server.ops.snapshot_file import try_place
     from pequod_server.settings import ConfigError, misspelt_variables
+    from pequod_server.stores import make_store
 
     from pequod.engine import Engine, JoinInfo
     from pequod.errors import SettingError, SnapshotError

@@ -25,8 +25,8 @@ from pequod_server.calls.service import PequodService, add_service
 from pequod_server.cluster.membership import make_member
 from pequod_server.config import ServerConfig, without_passwords
 from pequod_server.database.databases import HomeGroup
-from pequod_server.database.from_config import backed_tables, make_databases, make_store, searching
 from pequod_server.database.loader import Loader
+from pequod_server.homes.home.service import PeerService, add_peer_service, make_peer_service
 from pequod_server.joins import install_joins
 from pequod_server.memory.admission import Admission, message_bytes_max, messages_bytes_max
 from pequod_server.memory.keeper import MemoryKeeper, limit_bytes, priorities, tame_allocator
@@ -34,7 +34,7 @@ from pequod_server.ops import logs
 from pequod_server.ops.instruments import Instruments
 from pequod_server.ops.snapshots import Snapshots
 from pequod_server.ops.supervision import tell_systemd, told_while_waiting
-from pequod_server.peer.peers import PeerService, add_peer_service, make_peer_service
+from pequod_server.stores import backed_tables, make_databases, make_store, searching
 from pequod_server.wire.connections import SLACK, Connections
 from pequod_server.wire.endings import Endings
 from pequod_server.wire.requests import RequestReader
@@ -200,7 +200,7 @@ class PequodServer:
         return f"the database {without_passwords(self._config.backing)}: {step}{reason}"
 
     def _peer_collector(self) -> ScrapedCollector:
-        from pequod_server.peer.peer_metrics import PeerCollector  # noqa: PLC0415 - only some servers have metrics
+        from pequod_server.ops.compute_metrics import PeerCollector  # noqa: PLC0415 - only some servers have metrics
 
         return PeerCollector(self.peers)
 

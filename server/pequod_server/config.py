@@ -64,6 +64,11 @@ def _address(value: str) -> str:
     return value
 
 
+def table_names(setting: str) -> list[bytes]:
+    """Return the names of tables that a setting lists, with commas between them."""
+    return [name.strip().encode() for name in setting.split(",") if name.strip()]
+
+
 def parse_memory_limit(value: str) -> int | float | None:
     """Return bytes, a share of the machine's memory, or None for no limit.
 

@@ -12,7 +12,7 @@ from tempfile import TemporaryDirectory
 import pytest
 from pequod_server import PequodServer, ServerConfig
 from pequod_server.backing import parse_mappings
-from pequod_server.backing.postgres import PostgresStore
+from pequod_server.backing.postgres.store import PostgresStore
 
 from tests.backing.chaos.proxy import Proxy
 from tests.backing.conftest import Connection, Postgres

@@ -17,7 +17,7 @@ import asyncpg
 import psycopg2
 from pequod_bench.systems.server import free_port
 from pequod_server.backing.mapping import parse_mappings
-from pequod_server.backing.postgres import PostgresStore
+from pequod_server.backing.postgres.store import PostgresStore
 from pequod_server.cluster.membership import coordinator_of
 
 from pequod import AsyncClient

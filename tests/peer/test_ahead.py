@@ -20,10 +20,10 @@ from pequod_server.backing import (
     Loaded,
     parse_mappings,
 )
-from pequod_server.backing.peer_channel import PeerCredentials
-from pequod_server.backing.subscriptions import Subscriptions
 from pequod_server.database.loader import Loader
-from pequod_server.peer.peers import PeerService
+from pequod_server.homes.compute.channel import PeerCredentials
+from pequod_server.homes.home.service import PeerService
+from pequod_server.homes.subscriptions import Subscriptions
 from pequod_server.wire.handlers import Context, end_call
 
 from pequod.client import AsyncClient

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 from pequod_server.backing.health import Backoff
-from pequod_server.backing.peer import PequodStore
+from pequod_server.homes.compute.store import PequodStore
 
 from pequod.errors import PequodError, SettingError
 from pequod.freshness import Token
@@ -122,7 +122,7 @@ async def test_a_compute_goes_on_at_another_home_with_what_that_one_computes(tmp
 
 
 async def test_a_home_forgets_the_exported_ranges_that_no_compute_holds(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("pequod_server.peer.exports._UNWANTED_MAX", 2)
+    monkeypatch.setattr("pequod_server.homes.home.exports._UNWANTED_MAX", 2)
     store = fake()
     async with exporting(store) as home, computing(home.address) as compute:
         exports = home.server.peers.origin._exports  # type: ignore[union-attr]

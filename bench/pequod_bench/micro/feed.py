@@ -7,10 +7,10 @@ import struct
 from typing import Any, Final, cast
 
 from pequod_server.backing import parse_mappings
-from pequod_server.backing.pg_decoder import Decoder
-from pequod_server.backing.pg_lookout import Lookout
-from pequod_server.backing.pg_schema import ColumnFacts, TableFacts
-from pequod_server.backing.pg_session import PostgresSession, SnapshotHorizon
+from pequod_server.backing.postgres.decoder import Decoder
+from pequod_server.backing.postgres.lookout import Lookout
+from pequod_server.backing.postgres.schema import ColumnFacts, TableFacts
+from pequod_server.backing.postgres.session import PostgresSession, SnapshotHorizon
 from pequod_server.backing.values import Kind
 from pequod_server.database.intake import Intake
 

@@ -20,7 +20,7 @@ import orjson
 
 from pequod.escapes import shown
 from pequod_server.backing.errors import PackError
-from pequod_server.backing.pg_texts import (
+from pequod_server.backing.texts import (
     Element,
     array_text,
     composite_text,

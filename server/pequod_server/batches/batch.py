@@ -41,9 +41,8 @@ from pequod_server.batches.columns import (
 )
 from pequod_server.batches.native import BegunBatch
 from pequod_server.wire.errors import command_error
+from pequod_server.wire.fitting import ROW_BYTES
 
-#: What a row costs on the wire beside its key and its value, at most: two tags and two lengths.
-ROW_BYTES: Final = 8
 #: No command is refused.
 _NONE: Final[dict[int, PequodError]] = {}
 

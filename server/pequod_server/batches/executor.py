@@ -19,15 +19,15 @@ from pequod_proto.pequod_pb2 import ExecuteReply, ExecuteRequest
 
 from pequod.commands.kinds import GET, PUT, WRITES
 from pequod.engine import BackedKeyError, Engine, MissingError, PequodError
+from pequod.freshness import merged
 from pequod_server.backing import RowChange
 from pequod_server.batches.batch import BatchRun
 from pequod_server.batches.columns import REFUSED, CommandJudge
 from pequod_server.batches.leveled import BatchLevels
 from pequod_server.batches.native import BegunBatch, run_rest, slow_reads
 from pequod_server.database.databases import Databases
-from pequod_server.database.levels import Levels
 from pequod_server.database.write_through import TOGETHER_MAX, CarriedOut
-from pequod_server.wire.freshness import merged
+from pequod_server.freshness.levels import Levels
 
 #: How many commands behind one that waits are looked at; and after how many slow reads that lack nothing the look ends:
 #: to look at one costs ten times what a quick read does, and in a warm server one that lacks something stands alone.

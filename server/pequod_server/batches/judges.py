@@ -17,8 +17,8 @@ from pequod.native import NativeBatch
 from pequod_server.access.grants import Right
 from pequod_server.access.guard import Caller
 from pequod_server.batches.columns import Command, reads
-from pequod_server.cluster.homes import HomeRules
 from pequod_server.database.databases import Databases
+from pequod_server.homes.rules import HomeRules
 
 #: All keys, as bounds.
 _EVERYTHING: Final[tuple[list[bytes], list[bytes | None]]] = ([b""], [None])

@@ -19,12 +19,12 @@ from pequod.errors import BadRequestError, InvalidTokenError, TokenLostError
 from pequod.native import NativeBatch
 from pequod_server.batches.columns import Command, CommandJudge, commands, reads
 from pequod_server.batches.judges import StalenessJudge
-from pequod_server.database.database_levels import Demand
 from pequod_server.database.databases import Databases
-from pequod_server.database.levels import Levels
 from pequod_server.database.loader import Loader
+from pequod_server.freshness.database import Demand
+from pequod_server.freshness.demands import read_level
+from pequod_server.freshness.levels import Levels
 from pequod_server.wire.bounds import Bounds
-from pequod_server.wire.freshness import read_level
 
 _MOVED: Final = "the database has failed over meanwhile"
 

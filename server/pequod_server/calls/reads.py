@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from pequod_proto import pequod_pb2 as pb
 
-from pequod_server.batches.batch import ROW_BYTES
 from pequod_server.calls.served import ServedEngine
+from pequod_server.freshness.demands import level_of
 from pequod_server.wire.bounds import range_of
-from pequod_server.wire.freshness import level_of
+from pequod_server.wire.fitting import ROW_BYTES
 from pequod_server.wire.handlers import Context
 
 

@@ -9,12 +9,12 @@ from typing import Final
 from pequod_proto import pequod_pb2 as pb
 
 from pequod.engine import Rows
-from pequod_server.calls.fitting import fitting
 from pequod_server.calls.served import ServedEngine
-from pequod_server.database.database_levels import Demand
-from pequod_server.memory.admission import COPIES, Admission
+from pequod_server.freshness.database import Demand
+from pequod_server.freshness.demands import level_of
+from pequod_server.memory.admission import Admission
 from pequod_server.wire.bounds import Bounds, range_of
-from pequod_server.wire.freshness import level_of
+from pequod_server.wire.fitting import fitting, row_sizes
 from pequod_server.wire.handlers import Context
 
 #: Rows that a scan reads before it knows how large they are.
@@ -39,15 +39,12 @@ class ScanCalls:
         chunk_bytes = min(request.chunk_bytes or config.chunk_bytes, config.reply_bytes_max)
         remaining = request.limit if request.HasField("limit") else None
         wanted = min(_FIRST_ROWS, config.rows_max)
-        #: What the next row needs, if a part of the memory is too small for it.
-        row_bytes = 0
+        chunks = self._admission.chunks(chunk_bytes)
         while remaining is None or remaining > 0:
-            parts = self._admission
-            async with parts.bytes(COPIES * row_bytes) if row_bytes else parts.some(COPIES * chunk_bytes) as room_bytes:
+            async with chunks.room() as room_bytes:
                 limit = wanted if remaining is None else min(remaining, wanted)
-                rows, count, size = await self._chunk(request, bounds, demand, limit, room_bytes // COPIES)
-                if size > room_bytes // COPIES and not row_bytes:
-                    row_bytes = size
+                rows, count, size = await self._chunk(request, bounds, demand, limit, room_bytes)
+                if not chunks.has_room(size):
                     del rows
                     continue
                 reply = pb.ScanReply(header=self._served.header(), keys=rows.keys[:count])
@@ -57,7 +54,6 @@ class ScanCalls:
                     reply.resume_key = reply.keys[-1] if request.reverse else reply.keys[-1] + b"\0"
                 del rows
                 yield reply
-            row_bytes = 0
             if request.one_chunk or not reply.HasField("resume_key"):
                 return
             bounds = (bounds[0], reply.resume_key) if request.reverse else (reply.resume_key, bounds[1])
@@ -80,5 +76,6 @@ class ScanCalls:
             *bounds,
             demand,
         )
-        count, size = fitting(found.keys[:limit], [] if request.keys_only else found.values[:limit], bytes_max)
+        sizes = row_sizes(found.keys[:limit], [] if request.keys_only else found.values[:limit])
+        count, size = fitting(sizes, bytes_max)
         return found, count, size

@@ -22,12 +22,12 @@ from pequod_server.calls.scanning import ScanCalls
 from pequod_server.calls.served import ServedEngine
 from pequod_server.calls.watching import WatchCalls
 from pequod_server.calls.writes import WriteCalls
-from pequod_server.cluster.homes import HeldWrites
 from pequod_server.cluster.joins import ClusterJoins
 from pequod_server.cluster.member import Member
 from pequod_server.config import ServerConfig
 from pequod_server.database.databases import Databases
 from pequod_server.database.write_through import WriteThrough
+from pequod_server.homes.rules import HeldWrites
 from pequod_server.memory.admission import Admission
 from pequod_server.ops.observe import BatchSink, BatchTraces
 from pequod_server.ops.snapshots import Snapshots

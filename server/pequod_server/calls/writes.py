@@ -12,8 +12,8 @@ from pequod.engine import BackedKeyError, PequodError
 from pequod.errors import BadRequestError
 from pequod_server.backing import RowChange
 from pequod_server.calls.served import ServedEngine
-from pequod_server.cluster.homes import HomeRules
 from pequod_server.database.write_through import WriteThrough
+from pequod_server.homes.rules import HomeRules
 from pequod_server.wire.bounds import range_of
 from pequod_server.wire.handlers import Context
 

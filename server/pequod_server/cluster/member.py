@@ -22,7 +22,7 @@ from pequod.cluster.map import ClusterMap, ClusterState
 from pequod.cluster.servers import ServerEntry, ServerRole, ServerState
 from pequod.errors import ClusterMapError, CoordinatorUnavailableError, PequodError
 from pequod_server.cluster.coordinator import ClusterCoordinator
-from pequod_server.cluster.homes import PAUSE_S, HomeRules
+from pequod_server.homes.rules import PAUSE_S, HomeRules
 
 log = logging.getLogger("pequod.server")
 

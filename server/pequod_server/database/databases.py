@@ -28,12 +28,12 @@ from pequod.engine import BackedKeyError, Engine, Lacking, Loadable, MissingErro
 from pequod.errors import BackingStaleError, BackingUnavailableError, MixedWriteError, UnassignedKeyError
 from pequod.language.ranges import prefix_end
 from pequod_server.backing import BackingStore, Backoff, KeyRange, Releasing, RowChange
+from pequod_server.backing.turns import all_of
 from pequod_server.database.assignment import Assignment, tables_of
 from pequod_server.database.foresight import Foresight
 from pequod_server.database.gate import Gates
 from pequod_server.database.indexing import Indexing
 from pequod_server.database.loader import ROUNDS_MAX, Loader
-from pequod_server.database.questions import all_of
 from pequod_server.database.whole_tables import WholeTables
 from pequod_server.wire.bounds import Bounds
 from pequod_server.wire.publishing import DATABASE, of_one

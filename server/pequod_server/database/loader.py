@@ -34,11 +34,11 @@ from pequod_server.backing import (
 from pequod_server.backing.rows import Clip
 from pequod_server.backing.searches import found_by
 from pequod_server.database.arrivals import Refused
-from pequod_server.database.beside import LoadAhead, LoadsAhead
 from pequod_server.database.feed_lines import FeedLines
 from pequod_server.database.followed import FEED, Followed, Reached
 from pequod_server.database.gate import Gate, Gates
 from pequod_server.database.intake import Intake, Tap
+from pequod_server.database.prefetch import LoadAhead, LoadsAhead
 
 log = logging.getLogger("pequod.backing")
 

@@ -112,6 +112,10 @@ class Admission:
         async with self.bytes(granted):
             yield granted
 
+    def chunks(self, chunk_bytes: int) -> Chunks:
+        """Return what holds memory for the chunks of a reply, of ``chunk_bytes`` at most on the wire."""
+        return Chunks(self, chunk_bytes)
+
     def piece_bytes_max(self) -> int:
         """Return the size of the next piece of a batch's reply: plain integers, since each batch calls this.
 
@@ -180,3 +184,39 @@ class Admission:
             if not admitted.done():
                 self.free_bytes -= count
                 admitted.set_result(None)
+
+
+class Chunks:
+    """Memory for the chunks of one reply, which are made and sent one after another.
+
+    A chunk may have a part of the memory that is free. If its first row needs more than this, the chunk is not sent:
+    it is made again, with memory for this row.
+    """
+
+    __slots__ = ("_admission", "_chunk_bytes", "_room_bytes", "_row_bytes")
+
+    def __init__(self, admission: Admission, chunk_bytes: int) -> None:
+        self._admission = admission
+        self._chunk_bytes = chunk_bytes
+        #: What the present chunk may have on the wire.
+        self._room_bytes = 0
+        #: What the first row of the next chunk needs, if it did not fit into the present one; else 0.
+        self._row_bytes = 0
+
+    @asynccontextmanager
+    async def room(self) -> AsyncIterator[int]:
+        """Hold memory for the next chunk, and yield how many bytes it may have on the wire.
+
+        Raises:
+            LimitExceededError: There was no room for a while.
+        """
+        parts, row_bytes = self._admission, self._row_bytes
+        async with parts.bytes(COPIES * row_bytes) if row_bytes else parts.some(COPIES * self._chunk_bytes) as held:
+            self._room_bytes = held // COPIES
+            yield self._room_bytes
+
+    def has_room(self, size_bytes: int) -> bool:
+        """Return whether a chunk of this size may be sent; else it is made again with the next room."""
+        is_larger = not self._row_bytes and size_bytes > self._room_bytes
+        self._row_bytes = size_bytes if is_larger else 0
+        return not is_larger

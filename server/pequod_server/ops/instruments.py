@@ -15,7 +15,7 @@ from pequod.engine import Engine
 from pequod_server.cluster.member import Member
 from pequod_server.config import ServerConfig
 from pequod_server.database.databases import Databases
-from pequod_server.database.questions import LevelCounters
+from pequod_server.freshness.questions import LevelCounters
 from pequod_server.ops.clock import keep_time
 from pequod_server.ops.logs import CallLog
 from pequod_server.ops.observe import (

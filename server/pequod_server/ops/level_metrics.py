@@ -8,7 +8,7 @@ from itertools import accumulate
 
 from prometheus_client.core import CounterMetricFamily, HistogramMetricFamily, Metric
 
-from pequod_server.database.questions import WAIT_ENDS, LevelCounters
+from pequod_server.freshness.questions import WAIT_ENDS, LevelCounters
 from pequod_server.ops.scraped import ScrapedCollector
 
 
