@@ -4,24 +4,18 @@
 // They do the plain cases, and change nothing where a case is not: then Python's loops do all of it.
 #include "collect.hpp"
 
+#include "arguments.hpp"
 #include "cutting.hpp"
-#include "records.hpp"
 
 #include <algorithm>
 #include <utility>
 
 namespace pequod {
 
-PyTypeObject* kernel_type = nullptr;
-
 namespace {
-
-Kernel* kernel_of(PyObject* object) { return reinterpret_cast<Kernel*>(object); }
 
 // How many groups are looked up ahead, so that what they lie in is fetched meanwhile.
 constexpr size_t AHEAD = 32;
-
-bool is_kernel(PyObject* object) { return object && Py_TYPE(object) == kernel_type; }
 
 // Add the rows of a group that are within bounds, cut into tails.
 bool add_rows(const Cutting& cutting, const Bounds& bounds, SortedRows* rows, Piece prefix, Piece bound, Made* made) {
@@ -95,15 +89,16 @@ bool is_sound(const Kernel* kernel) {
 }
 
 // Find the rows of each selected prefix, and cut them into tails. 1: done; 0: there are more than `room`; -1: an error.
-int make_rows_of(const Kernel* kernel, const Cutting& cutting, const Bounds& bounds, const Selected& selected, size_t room,
-                 Made* made) {
+int make_rows_of(const Kernel* kernel, const Cutting& cutting, const Bounds& bounds, const Selected& selected,
+                 size_t room, Made* made) {
     const HotGroups* groups = groups_of(table_of(kernel->copied)->groups);
     for (size_t at = 0; at < selected.count; ++at) {
         if (at % AHEAD == 0) look_ahead_groups(groups, selected.keys + at, std::min(AHEAD, selected.count - at));
         const Piece prefix = selected.keys[at].bytes;
         SortedRows* group = find_group(groups, selected.keys[at].hash, prefix);
         if (!group) continue;
-        const Piece bound = {prefix.start + cutting.before.size, prefix.size - cutting.before.size - cutting.after.size};
+        const Piece bound = {prefix.start + cutting.before.size,
+                             prefix.size - cutting.before.size - cutting.after.size};
         if (!add_rows(cutting, bounds, group, prefix, bound, made)) return -1;
         if (made->size > room) return 0;
     }
@@ -143,10 +138,12 @@ void take_rows(Kernel* kernel, Hot* hot, Made* made, long long updater_bytes) {
     enter(kernel, hot, static_cast<long long>(count), own_bytes, updater_bytes);
 }
 
-// collect(context, selected, prefix, begin, end, lower, upper, first, last, room): see the Python function of this name.
+// collect(context, selected, prefix, begin, end, lower, upper, first, last, room): see the Python function of this
+// name.
 PyObject* collect(PyObject*, PyObject* const* arguments, Py_ssize_t count) {
     if (!check_count("collect", count, 10)) return nullptr;
-    PyObject *context = arguments[0], *selecting = arguments[1], *prefix = arguments[2], *begin = arguments[3], *end = arguments[4];
+    PyObject *context = arguments[0], *selecting = arguments[1], *prefix = arguments[2], *begin = arguments[3],
+             *end = arguments[4];
     const Py_ssize_t room = PyLong_AsSsize_t(arguments[9]);
     if (PyErr_Occurred()) return nullptr;
     if (!check_all(is_hot(context) && hot_of(context)->is_sound() && is_kernel(hot_of(context)->kernel) &&
@@ -220,7 +217,8 @@ int select_logged(const Kernel* kernel, const Cutting& cutting, const Hot* hot, 
     Py_ssize_t place = 0;
     PyObject *key, *was;
     while (PyDict_Next(log, &place, &key, &was)) {
-        if (!PyTuple_CheckExact(key) || PyTuple_GET_SIZE(key) != 2 || !PyBytes_CheckExact(PyTuple_GET_ITEM(key, 1))) return 0;
+        if (!PyTuple_CheckExact(key) || PyTuple_GET_SIZE(key) != 2 || !PyBytes_CheckExact(PyTuple_GET_ITEM(key, 1)))
+            return 0;
         block_size += cutting.prefix_size(piece_of(PyTuple_GET_ITEM(key, 1)));
     }
     if (!selected->reserve(block_size, size_t(PyDict_GET_SIZE(log)))) return -1;
@@ -258,7 +256,8 @@ int apply_log(Hot* hot) {
     Made made;
     if (make_rows_of(kernel, cutting, {lower, Py_None, first, Py_None}, selected, SIZE_MAX, &made) < 0) return -1;
     long long grown_bytes = 0, gained_bytes = 0, gained = 0;
-    const bool is_done = wait_at_all(reinterpret_cast<Frames*>(kernel->copies), selected.keys, selected.count, hot, &grown_bytes);
+    const bool is_done =
+        wait_at_all(reinterpret_cast<Frames*>(kernel->copies), selected.keys, selected.count, hot, &grown_bytes);
     for (size_t at = 0; is_done && at < made.size; ++at) {
         PyObject* old = nullptr;
         const Put done = put(rows_of(hot), made.entries[at].key, made.entries[at].value, &old);
@@ -276,7 +275,8 @@ int apply_log(Hot* hot) {
     return PyErr_Occurred() ? -1 : 1;
 }
 
-// apply_log(context): bring its rows and frames up to date with its log; False, and nothing has changed: do it in Python.
+// apply_log(context): bring its rows and frames up to date with its log; False, and nothing has changed: do it in
+// Python.
 PyObject* apply_log_of(PyObject*, PyObject* context) {
     if (!check_all(is_hot(context) && is_kernel(hot_of(context)->kernel), "apply_log takes a context with a kernel")) {
         return nullptr;
@@ -305,65 +305,16 @@ int refresh(Hot* hot, double now) {
 
 namespace {
 
-PyObject* kernel_new(PyTypeObject* type, PyObject* arguments, PyObject* names) {
-    PyObject *selecting, *copied, *checks, *copies, *ledger, *before, *after, *ending;
-    Py_ssize_t bound_width, tail_width;
-    long long copied_cut, entry_bytes, tail_bytes;
-    static const char* keywords[] = {"selecting", "copied", "checks", "copies", "ledger", "before", "bound_width",
-                                     "after", "tail_width", "ending", "copied_cut", "entry_bytes",
-                                     "tail_bytes", nullptr};
-    if (!PyArg_ParseTupleAndKeywords(arguments, names, "O!O!O!O!O!SnSnO!LLL", const_cast<char**>(keywords), table_type,
-                                     &selecting, table_type, &copied, frames_type, &checks, frames_type, &copies,
-                                     ledger_type, &ledger, &before, &bound_width, &after, &tail_width, &PyTuple_Type,
-                                     &ending, &copied_cut, &entry_bytes, &tail_bytes)) {
-        return nullptr;
-    }
-    if (!check_all(is_template(ending) && tail_width >= 0 && entry_bytes > 0, "an ending is bytes, and None for what is bound")) return nullptr;
-    PyObject* self = type->tp_alloc(type, 0);
-    if (!self) return nullptr;
-    Kernel* kernel = kernel_of(self);
-    PyObject* given[] = {selecting, copied, checks, copies, ledger, before, after, ending};
-    size_t at = 0;
-    kernel->each([&](PyObject** member) {
-        *member = Py_NewRef(given[at++]);
-        return 0;
-    });
-    kernel->bound_width = bound_width;
-    kernel->tail_width = tail_width;
-    kernel->copied_cut = copied_cut;
-    kernel->entry_bytes = entry_bytes;
-    kernel->tail_bytes = tail_bytes;
-    return self;
-}
-
-PyMemberDef kernel_members[] = {PEQUOD_MEMBER(Kernel, is_quiet, T_BOOL), PEQUOD_LAST_MEMBER};
-
-PyType_Slot kernel_slots[] = {
-    {Py_tp_doc, const_cast<char*>("How a plan's kernel reads its two sources.")},
-    {Py_tp_new, reinterpret_cast<void*>(kernel_new)},
-    {Py_tp_dealloc, reinterpret_cast<void*>(end_record<Kernel>)},
-    {Py_tp_traverse, reinterpret_cast<void*>(traverse_record<Kernel>)},
-    {Py_tp_clear, reinterpret_cast<void*>(clear_record<Kernel>)},
-    {Py_tp_members, kernel_members},
-    {0, nullptr},
-};
-
-PyType_Spec kernel_spec = {"pequod.native._hot.Kernel", sizeof(Kernel), 0,
-                           Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_GC | Py_TPFLAGS_IMMUTABLETYPE, kernel_slots};
-
 PyMethodDef functions[] = {
     {"collect", reinterpret_cast<PyCFunction>(reinterpret_cast<void (*)(void)>(collect)), METH_FASTCALL,
      "See the Python function of this name."},
-    {"apply_log", apply_log_of, METH_O, "Bring a context up to date with its log; return False if it is Python's to do."},
+    {"apply_log", apply_log_of, METH_O,
+     "Bring a context up to date with its log; return False if it is Python's to do."},
     {nullptr, nullptr, 0, nullptr},
 };
 
 }  // namespace
 
-int add_collect_types(PyObject* module) {
-    kernel_type = reinterpret_cast<PyTypeObject*>(PyType_FromSpec(&kernel_spec));
-    if (!kernel_type || PyModule_AddObjectRef(module, "Kernel", reinterpret_cast<PyObject*>(kernel_type)) < 0) return -1;
-    return PyModule_AddFunctions(module, functions);
-}
+int add_collect_functions(PyObject* module) { return PyModule_AddFunctions(module, functions); }
 
 }  // namespace pequod

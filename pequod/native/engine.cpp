@@ -1,5 +1,6 @@
 #include "engine.hpp"
 
+#include "arguments.hpp"
 #include "records.hpp"
 #include "routes.hpp"
 #include "timeline.hpp"
@@ -181,16 +182,17 @@ bool tell_readers(HotEngine* engine, PyObject* readers, const Change& change, si
     if (found.is_quick) return is_told;
     *count += TOLD_BY_PYTHON;
     static PyObject* name = PyUnicode_InternFromString("base_changed");
-    PyObject* done = name ? PyObject_CallMethodObjArgs(engine->writer, name, readers, change.key,
-                                                       change.old ? change.old : Py_None,
-                                                       change.value ? change.value : Py_None, nullptr)
-                          : nullptr;
+    PyObject* done =
+        name ? PyObject_CallMethodObjArgs(engine->writer, name, readers, change.key, change.old ? change.old : Py_None,
+                                          change.value ? change.value : Py_None, nullptr)
+             : nullptr;
     Py_XDECREF(done);
     return done;
 }
 
 // Put a row of a table, and count what was told of it.
-Ran put_into(HotEngine* engine, HotRelations* relations, SortedRows* rows, PyObject* key, PyObject* value, size_t* told) {
+Ran put_into(HotEngine* engine, HotRelations* relations, SortedRows* rows, PyObject* key, PyObject* value,
+             size_t* told) {
     HotTable* table = table_of(relations->table);
     PyObject* old = nullptr;
     const Put done = put(rows, key, value, &old);
@@ -262,7 +264,8 @@ Ran get(HotEngine* engine, Piece key, const Seen& seen, PyObject** value) {
     const Found found = rows_of(table_of(relations->table), key);
     if (!found.is_quick) return not_quick();
     if (!found.rows) return Ran::ABSENT;
-    if ((*value = seen.value_in(found.rows, key))) return Ran::DONE;
+    *value = seen.value_in(found.rows, key);
+    if (*value) return Ran::DONE;
     const Place place = lower_bound(found.rows, key);
     const Leaf& leaf = found.rows->leaf(place.leaf);
     if (place.at == leaf.size || !is_equal(leaf.key(place.at), key)) return Ran::ABSENT;
@@ -308,7 +311,7 @@ Applied apply(HotEngine* engine, PyObject* key, PyObject* value, size_t* told) {
 // the place of the next one, which may be Python's to do, and how many keys of the others lie in loaded ranges.
 PyObject* apply_loaded(PyObject*, PyObject* const* arguments, Py_ssize_t count) {
     if (!check_count("apply_loaded", count, 4)) return nullptr;
-    PyObject *changes = arguments[1];
+    PyObject* changes = arguments[1];
     Py_ssize_t at = PyLong_AsSsize_t(arguments[2]);
     const size_t told_max = PyLong_AsSize_t(arguments[3]);
     if (PyErr_Occurred()) return nullptr;
@@ -323,10 +326,10 @@ PyObject* apply_loaded(PyObject*, PyObject* const* arguments, Py_ssize_t count) 
     // Python code may run in between, and change a list.
     for (; at < PySequence_Fast_GET_SIZE(changes) && told < told_max; ++at) {
         PyObject* change = Py_NewRef(PySequence_Fast_GET_ITEM(changes, at));
-        const bool is_change = PyTuple_Check(change) && PyTuple_GET_SIZE(change) == 2 &&
-                               PyBytes_CheckExact(PyTuple_GET_ITEM(change, 0));
-        const Applied done =
-            is_change ? apply(engine, PyTuple_GET_ITEM(change, 0), PyTuple_GET_ITEM(change, 1), &told) : Applied::NOT_QUICK;
+        const bool is_change =
+            PyTuple_Check(change) && PyTuple_GET_SIZE(change) == 2 && PyBytes_CheckExact(PyTuple_GET_ITEM(change, 0));
+        const Applied done = is_change ? apply(engine, PyTuple_GET_ITEM(change, 0), PyTuple_GET_ITEM(change, 1), &told)
+                                       : Applied::NOT_QUICK;
         Py_DECREF(change);
         if (done == Applied::FAILED) return nullptr;
         if (done == Applied::NOT_QUICK) break;

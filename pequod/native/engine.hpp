@@ -3,7 +3,7 @@
 // Each does what the method of its name does where that takes a look-up and a copy, and leaves the rest to it.
 #pragma once
 
-#include "contexts.hpp"
+#include "ends.hpp"
 #include "tables.hpp"
 
 namespace pequod {

@@ -55,11 +55,18 @@ _FAULTS_OF_STRUCTURES: Final = (
         "a context of several ranges answers for what is between them",
     ),
     Fault(
+        "contexts_type.cpp",
+        "if (!is_hot(other) || other == self) {",
+        "if (!is_hot(other)) {",
+        "a context that is handed over to itself loses its frames",
+    ),
+    Fault(
         "cutting.hpp",
         "bound->size) : bound->size == size_t(width);",
         "bound->size) : bound->size >= size_t(width);",
         "keys of a check that are longer than its slot select",
     ),
+    Fault("ends.cpp", "    ends_of(self)->table.free(end);\n", "", "an end that is taken out still has its context"),
     Fault(
         "engine.cpp",
         "if (hot->log && PyDict_GET_SIZE(hot->log) >= engine->log_max) return false;",
@@ -135,6 +142,12 @@ _FAULTS_OF_STRUCTURES: Final = (
         "a group that a quick write made is in no scan over groups",
     ),
     Fault(
+        "kernel.cpp",
+        "kernel->tail_bytes = tail_bytes;",
+        "kernel->tail_bytes = entry_bytes;",
+        "rows of a first check are too light in the ledger",
+    ),
+    Fault(
         "module.cpp",
         "if (pure && *pure && *pure != '0') {",
         "if (pure && *pure == '1' && pure[1]) {",
@@ -159,6 +172,7 @@ _FAULTS_OF_STRUCTURES: Final = (
         "return find_frame(",
         "keys that go on are told to joins",
     ),
+    Fault("row_lists.cpp", "if (step > 0) ++start.at;", "++start.at;", "a scan downwards repeats its first row"),
     Fault(
         "rows.cpp",
         "const size_t stop = made == added ? source.size : start + half;",
@@ -245,8 +259,8 @@ _FAULTS_OF_STRUCTURES: Final = (
     ),
     Fault(
         "timeline.cpp",
-        "bound.size) : bound.size != size_t(width)) continue;",
-        "bound.size) : bound.size < size_t(width)) continue;",
+        "bound.size) : bound.size != size_t(width))",
+        "bound.size) : bound.size < size_t(width))",
         "the kernel follows keys that are longer than the check's slot",
     ),
 )
