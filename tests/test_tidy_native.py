@@ -20,7 +20,7 @@ LAYERS = (
     "cutting timeline routes",
     "kernel",
     "ends contexts_type frames_type",
-    "frames",
+    "frames state",
     "contexts tables lens columns tally",
     "groups arguments",
     "places parts messages numerals",
@@ -79,7 +79,7 @@ def test_functions_are_short() -> None:
     ] == []
     assert sum(map(len, counted.values())) > 300, "functions are recognised"
     assert any(
-        one.endswith("fan_out(HotEngine* engine, const Told& told, const Change& change) {")
+        one.endswith("copy_to_all(HotEngine* engine, const Told& told, const Change& change) {")
         for one in counted["engine.cpp"]
     )
 

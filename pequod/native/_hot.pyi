@@ -80,6 +80,13 @@ class HotLedger:
     updater_bytes: int
     log_bytes: int
     weigh_at: int
+    def change_rows(self, count: int, own_bytes: int, /) -> None: ...
+    def fan_out(self, count: int, tail_bytes: int, /) -> None: ...
+    def change_logs(self, grown_bytes: int, /) -> None: ...
+    def change_updaters(self, grown_bytes: int, /) -> None: ...
+
+# What the ledger counts from now on for an entry of rows, for a tail beside its bytes, and for an entry of a log.
+def use_sizes(entry: int, tail: int, log_entry: int, /) -> None: ...
 
 class HotEngine:
     revision: int
@@ -91,8 +98,6 @@ class HotEngine:
     _relations: dict[bytes, HotRelations]
     _writer: Any
     _now_s: float
-    _tail_bytes: int
-    _log_entry_bytes: int
     _log_max: int
 
 class Numbers:
@@ -122,11 +127,16 @@ class Hot:
     stale_since_s: float
     is_whole: bool
     counters: Counters
+    ledger: HotLedger
     kernel: Kernel | None
     expires_s: float
     row_bytes: int
     @property
     def held_count(self) -> int: ...
+    def note(self, depth: int, key: bytes, old: bytes | None, grown_bytes: int, /) -> int: ...
+    def go_stale(self, now_s: float, /) -> None: ...
+    def settle(self) -> None: ...
+    def gain_rows(self, count: int, own_bytes: int, /) -> None: ...
     def let_go(self) -> int: ...
     def hand_over(self, other: Hot) -> int: ...
     def frames_held(self) -> list[Waiting]: ...
@@ -193,15 +203,12 @@ class Kernel:
         copied: HotTable,
         checks: Frames,
         copies: Frames,
-        ledger: HotLedger,
         before: bytes,
         bound_width: int,
         after: bytes,
         tail_width: int,
         ending: tuple[bytes | None, ...],
         copied_cut: int,
-        entry_bytes: int,
-        tail_bytes: int,
     ) -> None: ...
 
 def collect(

@@ -5,6 +5,12 @@
 
 namespace pequod {
 
+// A function that takes its arguments as an array, as Python's tables of methods want it.
+template <typename Function>
+PyCFunction as_function(Function function) {
+    return reinterpret_cast<PyCFunction>(reinterpret_cast<void (*)(void)>(function));
+}
+
 inline bool check_count(const char* name, Py_ssize_t count, Py_ssize_t wanted) {
     if (count == wanted) return true;
     PyErr_Format(PyExc_TypeError, "%s takes %zd arguments, not %zd", name, wanted, count);

@@ -6,6 +6,7 @@
 
 #include "arguments.hpp"
 #include "cutting.hpp"
+#include "state.hpp"
 
 #include <algorithm>
 #include <utility>
@@ -105,15 +106,6 @@ int make_rows_of(const Kernel* kernel, const Cutting& cutting, const Bounds& bou
     return 1;
 }
 
-// Enter into the ledger what a context gained.
-void enter(Kernel* kernel, Hot* hot, long long count, long long own_bytes, long long updater_bytes) {
-    HotLedger* ledger = reinterpret_cast<HotLedger*>(kernel->ledger);
-    hot->row_bytes += own_bytes;
-    ledger->row_bytes += own_bytes;
-    ledger->entry_count += count;
-    ledger->updater_bytes += updater_bytes;
-}
-
 // Let a new context wait at the check's prefix and at those that it selects. The check's is the first of its places,
 // where logs look for it.
 bool wait_everywhere(Kernel* kernel, Hot* hot, Piece check, const Selected& selected, long long* grown_bytes) {
@@ -125,17 +117,17 @@ bool wait_everywhere(Kernel* kernel, Hot* hot, Piece check, const Selected& sele
 
 // Give rows to a context that has none, and enter them into the ledger: the mean of two tails stands for all, as in
 // `Materialised.take_rows`. There is room for them.
-void take_rows(Kernel* kernel, Hot* hot, Made* made, long long updater_bytes) {
+void take_rows(Hot* hot, Made* made) {
     long long own_bytes = 0;
     const size_t count = std::exchange(made->size, 0);
     if (count) {
         const size_t ends_bytes = piece_of(made->entries[0].key).size + piece_of(made->entries[count - 1].key).size;
-        own_bytes = (kernel->tail_bytes + static_cast<long long>(ends_bytes / 2)) * static_cast<long long>(count);
+        own_bytes = (sizes.tail + static_cast<long long>(ends_bytes / 2)) * static_cast<long long>(count);
         Leaf& leaf = rows_of(hot)->last;
         std::memcpy(leaf.entries, made->entries, count * sizeof(Entry));
         leaf.size = uint32_t(count);
     }
-    enter(kernel, hot, static_cast<long long>(count), own_bytes, updater_bytes);
+    gain_rows(hot, static_cast<long long>(count), own_bytes);
 }
 
 // collect(context, selected, prefix, begin, end, lower, upper, first, last, room): see the Python function of this
@@ -158,6 +150,8 @@ PyObject* collect(PyObject*, PyObject* const* arguments, Py_ssize_t count) {
     const Cutting cutting(kernel);
     const Bounds bounds = {piece_of(arguments[5]), arguments[6], piece_of(arguments[7]), arguments[8]};
     if (rows_of(hot)->last.size || !is_sound(kernel)) Py_RETURN_NONE;
+    HotLedger* ledger = ledger_of(hot);
+    if (!ledger) return nullptr;
     SortedRows* keys = reinterpret_cast<SortedRows*>(selecting);
     const Place stop = end == Py_None ? Place{keys->older_size, keys->last.size} : lower_bound(keys, piece_of(end));
     Selected selected;
@@ -173,7 +167,8 @@ PyObject* collect(PyObject*, PyObject* const* arguments, Py_ssize_t count) {
     if (made.size && !rows_of(hot)->last.make_room(made.size)) return nullptr;
     if (!wait_everywhere(kernel, hot, piece_of(prefix), selected, &grown_bytes)) return nullptr;
     const size_t row_count = made.size;
-    take_rows(kernel, hot, &made, grown_bytes);
+    take_rows(hot, &made);
+    change_updaters(ledger, grown_bytes);
     return PyLong_FromSize_t(row_count);
 }
 
@@ -247,6 +242,8 @@ int apply_log(Hot* hot) {
     Kernel* kernel = kernel_of(hot->kernel);
     // Several ranges are Python's to look through.
     if (!is_sound(kernel) || !hot->is_sound() || !hot->is_open() || !hot->log) return 0;
+    HotLedger* ledger = ledger_of(hot);
+    if (!ledger) return -1;
     const Cutting cutting(kernel);
     const Piece lower = piece_of(hot->lower);
     const Piece first = {lower.start, std::min(lower.size, cutting.copied)};
@@ -265,13 +262,11 @@ int apply_log(Hot* hot) {
         if (done == Put::FAILED) break;
         if (done == Put::REPLACED) continue;
         ++gained;
-        gained_bytes += kernel->tail_bytes + static_cast<long long>(piece_of(made.entries[at].key).size);
+        gained_bytes += sizes.tail + static_cast<long long>(piece_of(made.entries[at].key).size);
     }
-    enter(kernel, hot, gained, gained_bytes, grown_bytes);
-    // It is weighed sooner by what is not entries.
-    HotLedger* ledger = reinterpret_cast<HotLedger*>(kernel->ledger);
-    ledger->entry_count_max -= (gained_bytes + grown_bytes) / kernel->entry_bytes;
-    if (ledger->entry_count > ledger->entry_count_max) ledger->weigh_at = 0;
+    gain_rows(hot, gained, gained_bytes);
+    change_updaters(ledger, grown_bytes);
+    weigh_sooner(ledger, gained_bytes + grown_bytes);
     return PyErr_Occurred() ? -1 : 1;
 }
 
@@ -294,12 +289,7 @@ int refresh(Hot* hot, double now) {
     }
     const int is_applied = apply_log(hot);
     if (is_applied <= 0) return is_applied;
-    reinterpret_cast<Counters*>(hot->counters)->log_applied += PyDict_GET_SIZE(hot->log);
-    // The next entry makes a new one: most timelines have none for long.
-    Py_CLEAR(hot->log);
-    reinterpret_cast<HotLedger*>(kernel_of(hot->kernel)->ledger)->log_bytes -= std::exchange(hot->log_bytes, 0);
-    hot->is_fresh = 1;
-    hot->ready_until_s = hot->expires_s;
+    settle(hot);
     return 1;
 }
 

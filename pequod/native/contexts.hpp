@@ -55,6 +55,8 @@ struct Hot {
     PyObject* aggregate_states;
     // Where it waits as Python has it: a list, null as above.
     PyObject* updaters;
+    // In which it is counted: a `HotLedger`.
+    PyObject* ledger;
     // How its log is applied natively; null or None: it is not.
     PyObject* kernel;
     double expires_s;
@@ -74,7 +76,7 @@ struct Hot {
     template <typename Function>
     int each(Function function) {
         for (PyObject** member : {&rows, &prefix, &lower, &upper, &counters, &end, &first, &last, &log, &dependants,
-                                  &upstreams, &aggregate_states, &updaters, &kernel}) {
+                                  &upstreams, &aggregate_states, &updaters, &ledger, &kernel}) {
             if (const int result = function(member)) return result;
         }
         return 0;

@@ -1,5 +1,7 @@
 // The Python types of contexts, and of the records that they count in.
+#include "arguments.hpp"
 #include "frames.hpp"
+#include "state.hpp"
 
 #include <structmember.h>
 
@@ -60,7 +62,47 @@ PyObject* hot_frames_held(PyObject* self, PyObject*) {
     return found;
 }
 
+// note(depth, key, old, grown_bytes): log what a source key was; return the length of the log.
+PyObject* hot_note(PyObject* self, PyObject* const* arguments, Py_ssize_t count) {
+    if (!check_count("note", count, 4) || !ledger_of(hot_of(self))) return nullptr;
+    const int depth = int(PyLong_AsLong(arguments[0]));
+    const long long grown_bytes = PyLong_AsLongLong(arguments[3]);
+    if (PyErr_Occurred()) return nullptr;
+    const Py_ssize_t noted = note(hot_of(self), depth, arguments[1], arguments[2], grown_bytes);
+    return noted < 0 ? nullptr : PyLong_FromSsize_t(noted);
+}
+
+// go_stale(now_s)
+PyObject* hot_go_stale(PyObject* self, PyObject* now) {
+    const double now_s = PyFloat_AsDouble(now);
+    if (now_s == -1.0 && PyErr_Occurred()) return nullptr;
+    go_stale(hot_of(self), now_s);
+    Py_RETURN_NONE;
+}
+
+// settle()
+PyObject* hot_settle(PyObject* self, PyObject*) {
+    Hot* hot = hot_of(self);
+    if (!ledger_of(hot)) return nullptr;
+    if (!check_all(hot->counters && Py_TYPE(hot->counters) == counters_type, "a context has counters")) return nullptr;
+    settle(hot);
+    Py_RETURN_NONE;
+}
+
+// gain_rows(count, own_bytes)
+PyObject* hot_gain_rows(PyObject* self, PyObject* const* arguments, Py_ssize_t count) {
+    if (!check_count("gain_rows", count, 2) || !ledger_of(hot_of(self))) return nullptr;
+    const long long gained = PyLong_AsLongLong(arguments[0]), own_bytes = PyLong_AsLongLong(arguments[1]);
+    if (PyErr_Occurred()) return nullptr;
+    gain_rows(hot_of(self), gained, own_bytes);
+    Py_RETURN_NONE;
+}
+
 PyMethodDef hot_methods[] = {
+    {"note", as_function(hot_note), METH_FASTCALL, "Log what a source key was; return the length of the log."},
+    {"go_stale", hot_go_stale, METH_O, "Fresh to stale."},
+    {"settle", hot_settle, METH_NOARGS, "Stale to fresh: the log has been applied."},
+    {"gain_rows", as_function(hot_gain_rows), METH_FASTCALL, "Enter rows into the ledger."},
     {"let_go", hot_let_go, METH_NOARGS, "Wait nowhere."},
     {"hand_over", hot_hand_over, METH_O, "Let another context wait where this one does."},
     {"frames_held", hot_frames_held, METH_NOARGS, "Return where it waits."},
@@ -69,13 +111,13 @@ PyMethodDef hot_methods[] = {
 
 #define HOT(name, type, flags) {#name, type, offsetof(Hot, name), flags, nullptr}
 PyMemberDef hot_members[] = {
-    HOT(rows, T_OBJECT_EX, 0),         HOT(prefix, T_OBJECT_EX, 0),   HOT(lower, T_OBJECT_EX, 0),
-    HOT(upper, T_OBJECT_EX, 0),        HOT(end, T_OBJECT_EX, 0),      HOT(first, T_OBJECT_EX, 0),
-    HOT(last, T_OBJECT_EX, 0),         HOT(counters, T_OBJECT_EX, 0), HOT(kernel, T_OBJECT, 0),
-    HOT(expires_s, T_DOUBLE, 0),       HOT(row_bytes, T_LONGLONG, 0), HOT(log_bytes, T_LONGLONG, 0),
-    HOT(stale_since_s, T_DOUBLE, 0),   HOT(is_fresh, T_BOOL, 0),      HOT(ready_until_s, T_DOUBLE, 0),
-    HOT(last_used, T_LONGLONG, 0),     HOT(hits, T_LONGLONG, 0),      HOT(is_whole, T_BOOL, 0),
-    HOT(held_count, T_UINT, READONLY), {nullptr, 0, 0, 0, nullptr},
+    HOT(rows, T_OBJECT_EX, 0),       HOT(prefix, T_OBJECT_EX, 0),       HOT(lower, T_OBJECT_EX, 0),
+    HOT(upper, T_OBJECT_EX, 0),      HOT(end, T_OBJECT_EX, 0),          HOT(first, T_OBJECT_EX, 0),
+    HOT(last, T_OBJECT_EX, 0),       HOT(counters, T_OBJECT_EX, 0),     HOT(ledger, T_OBJECT_EX, 0),
+    HOT(kernel, T_OBJECT, 0),        HOT(expires_s, T_DOUBLE, 0),       HOT(row_bytes, T_LONGLONG, 0),
+    HOT(log_bytes, T_LONGLONG, 0),   HOT(stale_since_s, T_DOUBLE, 0),   HOT(is_fresh, T_BOOL, 0),
+    HOT(ready_until_s, T_DOUBLE, 0), HOT(last_used, T_LONGLONG, 0),     HOT(hits, T_LONGLONG, 0),
+    HOT(is_whole, T_BOOL, 0),        HOT(held_count, T_UINT, READONLY), {nullptr, 0, 0, 0, nullptr},
 };
 #undef HOT
 
@@ -163,8 +205,52 @@ PyMemberDef ledger_members[] = {
 PyMemberDef numbers_members[] = {NUMBER(Numbers, number), {nullptr, 0, 0, 0, nullptr}};
 #undef NUMBER
 
-PyTypeObject* make_record(const char* name, size_t size, PyMemberDef* members, unsigned int flags) {
+HotLedger* ledger_at(PyObject* self) { return reinterpret_cast<HotLedger*>(self); }
+
+// A method of the ledger that takes a number, or two.
+template <void (*change)(HotLedger*, long long)>
+PyObject* ledger_one(PyObject* self, PyObject* argument) {
+    const long long number = PyLong_AsLongLong(argument);
+    if (number == -1 && PyErr_Occurred()) return nullptr;
+    change(ledger_at(self), number);
+    Py_RETURN_NONE;
+}
+
+template <void (*change)(HotLedger*, long long, long long)>
+PyObject* ledger_two(PyObject* self, PyObject* const* arguments, Py_ssize_t count) {
+    if (!check_count("a change of the ledger", count, 2)) return nullptr;
+    const long long first = PyLong_AsLongLong(arguments[0]), second = PyLong_AsLongLong(arguments[1]);
+    if (PyErr_Occurred()) return nullptr;
+    change(ledger_at(self), first, second);
+    Py_RETURN_NONE;
+}
+
+PyMethodDef ledger_methods[] = {
+    {"change_rows", as_function(ledger_two<change_rows>), METH_FASTCALL, "Note that computed rows came or went."},
+    {"fan_out", as_function(ledger_two<fan_out>), METH_FASTCALL, "Note that a write made or removed computed rows."},
+    {"change_logs", ledger_one<change_logs>, METH_O, "Note that logs grew or shrank."},
+    {"change_updaters", ledger_one<change_updaters>, METH_O, "Note that updaters came or went."},
+    {nullptr, nullptr, 0, nullptr},
+};
+PyMethodDef no_methods[] = {{nullptr, nullptr, 0, nullptr}};
+
+// use_sizes(entry, tail, log_entry): count these from now on.
+PyObject* use_sizes(PyObject*, PyObject* arguments) {
+    Sizes given;
+    if (!PyArg_ParseTuple(arguments, "LLL", &given.entry, &given.tail, &given.log_entry)) return nullptr;
+    if (!check_all(given.entry > 0, "an entry has a size")) return nullptr;
+    sizes = given;
+    Py_RETURN_NONE;
+}
+
+PyMethodDef functions[] = {
+    {"use_sizes", use_sizes, METH_VARARGS, "Set what the ledger counts for an entry, a tail, and an entry of a log."},
+    {nullptr, nullptr, 0, nullptr},
+};
+
+PyTypeObject* make_record(const char* name, size_t size, PyMemberDef* members, PyMethodDef* methods, unsigned flags) {
     PyType_Slot slots[] = {
+        {Py_tp_methods, methods},
         {Py_tp_new, reinterpret_cast<void*>(PyType_GenericNew)},
         {Py_tp_dealloc, reinterpret_cast<void*>(record_dealloc)},
         {Py_tp_members, members},
@@ -181,13 +267,15 @@ bool add_type(PyObject* module, const char* name, PyTypeObject* type) {
 }  // namespace
 
 int add_context_types(PyObject* module) {
-    counters_type = make_record("pequod.native._hot.Counters", sizeof(Counters), counters_members, 0);
-    ledger_type = make_record("pequod.native._hot.HotLedger", sizeof(HotLedger), ledger_members, Py_TPFLAGS_BASETYPE);
-    numbers_type = make_record("pequod.native._hot.Numbers", sizeof(Numbers), numbers_members, Py_TPFLAGS_BASETYPE);
+    counters_type = make_record("pequod.native._hot.Counters", sizeof(Counters), counters_members, no_methods, 0);
+    ledger_type = make_record("pequod.native._hot.HotLedger", sizeof(HotLedger), ledger_members, ledger_methods,
+                              Py_TPFLAGS_BASETYPE);
+    numbers_type =
+        make_record("pequod.native._hot.Numbers", sizeof(Numbers), numbers_members, no_methods, Py_TPFLAGS_BASETYPE);
     hot_type = reinterpret_cast<PyTypeObject*>(PyType_FromSpec(&hot_spec));
     const bool is_done = add_type(module, "Counters", counters_type) && add_type(module, "HotLedger", ledger_type) &&
                          add_type(module, "Numbers", numbers_type) && add_type(module, "Hot", hot_type);
-    return is_done ? 0 : -1;
+    return is_done ? PyModule_AddFunctions(module, functions) : -1;
 }
 
 }  // namespace pequod

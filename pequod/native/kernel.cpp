@@ -10,25 +10,22 @@ PyTypeObject* kernel_type = nullptr;
 namespace {
 
 PyObject* kernel_new(PyTypeObject* type, PyObject* arguments, PyObject* names) {
-    PyObject *selecting, *copied, *checks, *copies, *ledger, *before, *after, *ending;
+    PyObject *selecting, *copied, *checks, *copies, *before, *after, *ending;
     Py_ssize_t bound_width, tail_width;
-    long long copied_cut, entry_bytes, tail_bytes;
-    static const char* keywords[] = {"selecting",  "copied",      "checks",     "copies",     "ledger",
-                                     "before",     "bound_width", "after",      "tail_width", "ending",
-                                     "copied_cut", "entry_bytes", "tail_bytes", nullptr};
-    if (!PyArg_ParseTupleAndKeywords(arguments, names, "O!O!O!O!O!SnSnO!LLL", const_cast<char**>(keywords), table_type,
+    long long copied_cut;
+    static const char* keywords[] = {"selecting", "copied",     "checks", "copies",     "before", "bound_width",
+                                     "after",     "tail_width", "ending", "copied_cut", nullptr};
+    if (!PyArg_ParseTupleAndKeywords(arguments, names, "O!O!O!O!SnSnO!L", const_cast<char**>(keywords), table_type,
                                      &selecting, table_type, &copied, frames_type, &checks, frames_type, &copies,
-                                     ledger_type, &ledger, &before, &bound_width, &after, &tail_width, &PyTuple_Type,
-                                     &ending, &copied_cut, &entry_bytes, &tail_bytes)) {
+                                     &before, &bound_width, &after, &tail_width, &PyTuple_Type, &ending, &copied_cut)) {
         return nullptr;
     }
-    if (!check_all(is_template(ending) && tail_width >= 0 && entry_bytes > 0,
-                   "an ending is bytes, and None for what is bound"))
+    if (!check_all(is_template(ending) && tail_width >= 0, "an ending is bytes, and None for what is bound"))
         return nullptr;
     PyObject* self = type->tp_alloc(type, 0);
     if (!self) return nullptr;
     Kernel* kernel = kernel_of(self);
-    PyObject* given[] = {selecting, copied, checks, copies, ledger, before, after, ending};
+    PyObject* given[] = {selecting, copied, checks, copies, before, after, ending};
     size_t at = 0;
     kernel->each([&](PyObject** member) {
         *member = Py_NewRef(given[at++]);
@@ -37,8 +34,6 @@ PyObject* kernel_new(PyTypeObject* type, PyObject* arguments, PyObject* names) {
     kernel->bound_width = bound_width;
     kernel->tail_width = tail_width;
     kernel->copied_cut = copied_cut;
-    kernel->entry_bytes = entry_bytes;
-    kernel->tail_bytes = tail_bytes;
     return self;
 }
 

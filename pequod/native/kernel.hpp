@@ -9,12 +9,11 @@ namespace pequod {
 // How a plan's kernel reads its two sources; see `Timeline` in pequod/engine/joins/timeline.py.
 struct Kernel {
     PyObject_HEAD
-    // Tables, of the check's keys and of the copied rows; where contexts wait for changes of them; the ledger.
+    // Tables, of the check's keys and of the copied rows; where contexts wait for changes of them.
     PyObject* selecting;
     PyObject* copied;
     PyObject* checks;
     PyObject* copies;
-    PyObject* ledger;
     // A selected prefix is `before`, what a key of the check binds, and `after`.
     PyObject* before;
     PyObject* after;
@@ -25,15 +24,12 @@ struct Kernel {
     Py_ssize_t tail_width;
     // The copied table's cut by which selected prefixes are those of groups.
     long long copied_cut;
-    // What the ledger counts for an entry, and for a tail beside its bytes.
-    long long entry_bytes;
-    long long tail_bytes;
     // Whether no join computes rows of the tables, and neither watches nor joins follow the timeline's rows.
     char is_quiet;
 
     template <typename Function>
     int each(Function function) {
-        for (PyObject** member : {&selecting, &copied, &checks, &copies, &ledger, &before, &after, &ending}) {
+        for (PyObject** member : {&selecting, &copied, &checks, &copies, &before, &after, &ending}) {
             if (const int result = function(member)) return result;
         }
         return 0;

@@ -236,11 +236,6 @@ PyObject* apply_write(PyObject*, PyObject* const* arguments, Py_ssize_t count) {
     return gained;
 }
 
-template <typename Function>
-PyCFunction as_function(Function function) {
-    return reinterpret_cast<PyCFunction>(reinterpret_cast<void (*)(void)>(function));
-}
-
 PyMethodDef functions[] = {
     {"select", as_function(select), METH_FASTCALL, "See Timeline.select."},
     {"fill", as_function(fill), METH_FASTCALL, "See Timeline.fill."},

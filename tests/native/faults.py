@@ -32,7 +32,7 @@ _FAULTS_OF_STRUCTURES: Final = (
     ),
     Fault(
         "collect.cpp",
-        "        gained_bytes += kernel->tail_bytes + static_cast<long long>(piece_of(made.entries[at].key).size);\n",
+        "        gained_bytes += sizes.tail + static_cast<long long>(piece_of(made.entries[at].key).size);\n",
         "",
         "rows that a log brings are not in the ledger",
     ),
@@ -80,12 +80,6 @@ _FAULTS_OF_STRUCTURES: Final = (
         "a value that is replaced by one as long is not told to joins",
     ),
     Fault("engine.cpp", "        --table->entry_count;\n", "", "removed rows are still counted"),
-    Fault(
-        "engine.cpp",
-        "        reinterpret_cast<HotLedger*>(engine->ledger)->log_bytes += grown_bytes;\n",
-        "",
-        "entries of logs are not in the ledger",
-    ),
     Fault(
         "engine.cpp",
         "engine->revision < reinterpret_cast<HotLedger*>(engine->ledger)->weigh_at;",
@@ -143,9 +137,9 @@ _FAULTS_OF_STRUCTURES: Final = (
     ),
     Fault(
         "kernel.cpp",
-        "kernel->tail_bytes = tail_bytes;",
-        "kernel->tail_bytes = entry_bytes;",
-        "rows of a first check are too light in the ledger",
+        "kernel->copied_cut = copied_cut;",
+        "kernel->copied_cut = 0;",
+        "a timeline of posters of a fixed width is not taken in by one call",
     ),
     Fault(
         "module.cpp",
@@ -215,6 +209,19 @@ _FAULTS_OF_STRUCTURES: Final = (
         "Py_NewRef(place.at > 1 ? leaf.entries[place.at - 1].key : Py_None);",
         "the first key is the floor of none",
     ),
+    Fault(
+        "state.cpp",
+        "        change_logs(own_ledger(hot), grown_bytes);\n",
+        "",
+        "entries of logs are not in the ledger",
+    ),
+    Fault(
+        "state.cpp",
+        "    if (!hot->is_fresh) return;\n",
+        "",
+        "a second change makes a context stale since then",
+    ),
+    Fault("state.cpp", "    Py_CLEAR(hot->log);\n", "", "a log is applied again at each read"),
     Fault(
         "tables.cpp",
         "static_cast<unsigned char>(prefix.start[size - 1]) + 1;",
