@@ -88,16 +88,20 @@ test-spark-versions: $(INSTALLED) ## the tests of the Spark data source with eac
 			tests/spark/test_source.py tests/spark/test_source_deaths.py tests/spark/test_stream.py || exit 1; \
 	done
 
+NATIVE := pequod/native/*.cpp pequod/native/*.hpp
 check: $(INSTALLED) proto-check interface-check ## format, lint, types, import contracts, generated code
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
 	$(BIN)/mypy
 	$(BIN)/mypy docs/site.py
 	$(BIN)/lint-imports
+	$(BIN)/clang-format --dry-run -Werror $(NATIVE)
+	$(BIN)/python pequod/native/build.py --check
 
 format: $(INSTALLED) ## format the code and mend what the linter can
 	$(BIN)/ruff check --fix-only --quiet .
 	$(BIN)/ruff format .
+	$(BIN)/clang-format -i $(NATIVE)
 
 proto: $(INSTALLED) ## generate the protobuf code anew
 	$(call generate,proto)

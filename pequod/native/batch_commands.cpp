@@ -1,8 +1,8 @@
 // The quick commands of a batch, from its arguments into its reply.
 //
-// Quick are the commands of engine.hpp on tables that clients write; and a scan up to an end by which a context is known,
-// one range of which goes up to there, that is fresh and has no client-written rows among it: what `Engine.scan` asks
-// before it answers without a record.
+// Quick are the commands of engine.hpp on tables that clients write; and a scan up to an end by which a context is
+// known, one range of which goes up to there, that is fresh and has no client-written rows among it: what `Engine.scan`
+// asks before it answers without a record.
 #include "batch.hpp"
 #include "collect.hpp"
 
@@ -130,7 +130,8 @@ Ran scan_context(Batch* batch, HotEngine* engine, const End* end, Limit limit, d
         if (is_fresh <= 0) return is_fresh ? Ran::FAILED : Ran::NOT_QUICK;
     }
     SortedRows* rows = rows_of(hot);
-    const Ran ran = write_rows(batch, {rows, place_of(rows, tail), {rows->older_size, rows->last.size}, prefix}, limit, false);
+    const Ran ran =
+        write_rows(batch, {rows, place_of(rows, tail), {rows->older_size, rows->last.size}, prefix}, limit, false);
     if (ran == Ran::DONE) {
         ++reinterpret_cast<Counters*>(hot->counters)->hits;
         ++hot->hits;

@@ -2,8 +2,8 @@
 // meanwhile.
 #pragma once
 
-#include "collect.hpp"
-#include "timeline.hpp"
+#include "arguments.hpp"
+#include "kernel.hpp"
 
 #include <algorithm>
 #include <utility>

@@ -1,10 +1,10 @@
 #include "engine.hpp"
 
+#include "arguments.hpp"
 #include "records.hpp"
 #include "routes.hpp"
+#include "state.hpp"
 #include "timeline.hpp"
-
-#include <limits>
 
 namespace pequod {
 
@@ -54,7 +54,7 @@ struct Change {
 // Those who wait for a change, by a route.
 struct Told {
     const Route* route;
-    const Waiting* waiting;
+    Waiting* waiting;
     Match match;
 };
 
@@ -87,7 +87,7 @@ bool find_told_at(const HotEngine* engine, PyObject* site, const Change& change,
     const Route* route = reinterpret_cast<const Route*>(route_object);
     if (route->is_check && !change.old == !change.value) return true;
     Told& told = found->told[found->count];
-    const Waiting* waiting = waiting_at(route, piece_of(change.key), &told.match);
+    Waiting* waiting = waiting_at(route, piece_of(change.key), &told.match);
     if (!waiting) return true;
     if (route->is_followed || (route->is_check ? !are_notable(engine, waiting) : !change.value)) return false;
     told.route = route;
@@ -115,51 +115,30 @@ void find_told(const HotEngine* engine, PyObject* readers, const Change& change,
     }
 }
 
-// Note a change in the log of a context, as `Context.note` does, and let it go stale. An error is set on failure.
-bool note(HotEngine* engine, Hot* hot, int depth, const Change& change) {
-    static PyObject* present = PyBytes_FromStringAndSize("", 0);
-    if (!hot->log) hot->log = PyDict_New();
-    PyObject* entry = present && hot->log ? Py_BuildValue("(iO)", depth, change.key) : nullptr;
-    if (!entry) return false;
-    const Py_ssize_t before = PyDict_GET_SIZE(hot->log);
-    const bool is_noted = PyDict_SetDefault(hot->log, entry, change.old ? present : Py_None);
-    Py_DECREF(entry);
-    if (!is_noted) return false;
-    if (PyDict_GET_SIZE(hot->log) > before) {
-        const long long grown_bytes = engine->log_entry_bytes + PyBytes_GET_SIZE(change.key);
-        hot->log_bytes += grown_bytes;
-        reinterpret_cast<HotLedger*>(engine->ledger)->log_bytes += grown_bytes;
-    }
-    if (hot->is_fresh) {
-        hot->is_fresh = 0;
-        hot->ready_until_s = -std::numeric_limits<double>::infinity();
-        hot->stale_since_s = engine->now_s;
-    }
-    return true;
-}
-
+// Note a change in the log of every context, and let it go stale. An error is set on failure.
 bool note_all(HotEngine* engine, const Told& told, const Change& change) {
+    static PyObject* present = PyBytes_FromStringAndSize("", 0);
+    if (!present) return false;
+    const long long grown_bytes = sizes.log_entry + PyBytes_GET_SIZE(change.key);
     for (uint32_t at = 0; at < told.waiting->count; ++at) {
-        if (!note(engine, told.waiting->context(at), told.route->depth, change)) return false;
+        Hot* hot = told.waiting->context(at);
+        if (!ledger_of(hot)) return false;
+        if (note(hot, told.route->depth, change.key, change.old ? present : Py_None, grown_bytes) < 0) return false;
+        go_stale(hot, engine->now_s);
     }
     return true;
 }
 
 // Copy a value into every context, as `Writer._fan_out` does. An error is set on failure.
-bool fan_out(HotEngine* engine, const Told& told, const Change& change) {
+bool copy_to_all(HotEngine* engine, const Told& told, const Change& change) {
     PyObject* tail = tail_of(told.route, told.match);
     if (!tail) return false;
-    HotLedger* ledger = reinterpret_cast<HotLedger*>(engine->ledger);
-    if (!change.old) {
-        const long long size = engine->tail_bytes + PyBytes_GET_SIZE(tail);
-        const_cast<Waiting*>(told.waiting)->tail_bytes += size;
-        ledger->updater_bytes += size;
-    }
+    const long long tail_bytes = change.old ? 0 : sizes.tail + PyBytes_GET_SIZE(tail);
     const Py_ssize_t gained = write_to_all(told.waiting, tail, change.value);
     Py_DECREF(tail);
     if (gained < 0) return false;
-    ledger->entry_count += gained;
-    if (ledger->entry_count > ledger->entry_count_max) ledger->weigh_at = 0;
+    told.waiting->tail_bytes += tail_bytes;
+    fan_out(reinterpret_cast<HotLedger*>(engine->ledger), gained, tail_bytes);
     return true;
 }
 
@@ -176,21 +155,22 @@ bool tell_readers(HotEngine* engine, PyObject* readers, const Change& change, si
     for (size_t at = 0; found.is_quick && is_told && at < found.count; ++at) {
         const Told& told = found.told[at];
         *count += told.waiting->count;
-        is_told = told.route->is_check ? note_all(engine, told, change) : fan_out(engine, told, change);
+        is_told = told.route->is_check ? note_all(engine, told, change) : copy_to_all(engine, told, change);
     }
     if (found.is_quick) return is_told;
     *count += TOLD_BY_PYTHON;
     static PyObject* name = PyUnicode_InternFromString("base_changed");
-    PyObject* done = name ? PyObject_CallMethodObjArgs(engine->writer, name, readers, change.key,
-                                                       change.old ? change.old : Py_None,
-                                                       change.value ? change.value : Py_None, nullptr)
-                          : nullptr;
+    PyObject* done =
+        name ? PyObject_CallMethodObjArgs(engine->writer, name, readers, change.key, change.old ? change.old : Py_None,
+                                          change.value ? change.value : Py_None, nullptr)
+             : nullptr;
     Py_XDECREF(done);
     return done;
 }
 
 // Put a row of a table, and count what was told of it.
-Ran put_into(HotEngine* engine, HotRelations* relations, SortedRows* rows, PyObject* key, PyObject* value, size_t* told) {
+Ran put_into(HotEngine* engine, HotRelations* relations, SortedRows* rows, PyObject* key, PyObject* value,
+             size_t* told) {
     HotTable* table = table_of(relations->table);
     PyObject* old = nullptr;
     const Put done = put(rows, key, value, &old);
@@ -262,7 +242,8 @@ Ran get(HotEngine* engine, Piece key, const Seen& seen, PyObject** value) {
     const Found found = rows_of(table_of(relations->table), key);
     if (!found.is_quick) return not_quick();
     if (!found.rows) return Ran::ABSENT;
-    if ((*value = seen.value_in(found.rows, key))) return Ran::DONE;
+    *value = seen.value_in(found.rows, key);
+    if (*value) return Ran::DONE;
     const Place place = lower_bound(found.rows, key);
     const Leaf& leaf = found.rows->leaf(place.leaf);
     if (place.at == leaf.size || !is_equal(leaf.key(place.at), key)) return Ran::ABSENT;
@@ -308,7 +289,7 @@ Applied apply(HotEngine* engine, PyObject* key, PyObject* value, size_t* told) {
 // the place of the next one, which may be Python's to do, and how many keys of the others lie in loaded ranges.
 PyObject* apply_loaded(PyObject*, PyObject* const* arguments, Py_ssize_t count) {
     if (!check_count("apply_loaded", count, 4)) return nullptr;
-    PyObject *changes = arguments[1];
+    PyObject* changes = arguments[1];
     Py_ssize_t at = PyLong_AsSsize_t(arguments[2]);
     const size_t told_max = PyLong_AsSize_t(arguments[3]);
     if (PyErr_Occurred()) return nullptr;
@@ -323,10 +304,10 @@ PyObject* apply_loaded(PyObject*, PyObject* const* arguments, Py_ssize_t count) 
     // Python code may run in between, and change a list.
     for (; at < PySequence_Fast_GET_SIZE(changes) && told < told_max; ++at) {
         PyObject* change = Py_NewRef(PySequence_Fast_GET_ITEM(changes, at));
-        const bool is_change = PyTuple_Check(change) && PyTuple_GET_SIZE(change) == 2 &&
-                               PyBytes_CheckExact(PyTuple_GET_ITEM(change, 0));
-        const Applied done =
-            is_change ? apply(engine, PyTuple_GET_ITEM(change, 0), PyTuple_GET_ITEM(change, 1), &told) : Applied::NOT_QUICK;
+        const bool is_change =
+            PyTuple_Check(change) && PyTuple_GET_SIZE(change) == 2 && PyBytes_CheckExact(PyTuple_GET_ITEM(change, 0));
+        const Applied done = is_change ? apply(engine, PyTuple_GET_ITEM(change, 0), PyTuple_GET_ITEM(change, 1), &told)
+                                       : Applied::NOT_QUICK;
         Py_DECREF(change);
         if (done == Applied::FAILED) return nullptr;
         if (done == Applied::NOT_QUICK) break;
@@ -352,8 +333,6 @@ PyMemberDef members[] = {
     {"_relations", T_OBJECT_EX, offsetof(HotEngine, relations), 0, nullptr},
     {"_writer", T_OBJECT_EX, offsetof(HotEngine, writer), 0, nullptr},
     {"_now_s", T_DOUBLE, offsetof(HotEngine, now_s), 0, nullptr},
-    {"_tail_bytes", T_LONGLONG, offsetof(HotEngine, tail_bytes), 0, nullptr},
-    {"_log_entry_bytes", T_LONGLONG, offsetof(HotEngine, log_entry_bytes), 0, nullptr},
     {"_log_max", T_LONGLONG, offsetof(HotEngine, log_max), 0, nullptr},
     PEQUOD_LAST_MEMBER,
 };

@@ -3,7 +3,7 @@
 // Each does what the method of its name does where that takes a look-up and a copy, and leaves the rest to it.
 #pragma once
 
-#include "contexts.hpp"
+#include "ends.hpp"
 #include "tables.hpp"
 
 namespace pequod {
@@ -22,9 +22,8 @@ struct HotEngine {
     PyObject* writer;
     // By which contexts that become stale are dated.
     double now_s;
-    // What the ledger counts for a tail of its own and for an entry of a log, beside their bytes; a log of this length
-    // is Python's to write on.
-    long long tail_bytes, log_entry_bytes, log_max;
+    // A log of this length is Python's to write on.
+    long long log_max;
 
     // Call a function with each Python reference, until it returns something else than 0; return that.
     template <typename Function>

@@ -21,14 +21,13 @@ struct KindRow {
 
 // By kind; nothing is of kind 0.
 constexpr KindRow KIND_ROWS[] = {
-    {0, 0, false, false, Gives::NOTHING},
-    {1, 0, false, false, Gives::VALUE},      // GET
-    {2, 0, false, true, Gives::NOTHING},     // PUT
-    {1, 0, false, true, Gives::WAS_THERE},   // REMOVE
-    {2, 0, true, false, Gives::ROWS},        // SCAN
-    {2, 1, true, false, Gives::ROWS},        // SCAN_LIMIT
-    {2, 1, true, false, Gives::ROWS},        // SCAN_DOWN
-    {2, 0, true, false, Gives::COUNT},       // COUNT
+    {0, 0, false, false, Gives::NOTHING},  {1, 0, false, false, Gives::VALUE},  // GET
+    {2, 0, false, true, Gives::NOTHING},                                        // PUT
+    {1, 0, false, true, Gives::WAS_THERE},                                      // REMOVE
+    {2, 0, true, false, Gives::ROWS},                                           // SCAN
+    {2, 1, true, false, Gives::ROWS},                                           // SCAN_LIMIT
+    {2, 1, true, false, Gives::ROWS},                                           // SCAN_DOWN
+    {2, 0, true, false, Gives::COUNT},                                          // COUNT
 };
 
 inline bool is_kind(unsigned char kind) { return kind && kind < std::size(KIND_ROWS); }

@@ -8,10 +8,12 @@
 #include "engine.hpp"
 #include "groups.hpp"
 #include "hash.hpp"
+#include "kernel.hpp"
 #include "kinds.hpp"
 #include "lens.hpp"
 #include "numerals.hpp"
 #include "routes.hpp"
+#include "row_lists.hpp"
 #include "tally.hpp"
 #include "timeline.hpp"
 
@@ -31,9 +33,9 @@ int add_kinds(PyObject* module) {
     PyObject* rows = PyTuple_New(Py_ssize_t(std::size(pequod::KIND_ROWS)) - 1);
     for (size_t at = 1; rows && at < std::size(pequod::KIND_ROWS); ++at) {
         const pequod::KindRow& kind = pequod::KIND_ROWS[at];
-        PyObject* row = Py_BuildValue("(iiiOOi)", int(at), kind.argument_count, kind.number_count,
-                                      kind.is_of_range ? Py_True : Py_False, kind.is_write ? Py_True : Py_False,
-                                      int(kind.gives));
+        PyObject* row =
+            Py_BuildValue("(iiiOOi)", int(at), kind.argument_count, kind.number_count,
+                          kind.is_of_range ? Py_True : Py_False, kind.is_write ? Py_True : Py_False, int(kind.gives));
         if (row) {
             PyTuple_SET_ITEM(rows, Py_ssize_t(at) - 1, row);
         } else {
@@ -54,11 +56,12 @@ PyMODINIT_FUNC PyInit__hot() {
         return nullptr;
     }
     PyObject* module = PyModule_Create(&definition);
-    for (const auto add : {pequod::add_hash, pequod::add_rows_type, pequod::add_group_type, pequod::add_table_types,
-                           pequod::add_context_types, pequod::add_frame_types, pequod::add_route_type,
-                           pequod::add_timeline_functions, pequod::add_collect_types, pequod::add_lens_type,
-                           pequod::add_engine_type, pequod::add_batch_type, pequod::add_column_functions,
-                           pequod::add_tally_function, pequod::add_numeral_functions, add_kinds}) {
+    for (const auto add :
+         {pequod::add_hash, pequod::add_rows_type, pequod::add_row_lists, pequod::add_group_type,
+          pequod::add_table_types, pequod::add_context_types, pequod::add_ends_type, pequod::add_frame_types,
+          pequod::add_route_type, pequod::add_timeline_functions, pequod::add_kernel_type,
+          pequod::add_collect_functions, pequod::add_lens_type, pequod::add_engine_type, pequod::add_batch_type,
+          pequod::add_column_functions, pequod::add_tally_function, pequod::add_numeral_functions, add_kinds}) {
         if (module && add(module) < 0) Py_CLEAR(module);
     }
     if (module && PyModule_AddIntConstant(module, "INTERFACE", INTERFACE) < 0) Py_CLEAR(module);

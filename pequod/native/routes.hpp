@@ -1,4 +1,5 @@
-// Routes: from a key that is written to those who wait for it, at one site (`Site` in pequod/engine/joins/installed.py).
+// Routes: from a key that is written to those who wait for it, at one site (`Site` in
+// pequod/engine/joins/installed.py).
 //
 //     p|bob|0000000120   parts "p|", up to "|", "|", 10 bytes   frame p|bob|   tail of the rows 0000000120|bob
 #pragma once

@@ -1,7 +1,8 @@
 // Tables, and what depends on them: the bases of `Table` in pequod/engine/base/table.py and of `Relations` in
 // pequod/engine/joins/relations.py. The attributes are as these two say.
 //
-// Python code sets the attributes, and may set anything: what is used here as rows or as a dictionary is looked at first.
+// Python code sets the attributes, and may set anything: what is used here as rows or as a dictionary is looked at
+// first.
 #pragma once
 
 #include "groups.hpp"
@@ -19,7 +20,8 @@ struct HotTable {
     PyObject* loose;
     // The bounds of the loaded ranges, as rows, if a database owns the keys; else None.
     PyObject* loaded;
-    // A group's prefix has this many bytes beside the table's own; 0: it goes to the next delimiter; -1: there are none.
+    // A group's prefix has this many bytes beside the table's own; 0: it goes to the next delimiter; -1: there are
+    // none.
     long long cut_width;
 
     // Call a function with each Python reference, until it returns something else than 0; return that.

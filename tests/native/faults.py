@@ -32,7 +32,7 @@ _FAULTS_OF_STRUCTURES: Final = (
     ),
     Fault(
         "collect.cpp",
-        "        gained_bytes += kernel->tail_bytes + static_cast<long long>(piece_of(made.entries[at].key).size);\n",
+        "        gained_bytes += sizes.tail + static_cast<long long>(piece_of(made.entries[at].key).size);\n",
         "",
         "rows that a log brings are not in the ledger",
     ),
@@ -55,11 +55,18 @@ _FAULTS_OF_STRUCTURES: Final = (
         "a context of several ranges answers for what is between them",
     ),
     Fault(
+        "contexts_type.cpp",
+        "if (!is_hot(other) || other == self) {",
+        "if (!is_hot(other)) {",
+        "a context that is handed over to itself loses its frames",
+    ),
+    Fault(
         "cutting.hpp",
         "bound->size) : bound->size == size_t(width);",
         "bound->size) : bound->size >= size_t(width);",
         "keys of a check that are longer than its slot select",
     ),
+    Fault("ends.cpp", "    ends_of(self)->table.free(end);\n", "", "an end that is taken out still has its context"),
     Fault(
         "engine.cpp",
         "if (hot->log && PyDict_GET_SIZE(hot->log) >= engine->log_max) return false;",
@@ -73,12 +80,6 @@ _FAULTS_OF_STRUCTURES: Final = (
         "a value that is replaced by one as long is not told to joins",
     ),
     Fault("engine.cpp", "        --table->entry_count;\n", "", "removed rows are still counted"),
-    Fault(
-        "engine.cpp",
-        "        reinterpret_cast<HotLedger*>(engine->ledger)->log_bytes += grown_bytes;\n",
-        "",
-        "entries of logs are not in the ledger",
-    ),
     Fault(
         "engine.cpp",
         "engine->revision < reinterpret_cast<HotLedger*>(engine->ledger)->weigh_at;",
@@ -135,6 +136,12 @@ _FAULTS_OF_STRUCTURES: Final = (
         "a group that a quick write made is in no scan over groups",
     ),
     Fault(
+        "kernel.cpp",
+        "kernel->copied_cut = copied_cut;",
+        "kernel->copied_cut = 0;",
+        "a timeline of posters of a fixed width is not taken in by one call",
+    ),
+    Fault(
         "module.cpp",
         "if (pure && *pure && *pure != '0') {",
         "if (pure && *pure == '1' && pure[1]) {",
@@ -159,6 +166,7 @@ _FAULTS_OF_STRUCTURES: Final = (
         "return find_frame(",
         "keys that go on are told to joins",
     ),
+    Fault("row_lists.cpp", "if (step > 0) ++start.at;", "++start.at;", "a scan downwards repeats its first row"),
     Fault(
         "rows.cpp",
         "const size_t stop = made == added ? source.size : start + half;",
@@ -201,6 +209,19 @@ _FAULTS_OF_STRUCTURES: Final = (
         "Py_NewRef(place.at > 1 ? leaf.entries[place.at - 1].key : Py_None);",
         "the first key is the floor of none",
     ),
+    Fault(
+        "state.cpp",
+        "        change_logs(own_ledger(hot), grown_bytes);\n",
+        "",
+        "entries of logs are not in the ledger",
+    ),
+    Fault(
+        "state.cpp",
+        "    if (!hot->is_fresh) return;\n",
+        "",
+        "a second change makes a context stale since then",
+    ),
+    Fault("state.cpp", "    Py_CLEAR(hot->log);\n", "", "a log is applied again at each read"),
     Fault(
         "tables.cpp",
         "static_cast<unsigned char>(prefix.start[size - 1]) + 1;",
@@ -245,8 +266,8 @@ _FAULTS_OF_STRUCTURES: Final = (
     ),
     Fault(
         "timeline.cpp",
-        "bound.size) : bound.size != size_t(width)) continue;",
-        "bound.size) : bound.size < size_t(width)) continue;",
+        "bound.size) : bound.size != size_t(width))",
+        "bound.size) : bound.size < size_t(width))",
         "the kernel follows keys that are longer than the check's slot",
     ),
 )

@@ -20,7 +20,7 @@ from pequod.engine.joins.indexes import Index
 from pequod.engine.joins.installed import materialised_rows
 from pequod.engine.joins.relations import Directory
 from pequod.engine.memory.eviction import VALUE_STEP, Evictable, Evictor
-from pequod.engine.memory.ledger import BYTES, LOG_ENTRY, UNLIMITED, Ledger
+from pequod.engine.memory.ledger import UNLIMITED, Ledger
 from pequod.engine.memory.story import Reason, Story
 from pequod.engine.read import Reads
 from pequod.engine.reads.following import Following
@@ -41,12 +41,10 @@ class HotEngine:
     __slots__ = (
         "_ends",
         "_key_bytes_max",
-        "_log_entry_bytes",
         "_log_max",
         "_now_s",
         "_reads",
         "_relations",
-        "_tail_bytes",
         "_value_bytes_quick",
         "_writer",
         "ledger",
@@ -90,7 +88,7 @@ class Composed(HotEngine):
         self._story = Story()
         self._writer = Writer(self._memory, self._hits, self._story)
         self._now_s = 0.0
-        self._tail_bytes, self._log_entry_bytes, self._log_max = BYTES, LOG_ENTRY, self._writer.log_max
+        self._log_max = self._writer.log_max
         self._catalog = Catalog(self._directory, self._writer, self._memory, priorities or {}, can_search)
         self._reader = Reader(self._writer, self._memory, indexes_at_once=indexes_at_once)
         self._scans = Scans(

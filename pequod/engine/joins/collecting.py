@@ -15,23 +15,19 @@ from pequod.engine.base.table import Table
 from pequod.engine.joins.contexts import Context
 from pequod.engine.joins.frames import Frames
 from pequod.engine.joins.timeline import Timeline
-from pequod.engine.memory.ledger import BYTES, ENTRY, Ledger
 from pequod.language.narrowing import relative
 from pequod.language.ranges import Range
 from pequod.language.spec import DELIMITER
 from pequod.native import NativeKernel, core
 
 
-def make_kernel(
-    kernel: Timeline, tables: Sequence[Table], frames: Sequence[Frames[Context]], ledger: Ledger
-) -> NativeKernel | None:
+def make_kernel(kernel: Timeline, tables: Sequence[Table], frames: Sequence[Frames[Context]]) -> NativeKernel | None:
     """Return the native form of a kernel that applies logs; None if there is none.
 
     Args:
         kernel: The plan's.
         tables: Those of both sources.
         frames: Those of both steps.
-        ledger: What is gained is entered there.
     """
     if core is None:
         return None
@@ -48,15 +44,12 @@ def make_kernel(
         copied=copied,
         checks=checks,
         copies=copies,
-        ledger=ledger,
         before=before,
         bound_width=-1 if width is None else width,
         after=after,
         tail_width=kernel.splice.width,
         ending=kernel.fixed_ending,
         copied_cut=cut,
-        entry_bytes=ENTRY,
-        tail_bytes=BYTES,
     )
     return made
 

@@ -257,7 +257,7 @@ class InstalledJoin(CompiledJoin):
             for sites, site in zip(self.sites, self._sites_at[level], strict=False):
                 sites.append(site)
             if plan.log_kernel is not None and self.is_push:
-                kernel = make_kernel(plan.log_kernel, self.source_tables, self._sites_at[level], self.ledger)
+                kernel = make_kernel(plan.log_kernel, self.source_tables, self._sites_at[level])
                 if kernel is not None:
                     kernel.is_quiet = self._is_kernel_quiet
                     self._kernels[level] = kernel
