@@ -195,7 +195,7 @@ class PequodServer:
         step = self.databases.start_step
         if not step:
             return self._waits_for
-        errors = [error for one in self.databases.all if (error := one.store.status.error)]
+        errors = [error for one in self.databases.all if (error := one.store.status.error) and error not in step]
         reason = f"; {'; '.join(errors)}" if errors else ""
         return f"the database {without_passwords(self._config.backing)}: {step}{reason}"
 

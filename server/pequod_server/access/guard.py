@@ -107,8 +107,8 @@ class AccessGuard(aio.ServerInterceptor):
             "DropJoin": self._need_drop,
             "Explain": self._need_explain,
             "Invalidate": self._need_invalidate,
-            "SaveSnapshot": _need_everything,
-            "RestoreSnapshot": _need_everything,
+            "SaveSnapshot": _need_admin,
+            "RestoreSnapshot": _need_restore,
             "BeginBackfill": self._need_begin,
             "ReadBackfill": self._need_source_rows,
             "LoadBackfill": self._need_pieces,
@@ -150,7 +150,7 @@ class AccessGuard(aio.ServerInterceptor):
 
     def _guard(self, method: str, handler: Handler) -> Handler:
         name = method.removeprefix(SERVICE_PATH)
-        known = _need_nothing if method.startswith(_KNOWN) else _need_everything
+        known = _need_nothing if method.startswith(_KNOWN) else _need_admin
         rule = self._rules.get(name, known)
         trim = self._trims.get(name, _trim_nothing)
         shape = (handler.request_deserializer, handler.response_serializer)
@@ -361,8 +361,15 @@ def _need_feed_ranges(role: Role, request: pb.PeerLoadRequest) -> None:
         role.need(Right.FEED, first, last or None)
 
 
-def _need_everything(role: Role, _request: object) -> None:
+def _need_admin(role: Role, _request: object) -> None:
+    """Pass if the role may administer everything."""
     role.need(Right.ADMIN, b"", None)
+
+
+def _need_restore(role: Role, _request: object) -> None:
+    """Pass if the role may also write every key: those of the file replace what clients have written since."""
+    role.need(Right.ADMIN, b"", None)
+    role.need(Right.WRITE, b"", None)
 
 
 def _trim_nothing(_role: Role, _reply: object) -> None:
