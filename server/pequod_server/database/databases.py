@@ -30,10 +30,10 @@ from pequod.language.ranges import prefix_end
 from pequod_server.backing import BackingStore, Backoff, KeyRange, Releasing, RowChange
 from pequod_server.backing.turns import all_of
 from pequod_server.database.assignment import Assignment, tables_of
-from pequod_server.database.foresight import Foresight
 from pequod_server.database.gate import Gates
 from pequod_server.database.indexing import Indexing
 from pequod_server.database.loader import ROUNDS_MAX, Loader
+from pequod_server.database.prefetch import Prefetcher
 from pequod_server.database.whole_tables import WholeTables
 from pequod_server.wire.bounds import Bounds
 from pequod_server.wire.publishing import DATABASE, of_one
@@ -101,7 +101,7 @@ class Databases:
         #: Ranges that were forgotten, for the databases that have not asked yet.
         self._forgotten: dict[Loader, list[Range]] = {}
         self._assigning = asyncio.Lock()
-        self._foresight = Foresight(engine, self.load)
+        self._prefetcher = Prefetcher(engine, self.load)
         self._indexing = Indexing(engine)
         self._take(*self._prepared(groups))
 
@@ -155,7 +155,7 @@ class Databases:
 
     async def stop(self) -> None:
         """End the feeds and the loads."""
-        await self._foresight.stop()
+        await self._prefetcher.stop()
         await self._indexing.stop()
         await asyncio.gather(*(loader.stop() for loader in self.all))
 
@@ -223,7 +223,7 @@ class Databases:
         self._collect_forgotten()
         for loader in {*self.all, *kept}:
             loader.forgotten = partial(self._forgotten_of, loader)
-            loader.on_event = self._foresight.note
+            loader.on_event = self._prefetcher.note
             ranges = assignment.ranges_of(loader)
             if ranges != self.assignment.ranges_of(loader):
                 loader.own(None if ranges == (EVERYTHING,) else ranges)

@@ -214,7 +214,7 @@ class Intake:
     ) -> Refused | None:
         """Read ranges and searches, and take them in; None if changes of them may have been missed meanwhile.
 
-        Ranges that are read beside those are taken in, too.
+        Prefetched ranges are taken in, too.
 
         Returns:
             Those for which there is no memory; they are not loaded.
@@ -227,7 +227,7 @@ class Intake:
         token = self.landing.start(arriving := [*wanted, *(KeyRange(*one.search.keys) for one in searches)])
         try:
             loaded = await read(wanted)
-            if loaded.more and not self.landing.widen(token, loaded.more):
+            if loaded.prefetched and not self.landing.widen(token, loaded.prefetched):
                 return None
             place = Place(loaded.timeline, loaded.horizon.position)
             if not await self._come_to(place, lambda: self.landing.is_under_way(token)):
@@ -240,13 +240,13 @@ class Intake:
                 rows = await in_turns(self.landing.land_in_steps(token, loaded), turns)
                 if rows is None:
                     return None
-                more = loaded.more
+                prefetched = loaded.prefetched
                 # So that the rows can be freed piece by piece below: to free a million at once takes 0.1 s.
                 del loaded
-                self._arriving = Clip([*arriving, *more])
-                beside = [Range(one.first, one.last) for one in more if one.last is not None]
+                self._arriving = Clip([*arriving, *prefetched])
+                also = [Range(one.first, one.last) for one in prefetched if one.last is not None]
                 try:
-                    return await self._arrivals.take([*ranges, *beside], searches, rows, turns)
+                    return await self._arrivals.take([*ranges, *also], searches, rows, turns)
                 finally:
                     self._arriving = None
         finally:

@@ -33,12 +33,12 @@ from pequod_server.backing import (
 )
 from pequod_server.backing.rows import Clip
 from pequod_server.backing.searches import found_by
+from pequod_server.database import prefetch
 from pequod_server.database.arrivals import Refused
 from pequod_server.database.feed_lines import FeedLines
 from pequod_server.database.followed import FEED, Followed, Reached
 from pequod_server.database.gate import Gate, Gates
 from pequod_server.database.intake import Intake, Tap
-from pequod_server.database.prefetch import LoadAhead, LoadsAhead
 
 log = logging.getLogger("pequod.backing")
 
@@ -93,8 +93,8 @@ class Loader:
         self._wanted: list[Loadable] = []
         #: What they will lack next.
         self._next_groups: dict[NextGroups, None] = {}
-        #: What loads bring of it.
-        self._ahead = LoadsAhead()
+        #: The loads that bring it.
+        self._prefetched = prefetch.Loads()
         self._next_flight: asyncio.Task[Refused] | None = None
         self._tasks: list[asyncio.Task[None]] = []
         #: Ranges that may not be loaded any more, although the store tells their changes.
@@ -307,8 +307,8 @@ class Loader:
         # In case it fails, or there is no memory; those that are loaded then are not released.
         unneeded = ranges
         try:
-            with self._ahead.load(LoadAhead(self.store, groups, self._intake.owned)) as ahead:
-                refused = await self._load(ranges, ahead)
+            with self._prefetched.load(prefetch.Load(self.store, groups, self._intake.owned)) as load:
+                refused = await self._load(ranges, load)
             unneeded = list(refused)
             return refused
         finally:
@@ -317,7 +317,7 @@ class Loader:
             for one in ranges:
                 del self._flights[one]
 
-    async def _load(self, lacking: Sequence[Loadable], ahead: LoadAhead) -> Refused:
+    async def _load(self, lacking: Sequence[Loadable], load: prefetch.Load) -> Refused:
         if self.followed.failure:
             raise BackingUnavailableError(FEED, self.followed.failure)
         if self.position is None:
@@ -326,7 +326,7 @@ class Loader:
         searches = [one for one in lacking if isinstance(one, SearchRange)]
 
         async def read(wanted: Sequence[KeyRange]) -> Loaded:
-            return await (found_by(self.store, searches, wanted) if searches else ahead.read(wanted))
+            return await (found_by(self.store, searches, wanted) if searches else load.read(wanted))
 
         for _ in range(ROUNDS_MAX):
             # A reader that waits for a range which is another database's by now asks again, and finds its owner.
@@ -380,15 +380,15 @@ class Loader:
         """Tell the store which ranges are not loaded any more, if it wants to know."""
         if not isinstance(self.store, Releasing):
             return
-        unneeded = united([*self._unneeded, *self._ahead.take_dropped(), *self.forgotten()])
+        unneeded = united([*self._unneeded, *self._prefetched.take_dropped(), *self.forgotten()])
         asked = [KeyRange(*one) for one in self._flights if not isinstance(one, SearchRange)]
-        flying = Clip([*asked, *self._ahead.coming])
+        flying = Clip([*asked, *self._prefetched.coming])
         # These are asked about again once their loads have ended.
         self._unneeded = [one for one in unneeded if flying.touches(KeyRange(*one))]
         settled = [KeyRange(*one) for one in unneeded if not flying.touches(KeyRange(*one))]
         absent = self._intake.not_loaded(settled)
         if absent:
-            self._ahead.note_released(absent)
+            self._prefetched.note_released(absent)
             self.store.release(absent)
 
     async def _look(self) -> None:

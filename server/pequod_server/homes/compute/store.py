@@ -194,9 +194,9 @@ class PequodStore:
 
     async def load(self, ranges: Sequence[KeyRange]) -> Loaded:
         """Read ranges as of one place, and have the feed tell their changes from there on."""
-        return await self.load_ahead(ranges, ())
+        return await self.load_and_prefetch(ranges, ())
 
-    async def load_ahead(self, ranges: Sequence[KeyRange], next_groups: Sequence[NextGroups]) -> Loaded:
+    async def load_and_prefetch(self, ranges: Sequence[KeyRange], next_groups: Sequence[NextGroups]) -> Loaded:
         """Do the same, with those of the groups that keys of the ranges lead to of which the home tells nothing yet."""
         clip = Clip(ranges)
 
@@ -211,7 +211,7 @@ class PequodStore:
             # This server was paused, or hears of the map later: it is no fault of the reader.
             raise BackingUnavailableError(self.name, f"the home goes by another map: {error}") from error
         # In the turn in which the connection was seen to stand: the next one tells of these, too.
-        for one in loaded.more:
+        for one in loaded.prefetched:
             self._held.add(one.first, one.last, _HELD)
         return loaded
 
