@@ -22,8 +22,7 @@ from pequod.addresses import fault_of
 from pequod.calls import WatchEvent
 from pequod.client import decode
 from pequod.client.credentials import Credentials
-from pequod.client.lane import Lane
-from pequod.client.lanes import Lanes
+from pequod.client.lanes import Lane, Lanes
 from pequod.client.link import Link
 from pequod.client.retry import HARMLESS_TWICE, advance, pause_s
 from pequod.client.tracing import caller_trace

@@ -43,7 +43,7 @@ from pequod_server.wire.undecodable import receive_bytes_max
 from pequod_server.wire.under_way import CallsUnderWay, queue_options
 
 if TYPE_CHECKING:
-    from pequod_server.ops.scraped import ScrapedCollector
+    from pequod_server.ops.collectors import ScrapedCollector
 
 log = logging.getLogger("pequod.server")
 
@@ -200,12 +200,12 @@ class PequodServer:
         return f"the database {without_passwords(self._config.backing)}: {step}{reason}"
 
     def _peer_collector(self) -> ScrapedCollector:
-        from pequod_server.ops.compute_metrics import PeerCollector  # noqa: PLC0415 - only some servers have metrics
+        from pequod_server.ops.collectors import PeerCollector  # noqa: PLC0415 - only some servers have metrics
 
         return PeerCollector(self.peers)
 
     def _snapshot_collector(self) -> ScrapedCollector:
-        from pequod_server.ops.snapshot_metrics import SnapshotCollector  # noqa: PLC0415 - as above
+        from pequod_server.ops.collectors import SnapshotCollector  # noqa: PLC0415 - as above
 
         return SnapshotCollector(self.snapshots)
 

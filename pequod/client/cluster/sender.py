@@ -21,7 +21,7 @@ from functools import partial
 from itertools import count
 from typing import Final, Protocol
 
-from pequod.client.cluster.dividing import Whole, divided, taken_apart, unloaded, writes_of
+from pequod.client.cluster.dividing import DividedBatch, divided, taken_apart, unloaded, writes_of
 from pequod.client.cluster.node import Node
 from pequod.client.cluster.routes import Nodes, Routed, Routes, latest_of
 from pequod.client.columns import Columns, Reply, written_keys
@@ -46,7 +46,7 @@ class Learning(Routed, Protocol):
 class BatchPart:
     """Some commands of a batch, on their way."""
 
-    whole: Whole
+    whole: DividedBatch
     columns: Columns
     positions: Sequence[int]
     #: Sends the columns to a node.
@@ -108,7 +108,7 @@ class ClusterSender:
             return
         loop = asyncio.get_running_loop()
         due = loop.time() + self._cluster.timeout_s if deadline is None else deadline
-        whole = Whole(len(columns), deliver, due, next(self._numbers))
+        whole = DividedBatch(len(columns), deliver, due, next(self._numbers))
         part = BatchPart(whole, columns, range(len(columns)), send)
         if not columns:
             deliver(Reply(0, 0, 0, []))

@@ -35,7 +35,7 @@ from pequod_server.backing.rows import Clip
 from pequod_server.backing.searches import found_by
 from pequod_server.database import prefetch
 from pequod_server.database.arrivals import Refused
-from pequod_server.database.feed_lines import FeedLines
+from pequod_server.database.feed_log import FeedLog
 from pequod_server.database.followed import FEED, Followed, Reached
 from pequod_server.database.gate import Gate, Gates
 from pequod_server.database.intake import Intake, Tap
@@ -393,8 +393,8 @@ class Loader:
 
     async def _look(self) -> None:
         """Say in the log when the feed breaks, when it is back, and when it is older than it may be."""
-        lines = FeedLines(self._stale_max_s)
+        feed_log = FeedLog(self._stale_max_s)
         while True:
             await asyncio.sleep(_LOOK_S)
             self.release()
-            lines.look(self.store.status, is_stale=self.is_stale)
+            feed_log.look(self.store.status, is_stale=self.is_stale)

@@ -50,7 +50,7 @@ from pequod_server.backing.store import (
 )
 from pequod_server.homes.compute.channel import Connect, PeerCredentials
 from pequod_server.homes.compute.events import PeerEvents
-from pequod_server.homes.compute.session import STAMP_BITS, Known, PeerSession, SessionOverError
+from pequod_server.homes.compute.session import STAMP_BITS, DatabasePlace, PeerSession, SessionOverError
 from pequod_server.homes.messages import VERSION_MAX, VERSION_MIN, place_of, write_request
 from pequod_server.homes.subscriptions import Subscriptions
 
@@ -112,7 +112,7 @@ class PequodStore:
         self._epoch = 0
         self._turn = 0
         #: Where the events that were processed have led to; None before the first.
-        self._known: Known | None = None
+        self._known: DatabasePlace | None = None
         self._history: History | None = None
         self._held = Subscriptions()
         #: Why everything has to be read again; empty if it has not.
@@ -371,7 +371,7 @@ class PequodStore:
             self._history = event.history
         if self._history is not None:
             place = Place(self._history.timeline, max(event.position, shown))
-            self._known = Known(self._history.database, place)
+            self._known = DatabasePlace(self._history.database, place)
 
     async def _keep_others_awake(self) -> None:
         """Ask the homes that the feed does not follow for their position, so that they keep changes to resume from."""

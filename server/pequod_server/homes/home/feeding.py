@@ -21,7 +21,7 @@ from pequod_server.backing import History, KeyRange, Place, RowChange
 from pequod_server.backing.turns import Turns
 from pequod_server.database.followed import Reached
 from pequod_server.homes.home.origin import Origin
-from pequod_server.homes.home.relay import Subscriber, Told
+from pequod_server.homes.home.relay import Entry, Subscriber
 from pequod_server.homes.messages import (
     MESSAGE_BYTES,
     VERSION_MAX,
@@ -69,7 +69,7 @@ class _Columns:
         self.sequences: list[int] = []
         self.size = 0
 
-    def add(self, changes: Sequence[RowChange], told: Told) -> int:
+    def add(self, changes: Sequence[RowChange], told: Entry) -> int:
         """Add changes of an event, or more of them; return how many fit, one at least."""
         columns = told.columns if changes is told.changes else ChangeColumns.of(changes)
         if self.size + columns.size_bytes > MESSAGE_BYTES:
@@ -90,7 +90,7 @@ class _Columns:
             self.shown.append(told.shown)
         return count
 
-    def holds(self, told: Told) -> bool:
+    def holds(self, told: Entry) -> bool:
         """Return whether the message has a part of an event."""
         return self.sequences[-1:] == [told.sequence]
 
@@ -301,7 +301,7 @@ class PeerFeed:
         reply.reload_reason = reason
         reply.position = self._told = position
 
-    def _tell(self, columns: _Columns, told: Told) -> None:
+    def _tell(self, columns: _Columns, told: Entry) -> None:
         """Add the changes of an event, or as many as fit, to those that are told next."""
         changes, self._rest = self._rest, None
         if changes is None:

@@ -36,8 +36,8 @@ EVERYONE: Final = -1
 _NOTHING: Final = ChangeColumns((), (), b"", 0)
 
 
-class Told(NamedTuple):
-    """An event of the store's feed, as feeds tell it on."""
+class Entry(NamedTuple):
+    """An event of the store's feed in the ring, from which feeds tell it on."""
 
     sequence: int
     position: int
@@ -104,7 +104,7 @@ class Relay:
         self.complete_from: int | None = None
         self.history: History | None = None
         self.size_bytes = 0
-        self._ring: dict[int, Told] = {}
+        self._ring: dict[int, Entry] = {}
         self.subscribers: dict[int, Subscriber] = {}
         self._used_bits = 0
         #: Times that a compute had to read everything again since it was too slow.
@@ -135,7 +135,7 @@ class Relay:
                 self.add(event.position, changes, shown)
             case Reload(ranges=ranges, reason=reason):
                 self._append(
-                    Told(
+                    Entry(
                         self.sequence + 1,
                         event.position,
                         None,
@@ -157,7 +157,7 @@ class Relay:
             size_bytes = ChangeColumns.of(some).size_bytes * len(changes) // len(some)
             size_bytes += _EVENT_BYTES + _CHANGE_BYTES * len(changes)
             sequence = self.sequence + 1
-            told = Told(sequence, position, shown, changes, _NOTHING, EVERYONE, 0, [], (), "", size_bytes)
+            told = Entry(sequence, position, shown, changes, _NOTHING, EVERYONE, 0, [], (), "", size_bytes)
             self._append(told)
             return
         columns = ChangeColumns.of(changes)
@@ -167,10 +167,10 @@ class Relay:
         mask, common = reduce(or_, different, 0), reduce(and_, different, EVERYONE)
         size_bytes = _EVENT_BYTES + _CHANGE_BYTES * len(masks) + columns.size_bytes
         self._append(
-            Told(self.sequence + 1, position, shown, changes, columns, mask, common, masks, (), "", size_bytes)
+            Entry(self.sequence + 1, position, shown, changes, columns, mask, common, masks, (), "", size_bytes)
         )
 
-    def _append(self, told: Told) -> None:
+    def _append(self, told: Entry) -> None:
         self.sequence = told.sequence
         self.position = told.position
         self._ring[told.sequence] = told
@@ -269,7 +269,7 @@ class Relay:
 
     # What subscribers read.
 
-    def since(self, sequence: int) -> list[Told] | None:
+    def since(self, sequence: int) -> list[Entry] | None:
         """Return the events after a number, None if they are not kept any more."""
         if sequence < self.floor:
             return None
@@ -297,7 +297,7 @@ class Relay:
         subscriber.born = self.sequence
         return True
 
-    def wanted(self, told: Told, subscriber: Subscriber, start: int = 0) -> tuple[Sequence[RowChange], int]:
+    def wanted(self, told: Entry, subscriber: Subscriber, start: int = 0) -> tuple[Sequence[RowChange], int]:
         """Return the changes of an event, from a place on, that a subscriber wants; of a large event a part.
 
         Returns:
@@ -317,7 +317,7 @@ class Relay:
         wanted = [change for change, mask in zip(some, masks, strict=True) if mask & bit]
         return wanted, stop if stop < len(told.changes) else 0
 
-    def _all_wanted(self, told: Told, subscriber: Subscriber) -> Sequence[RowChange]:
+    def _all_wanted(self, told: Entry, subscriber: Subscriber) -> Sequence[RowChange]:
         bit = subscriber.bit
         if told.sequence > subscriber.born:
             if told.common & bit:
@@ -328,7 +328,7 @@ class Relay:
         mask_of = self.wants.mask_of
         return [change for change in told.changes if mask_of(change[0]) & bit]
 
-    def next_for(self, subscriber: Subscriber) -> Told | None:
+    def next_for(self, subscriber: Subscriber) -> Entry | None:
         """Return the next event that may hold something for a subscriber; None, having told all, if none does."""
         if subscriber.due is None:
             subscriber.told = self.sequence

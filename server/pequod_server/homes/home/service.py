@@ -26,7 +26,7 @@ from pequod_server.database.databases import Databases
 from pequod_server.homes.home.answering import LoadStream
 from pequod_server.homes.home.feeding import FeedCounters, PeerFeed
 from pequod_server.homes.home.loads import prefetch_of, read_ranges
-from pequod_server.homes.home.origin import DatabaseOrigin, MemoryOrigin
+from pequod_server.homes.home.origin import DatabaseOrigin, MemoryOrigin, Origin
 from pequod_server.homes.home.relay import Relay
 from pequod_server.homes.messages import (
     MESSAGE_BYTES,
@@ -95,7 +95,7 @@ class PeerService:
 
     def __init__(
         self,
-        origin: DatabaseOrigin | MemoryOrigin,
+        origin: Origin,
         admission: Admission,
         rules: HomeRules | None = None,
         *,

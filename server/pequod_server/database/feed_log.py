@@ -9,7 +9,7 @@ from pequod_server.backing import Status
 log = logging.getLogger("pequod.backing")
 
 
-class FeedLines:
+class FeedLog:
     """Says what has changed since it last looked.
 
     Args:
