@@ -39,6 +39,10 @@ ROLES = {
 }
 #: Phrases that make readers guess: who, what or how many is meant?
 RIDDLES = re.compile(r"\b(tells? whether|what of it is|so many|somebody|whoever)\b", re.IGNORECASE)
+#: Words that leave out the actor or the thing where a docstring, or the comment of an attribute, begins with them.
+VAGUE = re.compile(r"(\"\"\"|#: )(What|Those|Who|It)\b")
+#: A promise without an actor or a thing.
+NOTHING_FOR_NOBODY = re.compile(r"\b(none that nobody|None if there is none\b|those who (ask|wait))")
 #: What is read for riddles.
 PROSE = [
     "README.md",
@@ -160,5 +164,21 @@ def test_prose_names_the_actor_and_the_number(where: str) -> None:
         for file in files
         for number, line in enumerate(file.read_text().splitlines(), 1)
         if RIDDLES.search(line)
+    ]
+    assert found == []
+
+
+#: Rooms whose descriptions do not keep to it yet.
+UNSAID = {"batches", "calls", "steps"}
+
+
+@pytest.mark.parametrize("folder", NAMED)
+def test_descriptions_begin_with_the_thing_or_the_action(folder: str) -> None:
+    found = [
+        f"{path.relative_to(ROOT)}:{number}: {line.strip()}"
+        for path in (ROOT / folder).rglob("*.py")
+        if path.parent.name not in UNSAID
+        for number, line in enumerate(path.read_text().splitlines(), 1)
+        if NOTHING_FOR_NOBODY.search(line) or (number > 1 and VAGUE.search(line))
     ]
     assert found == []

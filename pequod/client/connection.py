@@ -212,7 +212,7 @@ class ServerConnection(Link):
         return follow(self, request, reconnect_s, note)
 
     async def pause(self, error: UnavailableError, tries: int, deadline: float) -> None:
-        """Wait before the next attempt, or raise the last error if there is none."""
+        """Wait before the next attempt, or raise the last error if no attempt is left."""
         wait_s = pause_s(tries)
         if tries > self.retries or asyncio.get_running_loop().time() + wait_s >= deadline:
             raise error

@@ -172,7 +172,7 @@ class Gathering:
         deadline: float,
         outcome: Reply | PequodError,
     ) -> None:
-        """Give each call of a batch its result, and the sessions of these calls what it has shown."""
+        """Give each call of a batch its result, and the sessions of these calls the state of the reply."""
         if not isinstance(outcome, PequodError):
             for session in sessions:
                 session.note(outcome.token)

@@ -6,8 +6,8 @@
                                                     together as soon as one is free
 
 A server runs the batches of a stream one after another. In a lane of its own, a read that waits for its level delays
-no other call. What is held waits for one batch at most, and then with all the others at once: a hundred reads that wait
-for a second in vain take two seconds together, not a hundred.
+no other call. A read that is held waits for one batch at most, and then with all the others at once: a hundred reads
+that wait for a second in vain take two seconds together, not a hundred.
 
 A lane sends its batches in their order, over one stream after another:
 
@@ -218,7 +218,7 @@ class Lanes:
             lane.send(columns, partial(self._settle, lane, parts), min(part.deadline for part in parts))
 
     def _taken(self) -> list[_Share]:
-        """Take as much of what is held as fits into a batch."""
+        """Take as many of the held reads as fit into a batch."""
         parts = [self._held.popleft()]
         count = len(parts[0].columns)
         while self._held and count + len(self._held[0].columns) <= _COMMANDS_MAX:

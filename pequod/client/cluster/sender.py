@@ -333,7 +333,7 @@ class ClusterSender:
             at, _ = self._writing.get(part.group, (node, 0))
             if at is node:
                 return False
-        # Those of a stream that broke fail one after the other, at once.
+        # The batches of a stream that broke fail one after the other, at once.
         self._hold(part, part.group, pause_s(1) if part.has_waited else 0.0)
         part.has_waited = True
         return True
@@ -382,7 +382,7 @@ class ClusterSender:
         part.whole.fail(part.positions, DeadlineExceededError(self._cluster.target, self._cluster.timeout_s))
 
     async def close(self) -> None:
-        """End; batches that wait fail. Those under way fail with their nodes."""
+        """End; batches that wait fail. Batches under way fail with their nodes."""
         parts = list(self._paused)
         for timer in self._paused.values():
             timer.cancel()

@@ -50,7 +50,7 @@ class Place(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class History:
-    """What positions belong to."""
+    """A timeline of a database, and those before it: a position means something only in its history."""
 
     #: Names the database in tokens, see `pequod.freshness.database_of`.
     database: bytes
@@ -124,7 +124,7 @@ Event = Changes | Progress | Reload
 
 
 class WrittenThrough(NamedTuple):
-    """What the database answers to a write."""
+    """The answer of the database to a write."""
 
     #: The feed passes it after delivering the changes.
     place: Place

@@ -92,7 +92,7 @@ class Member:
 
     @property
     def entry(self) -> ServerEntry:
-        """What the others see of this server."""
+        """The entry by which the others see this server."""
         return self._entry
 
     @property
@@ -234,7 +234,7 @@ class Member:
             mine = next((server for server in state.servers if server.id == self._entry.id), None)
             is_present = mine is not None and mine.map_version in (0, self._entry.map_version)
             if mine is not None and is_present and self._is_registered and mine.state is not ServerState.JOINING:
-                # What an operator says of it; what it said itself comes back in the order in which it was said.
+                # The state that an operator gave it; the states that it gave itself come back in their order.
                 self._entry = replace(self._entry, state=mine.state)
             self._learn(state)
             # Its lease has ended, or the coordinator lost it.

@@ -75,7 +75,7 @@ class Databases:
 
     Invariants:
         1. Every range that is assigned lies in a backed table of the engine, and its owner is one of ``all``.
-        2. What is loaded of a range is of its owner.
+        2. The loaded rows of a range are of its owner.
 
     Raises:
         ValueError: Groups do not go together, or do not go with the engine's tables.
@@ -119,7 +119,7 @@ class Databases:
         """Wait until the feeds of all databases stand.
 
         Args:
-            since: By names, the positions as of which the engine has loaded already what it has.
+            since: By names of databases, the positions as of which the engine's loaded rows are.
 
         Raises:
             SchemaError: A database does not have what its mapping needs.
@@ -142,7 +142,7 @@ class Databases:
 
     @property
     def start_step(self) -> str:
-        """What the start waits for now; empty before and afterwards."""
+        """The step that the start waits for now; empty before and afterwards."""
         return next((loader.start_step for loader in self.all if loader.start_step), "")
 
     async def caught_up(self) -> None:
@@ -160,7 +160,7 @@ class Databases:
         await asyncio.gather(*(loader.stop() for loader in self.all))
 
     def statistics(self) -> list[BackingStatistics]:
-        """Return the state of each database's feed, and counts of what was asked of it."""
+        """Return the state of each database's feed, and counts of the requests to it."""
         return [loader.statistics() for loader in self.all]
 
     # Who owns what.
@@ -168,7 +168,7 @@ class Databases:
     async def assign(self, groups: Sequence[HomeGroup]) -> None:
         """Have these groups own base data from now on: new ones are followed, those that are not named are left.
 
-        What is loaded of a range that gets another owner is forgotten before anything of this owner is taken in.
+        The rows of a range that gets another owner are forgotten before rows of this owner are taken in.
 
         Args:
             groups: One with a known name is the known one, whose store stays.

@@ -102,14 +102,14 @@ class Intake:
         self.counters = LoaderCounters()
         self.gate = Gate(gates or Gates())
         self.landing = Landing()
-        #: Those who follow the same changes elsewhere, if there are any.
+        #: The relay or the exports, which get the same changes; None if no server computes from this one's data.
         self.tap: Tap | None = None
         self._arrivals = Arrivals(engine, self.counters)
         #: The ranges of the load that is being taken in.
         self._arriving: Clip | None = None
         #: Held while an event or a load is taken in.
         self.one_at_a_time = asyncio.Lock()
-        #: What the database owns; None: everything.
+        #: The ranges that the database owns; None: all keys.
         self._owned: Sequence[KeyRange] | None = None
         self._owned_clip: Clip | None = None
 
@@ -117,7 +117,7 @@ class Intake:
         """Note which keys the database owns from now on; None: all of backed tables.
 
         Requires:
-            Nothing is loaded of the ranges that come or go, and nobody but the caller holds ``one_at_a_time``.
+            Nothing is loaded of the ranges that come or go, and the caller holds ``one_at_a_time``.
         """
         self._owned = ranges
         self._owned_clip = None if ranges is None else Clip(ranges)

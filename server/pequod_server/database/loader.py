@@ -89,11 +89,11 @@ class Loader:
         self.followed: Followed = self._intake.followed
         self.counters = self._intake.counters
         self._flights: dict[Loadable, asyncio.Task[Refused]] = {}
-        #: What readers of this turn of the loop asked for, and the task that will load it in the next.
+        #: The ranges that readers of this turn of the loop asked for, and the task that loads them in the next turn.
         self._wanted: list[Loadable] = []
-        #: What they will lack next.
+        #: The groups that these readers will lack next.
         self._next_groups: dict[NextGroups, None] = {}
-        #: The loads that bring it.
+        #: The loads under way, with the groups that they prefetch.
         self._prefetched = prefetch.Loads()
         self._next_flight: asyncio.Task[Refused] | None = None
         self._tasks: list[asyncio.Task[None]] = []
@@ -105,7 +105,7 @@ class Loader:
             engine.report_forgotten()
         #: Told each event once the engine has it.
         self.on_event: Callable[[Event], None] = lambda _: None
-        #: What the start waits for now; empty before and afterwards.
+        #: The step that the start waits for now; empty before and afterwards.
         self._start_step = ""
         #: Why the database did not answer when it was begun with.
         self._unanswered = ""
@@ -126,11 +126,11 @@ class Loader:
 
     @property
     def gate(self) -> Gate:
-        """Where reads of what comes from the database wait while a commit is half applied."""
+        """The gate at which reads of the database's rows wait while a commit is half applied."""
         return self._intake.gate
 
     def statistics(self) -> BackingStatistics:
-        """Return the state of the database's feed, and counts of what was asked of the database."""
+        """Return the state of the database's feed, and counts of the requests to the database."""
         return self.counters.statistics(
             self.name,
             self.store.status,
@@ -160,7 +160,7 @@ class Loader:
 
     @property
     def start_step(self) -> str:
-        """What the start waits for now; empty before and afterwards."""
+        """The step that the start waits for now; empty before and afterwards."""
         status = self.store.status
         if self._start_step and status.state == "down":
             return f"its feed of changes, which cannot begin: {status.error}"

@@ -54,7 +54,7 @@ class Load:
         self._store = store
         self._next_groups = next_groups
         self._owned = owned
-        #: What the store was told since the load began.
+        #: The ranges that the store was told to release since the load began.
         self.released: list[KeyRange] = []
         #: The prefetched ranges: those that are to be taken in, and the others.
         self.coming: list[KeyRange] = []
@@ -85,7 +85,7 @@ class Loads:
 
     def __init__(self) -> None:
         self._under_way: list[Load] = []
-        #: What came with those that have ended, and was not taken in.
+        #: The ranges that came with loads that have ended, and were not taken in.
         self._dropped: list[KeyRange] = []
 
     @property

@@ -26,7 +26,7 @@ VERSION_MIN: Final = 2
 VERSION_MAX: Final = 2
 #: Keys and values in one message of a home; a row that is larger stands alone.
 MESSAGE_BYTES: Final = 512 * 1024
-#: What a home says of a load for a feed that it does not have, or has no more.
+#: The reason by which a home refuses a load for a feed that it does not have, or has no more.
 UNKNOWN_FEED: Final = "it does not know this feed, which may have ended"
 
 

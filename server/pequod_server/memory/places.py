@@ -90,7 +90,7 @@ class PlaceQueue:
             self.held[peer] -= 1
 
     def serve(self) -> None:
-        """Give free places to those who wait."""
+        """Give free places to the peers that wait."""
         # Few peers are passed over: those that hold their share, of which a queue has no more than 7.
         while self.free and (peer := next(filter(self.may_take, self.waiting), None)) is not None:
             admitted = next(iter(peer.waiting))
@@ -239,7 +239,7 @@ class Places:
         for peer in sorted(looked_at, key=lambda peer: len(peer.late) + len(peer.waiting), reverse=True):
             admitted = next((admitted for admitted, task in peer.waiting.items() if task in calls), None)
             task = next(filter(calls.__contains__, peer.late), None)
-            # The last late call goes last: without it, nothing is known of those that wait.
+            # The last late call goes last: without it, nothing is known of the calls that wait.
             if task is not None and (len(peer.late) > 1 or admitted is None):
                 self.remove_late(peer, task)
                 self.settle(peer)

@@ -210,7 +210,7 @@ class EngineCollector(ScrapedCollector):
         self._refreshing = asyncio.Lock()
 
     async def refresh(self) -> None:
-        """Collect anew what is too old; those who ask at the same time share it."""
+        """Collect anew what is too old; callers that ask at the same time share it."""
         async with self._refreshing:
             started_s = self._clock()
             if started_s < self._kept_until_s:

@@ -32,7 +32,7 @@ from pequod_server.wire.handlers import SERVICE_PATH, Context, Handler, Wrapped,
 
 log = logging.getLogger("pequod.server")
 
-#: What a client names its request by, in lower case as gRPC wants it.
+#: The header by which a client names its request, in lower case as gRPC wants it.
 REQUEST_ID_KEY: Final = "x-request-id"
 #: Longer ones are replaced: they stand in every line of the log.
 REQUEST_ID_LENGTH_MAX: Final = 128
@@ -47,9 +47,9 @@ Closer = Callable[[grpc.StatusCode, float], None]
 
 
 class BatchWork(NamedTuple):
-    """What a batch did beside what is in the last piece of its reply."""
+    """The work of a batch that the last piece of its reply does not show."""
 
-    #: What the pieces before it held.
+    #: The contents of the pieces before it.
     row_count: int = 0
     errors: Sequence[CommandError] = ()
     #: Rows that reads had to compute meanwhile; where the batch waited, those of other calls are among them.
@@ -61,7 +61,7 @@ ONE_PIECE: Final = BatchWork()
 
 
 class BatchRequest(Protocol):
-    """What sinks look at of the request of a batch."""
+    """The fields of a batch's request that sinks read."""
 
     @property
     def kinds(self) -> bytes:
@@ -77,11 +77,11 @@ class BatchRequest(Protocol):
 
     @property
     def trace_state(self) -> bytes:
-        """What the caller's tracing system says of the span: W3C's header `tracestate`."""
+        """The state of the span in the caller's tracing system: W3C's header `tracestate`."""
 
 
 class BatchReply(Protocol):
-    """What sinks look at of the reply."""
+    """The fields of a batch's reply that sinks read."""
 
     @property
     def keys(self) -> Sized:
@@ -92,7 +92,7 @@ class BatchReply(Protocol):
         """Why commands failed."""
 
 
-#: Called after each batch of Execute, with the last piece of its reply, what it did beside, and the seconds that its
+#: Called after each batch of Execute, with the last piece of its reply, its other work, and the seconds that its
 #: commands took; decoding and sending are not in them.
 BatchSink = Callable[[BatchRequest, BatchReply, BatchWork, float], None]
 

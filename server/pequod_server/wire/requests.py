@@ -26,7 +26,7 @@ from pequod_server.wire.handlers import COUNTED_PATHS, Context, Handler, Wrapped
 class RequestReader(aio.ServerInterceptor):
     """Reads the requests of our service's calls that have one.
 
-    Put it before all other interceptors. Those behind it see handlers of one request.
+    Put it before all other interceptors: the others see handlers of one request.
     """
 
     def __init__(self, admission: Admission) -> None:

@@ -29,12 +29,12 @@ from pequod_server.wire.handlers import COUNTED_PATHS, SERVICE_PATH, Handler, Wr
 from pequod_server.wire.undecodable import refusing_undecodable
 
 _STREAMS: Final = frozenset({SERVICE_PATH + "Execute"})
-#: What a call takes that has begun and is not asked for yet: 10 to 17 KiB were measured.
+#: The memory of a call that has begun and whose request is not read yet: 10 to 17 KiB were measured.
 _BEGUN_BYTES: Final = 16 << 10
-#: What all of them may take, as a share of the limit of memory, and within which numbers.
+#: The memory that all of them may take, as a share of the limit of memory, and the bounds of their number.
 _BEGUN_SHARE: Final = 1 / 8
 _BEGUN_MIN, _BEGUN_MAX = 10_000, 100_000
-#: gRPC cancels calls that nobody has asked for in this time, in seconds. A client that waits less has a deadline.
+#: gRPC cancels calls that the server does not ask for within these seconds. A client that waits less has a deadline.
 _BEGUN_S: Final = 3600
 
 

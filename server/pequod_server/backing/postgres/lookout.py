@@ -49,7 +49,7 @@ class Lookout:
     """Asks the database once a second.
 
     Args:
-        fingerprint: The fingerprint of what the feed needs; the feed ends when it is another.
+        fingerprint: The fingerprint of the tables and triggers that the feed needs; the feed ends when it changes.
         sender: The database's process that streams the slot.
         wake: Called at each answer, and when no more will come.
 
@@ -79,7 +79,7 @@ class Lookout:
 
     @property
     def seen(self) -> SnapshotHorizon | None:
-        """What every read that begins from now on sees at least, by the answers so far."""
+        """The changes that every read sees that begins from now on, by the answers so far; it may see more."""
         return self._asked[-1].seen if self._asked else None
 
     @property

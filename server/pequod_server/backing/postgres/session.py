@@ -134,7 +134,7 @@ class PostgresSession:
         self._facts: Facts | None = None
         #: The fingerprint of what the last feed needed: if a part was missing since, changes may be lost.
         self.fingerprint: str | None = None
-        #: What the positions of the present feed belong to.
+        #: The history of the present feed's positions.
         self.history: History | None = None
         #: How far the feed has come; how far it is to come soon, and its way to be told so.
         self.passed = 0
@@ -246,7 +246,7 @@ class PostgresSession:
                         await proven_place(connection)
                 self.on_hurry()
         except (BackingUnavailableError, SchemaError):
-            # The feed finds it out, too, and those who wait are told by it.
+            # The feed finds it out, too, and tells all callers that wait.
             return
         finally:
             self._pushing, self._wanted = None, 0

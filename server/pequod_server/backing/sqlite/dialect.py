@@ -14,7 +14,7 @@ from pequod_server.backing.sql import Query, place, quoted, table_parts
 from pequod_server.backing.store import RowChange
 from pequod_server.backing.values import Cell, bytes_of, decompose, text_of
 
-#: Those of an integer of 64 bits, with a sign.
+#: The characters of an integer of 64 bits, with its sign.
 _INTEGER_CHARACTERS_MAX: Final = 20
 
 #: The function of our connections that makes bytes of their text: JSON has none, and `unhex` came with SQLite 3.41.

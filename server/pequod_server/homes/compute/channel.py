@@ -28,7 +28,7 @@ from pequod_server.homes.compute.onward import trace_metadata
 
 #: Found dead after this long, also where the network says nothing.
 _KEEPALIVE_MS: Final = 2000
-#: What writing raises on a stream that has ended, which the reader tells in full.
+#: The errors of a write on a stream that has ended; the reader gets the full error.
 _OVER: Final = (aio.AioRpcError, aio.UsageError, asyncio.InvalidStateError)
 
 
@@ -159,7 +159,7 @@ class LoadCalls:
                 await call.write(request)
             except _OVER as error:
                 if self._call is not call:
-                    # The reader has told those who waited then.
+                    # The reader has told the loads that waited then.
                     raise LoadsEndedError from error
 
     async def _read(self, call: Any) -> None:

@@ -220,7 +220,7 @@ class PeerSession:
             SessionOverError: The connection is over, before the call was.
         """
         task = asyncio.ensure_future(call)
-        # Who waits for it may be gone when it fails.
+        # All callers that wait for it may be gone when it fails.
         task.add_done_callback(lambda task: task.cancelled() or task.exception())
         try:
             waited: set[asyncio.Future[Any]] = {task, self._over}

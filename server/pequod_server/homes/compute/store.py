@@ -7,7 +7,7 @@
 
 The feed and all loads go to one home at a time. Another home of the same database continues from the place to which the
 feed has come, if the home has kept the changes since; else everything is read again. A load that began at another
-connection than the feed's present one is thrown away and done again, since nobody would have told the changes after it.
+connection than the feed's present one is thrown away and done again, since no home would tell the changes after it.
 """
 
 from __future__ import annotations
@@ -106,7 +106,7 @@ class PequodStore:
         self._clock = clock
         self._health = Health(clock)
         self._closing = asyncio.Event()
-        #: The connection that stands, None while there is none; and those who wait for one.
+        #: The connection that stands, None while no home answers; calls wait for the event.
         self._session: PeerSession | None = None
         self._stands = asyncio.Event()
         self._epoch = 0
@@ -115,7 +115,7 @@ class PequodStore:
         self._known: DatabasePlace | None = None
         self._history: History | None = None
         self._held = Subscriptions()
-        #: Why everything has to be read again; empty if it has not.
+        #: Why everything has to be read again; empty if it need not be.
         self._lost = ""
         self._standby: asyncio.Task[None] | None = None
 
@@ -334,7 +334,7 @@ class PequodStore:
                 await asyncio.wait_for(self._closing.wait(), wait_s)
 
     async def _events(self, address: str) -> AsyncGenerator[Event, None]:
-        """Yield the events of one connection; what it stands for is set when it stands."""
+        """Yield the events of one connection, which calls can use once its first message has come."""
         self._epoch += 1
         session = PeerSession(self._connect(address), address, self._epoch, self._clock, self._silence_s, self._own_id)
         known, lost = self._known, self._lost

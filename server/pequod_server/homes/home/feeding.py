@@ -1,4 +1,4 @@
-"""The home's side of a compute's feed: what it holds, what it is told next, and what it asked.
+"""The home's side of a compute's feed: the ranges of the compute, its next message, and its questions.
 
     compute  hello(since, ranges) ---->  subscribe in slices, come to `since`, resume or reload
              released, hurry, asked -->  noted
@@ -111,11 +111,11 @@ class PeerFeed:
 
     Args:
         peer: Who is at the other end, for people.
-        sweep: Has the subscriptions cleared that nobody has any more.
+        sweep: Has the subscriptions of feeds that are gone cleared.
         own_id: The id of the compute in its cluster, for people; empty outside of one.
 
     Invariants:
-        1. What was told, with what the subscriber has left to be told, is all that changed in the subscribed ranges.
+        1. The feed has told every change in the subscribed ranges, but those that are due to its subscriber.
     """
 
     def __init__(self, origin: Origin, peer: str, sweep: Callable[[], None], own_id: str = "") -> None:
@@ -127,7 +127,7 @@ class PeerFeed:
         self.counters = FeedCounters()
         self._news = asyncio.Event()
         self.subscriber: Subscriber = self._relay.subscribe(self._news.set)
-        #: The number of messages with released ranges, and those who wait for it.
+        #: The number of messages with released ranges that have come; loads wait for the event.
         self._released = 0
         self._moved = asyncio.Event()
         self._asked = 0

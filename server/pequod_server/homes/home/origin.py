@@ -65,7 +65,7 @@ class DatabaseOrigin:
 
     @property
     def history(self) -> History:
-        """What positions belong to."""
+        """The history of the positions."""
         history = self._loader.followed.history
         if history is None:
             raise BackingUnavailableError(_HOME, "its feed of changes does not stand yet")
@@ -154,7 +154,7 @@ class DatabaseOrigin:
                 self._loader.store.hurry(place.position)
 
     async def ask(self, *, latest: bool) -> Place:
-        """Ask the database for its place, or for a proof of the latest; those who ask together share a question."""
+        """Ask the database for its place, or for a proof of the latest; callers that ask together share a question."""
         return await (self._latest if latest else self._position).ask()
 
     async def write(self, changes: Sequence[RowChange]) -> WrittenThrough:
@@ -305,7 +305,7 @@ class MemoryOrigin:
         self._watches.clear()
 
 
-#: What loads, feeds and writes of computes need of a home.
+#: The base data of a home, from which its computes load and to which they write.
 Origin = DatabaseOrigin | MemoryOrigin
 
 

@@ -23,11 +23,11 @@ from pequod_server.backing import Changes, Event, History, KeyRange, Place, Relo
 from pequod_server.homes.messages import ChangeColumns
 from pequod_server.homes.subscriptions import Subscriptions
 
-#: What an event and a change cost beside keys and values: the objects and their places in lists.
+#: The memory of an event and of a change beside keys and values: the objects and their places in lists.
 _EVENT_BYTES: Final = 400
 _CHANGE_BYTES: Final = 180
 #: Changes of an event that are looked up in one turn of the loop: 2 ms. A larger event is looked through piece by
-#: piece, by those who tell it.
+#: piece, by the feeds that tell it.
 LOOKED_AT: Final = 4096
 #: Stands for all feeds.
 EVERYONE: Final = -1
@@ -62,7 +62,7 @@ class Subscriber:
 
     Invariants:
         1. All events up to ``told`` were told to the compute, or hold nothing for it.
-        2. ``due`` is the first event above ``told`` that holds something for it; None if there is none.
+        2. ``due`` is the first event above ``told`` that holds something for it; None if no event does.
     """
 
     __slots__ = ("bit", "born", "due", "lost", "told", "wake")
@@ -73,13 +73,13 @@ class Subscriber:
         #: The masks of later events know all that this subscriber wants.
         self.born = told
         self.due: int | None = None
-        #: Why it has to read everything again; empty if it has not.
+        #: Why it has to read everything again; empty if it need not.
         self.lost = ""
         self.wake = wake
 
 
 class Relay:
-    """The ring of events, and who wants what of them.
+    """The ring of events, and the subscribers that read it.
 
     Args:
         keep_bytes: The most that the ring takes.
@@ -93,7 +93,7 @@ class Relay:
     def __init__(self, keep_bytes: int, charge: Callable[[int], None] = lambda _: None) -> None:
         self._keep_bytes = keep_bytes
         self._charge = charge
-        #: Whether any compute has asked for anything yet. Before, nothing is kept.
+        #: Whether a compute has asked for base data yet. Before, no event is kept.
         self.is_awake = False
         self.wants = Subscriptions()
         self.sequence = 0
@@ -211,7 +211,7 @@ class Relay:
     def lose(self, subscriber: Subscriber, reason: str) -> None:
         """Have a compute read everything again: it wants nothing from here on, until it has loaded it.
 
-        What it wanted is cleared by `sweep_in_steps`.
+        `sweep_in_steps` clears its subscriptions.
         """
         if not self.has(subscriber):
             return
@@ -232,7 +232,7 @@ class Relay:
         return subscriber
 
     def leave(self, subscriber: Subscriber) -> None:
-        """Remove a subscriber; what it wanted is cleared by `sweep_in_steps`."""
+        """Remove a subscriber; `sweep_in_steps` clears its subscriptions."""
         if self.has(subscriber):
             del self.subscribers[subscriber.bit]
 
@@ -309,7 +309,7 @@ class Relay:
         some, bit = told.changes[start:stop], subscriber.bit
         if told.sequence > subscriber.born and len(told.masks) >= start:
             if len(told.masks) < stop:
-                # Who wants a key by now wanted it when the event came, or has loaded it since, with the change.
+                # A compute that wants a key now wanted it when the event came, or has loaded it since, with the change.
                 told.masks.extend(self.wants.masks_of([key for key, _ in told.changes[len(told.masks) : stop]]))
             masks: Sequence[int] = told.masks[start:stop]
         else:
@@ -329,7 +329,7 @@ class Relay:
         return [change for change in told.changes if mask_of(change[0]) & bit]
 
     def next_for(self, subscriber: Subscriber) -> Entry | None:
-        """Return the next event that may hold something for a subscriber; None, having told all, if none does."""
+        """Return the next event that may hold something for a subscriber; None if the subscriber has told all."""
         if subscriber.due is None:
             subscriber.told = self.sequence
             return None

@@ -67,7 +67,7 @@ def make_peer_service(
     admission: Admission,
     rules: HomeRules | None = None,
 ) -> PeerService:
-    """Return what computes ask of a server: of its database, or of what its clients write."""
+    """Return the service for computes of a server: they ask for rows of its database, or of its clients."""
     keep_bytes = min(config.peer_keep_bytes, limit_bytes(config.memory_limit) // _KEPT_PART)
     relay = Relay(keep_bytes, engine.ledger.change_watches)
     exported = table_names(config.peer_exports)
@@ -224,7 +224,7 @@ class PeerService:
             self.origin.prepare([one])
         except PequodError:
             return False
-        # What a home computes is asked for by name: it has to be watched first.
+        # A compute asks by name for rows that the home computes: they have to be watched first.
         return self.origin.can_resume([one])
 
     async def _feed(
