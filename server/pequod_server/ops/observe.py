@@ -18,7 +18,7 @@ import itertools
 import logging
 import secrets
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable, Sequence, Sized
+from collections.abc import AsyncIterator, Callable, Sequence, Sized
 from contextlib import AbstractContextManager, aclosing
 from types import TracebackType
 from typing import Any, Final, NamedTuple, Protocol
@@ -28,7 +28,7 @@ from grpc import aio
 from pequod_proto.pequod_pb2 import CommandError
 from structlog.contextvars import bind_contextvars
 
-from pequod_server.wire.handlers import SERVICE_PATH, Context, Handler, Wrapped, method_of
+from pequod_server.wire.handlers import SERVICE_PATH, Context, Continuation, Handler, Wrapped, method_of
 
 log = logging.getLogger("pequod.server")
 
@@ -152,11 +152,7 @@ class CallObserver(aio.ServerInterceptor):
         self._observed = Wrapped(self._observe)
         self._own_ids = map(f"{secrets.token_hex(4)}-%d".__mod__, itertools.count(1))
 
-    async def intercept_service(
-        self,
-        continuation: Callable[[grpc.HandlerCallDetails], Awaitable[Handler | None]],
-        details: grpc.HandlerCallDetails,
-    ) -> Handler | None:
+    async def intercept_service(self, continuation: Continuation, details: grpc.HandlerCallDetails) -> Handler | None:
         """Wrap the method that a call goes to."""
         handler = await continuation(details)
         if handler is None:
