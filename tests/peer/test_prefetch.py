@@ -218,21 +218,21 @@ async def test_what_was_released_while_it_came_is_not_taken_in(*, is_released: b
     await loader.start()
     store.commit(POSTS | FOLLOWS)
     bob = Range(b"p|bob|", b"p|bob}")
-    await loader.load([bob])
+    await loader.flights.load([bob])
     await until(lambda: not engine.absent(*bob))
     engine.forget(*bob)
     with pytest.raises(MissingError) as caught:
         engine.scan(b"t|ann|", b"t|ann}")
-    reading = asyncio.create_task(loader.load(caught.value.ranges, caught.value.next_groups))
+    reading = asyncio.create_task(loader.flights.load(caught.value.ranges, caught.value.next_groups))
     await store.has_read.wait()
     if is_released:
         # The store may take this as the end of what it has just given.
-        loader.release()
+        loader.flights.release()
         assert store.released == [KeyRange(*bob)]
     store.may_answer.set()
     await reading
     assert engine.absent(*bob) == ([bob] if is_released else [])
-    loader.release()
+    loader.flights.release()
     assert store.released == [KeyRange(*bob)] * (2 if is_released else 0)
     await loader.stop()
     engine._check()

@@ -21,6 +21,7 @@ from typing import Final
 from pequod.cluster.map import ClusterMap, ClusterState
 from pequod.cluster.servers import ServerEntry, ServerRole, ServerState
 from pequod.errors import ClusterMapError, CoordinatorUnavailableError, PequodError
+from pequod_server.backing.turns import ended
 from pequod_server.cluster.coordinator import ClusterCoordinator
 from pequod_server.homes.rules import PAUSE_S, HomeRules
 
@@ -185,9 +186,7 @@ class Member:
     async def stop(self) -> None:
         """Be no member any more."""
         tasks, self._tasks = self._tasks, []
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
+        await ended(tasks)
         await self._coordinator.close()
 
     def reload(self) -> None:

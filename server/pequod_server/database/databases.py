@@ -28,11 +28,12 @@ from pequod.engine import BackedKeyError, Engine, Lacking, Loadable, MissingErro
 from pequod.errors import BackingStaleError, BackingUnavailableError, MixedWriteError, UnassignedKeyError
 from pequod.language.ranges import prefix_end
 from pequod_server.backing import BackingStore, Backoff, KeyRange, Releasing, RowChange
-from pequod_server.backing.turns import all_of
+from pequod_server.backing.turns import all_of, ended
 from pequod_server.database.assignment import Assignment, tables_of
+from pequod_server.database.flights import ROUNDS_MAX
 from pequod_server.database.gate import Gates
 from pequod_server.database.indexing import Indexing
-from pequod_server.database.loader import ROUNDS_MAX, Loader
+from pequod_server.database.loader import Loader
 from pequod_server.database.prefetch import Prefetcher
 from pequod_server.database.whole_tables import WholeTables
 from pequod_server.wire.bounds import Bounds
@@ -129,9 +130,7 @@ class Databases:
         try:
             await asyncio.gather(*starts)
         except BaseException:
-            for task in starts:
-                task.cancel()
-            await asyncio.gather(*starts, return_exceptions=True)
+            await ended(starts)
             await self.stop()
             raise
 
@@ -222,7 +221,7 @@ class Databases:
         """Have databases own what is assigned to them, in one turn."""
         self._collect_forgotten()
         for loader in {*self.all, *kept}:
-            loader.forgotten = partial(self._forgotten_of, loader)
+            loader.flights.forgotten = partial(self._forgotten_of, loader)
             loader.on_event = self._prefetcher.note
             ranges = assignment.ranges_of(loader)
             if ranges != self.assignment.ranges_of(loader):
@@ -329,7 +328,7 @@ class Databases:
             next_groups: What they will lack next, which databases may give with it.
 
         Raises:
-            BackingUnavailableError, SchemaError, LimitExceededError: As `Loader.load`.
+            BackingUnavailableError, SchemaError, LimitExceededError: As `Flights.load`.
             UnassignedKeyError: A range is of no database; nothing is loaded.
         """
         wanted = list(lacking)
@@ -345,7 +344,7 @@ class Databases:
 
         try:
             own = [one for one in next_groups if owned(KeyRange(one.before, prefix_end(one.before)))]
-            await loader.load(self._whole.widened(lacking, owned), own)
+            await loader.flights.load(self._whole.widened(lacking, owned), own)
         except BackingUnavailableError as error:
             raise of_one(loader.name, error) from error
 

@@ -26,6 +26,7 @@ from typing import Final
 from pequod.engine import Engine, Loadable, NextGroups, PequodError, Range
 from pequod_server.backing import BackingStore, Changes, Event, KeyRange, Loaded, Prefetching
 from pequod_server.backing.rows import Clip
+from pequod_server.backing.turns import ended
 
 #: For a commit with more changes, which are looked at in one turn, reads load what they need.
 _CHANGES_MAX: Final = 1024
@@ -160,5 +161,4 @@ class Prefetcher:
     async def stop(self) -> None:
         """End the load under way."""
         if self._task is not None:
-            self._task.cancel()
-            await asyncio.gather(self._task, return_exceptions=True)
+            await ended([self._task])

@@ -22,6 +22,7 @@ from pequod_server.backing.health import FeedBrokenError
 from pequod_server.backing.postgres.install import check_installed
 from pequod_server.backing.postgres.schema import check_schema
 from pequod_server.backing.postgres.session import PostgresSession, SnapshotHorizon, told
+from pequod_server.backing.turns import ended
 
 ASK_S: Final = 1.0
 #: A sender that waits for the log or for its client is idle; one that reads or decodes waits for neither.
@@ -162,6 +163,5 @@ async def looking_out(
     try:
         yield lookout
     finally:
-        running.cancel()
-        await asyncio.gather(running, return_exceptions=True)
+        await ended([running])
         connection.terminate()

@@ -22,7 +22,7 @@ from pequod_server.backing.rows import Clip, packed
 from pequod_server.backing.searches import by_columns
 from pequod_server.backing.sql import Query, boxes_of, select
 from pequod_server.backing.store import History, IsWanted, KeyRange, every_key, whole
-from pequod_server.backing.turns import Turns
+from pequod_server.backing.turns import Turns, ended
 from pequod_server.backing.values import Cell
 
 Pool: TypeAlias = "asyncpg.Pool[asyncpg.Record]"
@@ -216,8 +216,7 @@ class PostgresSession:
         """Close all connections but those of feeds."""
         self.closing.set()
         if self._pushing is not None:
-            self._pushing.cancel()
-            await asyncio.gather(self._pushing, return_exceptions=True)
+            await ended([self._pushing])
         if self._pool is not None:
             try:
                 async with asyncio.timeout(self.timeout_s):
