@@ -213,7 +213,7 @@ def _read_varint(data: bytes, at: int) -> tuple[int, int]:
 
 
 @dataclass(frozen=True, slots=True)
-class Whatever:
+class AnyState:
     """What is there, unless the operator's settings bound its age."""
 
     wait_s: float = WAIT_S
@@ -243,9 +243,9 @@ class MaxAge:
 
 
 #: How fresh an answer has to be, and how long the read waits for it at most.
-Freshness = Whatever | After | Latest | MaxAge
+Freshness = AnyState | After | Latest | MaxAge
 
-ANY: Final = Whatever()
+ANY: Final = AnyState()
 LATEST: Final = Latest()
 
 

@@ -200,9 +200,9 @@ class PequodServer:
         return f"the database {without_passwords(self._config.backing)}: {step}{reason}"
 
     def _peer_collector(self) -> ScrapedCollector:
-        from pequod_server.ops.collectors import PeerCollector  # noqa: PLC0415 - only some servers have metrics
+        from pequod_server.ops.collectors import ComputeCollector  # noqa: PLC0415 - only some servers have metrics
 
-        return PeerCollector(self.peers)
+        return ComputeCollector(self.peers)
 
     def _snapshot_collector(self) -> ScrapedCollector:
         from pequod_server.ops.collectors import SnapshotCollector  # noqa: PLC0415 - as above

@@ -37,7 +37,7 @@ from pequod_server.backing.rows import Clip
 from pequod_server.backing.turns import Turns, in_turns
 from pequod_server.database.arrivals import Arrivals, Refused
 from pequod_server.database.assignment import Assignment, overlap
-from pequod_server.database.counters import LoaderCounters
+from pequod_server.database.counters import DatabaseCounters
 from pequod_server.database.followed import FEED, Followed, Reached
 from pequod_server.database.gate import Gate, Gates
 
@@ -99,7 +99,7 @@ class Intake:
         self._hurry = hurry
         self._wait_s = wait_s
         self.followed = Followed()
-        self.counters = LoaderCounters()
+        self.counters = DatabaseCounters()
         self.gate = Gate(gates or Gates())
         self.landing = Landing()
         #: The relay or the exports, which get the same changes; None if no server computes from this one's data.

@@ -6,7 +6,7 @@ from typing import Final
 
 from pequod_proto import pequod_pb2 as pb
 
-from pequod.freshness import WAIT_S, After, Freshness, Latest, MaxAge, Token, Whatever, varint
+from pequod.freshness import WAIT_S, After, AnyState, Freshness, Latest, MaxAge, Token, varint
 from pequod_server.backing import Place
 from pequod_server.database.loader import Loader
 
@@ -66,7 +66,7 @@ def kind_of(level: Freshness | None) -> str:
             return "latest"
         case MaxAge():
             return "max_age"
-        case Whatever() | None:
+        case AnyState() | None:
             return "any"
 
 

@@ -29,12 +29,12 @@ from pequod.freshness import (
     NO_TIMELINE,
     TOKEN_BYTES_MAX,
     After,
+    AnyState,
     Freshness,
     Latest,
     Mark,
     MaxAge,
     Token,
-    Whatever,
     database_of,
     merged,
 )
@@ -187,7 +187,7 @@ class Levels:
     def demand(self, level: Freshness | None) -> Demand | None:
         """Count a call that begins now, and return its demand; None if the server's settings are enough for it."""
         self.counters.reads[kind_of(level)] += 1
-        if level is None or isinstance(level, Whatever):
+        if level is None or isinstance(level, AnyState):
             return None
         return Demand(level, time.monotonic())
 

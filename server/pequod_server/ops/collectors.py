@@ -75,7 +75,7 @@ _COUNTERS: Final = (
 )
 
 
-class LoaderCollector(ScrapedCollector):
+class DatabaseCollector(ScrapedCollector):
     """Tells how feeds are and what was asked of databases; where there are several, by their names."""
 
     def __init__(self, databases: Databases) -> None:
@@ -173,7 +173,7 @@ _OF_ALL: Final = (
 _GONE: Final = ""
 
 
-class PeerCollector(ScrapedCollector):
+class ComputeCollector(ScrapedCollector):
     """Tells which computes follow a home, and what they were told."""
 
     def __init__(self, peers: PeerService) -> None:

@@ -72,9 +72,9 @@ class Instruments:
             from pequod_server.ops.web import WebServer  # noqa: PLC0415
 
             self._metrics = Metrics(engine)
-            from pequod_server.ops.collectors import LoaderCollector  # noqa: PLC0415
+            from pequod_server.ops.collectors import DatabaseCollector  # noqa: PLC0415
 
-            self._metrics.add(LoaderCollector(databases))
+            self._metrics.add(DatabaseCollector(databases))
             self._web = WebServer(
                 self._metrics.scrape, is_ready, lambda: down_homes(databases), lambda: stale_reason(databases)
             )

@@ -99,11 +99,11 @@ class PeerCredentials:
         return GrpcPeerChannel(address, aio.insecure_channel(address, options=options), self.token)
 
 
-class LoadsEndedError(Exception):
+class _LoadsEndedError(Exception):
     """The home takes no more loads on this stream; a call for this one may say why."""
 
 
-class LoadCalls:
+class _Loads:
     """The stream of loads of one channel, which begins with the first load and again after it has ended.
 
     Args:
@@ -128,7 +128,7 @@ class LoadCalls:
 
         Raises:
             PequodError: The home refuses it.
-            LoadsEndedError: The home ended the stream, and has not begun with this load.
+            _LoadsEndedError: The home ended the stream, and has not begun with this load.
             AioRpcError: The stream broke, or the home knows no such streams.
         """
         self._number += 1
@@ -160,10 +160,10 @@ class LoadCalls:
             except _OVER as error:
                 if self._call is not call:
                     # The reader has told the loads that waited then.
-                    raise LoadsEndedError from error
+                    raise _LoadsEndedError from error
 
     async def _read(self, call: Any) -> None:
-        end: Exception = LoadsEndedError()
+        end: Exception = _LoadsEndedError()
         try:
             while (reply := await call.read()) is not aio.EOF:
                 if (came := self._waiting.get(reply.number)) is not None:
@@ -189,7 +189,7 @@ class GrpcPeerChannel:
         self._channel = channel
         self._stub: Any = PequodPeerStub(channel)  # type: ignore[no-untyped-call]
         self._metadata: tuple[tuple[str, str], ...] = (("authorization", f"Bearer {token}"),) if token else ()
-        self._loads = LoadCalls(self._name, lambda: self._stub.Loads(metadata=self._metadata))
+        self._loads = _Loads(self._name, lambda: self._stub.Loads(metadata=self._metadata))
 
     async def load(self, request: pb.PeerLoadRequest) -> AsyncIterator[pb.PeerLoadReply]:
         """Read ranges."""
@@ -200,7 +200,7 @@ class GrpcPeerChannel:
                 async for reply in self._loads.load(request):
                     has_begun = True
                     yield reply
-            except LoadsEndedError:
+            except _LoadsEndedError:
                 pass
             except aio.AioRpcError as error:
                 if has_begun:
