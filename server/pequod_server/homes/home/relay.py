@@ -134,21 +134,9 @@ class Relay:
                     self.complete_from = None
                 self.add(event.position, changes, shown)
             case Reload(ranges=ranges, reason=reason):
-                self._append(
-                    Entry(
-                        self.sequence + 1,
-                        event.position,
-                        None,
-                        (),
-                        _NOTHING,
-                        EVERYONE,
-                        0,
-                        [],
-                        ranges,
-                        reason,
-                        _EVENT_BYTES,
-                    )
-                )
+                sequence, position = self.sequence + 1, event.position
+                reload = Entry(sequence, position, None, (), _NOTHING, EVERYONE, 0, [], ranges, reason, _EVENT_BYTES)
+                self._append(reload)
 
     def add(self, position: int, changes: Sequence[RowChange], shown: int | None = None) -> None:
         """Keep changes that become visible together."""
