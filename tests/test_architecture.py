@@ -77,7 +77,7 @@ def words_of_the_code() -> set[str]:
 def test_the_names_of_a_page_are_in_the_code(page: Path, words_of_the_code: set[str]) -> None:
     text = re.sub(r"^    .*$", "", page.read_text(), flags=re.MULTILINE)
     named = re.findall(r"`((?:\w+\.)*\w+)`", text)
-    words = {word for name in named if not name.endswith((".py", ".toml")) for word in name.split(".")}
+    words = {word for name in named if not name.endswith((".py", ".pyi", ".toml")) for word in name.split(".")}
     assert words - OTHER_WORDS - words_of_the_code == set()
     modules = {path.name for root in ("pequod", "server", "spark_backfill") for path in (ROOT / root).rglob("*.py")}
     assert {name for name in named if name.endswith(".py")} <= modules

@@ -12,7 +12,7 @@ from pequod.calls import WatchEvent
 from pequod.engine import Engine
 from pequod.engine.joins.watches import Watch
 from pequod.errors import ClosedError, StaleError, TokenLostError, WatchCompactedError
-from pequod.freshness import NO_TIMELINE, After, Freshness, Latest, Mark, MaxAge, Token, Whatever, database_of
+from pequod.freshness import NO_TIMELINE, After, AnyState, Freshness, Latest, Mark, MaxAge, Token, database_of
 
 T = TypeVar("T")
 
@@ -72,7 +72,7 @@ class SharedEngine:
             StaleError: It is of a state of this store that has never been.
             ClosedError: The store has been closed.
         """
-        if freshness is None or isinstance(freshness, Whatever):
+        if freshness is None or isinstance(freshness, AnyState):
             return
         if isinstance(freshness, After):
             self._check_token(freshness)

@@ -43,7 +43,7 @@ from pequod_server.wire.undecodable import receive_bytes_max
 from pequod_server.wire.under_way import CallsUnderWay, queue_options
 
 if TYPE_CHECKING:
-    from pequod_server.ops.scraped import ScrapedCollector
+    from pequod_server.ops.collectors import ScrapedCollector
 
 log = logging.getLogger("pequod.server")
 
@@ -91,7 +91,7 @@ class PequodServer:
         # An engine that was made elsewhere keeps the limit that it came with.
         held_bytes = limit_bytes(config.memory_limit) if engine is None else UNLIMITED
         self._keeper = MemoryKeeper(self.engine, held_bytes, messages_bytes=messages_bytes_max(config))
-        #: What keeps the engine in step with the databases behind it.
+        #: The databases behind the engine, none, one or several.
         self.databases = make_databases(config, self.engine, groups)
         self._admission = Admission(config)
         self._calls = CallsUnderWay(config, self._admission.places.make_way)
@@ -125,7 +125,7 @@ class PequodServer:
         self.instruments.add(self._snapshot_collector)
         self.instruments.count_levels(self.service.levels.counters)
         add_service(self.service, self._server)
-        #: What computes ask of this server.
+        #: The service for computes.
         self.peers = self._peers(groups)
         add_peer_service(self.peers, self._server)
         self.service.tell_following(self.peers.following)
@@ -133,7 +133,7 @@ class PequodServer:
         if self.member is not None:
             self.instruments.follow(self.member)
         self._standard = StandardServices(self._server, channelz=config.channelz)
-        #: What the start waits for, in words.
+        #: The step that the start waits for, in words.
         self._waits_for = "the joins"
 
     def _peers(self, groups: Sequence[HomeGroup]) -> PeerService:
@@ -191,7 +191,7 @@ class PequodServer:
 
     @property
     def waits_for(self) -> str:
-        """What the start waits for, in words; the last step once it is done."""
+        """The step that the start waits for, in words; the last step once it is done."""
         step = self.databases.start_step
         if not step:
             return self._waits_for
@@ -200,18 +200,18 @@ class PequodServer:
         return f"the database {without_passwords(self._config.backing)}: {step}{reason}"
 
     def _peer_collector(self) -> ScrapedCollector:
-        from pequod_server.ops.compute_metrics import PeerCollector  # noqa: PLC0415 - only some servers have metrics
+        from pequod_server.ops.collectors import ComputeCollector  # noqa: PLC0415 - only some servers have metrics
 
-        return PeerCollector(self.peers)
+        return ComputeCollector(self.peers)
 
     def _snapshot_collector(self) -> ScrapedCollector:
-        from pequod_server.ops.snapshot_metrics import SnapshotCollector  # noqa: PLC0415 - as above
+        from pequod_server.ops.collectors import SnapshotCollector  # noqa: PLC0415 - as above
 
         return SnapshotCollector(self.snapshots)
 
     @property
     def loader(self) -> Loader | None:
-        """What keeps the engine in step with the first database behind it; None if there is none."""
+        """The loader of the first database behind the engine; None without a database."""
         return next(iter(self.databases.all), None)
 
     def reload(self) -> None:
@@ -355,7 +355,7 @@ def _grpc_server(config: ServerConfig, interceptors: Sequence[aio.ServerIntercep
         options=[
             ("grpc.max_receive_message_length", receive_bytes_max(message_bytes_max(config))),
             ("grpc.max_send_message_length", -1),
-            # What waits to be read stays with its client; a longer message is let in once it is asked for.
+            # A message that waits to be read stays with its client; a longer one is let in once it is asked for.
             ("grpc.http2.bdp_probe", 0),
             # Two servers on one port would share its connections at random.
             ("grpc.so_reuseport", 0),

@@ -28,7 +28,7 @@ _POSTGRES = ("postgresql://", "postgres://")
 
 
 def make_store(config: ServerConfig) -> BackingStore | None:
-    """Return the database that the settings name; None if there is none, or the application keeps the cache itself.
+    """Return the database that the settings name; None if they name none, or the application keeps the cache itself.
 
     Raises:
         SettingError: The settings do not go together, or the mapping is not right.
@@ -97,7 +97,7 @@ def make_databases(config: ServerConfig, engine: Engine, groups: Sequence[HomeGr
             store,
             name=name,
             gates=gates,
-            # What the homes of the map own goes to them.
+            # Writes of keys that the homes of the map own go to these homes.
             is_write_through=config.backing_mode == "write-through" or bool(config.cluster and name),
             stale_max_s=config.backing_stale_max_s,
         )

@@ -147,7 +147,7 @@ class FaultSite:
             # Its copy of the map is an older one for the sake of the addresses alone: reads shall go there.
             link = client._link
             assert isinstance(link, ClusterConnection)
-            link._taken_in._said[self._behind_proxies] = self.map.version
+            link._versions._said[self._behind_proxies] = self.map.version
         return client
 
     def database(self, group: str) -> Path:

@@ -19,7 +19,7 @@ from pequod.language.ranges import prefix_end
 
 
 class Right(StrEnum):
-    """What a role may do with keys."""
+    """An action that a role may have on keys."""
 
     READ = "read"
     WRITE = "write"
@@ -94,7 +94,7 @@ class KeyRanges:
 
 
 class Role:
-    """A name and what it may do where."""
+    """A name, and its rights on ranges of keys."""
 
     __slots__ = ("_ranges", "is_unlimited", "name", "read", "write")
 

@@ -31,7 +31,16 @@ from pequod_server.config import ServerConfig
 from pequod_server.joins import JoinLimits
 from pequod_server.wire.bounds import last_of, range_of
 from pequod_server.wire.errors import status_of
-from pequod_server.wire.handlers import PEER_PATH, SERVICE_PATH, Context, Handler, Wrapped, method_of, refusing
+from pequod_server.wire.handlers import (
+    PEER_PATH,
+    SERVICE_PATH,
+    Context,
+    Continuation,
+    Handler,
+    Wrapped,
+    method_of,
+    refusing,
+)
 
 #: Calls that every client may make: they ask whether the server lives.
 _OPEN: Final = ("/grpc.health.v1.Health/",)
@@ -130,11 +139,7 @@ class AccessGuard(aio.ServerInterceptor):
             "ListBackfills": self._trim_backfills,
         }
 
-    async def intercept_service(
-        self,
-        continuation: Callable[[grpc.HandlerCallDetails], Awaitable[Handler | None]],
-        details: grpc.HandlerCallDetails,
-    ) -> Handler | None:
+    async def intercept_service(self, continuation: Continuation, details: grpc.HandlerCallDetails) -> Handler | None:
         """Find the caller, where possible before the request is read."""
         handler = await continuation(details)
         if handler is None or details.method.startswith(_OPEN):

@@ -16,7 +16,7 @@ from pequod_server.config import ServerConfig
 
 log = logging.getLogger("pequod.server")
 
-#: What files were when they were read: their times and sizes.
+#: The times and sizes of the files when they were read.
 _Stamps = tuple[tuple[int, int, int], ...]
 
 

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Coroutine, Generator, Iterable
+from collections.abc import Collection, Coroutine, Generator, Iterable
 from typing import Any, TypeVar
 
 Result = TypeVar("Result")
@@ -66,3 +66,10 @@ async def all_of(awaitables: Iterable[Coroutine[Any, Any, None]]) -> None:
     for outcome in outcomes:
         if outcome is not None:
             raise outcome
+
+
+async def ended(tasks: Collection[asyncio.Task[Any]]) -> None:
+    """Cancel tasks, and wait until they have ended."""
+    for task in tasks:
+        task.cancel()
+    await asyncio.gather(*tasks, return_exceptions=True)

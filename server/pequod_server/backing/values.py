@@ -50,7 +50,7 @@ class Composite:
 
 
 Kind: TypeAlias = Simple | Array | Composite
-#: What a value is made of: a column as it is (or none), columns as a JSON object, or a column of bytes.
+#: The form of a value: a column as it is (or none), columns as a JSON object, or a column of bytes.
 Form = Literal["column", "object", "bytes"]
 _JSON_NUMBER: Final = re.compile(r"-?(0|[1-9][0-9]*)(\.[0-9]+)?([eE][-+]?[0-9]+)?").fullmatch
 _TRUE: Final = frozenset({"t", "true", "1"})

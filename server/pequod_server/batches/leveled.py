@@ -21,8 +21,7 @@ from pequod_server.batches.columns import Command, CommandJudge, commands, reads
 from pequod_server.batches.judges import StalenessJudge
 from pequod_server.database.databases import Databases
 from pequod_server.database.loader import Loader
-from pequod_server.freshness.database import Demand
-from pequod_server.freshness.demands import read_level
+from pequod_server.freshness.demands import Demand, read_level
 from pequod_server.freshness.levels import Levels
 from pequod_server.wire.bounds import Bounds
 

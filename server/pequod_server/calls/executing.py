@@ -27,7 +27,7 @@ from pequod_server.batches.leveled import BatchLevels, LeveledReads
 from pequod_server.batches.quick import run_quick
 from pequod_server.calls.served import ServedEngine
 from pequod_server.database.databases import Databases
-from pequod_server.database.loader import ROUNDS_MAX
+from pequod_server.database.flights import ROUNDS_MAX
 from pequod_server.database.write_through import CarriedOut, WriteThrough
 from pequod_server.homes.rules import HomeRules
 from pequod_server.memory.admission import COPIES, SMALL_BYTES, Admission

@@ -10,8 +10,7 @@ from pequod_proto import pequod_pb2 as pb
 
 from pequod.engine import Rows
 from pequod_server.calls.served import ServedEngine
-from pequod_server.freshness.database import Demand
-from pequod_server.freshness.demands import level_of
+from pequod_server.freshness.demands import Demand, level_of
 from pequod_server.memory.admission import Admission
 from pequod_server.wire.bounds import Bounds, range_of
 from pequod_server.wire.fitting import fitting, row_sizes

@@ -13,7 +13,7 @@ from pequod_proto import pequod_pb2 as pb
 from pequod.engine import Engine, Lacking, LimitExceededError, MissingError
 from pequod_server.config import ServerConfig
 from pequod_server.database.databases import Databases
-from pequod_server.freshness.database import Demand
+from pequod_server.freshness.demands import Demand
 from pequod_server.freshness.levels import Levels
 
 Answer = TypeVar("Answer")

@@ -30,7 +30,7 @@ TOGETHER_MAX: Final = 1000
 
 
 class CarriedOut(NamedTuple):
-    """What came of changes."""
+    """The outcome of changes."""
 
     #: For each of them whether the key was there before, or why it failed.
     outcomes: list[bool | PequodError]
@@ -39,7 +39,7 @@ class CarriedOut(NamedTuple):
 
 
 class RemovedRange(NamedTuple):
-    """What came of the removal of a range."""
+    """The outcome of the removal of a range."""
 
     key_count: int
     #: As in `CarriedOut`.

@@ -20,29 +20,16 @@ from math import inf
 from typing import Final
 
 from pequod.errors import TokenLostError
-from pequod.freshness import After, Freshness, Latest, Mark, MaxAge, Token
+from pequod.freshness import After, Latest, Mark, MaxAge, Token
 from pequod_server.backing import History, Place
 from pequod_server.database.followed import Reached
 from pequod_server.database.loader import Loader
-from pequod_server.freshness.demands import WAIT_S_MAX
+from pequod_server.freshness.demands import WAIT_S_MAX, Demand
 from pequod_server.freshness.moments import KnownMoment, Moments
 from pequod_server.freshness.questions import LevelCounters, Questions
 
 #: Answers of the database that are kept while the feed does not move.
 _ASKED_MAX: Final = 64
-
-
-class Demand:
-    """The level that one call asks for, from the moment at which the call began."""
-
-    __slots__ = ("began_s", "deadline_s", "level", "places")
-
-    def __init__(self, level: Freshness, began_s: float) -> None:
-        self.level = level
-        self.began_s = began_s
-        self.deadline_s = began_s + level.wait_s
-        #: Where databases were when they were asked for their latest state.
-        self.places: dict[DatabaseLevels, Place] = {}
 
 
 class DatabaseLevels:
@@ -130,13 +117,13 @@ class DatabaseLevels:
             case MaxAge(age_s):
                 if self.fresh_s >= demand.began_s - age_s:
                     return True
-        place = demand.places.get(self)
+        place = demand.places.get(self.loader)
         if place is None:
             return False
         reached = self.loader.followed.reached(place)
         if reached is Reached.LOST:
             # The database has failed over since it was asked.
-            del demand.places[self]
+            del demand.places[self.loader]
         return reached is Reached.YES
 
     def has(self, token: Token) -> bool:
@@ -189,18 +176,18 @@ class DatabaseLevels:
 
         def is_decided() -> bool:
             # A failover makes an answer useless.
-            return self.is_met(demand) or (question is not None and self not in demand.places)
+            return self.is_met(demand) or (question is not None and self.loader not in demand.places)
 
         while not self.is_met(demand):
-            if question is not None and self not in demand.places:
-                demand.places[self] = await question.ask()
+            if question is not None and self.loader not in demand.places:
+                demand.places[self.loader] = await question.ask()
             if not self.is_met(demand) and (position := self._wanted(demand)) is not None:
                 self.loader.store.hurry(position)
             await self.loader.followed.until(is_decided, WAIT_S_MAX)
 
     def _wanted(self, demand: Demand) -> int | None:
         """Return the position of the present timeline that a demand names, if it names one."""
-        history, place = self.loader.followed.history, demand.places.get(self)
+        history, place = self.loader.followed.history, demand.places.get(self.loader)
         if history is None:
             return None
         if place is not None:

@@ -1,4 +1,4 @@
-"""The levels of freshness that requests ask for, and the token and age of replies as bytes."""
+"""The levels of freshness that calls demand, and the token and age of replies as bytes."""
 
 from __future__ import annotations
 
@@ -6,7 +6,9 @@ from typing import Final
 
 from pequod_proto import pequod_pb2 as pb
 
-from pequod.freshness import WAIT_S, After, Freshness, Latest, MaxAge, Token, Whatever
+from pequod.freshness import WAIT_S, After, AnyState, Freshness, Latest, MaxAge, Token, varint
+from pequod_server.backing import Place
+from pequod_server.database.loader import Loader
 
 #: Requests that read.
 Leveled = pb.GetRequest | pb.MultiGetRequest | pb.ScanRequest | pb.CountRequest | pb.WatchRequest | pb.ExecuteRequest
@@ -14,6 +16,19 @@ Leveled = pb.GetRequest | pb.MultiGetRequest | pb.ScanRequest | pb.CountRequest 
 WAIT_S_MAX: Final = 60.0
 _TOKEN_TAG: Final = bytes([10 << 3 | 2])
 _AGE_TAG: Final = bytes([11 << 3])
+
+
+class Demand:
+    """The level that one call asks for, from the moment at which the call began."""
+
+    __slots__ = ("began_s", "deadline_s", "level", "places")
+
+    def __init__(self, level: Freshness, began_s: float) -> None:
+        self.level = level
+        self.began_s = began_s
+        self.deadline_s = began_s + level.wait_s
+        #: The places of databases when they were asked for their latest state.
+        self.places: dict[Loader, Place] = {}
 
 
 def level_of(request: Leveled) -> Freshness | None:
@@ -51,24 +66,15 @@ def kind_of(level: Freshness | None) -> str:
             return "latest"
         case MaxAge():
             return "max_age"
-        case Whatever() | None:
+        case AnyState() | None:
             return "any"
 
 
 def token_field(token: bytes) -> bytes:
-    """Return the token as a field of an ExecuteReply; empty if there is none."""
-    return _TOKEN_TAG + _varint(len(token)) + token if token else b""
+    """Return the token as a field of an ExecuteReply; empty for an empty token."""
+    return _TOKEN_TAG + varint(len(token)) + token if token else b""
 
 
 def age_field(age_ms: int) -> bytes:
     """Return the age as a field of an ExecuteReply."""
-    return _AGE_TAG + _varint(age_ms)
-
-
-def _varint(number: int) -> bytes:
-    data = bytearray()
-    while number > 0x7F:
-        data.append(number & 0x7F | 0x80)
-        number >>= 7
-    data.append(number)
-    return bytes(data)
+    return _AGE_TAG + varint(age_ms)

@@ -29,20 +29,20 @@ from pequod.freshness import (
     NO_TIMELINE,
     TOKEN_BYTES_MAX,
     After,
+    AnyState,
     Freshness,
     Latest,
     Mark,
     MaxAge,
     Token,
-    Whatever,
     database_of,
     merged,
 )
 from pequod_server.backing import Backoff, Place
 from pequod_server.database.databases import Databases
 from pequod_server.database.loader import Loader
-from pequod_server.freshness.database import DatabaseLevels, Demand
-from pequod_server.freshness.demands import age_field, kind_of, read_level, token_field
+from pequod_server.freshness.database import DatabaseLevels
+from pequod_server.freshness.demands import Demand, age_field, kind_of, read_level, token_field
 from pequod_server.freshness.moments import KnownMoment, Moments
 from pequod_server.freshness.questions import LevelCounters
 from pequod_server.wire.bounds import Bounds
@@ -95,7 +95,7 @@ class Levels:
 
     @property
     def token(self) -> bytes:
-        """The token of the present state, of those databases whose feeds stand; empty if there is none yet."""
+        """The token of the present state, of the databases whose feeds stand; empty if no feed stands yet."""
         return self._name()[1]
 
     @property
@@ -121,7 +121,7 @@ class Levels:
         return merged(self.token, lost) if lost else self.token
 
     def _lost(self, token: bytes) -> bytes:
-        """Return the token of what a token names and failovers have lost; empty if there is nothing."""
+        """Return the token of the states that a token names and failovers have lost; empty if they have lost none."""
         lost: dict[Mark, int] = {}
         if token:
             for loader in self._databases.all:
@@ -185,9 +185,9 @@ class Levels:
         self.counters.reads[kind_of(_level_of(level)) if level else "any"] += 1
 
     def demand(self, level: Freshness | None) -> Demand | None:
-        """Count a call that begins now, and return what it asks for; None if that is what the server's settings say."""
+        """Count a call that begins now, and return its demand; None if the server's settings are enough for it."""
         self.counters.reads[kind_of(level)] += 1
-        if level is None or isinstance(level, Whatever):
+        if level is None or isinstance(level, AnyState):
             return None
         return Demand(level, time.monotonic())
 
@@ -277,7 +277,7 @@ class Levels:
                     failures += 1
                     await asyncio.sleep(backoff.wait_s(failures))
         except TimeoutError:
-            if unavailable is None or one in demand.places:
+            if unavailable is None or one.loader in demand.places:
                 return self.stale(demand, one.loader, "")
             stale = self.stale(demand, one.loader, str(public(unavailable)))
             stale.__cause__ = unavailable

@@ -17,7 +17,7 @@ _MOMENTS_MAX: Final = 256
 
 
 class KnownMoment(NamedTuple):
-    """What was there at a moment."""
+    """The state of the engine at a moment."""
 
     moment_s: float
     place: Place
@@ -35,7 +35,7 @@ class Moments:
         self._kept: deque[KnownMoment] = deque(maxlen=_MOMENTS_MAX)
 
     def since_s(self, now: KnownMoment, is_enough: Callable[[KnownMoment], bool]) -> float:
-        """Return the earliest known moment from which on it was enough; that of ``now`` if there is none."""
+        """Return the earliest known moment from which on the state was enough; ``now`` if no earlier state was."""
         if not self._kept or self._kept[0][1:] != now[1:]:
             self._kept.appendleft(now)
         found = now

@@ -1,4 +1,4 @@
-"""Questions that readers of one moment share, and the counts of what readers ask for."""
+"""Questions that readers of one moment share, and the counts of the levels that readers ask for."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ WAIT_ENDS: Final = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0
 
 @dataclass(slots=True)
 class LevelCounters:
-    """What was asked for since the start."""
+    """Counts of the levels that reads asked for since the start."""
 
     #: Calls and batches by their levels.
     reads: dict[str, int] = field(default_factory=lambda: dict.fromkeys(("any", "after", "latest", "max_age"), 0))
-    #: Those whose level could not be had, by the reason's class.
+    #: Calls and batches whose level could not be had, by the class of the error.
     refusals: dict[str, int] = field(default_factory=lambda: dict.fromkeys(("StaleError", "TokenLostError"), 0))
     #: How many waited, by the first of `WAIT_ENDS` that is not less; and the sum of the waits.
     waits: list[int] = field(default_factory=lambda: [0] * len(WAIT_ENDS))
@@ -36,7 +36,7 @@ class LevelCounters:
 
 
 class Questions:
-    """Asks the database one question at a time; who comes while it is asked shares the next one."""
+    """Asks the database one question at a time; readers that come while it is asked share the next question."""
 
     def __init__(self, question: Callable[[], Awaitable[Place]], on_answer: Callable[[float, Place], None]) -> None:
         self._question = question

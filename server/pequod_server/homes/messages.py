@@ -24,9 +24,9 @@ from pequod_server.backing.store import History, KeyRange, Place, RowChange
 #: The versions of the protocol that this server speaks as a compute; as a home it speaks the latest.
 VERSION_MIN: Final = 2
 VERSION_MAX: Final = 2
-#: Keys and values in one message of a home; a row that is larger stands alone.
+#: Keys and values in one message of a home, but for its last row.
 MESSAGE_BYTES: Final = 512 * 1024
-#: What a home says of a load for a feed that it does not have, or has no more.
+#: The reason by which a home refuses a load for a feed that it does not have, or has no more.
 UNKNOWN_FEED: Final = "it does not know this feed, which may have ended"
 
 

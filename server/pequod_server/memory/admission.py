@@ -198,9 +198,9 @@ class Chunks:
     def __init__(self, admission: Admission, chunk_bytes: int) -> None:
         self._admission = admission
         self._chunk_bytes = chunk_bytes
-        #: What the present chunk may have on the wire.
+        #: The bytes that the present chunk may have on the wire.
         self._room_bytes = 0
-        #: What the first row of the next chunk needs, if it did not fit into the present one; else 0.
+        #: The bytes of the next chunk's first row, if they did not fit into the present chunk; else 0.
         self._row_bytes = 0
 
     @asynccontextmanager

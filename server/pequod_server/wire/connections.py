@@ -10,7 +10,6 @@ are taken. gRPC itself closes connections only well above the limit, so that cli
 from __future__ import annotations
 
 import time
-from collections.abc import Awaitable, Callable
 from typing import Final
 
 import grpc
@@ -19,7 +18,7 @@ from grpc_channelz.v1 import channelz_pb2
 from grpc_channelz.v1.channelz import ChannelzServicer
 
 from pequod.engine import LimitExceededError
-from pequod_server.wire.handlers import COUNTED_PATHS, Context, Handler, Wrapped, checked_first
+from pequod_server.wire.handlers import COUNTED_PATHS, Context, Continuation, Handler, Wrapped, checked_first
 
 #: The number of connections above the limit that gRPC keeps open.
 SLACK: Final = 100
@@ -40,14 +39,10 @@ class Connections(aio.ServerInterceptor):
         self._asked_s = -_ASK_S
         self._limited = Wrapped(lambda _method, handler: checked_first(handler, self._check))
 
-    async def intercept_service(
-        self,
-        continuation: Callable[[grpc.HandlerCallDetails], Awaitable[Handler | None]],
-        handler_call_details: grpc.HandlerCallDetails,
-    ) -> Handler | None:
+    async def intercept_service(self, continuation: Continuation, details: grpc.HandlerCallDetails) -> Handler | None:
         """Check the connection of a call before the call runs."""
-        method = handler_call_details.method
-        handler = await continuation(handler_call_details)
+        method = details.method
+        handler = await continuation(details)
         if handler is None or not method.startswith(COUNTED_PATHS):
             return handler
         return self._limited.around(method, handler)

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from itertools import accumulate, zip_longest
 from typing import Final
 
-#: What a row costs on the wire beside its key and its value, at most: two tags and two lengths.
+#: The bytes of a row on the wire beside its key and its value, at most: two tags and two lengths.
 ROW_BYTES: Final = 8
 
 

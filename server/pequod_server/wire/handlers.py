@@ -11,6 +11,8 @@ from grpc import aio
 
 Handler: TypeAlias = "grpc.RpcMethodHandler[Any, Any]"
 Context = aio.ServicerContext[Any, Any]
+#: Returns the handler of a call, as the interceptors behind this one have it; None if no service has the method.
+Continuation: TypeAlias = "Callable[[grpc.HandlerCallDetails], Awaitable[Handler | None]]"
 #: Checks a request before its method runs, and may refuse it.
 Check = Callable[[Any, Context], Awaitable[None]]
 

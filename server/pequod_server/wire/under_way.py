@@ -14,7 +14,7 @@ its own without a word. So that number is beyond what clients begin at once.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable
 from collections.abc import Set as AbstractSet
 from typing import Any, Final
 
@@ -25,16 +25,16 @@ from pequod.engine import LimitExceededError
 from pequod_server.config import ServerConfig
 from pequod_server.memory.keeper import limit_bytes
 from pequod_server.wire.errors import status_of, stopping_status
-from pequod_server.wire.handlers import COUNTED_PATHS, SERVICE_PATH, Handler, Wrapped, refusing
+from pequod_server.wire.handlers import COUNTED_PATHS, SERVICE_PATH, Continuation, Handler, Wrapped, refusing
 from pequod_server.wire.undecodable import refusing_undecodable
 
 _STREAMS: Final = frozenset({SERVICE_PATH + "Execute"})
-#: What a call takes that has begun and is not asked for yet: 10 to 17 KiB were measured.
+#: The memory of a call that has begun and whose request is not read yet: 10 to 17 KiB were measured.
 _BEGUN_BYTES: Final = 16 << 10
-#: What all of them may take, as a share of the limit of memory, and within which numbers.
+#: The memory that all of them may take, as a share of the limit of memory, and the bounds of their number.
 _BEGUN_SHARE: Final = 1 / 8
 _BEGUN_MIN, _BEGUN_MAX = 10_000, 100_000
-#: gRPC cancels calls that nobody has asked for in this time, in seconds. A client that waits less has a deadline.
+#: gRPC cancels calls that the server does not ask for within these seconds. A client that waits less has a deadline.
 _BEGUN_S: Final = 3600
 
 
@@ -71,15 +71,11 @@ class CallsUnderWay(aio.ServerInterceptor):
         self._is_stopping = False
         self._checked = Wrapped(lambda method, handler: refusing_undecodable(method, handler, config))
 
-    async def intercept_service(
-        self,
-        continuation: Callable[[grpc.HandlerCallDetails], Awaitable[Handler | None]],
-        handler_call_details: grpc.HandlerCallDetails,
-    ) -> Handler | None:
+    async def intercept_service(self, continuation: Continuation, details: grpc.HandlerCallDetails) -> Handler | None:
         """Let a call pass, or refuse it."""
-        method = handler_call_details.method
+        method = details.method
         if not method.startswith(COUNTED_PATHS):
-            return await continuation(handler_call_details)
+            return await continuation(details)
         if self._is_stopping:
             return refusing(stopping_status())
         if (error := self._over_limit(method)) is not None:
@@ -90,7 +86,7 @@ class CallsUnderWay(aio.ServerInterceptor):
         self._hold(task, self._under_way)
         if method in _STREAMS:
             self._hold(task, self._streams)
-        handler = await continuation(handler_call_details)
+        handler = await continuation(details)
         return None if handler is None else self._checked.around(method, handler)
 
     def _over_limit(self, method: str) -> LimitExceededError | None:

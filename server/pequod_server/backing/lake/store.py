@@ -116,7 +116,7 @@ class LakeStore:
         return mended(session, since, self._everything(), self._health, self._backoff, self._closing)
 
     async def write(self, changes: Sequence[RowChange]) -> WrittenThrough:
-        """Write changes as one upload; an upload does not tell what it found, so the lake is asked before."""
+        """Write changes as one upload; an upload does not tell which rows were there, so the lake is asked before."""
         doomed = [change.key for change in changes if change.value is None]
         loaded = await self.load([KeyRange(key, key + b"\0") for key in doomed]) if doomed else None
         found = were_there(changes, () if loaded is None else dict(loaded.rows))
@@ -216,7 +216,7 @@ class LakeStore:
             told.close()
 
     def _step_from(self, told: LakeSnapshot, is_wanted: IsWanted) -> Callable[[Lake], tuple[LakeSnapshot, Event]]:
-        """Return the work that goes to the next SCU: the snapshot after it, and what it changed."""
+        """Return the work that goes to the next SCU: the snapshot after it, and its changes."""
 
         def step(lake: Lake) -> tuple[LakeSnapshot, Event]:
             scu = told.scu + 1

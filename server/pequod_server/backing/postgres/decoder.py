@@ -48,9 +48,8 @@ from pequod_server.backing.postgres.schema import Facts
 from pequod_server.backing.postgres.session import PostgresSession
 from pequod_server.backing.store import Changes, Event, IsWanted, KeyRange, Progress, Reload, RowChange, whole
 
-#: How often the feed checks whether a commit is visible.
+#: How often the feed checks whether a commit is visible, and after how many rows of the commit.
 _UNSEEN_S: Final = 0.01
-#: It also checks each time after this many rows of the commit.
 UNSEEN_ROWS: Final = 256
 #: The bytes of a change without its key and value.
 CHANGE_BYTES: Final = 250
@@ -149,7 +148,7 @@ class Decoder:
         self._lookout = lookout
         self._is_wanted = is_wanted
         self._held_bytes_max = session.held_bytes_max
-        #: All that was committed before this has been returned.
+        #: The changes of all commits before this have been returned.
         self.position = start
         self._open: _Commit | None = None
         self._relations: dict[int, tuple[MappedRows, ...]] = {}

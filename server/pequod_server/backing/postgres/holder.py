@@ -34,7 +34,7 @@ WHERE slots.slot_name = $1
 
 
 async def pass_if_free(session: PostgresSession, connection: Connection) -> None:
-    """Pass if nobody holds the replication slot of a session any more.
+    """Pass if no connection holds the replication slot of a session any more.
 
     This process's own connection of before, which the other end has not seen closed, is ended. Nobody else's is: two
     servers with one replication slot would throw each other out for ever.

@@ -22,6 +22,7 @@ from pequod_server.backing.health import FeedBrokenError
 from pequod_server.backing.postgres.install import check_installed
 from pequod_server.backing.postgres.schema import check_schema
 from pequod_server.backing.postgres.session import PostgresSession, SnapshotHorizon, told
+from pequod_server.backing.turns import ended
 
 ASK_S: Final = 1.0
 #: A sender that waits for the log or for its client is idle; one that reads or decodes waits for neither.
@@ -49,7 +50,7 @@ class Lookout:
     """Asks the database once a second.
 
     Args:
-        fingerprint: The fingerprint of what the feed needs; the feed ends when it is another.
+        fingerprint: The fingerprint of the tables and triggers that the feed needs; the feed ends when it changes.
         sender: The database's process that streams the slot.
         wake: Called at each answer, and when no more will come.
 
@@ -79,7 +80,7 @@ class Lookout:
 
     @property
     def seen(self) -> SnapshotHorizon | None:
-        """What every read that begins from now on sees at least, by the answers so far."""
+        """The changes that every read sees that begins from now on, by the answers so far; it may see more."""
         return self._asked[-1].seen if self._asked else None
 
     @property
@@ -162,6 +163,5 @@ async def looking_out(
     try:
         yield lookout
     finally:
-        running.cancel()
-        await asyncio.gather(running, return_exceptions=True)
+        await ended([running])
         connection.terminate()

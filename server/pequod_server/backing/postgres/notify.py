@@ -110,7 +110,7 @@ def _sure(position: int, seen: SnapshotHorizon) -> int:
     """Return the position up to which a snapshot that was taken after the log had come to ``position`` sees all.
 
     A commit is in the log before it is seen, long before if it waits for a standby. While a transaction is open, the
-    last commit in the log may be its own; those who wait for that commit to be seen know a later position, or this one.
+    last commit in the log may be its own; callers that wait for that commit know a later position, or this one.
     """
     return position - 1 if seen.running else position
 

@@ -53,7 +53,7 @@ async def replica_identities(connection: Connection, mappings: Sequence[Mapping]
 
 
 async def note_identities(connection: Connection, name: str, before: AnyMapping[str, str]) -> list[str]:
-    """Return the statement that notes the previous identities of tables; nothing if there is none to note.
+    """Return the statement that notes the previous identities of tables; nothing if no table has one.
 
     The notes of an earlier install stay: they are the original ones.
     """
@@ -65,7 +65,7 @@ async def note_identities(connection: Connection, name: str, before: AnyMapping[
 
 
 async def drop_slot(connection: Connection, name: str) -> list[str]:
-    """Return the statement that drops a replication slot; nothing if there is none.
+    """Return the statement that drops a replication slot; nothing if there is no such slot.
 
     Raises:
         SlotNotDroppedError: A server uses it, or it is not one of Pequod's for this database.

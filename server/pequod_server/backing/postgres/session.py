@@ -22,7 +22,7 @@ from pequod_server.backing.rows import Clip, packed
 from pequod_server.backing.searches import by_columns
 from pequod_server.backing.sql import Query, boxes_of, select
 from pequod_server.backing.store import History, IsWanted, KeyRange, every_key, whole
-from pequod_server.backing.turns import Turns
+from pequod_server.backing.turns import Turns, ended
 from pequod_server.backing.values import Cell
 
 Pool: TypeAlias = "asyncpg.Pool[asyncpg.Record]"
@@ -134,7 +134,7 @@ class PostgresSession:
         self._facts: Facts | None = None
         #: The fingerprint of what the last feed needed: if a part was missing since, changes may be lost.
         self.fingerprint: str | None = None
-        #: What the positions of the present feed belong to.
+        #: The history of the present feed's positions.
         self.history: History | None = None
         #: How far the feed has come; how far it is to come soon, and its way to be told so.
         self.passed = 0
@@ -216,8 +216,7 @@ class PostgresSession:
         """Close all connections but those of feeds."""
         self.closing.set()
         if self._pushing is not None:
-            self._pushing.cancel()
-            await asyncio.gather(self._pushing, return_exceptions=True)
+            await ended([self._pushing])
         if self._pool is not None:
             try:
                 async with asyncio.timeout(self.timeout_s):
@@ -246,7 +245,7 @@ class PostgresSession:
                         await proven_place(connection)
                 self.on_hurry()
         except (BackingUnavailableError, SchemaError):
-            # The feed finds it out, too, and those who wait are told by it.
+            # The feed finds it out, too, and tells all callers that wait.
             return
         finally:
             self._pushing, self._wanted = None, 0

@@ -141,7 +141,7 @@ async def _place(session: PostgresSession, since: int | None) -> tuple[int, str]
 
 
 async def _slot(session: PostgresSession, connection: Connection) -> asyncpg.Record | None:
-    """Return what the database says of the slot, None if there is none."""
+    """Return the row of the database about the slot, None if there is no such slot."""
     return await connection.fetchrow(
         "SELECT plugin, active, wal_status, database = current_database() AS is_here, "
         "(confirmed_flush_lsn - '0/0')::bigint AS confirmed FROM pg_replication_slots WHERE slot_name = $1",

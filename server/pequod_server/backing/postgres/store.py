@@ -181,7 +181,7 @@ class PostgresStore:
             return await removal.uninstall(connection, self._session.feed_name)
 
     async def slot_removal(self) -> list[str]:
-        """Return the statement that drops the replication slot of this name; none if there is none.
+        """Return the statement that drops the replication slot of this name; nothing if there is no such slot.
 
         Raises:
             SlotNotDroppedError: A server uses the replication slot.

@@ -60,7 +60,7 @@ class Stream:
         return int(self._cursor.connection.info.backend_pid)
 
     def read(self) -> bytes | None:
-        """Return the next message, None if there is none yet."""
+        """Return the next message, None if the database has sent no more yet."""
         try:
             message: Any = self._cursor.read_message()
         except psycopg2.Error as error:

@@ -1,4 +1,4 @@
-"""How SQLite says things: expressions of statements, and values of columns."""
+"""How SQLite says things: expressions of statements, values of columns, and the statements that write a change."""
 
 from __future__ import annotations
 
@@ -6,12 +6,15 @@ import json
 from collections.abc import Sequence
 from typing import Final
 
+from pequod.escapes import shown
 from pequod_server.backing.columns import Column, SqlType
+from pequod_server.backing.errors import PackError
 from pequod_server.backing.mapping import Mapping
-from pequod_server.backing.sql import place, quoted, table_parts
-from pequod_server.backing.values import Cell, bytes_of, text_of
+from pequod_server.backing.sql import Query, place, quoted, table_parts
+from pequod_server.backing.store import RowChange
+from pequod_server.backing.values import Cell, bytes_of, decompose, text_of
 
-#: Those of an integer of 64 bits, with a sign.
+#: The characters of an integer of 64 bits, with its sign.
 _INTEGER_CHARACTERS_MAX: Final = 20
 
 #: The function of our connections that makes bytes of their text: JSON has none, and `unhex` came with SQLite 3.41.
@@ -101,3 +104,37 @@ def _number(text: str) -> int | float | str:
         return float(text)
     number = int(text) if len(text) <= _INTEGER_CHARACTERS_MAX else None
     return number if number is not None and -(1 << 63) <= number < 1 << 63 else text
+
+
+def plan_of(mappings: Sequence[Mapping], change: RowChange) -> tuple[Mapping, list[Query]]:
+    """Return the mapping and the statements of one change; the first that changes a row is the last to run.
+
+    Raises:
+        PackError: The key is of no mapping, or the value does not have its form.
+    """
+    for mapping in mappings:
+        slots = mapping.columns_of(change.key)
+        if slots is not None:
+            break
+    else:
+        raise PackError(
+            f"key {shown(change.key)}", "it is of no mapped pattern, or its slots cannot be of their columns"
+        )
+    table = quoted_name(mapping)
+    own = tuple(slot_parameter_of(slot.column, slots[slot.name]) for slot in mapping.slots)
+    where = " AND ".join(f"{quoted(name)} = ?" for name in slots)
+    if mapping.condition:
+        where += f" AND ({mapping.condition})"
+    if change.value is None:
+        return mapping, [Query(f"DELETE FROM {table} WHERE {where}", own)]
+    cells = decompose(change.key, change.value, mapping.value, mapping.form)
+    values = {name: parameter_of(cell) for name, cell in zip(mapping.value, cells, strict=True) if name not in slots}
+    names = [*slots, *values]
+    insert = Query(
+        f"INSERT INTO {table} ({', '.join(map(quoted, names))}) VALUES ({', '.join('?' * len(names))})",
+        (*own, *values.values()),
+    )
+    # Without a column to set, the update only shows whether the row exists.
+    targets = ", ".join(f"{quoted(name)} = ?" for name in values) or "{0} = {0}".format(quoted(names[0]))
+    update = Query(f"UPDATE {table} SET {targets} WHERE {where}", (*values.values(), *own))
+    return mapping, [update, insert]

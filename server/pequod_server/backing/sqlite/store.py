@@ -28,10 +28,9 @@ from pequod_server.backing.rows import Clip, packed, result_of, sorted_in_steps
 from pequod_server.backing.searches import by_columns
 from pequod_server.backing.sql import Query, boxes_of, select
 from pequod_server.backing.sqlite import schema as sqlite_schema
-from pequod_server.backing.sqlite.dialect import SqliteDialect, cell_of
-from pequod_server.backing.sqlite.line import SqliteLine, transaction
+from pequod_server.backing.sqlite.connection import SqliteConnection, transaction
+from pequod_server.backing.sqlite.dialect import SqliteDialect, cell_of, plan_of
 from pequod_server.backing.sqlite.schema import CHANGES
-from pequod_server.backing.sqlite.writes import plan_of
 from pequod_server.backing.store import (
     Changes,
     Event,
@@ -74,9 +73,9 @@ class SqliteStore:
         self._hurried = asyncio.Event()
         #: The version of the schema that the last feed saw: if a part was missing since, changes may be lost.
         self._schema: int | None = None
-        self._loads = SqliteLine(self._path)
-        self._feed = SqliteLine(self._path, is_feed=True)
-        self._writes = SqliteLine(self._path)
+        self._loads = SqliteConnection(self._path)
+        self._feed = SqliteConnection(self._path, is_feed=True)
+        self._writes = SqliteConnection(self._path)
 
     @property
     def status(self) -> Status:

@@ -47,8 +47,8 @@ class SessionOverError(Exception):
     """The connection is over; what was asked on it has to be asked again on another one."""
 
 
-class Known(NamedTuple):
-    """Where a compute is."""
+class DatabasePlace(NamedTuple):
+    """A place of a database: where a compute is."""
 
     database: bytes
     place: Place
@@ -110,7 +110,9 @@ class PeerSession:
         self._hurry = max(self._hurry, position)
         self._news.set()
 
-    async def _requests(self, since: Known | None, ranges: Sequence[KeyRange]) -> AsyncIterator[pb.PeerFeedRequest]:
+    async def _requests(
+        self, since: DatabasePlace | None, ranges: Sequence[KeyRange]
+    ) -> AsyncIterator[pb.PeerFeedRequest]:
         rest, is_first = iter(ranges), True
         while (some := list(islice(rest, _RANGES))) or is_first:
             hello = pb.PeerFeedHello(
@@ -155,7 +157,9 @@ class PeerSession:
 
     # What the home says.
 
-    async def replies(self, since: Known | None, ranges: Sequence[KeyRange]) -> AsyncGenerator[pb.PeerFeedReply, None]:
+    async def replies(
+        self, since: DatabasePlace | None, ranges: Sequence[KeyRange]
+    ) -> AsyncGenerator[pb.PeerFeedReply, None]:
         """Begin the feed, and yield its messages until it ends.
 
         Raises:
@@ -216,7 +220,7 @@ class PeerSession:
             SessionOverError: The connection is over, before the call was.
         """
         task = asyncio.ensure_future(call)
-        # Who waits for it may be gone when it fails.
+        # All callers that wait for it may be gone when it fails.
         task.add_done_callback(lambda task: task.cancelled() or task.exception())
         try:
             waited: set[asyncio.Future[Any]] = {task, self._over}

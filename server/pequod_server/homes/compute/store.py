@@ -7,7 +7,7 @@
 
 The feed and all loads go to one home at a time. Another home of the same database continues from the place to which the
 feed has come, if the home has kept the changes since; else everything is read again. A load that began at another
-connection than the feed's present one is thrown away and done again, since nobody would have told the changes after it.
+connection than the feed's present one is thrown away and done again, since no home would tell the changes after it.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ from pequod_server.backing.store import (
 )
 from pequod_server.homes.compute.channel import Connect, PeerCredentials
 from pequod_server.homes.compute.events import PeerEvents
-from pequod_server.homes.compute.session import STAMP_BITS, Known, PeerSession, SessionOverError
+from pequod_server.homes.compute.session import STAMP_BITS, DatabasePlace, PeerSession, SessionOverError
 from pequod_server.homes.messages import VERSION_MAX, VERSION_MIN, place_of, write_request
 from pequod_server.homes.subscriptions import Subscriptions
 
@@ -106,16 +106,16 @@ class PequodStore:
         self._clock = clock
         self._health = Health(clock)
         self._closing = asyncio.Event()
-        #: The connection that stands, None while there is none; and those who wait for one.
+        #: The connection that stands, None while no home answers; calls wait for the event.
         self._session: PeerSession | None = None
         self._stands = asyncio.Event()
         self._epoch = 0
         self._turn = 0
         #: Where the events that were processed have led to; None before the first.
-        self._known: Known | None = None
+        self._known: DatabasePlace | None = None
         self._history: History | None = None
         self._held = Subscriptions()
-        #: Why everything has to be read again; empty if it has not.
+        #: Why everything has to be read again; empty if it need not be.
         self._lost = ""
         self._standby: asyncio.Task[None] | None = None
 
@@ -194,9 +194,9 @@ class PequodStore:
 
     async def load(self, ranges: Sequence[KeyRange]) -> Loaded:
         """Read ranges as of one place, and have the feed tell their changes from there on."""
-        return await self.load_ahead(ranges, ())
+        return await self.load_and_prefetch(ranges, ())
 
-    async def load_ahead(self, ranges: Sequence[KeyRange], next_groups: Sequence[NextGroups]) -> Loaded:
+    async def load_and_prefetch(self, ranges: Sequence[KeyRange], next_groups: Sequence[NextGroups]) -> Loaded:
         """Do the same, with those of the groups that keys of the ranges lead to of which the home tells nothing yet."""
         clip = Clip(ranges)
 
@@ -211,7 +211,7 @@ class PequodStore:
             # This server was paused, or hears of the map later: it is no fault of the reader.
             raise BackingUnavailableError(self.name, f"the home goes by another map: {error}") from error
         # In the turn in which the connection was seen to stand: the next one tells of these, too.
-        for one in loaded.more:
+        for one in loaded.prefetched:
             self._held.add(one.first, one.last, _HELD)
         return loaded
 
@@ -334,7 +334,7 @@ class PequodStore:
                 await asyncio.wait_for(self._closing.wait(), wait_s)
 
     async def _events(self, address: str) -> AsyncGenerator[Event, None]:
-        """Yield the events of one connection; what it stands for is set when it stands."""
+        """Yield the events of one connection, which calls can use once its first message has come."""
         self._epoch += 1
         session = PeerSession(self._connect(address), address, self._epoch, self._clock, self._silence_s, self._own_id)
         known, lost = self._known, self._lost
@@ -371,7 +371,7 @@ class PequodStore:
             self._history = event.history
         if self._history is not None:
             place = Place(self._history.timeline, max(event.position, shown))
-            self._known = Known(self._history.database, place)
+            self._known = DatabasePlace(self._history.database, place)
 
     async def _keep_others_awake(self) -> None:
         """Ask the homes that the feed does not follow for their position, so that they keep changes to resume from."""

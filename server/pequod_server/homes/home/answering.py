@@ -29,7 +29,7 @@ class LoadStream:
     """One stream of loads.
 
     Args:
-        accept: Looks at a request before it is answered; what it raises ends the stream.
+        accept: Looks at a request before it is answered; an error that it raises ends the stream.
         answer: Yields the replies of one load.
     """
 
@@ -53,7 +53,7 @@ class LoadStream:
         try:
             either: set[asyncio.Future[Any]] = {reading, self._closing}
             done, _ = await asyncio.wait(either, return_when=asyncio.FIRST_COMPLETED)
-            # Those that have not been read by now get no answer, and their compute asks for them elsewhere.
+            # Requests that have not been read by now get no answer, and their compute asks for them elsewhere.
             reading.cancel()
             for one in done:
                 one.result()
@@ -76,7 +76,7 @@ class LoadStream:
         self._room.release()
         if not task.cancelled() and (error := task.exception()) is not None and not self._closing.done():
             self._closing.set_exception(error)
-            # Where the stream has ended meanwhile, nobody asks for it, and asyncio is not to call that an error.
+            # Where the stream has ended meanwhile, no caller asks for it, and asyncio is not to call that an error.
             self._closing.exception()
 
     async def _serve(self, request: pb.PeerLoadRequest) -> None:

@@ -86,7 +86,7 @@ class Exports:
         """Take an event of the database that the engine has taken in, in the same turn."""
         before, self._position = self._position, position
         if isinstance(event, Reload) and self._watches:
-            # What they showed is forgotten with its sources.
+            # The rows that they showed are forgotten with their sources.
             self._end(list(self._watches))
             ranges = tuple(KeyRange(name + DELIMITER, prefix_end(name + DELIMITER)) for name in self.tables)
             event = replace(event, ranges=(*event.ranges, *ranges))

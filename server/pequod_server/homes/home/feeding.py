@@ -1,4 +1,4 @@
-"""The home's side of a compute's feed: what it holds, what it is told next, and what it asked.
+"""The home's side of a compute's feed: the ranges of the compute, its next message, and its questions.
 
     compute  hello(since, ranges) ---->  subscribe in slices, come to `since`, resume or reload
              released, hurry, asked -->  noted
@@ -21,7 +21,7 @@ from pequod_server.backing import History, KeyRange, Place, RowChange
 from pequod_server.backing.turns import Turns
 from pequod_server.database.followed import Reached
 from pequod_server.homes.home.origin import Origin
-from pequod_server.homes.home.relay import Subscriber, Told
+from pequod_server.homes.home.relay import Entry, Subscriber
 from pequod_server.homes.messages import (
     MESSAGE_BYTES,
     VERSION_MAX,
@@ -69,7 +69,7 @@ class _Columns:
         self.sequences: list[int] = []
         self.size = 0
 
-    def add(self, changes: Sequence[RowChange], told: Told) -> int:
+    def add(self, changes: Sequence[RowChange], told: Entry) -> int:
         """Add changes of an event, or more of them; return how many fit, one at least."""
         columns = told.columns if changes is told.changes else ChangeColumns.of(changes)
         if self.size + columns.size_bytes > MESSAGE_BYTES:
@@ -90,7 +90,7 @@ class _Columns:
             self.shown.append(told.shown)
         return count
 
-    def holds(self, told: Told) -> bool:
+    def holds(self, told: Entry) -> bool:
         """Return whether the message has a part of an event."""
         return self.sequences[-1:] == [told.sequence]
 
@@ -111,11 +111,11 @@ class PeerFeed:
 
     Args:
         peer: Who is at the other end, for people.
-        sweep: Has the subscriptions cleared that nobody has any more.
+        sweep: Has the subscriptions of feeds that are gone cleared.
         own_id: The id of the compute in its cluster, for people; empty outside of one.
 
     Invariants:
-        1. What was told, with what the subscriber has left to be told, is all that changed in the subscribed ranges.
+        1. The feed has told every change in the subscribed ranges, but those that are due to its subscriber.
     """
 
     def __init__(self, origin: Origin, peer: str, sweep: Callable[[], None], own_id: str = "") -> None:
@@ -127,7 +127,7 @@ class PeerFeed:
         self.counters = FeedCounters()
         self._news = asyncio.Event()
         self.subscriber: Subscriber = self._relay.subscribe(self._news.set)
-        #: The number of messages with released ranges, and those who wait for it.
+        #: The number of messages with released ranges that have come; loads wait for the event.
         self._released = 0
         self._moved = asyncio.Event()
         self._asked = 0
@@ -301,7 +301,7 @@ class PeerFeed:
         reply.reload_reason = reason
         reply.position = self._told = position
 
-    def _tell(self, columns: _Columns, told: Told) -> None:
+    def _tell(self, columns: _Columns, told: Entry) -> None:
         """Add the changes of an event, or as many as fit, to those that are told next."""
         changes, self._rest = self._rest, None
         if changes is None:

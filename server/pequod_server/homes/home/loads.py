@@ -33,7 +33,7 @@ from pequod_server.backing.landing import with_changes
 from pequod_server.backing.rows import Clip, sorted_in_steps
 from pequod_server.backing.turns import Turns, in_turns
 from pequod_server.homes.home.origin import Origin
-from pequod_server.homes.home.relay import Relay, Subscriber, Told
+from pequod_server.homes.home.relay import Entry, Relay, Subscriber
 from pequod_server.homes.messages import UNKNOWN_FEED, groups_of
 from pequod_server.wire.publishing import DATABASE
 
@@ -175,7 +175,7 @@ async def _collect(origin: Origin, ranges: Sequence[KeyRange]) -> ReadRows:
     return ReadRows(keys, values, Place(0, 0), 0)
 
 
-async def _patch(found: ReadRows, events: Sequence[Told], clip: Clip) -> None:
+async def _patch(found: ReadRows, events: Sequence[Entry], clip: Clip) -> None:
     """Apply the changes of events to the rows of ranges."""
     turns, late = Turns(), dict[bytes, bytes | None]()
     for told in events:

@@ -14,7 +14,7 @@ import logging
 import math
 import time
 from collections.abc import Sequence
-from typing import Final, Protocol
+from typing import Final
 
 from pequod.engine import Engine, Rows, Watch
 from pequod.errors import BackedKeyError, BackingUnavailableError, BadRequestError
@@ -34,84 +34,6 @@ log = logging.getLogger("pequod.peer")
 _HOME: Final = "the home"
 #: After this time the feed of the database is hurried again.
 _PATIENCE_S: Final = 10.0
-
-
-class Origin(Protocol):
-    """What loads, feeds and writes of computes need of a home."""
-
-    relay: Relay
-
-    @property
-    def history(self) -> History:
-        """What positions belong to."""
-        ...
-
-    @property
-    def position(self) -> int:
-        """How far the engine is."""
-        ...
-
-    @property
-    def age_ms(self) -> int | None:
-        """Everything that was committed longer ago is in the engine; None if that is not known."""
-        ...
-
-    @property
-    def tables(self) -> list[bytes]:
-        """The tables that it owns; none if it owns all that no join computes."""
-        ...
-
-    def wake(self) -> None:
-        """Have the relay keep changes from now on."""
-        ...
-
-    def prepare(self, ranges: Sequence[KeyRange]) -> None:
-        """Have the relay told of all changes of some ranges.
-
-        Raises:
-            BadRequestError: The ranges are not of base data.
-        """
-        ...
-
-    async def follow(self, ranges: Sequence[KeyRange]) -> None:
-        """Have the relay told of all changes of some ranges, from the turn on in which this returns."""
-        ...
-
-    def can_resume(self, ranges: Sequence[KeyRange]) -> bool:
-        """Return whether what the relay keeps has all changes of some ranges."""
-        ...
-
-    def settle(self) -> None:
-        """Have the relay told, in this turn, of all that the engine shows."""
-        ...
-
-    async def bring(self, ranges: Sequence[KeyRange]) -> None:
-        """Load what is not there of some ranges, all of it together."""
-        ...
-
-    async def scan(self, first: bytes, last: bytes | None, limit: int) -> Rows:
-        """Return the first rows of a range, as of the turn in which this returns.
-
-        Raises:
-            BackingUnavailableError, LimitExceededError: They cannot be loaded.
-        """
-        ...
-
-    def reached(self, place: Place) -> Reached:
-        """Return whether the engine has everything up to a place."""
-        ...
-
-    async def come_to(self, place: Place) -> None:
-        """Hurry and wait until it is known whether the engine has come to a place."""
-        ...
-
-    async def ask(self, *, latest: bool) -> Place:
-        """Return the present place of the data, or a proof of the latest."""
-        ...
-
-    async def write(self, changes: Sequence[RowChange]) -> WrittenThrough:
-        """Write changes, all or none; the relay passes the place after it has told them."""
-        ...
 
 
 class DatabaseOrigin:
@@ -143,7 +65,7 @@ class DatabaseOrigin:
 
     @property
     def history(self) -> History:
-        """What positions belong to."""
+        """The history of the positions."""
         history = self._loader.followed.history
         if history is None:
             raise BackingUnavailableError(_HOME, "its feed of changes does not stand yet")
@@ -179,7 +101,11 @@ class DatabaseOrigin:
             relay.complete_from = max(place.position, relay.complete_from or 0)
 
     def prepare(self, ranges: Sequence[KeyRange]) -> None:
-        """Check that ranges are the database's."""
+        """Check that ranges are the database's.
+
+        Raises:
+            BadRequestError: They are not.
+        """
         for one in ranges:
             if _table_of(one) not in self.tables:
                 raise BadRequestError(f"the keys from {one.first!r} on are not of a table of the home's database")
@@ -208,7 +134,11 @@ class DatabaseOrigin:
             await self._databases.load(absent)
 
     async def scan(self, first: bytes, last: bytes | None, limit: int) -> Rows:
-        """Return the first rows of a range, once they are loaded."""
+        """Return the first rows of a range, once they are loaded, as of the turn in which this returns.
+
+        Raises:
+            BackingUnavailableError, LimitExceededError: They cannot be loaded.
+        """
         return await self._databases.read(lambda: self._engine.scan(first, last, limit=limit), [(first, last)])
 
     def reached(self, place: Place) -> Reached:
@@ -216,7 +146,7 @@ class DatabaseOrigin:
         return self._loader.followed.reached(place)
 
     async def come_to(self, place: Place) -> None:
-        """Hurry the feed of the database, and wait for it."""
+        """Hurry the feed of the database, and wait until it is known whether the engine comes to a place."""
         followed = self._loader.followed
         if followed.reached(place) is Reached.NOT_YET:
             self._loader.store.hurry(place.position)
@@ -224,11 +154,14 @@ class DatabaseOrigin:
                 self._loader.store.hurry(place.position)
 
     async def ask(self, *, latest: bool) -> Place:
-        """Ask the database; those who ask at the same time share a question."""
+        """Ask the database for its place, or for a proof of the latest; callers that ask together share a question."""
         return await (self._latest if latest else self._position).ask()
 
     async def write(self, changes: Sequence[RowChange]) -> WrittenThrough:
-        """Write to the database, if this server writes through, within the limits of its own clients."""
+        """Write to the database, if this server writes through, within the limits of its own clients: all or none.
+
+        The relay passes the place of the write after it has told the changes.
+        """
         if not self._loader.is_write_through:
             raise BackedKeyError(changes[0].key)
         turns = Turns()
@@ -286,7 +219,11 @@ class MemoryOrigin:
             self.relay.complete_from = self.position
 
     def prepare(self, ranges: Sequence[KeyRange]) -> None:
-        """Watch the tables of ranges."""
+        """Watch the tables of ranges.
+
+        Raises:
+            BadRequestError: A range is not within one table, or a join computes keys of its table.
+        """
         for one in ranges:
             table = _table_of(one)
             if table is None:
@@ -366,6 +303,10 @@ class MemoryOrigin:
         for watch in self._watches.values():
             self._engine.unwatch(watch)
         self._watches.clear()
+
+
+#: The base data of a home, from which its computes load and to which they write.
+Origin = DatabaseOrigin | MemoryOrigin
 
 
 def _table_of(one: KeyRange) -> bytes | None:

@@ -23,11 +23,11 @@ from pequod_server.backing import Changes, Event, History, KeyRange, Place, Relo
 from pequod_server.homes.messages import ChangeColumns
 from pequod_server.homes.subscriptions import Subscriptions
 
-#: What an event and a change cost beside keys and values: the objects and their places in lists.
+#: The memory of an event and of a change beside keys and values: the objects and their places in lists.
 _EVENT_BYTES: Final = 400
 _CHANGE_BYTES: Final = 180
 #: Changes of an event that are looked up in one turn of the loop: 2 ms. A larger event is looked through piece by
-#: piece, by those who tell it.
+#: piece, by the feeds that tell it.
 LOOKED_AT: Final = 4096
 #: Stands for all feeds.
 EVERYONE: Final = -1
@@ -36,8 +36,8 @@ EVERYONE: Final = -1
 _NOTHING: Final = ChangeColumns((), (), b"", 0)
 
 
-class Told(NamedTuple):
-    """An event of the store's feed, as feeds tell it on."""
+class Entry(NamedTuple):
+    """An event of the store's feed in the ring, from which feeds tell it on."""
 
     sequence: int
     position: int
@@ -62,7 +62,7 @@ class Subscriber:
 
     Invariants:
         1. All events up to ``told`` were told to the compute, or hold nothing for it.
-        2. ``due`` is the first event above ``told`` that holds something for it; None if there is none.
+        2. ``due`` is the first event above ``told`` that holds something for it; None if no event does.
     """
 
     __slots__ = ("bit", "born", "due", "lost", "told", "wake")
@@ -73,13 +73,13 @@ class Subscriber:
         #: The masks of later events know all that this subscriber wants.
         self.born = told
         self.due: int | None = None
-        #: Why it has to read everything again; empty if it has not.
+        #: Why it has to read everything again; empty if it need not.
         self.lost = ""
         self.wake = wake
 
 
 class Relay:
-    """The ring of events, and who wants what of them.
+    """The ring of events, and the subscribers that read it.
 
     Args:
         keep_bytes: The most that the ring takes.
@@ -93,7 +93,7 @@ class Relay:
     def __init__(self, keep_bytes: int, charge: Callable[[int], None] = lambda _: None) -> None:
         self._keep_bytes = keep_bytes
         self._charge = charge
-        #: Whether any compute has asked for anything yet. Before, nothing is kept.
+        #: Whether a compute has asked for base data yet. Before, no event is kept.
         self.is_awake = False
         self.wants = Subscriptions()
         self.sequence = 0
@@ -104,7 +104,7 @@ class Relay:
         self.complete_from: int | None = None
         self.history: History | None = None
         self.size_bytes = 0
-        self._ring: dict[int, Told] = {}
+        self._ring: dict[int, Entry] = {}
         self.subscribers: dict[int, Subscriber] = {}
         self._used_bits = 0
         #: Times that a compute had to read everything again since it was too slow.
@@ -134,21 +134,9 @@ class Relay:
                     self.complete_from = None
                 self.add(event.position, changes, shown)
             case Reload(ranges=ranges, reason=reason):
-                self._append(
-                    Told(
-                        self.sequence + 1,
-                        event.position,
-                        None,
-                        (),
-                        _NOTHING,
-                        EVERYONE,
-                        0,
-                        [],
-                        ranges,
-                        reason,
-                        _EVENT_BYTES,
-                    )
-                )
+                sequence, position = self.sequence + 1, event.position
+                reload = Entry(sequence, position, None, (), _NOTHING, EVERYONE, 0, [], ranges, reason, _EVENT_BYTES)
+                self._append(reload)
 
     def add(self, position: int, changes: Sequence[RowChange], shown: int | None = None) -> None:
         """Keep changes that become visible together."""
@@ -157,7 +145,7 @@ class Relay:
             size_bytes = ChangeColumns.of(some).size_bytes * len(changes) // len(some)
             size_bytes += _EVENT_BYTES + _CHANGE_BYTES * len(changes)
             sequence = self.sequence + 1
-            told = Told(sequence, position, shown, changes, _NOTHING, EVERYONE, 0, [], (), "", size_bytes)
+            told = Entry(sequence, position, shown, changes, _NOTHING, EVERYONE, 0, [], (), "", size_bytes)
             self._append(told)
             return
         columns = ChangeColumns.of(changes)
@@ -167,10 +155,10 @@ class Relay:
         mask, common = reduce(or_, different, 0), reduce(and_, different, EVERYONE)
         size_bytes = _EVENT_BYTES + _CHANGE_BYTES * len(masks) + columns.size_bytes
         self._append(
-            Told(self.sequence + 1, position, shown, changes, columns, mask, common, masks, (), "", size_bytes)
+            Entry(self.sequence + 1, position, shown, changes, columns, mask, common, masks, (), "", size_bytes)
         )
 
-    def _append(self, told: Told) -> None:
+    def _append(self, told: Entry) -> None:
         self.sequence = told.sequence
         self.position = told.position
         self._ring[told.sequence] = told
@@ -211,7 +199,7 @@ class Relay:
     def lose(self, subscriber: Subscriber, reason: str) -> None:
         """Have a compute read everything again: it wants nothing from here on, until it has loaded it.
 
-        What it wanted is cleared by `sweep_in_steps`.
+        `sweep_in_steps` clears its subscriptions.
         """
         if not self.has(subscriber):
             return
@@ -232,7 +220,7 @@ class Relay:
         return subscriber
 
     def leave(self, subscriber: Subscriber) -> None:
-        """Remove a subscriber; what it wanted is cleared by `sweep_in_steps`."""
+        """Remove a subscriber; `sweep_in_steps` clears its subscriptions."""
         if self.has(subscriber):
             del self.subscribers[subscriber.bit]
 
@@ -269,7 +257,7 @@ class Relay:
 
     # What subscribers read.
 
-    def since(self, sequence: int) -> list[Told] | None:
+    def since(self, sequence: int) -> list[Entry] | None:
         """Return the events after a number, None if they are not kept any more."""
         if sequence < self.floor:
             return None
@@ -297,7 +285,7 @@ class Relay:
         subscriber.born = self.sequence
         return True
 
-    def wanted(self, told: Told, subscriber: Subscriber, start: int = 0) -> tuple[Sequence[RowChange], int]:
+    def wanted(self, told: Entry, subscriber: Subscriber, start: int = 0) -> tuple[Sequence[RowChange], int]:
         """Return the changes of an event, from a place on, that a subscriber wants; of a large event a part.
 
         Returns:
@@ -309,7 +297,7 @@ class Relay:
         some, bit = told.changes[start:stop], subscriber.bit
         if told.sequence > subscriber.born and len(told.masks) >= start:
             if len(told.masks) < stop:
-                # Who wants a key by now wanted it when the event came, or has loaded it since, with the change.
+                # A compute that wants a key now wanted it when the event came, or has loaded it since, with the change.
                 told.masks.extend(self.wants.masks_of([key for key, _ in told.changes[len(told.masks) : stop]]))
             masks: Sequence[int] = told.masks[start:stop]
         else:
@@ -317,7 +305,7 @@ class Relay:
         wanted = [change for change, mask in zip(some, masks, strict=True) if mask & bit]
         return wanted, stop if stop < len(told.changes) else 0
 
-    def _all_wanted(self, told: Told, subscriber: Subscriber) -> Sequence[RowChange]:
+    def _all_wanted(self, told: Entry, subscriber: Subscriber) -> Sequence[RowChange]:
         bit = subscriber.bit
         if told.sequence > subscriber.born:
             if told.common & bit:
@@ -328,8 +316,8 @@ class Relay:
         mask_of = self.wants.mask_of
         return [change for change in told.changes if mask_of(change[0]) & bit]
 
-    def next_for(self, subscriber: Subscriber) -> Told | None:
-        """Return the next event that may hold something for a subscriber; None, having told all, if none does."""
+    def next_for(self, subscriber: Subscriber) -> Entry | None:
+        """Return the next event that may hold something for a subscriber; None if the subscriber has told all."""
         if subscriber.due is None:
             subscriber.told = self.sequence
             return None

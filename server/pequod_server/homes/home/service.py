@@ -26,7 +26,7 @@ from pequod_server.database.databases import Databases
 from pequod_server.homes.home.answering import LoadStream
 from pequod_server.homes.home.feeding import FeedCounters, PeerFeed
 from pequod_server.homes.home.loads import prefetch_of, read_ranges
-from pequod_server.homes.home.origin import DatabaseOrigin, MemoryOrigin
+from pequod_server.homes.home.origin import DatabaseOrigin, MemoryOrigin, Origin
 from pequod_server.homes.home.relay import Relay
 from pequod_server.homes.messages import (
     MESSAGE_BYTES,
@@ -67,7 +67,7 @@ def make_peer_service(
     admission: Admission,
     rules: HomeRules | None = None,
 ) -> PeerService:
-    """Return what computes ask of a server: of its database, or of what its clients write."""
+    """Return the service for computes of a server: they ask for rows of its database, or of its clients."""
     keep_bytes = min(config.peer_keep_bytes, limit_bytes(config.memory_limit) // _KEPT_PART)
     relay = Relay(keep_bytes, engine.ledger.change_watches)
     exported = table_names(config.peer_exports)
@@ -95,7 +95,7 @@ class PeerService:
 
     def __init__(
         self,
-        origin: DatabaseOrigin | MemoryOrigin,
+        origin: Origin,
         admission: Admission,
         rules: HomeRules | None = None,
         *,
@@ -224,7 +224,7 @@ class PeerService:
             self.origin.prepare([one])
         except PequodError:
             return False
-        # What a home computes is asked for by name: it has to be watched first.
+        # A compute asks by name for rows that the home computes: they have to be watched first.
         return self.origin.can_resume([one])
 
     async def _feed(

@@ -188,7 +188,7 @@ async def test_a_home_that_ends_streams_of_loads_is_asked_with_a_call_for_each_l
         assert await rows_of(compute, "t|eve|", freshness=LATEST) == expected((POSTS | FOLLOWS).items(), b"eve")
 
 
-class _Ahead(FakeStore):
+class _Prefetching(FakeStore):
     """A database that gives bob's posts with everything, once it may; as a home it tells loaded ranges alone."""
 
     def __init__(self) -> None:
@@ -197,7 +197,7 @@ class _Ahead(FakeStore):
         self.has_read = asyncio.Event()
         self.released: list[KeyRange] = []
 
-    async def load_ahead(self, ranges: Sequence[KeyRange], next_groups: Sequence[NextGroups]) -> Loaded:
+    async def load_and_prefetch(self, ranges: Sequence[KeyRange], next_groups: Sequence[NextGroups]) -> Loaded:
         assert next_groups
         more = (KeyRange(b"p|bob|", b"p|bob}"),)
         loaded = await self.load([*ranges, *more])
@@ -211,28 +211,28 @@ class _Ahead(FakeStore):
 
 @pytest.mark.parametrize("is_released", [False, True])
 async def test_what_was_released_while_it_came_is_not_taken_in(*, is_released: bool) -> None:
-    store = _Ahead()
+    store = _Prefetching()
     engine = Engine(backed=OWNED)
     engine.add_joins(parse(TIMELINE))
     loader = Loader(engine, store)
     await loader.start()
     store.commit(POSTS | FOLLOWS)
     bob = Range(b"p|bob|", b"p|bob}")
-    await loader.load([bob])
+    await loader.flights.load([bob])
     await until(lambda: not engine.absent(*bob))
     engine.forget(*bob)
     with pytest.raises(MissingError) as caught:
         engine.scan(b"t|ann|", b"t|ann}")
-    reading = asyncio.create_task(loader.load(caught.value.ranges, caught.value.next_groups))
+    reading = asyncio.create_task(loader.flights.load(caught.value.ranges, caught.value.next_groups))
     await store.has_read.wait()
     if is_released:
         # The store may take this as the end of what it has just given.
-        loader.release()
+        loader.flights.release()
         assert store.released == [KeyRange(*bob)]
     store.may_answer.set()
     await reading
     assert engine.absent(*bob) == ([bob] if is_released else [])
-    loader.release()
+    loader.flights.release()
     assert store.released == [KeyRange(*bob)] * (2 if is_released else 0)
     await loader.stop()
     engine._check()

@@ -7,7 +7,7 @@ import asyncio
 import pytest
 from pequod_grammar import parse
 from pequod_server.backing import Changes, RowChange
-from pequod_server.database.foresight import Foresight
+from pequod_server.database.prefetch import Prefetcher
 
 from pequod.engine import Engine, Loadable, Range
 from pequod.errors import BackingUnavailableError
@@ -70,7 +70,7 @@ async def test_where_the_database_does_not_answer_the_read_says_so_and_a_later_o
         assert await setting.timeline("ann") == [b"Hm", b"Hi", b"Ho", b"Hey"]
 
 
-async def test_what_is_foreseen_while_a_load_is_under_way_is_loaded_at_once_after_it() -> None:
+async def test_what_is_wanted_while_a_load_is_under_way_is_loaded_at_once_after_it() -> None:
     engine = Engine(backed=[b"s", b"p"])
     engine.add_joins(parse(TIMELINE))
     engine.load(b"s|ann|", b"s|ann}", [])
@@ -84,17 +84,17 @@ async def test_what_is_foreseen_while_a_load_is_under_way_is_loaded_at_once_afte
         for one in lacking:
             engine.load(one.first, one.last, [])
 
-    foresight = Foresight(engine, load)  # type: ignore[arg-type]
+    prefetcher = Prefetcher(engine, load)  # type: ignore[arg-type]
     for poster in (b"bob", b"cat", b"dan"):
         engine.apply(b"s|ann|" + poster, b"1")
-        foresight.note(Changes(1, 1, (RowChange(b"s|ann|" + poster, b"1"),)))
+        prefetcher.note(Changes(1, 1, (RowChange(b"s|ann|" + poster, b"1"),)))
         await asyncio.sleep(0)
     go_on.set()
     await until(lambda: engine.is_loaded(b"p|dan|"))
     bob, cat, dan = (Range(b"p|%b|" % name, b"p|%b}" % name) for name in (b"bob", b"cat", b"dan"))
     # What is under way is loaded by nobody again: `Loader.load` sees to that.
     assert loads == [[bob], [bob, cat, dan]]
-    await foresight.stop()
+    await prefetcher.stop()
 
 
 async def test_a_compute_shows_whom_a_user_follows_now_although_its_homes_are_gone() -> None:

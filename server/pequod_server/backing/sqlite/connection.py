@@ -19,7 +19,7 @@ P = ParamSpec("P")
 T = TypeVar("T")
 
 
-class SqliteLine:
+class SqliteConnection:
     """One connection, used in one thread, and opened again when the file was replaced."""
 
     def __init__(self, path: Path, *, is_feed: bool = False) -> None:
