@@ -2,7 +2,7 @@
 # is there. Most names are the twins of Python classes and functions, whose docstrings hold for them.
 
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, Literal
 
 from pequod.answers.rows import Rows
 from pequod.native import KeyBounds
@@ -65,11 +65,18 @@ class HotTable:
     loose: SortedRows
     loaded: SortedRows | None
     cut_width: int
+    def get(self, key: bytes, /) -> bytes | None: ...
+    def put(self, key: bytes, value: bytes, /) -> bytes | None: ...
+    def remove(self, key: bytes, /) -> bytes | None: ...
 
 class HotRelations:
     table: HotTable
     readers: list[list[Any]]
     searched: list[Any]
+    contexts: dict[bytes, Any] | None
+    slot_start: int
+    slot_width: int
+    slot_follow: int
     is_owned: bool
     is_watched: bool
 
@@ -97,8 +104,15 @@ class HotEngine:
     _reads: Numbers
     _relations: dict[bytes, HotRelations]
     _writer: Any
+    _recording: list[Any]
     _now_s: float
     _log_max: int
+    def _put_quick(self, key: bytes, value: bytes, /) -> bool: ...
+    def _remove_quick(self, key: bytes, /) -> bool | None: ...
+    def _get_quick(self, key: bytes, now: float, /) -> bytes | Literal[False] | None: ...
+    def _scan_quick(
+        self, first: bytes, last: bytes | None, limit: int | None, reverse: bool, now: float, /
+    ) -> Rows | None: ...
 
 class Numbers:
     number: int
@@ -176,6 +190,9 @@ class QuickLens:
     ) -> tuple[list[bytes], list[bytes], list[int]]: ...
 
 PARTS_MAX: int
+
+class HotSite:
+    route: Route | None
 
 # The way from a written key to those who wait for it; see pequod/native/routes.hpp.
 class Route:

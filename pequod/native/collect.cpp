@@ -75,7 +75,7 @@ bool select_prefixes(const Cutting& cutting, SortedRows* rows, Place start, Plac
                     continue;
                 }
                 cutting.write_prefix(to, bound);
-                selected->keys[selected->count++] = {{to, size}, hash_of({to, size})};
+                selected->add({to, size}, false);
                 to += size;
             }
         }
@@ -90,13 +90,13 @@ bool is_sound(const Kernel* kernel) {
 }
 
 // Find the rows of each selected prefix, and cut them into tails. 1: done; 0: there are more than `room`; -1: an error.
-int make_rows_of(const Kernel* kernel, const Cutting& cutting, const Bounds& bounds, const Selected& selected,
+int make_rows_of(const Kernel* kernel, const Cutting& cutting, const Bounds& bounds, const FrameKey* keys, size_t count,
                  size_t room, Made* made) {
     const HotGroups* groups = groups_of(table_of(kernel->copied)->groups);
-    for (size_t at = 0; at < selected.count; ++at) {
-        if (at % AHEAD == 0) look_ahead_groups(groups, selected.keys + at, std::min(AHEAD, selected.count - at));
-        const Piece prefix = selected.keys[at].bytes;
-        SortedRows* group = find_group(groups, selected.keys[at].hash, prefix);
+    for (size_t at = 0; at < count; ++at) {
+        if (at % AHEAD == 0) look_ahead_groups(groups, keys + at, std::min(AHEAD, count - at));
+        const Piece prefix = keys[at].bytes;
+        SortedRows* group = find_group(groups, keys[at].hash, prefix);
         if (!group) continue;
         const Piece bound = {prefix.start + cutting.before.size,
                              prefix.size - cutting.before.size - cutting.after.size};
@@ -159,7 +159,7 @@ PyObject* collect(PyObject*, PyObject* const* arguments, Py_ssize_t count) {
     if (!select_prefixes(cutting, keys, lower_bound(keys, piece_of(begin)), stop, piece_of(prefix).size, &selected)) {
         return nullptr;
     }
-    const int is_made = make_rows_of(kernel, cutting, bounds, selected, size_t(room), &made);
+    const int is_made = make_rows_of(kernel, cutting, bounds, selected.keys, selected.count, size_t(room), &made);
     if (is_made < 0) return nullptr;
     if (!is_made) Py_RETURN_NONE;
     made.sort();
@@ -183,16 +183,6 @@ bool find_known(const Kernel* kernel, const Hot* hot, size_t* known) {
     return false;
 }
 
-// 1: the key is there; 0: it is not; -1: Python has to say, or an error is set.
-int is_present(const HotTable* table, Piece key) {
-    const Found found = rows_of(table, key);
-    if (!found.is_quick) return -1;
-    if (!found.rows) return 0;
-    const Place place = lower_bound(found.rows, key);
-    const Leaf& leaf = found.rows->leaf(place.leaf);
-    return place.at < leaf.size && is_equal(leaf.key(place.at), key);
-}
-
 // Whether all rows from `first` on that a prefix selects are loaded. 1: they are; 0: not all are; -1: an error is set.
 int are_loaded(const Kernel* kernel, Piece prefix, Piece first) {
     if (table_of(kernel->copied)->loaded == Py_None) return 1;
@@ -203,8 +193,8 @@ int are_loaded(const Kernel* kernel, Piece prefix, Piece first) {
     return found;
 }
 
-// The prefixes that a log brings, of which rows from `first` on are copied. 1: found; 0: a key went, is unusual, or
-// something is not loaded, which is Python's; -1: an error is set.
+// The prefixes that a log brings or takes away, of which rows from `first` on are copied. 1: found; 0: a key is
+// unusual, or something is not loaded, which is Python's; -1: an error is set.
 int select_logged(const Kernel* kernel, const Cutting& cutting, const Hot* hot, Piece first, Selected* selected) {
     PyObject* log = hot->log;
     size_t known, block_size = 0;
@@ -221,20 +211,67 @@ int select_logged(const Kernel* kernel, const Cutting& cutting, const Hot* hot, 
     place = 0;
     while (PyDict_Next(log, &place, &key, &was)) {
         const Piece changed = piece_of(PyTuple_GET_ITEM(key, 1));
-        const int is_there = is_present(table_of(kernel->selecting), changed);
-        if (is_there < 0) return PyErr_Occurred() ? -1 : 0;
+        const bool is_there = get(table_of(kernel->selecting), changed);
         if (!is_loaded(table_of(kernel->selecting), changed)) return 0;
         if (is_there == (was != Py_None)) continue;
         Piece bound;
-        if (!is_there || !cutting.bind(changed, known, &bound)) return 0;
+        if (!cutting.bind(changed, known, &bound)) return 0;
         const size_t size = cutting.prefix_size(bound);
         cutting.write_prefix(to, bound);
         const int is_complete = are_loaded(kernel, {to, size}, first);
         if (is_complete <= 0) return is_complete;
-        selected->keys[selected->count++] = {{to, size}, hash_of({to, size})};
+        selected->add({to, size}, !is_there);
         to += size;
     }
     return 1;
+}
+
+// What a log is applied with.
+struct Applying {
+    Kernel* kernel;
+    Hot* hot;
+    HotLedger* ledger;
+    Cutting cutting;
+    Bounds bounds;
+};
+
+// Take in the rows of prefixes that came, and wait there. False: an error is set.
+bool take_in(const Applying& applying, const FrameKey* keys, size_t count) {
+    Hot* hot = applying.hot;
+    Made made;
+    if (make_rows_of(applying.kernel, applying.cutting, applying.bounds, keys, count, SIZE_MAX, &made) < 0)
+        return false;
+    long long grown_bytes = 0, gained_bytes = 0, gained = 0;
+    bool is_done = wait_at_all(reinterpret_cast<Frames*>(applying.kernel->copies), keys, count, hot, &grown_bytes);
+    for (size_t at = 0; is_done && at < made.size; ++at) {
+        PyObject* old = nullptr;
+        const Put done = put(rows_of(hot), made.entries[at].key, made.entries[at].value, &old);
+        Py_XDECREF(old);
+        is_done = done != Put::FAILED;
+        if (done != Put::NEW) continue;
+        ++gained;
+        gained_bytes += sizes.tail + static_cast<long long>(piece_of(made.entries[at].key).size);
+    }
+    gain_rows(hot, gained, gained_bytes);
+    change_updaters(applying.ledger, grown_bytes);
+    weigh_sooner(applying.ledger, gained_bytes + grown_bytes);
+    return is_done;
+}
+
+// Take out the rows of a prefix that went, and wait there no more. False: an error is set.
+bool take_out(const Applying& applying, const FrameKey& key) {
+    Hot* hot = applying.hot;
+    Waiting* waiting = find_frame(reinterpret_cast<Frames*>(applying.kernel->copies), key.bytes);
+    if (waiting && does_wait(waiting, hot->number)) change_updaters(applying.ledger, leave(waiting, hot));
+    Made made;
+    if (make_rows_of(applying.kernel, applying.cutting, applying.bounds, &key, 1, SIZE_MAX, &made) < 0) return false;
+    for (size_t at = 0; at < made.size; ++at) {
+        PyObject* old = remove(rows_of(hot), piece_of(made.entries[at].key));
+        if (!old) continue;
+        Py_DECREF(old);
+        lose_row(hot);
+    }
+    return true;
 }
 
 // Apply the log of a context: its rows, its frames and the ledger. As `refresh`.
@@ -250,24 +287,15 @@ int apply_log(Hot* hot) {
     Selected selected;
     const int is_selected = select_logged(kernel, cutting, hot, first, &selected);
     if (is_selected <= 0) return is_selected;
-    Made made;
-    if (make_rows_of(kernel, cutting, {lower, Py_None, first, Py_None}, selected, SIZE_MAX, &made) < 0) return -1;
-    long long grown_bytes = 0, gained_bytes = 0, gained = 0;
-    const bool is_done =
-        wait_at_all(reinterpret_cast<Frames*>(kernel->copies), selected.keys, selected.count, hot, &grown_bytes);
-    for (size_t at = 0; is_done && at < made.size; ++at) {
-        PyObject* old = nullptr;
-        const Put done = put(rows_of(hot), made.entries[at].key, made.entries[at].value, &old);
-        Py_XDECREF(old);
-        if (done == Put::FAILED) break;
-        if (done == Put::REPLACED) continue;
-        ++gained;
-        gained_bytes += sizes.tail + static_cast<long long>(piece_of(made.entries[at].key).size);
+    const Applying applying = {kernel, hot, ledger, cutting, {lower, Py_None, first, Py_None}};
+    // In the order of the log, what comes one after the other at once.
+    for (size_t at = 0, stop; at < selected.count; at = stop) {
+        for (stop = at + 1; !selected.went[at] && stop < selected.count && !selected.went[stop];) ++stop;
+        const bool is_done = selected.went[at] ? take_out(applying, selected.keys[at])
+                                               : take_in(applying, selected.keys + at, stop - at);
+        if (!is_done) return -1;
     }
-    gain_rows(hot, gained, gained_bytes);
-    change_updaters(ledger, grown_bytes);
-    weigh_sooner(ledger, gained_bytes + grown_bytes);
-    return PyErr_Occurred() ? -1 : 1;
+    return 1;
 }
 
 // apply_log(context): bring its rows and frames up to date with its log; False, and nothing has changed: do it in

@@ -1,6 +1,7 @@
 // The Python types of contexts, and of the records that they count in.
 #include "arguments.hpp"
 #include "frames.hpp"
+#include "records.hpp"
 #include "state.hpp"
 
 #include <structmember.h>
@@ -98,7 +99,16 @@ PyObject* hot_gain_rows(PyObject* self, PyObject* const* arguments, Py_ssize_t c
     Py_RETURN_NONE;
 }
 
+// lose_row()
+PyObject* hot_lose_row(PyObject* self, PyObject*) {
+    if (!ledger_of(hot_of(self))) return nullptr;
+    if (!check_all(is_rows(hot_of(self)->rows), "a context has rows")) return nullptr;
+    lose_row(hot_of(self));
+    Py_RETURN_NONE;
+}
+
 PyMethodDef hot_methods[] = {
+    {"lose_row", hot_lose_row, METH_NOARGS, "Remove a row from the ledger."},
     {"note", as_function(hot_note), METH_FASTCALL, "Log what a source key was; return the length of the log."},
     {"go_stale", hot_go_stale, METH_O, "Fresh to stale."},
     {"settle", hot_settle, METH_NOARGS, "Stale to fresh: the log has been applied."},
@@ -232,7 +242,6 @@ PyMethodDef ledger_methods[] = {
     {"change_updaters", ledger_one<change_updaters>, METH_O, "Note that updaters came or went."},
     {nullptr, nullptr, 0, nullptr},
 };
-PyMethodDef no_methods[] = {{nullptr, nullptr, 0, nullptr}};
 
 // use_sizes(entry, tail, log_entry): count these from now on.
 PyObject* use_sizes(PyObject*, PyObject* arguments) {

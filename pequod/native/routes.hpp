@@ -28,6 +28,22 @@ struct Route {
     char is_followed;
 };
 
+// A site, as writes look at it: `HotSite`, a base of `Site`.
+struct HotSite {
+    PyObject_HEAD
+    // A route; None: Python tells those who wait.
+    PyObject* route;
+
+    template <typename Function>
+    int each(Function function) {
+        return function(&route);
+    }
+};
+
+extern PyTypeObject* site_type;
+
+inline HotSite* site_of(PyObject* object) { return reinterpret_cast<HotSite*>(object); }
+
 // A key as the parts of a route.
 struct Match {
     Piece parts[PARTS_MAX];

@@ -56,6 +56,18 @@ PyObject* list_rows(SortedRows* rows, Place start, size_t count, int step, Piece
     return make_rows(keys, values);
 }
 
+bool read_limit(PyObject* limit, size_t* most) {
+    *most = SIZE_MAX;
+    if (!limit || limit == Py_None) return true;
+    const Py_ssize_t asked = PyLong_AsSsize_t(limit);
+    if (asked < 0) {
+        if (!PyErr_Occurred()) PyErr_SetString(PyExc_ValueError, "a limit is not below 0");
+        return false;
+    }
+    *most = size_t(asked);
+    return true;
+}
+
 namespace {
 
 PyObject* use_rows(PyObject*, PyObject* type) {

@@ -22,6 +22,9 @@ PyObject* make_rows(PyObject* keys, PyObject* values);
 // place behind the first one. Null: an error is set.
 PyObject* list_rows(SortedRows* rows, Place start, size_t count, int step, Piece prefix);
 
+// A limit of rows, None or null for none; false: an error is set.
+bool read_limit(PyObject* limit, size_t* most);
+
 int add_row_lists(PyObject* module);
 
 }  // namespace pequod

@@ -11,36 +11,7 @@ namespace {
 
 SortedRows* self_of(PyObject* self) { return reinterpret_cast<SortedRows*>(self); }
 
-// A new reference to exact `bytes`: what a subclass does at its end could run while rows are being changed.
-PyObject* exact_bytes(PyObject* object) {
-    if (PyBytes_CheckExact(object)) {
-        Py_INCREF(object);
-        return object;
-    }
-    if (PyBytes_Check(object)) return PyBytes_FromStringAndSize(PyBytes_AS_STRING(object), PyBytes_GET_SIZE(object));
-    PyErr_Format(PyExc_TypeError, "keys and values are bytes, not %.200s", Py_TYPE(object)->tp_name);
-    return nullptr;
-}
-
-size_t row_count(SortedRows* rows) {
-    size_t count = rows->last.size;
-    for (size_t index = 0; index < rows->older_size; ++index) count += rows->older[index].size;
-    return count;
-}
-
 Place end_of(SortedRows* rows) { return {rows->older_size, rows->last.size}; }
-
-bool read_limit(PyObject* limit, size_t* most) {
-    *most = SIZE_MAX;
-    if (!limit || limit == Py_None) return true;
-    const Py_ssize_t asked = PyLong_AsSsize_t(limit);
-    if (asked < 0) {
-        if (!PyErr_Occurred()) PyErr_SetString(PyExc_ValueError, "a limit is not below 0");
-        return false;
-    }
-    *most = size_t(asked);
-    return true;
-}
 
 // The places of `[first, last)`; a last of None is the end.
 bool read_bounds(SortedRows* rows, PyObject* first, PyObject* last, Place* start, Place* stop) {
@@ -70,10 +41,8 @@ PyObject* iterator_over(PyObject* list) {
 PyObject* method_get(PyObject* self, PyObject* key) {
     Piece wanted;
     if (!read_piece(key, &wanted)) return nullptr;
-    const Place place = lower_bound(self_of(self), wanted);
-    const Leaf& leaf = self_of(self)->leaf(place.leaf);
-    if (place.at == leaf.size || !is_equal(leaf.key(place.at), wanted)) Py_RETURN_NONE;
-    return Py_NewRef(leaf.entries[place.at].value);
+    PyObject* value = get(self_of(self), wanted);
+    return Py_NewRef(value ? value : Py_None);
 }
 
 PyObject* method_put(PyObject* self, PyObject* const* arguments, Py_ssize_t count) {

@@ -44,6 +44,11 @@ void gain_rows(Hot* hot, long long count, long long own_bytes) {
     hot->row_bytes += own_bytes;
 }
 
+void lose_row(Hot* hot) {
+    const long long left = static_cast<long long>(row_count(rows_of(hot)));
+    gain_rows(hot, -1, -(hot->row_bytes / (left + 1)));
+}
+
 Py_ssize_t note(Hot* hot, int depth, PyObject* key, PyObject* old, long long grown_bytes) {
     if (!hot->log) hot->log = PyDict_New();
     PyObject* entry = hot->log ? Py_BuildValue("(iO)", depth, key) : nullptr;

@@ -27,6 +27,8 @@ HotLedger* ledger_of(const Hot* hot);
 
 // REQUIRES of all: the context has a ledger.
 void gain_rows(Hot* hot, long long count, long long own_bytes);
+// A row has gone; it is unknown whether its tail was its own, so the mean counts.
+void lose_row(Hot* hot);
 
 // Log that a source key was `old` (or None) before it changed, unless it is in the log. The length of the log; -1: an
 // error is set.

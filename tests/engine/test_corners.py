@@ -8,8 +8,6 @@ from pequod.engine.writes.changes import LOG_MAX
 from pequod.language.narrowing import fixed_width, refine
 from tests.engine.joins import TIMELINE, engine_with, put_all, scan
 
-pytestmark = pytest.mark.usefixtures("kernel")
-
 
 def test_a_pull_join_over_a_stale_join_starts_again() -> None:
     engine = engine_with(TIMELINE + "; o|<user>|<time:4>|<poster> = pull copy t|<user>|<time>|<poster>")

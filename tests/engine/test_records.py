@@ -272,7 +272,6 @@ def test_a_source_that_joins_compute_is_read_by_its_own_keys() -> None:
     ]
 
 
-@pytest.mark.usefixtures("kernel")
 @pytest.mark.parametrize(
     "join",
     [

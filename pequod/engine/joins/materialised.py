@@ -85,6 +85,7 @@ class Hot:
     stale_since_s: float
     log_bytes: int
     row_bytes: int
+    rows: SortedRows
     #: At how many native frames it waits.
     held_count = 0
 
@@ -144,6 +145,10 @@ class Hot:
         """Enter rows into the ledger, with the bytes of their tails and values that only they hold."""
         self.ledger.change_rows(count, own_bytes)
         self.row_bytes += own_bytes
+
+    def lose_row(self) -> None:
+        """Remove a row from the ledger; it is unknown whether its tail was its own, so the mean counts."""
+        self.gain_rows(-1, -(self.row_bytes // (len(self.rows) + 1)))
 
     def let_go(self) -> int:
         """Release all native frames; return by how many bytes that changes what the ledger has of them."""
@@ -297,10 +302,6 @@ class Materialised(Hot):
         """Add aggregate states for output keys that had none, and enter them into the ledger."""
         self.aggregate_states.update(states)
         self.grow_states(len(states) * aggregate.state_bytes + contribution_count * aggregate.contribution_bytes)
-
-    def lose_row(self) -> None:
-        """Remove a row from the ledger; it is unknown whether its tail was its own, so the mean counts."""
-        self.gain_rows(-1, -(self.row_bytes // (len(self.rows) + 1)))
 
     def grow_states(self, grown_bytes: int) -> None:
         """Enter into the ledger that aggregate states have grown or shrunk."""
