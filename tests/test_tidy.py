@@ -17,7 +17,6 @@ FILE_LINES_MAX = 400
 FUNCTION_LINES_MAX = 60
 #: Longer functions, and why each is one function.
 LONG_FUNCTIONS = {
-    "server/pequod_server/batches/batch.py run": "the hot loop of the server",
     "tests/backing/test_intake.py test_a_commit_is_visible_as_a_whole_to_every_kind_of_read": "one story",
     "tests/backing/test_intake.py test_commits_loads_and_reloads_in_any_order_leave_what_the_database_has": "one story",
 }

@@ -18,6 +18,7 @@ from pequod.client.stream import Deliver
 from pequod.client.tracing import caller_trace
 from pequod.errors import ClosedError, PequodError, UnavailableError
 from pequod.freshness import After, AnyState, Freshness
+from pequod.interface.commands import Turn
 from pequod.interface.seen import Seen
 
 #: The greatest number of commands in an automatic batch: larger ones gain nothing.
@@ -43,7 +44,7 @@ class Group(Enum):
     REACHED = "reached"
 
 
-class Gathered(Columns):
+class Gathered(Columns, Turn):
     """The commands of one turn that ask for the same freshness, with the futures of their callers.
 
     Args:

@@ -52,6 +52,8 @@ class CommandKind(NamedTuple):
     numbers: tuple[str, ...]
     is_write: bool
     gives: Gives
+    #: Whether a scan reads from the end of its range down.
+    is_down: bool = False
 
     @property
     def is_of_range(self) -> bool:
@@ -65,14 +67,15 @@ KINDS: Final = (
     CommandKind(REMOVE, "REMOVE", ("key",), (), is_write=True, gives=Gives.WAS_THERE),
     CommandKind(SCAN, "SCAN", ("first", "last"), (), is_write=False, gives=Gives.ROWS),
     CommandKind(SCAN_LIMIT, "SCAN_LIMIT", ("first", "last"), ("limit",), is_write=False, gives=Gives.ROWS),
-    CommandKind(SCAN_DOWN, "SCAN_DOWN", ("first", "last"), ("limit",), is_write=False, gives=Gives.ROWS),
+    CommandKind(SCAN_DOWN, "SCAN_DOWN", ("first", "last"), ("limit",), is_write=False, gives=Gives.ROWS, is_down=True),
     CommandKind(COUNT, "COUNT", ("first", "last"), (), is_write=False, gives=Gives.COUNT),
 )
 
+KIND_OF: Final = {kind.code: kind for kind in KINDS}
 NAMES: Final = {kind.code: kind.name for kind in KINDS}
+GIVES: Final = {kind.code: kind.gives for kind in KINDS}
 WRITES: Final = frozenset(kind.code for kind in KINDS if kind.is_write)
 RANGES: Final = frozenset(kind.code for kind in KINDS if kind.is_of_range)
-SCANS: Final = frozenset(kind.code for kind in KINDS if kind.gives is Gives.ROWS)
 
 
 def _by_code(counts: dict[int, int]) -> bytes:

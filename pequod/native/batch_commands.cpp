@@ -127,8 +127,13 @@ Ran run_one(Batch* batch, HotEngine* engine, double now) {
             return remove(engine, batch->arguments[batch->argument_at]);
         case COUNT:
             return run_count(batch, engine);
-        default:
+        case SCAN:
+        case SCAN_LIMIT:
+        case SCAN_DOWN:
             return run_scan(batch, engine, kind, now);
+        default:
+            // `answer` in Python knows all kinds.
+            return Ran::NOT_QUICK;
     }
 }
 

@@ -14,13 +14,13 @@ from typing import Final
 from pequod_grammar import parse
 from pequod_proto import pequod_pb2 as pb
 from pequod_server.backing import KeyRange, RowChange
-from pequod_server.batches.executor import Executor
-from pequod_server.batches.quick import run_quick
 from pequod_server.homes.compute.events import PeerEvents
 from pequod_server.homes.home.feeding import PeerFeed
 from pequod_server.homes.home.origin import MemoryOrigin
 from pequod_server.homes.home.relay import Relay
 from pequod_server.homes.subscriptions import Subscriptions
+from pequod_server.steps.executor import Executor
+from pequod_server.steps.quick import run_quick
 
 from pequod.client.cluster.dividing import divided
 from pequod.client.cluster.node import Node

@@ -8,9 +8,11 @@ from typing import Final
 
 from pequod_proto import pequod_pb2 as pb
 
+from pequod.commands.columns import range_arguments
+from pequod.commands.kinds import SCAN_DOWN, SCAN_LIMIT
 from pequod.engine import Rows
 from pequod_server.calls.served import ServedEngine
-from pequod_server.freshness.demands import Demand, level_of
+from pequod_server.freshness.demands import Demand
 from pequod_server.memory.admission import Admission
 from pequod_server.wire.bounds import Bounds, range_of
 from pequod_server.wire.fitting import fitting, row_sizes
@@ -33,7 +35,7 @@ class ScanCalls:
         A chunk is made when there is memory for it, and holds this memory until its client has taken the chunk.
         """
         config, bounds = self._served.config, range_of(request)
-        demand = self._served.levels.demand(level_of(request))
+        demand = self._served.demand(request)
         # However much the request asks for: a chunk is in memory as a whole.
         chunk_bytes = min(request.chunk_bytes or config.chunk_bytes, config.reply_bytes_max)
         remaining = request.limit if request.HasField("limit") else None
@@ -69,12 +71,9 @@ class ScanCalls:
 
         One row always fits. If there are rows behind those that fit, the range has more to read.
         """
-        scan, is_down = self._served.engine.scan, request.reverse
-        found = await self._served.read(
-            lambda now: scan(*bounds, limit=limit + 1, reverse=is_down, now=now),
-            *bounds,
-            demand,
-        )
+        kind = SCAN_DOWN if request.reverse else SCAN_LIMIT
+        found, _ = await self._served.executor.answer(kind, *range_arguments(*bounds), limit + 1, demand)
+        assert isinstance(found, Rows), "scans give rows"
         sizes = row_sizes(found.keys[:limit], [] if request.keys_only else found.values[:limit])
         count, size = fitting(sizes, bytes_max)
         return found, count, size

@@ -13,7 +13,6 @@ from pequod.engine import Rows
 from pequod.errors import BadRequestError, WatchCompactedError
 from pequod_server.calls.feeds import Feed, Feeds
 from pequod_server.calls.served import ServedEngine
-from pequod_server.freshness.demands import level_of
 from pequod_server.memory.admission import Admission
 from pequod_server.wire.bounds import Bounds, last_of
 from pequod_server.wire.errors import stopping_status
@@ -51,7 +50,7 @@ class WatchCalls:
         bounds = request.first, last_of(request)
         if bounds[1] is not None and bounds[0] >= bounds[1]:
             raise BadRequestError("a watch needs a range that holds keys: first has to lie below its end")
-        demand = self._served.levels.demand(level_of(request))
+        demand = self._served.demand(request)
         # For every range, since the other watches are settled where this one begins.
         await self._served.opened()
         feed, header, rows = await self._served.read(lambda _now: self._begin(request, bounds), *bounds, demand)

@@ -37,7 +37,7 @@ from pequod_server.database.loader import Loader
 from pequod_server.database.prefetch import Prefetcher
 from pequod_server.database.whole_tables import WholeTables
 from pequod_server.wire.bounds import Bounds
-from pequod_server.wire.publishing import DATABASE, of_one
+from pequod_server.wire.publishing import never_there, of_one
 
 T = TypeVar("T")
 
@@ -294,9 +294,7 @@ class Databases:
                 return ask()
             except MissingError as error:
                 await self.load(error.lacking, error.next_groups)
-        raise BackingUnavailableError(
-            DATABASE, f"what a read needs was still not there after {ROUNDS_MAX} loads; ranges are forgotten"
-        )
+        raise never_there(ROUNDS_MAX)
 
     async def whole(self, bounds: Sequence[Bounds]) -> None:
         """Wait until no commit is half applied of which reads of the ranges show rows."""

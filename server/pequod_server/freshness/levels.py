@@ -180,6 +180,16 @@ class Levels:
             # It is refused where the reads are judged one by one.
             return False
 
+    def has_now(self, demand: Demand, bounds: Bounds) -> bool:
+        """Return whether a read of a range is as fresh as demanded, without a wait or a question."""
+        try:
+            if self._databases.all:
+                return all(self.is_met(demand, loader) for loader in self._databases.read_by([bounds]))
+            return not isinstance(demand.level, After) or self._has_own(demand.level.token)
+        except TokenLostError:
+            # It is refused where the read is judged.
+            return False
+
     def count(self, level: bytes) -> None:
         """Count a batch by its level, a message as bytes."""
         self.counters.reads[kind_of(_level_of(level)) if level else "any"] += 1

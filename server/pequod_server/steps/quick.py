@@ -3,7 +3,7 @@
     message -> native batch -> reply
                             -> a command waits, or the reply is long: `Steps` of the rest
 
-What is unusual in a message, and everything where there is no native core, is left to protobuf and `BatchRun`.
+What is unusual in a message, and everything where there is no native core, is left to protobuf and `Steps`.
 """
 
 from __future__ import annotations
@@ -13,9 +13,10 @@ from collections.abc import Sequence, Sized
 from pequod_proto.pequod_pb2 import CommandError, ExecuteRequest
 
 from pequod.native import NativeBatch, parse_batch
-from pequod_server.batches.columns import CommandJudge
-from pequod_server.batches.executor import Executor, Step, Steps
-from pequod_server.batches.native import begun, run_batch
+from pequod_server.steps.executor import Executor
+from pequod_server.steps.judges import CommandJudge
+from pequod_server.steps.native import begun, run_batch
+from pequod_server.steps.steps import Step, Steps
 
 
 def run_quick(executor: Executor, message: bytes, judges: Sequence[CommandJudge] = ()) -> QuickBatch | None:
@@ -70,7 +71,7 @@ class QuickBatch:
         # The native core takes no message that protobuf refuses, or whose columns are longer than its kinds.
         request = ExecuteRequest.FromString(message)
         fresh = executor.levels.of(request)
-        steps = executor.steps(request, judges if fresh is None else [fresh, *judges])
+        steps = executor.steps(request, judges, fresh)
         self.rest = request, steps, steps.resume(begun(batch, stop))
 
     @property

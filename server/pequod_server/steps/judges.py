@@ -1,4 +1,4 @@
-"""What refuses commands of a batch: the caller's rights, the map of the cluster, the bound on how old reads may be.
+"""What refuses commands: the caller's rights, the map of the cluster, the bound on how old reads may be.
 
 kinds     PUT GET PUT     run   PUT GET PUT     statuses  OK FAILED OK
               ^ refused
@@ -7,21 +7,36 @@ kinds     PUT GET PUT     run   PUT GET PUT     statuses  OK FAILED OK
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Final
+from typing import Final, Protocol
 
-from pequod.commands.columns import bounds_of
+from pequod.commands.columns import Command, bounds_of, reads
 from pequod.commands.kinds import RANGES, WRITES
 from pequod.engine import PequodError
 from pequod.errors import PermissionDeniedError
 from pequod.native import NativeBatch
 from pequod_server.access.grants import Right
 from pequod_server.access.guard import Caller
-from pequod_server.batches.columns import Command, reads
 from pequod_server.database.databases import Databases
 from pequod_server.homes.rules import HomeRules
 
 #: All keys, as bounds.
 _EVERYTHING: Final[tuple[list[bytes], list[bytes | None]]] = ([b""], [None])
+
+
+class CommandJudge(Protocol):
+    """Says which commands must not run."""
+
+    def basis(self) -> object:
+        """Return what the judgement depends on: commands are judged again when another value is returned."""
+        ...
+
+    def refused(self, commands: Iterator[Command]) -> dict[int, PequodError]:
+        """Return the errors of the commands that must not run, by the commands' positions."""
+        ...
+
+    def passes(self, batch: NativeBatch) -> bool:
+        """Return whether no command of a batch is refused now, as far as that is seen without asking for each."""
+        ...
 
 
 class RightsJudge:
