@@ -4,8 +4,8 @@
     GET     key                     key             reads              its value, or that it is absent
     SCAN    first last              range           reads              rows
 
-The native core has the table again, in pequod/native/kinds.hpp, and the .proto has it in words; a test holds both to
-this one.
+The native core goes by the same rows, which it is handed when it is loaded. The .proto has the table in words; a test
+holds these to this one.
 """
 
 from __future__ import annotations
@@ -85,3 +85,12 @@ def _by_code(counts: dict[int, int]) -> bytes:
 #: For `bytes.translate`, and by index: how many arguments and numbers a command takes; 0 for what is no kind.
 ARGUMENT_COUNTS: Final = _by_code({kind.code: len(kind.arguments) for kind in KINDS})
 NUMBER_COUNTS: Final = _by_code({kind.code: len(kind.numbers) for kind in KINDS})
+
+
+def packed() -> bytes:
+    """Return the table as the native core takes it: five bytes for each byte, all 0 where it stands for no kind."""
+    rows = {
+        kind.code: bytes((len(kind.arguments), len(kind.numbers), kind.is_of_range, kind.is_write, kind.gives.value))
+        for kind in KINDS
+    }
+    return b"".join(rows.get(code, bytes(5)) for code in range(256))

@@ -18,6 +18,8 @@ from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING, Final
 
+from pequod.commands.kinds import packed
+
 if TYPE_CHECKING:
     from pequod.native import _hot
 
@@ -29,7 +31,7 @@ else:
     NativeBatch = NativeKernel = Route = object
 
 #: An extension of another number was built from other sources, and is not taken.
-_INTERFACE: Final = 16
+_INTERFACE: Final = 17
 
 
 #: Where ranges of keys start, and where they end.
@@ -43,6 +45,7 @@ def _load() -> tuple[ModuleType | None, ImportError | None]:
         return None, error
     if getattr(core, "INTERFACE", 0) != _INTERFACE:
         return None, ImportError("it was compiled from other sources")
+    core.use_kinds(packed())
     return core, None
 
 

@@ -8,8 +8,9 @@ from pequod.answers.rows import Rows
 from pequod.native import KeyBounds
 
 INTERFACE: int
-# Of each kind of commands its number, arguments, numbers, whether it is of a range and writes, and what it gives.
-KINDS: tuple[tuple[int, int, int, bool, bool, int], ...]
+
+# Go by this table of the kinds of commands from now on; see `packed` in pequod/commands/kinds.py.
+def use_kinds(rows: bytes) -> None: ...
 
 # The hash of the core's tables, with the secret of this process or with another one.
 def hash_of(data: bytes, secret: tuple[int, int] = ..., /) -> int: ...

@@ -18,34 +18,39 @@
 #include "timeline.hpp"
 
 #include <cstdlib>
+#include <cstring>
+
+namespace pequod {
+
+KindRow KIND_ROWS[256] = {};
+
+}  // namespace pequod
 
 namespace {
 
 // That of pequod/native/__init__.py, which takes no other.
-constexpr int INTERFACE = 16;
+constexpr int INTERFACE = 17;
 
 PyModuleDef definition = {
     PyModuleDef_HEAD_INIT, "_hot", "The native core of the engine.", -1, nullptr, nullptr, nullptr, nullptr, nullptr,
 };
 
-// KINDS: the table of kinds, for the test that compares it with Python's.
-int add_kinds(PyObject* module) {
-    PyObject* rows = PyTuple_New(Py_ssize_t(std::size(pequod::KIND_ROWS)) - 1);
-    for (size_t at = 1; rows && at < std::size(pequod::KIND_ROWS); ++at) {
-        const pequod::KindRow& kind = pequod::KIND_ROWS[at];
-        PyObject* row =
-            Py_BuildValue("(iiiOOi)", int(at), kind.argument_count, kind.number_count,
-                          kind.is_of_range ? Py_True : Py_False, kind.is_write ? Py_True : Py_False, int(kind.gives));
-        if (row) {
-            PyTuple_SET_ITEM(rows, Py_ssize_t(at) - 1, row);
-        } else {
-            Py_CLEAR(rows);
-        }
+// use_kinds(rows): go by these kinds of commands, five bytes for each byte that may stand for one.
+PyObject* use_kinds(PyObject*, PyObject* rows) {
+    if (!PyBytes_Check(rows) || size_t(PyBytes_GET_SIZE(rows)) != sizeof(pequod::KIND_ROWS)) {
+        PyErr_SetString(PyExc_TypeError, "use_kinds takes the rows of the table of kinds");
+        return nullptr;
     }
-    const int added = rows ? PyModule_AddObjectRef(module, "KINDS", rows) : -1;
-    Py_XDECREF(rows);
-    return added;
+    std::memcpy(pequod::KIND_ROWS, PyBytes_AS_STRING(rows), sizeof(pequod::KIND_ROWS));
+    Py_RETURN_NONE;
 }
+
+PyMethodDef functions[] = {
+    {"use_kinds", use_kinds, METH_O, "Go by these kinds of commands from now on."},
+    {nullptr, nullptr, 0, nullptr},
+};
+
+int add_kinds(PyObject* module) { return PyModule_AddFunctions(module, functions); }
 
 }  // namespace
 

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from pequod_proto.pequod_pb2 import ExecuteRequest
 
 from pequod.commands.columns import bounds_of, commands, has_reads, has_writes, needs, range_arguments, reads, starts
 from pequod.commands.kinds import (
@@ -28,7 +29,7 @@ from pequod.commands.kinds import (
 )
 from pequod.engine import Engine, Rows
 from pequod.engine.answer import VERBS, Answer, answer
-from pequod.native import core
+from pequod.native import core, parse_batch
 
 ROOT = Path(__file__).parents[2]
 ANY_KINDS = st.lists(st.sampled_from([kind.code for kind in KINDS])).map(bytes)
@@ -44,16 +45,27 @@ def test_the_contract_lists_the_kinds_with_their_arguments_and_numbers() -> None
     assert told == [(kind.code, kind.name, kind.arguments, kind.numbers) for kind in KINDS]
 
 
+def test_the_native_core_calls_its_kinds_by_the_same_codes() -> None:
+    header = (ROOT / "pequod/native/kinds.hpp").read_text()
+    (names,) = re.findall(r"^enum Kind : unsigned char \{ GET = 1, (.*?) \};$", header, re.MULTILINE)
+    assert dict(enumerate(["GET", *names.split(", ")], 1)).items() <= NAMES.items(), "others are run by Python"
+    (gives,) = re.findall(r"^enum class Gives : unsigned char \{ (.*?) \};$", header, re.MULTILINE)
+    assert gives.split(", ") == [one.name for one in sorted(Gives, key=lambda one: one.value)]
+
+
 @pytest.mark.skipif(core is None, reason="the native core is not built, or PEQUOD_PURE is set")
-def test_the_native_core_has_the_same_table() -> None:
-    assert core is not None
-    assert (
-        tuple(
-            (kind.code, len(kind.arguments), len(kind.numbers), kind.is_of_range, kind.is_write, kind.gives.value)
-            for kind in KINDS
-        )
-        == core.KINDS
-    )
+def test_the_native_core_takes_kinds_of_the_table_and_no_others() -> None:
+    for code in range(256):
+        kind = KIND_OF.get(code)
+        request = ExecuteRequest(kinds=bytes([code]))
+        if kind is not None:
+            request.arguments.extend([b"a", b"b"][: len(kind.arguments)])
+            request.numbers.extend([7] * len(kind.numbers))
+        batch = parse_batch(request.SerializeToString(), 1, 1, 1)
+        assert (batch is not None) is (kind is not None), code
+        if batch is not None and kind is not None:
+            second = b"b" if len(kind.arguments) > 1 else b""
+            assert batch.command() == (code, b"a", second, 7 if kind.numbers else 0)
 
 
 def test_codes_are_one_after_the_other() -> None:
