@@ -1,5 +1,5 @@
 // The kinds of commands that run natively. The table of all kinds is pequod/commands/kinds.py, which Python hands over
-// when it loads the core: a kind that is not named here is read, judged and answered all the same, by Python's `answer`.
+// when it loads the core: a kind that is not named here is read, judged and answered all the same, by `answer`.
 #pragma once
 
 #include <cstddef>
