@@ -209,7 +209,7 @@ class Reader:
 
         This is the one place that decides when a context may answer: it lives, has not expired, and is fresh or has a
         log that can be applied. `Context.ready_until_s` is its answer for a context with nothing to apply; for one
-        timeline, `Engine.scan`, `Scans.scan_in_table` and native batches look at this alone.
+        timeline, `Engine.scan`, `Scans.scan` and native batches look at this alone.
 
         Cost:
             O(contexts), and applying their logs.
