@@ -35,7 +35,7 @@ from pequod_server.memory.places import refusal_of
 from pequod_server.ops.observe import ONE_PIECE, BatchSink, BatchTraces, BatchWork
 from pequod_server.wire.contents import Contents
 from pequod_server.wire.errors import stopping_status
-from pequod_server.wire.handlers import Context, Handler, end_call
+from pequod_server.wire.handlers import Context, Handler, end_call, written
 from pequod_server.wire.undecodable import undecodable
 
 _Write = Callable[[pb.ExecuteReply], Awaitable[None]]
@@ -104,7 +104,7 @@ class ExecuteCalls:
 
     async def execute(self, _requests: object, context: Context) -> None:
         """Run batches as they come, and write their replies in as many pieces as it takes."""
-        read, write, clock, gate = context.read, context.write, time.monotonic, self._databases.gate
+        read, write, clock, gate = context.read, partial(written, context), time.monotonic, self._databases.gate
         engine = self._executor.engine
         task, idle, contents = asyncio.current_task(), self._admission.pressure.streams, self._contents.message
         assert task is not None
