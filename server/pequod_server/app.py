@@ -29,6 +29,7 @@ from pequod_server.database.loader import Loader
 from pequod_server.homes.home.service import PeerService, add_peer_service, make_peer_service
 from pequod_server.joins import install_joins
 from pequod_server.memory.admission import Admission, message_bytes_max, messages_bytes_max
+from pequod_server.memory.begun import connection_streams_max
 from pequod_server.memory.keeper import MemoryKeeper, limit_bytes, priorities, tame_allocator
 from pequod_server.ops import logs
 from pequod_server.ops.instruments import Instruments
@@ -94,7 +95,7 @@ class PequodServer:
         #: The databases behind the engine, none, one or several.
         self.databases = make_databases(config, self.engine, groups)
         self._admission = Admission(config)
-        self._calls = CallsUnderWay(config, self._admission.places.make_way)
+        self._calls = CallsUnderWay(config, self._admission.places.make_way, self._admission.pressure.refusal)
         #: This server in its cluster, if it belongs to one.
         self.member = make_member(config, self.engine, self.databases, groups)
         self.guard = make_guard(config, self.engine)
@@ -106,7 +107,7 @@ class PequodServer:
             self.instruments.interceptor,
             Endings(),
             self._calls,
-            Connections(config.connections_max),
+            Connections(config.connections_max, connection_streams_max(config)),
         ]
         if self.guard is not None:
             interceptors.append(self.guard)

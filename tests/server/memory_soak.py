@@ -142,8 +142,9 @@ class Adversary:
         await asyncio.gather(*[heavy.in_a_process(self._target, *trick) for trick in [*tricks, ("scans-unread", 100)]])
 
     async def crowds(self) -> None:
-        """Clients of their own that begin calls without bodies, and more calls at once than gRPC queues by itself."""
-        for trick in (("bodies-missing", 500), ("calls-at-once", 1500)):
+        """Clients of their own that begin calls without bodies, and more calls at once than one connection may have."""
+        tricks = [("bodies-missing", 500), ("calls-at-once", 1500)]
+        for trick in [*tricks, ("puts-beside-watches", 2000), ("puts-at-once", 3000)]:
             codes = await heavy.in_a_process(self._target, *trick)
             # While memory is full, puts are refused.
             if unforeseen := codes.keys() - {"OK", "RESOURCE_EXHAUSTED"}:

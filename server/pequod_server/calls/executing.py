@@ -30,7 +30,7 @@ from pequod_server.steps.quick import run_quick
 from pequod_server.steps.steps import Outcomes, Room, Step, Steps
 from pequod_server.wire.contents import Contents
 from pequod_server.wire.errors import stopping_status
-from pequod_server.wire.handlers import Context, Handler, end_call
+from pequod_server.wire.handlers import Context, Handler, end_call, written
 from pequod_server.wire.undecodable import undecodable
 
 _Write = Callable[[pb.ExecuteReply], Awaitable[None]]
@@ -84,7 +84,7 @@ class ExecuteCalls:
 
     async def execute(self, _requests: object, context: Context) -> None:
         """Run batches as they come, and write their replies in as many pieces as it takes."""
-        read, write, clock, gate = context.read, context.write, time.monotonic, self._databases.gate
+        read, write, clock, gate = context.read, partial(written, context), time.monotonic, self._databases.gate
         engine = self._executor.engine
         task, idle, contents = asyncio.current_task(), self._admission.pressure.streams, self._contents.message
         assert task is not None

@@ -27,6 +27,7 @@ from typing import Final, TypeVar
 
 from pequod.engine import UNLIMITED, LimitExceededError
 from pequod_server.config import MIB, ServerConfig
+from pequod_server.memory.begun import connection_calls_max
 from pequod_server.memory.keeper import limit_bytes
 from pequod_server.memory.places import Places
 from pequod_server.memory.pressure import Pressure
@@ -85,7 +86,13 @@ class Admission:
         #: Where requests wait to be read.
         self.places = Places(self.bytes_max // COPIES, longest_bytes)
         #: Ends calls whose requests do not come, if memory is short.
-        self.pressure = Pressure(limit_bytes(config.memory_limit), max(self.bytes_max // longest_bytes, 1), self.places)
+        self.pressure = Pressure(
+            limit_bytes(config.memory_limit),
+            max(self.bytes_max // longest_bytes, 1),
+            self.places,
+            # One connection that has all calls that it may have is no reason to refuse those of others.
+            calls_at_ease=2 * connection_calls_max(config),
+        )
 
     async def read(self, peer: str, read: Callable[[], Awaitable[Message]]) -> Message:
         """Return a request that ``read`` reads, once there is a place for it; ``peer`` names the connection.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import inspect
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from typing import Any, Final, NoReturn, TypeAlias
@@ -112,6 +113,18 @@ def refusing(status: grpc.Status) -> Handler:
 
     # Fits every kind of call: nothing is read, and only the status is sent.
     return grpc.stream_stream_rpc_method_handler(refuse_call)
+
+
+async def written(context: Context, message: Any) -> None:
+    """Write a message of a stream of replies.
+
+    Raises:
+        CancelledError: The call has ended: its client has left. gRPC may fail to write before it cancels the task.
+    """
+    try:
+        await context.write(message)
+    except aio.InternalError:
+        raise asyncio.CancelledError from None
 
 
 class CallEnded(Exception):  # noqa: N818 - it is how a call ends, and no error of its own

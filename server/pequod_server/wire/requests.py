@@ -19,7 +19,7 @@ from grpc import aio
 
 from pequod.errors import BadRequestError, LimitExceededError
 from pequod_server.memory.admission import COPIES, SMALL_BYTES, Admission
-from pequod_server.wire.handlers import COUNTED_PATHS, Context, Continuation, Handler, Wrapped, method_of
+from pequod_server.wire.handlers import COUNTED_PATHS, Context, Continuation, Handler, Wrapped, method_of, written
 
 
 class RequestReader(aio.ServerInterceptor):
@@ -30,13 +30,30 @@ class RequestReader(aio.ServerInterceptor):
 
     def __init__(self, admission: Admission) -> None:
         self._reading = Wrapped(lambda _method, handler: _read_first(handler, admission))
+        self._writing = Wrapped(lambda _method, handler: _written(handler))
 
     async def intercept_service(self, continuation: Continuation, details: grpc.HandlerCallDetails) -> Handler | None:
         """Take over reading and writing for the method that a call goes to."""
         handler = await continuation(details)
-        if handler is None or handler.request_streaming or not details.method.startswith(COUNTED_PATHS):
+        if handler is None or not details.method.startswith(COUNTED_PATHS):
             return handler
+        if handler.request_streaming:
+            return self._writing.around(details.method, handler)
         return self._reading.around(details.method, handler)
+
+
+def _written(handler: Handler) -> Handler:
+    """Return a handler that writes the replies which one of a stream of requests yields, if it yields them."""
+    behaviour, make = method_of(handler)
+    if not inspect.isasyncgenfunction(behaviour):
+        return handler
+
+    async def generate(requests: object, context: Context) -> None:
+        async with aclosing(behaviour(requests, context)) as replies:
+            async for reply in replies:
+                await written(context, reply)
+
+    return make(generate, handler.request_deserializer, handler.response_serializer)
 
 
 def _read_first(handler: Handler, admission: Admission) -> Handler:
@@ -69,7 +86,7 @@ def _read_first(handler: Handler, admission: Admission) -> Handler:
     async def generate(_requests: object, context: Context) -> None:
         async with aclosing(behaviour(await read(context), context)) as replies:
             async for reply in replies:
-                await context.write(serialize(reply))
+                await written(context, serialize(reply))
 
     if inspect.isasyncgenfunction(behaviour):
         return grpc.stream_stream_rpc_method_handler(generate)

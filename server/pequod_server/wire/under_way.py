@@ -23,6 +23,7 @@ from grpc import aio
 
 from pequod.engine import LimitExceededError
 from pequod_server.config import ServerConfig
+from pequod_server.memory.begun import connection_calls_max, unread_bytes_max
 from pequod_server.memory.keeper import limit_bytes
 from pequod_server.wire.errors import status_of, stopping_status
 from pequod_server.wire.handlers import COUNTED_PATHS, SERVICE_PATH, Continuation, Handler, Wrapped, refusing
@@ -39,7 +40,7 @@ _BEGUN_S: Final = 3600
 
 
 def queue_options(config: ServerConfig) -> list[tuple[str, int]]:
-    """Return gRPC's options for the queue of calls that have begun."""
+    """Return gRPC's options for calls that have begun: how many there may be, and what it takes of each."""
     fitting = int(min(limit_bytes(config.memory_limit) * _BEGUN_SHARE // _BEGUN_BYTES, _BEGUN_MAX))
     count = max(fitting, config.calls_max, _BEGUN_MIN)
     return [
@@ -47,6 +48,11 @@ def queue_options(config: ServerConfig) -> list[tuple[str, int]]:
         ("grpc.server.max_pending_requests", count),
         ("grpc.server.max_pending_requests_hard_limit", count),
         ("grpc.server_max_unrequested_time_in_server", _BEGUN_S),
+        ("grpc.http2.lookahead_bytes", unread_bytes_max(config)),
+        ("grpc.max_concurrent_streams", connection_calls_max(config)),
+        # With it, gRPC counts ended calls that the server has not forgotten yet, and so refuses, as UNAVAILABLE, calls
+        # of clients that keep to the number.
+        ("grpc.http.overload_protection", 0),
     ]
 
 
@@ -55,6 +61,7 @@ class CallsUnderWay(aio.ServerInterceptor):
 
     Args:
         make_way: Ends one of some calls that keep their requests back, with an error; returns whether there was one.
+        refusal: Returns why no call may begin beside this number of calls under way; None if one may.
 
     Invariants:
         1. ``_under_way`` holds the task of each admitted call until its status has been sent, ``_streams`` those of
@@ -62,10 +69,14 @@ class CallsUnderWay(aio.ServerInterceptor):
     """
 
     def __init__(
-        self, config: ServerConfig, make_way: Callable[[LimitExceededError, AbstractSet[asyncio.Task[Any]]], bool]
+        self,
+        config: ServerConfig,
+        make_way: Callable[[LimitExceededError, AbstractSet[asyncio.Task[Any]]], bool],
+        refusal: Callable[[int], LimitExceededError | None],
     ) -> None:
         self._config = config
         self._make_way = make_way
+        self._refusal = refusal
         self._under_way: set[asyncio.Task[Any]] = set()
         self._streams: set[asyncio.Task[Any]] = set()
         self._is_stopping = False
@@ -98,7 +109,7 @@ class CallsUnderWay(aio.ServerInterceptor):
             error = LimitExceededError("streams_max", len(self._streams) + 1, self._config.streams_max)
             if not self._make_way(error, self._streams):
                 return error
-        return None
+        return self._refusal(len(self._under_way))
 
     @staticmethod
     def _hold(task: asyncio.Task[Any], held: set[asyncio.Task[Any]]) -> None:

@@ -17,7 +17,7 @@ from pequod_proto import pequod_pb2 as pb
 
 from pequod.errors import PequodError
 from pequod_server.wire.errors import command_error
-from pequod_server.wire.handlers import Context
+from pequod_server.wire.handlers import Context, written
 
 #: Loads of one stream that are answered at a time; the next one waits.
 _LOADS_MAX: Final = 64
@@ -91,4 +91,4 @@ class LoadStream:
     async def _write(self, reply: pb.PeerLoadReply) -> None:
         # gRPC takes one message at a time.
         async with self._writing:
-            await self._context.write(reply)
+            await written(self._context, reply)
