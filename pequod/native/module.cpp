@@ -22,7 +22,7 @@
 namespace {
 
 // That of pequod/native/__init__.py, which takes no other.
-constexpr int INTERFACE = 16;
+constexpr int INTERFACE = 17;
 
 PyModuleDef definition = {
     PyModuleDef_HEAD_INIT, "_hot", "The native core of the engine.", -1, nullptr, nullptr, nullptr, nullptr, nullptr,
