@@ -142,6 +142,20 @@ def test_the_paths_of_a_page_are_there(page: Path) -> None:
         assert (ROOT / path).exists(), path
 
 
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_the_functions_that_a_page_names_are_in_the_native_core(page: Path) -> None:
+    for file, name in re.findall(r"`(\w+\.[ch]pp): (\w+)`", page.read_text()):
+        source = (ROOT / "pequod/native" / file).read_text()
+        assert re.search(rf"^(?!.*return).*\b{name}\(.*[{{,]$", source, re.MULTILINE), f"{file}: {name}"
+
+
+def test_a_page_leads_through_the_native_core() -> None:
+    named = re.findall(r"`(\w+)\.[ch]pp: \w+`", (ROOT / "docs/architecture/native.md").read_text())
+    assert {"verbs", "telling", "state", "tables", "rows", "routes", "collect", "timeline", "batch_commands"} <= {
+        *named
+    }
+
+
 def test_the_paths_that_the_native_core_names_are_there() -> None:
     for source in (ROOT / "pequod/native").glob("*.[ch]pp"):
         for path in re.findall(r"(?:proto/)?\bpequod/[\w/]+\.\w+", source.read_text()):

@@ -208,8 +208,8 @@ class Reader:
         """Bring the contexts of a read up to date; return whether they may answer it now.
 
         This is the one place that decides when a context may answer: it lives, has not expired, and is fresh or has a
-        log that can be applied. `Context.ready_until_s` is its answer for a context with nothing to apply; for one
-        timeline, `Engine.scan`, `Scans.scan` and native batches look at this alone.
+        log that can be applied. `Context.ready_until_s` is its answer for a context with nothing to apply; where one
+        context has the range, the core looks at this alone (pequod/native/verbs.cpp).
 
         Cost:
             O(contexts), and applying their logs.
