@@ -15,14 +15,14 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import Final
 
+from pequod_workloads import twip as keys
+
+from pequod_bench.collector import resting_collector
 from pequod_bench.paper.materialisation import make_stream
-from pequod_bench.paper.measure import RUN_S_MAX, started, verified, within
+from pequod_bench.paper.measure import Trials, verified
 from pequod_bench.report.latency import Latencies, LatencyHistogram, open_loop
-from pequod_bench.systems.system import System, SystemSession, SystemWorkload
-from pequod_bench.twip import resting_collector
-from pequod_bench.workloads.keys import tweet
+from pequod_bench.systems.system import Server, System, SystemSession, SystemWorkload
 from pequod_bench.workloads.stream import CHECK
-from pequod_bench.workloads.verify import Differs
 
 #: Of all users; each check is one of theirs.
 ACTIVE_PERCENT: Final = 70
@@ -68,27 +68,25 @@ def make_load(user_count: int, rates: Sequence[int], seconds: float, seed: int) 
     count = _WARM_COUNT + sum(round(rate * seconds) for rate in rates)
     stream = make_stream("synthetic", user_count, ACTIVE_PERCENT, seed, post_count=count // ACTIVE_PERCENT + 1)
     cut = replace(stream, kinds=stream.kinds[:count], users=stream.users[:count], details=stream.details[:count])
-    return Load(SystemWorkload(cut, tweet_bytes=140), rates, seconds)
+    return Load(SystemWorkload(cut), rates, seconds)
 
 
-def run(system: System, load: Load, loop: asyncio.Runner, *, pin: bool) -> LatencyResult:
+def run_rates(system: System, load: Load, trials: Trials) -> LatencyResult:
     """Run all rates, the lowest first, on a fresh server."""
-    with started(system, pin=pin) as server:
 
-        async def measure() -> LatencyResult:
-            async with system.session(server, load.workload) as session:
-                await session.load()
-                await session.timelines(load.workload.stream.active.tolist())
-                found = await _rates(session, load)
-                verdict = await verified(session, load.workload)
-            return LatencyResult(system.title, found, verdict.reason if isinstance(verdict, Differs) else "")
+    async def measure(server: Server) -> LatencyResult:
+        async with system.session(server, load.workload) as session:
+            await session.load()
+            await session.timelines(load.workload.stream.active.tolist())
+            found = await _rates(session, load)
+            return LatencyResult(system.title, found, (await verified(session, load.workload)).reason)
 
-        return loop.run(within(RUN_S_MAX, measure()))
+    return trials.on_server(system, measure)
 
 
-def run_alone(load: Load, loop: asyncio.Runner) -> LatencyResult:
+def run_alone(load: Load, trials: Trials) -> LatencyResult:
     """Run the generator against nothing: what it adds to every latency."""
-    return LatencyResult("nothing (the generator alone)", loop.run(_rates(_Nothing(), load)), "")
+    return LatencyResult("nothing (the generator alone)", trials.run(_rates(_Nothing(), load)), "")
 
 
 class _Nothing:
@@ -103,16 +101,17 @@ class _Nothing:
 
 async def _rates(session: SystemSession | _Nothing, load: Load) -> list[AtRate]:
     stream, tweet_bytes = load.workload.stream, load.workload.tweet_bytes
-    kinds, users, details = stream.kinds.tolist(), stream.users.tolist(), stream.details.tolist()
+    operations = list(stream.operations())
     deliveries: list[Awaitable[None]] = []
 
     async def operation(begin: int, number: int) -> None:
         row = begin + number
-        if kinds[row] == CHECK:
-            await session.check(users[row], details[row])
+        kind, user, detail = operations[row]
+        if kind == CHECK:
+            await session.check(user, detail)
         else:
             tick = stream.first_tick + row
-            deliveries.append(await session.post(users[row], tick, tweet(tick, tweet_bytes)))
+            deliveries.append(await session.post(user, tick, keys.tweet(tick, tweet_bytes)))
 
     for row in range(_WARM_COUNT):
         await operation(0, row)
@@ -121,11 +120,11 @@ async def _rates(session: SystemSession | _Nothing, load: Load) -> list[AtRate]:
     for rate in load.rates:
         count = round(rate * load.seconds)
         with resting_collector():
-            latencies = await open_loop(partial(operation, begin), rate, count)
-        done_s = max(number / rate + latency for number, latency in enumerate(latencies))
+            seconds = await open_loop(partial(operation, begin), rate, count)
+        done_s = max(number / rate + latency for number, latency in enumerate(seconds))
         checks, posts = LatencyHistogram(), LatencyHistogram()
-        for number, latency in enumerate(latencies, begin):
-            (checks if kinds[number] == CHECK else posts).record(latency)
+        for number, latency in enumerate(seconds, begin):
+            (checks if operations[number][0] == CHECK else posts).record(latency)
         begin += count
         found.append(AtRate(rate, count / done_s, checks.summary(), posts.summary(), checks.curve()))
         await asyncio.gather(*deliveries)
