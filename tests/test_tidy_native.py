@@ -99,3 +99,9 @@ def test_includes_run_one_way() -> None:
 def test_every_file_has_its_layer() -> None:
     named = [name for layer in LAYERS for name in layer.split()]
     assert sorted(named) == sorted({path.stem for path in FILES})
+
+
+def test_nothing_but_the_core_is_switched_for_walks() -> None:
+    """`general_way` is for benchmarks; two tests see that it does what it says."""
+    users = {path.name for path in (ROOT / "tests").rglob("*.py") if "general_way" in path.read_text()}
+    assert users == {"test_timeline.py", "test_collecting.py", Path(__file__).name}
