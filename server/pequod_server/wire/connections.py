@@ -28,6 +28,7 @@ from pequod_server.wire.handlers import (
     Handler,
     Wrapped,
     checked_first,
+    when_ended,
 )
 
 #: The number of connections above the limit that gRPC keeps open.
@@ -73,7 +74,7 @@ class Connections(aio.ServerInterceptor):
         if count > self._streams_max:
             raise LimitExceededError("connection_streams_max", count, self._streams_max)
         self._lasting[peer] = count
-        context.add_done_callback(lambda _: self._forget(peer))  # type: ignore[arg-type] # its type cannot be called
+        when_ended(lambda _: self._forget(peer))
 
     def _forget(self, peer: str) -> None:
         self._lasting[peer] -= 1

@@ -115,6 +115,17 @@ def refusing(status: grpc.Status) -> Handler:
     return grpc.stream_stream_rpc_method_handler(refuse_call)
 
 
+def when_ended(then: Callable[[object], object]) -> None:
+    """Have a function called when the present call has ended, and its client has what was written.
+
+    A callback of the context would be a ring of context, call and callback, which only the cyclic collector finds.
+    """
+    # gRPC runs each call in one task.
+    task = asyncio.current_task()
+    assert task is not None
+    task.add_done_callback(then)
+
+
 async def written(context: Context, message: Any) -> None:
     """Write a message of a stream of replies.
 

@@ -19,7 +19,16 @@ from grpc import aio
 
 from pequod.errors import BadRequestError, LimitExceededError
 from pequod_server.memory.admission import COPIES, SMALL_BYTES, Admission
-from pequod_server.wire.handlers import COUNTED_PATHS, Context, Continuation, Handler, Wrapped, method_of, written
+from pequod_server.wire.handlers import (
+    COUNTED_PATHS,
+    Context,
+    Continuation,
+    Handler,
+    Wrapped,
+    method_of,
+    when_ended,
+    written,
+)
 
 
 class RequestReader(aio.ServerInterceptor):
@@ -80,7 +89,7 @@ def _read_first(handler: Handler, admission: Admission) -> Handler:
         if len(data) > SMALL_BYTES:
             taken = ExitStack()
             taken.enter_context(admission.taken(COPIES * len(data)))
-            context.add_done_callback(lambda _: taken.close())  # type: ignore[arg-type] # its type cannot be called
+            when_ended(lambda _: taken.close())
         return data
 
     async def generate(_requests: object, context: Context) -> None:
