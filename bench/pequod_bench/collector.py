@@ -1,4 +1,4 @@
-"""The cyclic garbage collector: kept as the server keeps it, and how long it holds everything up."""
+"""The cyclic garbage collector: kept as the server keeps it, at rest, and how long it holds everything up."""
 
 from __future__ import annotations
 
@@ -17,8 +17,6 @@ _DEFAULT_THRESHOLDS: Final = (700, 10, 10)
 
 class Pauses:
     """Every pause that the collector made while `watching`, in CPU time: others on the machine do not lengthen it."""
-
-    __slots__ = ("_begun", "count", "longest_ms", "total_ms")
 
     def __init__(self) -> None:
         self.count = 0
@@ -61,3 +59,14 @@ def kept(collector: Collector) -> Iterator[None]:
     finally:
         gc.unfreeze()
         gc.set_threshold(*thresholds)
+
+
+@contextmanager
+def resting_collector() -> Iterator[None]:
+    """Hold the collector: a run keeps every reply, and it would walk over them again and again."""
+    gc.collect()
+    gc.disable()
+    try:
+        yield
+    finally:
+        gc.enable()

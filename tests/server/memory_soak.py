@@ -23,7 +23,7 @@ from tempfile import TemporaryDirectory
 from typing import Final
 
 import psutil
-from pequod_bench.process import started_server
+from pequod_bench.systems.server import started_server
 
 from pequod.client import AsyncClient
 from pequod.errors import LimitExceededError, WatchCompactedError

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import psutil
 import pytest
-from pequod_bench.process import started_server
+from pequod_bench.systems.server import started_server
 from pequod_proto import pequod_pb2 as pb
 
 from tests import forked

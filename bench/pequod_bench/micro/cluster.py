@@ -18,9 +18,7 @@ from pequod_server.homes.compute.events import PeerEvents
 from pequod_server.homes.home.feeding import PeerFeed
 from pequod_server.homes.home.origin import MemoryOrigin
 from pequod_server.homes.home.relay import Relay
-from pequod_server.homes.subscriptions import Subscriptions
-from pequod_server.steps.executor import Executor
-from pequod_server.steps.quick import run_quick
+from pequod_workloads import twip as keys
 
 from pequod.client.cluster.dividing import divided
 from pequod.client.cluster.node import Node
@@ -31,10 +29,9 @@ from pequod.client.credentials import Credentials
 from pequod.cluster.map import ClusterMap, ClusterState, HomeRange
 from pequod.cluster.servers import ServerEntry, ServerRole
 from pequod.engine import Engine, RangeRows
-from pequod_bench.micro.frame import MicroRow, MicroScale, MicroSize, Samples, clock
-from pequod_bench.micro.sizes import grown_bytes
-from pequod_bench.workloads import keys
+from pequod_bench.micro.frame import MicroRows, MicroScale, Samples, clock
 
+CLUSTER: Final = MicroRows()
 _USERS: Final = 10_000
 _POSTERS: Final = 1_000
 _COMMANDS: Final = 256
@@ -71,6 +68,7 @@ async def _routes() -> Routes:
     return Routes(state, nodes)
 
 
+@CLUSTER.row("cluster: route", "the server of a key")
 def route(scale: MicroScale) -> Samples:
     """Find the servers of timelines whose groups were read before."""
     reader = asyncio.run(_routes()).reader
@@ -85,6 +83,7 @@ def route(scale: MicroScale) -> Samples:
         yield _COMMANDS, clock() - begun
 
 
+@CLUSTER.row("cluster: divide", "a command in a batch of 256 over four servers")
 def divide(scale: MicroScale) -> Samples:
     """Divide batches of checks and a tenth of puts over a home and three computes."""
     routes, users = asyncio.run(_routes()), scale.of(_USERS)
@@ -93,7 +92,7 @@ def divide(scale: MicroScale) -> Samples:
         for at in range(_COMMANDS):
             user = (turn * 7919 + at * 31) % users
             if at % 10:
-                columns.scan(keys.timeline_first(user, 7), keys.timeline_last(user))
+                columns.scan(*keys.timeline(user, 7))
             else:
                 columns.put(keys.post_key(user, turn), _TWEET)
         begun = clock()
@@ -134,6 +133,7 @@ def _ranges() -> list[KeyRange]:
     return [KeyRange(one + b"|", one + b"}") for one in posters]
 
 
+@CLUSTER.row("feed: tell", "a change at a home, in commits of 16")
 def tell(_scale: MicroScale) -> Samples:
     """Keep commits for a feed, and make the messages that tell them."""
     home, commits, number = _Home(), _commits(), 0
@@ -152,6 +152,7 @@ def tell(_scale: MicroScale) -> Samples:
             yield _COMMITS * _COMMIT, spent
 
 
+@CLUSTER.row("feed: hear", "a change at a compute, in commits of 16")
 def hear(_scale: MicroScale) -> Samples:
     """Parse messages of a feed, and make the events of the store from them."""
     home, commits, number = _Home(), _commits(), 0
@@ -176,17 +177,14 @@ def _loaded(users: int) -> Engine:
     engine.add_joins(parse(keys.PUSH_JOIN))
     for user in range(users):
         engine.load(b"s|%08d|" % user, b"s|%08d}" % user, [(keys.subscription_key(user, user), b"1")])
-        engine.load(*_posts_of(user), [])
+        engine.load(*keys.posts_of(user), [])
         # The second read finds the timeline by the end of its range.
         for _ in range(2):
-            engine.scan(keys.timeline_first(user, 0), keys.timeline_last(user))
+            engine.scan(*keys.timeline(user))
     return engine
 
 
-def _posts_of(poster: int) -> tuple[bytes, bytes]:
-    return b"p|%08d|" % poster, b"p|%08d}" % poster
-
-
+@CLUSTER.row("feed: apply", "a change of a loaded key, in one timeline")
 def apply(scale: MicroScale) -> Samples:
     """Apply changes of a database to loaded posts, each of which is in one timeline."""
     engine, changes = _loaded(scale.of(_POSTERS)), _commits()
@@ -200,20 +198,22 @@ def apply(scale: MicroScale) -> Samples:
         yield _COMMITS * _COMMIT, clock() - begun
 
 
+@CLUSTER.row("feed: foresee", "a subscription of a timeline that was read")
 def foresee(scale: MicroScale) -> Samples:
     """Find what timelines will need of a poster whom each of their users follows now, and whom nobody followed."""
     for _, _, spent, users in _followed(scale.of(_POSTERS)):
         yield users, spent
 
 
+@CLUSTER.row("feed: check after subscribe", "a check in a message of 1,000, the posts are loaded")
 def check_followed(scale: MicroScale) -> Samples:
     """Check after the same, in messages, once the poster's one post is loaded."""
     for engine, poster, _, users in _followed(scale.of(_POSTERS)):
         executor = Executor(engine, 1, commands_max=1 << 20, reply_bytes_max=1 << 26, rows_max=1 << 20)
-        engine.load(*_posts_of(poster), [(keys.post_key(poster, poster), _TWEET)])
+        engine.load(*keys.posts_of(poster), [(keys.post_key(poster, poster), _TWEET)])
         columns = Columns()
         for user in range(users):
-            columns.scan(keys.timeline_first(user, poster), keys.timeline_last(user))
+            columns.scan(*keys.timeline(user, poster))
         message = columns.message(1).SerializeToString()
         begun = clock()
         found = run_quick(executor, message)
@@ -238,44 +238,22 @@ def _followed(users: int) -> Iterator[tuple[Engine, int, int, int]]:
         assert len(found) == 1
         yield engine, poster, spent, users
         # Nobody reads at the end of some samples; logs must not grow for ever.
-        engine.load(*_posts_of(poster), [])
+        engine.load(*keys.posts_of(poster), [])
         for user in range(users):
-            engine.scan(keys.timeline_first(user, poster), keys.timeline_last(user))
+            engine.scan(*keys.timeline(user, poster))
 
 
+@CLUSTER.row("feed: load", "a range of two rows, twenty at a time")
 def load_small(_scale: MicroScale) -> Samples:
     """Load the posts of posters whom nobody has read, two each, twenty posters at a time."""
     engine = _loaded(1)
     for first in count(1, _TOGETHER):
         posters = range(first, first + _TOGETHER)
         loads = [
-            RangeRows(*_posts_of(poster), [(keys.post_key(poster, time), _TWEET) for time in (1, 2)])
+            RangeRows(*keys.posts_of(poster), [(keys.post_key(poster, time), _TWEET) for time in (1, 2)])
             for poster in posters
         ]
         begun = clock()
         engine.load_all(loads)
         yield _TOGETHER, clock() - begun
         engine.forget(loads[0].first, loads[-1].last)
-
-
-def subscription_size(scale: MicroScale) -> MicroSize:
-    """Return what a compute's subscription to the posts of one poster costs its home; every third poster has none."""
-    wants, posters = Subscriptions(), scale.of(30_000)
-
-    def subscribe() -> None:
-        for poster in range(0, posters, 3):
-            wants.add(b"p|%08d|" % poster, b"p|%08d}" % poster, 1)
-
-    return MicroSize("a subscription at a home", grown_bytes(subscribe) / len(range(0, posters, 3)))
-
-
-CLUSTER: Final = (
-    MicroRow("cluster: route", "the server of a key", route),
-    MicroRow("cluster: divide", "a command in a batch of 256 over four servers", divide),
-    MicroRow("feed: tell", "a change at a home, in commits of 16", tell),
-    MicroRow("feed: hear", "a change at a compute, in commits of 16", hear),
-    MicroRow("feed: apply", "a change of a loaded key, in one timeline", apply),
-    MicroRow("feed: foresee", "a subscription of a timeline that was read", foresee),
-    MicroRow("feed: check after subscribe", "a check in a message of 1,000, the posts are loaded", check_followed),
-    MicroRow("feed: load", "a range of two rows, twenty at a time", load_small),
-)

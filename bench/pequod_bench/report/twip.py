@@ -5,10 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from rich.console import Console
-from rich.table import Table
 
-from pequod_bench.report.phases import PhaseCost, print_phases
-from pequod_bench.report.printed import Printed, print_figures
+from pequod_bench.report.printed import Printed, print_rows
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,18 +51,11 @@ class TwipReport(Printed):
     correct: bool
     #: The first thing that is not; empty if correct.
     difference: str
-    #: What each kind of operation took; empty if that was not asked for.
-    phases: tuple[PhaseCost, ...] = ()
 
     def print_table(self, console: Console) -> None:
         """Print the report for a person."""
-        table = Table(title=f"{self.workload} on {self.graph}", title_justify="left", show_header=False, box=None)
-        table.add_column(style="dim")
-        table.add_column(justify="right")
-        table.add_column(style="dim")
-        print_figures(console, table, (), self._lines())
-        if self.phases:
-            print_phases(self.phases, console)
+        title = f"{self.workload} on {self.graph}"
+        print_rows(console, self._lines(), {"": "{0[0]}", " ": "{0[1]}", "  ": "{0[2]}"}, title=title, left=3)
         if self.correct:
             checked = f"{self.checks_verified:,} checks and " if self.checks_verified else ""
             console.print(

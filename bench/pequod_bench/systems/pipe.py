@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
 from typing import Final, Protocol, cast
 
 from pequod_bench.systems.system import PeerError
@@ -102,8 +103,12 @@ class Pipe(asyncio.Protocol):
             self._transport.close()
 
 
-async def connect(port: int, parser: Callable[[], Parser]) -> Pipe:
+@asynccontextmanager
+async def connected(port: int, parser: Callable[[], Parser]) -> AsyncIterator[Pipe]:
     """Connect to a server on the loopback."""
     loop = asyncio.get_running_loop()
     _, pipe = await loop.create_connection(lambda: Pipe(parser()), "127.0.0.1", port)
-    return pipe
+    try:
+        yield pipe
+    finally:
+        pipe.close()

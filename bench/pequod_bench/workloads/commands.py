@@ -14,8 +14,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import NamedTuple
 
+from pequod_workloads import twip as keys
+
 from pequod.commands.kinds import PUT, SCAN
-from pequod_bench.workloads import keys
 from pequod_bench.workloads.stream import CHECK, LOGOUT, SUBSCRIBE, TwipStream
 
 
@@ -53,8 +54,7 @@ def timed_batches(stream: TwipStream, tweet_bytes: int, size: int) -> list[Comma
     kinds = bytearray()
     arguments: list[bytes] = []
     lasts = {user: keys.timeline_last(user) for user in stream.active.tolist()}
-    operations = zip(stream.kinds.tolist(), stream.users.tolist(), stream.details.tolist(), strict=True)
-    for tick, (kind, user, detail) in enumerate(operations, stream.first_tick):
+    for tick, (kind, user, detail) in enumerate(stream.operations(), stream.first_tick):
         if kind == LOGOUT:
             continue
         if kind == CHECK:
@@ -72,9 +72,9 @@ def timed_batches(stream: TwipStream, tweet_bytes: int, size: int) -> list[Comma
 
 
 def timeline_scans(stream: TwipStream, size: int) -> Iterator[CommandBatch]:
-    """Yield scans of every active user's whole timeline, in the order of `recompute.final_timelines`."""
+    """Yield scans of every active user's whole timeline, in the order of `verify.final_timelines`."""
     users = stream.active.tolist()
     for i in range(0, len(users), size):
         some = users[i : i + size]
-        bounds = [bound for user in some for bound in (keys.timeline_first(user, 0), keys.timeline_last(user))]
+        bounds = [bound for user in some for bound in keys.timeline(user)]
         yield CommandBatch(bytes([SCAN]) * len(some), bounds)

@@ -17,11 +17,13 @@ to the server.
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Final
 
 import numpy as np
 from numpy.typing import NDArray
+from pequod_workloads.twip import FEW_FOLLOWERS, FEW_FOLLOWERS_WEIGHT, FULL_CHECK_TICKS, WEIGHTS, active_count
 
 from pequod_bench.workloads.graph import Floats, Graph, Ids, make_graph
 
@@ -29,15 +31,6 @@ CHECK: Final = 0
 SUBSCRIBE: Final = 1
 LOGOUT: Final = 2
 POST: Final = 3
-#: How often each kind is drawn, by its number above.
-WEIGHTS: Final = (100, 10, 5, 1)
-
-#: The part of the users who check their timelines at all.
-ACTIVE_PART: Final = 0.7
-#: How far back a check at login reads.
-FULL_CHECK_TICKS: Final = 100_000
-#: Times have ten digits in every key.
-TICKS_MAX: Final = 10**10
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,6 +71,11 @@ class TwipStream:
         """Return how many operations are of this kind."""
         return int(np.count_nonzero(self.kinds == kind))
 
+    def operations(self, start: int = 0, stop: int | None = None) -> Iterator[tuple[int, int, int]]:
+        """Yield kind, user and detail of some rows."""
+        part = slice(start, stop)
+        return zip(self.kinds[part].tolist(), self.users[part].tolist(), self.details[part].tolist(), strict=True)
+
     def _check(self) -> None:
         assert len(self.kinds) == len(self.users) == len(self.details)
         ticks = np.arange(self.tick_count) + self.first_tick
@@ -93,8 +91,7 @@ def make_stream(
     """Draw a graph and operations; the same arguments give the same stream on every machine."""
     graph_rng, activity_rng, operation_rng = map(np.random.default_rng, np.random.SeedSequence(seed).spawn(3))
     graph = make_graph(graph_choice, user_count, graph_rng)
-    active_count = max(1, round(graph.user_count * ACTIVE_PART))
-    active = activity_rng.permutation(graph.user_count)[:active_count]
+    active = activity_rng.permutation(graph.user_count)[: active_count(graph.user_count)]
     weights = post_weights(graph.follower_counts(), activity_rng)
     return _draw_operations(graph, active, weights, tick_count, initial_post_count, operation_rng)
 
@@ -103,18 +100,13 @@ def post_weights(follower_counts: Ids, rng: np.random.Generator) -> Floats:
     """Return how often each user posts, relative to the others: roughly with the log of their followers."""
     spread = np.floor(2 * np.log10(np.maximum(follower_counts, 1))).astype(np.int64)
     weights: Floats = 1.0 + rng.integers(0, spread + 1)
-    weights[follower_counts < 10] = 0.1
+    weights[follower_counts < FEW_FOLLOWERS] = FEW_FOLLOWERS_WEIGHT
     weights[follower_counts == 0] = 0.0
     return weights
 
 
 def _draw_operations(
-    graph: Graph,
-    active: Ids,
-    weights: Floats,
-    tick_count: int,
-    initial_post_count: int,
-    rng: np.random.Generator,
+    graph: Graph, active: Ids, weights: Floats, tick_count: int, initial_post_count: int, rng: np.random.Generator
 ) -> TwipStream:
     cumulative = np.cumsum(weights)
 

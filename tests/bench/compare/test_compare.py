@@ -10,28 +10,26 @@ from xml.etree import ElementTree as ET
 
 import numpy as np
 import pytest
-from pequod_bench.paper import materialisation, newp, scale, study
+from pequod_bench import settings
+from pequod_bench.paper import materialisation, newp
 from pequod_bench.paper.comparison import (
     Comparison,
     Line,
     LinePoint,
+    Machine,
     StoreResults,
     SystemResult,
     UnreadableReportError,
     from_json,
+    goals,
     ratios,
     spread,
 )
-from pequod_bench.paper.freshness import Freshness
-from pequod_bench.paper.goals import goals
-from pequod_bench.paper.measure import RunOutcome, client_loop, run_twip
+from pequod_bench.paper.latency import Freshness
+from pequod_bench.paper.measure import Failure, RunOutcome, run_twip, trying
 from pequod_bench.paper.report import BEGIN, END, to_html, to_markdown
-from pequod_bench.paper.trials import Failure, Trials
 from pequod_bench.report.latency import Latencies
-from pequod_bench.report.progress import QUIET
-from pequod_bench.systems.machine import Machine
-from pequod_bench.systems.pequod_joins import Timelines
-from pequod_bench.systems.pequod_system import PequodSystem
+from pequod_bench.systems.pequod_system import PequodSystem, Timelines
 from pequod_bench.systems.system import SystemWorkload
 from pequod_bench.workloads.stream import CHECK, POST
 from typer.testing import CliRunner
@@ -62,15 +60,12 @@ def test_compare_runs_what_is_installed_and_says_what_is_left_out(
 
 #: The quick run in everything but its sizes: each point of a curve starts a server for each line.
 TINY = replace(
-    scale.QUICK,
+    settings.QUICK,
     materialisation_users=60,
     articles=60,
     sessions=600,
     active_percents=(1, 100),
     vote_percents=(0, 100),
-    variant_users=60,
-    variant_ticks=2_000,
-    celebrity_posts=200,
     latency_users=60,
     rates=(200, 400),
     rate_s=0.4,
@@ -82,11 +77,11 @@ TINY = replace(
 
 @pytest.mark.usefixtures("forked_servers")
 @pytest.mark.timeout(400)
-@pytest.mark.parametrize("section", study.SECTIONS)
+@pytest.mark.parametrize("section", settings.SECTIONS)
 def test_the_quick_run_is_right_with_whatever_is_installed(
     section: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(scale, "QUICK", TINY)
+    monkeypatch.setattr(settings, "QUICK", TINY)
     arguments = ["--quick", "--figures", section, "--users", "100", "--ticks", "2000", "--repeat", "1"]
     if section in ("7", "latency", "ycsb"):
         # That each system keeps timelines, answers at a rate and keeps records has tests of its own.
@@ -94,7 +89,7 @@ def test_the_quick_run_is_right_with_whatever_is_installed(
     result = CliRunner().invoke(app, ["bench", "compare", *arguments, "--out", str(tmp_path), "--json"])
     assert result.exit_code == 0, result.stderr
     report = json.loads(result.stdout)
-    fields = {"7": ["twip", "phases"], "8": ["materialisation"], "9": ["newp"], "celebrity": ["celebrities"]}
+    fields = {"7": ["twip"], "8": ["materialisation"], "9": ["newp"]}
     fields["latency"] = ["latencies", "freshness"]
     for field in fields.get(section, [section]):
         assert report[field], field
@@ -113,7 +108,7 @@ def test_the_quick_run_is_right_with_whatever_is_installed(
     ("arguments", "message"),
     [
         (["--systems", "pequod,oracle"], "there is no system 'oracle'; there are pequod, redis"),
-        (["--figures", "7,10"], "--figures takes 7, 8, 9, maintenance, celebrity, latency, ycsb"),
+        (["--figures", "7,10"], "--figures takes 7, 8, 9, latency, ycsb"),
         (["--quick", "--reference"], "take one"),
     ],
 )
@@ -152,8 +147,8 @@ def test_wrong_timelines_are_found() -> None:
         def session(self, server, workload):  # type: ignore[no-untyped-def]
             return super().session(server, replace(workload, stream=session))
 
-    with client_loop() as loop:
-        outcome = run_twip(Forgetful("f", "f", "", Timelines()), SystemWorkload(stream, 5), loop)
+    with trying() as trials:
+        outcome = run_twip(Forgetful("f", "f", "", Timelines()), SystemWorkload(stream, 5), trials)
     assert "the final timeline of user" in outcome.difference
 
 
@@ -213,8 +208,7 @@ def comparison() -> Comparison:
         machine=Machine("Linux", "Some <CPU>", 2, 16.0, "CPython 3.11", 0.5),
         seed=1,
         repetitions=2,
-        is_pinned=False,
-        sizes=dict.fromkeys(study.SECTIONS, "9 users"),
+        sizes=dict.fromkeys(settings.SECTIONS, "9 users"),
         skipped={"memcached": "no memcached on PATH"},
         twip=[
             SystemResult("pequod", "Pequod", "1", "joins", [outcome(1.0), outcome(2.0)]),
@@ -251,8 +245,6 @@ def test_stores_and_freshness_have_tables(comparison: Comparison) -> None:
         twip=[],
         materialisation=[],
         newp=[],
-        maintenance=[pequod, replace(redis, title="pull")],
-        celebrities=[pequod, redis],
         freshness=[Freshness("Pequod", some, 1.0, some, 0.25, ""), Freshness("Redis", some, 0.5, None, None, "")],
         ycsb=[StoreResults("E", "95 % scan, 5 % insert", 1_000, [pequod, redis])],
     )
@@ -270,8 +262,7 @@ def test_one_that_fails_is_left_out_and_reported_and_the_others_go_on(comparison
             raise ConnectionResetError("the server went away")
         return name
 
-    with client_loop() as loop:
-        trials = Trials(loop, QUIET, pin=False)
+    with trying() as trials:
         found = trials.interleaved("figure 7", {"A": "a", "B": "b"}, 3, run_one, lambda _: None)
     assert found == {"A": ["a", "a", "a"]}
     assert calls == ["a", "b", "a", "b", "a"]

@@ -5,13 +5,13 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from pequod_bench.paper.measure import client_loop, run_twip
-from pequod_bench.systems.memcached_system import MetaParser, record_of, since
+from pequod_bench.paper.measure import run_twip, trying
+from pequod_bench.paper.study import SYSTEMS
+from pequod_bench.systems.memcached_system import MetaParser, record_of, records_since
 from pequod_bench.systems.pipe import NOTHING_YET
 from pequod_bench.systems.postgres_system import POSTGRES_CALLS
 from pequod_bench.systems.server import find_program
 from pequod_bench.systems.system import Found, Missing, PeerError, System, SystemWorkload
-from pequod_bench.systems.systems import SYSTEMS
 from pequod_bench.workloads.stream import LOGOUT, make_stream
 
 from tests.installed import lacking
@@ -25,8 +25,8 @@ def test_a_system_keeps_the_timelines(system: System) -> None:
     presence = system.find()
     if isinstance(presence, Missing):
         lacking(presence.reason)
-    with client_loop() as loop:
-        outcome = run_twip(system, TINY, loop)
+    with trying() as trials:
+        outcome = run_twip(system, TINY, trials)
     assert outcome.difference == ""
     assert outcome.final_rows > 500
     stream = TINY.stream
@@ -77,5 +77,5 @@ def test_a_refusal_of_memcached_is_an_error() -> None:
 def test_timelines_of_memcached_are_read_from_a_tick_on_in_order() -> None:
     record = record_of(1)
     value = b"".join(tick.to_bytes(4) + b"\0\0\0\1" + b"x" for tick in (5, 9, 7, 2))
-    assert since(value, 5, record)["tick"].tolist() == [5, 7, 9]
-    assert since(None, 0, record)["tick"].tolist() == []
+    assert records_since(value, 5, record)["tick"].tolist() == [5, 7, 9]
+    assert records_since(None, 0, record)["tick"].tolist() == []
