@@ -96,7 +96,6 @@ class BackfillFigures(Printed):
         }
 
     def print_table(self, console: Console) -> None:
-        """Print all figures for a person."""
         rates = self.derived()
         loaded = f"{self.load_s:.1f} s, {rates['loaded_rows_per_s']:,.0f} rows/s"
         rows = (

@@ -103,7 +103,6 @@ class FormFigures:
 
     @classmethod
     def of(cls, form: Form, samples: Sequence[FormSample]) -> FormFigures:
-        """Sum up the samples of a form."""
         server_s = [sample.server_cpu_s for sample in samples if sample.server_cpu_s is not None]
         return cls(
             form.name,
@@ -121,7 +120,6 @@ class ClientsReport(Printed):
     forms: list[FormFigures]
 
     def print_table(self, console: Console) -> None:
-        """Print it for a person."""
         columns = {"form": "{0.name}", "operations/s": "{0.operations_per_s:,.0f}"}
         columns |= {"client CPU an operation": "{0.client_cpu_us:.2f} µs", "server CPU": "{0.server_cpu_us:.1f} µs"}
         print_rows(console, self.forms, columns)

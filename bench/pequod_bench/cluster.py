@@ -41,9 +41,17 @@ from pequod_bench.settings import ClusterSettings, TwipSettings
 from pequod_bench.systems.server import Usage, loop_factory
 from pequod_bench.systems.site import ClusterShape, ClusterSite, SiteServer, started_site
 from pequod_bench.twip import SCAN_BATCH, TIMEOUT_S, Prepared, Stopwatch, execute_all, prepare, verify
-from pequod_bench.workloads.commands import CommandBatch, timed_batches, timeline_scans
 from pequod_bench.workloads.graph import Ids
-from pequod_bench.workloads.stream import CHECK, LOGOUT, POST, TwipStream, make_stream
+from pequod_bench.workloads.stream import (
+    CHECK,
+    LOGOUT,
+    POST,
+    CommandBatch,
+    TwipStream,
+    make_stream,
+    timed_batches,
+    timeline_scans,
+)
 from pequod_bench.workloads.verify import Reply
 
 #: Operations of each user in a large cluster: each active user checks 50 times, as in the paper.
@@ -146,7 +154,6 @@ class ClusterTwipReport(Printed):
         return [few.compute_cpu_s / many.compute_cpu_s for few, many in zip(small, large, strict=True)]
 
     def print_table(self, console: Console) -> None:
-        """Print the tables for a person."""
         whole = {
             "size": "{0.computes}",
             "ticks/s": "{0.ticks_per_s:,.0f}",

@@ -39,8 +39,8 @@ from pequod_bench.systems.postgres_cluster import BACKING_SETTINGS, started_clus
 from pequod_bench.systems.server import loop_factory
 from pequod_bench.systems.site import OWNED, ClusterShape, ClusterSite, SiteServer, StartDatabase, started_site
 from pequod_bench.twip import SCAN_BATCH, TIMEOUT_S, execute_all, prepare, sent, verify
-from pequod_bench.workloads.commands import CommandBatch, timeline_scans
 from pequod_bench.workloads.graph import Graph
+from pequod_bench.workloads.stream import CommandBatch, timeline_scans
 from pequod_bench.workloads.verify import Reply
 
 #: How long a final read may wait for everything that was written.
@@ -89,7 +89,6 @@ class ClusterReport(Printed):
     servers: list[ServerRow]
 
     def print_table(self, console: Console) -> None:
-        """Print the report for a person."""
         homes, computes = (sum(role in one.role for one in self.servers) for role in ("home", "compute"))
         console.print(
             f"Twip over {homes} homes beside {self.database} and {computes} computes; the map is in {self.coordinator}"

@@ -25,7 +25,6 @@ class Pauses:
         self._begun = 0
 
     def note(self, phase: str, _facts: object) -> None:
-        """Take a call of `gc.callbacks`."""
         if phase == "start":
             self._begun = time.thread_time_ns()
             return
@@ -36,7 +35,6 @@ class Pauses:
 
     @contextmanager
     def watching(self) -> Iterator[None]:
-        """Note what the collector does meanwhile."""
         gc.callbacks.append(self.note)
         try:
             yield

@@ -112,7 +112,6 @@ class LakeReport(Printed):
     copy_cpu_s: float | None
 
     def print_table(self, console: Console) -> None:
-        """Print it for a person."""
         columns = {"stage": "{0.stage}", "rows": "{0.row_count:,}", "s": "{0.elapsed_s:.2f}"}
         columns |= {"rows/s": "{0.rows_per_s:,.0f}", "CPU s": "{0.cpu_s:.2f}", "rows/CPU s": "{0.rows_per_cpu_s:,.0f}"}
         print_rows(console, self.stages, columns, title=f"{self.workload}: SCUs of {self.scu_rows:,} rows")
@@ -213,8 +212,8 @@ def _stages(
 ) -> tuple[list[StageFigures], float]:
     """Return what each stage takes, one after the other, and all of them together."""
     reports = list[StepReport]()
-    start_s, start_cpu_s = perf_counter(), process_time()
     with _ingesting(folder, schema) as (lake, ingestor):
+        start_s, start_cpu_s = perf_counter(), process_time()
         for number, batch in enumerate(batches):
             _upload(ingestor, f"scu-{number}", batch)
             advance(1)

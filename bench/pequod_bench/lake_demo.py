@@ -64,7 +64,6 @@ class DemoReport(Printed):
     wrong: list[str] = field(default_factory=list)
 
     def print_table(self, console: Console) -> None:
-        """Print it for a person."""
         rows = []
         for level, samples in self.latencies_ms.items():
             times = [one[1] for one in samples]
@@ -86,10 +85,7 @@ def run_demo(folder: Path, seconds: float, rows_per_s: int) -> DemoReport:
         start_s = perf_counter()
         with ThreadPoolExecutor(len(LEVELS) + 3) as pool:
             taking = pool.submit(_take_in, lake, seconds, rows_per_s, stop)
-            beside: list[Future[Any]] = [
-                pool.submit(worker.run, stop),
-                pool.submit(_look, lake, report, start_s, stop),
-            ]
+            beside: list[Future[Any]] = [pool.submit(worker.run, stop), pool.submit(_look, lake, report, start_s, stop)]
             beside += [pool.submit(_query, lake, level, report, start_s, stop) for level in LEVELS]
             try:
                 # Those beside end before they are told to if they fail.

@@ -126,7 +126,6 @@ class ScaleReport(Printed):
     points: list[ScalePoint]
 
     def print_table(self, console: Console) -> None:
-        """Print it for a person."""
         columns = {
             "users": "{0.users:,}",
             "entries": "{0.entries:,}",

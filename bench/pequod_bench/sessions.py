@@ -84,7 +84,6 @@ class SessionReport(Printed):
         return not self.session_misses
 
     def print_table(self, console: Console) -> None:
-        """Print it for a person."""
         rows = (
             ("put", self.put, None, None),
             ("answer to read after token", self.visible, self.session_reads, self.session_misses),
@@ -145,11 +144,7 @@ async def _install(dsn: str) -> None:
 
 async def _measure(settings: SessionSettings, targets: Sequence[str]) -> SessionReport:
     times = _Times()
-    async with (
-        AsyncClient(targets[0]) as near,
-        AsyncClient(targets[1]) as far,
-        watched(far, [(b"p|", b"p}")]) as told,
-    ):
+    async with AsyncClient(targets[0]) as near, AsyncClient(targets[1]) as far, watched(far, [(b"p|", b"p}")]) as told:
         for writer in range(settings.writers):
             await near.put(subscription_key(writer, writer), b"1")
             # So that the timeline is there before the clock starts.

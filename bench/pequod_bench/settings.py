@@ -173,11 +173,10 @@ class CompareScale:
     curve_repetitions: int = 1
     active_percents: Numbers = (1, 10, 25, 50, 75, 90, 100)
     vote_percents: Numbers = (0, 10, 25, 50, 75, 90, 100)
-    #: Operations a second, and for how long each; posts whose way is timed.
+    #: Operations a second, and for how long each.
     latency_users: int = 500
     rates: Numbers = (500, 1_000, 2_000)
     rate_s: float = 2.0
-    freshness_posts: int = 300
     #: YCSB.
     records: int = 10_000
     operations: int = 20_000
@@ -186,14 +185,14 @@ class CompareScale:
 FEW_MINUTES: Final = CompareScale()
 #: A laptop minute or two.
 QUICK: Final = CompareScale(
-    500, 20_000, 2, 150, 150, 1_500, 1, (1, 50, 90, 100), (0, 50, 90, 100), 150, (250, 1_000), 1.0, 100,
-    1_000, 2_000,
+    500, 20_000, 2, 150, 150, 1_500, 1, (1, 50, 90, 100), (0, 50, 90, 100), 150, (250, 1_000), 1.0, 1_000,
+    2_000,
 )  # fmt: skip
 #: Twenty minutes on two quiet cores; what the figures in bench/README.md come from. 40 sessions an article; the paper
 #: has 200, and the fewer there are, the more the first vote of each counts.
 REFERENCE: Final = CompareScale(
     5_000, 200_000, 5, 600, 500, 20_000, 3, latency_users=1_000, rates=(500, 1_000, 2_000, 4_000), rate_s=3.0,
-    freshness_posts=1_000, records=20_000, operations=50_000,
+    records=20_000, operations=50_000,
 )  # fmt: skip
 
 

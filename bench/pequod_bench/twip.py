@@ -17,6 +17,7 @@ from typing import Final
 
 from pequod_grammar import parse
 from pequod_workloads.twip import JOINS
+from rich.console import Console
 
 from pequod.client import AsyncClient, Result, Results
 from pequod.commands.kinds import PUT, SCAN
@@ -24,12 +25,21 @@ from pequod.engine import Engine
 from pequod.errors import PequodError
 from pequod.freshness import Freshness as Level
 from pequod_bench.collector import resting_collector
+from pequod_bench.report.printed import Printed, print_rows
 from pequod_bench.report.progress import Advance, ProgressBars
-from pequod_bench.report.twip import TwipReport
 from pequod_bench.settings import TwipSettings
 from pequod_bench.systems.server import Usage, listening_pid, loop_factory, seen_usage, started_server
-from pequod_bench.workloads.commands import CommandBatch, load_batches, timed_batches, timeline_scans
-from pequod_bench.workloads.stream import LOGOUT, POST, SUBSCRIBE, TwipStream, make_stream
+from pequod_bench.workloads.stream import (
+    LOGOUT,
+    POST,
+    SUBSCRIBE,
+    CommandBatch,
+    TwipStream,
+    load_batches,
+    make_stream,
+    timed_batches,
+    timeline_scans,
+)
 from pequod_bench.workloads.verify import (
     Differs,
     Reply,
@@ -63,7 +73,6 @@ class Prepared:
 
     @property
     def load_count(self) -> int:
-        """How many puts load what is there before the start."""
         return self.stream.graph.edge_count + self.stream.first_tick
 
     @property
@@ -103,12 +112,84 @@ class Stopwatch:
         self._wall, self._cpu = time.perf_counter(), time.process_time()
 
     def seconds(self) -> float:
-        """Return the wall time so far."""
         return time.perf_counter() - self._wall
 
     def cpu_seconds(self) -> float:
-        """Return the CPU time of all threads so far."""
         return time.process_time() - self._cpu
+
+
+@dataclass(frozen=True, slots=True)
+class TwipReport(Printed):
+    """The figures of one run; `seconds` and all that follows from it cover the timed part alone."""
+
+    workload: str
+    #: Where the graph comes from, and its size.
+    graph: str
+    users: int
+    active_users: int
+    edges: int
+    seed: int
+    tweet_bytes: int
+    mode: str
+    #: Commands a message, and messages under way at once; window 0 if there is no wire.
+    batch: int
+    window: int
+    #: How long the graph's subscriptions and the initial posts took to load.
+    load_seconds: float
+    #: Operations of the model, of every kind, and how long they took.
+    ticks: int
+    seconds: float
+    ticks_per_s: float
+    checks: int
+    full_checks: int
+    checks_per_s: float
+    subscribes: int
+    posts: int
+    logouts: int
+    #: Rows that the checks returned.
+    rows: int
+    #: None if the server is not a process of this machine that we may look at.
+    server_cpu_us_per_tick: float | None
+    server_rss_mib: float | None
+    client_cpu_us_per_tick: float
+    #: Rows of all active users' timelines at the end.
+    timeline_rows: int
+    #: How many checks of the run were compared row by row with what they must have been.
+    checks_verified: int
+    #: Whether the final timelines, and all checks that were compared, are what they must be.
+    correct: bool
+    #: The first thing that is not; empty if correct.
+    difference: str
+
+    def print_table(self, console: Console) -> None:
+        title = f"{self.workload} on {self.graph}"
+        print_rows(console, self._lines(), {"": "{0[0]}", " ": "{0[1]}", "  ": "{0[2]}"}, title=title, left=3)
+        if self.correct:
+            checked = f"{self.checks_verified:,} checks and " if self.checks_verified else ""
+            console.print(
+                f"[green]correct[/]: {checked}the final timelines of {self.active_users:,} users "
+                f"({self.timeline_rows:,} rows) equal a computation from scratch"
+            )
+        else:
+            console.print("[red]WRONG[/]: not what a computation from scratch gives")
+
+    def _lines(self) -> list[tuple[str, str, str]]:
+        users = f"{self.active_users:,} active, {self.edges:,} subscriptions"
+        checks = f"{self.full_checks:,} at login, {self.rows:,} rows returned"
+        rss = "unknown" if self.server_rss_mib is None else f"{self.server_rss_mib:,.0f} MiB"
+        cpu = "unknown" if self.server_cpu_us_per_tick is None else f"{self.server_cpu_us_per_tick:.2f} µs"
+        writes = f"{self.posts:,} posts of {self.tweet_bytes} bytes, {self.subscribes:,} subscribes"
+        wire = f", {self.batch} commands a batch, {self.window} at once" if self.window else ""
+        return [
+            ("users", f"{self.users:,}", users),
+            ("loaded in", f"{self.load_seconds:.1f} s", f"server memory at the end {rss}"),
+            ("ticks", f"{self.ticks:,}", writes),
+            ("seconds", f"{self.seconds:.2f}", f"{self.mode} join{wire}"),
+            ("ticks/s", f"{self.ticks_per_s:,.0f}", f"seed {self.seed}"),
+            ("checks/s", f"{self.checks_per_s:,.0f}", checks),
+            ("server CPU a tick", cpu, ""),
+            ("client CPU a tick", f"{self.client_cpu_us_per_tick:.2f} µs", ""),
+        ]
 
 
 def prepare(settings: TwipSettings) -> Prepared:

@@ -81,7 +81,6 @@ class PlacedStore:
         return sorted({key for keys in await asyncio.gather(*map(call, self._nodes)) for key in keys})
 
     async def get(self, table: str, key: str, columns: Sequence[StoredColumn] | None, quorum: int) -> Cells:
-        """Return the newest of each cell."""
         merged: dict[StoredColumn, StoredCell] = {}
         for cells in await self._ask(table, key, quorum, lambda node: node.get(table, key, columns, 1)):
             merge(merged, cells)
@@ -93,15 +92,12 @@ class PlacedStore:
         return list(dict.fromkeys(cell for cells in found for cell in cells))
 
     async def put(self, table: str, key: str, cells: Cells, quorum: int) -> None:
-        """Write cells."""
         await self._ask(table, key, quorum, lambda node: node.put(table, key, cells, 1))
 
     async def forget(self, table: str, key: str, cells: Cells, quorum: int) -> None:
-        """Remove cells."""
         await self._ask(table, key, quorum, lambda node: node.forget(table, key, cells, 1))
 
     async def keys(self, table: str, after: str | None, count: int) -> Sequence[str]:
-        """Return the first keys of a table after one."""
         return (await self._ask_all(lambda node: node.keys(table, after, count)))[:count]
 
     async def make_index(self) -> None:
@@ -114,7 +110,6 @@ class PlacedStore:
         return list(await asyncio.gather(*(self.get(table, key, None, self.replica_count // 2 + 1) for key in keys)))
 
     def close(self) -> None:
-        """Close the files."""
         for node in self._nodes:
             node.close()
 
@@ -175,7 +170,6 @@ class VersionedReport(Printed):
     session_misses: int
 
     def print_table(self, console: Console) -> None:
-        """Print the tables for a person."""
         costs = {"mean ms": "{0.latency_ms:.2f}", "CPU ms": "{0.cpu_ms:.2f}", "requests": "{0.requests:.1f}"}
         costs |= {"ratio": "{0.ratio:.1f}", "paper": "{0.paper_ratio:.1f}"}
         print_rows(console, self.reads, {"read": "{0.kind}", **costs})

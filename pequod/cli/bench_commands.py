@@ -273,8 +273,7 @@ def backfill(
     "versioned",
     short_help="Views over a store without a master.",
     epilog=examples(
-        "pequod bench versioned                          (a minute or two)",
-        "pequod bench versioned --nodes 12 --json",
+        "pequod bench versioned                          (a minute or two)", "pequod bench versioned --nodes 12 --json"
     ),
 )
 @of_settings(sizes.VersionedSettings, {"rows": 20, "calls": 20})

@@ -55,10 +55,10 @@ def compare(
 ) -> None:
     """Repeat the Pequod paper's evaluation beside real peers: Redis, memcached and PostgreSQL.
 
-    Figure 7, Twip on all systems; 8, ways to materialise; 9, Newp with separate and interleaved joins. Then push, pull
-    and snapshots; celebrities kept apart; latencies at fixed rates and how late posts show; and YCSB. Each server that
-    is installed is started for its run, in its own directory; all get the same operations, and their final contents
-    must be equal. If one fails, it is reported and the others run. Sizes in brackets: plain, --quick, --reference.
+    Figure 7, Twip on all systems; 8, ways to materialise; 9, Newp with separate and interleaved joins. Then latencies
+    at fixed rates, and YCSB. Each server that is installed is started for its run, in its own directory; all get the
+    same operations, and their final contents must be equal. If one fails, it is reported and the others run. Sizes in
+    brackets: plain, --quick, --reference.
     """
     from pequod_bench.paper.study import UnknownNameError, plan, run
 

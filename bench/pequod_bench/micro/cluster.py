@@ -1,4 +1,4 @@
-"""Micro benchmarks of what a cluster adds: a client's routing, and both ends of the feed between servers.
+"""Micro benchmarks of what a cluster adds: both ends of the feed between servers.
 
 A feed's row is a commit of 16 changes, as a database tells it, to one compute that wants them all; the bytes that a
 message takes on the wire are made, and parsed, but there is no gRPC.
@@ -20,21 +20,12 @@ from pequod_server.homes.home.origin import MemoryOrigin
 from pequod_server.homes.home.relay import Relay
 from pequod_workloads import twip as keys
 
-from pequod.client.cluster.dividing import divided
-from pequod.client.cluster.node import Node
-from pequod.client.cluster.routes import Routes
 from pequod.client.columns import Columns
-from pequod.client.connection import ServerConnection
-from pequod.client.credentials import Credentials
-from pequod.cluster.map import ClusterMap, ClusterState, HomeRange
-from pequod.cluster.servers import ServerEntry, ServerRole
 from pequod.engine import Engine, RangeRows
 from pequod_bench.micro.frame import MicroRows, MicroScale, Samples, clock
 
 CLUSTER: Final = MicroRows()
-_USERS: Final = 10_000
 _POSTERS: Final = 1_000
-_COMMANDS: Final = 256
 _TWEET: Final = b"v" * 66
 #: Changes of a commit, and commits of a sample.
 _COMMIT: Final = 16
@@ -44,60 +35,6 @@ _WORK_MAX: Final = 4096
 #: Ranges that are loaded together.
 _TOGETHER: Final = 20
 _EVERYTHING: Final = KeyRange(b"p|", b"p}")
-
-
-class _Nobody:
-    """Hears of servers that are away, and does nothing."""
-
-    def changed(self, node: Node) -> None:
-        """Do nothing."""
-
-
-async def _routes() -> Routes:
-    """Return the routes to a home and three computes, none of which is there."""
-    computes = [
-        ServerEntry(f"c{number}", f"127.0.0.1:{number}", frozenset({ServerRole.COMPUTE})) for number in (1, 2, 3)
-    ]
-    entries = [*computes, ServerEntry("h1", "127.0.0.1:4", frozenset({ServerRole.HOME}), "a")]
-    ranges = tuple(HomeRange(table + b"|", table + b"}", "a") for table in (b"p", b"s"))
-    state = ClusterState.of(ClusterMap("micro", 1, "", home_ranges=ranges), entries)
-    nodes = {
-        entry.id: Node(entry, ServerConnection(entry.address, Credentials(), 1.0, retries=0), _Nobody())
-        for entry in entries
-    }
-    return Routes(state, nodes)
-
-
-@CLUSTER.row("cluster: route", "the server of a key")
-def route(scale: MicroScale) -> Samples:
-    """Find the servers of timelines whose groups were read before."""
-    reader = asyncio.run(_routes()).reader
-    timelines = [keys.timeline_first(user, 7) for user in range(scale.of(_USERS))]
-    for key in timelines:
-        reader(key)
-    for turn in count():
-        some = [timelines[(turn * 7919 + at * 31) % len(timelines)] for at in range(_COMMANDS)]
-        begun = clock()
-        for key in some:
-            reader(key)
-        yield _COMMANDS, clock() - begun
-
-
-@CLUSTER.row("cluster: divide", "a command in a batch of 256 over four servers")
-def divide(scale: MicroScale) -> Samples:
-    """Divide batches of checks and a tenth of puts over a home and three computes."""
-    routes, users = asyncio.run(_routes()), scale.of(_USERS)
-    for turn in count():
-        columns = Columns()
-        for at in range(_COMMANDS):
-            user = (turn * 7919 + at * 31) % users
-            if at % 10:
-                columns.scan(*keys.timeline(user, 7))
-            else:
-                columns.put(keys.post_key(user, turn), _TWEET)
-        begun = clock()
-        divided(columns, routes.reader, routes.writer)
-        yield _COMMANDS, clock() - begun
 
 
 def _commits() -> Iterator[list[RowChange]]:
@@ -116,7 +53,6 @@ class _Home:
         self._replies = self.feed.replies()
 
     async def start(self, ranges: list[KeyRange]) -> pb.PeerFeedReply:
-        """Begin the feed; return its first message."""
         self.origin.wake()
         self.origin.prepare(ranges)
         await self.feed.begin(pb.PeerFeedHello(version_min=1, version_max=1, feed=1), ranges)

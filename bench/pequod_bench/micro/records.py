@@ -9,7 +9,7 @@ from typing import Final
 import orjson
 from pequod_grammar import parse
 
-from pequod.engine import Engine, MissingError
+from pequod.engine import Engine
 from pequod_bench.micro.frame import RUN, MicroRows, MicroScale, Samples, clock, timed
 
 RECORDS: Final = MicroRows()
@@ -133,24 +133,6 @@ for _name, *_what in (
     ("records, indexed by each of 3 tags", _OVER_TAGS, _tagged, _TAG_1),
 ):
     RECORDS.add(_name, "a record", _indexes, *_what, is_indexing=True)
-
-
-@RECORDS.row("change, not searched for", "a change of another author's article")
-def see_changes(scale: MicroScale) -> Samples:
-    """Apply a database's changes of rows that are not loaded, beside ranges of an index that were searched for."""
-    engine = Engine(backed=[b"article"], can_search=lambda _: True)
-    engine.add_joins(parse(_OVER_RECORDS))
-    for author in range(scale.of(_AUTHORS // 2)):
-        try:
-            engine.scan(*_range(author))
-        except MissingError as missing:
-            for found in missing.searches:
-                engine.load_found(found, [(_key(author), _record(author))])
-                engine.note_searched(found)
-            engine.scan(*_range(author))
-    for start in count(0, RUN):
-        others = [_AUTHORS * (start + number) - 1 for number in range(1, RUN + 1)]
-        yield RUN, timed(engine.apply, [(_key(other), _record(other)) for other in others])
 
 
 #: Rows, what each is compared with, and how many times that it may take.

@@ -27,7 +27,6 @@ class MicroReport(Printed):
     ratios: list[MicroRatio]
 
     def print_table(self, console: Console) -> None:
-        """Print it for a person."""
         columns = {"workload": "{0.name}", "one operation is": "{0.operation}", "min": "{0.min_us:.2f}"}
         columns |= {"median": "{0.median_us:.2f}", "p99": "{0.p99_us:.2f}"}
         print_rows(console, self.workloads, columns, title="µs of CPU an operation", left=2)

@@ -10,7 +10,7 @@ from typing import ClassVar, Final
 from pydantic import TypeAdapter, ValidationError
 
 from pequod.errors import PequodError
-from pequod_bench.paper.latency import Freshness, LatencyResult
+from pequod_bench.paper.latency import LatencyResult
 from pequod_bench.paper.measure import Failure, RunOutcome
 from pequod_bench.report.printed import Printed
 
@@ -88,7 +88,6 @@ class LinePoint:
 
     @property
     def seconds(self) -> Spread:
-        """The runtimes."""
         return of_all(self.outcomes, lambda outcome: outcome.seconds)
 
 
@@ -134,7 +133,6 @@ class Comparison(Printed):
     materialisation: list[Line] = field(default_factory=list)
     newp: list[Line] = field(default_factory=list)
     latencies: list[LatencyResult] = field(default_factory=list)
-    freshness: list[Freshness] = field(default_factory=list)
     ycsb: list[StoreResults] = field(default_factory=list)
 
     def where(self) -> str:
@@ -153,7 +151,6 @@ class Comparison(Printed):
         runs += [(line.title, point.outcomes) for line in self.materialisation + self.newp for point in line.points]
         found = [(title, outcome.difference) for title, outcomes in runs for outcome in outcomes]
         found += [(result.title, result.difference) for result in self.latencies]
-        found += [(result.title, result.difference) for result in self.freshness]
         return [f"{title}: {difference}" for title, difference in found if difference]
 
 

@@ -23,8 +23,7 @@ from pequod_bench.report.progress import QUIET, Advance, ProgressBars
 from pequod_bench.systems.server import loop_factory, tree_usage
 from pequod_bench.systems.system import Server, System, SystemClient, SystemSession, SystemWorkload
 from pequod_bench.twip import SCAN_BATCH, Stopwatch
-from pequod_bench.workloads.commands import timeline_scans
-from pequod_bench.workloads.stream import make_stream
+from pequod_bench.workloads.stream import make_stream, timeline_scans
 from pequod_bench.workloads.verify import Reply, StreamPosts, Verdict, verify_timelines
 
 Found = TypeVar("Found")

@@ -27,10 +27,7 @@ from pequod_bench.workloads.verify import Differs, Same, Verdict
 
 Version = Literal["separate", "interleaved"]
 VERSIONS: Final[tuple[Version, ...]] = ("separate", "interleaved")
-JOINS: Final[dict[Version, str]] = {
-    "separate": model.COUNT_JOINS,
-    "interleaved": model.COUNT_JOINS + model.PAGE_JOINS,
-}
+JOINS: Final[dict[Version, str]] = {"separate": model.COUNT_JOINS, "interleaved": model.COUNT_JOINS + model.PAGE_JOINS}
 _LOAD_BATCH: Final = 512
 
 
@@ -169,7 +166,6 @@ class _Newp:
             batch.get(b"rank|%08d|%08d" % page)
 
     async def verify(self) -> Verdict:
-        """Compare every article's page with what the votes and comments make it."""
         wanted = expected_pages(self._sessions)
         row_count = 0
         for article, (found, page) in enumerate(zip(await self._pages(), wanted, strict=True)):

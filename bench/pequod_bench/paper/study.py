@@ -229,21 +229,15 @@ def _newp(study: Study, trials: Trials, found: Comparison) -> str:
 def _latency(study: Study, trials: Trials, found: Comparison) -> str:
     scale, seed = study.scale, study.settings.seed
     load = latency.make_load(scale.latency_users, scale.rates, scale.rate_s, seed)
-    posts = latency.make_posts(scale.latency_users, scale.freshness_posts, seed)
     systems = [system for system, _ in study.here if system in SYSTEMS_BY_CALL]
-    with trials.bars.bar("latency", 1 + 2 * len(systems)) as advance:
+    with trials.bars.bar("latency", 1 + len(systems)) as advance:
         found.latencies = trials.attempt("latency", "the generator", partial(latency.run_alone, load, trials))
         advance(1)
         for system in systems:
             rates = partial(latency.run_rates, system, load, trials)
             found.latencies += trials.attempt("latency", system.title, rates)
-            seen = partial(latency.run_freshness, system, posts, trials)
-            found.freshness += trials.attempt("freshness", system.title, seen)
-            advance(2)
-    return (
-        f"{scale.latency_users:,} users; {latency.ACTIVE_PERCENT} checks to a post, {scale.rate_s:g} s at each rate; "
-        f"{scale.freshness_posts:,} posts"
-    )
+            advance(1)
+    return f"{scale.latency_users:,} users; {latency.ACTIVE_PERCENT} checks to a post, {scale.rate_s:g} s at each rate"
 
 
 def _ycsb(study: Study, trials: Trials, found: Comparison) -> str:

@@ -18,7 +18,7 @@ from pequod_bench.paper.comparison import (
     server_ratios,
     spread,
 )
-from pequod_bench.paper.latency import Freshness, LatencyResult
+from pequod_bench.paper.latency import LatencyResult
 from pequod_bench.paper.measure import RunOutcome
 from pequod_bench.report.latency import Latencies
 from pequod_bench.report.plots import BarSeries, Curve, Panel, bars, panels, svg
@@ -51,7 +51,6 @@ def tables(comparison: Comparison) -> list[FigureTable]:
         (c.materialisation, lambda: _curves("8", "active users", sizes["8"], c.materialisation)),
         (c.newp, lambda: _curves("9", "sessions that vote", sizes["9"], c.newp)),
         (c.latencies, lambda: _latencies(sizes["latency"], c.latencies)),
-        (c.freshness, lambda: _freshness(c.freshness)),
         (c.ycsb, lambda: _ycsb(sizes["ycsb"], c.ycsb)),
     ]
     return [make() for there, make in made if there]
@@ -134,24 +133,6 @@ def _latencies(size: str, results: Sequence[LatencyResult]) -> FigureTable:
 
 def _percentiles(found: Latencies) -> list[str]:
     return [f"{ms:.2f}" for ms in (found.p50_ms, found.p99_ms, found.p999_ms, found.max_ms)]
-
-
-def _freshness(results: Sequence[Freshness]) -> FigureTable:
-    note = (
-        "ms, one post after the other beside 200 checks a second. Visible: to the end of the first check "
-        "that shows the post in a follower's timeline; where the store keeps timelines as it takes the post, that is "
-        "one check. Told: to the event of a watch of that timeline, 16 of which stand; an event that is here before "
-        "the acknowledgement counts as no lag."
-    )
-    columns = ["system", *(f"visible {name}" for name in _PERCENTILES), "seen by the first check"]
-    columns += [*(f"told {name}" for name in _PERCENTILES[:3]), "told before"]
-    rows = []
-    for result in results:
-        told = [""] * 3 if result.told is None else _percentiles(result.told)[:3]
-        before = "" if result.told_before_part is None else f"{result.told_before_part:.1%}"
-        seen = f"{result.first_check_part:.1%}"
-        rows.append([result.title, *_percentiles(result.visible), seen, *told, before])
-    return FigureTable("freshness", "From a post's acknowledgement to its followers", note, columns, rows)
 
 
 def _ycsb(size: str, workloads: Sequence[StoreResults]) -> FigureTable:

@@ -75,7 +75,6 @@ class YcsbRun:
         self._row_count = 0
 
     async def load(self) -> None:
-        """Write all records that are there before the start."""
         rows = list(ycsb.initial(self._operations))
         for i in range(0, len(rows), _LOAD_BATCH):
             message = self._store.message()
@@ -115,7 +114,6 @@ class YcsbRun:
         return work
 
     async def verify(self) -> Verdict:
-        """Compare all records, and how many rows were read, with what they must be."""
         wanted, row_count = ycsb.expected(self._operations)
         found = await self._store.whole()
         if found != wanted:

@@ -53,7 +53,6 @@ class LatencyHistogram:
 
     @property
     def count(self) -> int:
-        """How many were recorded."""
         count: int = self._histogram.get_total_count()
         return count
 

@@ -23,7 +23,6 @@ class Printed:
         return {}
 
     def to_json(self) -> str:
-        """Return the report as one JSON object."""
         return json.dumps(asdict(cast("Any", self)) | self.derived(), indent=self.indent)
 
 

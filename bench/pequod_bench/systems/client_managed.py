@@ -136,7 +136,6 @@ class ManagedSession(Generic[Post]):
         self._new_message = new_message
 
     async def check(self, user: int, since: int) -> int:
-        """Read a timeline with its own message."""
         message = self._new_message()
         message.check(user, since)
         return (await message.send()).row_count

@@ -45,11 +45,9 @@ class MemcachedSystem:
     )
 
     def find(self) -> Presence:
-        """Look for memcached."""
         return find_program("memcached", "install it with: apt-get install memcached")
 
     def started(self, directory: Path) -> AbstractContextManager[Server]:
-        """Start memcached; it has no files."""
         del directory
         port = free_port()
         command = ["memcached", "-l", "127.0.0.1", "-p", str(port), "-U", "0"]
@@ -58,7 +56,6 @@ class MemcachedSystem:
 
     @asynccontextmanager
     async def session(self, server: Server, workload: SystemWorkload) -> AsyncIterator[_MemcachedSession]:
-        """Connect."""
         async with connected(server.port, MetaParser) as pipe:
             yield _MemcachedSession(pipe, workload)
 
@@ -75,13 +72,11 @@ class MetaParser:
         self._at = 0
 
     def feed(self, data: bytes) -> None:
-        """Take what has come."""
         del self._buffer[: self._at]
         self._at = 0
         self._buffer += data
 
     def gets(self) -> object:
-        """Return the next whole reply."""
         buffer, at = self._buffer, self._at
         end = buffer.find(b"\r\n", at)
         if end < 0:

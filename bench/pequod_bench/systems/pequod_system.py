@@ -24,8 +24,7 @@ from pequod_bench.systems.client_managed import Asked, ManagedSession, TimelineM
 from pequod_bench.systems.pequod_results import count_rows, empty, raise_first, timelines
 from pequod_bench.systems.server import started_server
 from pequod_bench.systems.system import Found, Presence, Server, SystemWorkload, Work, at_once, in_messages
-from pequod_bench.workloads.commands import load_batches
-from pequod_bench.workloads.stream import CHECK, LOGOUT, SUBSCRIBE
+from pequod_bench.workloads.stream import CHECK, LOGOUT, SUBSCRIBE, load_batches
 
 #: First checks of large timelines may take a while.
 TIMEOUT_S: Final = 120.0
@@ -52,19 +51,16 @@ class PequodSystem:
         self._how = how
 
     def find(self) -> Presence:
-        """Find it; it is always there."""
         return Found(Path(sys.executable), f"pequod {version()}, engine {FLAVOUR}, Python {sys.version.split()[0]}")
 
     @contextmanager
     def started(self, directory: Path) -> Iterator[Server]:
-        """Start the server; it has no files."""
         del directory
         with started_server() as (target, pid):
             yield Server(int(target.rpartition(":")[2]), pid)
 
     @asynccontextmanager
     async def session(self, server: Server, workload: SystemWorkload) -> AsyncIterator[JoinSession | ClientSession]:
-        """Connect."""
         async with AsyncClient(f"127.0.0.1:{server.port}", timeout_s=TIMEOUT_S) as client:
             yield JoinSession(client, workload, self._how) if self._how else ClientSession(client, workload)
 
@@ -92,7 +88,6 @@ class JoinSession:
                 await timelines(self._client, users[i : i + _LOAD_BATCH])
 
     async def run(self) -> Work:
-        """Send every operation as it is."""
         stream, tweet_bytes = self._workload.stream, self._workload.tweet_bytes
 
         def fill(batch: AsyncBatch, start: int, stop: int) -> None:
@@ -110,20 +105,16 @@ class JoinSession:
         return await in_messages(self._client.batch, fill, settle, stream.tick_count)
 
     async def timelines(self, users: Sequence[int]) -> list[Rows]:
-        """Scan whole timelines."""
         return await timelines(self._client, users)
 
     async def check(self, user: int, since: int) -> int:
-        """Scan a timeline."""
         return len(await self._client.scan(*keys.timeline(user, since)))
 
     async def post(self, poster: int, tick: int, text: bytes) -> Awaitable[None]:
-        """Put a post; timelines have it at once."""
         await self._client.put(keys.post_key(poster, tick), text)
         return at_once()
 
     async def clear(self) -> None:
-        """Remove the joins and all keys."""
         await empty(self._client)
 
 
@@ -139,18 +130,15 @@ class ClientSession(ManagedSession[Tail]):
         self._client = client
 
     async def load(self) -> None:
-        """Write the graph, by poster."""
         graph = self._workload.stream.graph
         edges = sorted(zip(graph.posters.tolist(), graph.users.tolist(), strict=True))
         for i in range(0, len(edges), _LOAD_BATCH):
             await self._client.multi_put([(b"f|%08d|%08d" % edge, keys.FOLLOWS) for edge in edges[i : i + _LOAD_BATCH]])
 
     async def timelines(self, users: Sequence[int]) -> list[Rows]:
-        """Scan whole timelines."""
         return await timelines(self._client, users)
 
     async def clear(self) -> None:
-        """Remove all keys."""
         await empty(self._client)
 
 

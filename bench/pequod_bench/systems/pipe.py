@@ -48,11 +48,9 @@ class Pipe(asyncio.Protocol):
         self._lost: PeerError | None = None
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """Take the transport."""
         self._transport = cast("asyncio.Transport", transport)
 
     def data_received(self, data: bytes) -> None:
-        """Hand out the replies that are complete now."""
         parser, replies = self._parser, self._replies
         parser.feed(data)
         gets = parser.gets
@@ -69,7 +67,6 @@ class Pipe(asyncio.Protocol):
                 self._replies = replies = []
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """Fail everything under way."""
         self._fail(PeerError(f"the connection ended: {exc or 'the server closed it'}"))
 
     def _fail(self, error: PeerError) -> None:
@@ -98,7 +95,6 @@ class Pipe(asyncio.Protocol):
         return future
 
     def close(self) -> None:
-        """End the connection."""
         if self._transport is not None:
             self._transport.close()
 

@@ -88,16 +88,13 @@ class PostgresSystem:
         self._sending: Sending = sending
 
     def find(self) -> Presence:
-        """Look for postgres and initdb, and for a user to run them if this is root."""
         return find_postgres()
 
     def started(self, directory: Path) -> AbstractContextManager[Server]:
-        """Make a cluster and start it."""
         return started_cluster(directory, _SETTINGS)
 
     @asynccontextmanager
     async def session(self, server: Server, workload: SystemWorkload) -> AsyncIterator[_PostgresSession]:
-        """Connect a writer and some readers."""
         dsn = PostgresServer(server.port, server.pid).dsn
         async with AsyncExitStack() as stack:
             connections = []

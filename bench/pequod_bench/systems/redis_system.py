@@ -40,11 +40,9 @@ class RedisSystem:
     )
 
     def find(self) -> Presence:
-        """Look for redis-server."""
         return find_program("redis-server", "install it with: apt-get install redis-server")
 
     def started(self, directory: Path) -> AbstractContextManager[Server]:
-        """Start redis-server."""
         port = free_port()
         settings = {
             "bind": "127.0.0.1",
@@ -61,7 +59,6 @@ class RedisSystem:
 
     @asynccontextmanager
     async def session(self, server: Server, workload: SystemWorkload) -> AsyncIterator[_RedisSession]:
-        """Connect."""
         async with connected(server.port, parser) as pipe:
             yield _RedisSession(pipe, workload)
 

@@ -85,12 +85,10 @@ class ServerProcess:
             time.sleep(0.02)
 
     def kill(self) -> None:
-        """End it without a word."""
         self._process.kill()
         self._process.wait()
 
     def end(self) -> None:
-        """Have it end by itself, and kill it if it does not."""
         self._process.send_signal(self._stop)
         try:
             self._process.wait(END_S_MAX)

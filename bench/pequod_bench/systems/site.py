@@ -76,7 +76,6 @@ class SiteServer:
         self._process = self.start("--listen", entry.address, "--metrics", self._metrics, *arguments)
 
     def start(self, *flags: str) -> ServerProcess:
-        """Start `pequod serve`."""
         return ServerProcess([sys.executable, "-m", "pequod.cli", "serve", *flags])
 
     def wait(self) -> None:
@@ -88,16 +87,13 @@ class SiteServer:
         self._process.wait(serving, _START_S_MAX)
 
     def kill(self) -> None:
-        """End it without a word."""
         self.was_killed = True
         self._process.kill()
 
     def end(self) -> None:
-        """Have it end."""
         self._process.end()
 
     def usage(self) -> Usage | None:
-        """Return what it has used, None if it is gone."""
         return None if self.was_killed else seen_usage(self._process.pid)
 
     def metrics(self) -> dict[str, float]:
@@ -127,12 +123,10 @@ class ClusterSite:
 
     @property
     def computes(self) -> list[SiteServer]:
-        """The computes."""
         return self.of(ServerRole.COMPUTE)
 
     @property
     def homes(self) -> list[SiteServer]:
-        """The homes."""
         return self.of(ServerRole.HOME)
 
 

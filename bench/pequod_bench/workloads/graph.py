@@ -49,7 +49,6 @@ class Graph:
 
     @property
     def edge_count(self) -> int:
-        """How many subscriptions there are."""
         return len(self.users)
 
     def follower_counts(self) -> Ids:

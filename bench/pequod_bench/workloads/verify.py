@@ -16,9 +16,8 @@ from pequod_workloads.twip import timeline_key, tweet
 
 from pequod.client import PequodError, Result, Rows
 from pequod.commands.kinds import SCAN
-from pequod_bench.workloads.commands import CommandBatch
 from pequod_bench.workloads.graph import Ids
-from pequod_bench.workloads.stream import CHECK, POST, SUBSCRIBE, TwipStream
+from pequod_bench.workloads.stream import CHECK, POST, SUBSCRIBE, CommandBatch, TwipStream
 
 #: The results of a batch's commands: rows of a scan, None of a put, the error of what failed.
 Reply = Sequence[Result]

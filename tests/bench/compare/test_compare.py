@@ -25,10 +25,8 @@ from pequod_bench.paper.comparison import (
     ratios,
     spread,
 )
-from pequod_bench.paper.latency import Freshness
 from pequod_bench.paper.measure import Failure, RunOutcome, run_twip, trying
 from pequod_bench.paper.report import BEGIN, END, to_html, to_markdown
-from pequod_bench.report.latency import Latencies
 from pequod_bench.systems.pequod_system import PequodSystem, Timelines
 from pequod_bench.systems.system import SystemWorkload
 from pequod_bench.workloads.stream import CHECK, POST
@@ -69,7 +67,6 @@ TINY = replace(
     latency_users=60,
     rates=(200, 400),
     rate_s=0.4,
-    freshness_posts=30,
     records=300,
     operations=600,
 )
@@ -90,7 +87,7 @@ def test_the_quick_run_is_right_with_whatever_is_installed(
     assert result.exit_code == 0, result.stderr
     report = json.loads(result.stdout)
     fields = {"7": ["twip"], "8": ["materialisation"], "9": ["newp"]}
-    fields["latency"] = ["latencies", "freshness"]
+    fields["latency"] = ["latencies"]
     for field in fields.get(section, [section]):
         assert report[field], field
     assert list(report["section_seconds"]) == [section]
@@ -237,19 +234,16 @@ def test_goals_are_met_or_missed(comparison: Comparison) -> None:
     assert (no.is_met, no.found) == (False, "behind at 0 %"), "equal is not ahead"
 
 
-def test_stores_and_freshness_have_tables(comparison: Comparison) -> None:
-    some = Latencies(9, 1.0, 2.0, 3.0, 4.0)
+def test_stores_have_a_table(comparison: Comparison) -> None:
     pequod, redis, _ = comparison.twip
     more = replace(
         comparison,
         twip=[],
         materialisation=[],
         newp=[],
-        freshness=[Freshness("Pequod", some, 1.0, some, 0.25, ""), Freshness("Redis", some, 0.5, None, None, "")],
         ycsb=[StoreResults("E", "95 % scan, 5 % insert", 1_000, [pequod, redis])],
     )
     text = to_markdown(more)
-    assert "| Pequod | 1.00 | 2.00 | 3.00 | 4.00 | 100.0% | 1.00 | 2.00 | 3.00 | 25.0% |" in text
     assert "| E: 95 % scan, 5 % insert | 750 | 750.0 | 50 | 292 | 1750.0 | 50 |" in text
 
 
