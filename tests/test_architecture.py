@@ -20,6 +20,7 @@ MAPS = {
         "spark_backfill/pyspark_pequod_lake",
     ],
     "views": ["server/pequod_views"],
+    "bench": ["bench/pequod_bench", "bench/pequod_workloads"],
     "clients": [
         "pequod/cluster",
         "pequod/interface",
@@ -68,7 +69,7 @@ def test_a_map_names_every_file_once_and_no_other(name: str) -> None:
 
 @pytest.fixture(scope="module")
 def words_of_the_code() -> set[str]:
-    roots = ["pequod", "grammar", "server", "spark_backfill", "proto"]
+    roots = ["pequod", "grammar", "server", "spark_backfill", "bench", "proto"]
     files = [path for root in roots for kind in ("*.py", "*.proto") for path in (ROOT / root).rglob(kind)]
     return {word for path in files for word in re.findall(r"\w+", path.read_text())}
 

@@ -14,14 +14,14 @@ the medians are what counts.
 from __future__ import annotations
 
 import asyncio
-import statistics
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import ExitStack
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, Final, Literal, NamedTuple
+from statistics import median
+from typing import Any, Final, Literal
 
 from grpc import aio
 from pequod_proto.pequod_pb2 import GetRequest, ScanRequest
@@ -60,34 +60,23 @@ class WrongAnswerError(PequodError):
     """A call returned something other than what is there."""
 
 
-class FormSample(NamedTuple):
-    """What some operations of one form took."""
-
-    operations: int
-    seconds: float
-    client_cpu_s: float
-    server_cpu_s: float | None
-
-
 @dataclass(frozen=True, slots=True)
 class Form:
-    """One way to use a client."""
+    """One way to use a client: carries out a number of operations, a multiple of those that wait together."""
 
     name: str
-    #: Operations that wait together.
     at_once: int
-    #: Carries out a number of operations, which is a multiple of ``at_once``.
     work: Callable[[int], None]
 
-    def sample(self, settings: ClientsSettings, pid: int | None) -> FormSample:
-        """Carry out a sample; ``pid`` is the server's process, if it is one of this machine."""
+    def sample(self, settings: ClientsSettings, pid: int | None) -> tuple[int, float, float, float]:
+        """Return operations, seconds, and CPU seconds of client and server (0 if that is on another machine)."""
         wanted = settings.operations // 20 if self.at_once == 1 else settings.operations
         operations = max(1, wanted // self.at_once) * self.at_once
         server_s = 0.0 if pid is None else usage(pid).cpu_s
         watch = Stopwatch()
         self.work(operations)
         seconds, cpu_s = watch.seconds(), watch.cpu_seconds()
-        return FormSample(operations, seconds, cpu_s, None if pid is None else usage(pid).cpu_s - server_s)
+        return operations, seconds, cpu_s, 0.0 if pid is None else usage(pid).cpu_s - server_s
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,17 +89,6 @@ class FormFigures:
     client_cpu_us: float
     #: Of all samples together, since the system counts in steps of 10 ms; None if the server is on another machine.
     server_cpu_us: float | None
-
-    @classmethod
-    def of(cls, form: Form, samples: Sequence[FormSample]) -> FormFigures:
-        server_s = [sample.server_cpu_s for sample in samples if sample.server_cpu_s is not None]
-        return cls(
-            form.name,
-            form.at_once,
-            statistics.median(sample.operations / sample.seconds for sample in samples),
-            statistics.median(sample.client_cpu_s / sample.operations * 1e6 for sample in samples),
-            sum(server_s) / sum(sample.operations for sample in samples) * 1e6 if server_s else None,
-        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -156,13 +134,20 @@ def _measure(
     forms: Sequence[Form], settings: ClientsSettings, pid: int | None, bars: ProgressBars
 ) -> list[FormFigures]:
     forms = [form for form in forms if settings.only in form.name]
-    samples: dict[str, list[FormSample]] = {form.name: [] for form in forms}
+    samples: dict[str, list[tuple[int, float, float, float]]] = {form.name: [] for form in forms}
     with bars.bar("running", settings.samples * len(forms)) as advance:
         for _ in range(settings.samples):
             for form in forms:
                 samples[form.name].append(form.sample(settings, pid))
                 advance(1)
-    return [FormFigures.of(form, samples[form.name]) for form in forms]
+    figures = []
+    for form in forms:
+        rate = median(operations / seconds for operations, seconds, _, _ in samples[form.name])
+        client_us = median(client_s / operations * 1e6 for operations, _, client_s, _ in samples[form.name])
+        operations, server_s = (sum(one[at] for one in samples[form.name]) for at in (0, 3))
+        server_us = None if pid is None else server_s / operations * 1e6
+        figures.append(FormFigures(form.name, form.at_once, rate, client_us, server_us))
+    return figures
 
 
 async def _connect(target: str) -> tuple[AsyncClient, aio.Channel]:

@@ -1,7 +1,6 @@
 """Twip on clusters of several sizes: what each server takes for it, and what larger clusters would do.
 
     whole      a home and 1 to 4 computes, all of them on this machine
-    alone      each compute of the largest of these by itself, which shows what sharing the cores costs
     large      one compute of 12 or of 48, the busiest, with all that it would be asked beside the others
 
 On a machine with fewer cores than servers the time of a run says nothing of a cluster's speed; the CPU accounts do. The
@@ -127,8 +126,6 @@ class ClusterTwipReport(Printed):
     ticks: int
     homes: int
     runs: tuple[ClusterRun, ...]
-    #: Each compute of the largest of these by itself.
-    alone: tuple[MemberRun, ...]
     #: Users of the graph of the large clusters.
     large_users: int
     large: tuple[LargeCluster, ...]
@@ -136,14 +133,8 @@ class ClusterTwipReport(Printed):
     @property
     def difference(self) -> str:
         """The first answer that was not what it must be; empty if all were."""
-        runs: list[ClusterRun | MemberRun] = [*self.runs, *self.alone, *(run for one in self.large for run in one.runs)]
+        runs: list[ClusterRun | MemberRun] = [*self.runs, *(run for one in self.large for run in one.runs)]
         return next((f"{run.computes} computes: {run.difference}" for run in runs if run.difference), "")
-
-    @property
-    def sharing(self) -> float:
-        """What the computes of the largest whole cluster took together, by what each took by itself."""
-        whole = next(run for run in self.runs if run.computes == self.alone[0].computes)
-        return whole.compute_cpu_us_per_tick / (sum(run.compute_cpu_s for run in self.alone) / self.ticks * 1e6)
 
     def growth(self) -> list[float]:
         """Return the throughput of 48 computes by that of 12 in each round; empty if one of these was left out."""
@@ -166,8 +157,6 @@ class ClusterTwipReport(Printed):
         }
         title = f"Twip on {self.graph}: {self.ticks:,} ticks, {self.homes} homes"
         print_rows(console, self.runs, whole, title=title)
-        size = self.alone[0].computes
-        console.print(f"the {size} computes of the largest took {self.sharing:.2f} times what each takes by itself")
         counts = {"checks": "checks", "changes": "changes", "loads": "loads", "ranges": "loaded_ranges"}
         large = {"computes": "{0.computes}", "CPU s": "{0.compute_cpu_s:.2f}"}
         large |= {head: f"{{0.runs[0].{field}:,}}" for head, field in counts.items()}
@@ -190,12 +179,11 @@ def run(settings: ClusterSettings, bars: ProgressBars) -> ClusterTwipReport:
     """
     # Checks of a cluster see writes a moment later, so the final timelines alone are certain.
     settings = replace(settings, verify="final")
-    homes, last = settings.homes, max(settings.computes)
+    homes = settings.homes
     with bars.working("preparing"):
         prepared = prepare(settings)
     stream = prepared.stream
     runs = [_run_size(prepared, computes, homes, bars) for computes in settings.computes]
-    alone = [_run_member(member(settings, stream, last, number), last, homes, bars) for number in range(last)]
     with bars.working("preparing"):
         users = settings.large_users
         large_stream = make_stream(settings.graph, users, _TICKS_EACH * users, settings.seed)
@@ -215,7 +203,6 @@ def run(settings: ClusterSettings, bars: ProgressBars) -> ClusterTwipReport:
         stream.tick_count,
         homes,
         tuple(runs),
-        tuple(alone),
         large_stream.graph.user_count,
         tuple(large),
     )

@@ -9,6 +9,7 @@ import sys
 import tomllib
 from collections.abc import Iterator
 from pathlib import Path
+from zipfile import ZipFile
 
 import pytest
 
@@ -145,6 +146,16 @@ def target() -> Iterator[str]:
     with started_server() as (address, _), Client(address) as client:
         client.put("vote|ann|1|bob", "1")
         yield address
+
+
+def test_the_wheel_has_what_is_imported_and_nothing_beside(wheel: Path) -> None:
+    with ZipFile(wheel) as archive:
+        folders = {name.partition("/")[0] for name in archive.namelist() if ".dist-info/" not in name}
+        scripts = {name for name in archive.namelist() if name.endswith(("build.py", "generate.py"))}
+    packages = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["hatch"]["build"]["targets"]["wheel"]
+    assert folders == {Path(package).name for package in packages["packages"]}
+    assert {"pequod_bench", "pequod_workloads"} <= folders
+    assert not scripts
 
 
 def test_every_extra_for_users_is_used_alone() -> None:

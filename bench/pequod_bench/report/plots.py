@@ -13,6 +13,7 @@ from pequod_installed.names import how_to_install
 from pequod.errors import PequodError
 
 if TYPE_CHECKING:
+    from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
 _STYLE: Final[dict[Any, Any]] = {
@@ -75,19 +76,26 @@ def require_plotter() -> None:
         raise NoPlotterError(f"drawing needs matplotlib: {how_to_install('bench')}; or leave out --out")
 
 
+def _figure(size: tuple[float, float], rows: int = 1, columns: int = 1) -> tuple[Figure, list[Axes]]:
+    from matplotlib import rc_context  # noqa: PLC0415 -- optional, and slow to import
+    from matplotlib.figure import Figure  # noqa: PLC0415
+
+    with rc_context(_STYLE):
+        figure = Figure(figsize=size, layout="constrained")
+        return figure, list(figure.subplots(rows, columns, squeeze=False).flat)
+
+
 def panels(some: Sequence[Panel], columns: int = 1) -> Figure:
     """Draw curves, ``columns`` panels in a row."""
-    from matplotlib.figure import Figure  # noqa: PLC0415 -- optional, and slow to import
-
     rows = -(-len(some) // columns)
-    size = (7.5, 3.6) if len(some) == 1 else (3.7 * columns, 3 * rows)
-    figure = Figure(figsize=size, layout="constrained")
-    for axes, panel in zip(figure.subplots(rows, columns, squeeze=False).flat, some, strict=True):
+    figure, places = _figure((7.5, 3.6) if len(some) == 1 else (3.7 * columns, 3.0 * rows), rows, columns)
+    for axes, panel in zip(places, some, strict=True):
         for curve in panel.curves:
             xs, ys = zip(*curve.points, strict=True) if curve.points else ((), ())
             (line,) = axes.plot(xs, ys, curve.style, color=curve.colour, label=curve.title, markersize=4)
             if curve.reach:
-                axes.fill_between(xs, *zip(*curve.reach, strict=True), color=line.get_color(), alpha=0.15)
+                least, greatest = zip(*curve.reach, strict=True)
+                axes.fill_between(xs, least, greatest, color=line.get_color(), alpha=0.15)
         axes.set(xlabel=panel.x_title, ylabel=panel.y_title)
         axes.set_title(panel.title, loc="left")
         axes.set_xscale("log" if panel.x_log else "linear")
@@ -103,10 +111,7 @@ def panels(some: Sequence[Panel], columns: int = 1) -> Figure:
 
 def bars(names: Sequence[str], series: Sequence[BarSeries], title: str, *, is_flat: bool) -> Figure:
     """Draw bars of each name beside each other; flat ones with their figures, and a line at 1."""
-    from matplotlib.figure import Figure  # noqa: PLC0415
-
-    figure = Figure(figsize=(7.5, 0.6 + 0.7 * len(names) if is_flat else 3), layout="constrained")
-    axes = figure.subplots()
+    figure, (axes,) = _figure((7.5, 0.6 + 0.7 * len(names) if is_flat else 3.0))
     thick = 0.75 / len(series)
     for number, one in enumerate(series):
         for place, value in enumerate(one.values):
