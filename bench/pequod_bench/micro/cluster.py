@@ -18,6 +18,8 @@ from pequod_server.homes.compute.events import PeerEvents
 from pequod_server.homes.home.feeding import PeerFeed
 from pequod_server.homes.home.origin import MemoryOrigin
 from pequod_server.homes.home.relay import Relay
+from pequod_server.steps.executor import Executor
+from pequod_server.steps.quick import run_quick
 from pequod_workloads import twip as keys
 
 from pequod.client.columns import Columns
