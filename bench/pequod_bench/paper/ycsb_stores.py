@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from functools import cache
 from typing import Final, Protocol, cast
 
-from pequod.client import AsyncClient
+from pequod.client import AsyncClient, Result
 from pequod_bench.paper.measure import RunOutcome, Trials, timed
 from pequod_bench.systems.pequod_results import count_rows, empty
 from pequod_bench.systems.pequod_system import PEQUOD, TIMEOUT_S
@@ -151,8 +151,11 @@ class _PequodYcsb:
     def scan(self, key: bytes, row_count: int) -> None:
         self._batch.scan(key, b"user}", limit=row_count)
 
-    async def send(self) -> int:
-        return count_rows(await self._batch.send())
+    def send(self) -> Awaitable[int]:
+        return self._rows(self._batch.send())
+
+    async def _rows(self, coming: Awaitable[list[Result]]) -> int:
+        return count_rows(await coming)
 
 
 @asynccontextmanager
@@ -211,8 +214,11 @@ class _RedisYcsb:
     def insert(self, key: bytes, value: bytes) -> None:
         self._parts += (pack(b"SET", key, value), pack(b"ZADD", b"index", 0, key))
 
-    async def send(self) -> int:
-        replies = await self._pipe.send(b"".join(self._parts), len(self._parts))
+    def send(self) -> Awaitable[int]:
+        return self._rows(self._pipe.send(b"".join(self._parts), len(self._parts)))
+
+    async def _rows(self, coming: Awaitable[list[object]]) -> int:
+        replies = await coming
         # Writes are answered with OK or a number, reads with a value, scans with a list of them.
         return sum(
             len(reply) if isinstance(reply, list) else isinstance(reply, bytes) and reply != b"OK" for reply in replies

@@ -17,8 +17,7 @@ from __future__ import annotations
 import asyncio
 from abc import ABC, abstractmethod
 from collections.abc import Awaitable, Callable, Collection, Sequence
-from dataclasses import dataclass, field
-from enum import Enum, auto
+from dataclasses import dataclass
 from typing import Any, Generic, TypeVar
 
 from pequod_workloads.twip import tweet
@@ -30,35 +29,29 @@ from pequod_bench.workloads.stream import CHECK, LOGOUT, SUBSCRIBE
 Post = TypeVar("Post")
 
 
-class Asked(Enum):
-    """What was asked for with a command."""
-
-    CHECK = auto()
-    #: A subscription was written, or looked up before.
-    SUBSCRIBED = auto()
-    POSTS = auto()
-    FOLLOWERS = auto()
-    WRITTEN = auto()
+#: What a reply answers: a check; a subscription that was written, or looked up before; a poster's posts; a poster's
+#: followers; another write, as most do.
+CHECKED, SUBSCRIBED, POSTS, FOLLOWERS, WRITTEN = "cspfw"
 
 
-@dataclass(slots=True)
+@dataclass(frozen=True, slots=True)
 class Answers(Generic[Post]):
     """What came back for a message."""
 
     #: Rows of all checks.
-    row_count: int = 0
+    row_count: int
     #: For each follow, the posts to copy; none if the subscription was there already.
-    posts: list[Sequence[Post]] = field(default_factory=list)
+    posts: list[Sequence[Post]]
     #: For each publish, the poster's followers.
-    followers: list[list[int]] = field(default_factory=list)
+    followers: list[list[int]]
 
 
 class TimelineMessage(ABC, Generic[Post]):
     """Commands that go out together, carried out in their order; stores say how they are written and read."""
 
     def __init__(self) -> None:
-        #: Of each reply, in their order: what it answers, and the tick of a check or the user of a subscription.
-        self.awaited: list[tuple[Asked, int]] = []
+        #: What each reply answers, in their order: a letter each, since there are hundreds of thousands.
+        self.kinds: list[str] = []
 
     @abstractmethod
     def __len__(self) -> int: ...
@@ -85,14 +78,14 @@ class TimelineMessage(ABC, Generic[Post]):
 
     @abstractmethod
     def replies(self) -> Awaitable[Sequence[Any]]:
-        """Send it, and return the replies."""
+        """Send it at once; the replies come later."""
 
     @abstractmethod
-    def rows(self, reply: Any, since: int) -> int:
+    def rows(self, reply: Any) -> int:
         """Return the number of rows of a check."""
 
     @abstractmethod
-    def is_new(self, reply: Any, user: int) -> bool:
+    def is_new(self, reply: Any) -> bool:
         """Return whether a subscription was not there before."""
 
     @abstractmethod
@@ -103,23 +96,27 @@ class TimelineMessage(ABC, Generic[Post]):
     def followers(self, reply: Any) -> list[int]:
         """Return who follows a poster."""
 
-    async def send(self) -> Answers[Post]:
-        """Send it, and make something of the replies."""
-        found, is_new = Answers[Post](), False
-        # By far the most replies are to writes.
-        check, written = Asked.CHECK, Asked.WRITTEN
-        for (kind, detail), reply in zip(self.awaited, await self.replies(), strict=True):
-            if kind is written:
+    def send(self) -> Awaitable[Answers[Post]]:
+        """Send it at once; what comes back makes something of the replies."""
+        return self._answers(self.replies())
+
+    async def _answers(self, coming: Awaitable[Sequence[Any]]) -> Answers[Post]:
+        row_count, is_new = 0, False
+        posts: list[Sequence[Post]] = []
+        followers: list[list[int]] = []
+        rows = self.rows
+        for kind, reply in zip(self.kinds, await coming, strict=True):
+            if kind == WRITTEN:
                 continue
-            if kind is check:
-                found.row_count += self.rows(reply, detail)
-            elif kind is Asked.SUBSCRIBED:
-                is_new = self.is_new(reply, detail)
-            elif kind is Asked.POSTS:
-                found.posts.append(self.posts(reply) if is_new else [])
+            if kind == CHECKED:
+                row_count += rows(reply)
+            elif kind == SUBSCRIBED:
+                is_new = self.is_new(reply)
+            elif kind == POSTS:
+                posts.append(self.posts(reply) if is_new else [])
             else:
-                found.followers.append(self.followers(reply))
-        return found
+                followers.append(self.followers(reply))
+        return Answers(row_count, posts, followers)
 
 
 class ManagedSession(Generic[Post]):

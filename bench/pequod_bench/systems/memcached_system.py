@@ -10,7 +10,7 @@ Records are binary and all of one size, so that a client finds those since a tic
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import AsyncIterator, Collection, Sequence
+from collections.abc import AsyncIterator, Awaitable, Collection, Sequence
 from contextlib import AbstractContextManager, asynccontextmanager
 from pathlib import Path
 from typing import Any, Final, cast
@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 from pequod_workloads.twip import timeline_key
 
 from pequod.engine import Rows
-from pequod_bench.systems.client_managed import Asked, ManagedSession, TimelineMessage
+from pequod_bench.systems.client_managed import CHECKED, FOLLOWERS, POSTS, SUBSCRIBED, ManagedSession, TimelineMessage
 from pequod_bench.systems.pipe import NOTHING_YET, Pipe, connected
 from pequod_bench.systems.server import find_program, free_port, running
 from pequod_bench.systems.system import PeerError, Presence, Server, SystemWorkload
@@ -165,26 +165,29 @@ class _MemcachedMessage(TimelineMessage[bytes]):
         self._pipe = pipe
         self._record = record
         self._parts: list[bytes] = []
+        #: Of each reply: the tick of a check, or the user of a subscription.
+        self._details: list[int] = []
 
     def __len__(self) -> int:
         return len(self._parts)
 
-    def _get(self, kind: Asked, detail: int, key: bytes) -> None:
-        self.awaited.append((kind, detail))
+    def _get(self, kind: str, detail: int, key: bytes) -> None:
+        self.kinds.append(kind)
+        self._details.append(detail)
         self._parts.append(b"mg %b v\r\n" % key)
 
     def check(self, user: int, since: int) -> None:
-        self._get(Asked.CHECK, since, b"t:%08d" % user)
+        self._get(CHECKED, since, b"t:%08d" % user)
 
     def follow(self, user: int, poster: int) -> None:
-        self._get(Asked.SUBSCRIBED, user, b"f:%08d" % poster)
+        self._get(SUBSCRIBED, user, b"f:%08d" % poster)
         self._parts.append(_append(b"f:%08d" % poster, user.to_bytes(4)))
-        self._get(Asked.POSTS, 0, b"p:%08d" % poster)
+        self._get(POSTS, 0, b"p:%08d" % poster)
 
     def publish(self, poster: int, tick: int, text: bytes) -> bytes:
         post = (tick.to_bytes(4) + poster.to_bytes(4) + text).ljust(self._record.itemsize, b"\0")
         self._parts.append(_append(b"p:%08d" % poster, post))
-        self._get(Asked.FOLLOWERS, 0, b"f:%08d" % poster)
+        self._get(FOLLOWERS, 0, b"f:%08d" % poster)
         return post
 
     def deliver(self, users: Collection[int], post: bytes) -> None:
@@ -193,19 +196,24 @@ class _MemcachedMessage(TimelineMessage[bytes]):
     def copy(self, user: int, posts: Sequence[bytes]) -> None:
         self._parts.append(_append(b"t:%08d" % user, b"".join(posts)))
 
-    async def replies(self) -> Sequence[Any]:
+    def replies(self) -> Awaitable[Sequence[Any]]:
         request = b"".join((*self._parts, _END))
-        return (await self._pipe.send(request, len(self.awaited) + 1))[:-1]
+        return self._detailed(self._pipe.send(request, len(self.kinds) + 1))
 
-    def rows(self, reply: Any, since: int) -> int:
-        return len(records_since(reply, since, self._record))
+    async def _detailed(self, coming: Awaitable[list[object]]) -> Sequence[Any]:
+        """Return each value with its detail; the last reply is the message's end."""
+        return list(zip((await coming)[:-1], self._details, strict=True))
 
-    def is_new(self, reply: Any, user: int) -> bool:
-        return user not in np.frombuffer(reply or b"", _ID)
+    def rows(self, reply: Any) -> int:
+        value, tick = reply
+        return len(records_since(value, tick, self._record))
+
+    def is_new(self, reply: Any) -> bool:
+        return reply[1] not in np.frombuffer(reply[0] or b"", _ID)
 
     def posts(self, reply: Any) -> Sequence[bytes]:
-        return [reply] if reply else []
+        return [reply[0]] if reply[0] else []
 
     def followers(self, reply: Any) -> list[int]:
-        users: list[int] = np.frombuffer(reply or b"", _ID).tolist()
+        users: list[int] = np.frombuffer(reply[0] or b"", _ID).tolist()
         return users

@@ -34,6 +34,13 @@ def raise_first(results: Sequence[Result]) -> None:
             raise result
 
 
+async def checked(coming: Awaitable[Sequence[Result]]) -> Sequence[Result]:
+    """Return the results of a batch that is under way; raise the error of the first command that failed."""
+    results = await coming
+    raise_first(results)
+    return results
+
+
 def count_rows(results: Sequence[Result]) -> int:
     """Return how many rows the scans and gets of a batch gave.
 

@@ -20,8 +20,16 @@ from pequod_workloads import twip as keys
 
 from pequod.client import AsyncBatch, AsyncClient, Result, Rows
 from pequod.engine import FLAVOUR
-from pequod_bench.systems.client_managed import Asked, ManagedSession, TimelineMessage
-from pequod_bench.systems.pequod_results import count_rows, empty, raise_first, timelines
+from pequod_bench.systems.client_managed import (
+    CHECKED,
+    FOLLOWERS,
+    POSTS,
+    SUBSCRIBED,
+    WRITTEN,
+    ManagedSession,
+    TimelineMessage,
+)
+from pequod_bench.systems.pequod_results import checked, count_rows, empty, raise_first, timelines
 from pequod_bench.systems.server import started_server
 from pequod_bench.systems.system import Found, Presence, Server, SystemWorkload, Work, at_once, in_messages
 from pequod_bench.workloads.stream import CHECK, LOGOUT, SUBSCRIBE, load_batches
@@ -153,24 +161,24 @@ class _PequodMessage(TimelineMessage[Tail]):
         return len(self._batch)
 
     def check(self, user: int, since: int) -> None:
-        self.awaited.append((Asked.CHECK, since))
+        self.kinds.append(CHECKED)
         self._batch.scan(keys.timeline_first(user, since), keys.timeline_last(user))
 
     def follow(self, user: int, poster: int) -> None:
-        self.awaited += ((Asked.SUBSCRIBED, user), (Asked.WRITTEN, 0), (Asked.POSTS, 0))
+        self.kinds += (SUBSCRIBED, WRITTEN, POSTS)
         key = b"f|%08d|%08d" % (poster, user)
         self._batch.get(key)
         self._batch.put(key, keys.FOLLOWS)
         self._batch.scan(*keys.posts_of(poster))
 
     def publish(self, poster: int, tick: int, text: bytes) -> Tail:
-        self.awaited += ((Asked.WRITTEN, 0), (Asked.FOLLOWERS, 0))
+        self.kinds += (WRITTEN, FOLLOWERS)
         self._batch.put(keys.post_key(poster, tick), text)
         self._batch.scan(b"f|%08d|" % poster, b"f|%08d}" % poster)
         return b"|%010d|%08d" % (tick, poster), text
 
     def deliver(self, users: Collection[int], post: Tail) -> None:
-        self.awaited += [(Asked.WRITTEN, 0)] * len(users)
+        self.kinds += WRITTEN * len(users)
         put = self._batch.put
         tail, text = post
         for user in users:
@@ -180,17 +188,13 @@ class _PequodMessage(TimelineMessage[Tail]):
         for post in posts:
             self.deliver((user,), post)
 
-    async def replies(self) -> Sequence[Any]:
-        results = await self._batch.send()
-        raise_first(results)
-        return results
+    def replies(self) -> Awaitable[Sequence[Any]]:
+        return checked(self._batch.send())
 
-    def rows(self, reply: Any, since: int) -> int:
-        del since
+    def rows(self, reply: Any) -> int:
         return len(reply.keys)
 
-    def is_new(self, reply: Any, user: int) -> bool:
-        del user
+    def is_new(self, reply: Any) -> bool:
         return reply is None
 
     def posts(self, reply: Any) -> Sequence[Tail]:

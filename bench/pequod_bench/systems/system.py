@@ -93,7 +93,7 @@ class Message(Protocol):
         """Return the number of commands so far."""
 
     def send(self) -> Awaitable[Any]:
-        """Send it; the answers come later."""
+        """Send it at once; the answers come later."""
 
 
 M = TypeVar("M", bound=Message)
