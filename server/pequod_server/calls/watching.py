@@ -48,8 +48,6 @@ class WatchCalls:
         if request.rows and request.HasField("after"):
             raise BadRequestError("a watch that goes on has no use for the rows")
         bounds = request.first, last_of(request)
-        if bounds[1] is not None and bounds[0] >= bounds[1]:
-            raise BadRequestError("a watch needs a range that holds keys: first has to lie below its end")
         demand = self._served.demand(request)
         # For every range, since the other watches are settled where this one begins.
         await self._served.opened()

@@ -21,12 +21,12 @@ from typing import Final
 from pequod_server.config import ServerConfig
 from pequod_server.memory.keeper import limit_bytes
 
-#: What a call takes before its request is read: 10 to 17 KiB in gRPC, and its task.
+#: The memory of a call before its request is read: 10 to 17 KiB in gRPC, and its task.
 CALL_BYTES: Final = 25 << 10
-#: What the calls of one connection may take of the limit of memory.
+#: The share of the limit of memory that the calls of one connection may take.
 _CALLS_SHARE: Final = 1 / 16
 _CALLS_MIN, _CALLS_MAX = 64, 1_000_000
-#: What gRPC takes of a request before it is asked for: this share of the limit, and no less than most requests need.
+#: gRPC takes this share of the limit of a request before it is asked for, and no less than most requests need.
 #: The greatest is HTTP/2's own, with which 3,000 puts of 100 KB that begin at once take 190 MB.
 _UNREAD_SHARE: Final = 1 / 65536
 _UNREAD_MIN, _UNREAD_MAX = 4 << 10, (64 << 10) - 1
