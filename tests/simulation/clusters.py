@@ -154,6 +154,7 @@ class ClusterSchedule:
             self._begin(self._random.choice(up), self._written(session, change, self._random.sample(up, len(up))))
 
     async def _written(self, session: Session, change: RowChange, servers: list[Server]) -> None:
+        since = self.truth.count_of(change.key)
         for server in servers:
             if not server.is_up:
                 continue
@@ -170,7 +171,7 @@ class ClusterSchedule:
                 self.refused[type(error).__name__] += 1
                 # Whether it was written is not known.
                 return
-            written = {change.key: self.truth.version_of(change)}
+            written = {change.key: self.truth.version_of(change, since)}
             session.take_over(Session(Token.parse(reply.header.token), written))
             return
         self.refused[NotHomeError.__name__] += 1

@@ -82,13 +82,27 @@ class Truth:
         """Return the rows that there are: the last version of each key."""
         return {key: value for key, versions in self.versions.items() if (value := versions[-1]) is not None}
 
-    def version_of(self, change: RowChange) -> int:
-        """Return the version that a client's write made."""
+    def count_of(self, key: bytes) -> int:
+        """Return how many versions a key has: a write that begins now makes one of this number or of a higher one."""
+        return len(self.versions.get(key, [None]))
+
+    def version_of(self, change: RowChange, since: int) -> int:
+        """Return the version that a client's write made, or one before it that another client made by the same change.
+
+        A removal looks like every other one. Those of other clients may be committed before this client hears of its
+        own, and the token that it gets may be of a state before them: so the first one is what it knows for sure.
+
+        Args:
+            since: How many versions there were when the client began.
+
+        Raises:
+            WrongError: No database has the write.
+        """
         versions = self.versions.get(change.key, [None])
-        for at in range(len(versions) - 1, 0, -1):
-            if versions[at] == change.value:
-                return at
-        raise WrongError(f"{change} was acknowledged, and no database has it")
+        at = next((at for at in range(since, len(versions)) if versions[at] == change.value), None)
+        if at is None:
+            raise WrongError(f"{change} was acknowledged, and no database has it")
+        return at
 
     # Answers.
 
