@@ -34,7 +34,7 @@ def check(file: File = None) -> None:
     """
     settings = loaded(file, {})
     from pequod_server.access.guard import make_guard
-    from pequod_server.access.tls import server_credentials
+    from pequod_server.access.tls import tls_files
     from pequod_server.database.from_config import make_store
     from pequod_server.joins import install_joins
     from pequod_server.ops.snapshot_file import try_place
@@ -52,7 +52,7 @@ def check(file: File = None) -> None:
     joins: list[JoinInfo] = []
     problems: list[str] = []
     for one in (
-        lambda: server_credentials(settings.config),
+        lambda: tls_files(settings.config),
         lambda: make_guard(settings.config, Engine()),
         lambda: make_store(settings.config),
         snapshot,

@@ -19,7 +19,7 @@ from types import ModuleType
 from typing import Final, Protocol
 
 #: An extension of another number was built from other sources, and is not taken.
-_INTERFACE: Final = 16
+_INTERFACE: Final = 17
 
 
 #: Where ranges of keys start, and where they end.

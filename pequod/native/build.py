@@ -34,6 +34,8 @@ _FLAGS = (
 )
 #: A shared library whose symbols of Python are those of the interpreter that loads it.
 _LINK = ("-bundle", "-undefined", "dynamic_lookup") if sys.platform == "darwin" else ("-shared",)
+#: Where `dlopen` is, with which nghttp2 is found at run time: older C libraries have it apart.
+_LIBRARIES = ("-ldl",)
 _COMPILERS = ("c++", "g++", "clang++")
 
 
@@ -59,7 +61,8 @@ def build(folder: Path) -> Path:
             *shlex.split(os.environ.get("CXXFLAGS", "")),
             *_LINK,
             f"-I{include}",
-            *map(str, sorted(_SOURCES.glob("*.cpp"))),
+            *map(str, sorted(_SOURCES.rglob("*.cpp"))),
+            *_LIBRARIES,
             "-o",
             str(built),
         ]

@@ -8,6 +8,7 @@
 #include "engine.hpp"
 #include "groups.hpp"
 #include "hash.hpp"
+#include "http2/session.hpp"
 #include "kinds.hpp"
 #include "lens.hpp"
 #include "numerals.hpp"
@@ -20,7 +21,7 @@
 namespace {
 
 // That of pequod/native/__init__.py, which takes no other.
-constexpr int INTERFACE = 16;
+constexpr int INTERFACE = 17;
 
 PyModuleDef definition = {
     PyModuleDef_HEAD_INIT, "_hot", "The native core of the engine.", -1, nullptr, nullptr, nullptr, nullptr, nullptr,
@@ -58,7 +59,8 @@ PyMODINIT_FUNC PyInit__hot() {
                            pequod::add_context_types, pequod::add_frame_types, pequod::add_route_type,
                            pequod::add_timeline_functions, pequod::add_collect_types, pequod::add_lens_type,
                            pequod::add_engine_type, pequod::add_batch_type, pequod::add_column_functions,
-                           pequod::add_tally_function, pequod::add_numeral_functions, add_kinds}) {
+                           pequod::add_tally_function, pequod::add_numeral_functions, pequod::http2::add_session_type,
+                           add_kinds}) {
         if (module && add(module) < 0) Py_CLEAR(module);
     }
     if (module && PyModule_AddIntConstant(module, "INTERFACE", INTERFACE) < 0) Py_CLEAR(module);

@@ -38,10 +38,15 @@ _BEGUN_MIN, _BEGUN_MAX = 10_000, 100_000
 _BEGUN_S: Final = 3600
 
 
+def begun_max(config: ServerConfig) -> int:
+    """Return how many calls may have begun; the native transport lets one connection begin as many."""
+    fitting = int(min(limit_bytes(config.memory_limit) * _BEGUN_SHARE // _BEGUN_BYTES, _BEGUN_MAX))
+    return max(fitting, config.calls_max, _BEGUN_MIN)
+
+
 def queue_options(config: ServerConfig) -> list[tuple[str, int]]:
     """Return gRPC's options for the queue of calls that have begun."""
-    fitting = int(min(limit_bytes(config.memory_limit) * _BEGUN_SHARE // _BEGUN_BYTES, _BEGUN_MAX))
-    count = max(fitting, config.calls_max, _BEGUN_MIN)
+    count = begun_max(config)
     return [
         # From the first to the second number on, gRPC cancels at random.
         ("grpc.server.max_pending_requests", count),
@@ -94,12 +99,13 @@ class CallsUnderWay(aio.ServerInterceptor):
         return None if handler is None else self._checked.around(method, handler)
 
     def _over_limit(self, method: str) -> LimitExceededError | None:
+        # Those that have made way and have not ended yet are in the sets, and in no number that a client sees.
         if len(self._under_way) >= self._config.calls_max:
-            error = LimitExceededError("calls_max", len(self._under_way) + 1, self._config.calls_max)
+            error = LimitExceededError("calls_max", self._config.calls_max + 1, self._config.calls_max)
             if not self._make_way(error, self._under_way):
                 return error
         if method in _STREAMS and len(self._streams) >= self._config.streams_max:
-            error = LimitExceededError("streams_max", len(self._streams) + 1, self._config.streams_max)
+            error = LimitExceededError("streams_max", self._config.streams_max + 1, self._config.streams_max)
             if not self._make_way(error, self._streams):
                 return error
         return None
