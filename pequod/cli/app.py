@@ -83,6 +83,7 @@ _COMMANDS: Final[dict[str, Maker]] = {
         "bench_compare",
         "bench_lake",
         "bench_views",
+        "bench_wire",
     ),
 }
 

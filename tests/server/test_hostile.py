@@ -297,3 +297,12 @@ def test_a_client_that_stops_reading_is_told_of_the_end() -> None:
         time.sleep(0.2)
     assert [kind for kind, *_ in frames_in(stranger.until_closed(2))].count(GOAWAY) == 2
     stranger.close()
+
+
+def test_a_client_that_says_goodbye_is_closed(target: tuple[str, int]) -> None:
+    stranger = Stranger(target[0])
+    stranger.send(frame(GOAWAY, 0, 0, bytes(8)))
+    begun_s = time.monotonic()
+    stranger.until_closed(10)
+    assert time.monotonic() - begun_s < 5
+    stranger.close()

@@ -116,7 +116,9 @@ class WireConnection(asyncio.BufferedProtocol):
             return
         if events:
             self._take(events)
-        if self.session.has_output:
+            if self._waiting:
+                self._server.turns.begin(self._begin, self.read_s)
+        if self.session.has_output or self.session.is_over:
             self.flush_soon()
         self._note()
 
@@ -166,6 +168,13 @@ class WireConnection(asyncio.BufferedProtocol):
             self._is_flushing = True
             self._server.loop.call_soon(self.flush)
 
+    def flush_reply(self) -> None:
+        """Send what there is: at once if there is no other call, whose reply would go with it."""
+        if len(self.exchanges) == 1 and not self._waiting:
+            self.flush()
+        else:
+            self.flush_soon()
+
     def auth_context(self) -> Mapping[str, list[bytes]]:
         """Return what is known of the client."""
         return auth_context_of(self.transport)
@@ -186,10 +195,11 @@ class WireConnection(asyncio.BufferedProtocol):
                     self.flush_soon()
                     break
                 data = self.session.output(_OUTPUT_BYTES)
-                if not data:
+                if data:
+                    written += len(data)
+                    self.transport.write(data)
+                if len(data) < _OUTPUT_BYTES:
                     break
-                written += len(data)
-                self.transport.write(data)
         except ConnectionError as error:
             self._break(error)
             return
@@ -232,7 +242,6 @@ class WireConnection(asyncio.BufferedProtocol):
             kind, stream, detail = event
             if kind == _OPENED:
                 self._waiting[stream] = cast("Fields", detail)
-                self._server.turns.add(self._begin)
             elif kind == _CLOSED:
                 if (exchange := self.exchanges.pop(stream, None)) is not None:
                     self._closed(exchange)

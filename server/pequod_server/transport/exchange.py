@@ -54,6 +54,9 @@ class Carrier(Protocol):
     def flush_soon(self) -> None:
         """Send what there is."""
 
+    def flush_reply(self) -> None:
+        """Send what there is, at once if no other call may add to it."""
+
     def auth_context(self) -> Mapping[str, list[bytes]]:
         """Return what is known of the client."""
 
@@ -314,7 +317,11 @@ class Exchange(aio.ServicerContext[Any, Any]):
         is_plain = code is grpc.StatusCode.OK and not details and not trailing
         trailers = None if is_plain else trailers_of(code, details, trailing)
         unsent_bytes = self._carrier.session.finish(self._stream, trailers, last)
-        self._carrier.flush_soon()
+        # One that is refused before it has a task is so while its connection reads.
+        if self.task is None:
+            self._carrier.flush_soon()
+        else:
+            self._carrier.flush_reply()
         return unsent_bytes
 
     async def run(self) -> None:
@@ -359,4 +366,4 @@ class Exchange(aio.ServicerContext[Any, Any]):
         code = self._code or grpc.StatusCode.OK
         if self._end(code, self._details, self._trailing, last) > _SMALL_BYTES:
             # The call is under way until the client has let its reply in.
-            await self._wait()
+            await self._drained()
