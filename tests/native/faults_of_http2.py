@@ -43,12 +43,6 @@ FAULTS_OF_HTTP2: Final = (
     ),
     Fault(
         "http2/session.cpp",
-        "if (self->continuation_count > CONTINUATIONS_MAX) nghttp2",
-        "if (self->continuation_count > 1000) nghttp2",
-        "headers without an end keep a connection busy",
-    ),
-    Fault(
-        "http2/session.cpp",
         "        is_noted = PyList_SetItem(self->events, stream->event_at, Py_NewRef(Py_None)) == 0;\n",
         "",
         "a call begins whose client has reset it",

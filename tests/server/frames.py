@@ -26,8 +26,9 @@ def setting(number: int, value: int) -> bytes:
 
 
 def heads(method: str, *more: tuple[str, str]) -> bytes:
-    """Return the headers of a call of our service, which need no table of the connection."""
-    fields = [(":method", "POST"), (":scheme", "http"), (":path", SERVICE + method), (":authority", "x")]
+    """Return the headers of a call of our service, or of another's by its path; they need no table."""
+    path = method if method.startswith("/") else SERVICE + method
+    fields = [(":method", "POST"), (":scheme", "http"), (":path", path), (":authority", "x")]
     fields += [("te", "trailers"), ("content-type", "application/grpc"), *more]
     encoder = Encoder()
     encoder.header_table_size = 0

@@ -64,7 +64,7 @@ class WireConnection(asyncio.BufferedProtocol):
     """
 
     __slots__ = (
-        "_is_flushing", "_is_full", "_noted_bytes", "_server", "_waiting", "begun_count", "called_s", "exchanges",
+        "_is_flushing", "_is_full", "_noted_bytes", "_server", "_waiting", "begun_count", "exchanges",
         "message_bytes_max", "number", "opened_s", "peer", "ping_count", "pinged_s", "read_s", "session", "transport",
     )  # fmt: skip
 
@@ -87,8 +87,6 @@ class WireConnection(asyncio.BufferedProtocol):
         #: When something came last, when the last ping was sent that nothing has followed, and when it began.
         self.read_s = self.opened_s = server.loop.time()
         self.pinged_s: float | None = None
-        #: When the first call came; None: none has.
-        self.called_s: float | None = None
         self.begun_count = self.ping_count = 0
 
     # What the event loop calls.
@@ -269,7 +267,6 @@ class WireConnection(asyncio.BufferedProtocol):
         fields = self._waiting.pop(stream)
         self._server.counts.begin()
         self.begun_count += 1
-        self.called_s = self.called_s or self.read_s
         opening = Opening(fields or ())
         exchange = self.exchanges[stream] = Exchange(self, stream, opening, self._server.loop)
         if opening.refusal or fields is None:

@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Iterable
 from typing import Final, Protocol
 
-#: A connection whose first call does not come in this time, and that says nothing, has none.
+#: A connection that has said nothing at all in this time is none.
 _GREETING_S: Final = 20.0
 #: The least and the greatest time between two looks at all connections.
 _LOOK_MIN_S: Final = 0.05
@@ -19,7 +19,6 @@ class Living(Protocol):
     read_s: float
     opened_s: float
     pinged_s: float | None
-    called_s: float | None
 
     def ping(self) -> None:
         """Ask for a sign of life."""
@@ -64,7 +63,7 @@ class Keeping:
             if connection.pinged_s is not None:
                 if now_s - connection.pinged_s > self._timeout_s:
                     connection.abort()
-            elif connection.called_s is None and now_s - connection.read_s > _GREETING_S and not self._keepalive_s:
+            elif connection.read_s == connection.opened_s and now_s - connection.opened_s > _GREETING_S:
                 connection.abort()
             elif self._keepalive_s and now_s - connection.read_s >= self._keepalive_s:
                 connection.ping()
