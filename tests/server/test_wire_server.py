@@ -97,7 +97,8 @@ async def test_metadata_of_both_kinds_arrive_and_leave() -> None:
         assert "user-agent" in metadata and "te" not in metadata
         async with asyncio.timeout(5):
             await handlers.ended.wait()
-        call: Any = channel.unary_unary("/s/greet")(b"r")
+        greet: Any = channel.unary_unary("/s/greet")
+        call = greet(b"r")
         assert dict(await call.initial_metadata())["x-first"] == "1"
         assert dict(await call.trailing_metadata())["x-last-bin"] == b"\0\1"
 
@@ -147,7 +148,8 @@ async def test_what_is_compressed_is_no_longer_than_a_message_may_be() -> None:
 
 async def test_a_writer_waits_for_its_client() -> None:
     async with serving() as (target, handlers, server), aio.insecure_channel(target) as channel:
-        call: Any = channel.unary_stream("/s/flood")(b"")
+        flood: Any = channel.unary_stream("/s/flood")
+        call = flood(b"")
         await call.read()
         await asyncio.sleep(0.3)
         written = handlers.seen["written"]
@@ -161,7 +163,7 @@ async def test_a_writer_waits_for_its_client() -> None:
 
 
 async def test_a_stream_is_read_and_answered_message_by_message() -> None:
-    async with serving() as (target, handlers, _), aio.insecure_channel(target) as channel:
+    async with serving() as (target, _, _), aio.insecure_channel(target) as channel:
         call: Any = channel.stream_stream("/s/count")()
         for size in (0, 1, 70_000, 500_000, 3):
             await call.write(bytes(size))

@@ -80,6 +80,9 @@ class NativeSession(Protocol):
     def finish(self, stream: int, trailers: Fields | None, message: bytes | None) -> int:
         """Send a last message, if there is one, and the status: OK without trailers. Return as `send` does."""
 
+    def is_half_closed(self, stream: int) -> bool:
+        """Return whether the client of a stream has sent everything; of a stream that is over, too."""
+
     def when_drained(self, stream: int) -> bool:
         """Return whether something of a stream waits; then DRAINED will tell when it has gone."""
 

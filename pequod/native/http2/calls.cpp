@@ -179,6 +179,12 @@ PyObject* session_finish(PyObject* object, PyObject* const* arguments, Py_ssize_
     return push(self, stream) ? PyLong_FromSize_t(stream->unsent_bytes) : nullptr;
 }
 
+// is_half_closed(id): whether its client has sent everything; of a stream that is over, too.
+PyObject* session_is_half_closed(PyObject* object, PyObject* argument) {
+    Stream* stream = stream_of_number(as_session(object), argument);
+    return PyErr_Occurred() ? nullptr : PyBool_FromLong(!stream || stream->is_half_closed);
+}
+
 // when_drained(id): whether an event will come.
 PyObject* session_when_drained(PyObject* object, PyObject* argument) {
     Stream* stream = stream_of_number(as_session(object), argument);
@@ -255,6 +261,7 @@ PyMethodDef methods[] = {
     {"send", as_method(session_send), METH_FASTCALL, nullptr},
     {"begin", as_method(session_begin), METH_FASTCALL, nullptr},
     {"finish", as_method(session_finish), METH_FASTCALL, nullptr},
+    {"is_half_closed", session_is_half_closed, METH_O, nullptr},
     {"when_drained", session_when_drained, METH_O, nullptr},
     {"reset", as_method(session_reset), METH_FASTCALL, nullptr},
     {"ping", session_ping, METH_NOARGS, nullptr},

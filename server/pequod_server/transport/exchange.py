@@ -17,7 +17,7 @@ from typing import Any, Final, NamedTuple, NoReturn, Protocol
 import grpc
 from grpc import aio
 
-from pequod.native.http2 import NativeSession
+from pequod.native.http2 import Fields, NativeSession
 from pequod_server.transport.headers import Metadata, Opening, fields_of, trailers_of
 from pequod_server.transport.inflating import InflateError, OverlongError, inflated
 
@@ -29,6 +29,9 @@ _UNSENT_BYTES_MAX: Final = 64 << 10
 _SMALL_BYTES: Final = 16 << 10
 #: A deadline that is later is none: no timer of an event loop goes so far.
 _TIMEOUT_MAX_S: Final = 1e7
+#: A failure that comes before its client has sent everything is sent so much later: gRPC's asyncio client says INTERNAL
+#: if a stream is over before it has heard of its own last write.
+_EARLY_S: Final = 0.005
 #: HTTP/2's code of a stream that is not wanted any more.
 _CANCEL: Final = 8
 
@@ -316,6 +319,12 @@ class Exchange(aio.ServicerContext[Any, Any]):
         self._code, self._details, self._trailing = code, details, trailing
         is_plain = code is grpc.StatusCode.OK and not details and not trailing
         trailers = None if is_plain else trailers_of(code, details, trailing)
+        if trailers is not None and not self._carrier.session.is_half_closed(self._stream):
+            asyncio.get_running_loop().call_later(_EARLY_S, self._finish, trailers, last)
+            return 0
+        return self._finish(trailers, last)
+
+    def _finish(self, trailers: Fields | None, last: bytes | None) -> int:
         unsent_bytes = self._carrier.session.finish(self._stream, trailers, last)
         # One that is refused before it has a task is so while its connection reads.
         if self.task is None:

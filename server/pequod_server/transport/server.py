@@ -157,6 +157,8 @@ class WireServer(aio.Server):
             tasks += connection.cut_off()
         if tasks:
             await asyncio.wait(tasks, timeout=grace or _LOOK_S)
+            # Statuses of streams whose clients have not sent everything come a little later.
+            await asyncio.sleep(_LOOK_S)
         for connection in tuple(self.connections):
             connection.say_last(is_notice=False)
             connection.transport.close()
