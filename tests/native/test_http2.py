@@ -103,6 +103,16 @@ def test_a_message_is_told_of_once_it_is_there_as_a_whole(session: NativeSession
     assert session.take(1) is False
 
 
+def test_a_long_message_may_begin_behind_a_short_one(session: NativeSession) -> None:
+    long = bytes(range(256)) * 100
+    data = message(b"short") + message(long) + message(b"last")
+    events_of(session, frame(HEADERS, END_HEADERS, 1, GET) + frame(DATA, 0, 1, data[:10_000]))
+    assert session.take(1) == b"short"
+    events_of(session, frame(DATA, 0, 1, data[10_000:20_000]))
+    events_of(session, frame(DATA, END_STREAM, 1, data[20_000:]))
+    assert [session.take(1), session.take(1), session.take(1)] == [long, b"last", False]
+
+
 def test_a_message_beyond_the_limit_is_refused_by_its_length(session: NativeSession) -> None:
     events_of(session, frame(HEADERS, END_HEADERS, 1, GET))
     assert session.take(1) is None

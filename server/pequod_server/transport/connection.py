@@ -141,6 +141,7 @@ class WireConnection(asyncio.BufferedProtocol):
         self._server.connections.pop(self, None)
         self._server.turns.remove(self._begin)
         self._waiting.clear()
+        self._is_full = False
         self.session.close()
         exchanges, self.exchanges = self.exchanges, {}
         for exchange in exchanges.values():

@@ -151,7 +151,7 @@ class WireServer(aio.Server):
         for connection in tuple(self.connections):
             connection.say_last(is_notice=True)
         if grace and self.connections:
-            await self._drained(grace)
+            await self._until(lambda: not any(one.session.stream_count for one in self.connections), grace)
         tasks = []
         for connection in tuple(self.connections):
             tasks += connection.cut_off()
@@ -162,13 +162,18 @@ class WireServer(aio.Server):
         for connection in tuple(self.connections):
             connection.say_last(is_notice=False)
             connection.transport.close()
-        # The transports tell their protocols in the next turn.
-        await asyncio.sleep(0)
+        if self.connections:
+            # The transports write what they have, and tell their protocols in a next turn.
+            await self._until(lambda: not self.connections, grace or _LOOK_S)
+        for connection in tuple(self.connections):
+            # Its client does not take the last bytes.
+            connection.abort()
         await asyncio.sleep(0)
 
-    async def _drained(self, wait_s: float) -> None:
+    async def _until(self, is_so: Callable[[], bool], wait_s: float) -> None:
         end_s = self.loop.time() + wait_s
-        while self.loop.time() < end_s and any(one.session.stream_count for one in self.connections):  # noqa: ASYNC110
+        await asyncio.sleep(0)
+        while not is_so() and self.loop.time() < end_s:  # noqa: ASYNC110 - only at the end
             await asyncio.sleep(_LOOK_S)
 
     async def wait_for_termination(self, timeout: float | None = None) -> bool:  # noqa: ASYNC109 - gRPC's
