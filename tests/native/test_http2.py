@@ -8,6 +8,7 @@ import pytest
 
 from pequod.native import core
 from pequod.native.http2 import EventKind, NativeSession, new_session, why_absent
+from tests.native.shaken import shake
 from tests.server.frames import (
     ACK,
     CONTINUATION,
@@ -256,3 +257,8 @@ def test_bytes_in_any_cut_give_the_same_calls(seed: int) -> None:
     assert taken == requests
     assert (session.unread_bytes, session.held_bytes, session.stream_count) == (0, 0, 0)
     session.close()
+
+
+def test_damaged_bytes_and_calls_in_any_order_leave_nothing() -> None:
+    for seed in range(500):
+        shake(seed)

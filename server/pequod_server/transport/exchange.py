@@ -31,7 +31,7 @@ _SMALL_BYTES: Final = 16 << 10
 _TIMEOUT_MAX_S: Final = 1e7
 #: A failure that comes before its client has sent everything is sent so much later: gRPC's asyncio client says INTERNAL
 #: if a stream is over before it has heard of its own last write.
-_EARLY_S: Final = 0.005
+EARLY_S: Final = 0.02
 #: HTTP/2's code of a stream that is not wanted any more.
 _CANCEL: Final = 8
 
@@ -320,7 +320,7 @@ class Exchange(aio.ServicerContext[Any, Any]):
         is_plain = code is grpc.StatusCode.OK and not details and not trailing
         trailers = None if is_plain else trailers_of(code, details, trailing)
         if trailers is not None and not self._carrier.session.is_half_closed(self._stream):
-            asyncio.get_running_loop().call_later(_EARLY_S, self._finish, trailers, last)
+            asyncio.get_running_loop().call_later(EARLY_S, self._finish, trailers, last)
             return 0
         return self._finish(trailers, last)
 

@@ -14,7 +14,7 @@ from pequod.errors import PequodError
 from pequod_server.transport.budget import Budget
 from pequod_server.transport.connection import WireConnection
 from pequod_server.transport.counts import CallCounts
-from pequod_server.transport.exchange import CallDetails, Exchange
+from pequod_server.transport.exchange import EARLY_S, CallDetails, Exchange
 from pequod_server.transport.keeping import Keeping
 from pequod_server.transport.listener import Certificates, WireListener
 from pequod_server.transport.turns import CallTurns
@@ -158,7 +158,7 @@ class WireServer(aio.Server):
         if tasks:
             await asyncio.wait(tasks, timeout=grace or _LOOK_S)
             # Statuses of streams whose clients have not sent everything come a little later.
-            await asyncio.sleep(_LOOK_S)
+            await asyncio.sleep(EARLY_S + _LOOK_S)
         for connection in tuple(self.connections):
             connection.say_last(is_notice=False)
             connection.transport.close()
