@@ -62,6 +62,18 @@ class Handlers:
             yield b"%d" % len(request)
         self.ended.set()
 
+    async def both(self, _requests: Any, context: Any) -> None:
+        async def read() -> int:
+            count = 0
+            while await context.read() is not aio.EOF:
+                count += 1
+            return count
+
+        reading = asyncio.create_task(read())
+        for _ in range(10):
+            await context.write(bytes(300_000))
+        await context.write(b"%d" % await reading)
+
     async def flood(self, _request: bytes, _context: Any) -> AsyncIterator[bytes]:
         try:
             for number in range(10_000):
@@ -75,8 +87,8 @@ class Handlers:
 async def serving(address: str = "127.0.0.1:0") -> AsyncIterator[tuple[str, Handlers, WireServer]]:
     server, handlers = WireServer((), LIMITS, status_of), Handlers()
     unary, both = grpc.unary_unary_rpc_method_handler, grpc.stream_stream_rpc_method_handler
-    kinds: dict[str, Callable[..., Any]] = {"count": both, "flood": grpc.unary_stream_rpc_method_handler}
-    names = ("echo", "greet", "tell", "coded", "broken", "count", "flood")
+    kinds: dict[str, Callable[..., Any]] = {"count": both, "both": both, "flood": grpc.unary_stream_rpc_method_handler}
+    names = ("echo", "greet", "tell", "coded", "broken", "count", "both", "flood")
     methods = {name: kinds.get(name, unary)(getattr(handlers, name)) for name in names}
     server.add_generic_rpc_handlers((grpc.method_handlers_generic_handler("s", methods),))
     port = server.add_insecure_port(address)
@@ -170,6 +182,19 @@ async def test_a_stream_is_read_and_answered_message_by_message() -> None:
             assert await call.read() == b"%d" % size
         await call.done_writing()
         assert await call.read() is aio.EOF
+
+
+async def test_one_task_of_a_handler_may_read_while_another_writes() -> None:
+    async with serving() as (target, _, _), aio.insecure_channel(target) as channel:
+        call: Any = channel.stream_stream("/s/both")()
+        # Nothing is read of the replies, so the writer waits; the reader must hear of each message all the same.
+        for number in range(5):
+            await call.write(b"%d" % number)
+            await asyncio.sleep(0.02)
+        await call.done_writing()
+        async with asyncio.timeout(10):
+            replies = [reply async for reply in call]
+        assert replies == [bytes(300_000)] * 10 + [b"5"]
 
 
 async def test_a_unix_socket_tells_who_calls(tmp_path: Path) -> None:

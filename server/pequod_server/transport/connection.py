@@ -24,7 +24,7 @@ log = logging.getLogger("pequod.server")
 _OUTPUT_BYTES: Final = 64 << 10
 _TURN_BYTES: Final = 256 << 10
 _HEADER_BYTES_MAX: Final = 16 << 10
-_OPENED, _CLOSED = EventKind.OPENED, EventKind.CLOSED
+_OPENED, _READABLE, _CLOSED = EventKind.OPENED, EventKind.READABLE, EventKind.CLOSED
 
 
 class Host(Protocol):
@@ -246,12 +246,18 @@ class WireConnection(asyncio.BufferedProtocol):
                     self._closed(exchange)
                 else:
                     self._waiting.pop(stream, None)
-            elif (exchange := self.exchanges.get(stream)) is not None:
-                exchange.woken()
+            elif (exchange := self.exchanges.get(stream)) is None:
+                continue
+            elif kind == _READABLE:
+                exchange.readable()
+            else:
+                exchange.drained()
 
     def _closed(self, exchange: Exchange) -> None:
         exchange.closed()
-        self._server.counts.end(is_ok=exchange.is_ok)
+        # As gRPC does: one that was over before it ran has begun, and has not ended.
+        if exchange.has_run:
+            self._server.counts.end(is_ok=exchange.is_ok)
 
     def _begin(self) -> bool:
         """Begin the next call; return whether more may begin."""

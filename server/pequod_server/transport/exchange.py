@@ -75,8 +75,8 @@ class Exchange(aio.ServicerContext[Any, Any]):
     """
 
     __slots__ = (
-        "_callbacks", "_carrier", "_code", "_deadline_s", "_deserialize", "_details", "_encoding", "_is_ended",
-        "_is_gone", "_serialize", "_stream", "_timer", "_trailing", "_waiter", "call", "is_reading", "task",
+        "_callbacks", "_carrier", "_code", "_deadline_s", "_deserialize", "_details", "_drained", "_encoding",
+        "_is_ended", "_is_gone", "_readable", "_serialize", "_stream", "_timer", "_trailing", "call", "has_run", "task",
     )  # fmt: skip
 
     def __init__(self, carrier: Carrier, stream: int, opening: Opening, loop: asyncio.AbstractEventLoop) -> None:
@@ -88,10 +88,9 @@ class Exchange(aio.ServicerContext[Any, Any]):
         self._details = ""
         self._trailing: Metadata = ()
         self._callbacks: list[Callable[[Any], None]] = []
-        #: What the task waits for: a message, room, or the end of the stream.
-        self._waiter: asyncio.Future[None] | None = None
-        #: Whether it waits for a message.
-        self.is_reading = False
+        #: What is waited for: a message, and that what was sent has gone; two tasks of a handler may wait at a time.
+        self._readable: asyncio.Future[None] | None = None
+        self._drained: asyncio.Future[None] | None = None
         self._is_ended = self._is_gone = False
         self._deserialize: Any = None
         self._serialize: Any = None
@@ -102,6 +101,8 @@ class Exchange(aio.ServicerContext[Any, Any]):
             if opening.timeout_s < _TIMEOUT_MAX_S:
                 self._timer = loop.call_later(opening.timeout_s, self._late)
         self.task: asyncio.Task[None] | None = None
+        #: Whether interceptors have seen it.
+        self.has_run = False
 
     # What handlers call.
 
@@ -111,11 +112,11 @@ class Exchange(aio.ServicerContext[Any, Any]):
         while (found := session.take(self._stream)) is None:
             # The windows are given back that let the message in.
             carrier.flush_soon()
-            self.is_reading = True
+            self._readable = asyncio.get_running_loop().create_future()
             try:
-                await self._wait()
+                await self._readable
             finally:
-                self.is_reading = False
+                self._readable = None
         if found is False:
             return aio.EOF
         if session.has_output:
@@ -142,12 +143,15 @@ class Exchange(aio.ServicerContext[Any, Any]):
         self._end(grpc.StatusCode.RESOURCE_EXHAUSTED, details, ())
         raise asyncio.CancelledError
 
-    async def _wait(self) -> None:
-        self._waiter = asyncio.get_running_loop().create_future()
+    async def _gone(self) -> None:
+        """Wait until what was sent has gone, or the stream is over."""
+        if not self._carrier.session.when_drained(self._stream):
+            return
+        self._drained = asyncio.get_running_loop().create_future()
         try:
-            await self._waiter
+            await self._drained
         finally:
-            self._waiter = None
+            self._drained = None
 
     def __aiter__(self) -> Exchange:
         return self
@@ -167,11 +171,7 @@ class Exchange(aio.ServicerContext[Any, Any]):
             raise aio.InternalError("the call is over") if self._is_gone else aio.UsageError("the call has ended")
         carrier.flush_soon()
         if unsent_bytes > _UNSENT_BYTES_MAX or carrier.is_crowded:
-            await self._drained()
-
-    async def _drained(self) -> None:
-        if self._carrier.session.when_drained(self._stream):
-            await self._wait()
+            await self._gone()
 
     async def send_initial_metadata(self, initial_metadata: Any) -> None:
         """Begin the response, with metadata."""
@@ -263,10 +263,20 @@ class Exchange(aio.ServicerContext[Any, Any]):
 
     # What its connection calls.
 
-    def woken(self) -> None:
-        """Note that there is what the task waits for."""
-        if self._waiter is not None and not self._waiter.done():
-            self._waiter.set_result(None)
+    @property
+    def is_reading(self) -> bool:
+        """Whether its handler waits for a message."""
+        return self._readable is not None
+
+    def readable(self) -> None:
+        """Note that there is a message, or none will come."""
+        if self._readable is not None and not self._readable.done():
+            self._readable.set_result(None)
+
+    def drained(self) -> None:
+        """Note that what was sent has gone."""
+        if self._drained is not None and not self._drained.done():
+            self._drained.set_result(None)
 
     def closed(self) -> None:
         """Note that the stream is over: its client has everything, has cancelled, or is gone."""
@@ -277,7 +287,8 @@ class Exchange(aio.ServicerContext[Any, Any]):
             self._is_ended = self._is_gone = True
             if self.task is not None:
                 self.task.cancel()
-        self.woken()
+        self.readable()
+        self.drained()
         for callback in self._callbacks:
             callback(self)
         self._callbacks.clear()
@@ -335,6 +346,7 @@ class Exchange(aio.ServicerContext[Any, Any]):
 
     async def run(self) -> None:
         """Run the call to its end."""
+        self.has_run = True
         try:
             await self._run()
         except (aio.AbortError, aio.InternalError):
@@ -375,4 +387,4 @@ class Exchange(aio.ServicerContext[Any, Any]):
         code = self._code or grpc.StatusCode.OK
         if self._end(code, self._details, self._trailing, last) > _SMALL_BYTES:
             # The call is under way until the client has let its reply in.
-            await self._drained()
+            await self._gone()
