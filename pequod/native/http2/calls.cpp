@@ -22,7 +22,8 @@ bool is_list_of_pairs(PyObject* object) {
     for (Py_ssize_t at = 0; at < PyList_GET_SIZE(object); ++at) {
         PyObject* pair = PyList_GET_ITEM(object, at);
         if (!PyTuple_CheckExact(pair) || PyTuple_GET_SIZE(pair) != 2) return false;
-        if (!PyBytes_CheckExact(PyTuple_GET_ITEM(pair, 0)) || !PyBytes_CheckExact(PyTuple_GET_ITEM(pair, 1))) return false;
+        if (!PyBytes_CheckExact(PyTuple_GET_ITEM(pair, 0)) || !PyBytes_CheckExact(PyTuple_GET_ITEM(pair, 1)))
+            return false;
     }
     return true;
 }
@@ -154,7 +155,8 @@ PyObject* session_send(PyObject* object, PyObject* const* arguments, Py_ssize_t 
 // begin(id, fields): begin a response.
 PyObject* session_begin(PyObject* object, PyObject* const* arguments, Py_ssize_t count) {
     Session* self = as_session(object);
-    if (count != 2 || !is_list_of_pairs(arguments[1])) return wrong("begin takes a stream and a list of pairs of bytes");
+    if (count != 2 || !is_list_of_pairs(arguments[1]))
+        return wrong("begin takes a stream and a list of pairs of bytes");
     Stream* stream = stream_of_number(self, arguments[0]);
     if (!stream || stream->is_response_begun) return PyErr_Occurred() ? nullptr : Py_NewRef(Py_False);
     stream->first_fields = Py_NewRef(arguments[1]);
@@ -244,8 +246,8 @@ PyObject* session_has_output(PyObject* object, void*) {
 
 PyObject* session_is_over(PyObject* object, void*) {
     Session* self = as_session(object);
-    return PyBool_FromLong(!self->session || (!nghttp2.session_want_read(self->session) &&
-                                              !nghttp2.session_want_write(self->session)));
+    return PyBool_FromLong(!self->session ||
+                           (!nghttp2.session_want_read(self->session) && !nghttp2.session_want_write(self->session)));
 }
 
 template <typename Function>

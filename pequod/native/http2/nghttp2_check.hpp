@@ -11,8 +11,8 @@
 
 namespace pequod::http2 {
 
-#define PEQUOD_SAME_PLACE(ours, our_member, theirs, their_member)                                              \
-    static_assert(offsetof(ours, our_member) == offsetof(theirs, their_member) &&                              \
+#define PEQUOD_SAME_PLACE(ours, our_member, theirs, their_member)                 \
+    static_assert(offsetof(ours, our_member) == offsetof(theirs, their_member) && \
                   sizeof(ours::our_member) == sizeof(theirs::their_member))
 
 PEQUOD_SAME_PLACE(FrameHead, length, nghttp2_frame_hd, length);

@@ -18,14 +18,21 @@ constexpr size_t FIELD_BYTES = 32;
 // Fields of ours in one block, beside those that stand first.
 constexpr size_t FIELDS_MAX = 64, FIRST_FIELDS_MAX = 4;
 
-#define PEQUOD_FIELD(name, value) \
-    {(uint8_t*)(name), (uint8_t*)(value), sizeof(name) - 1, sizeof(value) - 1, FIELD_STATIC}
+// nghttp2 takes pointers to bytes that it does not change.
+uint8_t* bytes_of(const char* start) { return const_cast<uint8_t*>(reinterpret_cast<const uint8_t*>(start)); }
 
-const Field FIRST_FIELDS[] = {PEQUOD_FIELD(":status", "200"), PEQUOD_FIELD("content-type", "application/grpc"),
-                              PEQUOD_FIELD("grpc-accept-encoding", "identity, deflate, gzip")};
-const Field PLAIN_TRAILERS[] = {PEQUOD_FIELD("grpc-status", "0")};
+Field field_of(Piece name, Piece value, uint8_t flags) {
+    return {bytes_of(name.start), bytes_of(value.start), name.size, value.size, flags};
+}
 
-#undef PEQUOD_FIELD
+template <size_t N, size_t M>
+Field static_field(const char (&name)[N], const char (&value)[M]) {
+    return field_of({name, N - 1}, {value, M - 1}, FIELD_STATIC);
+}
+
+const Field FIRST_FIELDS[] = {static_field(":status", "200"), static_field("content-type", "application/grpc"),
+                              static_field("grpc-accept-encoding", "identity, deflate, gzip")};
+const Field PLAIN_TRAILERS[] = {static_field("grpc-status", "0")};
 
 Session* session_of(void* user) { return static_cast<Session*>(user); }
 
@@ -34,7 +41,7 @@ size_t add_fields(Field* fields, size_t count, PyObject* pairs) {
     for (Py_ssize_t at = 0; pairs && at < PyList_GET_SIZE(pairs) && count < FIELDS_MAX; ++at) {
         PyObject* pair = PyList_GET_ITEM(pairs, at);
         const Piece name = piece_of(PyTuple_GET_ITEM(pair, 0)), value = piece_of(PyTuple_GET_ITEM(pair, 1));
-        fields[count++] = {(uint8_t*)name.start, (uint8_t*)value.start, name.size, value.size, FIELD_NONE};
+        fields[count++] = field_of(name, value, FIELD_NONE);
     }
     return count;
 }
@@ -236,7 +243,8 @@ bool note(Session* self, Stream* stream, EventKind kind, PyObject* detail) {
 bool note_readable(Session* self, Stream* stream) {
     if (!stream->is_wanted) return true;
     const Incoming message = stream->next();
-    const bool is_there = message.is_begun && (message.received == message.size || message.size > self->message_bytes_max);
+    const bool is_there =
+        message.is_begun && (message.received == message.size || message.size > self->message_bytes_max);
     if (!is_there && !stream->is_half_closed) return true;
     stream->is_wanted = false;
     --self->wanted_count;

@@ -79,7 +79,8 @@ struct Stream {
     // Lists of pairs of bytes; null: none of its own.
     PyObject* first_fields;
     PyObject* trailers;
-    // The beginning of the response is sent; all of it was given; nghttp2 waits for more; Python waits for an empty one.
+    // The beginning of the response is sent; all of it was given; nghttp2 waits for more; Python waits for an empty
+    // one.
     bool is_response_begun, is_ended, is_deferred, wants_drained;
 
     Incoming next() const;
