@@ -16,7 +16,7 @@ generate = $(PROTOC) --python_out=$(1) --pyi_out=$(1) --grpc_python_out=$(1) peq
 .DEFAULT_GOAL := help
 .PHONY: help install install-dev demo ran test test-pythons test-extras test-quick check format proto proto-check interface interface-check coverage soak chaos freshness fuzz \
         figures bench-micro test-optimised test-spark-versions test-spark-cluster docs docs-serve \
-        test-planted soak-memory soak-server simulate simulate-groups views-chaos cluster-chaos cluster-patroni test-pure test-native differ test-sanitised test-leaks wheels clean
+        behaviours test-planted soak-memory soak-server simulate simulate-groups views-chaos cluster-chaos cluster-patroni test-pure test-native differ test-sanitised test-leaks wheels clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-15s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -26,7 +26,7 @@ install: $(LIGHT) ## make .venv with the server and the clients: 105 MB
 install-dev: $(INSTALLED) ## make .venv with everything that the other targets need: 1.5 GB, some minutes
 
 # The native core alone is compiled anew when its sources change: seconds. Without a compiler one line says so.
-$(LIGHT) $(DEMO) $(INSTALLED): $(wildcard pequod/native/*.?pp) pequod/native/build.py
+$(LIGHT) $(DEMO) $(INSTALLED): $(wildcard pequod/native/*.?pp pequod/native/http2/*.?pp) pequod/native/build.py
 	@$(BIN)/python pequod/native/build.py pequod/native || true
 	@touch $@
 
@@ -65,6 +65,10 @@ test-pythons: $(INSTALLED) ## the quick tests, with the native core, under each 
 test-extras: $(INSTALLED) ## each extra alone in an environment that pip makes: minutes, and a GB
 	PEQUOD_EXTRAS=pip $(BIN)/python -m pytest -n 2 tests/packaging/test_extras.py --timeout=1200
 
+WORDS ?=
+behaviours: ## print the tests of a behaviour, by WORDS of it; without them, write the page about tests anew
+	@$(PYTHON) tests/behaviours.py $(WORDS)
+
 ran: ## show when each target that tests ran last; `make ran-TARGET` runs one and notes it
 	@$(PYTHON) tests/ran.py
 
@@ -84,16 +88,20 @@ test-spark-versions: $(INSTALLED) ## the tests of the Spark data source with eac
 			tests/spark/test_source.py tests/spark/test_source_deaths.py tests/spark/test_stream.py || exit 1; \
 	done
 
+NATIVE := pequod/native/*.?pp pequod/native/http2/*.?pp
 check: $(INSTALLED) proto-check interface-check ## format, lint, types, import contracts, generated code
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
 	$(BIN)/mypy
 	$(BIN)/mypy docs/site.py
 	$(BIN)/lint-imports
+	$(BIN)/clang-format --dry-run -Werror $(NATIVE)
+	$(BIN)/python pequod/native/build.py --check
 
 format: $(INSTALLED) ## format the code and mend what the linter can
 	$(BIN)/ruff check --fix-only --quiet .
 	$(BIN)/ruff format .
+	$(BIN)/clang-format -i $(NATIVE)
 
 proto: $(INSTALLED) ## generate the protobuf code anew
 	$(call generate,proto)

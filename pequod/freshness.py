@@ -77,7 +77,7 @@ class Token:
         """Return the token as it is in messages."""
         entries = sorted(self.positions.items())
         return bytes([_VERSION]) + b"".join(
-            mark.database + _varint(mark.timeline) + _varint(position) for mark, position in entries
+            mark.database + varint(mark.timeline) + varint(position) for mark, position in entries
         )
 
     def __str__(self) -> str:
@@ -138,6 +138,16 @@ def sqlite_token(file_id: int, position: int | None) -> Token:
 NO_TOKEN: Final = Token({})
 
 
+@lru_cache(maxsize=64)
+def merged(*tokens: bytes) -> bytes:
+    """Return the token of what all of these name; those that are empty say nothing."""
+    found = NO_TOKEN
+    for token in tokens:
+        if token:
+            found = found.merged(Token.parse(token))
+    return bytes(found) if found.positions else b""
+
+
 # Servers get the same tokens again and again.
 @lru_cache(maxsize=1024)
 def _parsed(token: bytes | str) -> Token:
@@ -176,7 +186,8 @@ def _bytes_of(text: str) -> bytes:
     return data
 
 
-def _varint(number: int) -> bytes:
+def varint(number: int) -> bytes:
+    """Return a number as protobuf's messages, and tokens, have it."""
     data = bytearray()
     while number > 0x7F:
         data.append(number & 0x7F | 0x80)
@@ -202,7 +213,7 @@ def _read_varint(data: bytes, at: int) -> tuple[int, int]:
 
 
 @dataclass(frozen=True, slots=True)
-class Whatever:
+class AnyState:
     """What is there, unless the operator's settings bound its age."""
 
     wait_s: float = WAIT_S
@@ -232,9 +243,9 @@ class MaxAge:
 
 
 #: How fresh an answer has to be, and how long the read waits for it at most.
-Freshness = Whatever | After | Latest | MaxAge
+Freshness = AnyState | After | Latest | MaxAge
 
-ANY: Final = Whatever()
+ANY: Final = AnyState()
 LATEST: Final = Latest()
 
 

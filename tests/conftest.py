@@ -7,8 +7,6 @@ import gc
 import os
 import signal
 import sys
-from collections.abc import Iterator
-from contextlib import nullcontext
 from functools import cache
 
 # Before anything imports gRPC: its handlers break children that others fork, as PySpark does to start Java.
@@ -23,7 +21,6 @@ import typer.main
 import typer.testing
 from hypothesis import HealthCheck, settings
 
-from pequod.engine import general_way
 from pequod.native import core
 
 # The same for the tests: each process of pytest would compile them anew, which takes 9 s.
@@ -48,13 +45,6 @@ if transport := os.environ.get("PEQUOD_TRANSPORT"):
 
 # A hundred steps that each draw joins and keys are much data, and meant to be.
 _SLOW_IS_FINE = [HealthCheck.too_slow, HealthCheck.data_too_large, HealthCheck.large_base_example]
-
-
-@pytest.fixture(params=[True, False], ids=["timelines", "loops"])
-def kernel(request: pytest.FixtureRequest) -> Iterator[None]:
-    """Compile joins with the timeline's kernel, and then without it: what the engine answers is the same."""
-    with nullcontext() if request.param else general_way():
-        yield
 
 
 @pytest.fixture(scope="module", autouse=True)

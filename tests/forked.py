@@ -2,7 +2,7 @@
 
 A server that a shell starts spends half a second of CPU on imports, a command a quarter, and the tests start hundreds.
 What is about the command itself, its start or its memory starts a server as a shell does, by
-`pequod_bench.process.started_server`.
+`pequod_bench.systems.server.started_server`.
 """
 
 from __future__ import annotations

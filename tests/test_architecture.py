@@ -20,6 +20,7 @@ MAPS = {
         "spark_backfill/pyspark_pequod_lake",
     ],
     "views": ["server/pequod_views"],
+    "bench": ["bench/pequod_bench", "bench/pequod_workloads"],
     "clients": [
         "pequod/cluster",
         "pequod/interface",
@@ -68,7 +69,7 @@ def test_a_map_names_every_file_once_and_no_other(name: str) -> None:
 
 @pytest.fixture(scope="module")
 def words_of_the_code() -> set[str]:
-    roots = ["pequod", "grammar", "server", "spark_backfill", "proto"]
+    roots = ["pequod", "grammar", "server", "spark_backfill", "bench", "proto"]
     files = [path for root in roots for kind in ("*.py", "*.proto") for path in (ROOT / root).rglob(kind)]
     return {word for path in files for word in re.findall(r"\w+", path.read_text())}
 
@@ -77,7 +78,7 @@ def words_of_the_code() -> set[str]:
 def test_the_names_of_a_page_are_in_the_code(page: Path, words_of_the_code: set[str]) -> None:
     text = re.sub(r"^    .*$", "", page.read_text(), flags=re.MULTILINE)
     named = re.findall(r"`((?:\w+\.)*\w+)`", text)
-    words = {word for name in named if not name.endswith((".py", ".toml")) for word in name.split(".")}
+    words = {word for name in named if not name.endswith((".py", ".pyi", ".toml")) for word in name.split(".")}
     assert words - OTHER_WORDS - words_of_the_code == set()
     modules = {path.name for root in ("pequod", "server", "spark_backfill") for path in (ROOT / root).rglob("*.py")}
     assert {name for name in named if name.endswith(".py")} <= modules
@@ -140,6 +141,20 @@ def test_members_of_classes_that_texts_name_are_there(where: str, members_of_the
 def test_the_paths_of_a_page_are_there(page: Path) -> None:
     for path in re.findall(r"`([\w.]+/[\w./]*)`", page.read_text()):
         assert (ROOT / path).exists(), path
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_the_functions_that_a_page_names_are_in_the_native_core(page: Path) -> None:
+    for file, name in re.findall(r"`(\w+\.[ch]pp): (\w+)`", page.read_text()):
+        source = (ROOT / "pequod/native" / file).read_text()
+        assert re.search(rf"^(?!.*return).*\b{name}\(.*[{{,]$", source, re.MULTILINE), f"{file}: {name}"
+
+
+def test_a_page_leads_through_the_native_core() -> None:
+    named = re.findall(r"`(\w+)\.[ch]pp: \w+`", (ROOT / "docs/architecture/native.md").read_text())
+    assert {"verbs", "telling", "state", "tables", "rows", "routes", "collect", "timeline", "batch_commands"} <= {
+        *named
+    }
 
 
 def test_the_paths_that_the_native_core_names_are_there() -> None:

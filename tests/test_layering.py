@@ -1,7 +1,12 @@
 """What is heavy is imported when it is asked for: a client does without the engine, an engine without gRPC."""
 
+import ast
+import inspect
 import subprocess
 import sys
+from pathlib import Path
+
+from pequod.engine import Engine
 
 SCRIPT = """
 import sys
@@ -71,3 +76,45 @@ except SystemExit as ended:
     assert ended.code == 4, ended.code
 """
     assert imported(script) == ["asyncio", "grpc", "typer"]
+
+
+#: What a command of the table of kinds, or many of them together, do on an engine: handlers leave it to the executor.
+COMMAND_VERBS = {"get", "put", "put_all", "remove", "remove_range", "scan", "count", "run_quick"}
+#: What other files of the handlers ask of an engine, since it is no command: joins and state, watches, backfills.
+NO_COMMANDS = {"administration.py", "backfilling.py", "feeds.py", "following.py", "leases.py", "served.py"}
+SERVER = Path(__file__).parents[1] / "server" / "pequod_server"
+
+
+def engine_verbs(path: Path) -> set[str]:
+    """Return which methods of an engine a file names."""
+    verbs = {name for name, _ in inspect.getmembers(Engine, inspect.isfunction) if not name.startswith("_")}
+    return {
+        node.attr
+        for node in ast.walk(ast.parse(path.read_text()))
+        if isinstance(node, ast.Attribute)
+        and node.attr in verbs
+        and ast.unparse(node.value).rpartition(".")[2].removeprefix("_") == "engine"
+    }
+
+
+def test_handlers_run_no_command_on_the_engine_themselves() -> None:
+    found = {
+        path.name: verbs
+        for room in ("calls", "wire")
+        for path in sorted((SERVER / room).glob("*.py"))
+        if (verbs := engine_verbs(path))
+    }
+    assert found.keys() <= NO_COMMANDS, found
+    assert not [name for name, verbs in found.items() if verbs & COMMAND_VERBS], found
+
+
+def test_what_a_command_does_is_found_where_it_is_said() -> None:
+    """The test above would find it: the executor and the table of verbs do name the engine's methods."""
+    assert engine_verbs(SERVER / "steps" / "executor.py") & COMMAND_VERBS == {"put_all", "remove_range"}
+    assert engine_verbs(SERVER.parents[1] / "pequod" / "engine" / "answer.py") == {
+        "get",
+        "put",
+        "remove",
+        "scan",
+        "count",
+    }

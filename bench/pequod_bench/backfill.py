@@ -32,49 +32,36 @@ from pequod_spark.cutting import PART_ROWS, Contexts, survey
 from pequod_spark.pieces import compile_pieces
 from pequod_spark.plan import read_from
 from pequod_spark.ranges import sorted_ranges
+from pequod_workloads import twip as keys
 from pyspark.sql import DataFrame, Observation, SparkSession
 from pyspark.sql import functions as f
 from rich.console import Console
-from rich.table import Table
 
 from pequod.client import Client
-from pequod.engine import Rows
 from pequod.errors import PequodError
-from pequod_bench.process import started_server, usage
-from pequod_bench.report.printed import Printed, print_figures
-from pequod_bench.workloads import keys
+from pequod_bench.report.printed import Printed, print_rows
+from pequod_bench.settings import BackfillSettings
+from pequod_bench.systems.pequod_results import count_rows
+from pequod_bench.systems.server import stand_back, started_server, usage
 
-TWEET_BYTES: Final = 140
 #: Users whose first checks are timed, and checks in a batch.
-CHECKED: Final = 5_000
-CHECKS: Final = 250
+CHECKED, CHECKS = 5_000, 250
 #: Writes in a batch at most: enough to catch up where the server is busy, few enough not to make it so.
 WRITES: Final = 250
-#: Timelines that are compared at a time.
-BATCH: Final = 50
-#: Timelines that are compared in the end.
-COMPARED: Final = 2_000
+#: Timelines that are compared in the end, and at a time.
+COMPARED, BATCH = 2_000, 50
 #: One of these many posts is there when Spark warms up.
 WARM_UP: Final = 100
 #: Rows that a check returns on average, as many as a login of Twip does.
 ROWS_PER_CHECK: Final = 5
+_LOAD_BATCH: Final = 10_000
+
+#: Keys and values, in key order.
+BaseRows = list[tuple[bytes, bytes]]
 
 
 class WrongBackfillError(PequodError):
     """A timeline after a backfill is not what the server computes anew."""
-
-
-@dataclass(frozen=True, slots=True)
-class BackfillSize:
-    """What is filled."""
-
-    users: int
-    #: Subscriptions of each user, to others drawn at random.
-    follows: int
-    posts: int
-    #: Posts and subscriptions written each second during the backfill.
-    writes_per_s: int
-    seed: int = 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,48 +85,35 @@ class BackfillFigures(Printed):
     #: Rows of a check.
     rows_per_check: float
 
-    @property
-    def rows_per_s(self) -> float:
-        """Rows that Spark computed and sorted each second."""
-        return self.rows / self.materialise_s
-
-    @property
-    def loaded_rows_per_s(self) -> float:
-        """Rows that the server took in each second."""
-        return self.rows / self.load_s
-
-    @property
-    def writes_per_s(self) -> float:
-        """Writes that the server answered each second of the backfill."""
-        return self.writes / self.backfill_s
-
-    @property
-    def speedup(self) -> float:
-        """How many times less a first check takes of the server when it is warm; by the clock, if it is too short."""
-        if not self.warm_server_us:
-            return self.cold_check_us / self.warm_check_us
-        return self.cold_server_us / self.warm_server_us
-
-    def derived(self) -> dict[str, object]:
-        """Return the rates beside the fields."""
-        told = ("rows_per_s", "loaded_rows_per_s", "writes_per_s", "speedup")
-        return {name: getattr(self, name) for name in told}
+    def derived(self) -> dict[str, float]:  # type: ignore[override]
+        """Return the rates; how many times less a warm first check takes of the server, or by the clock."""
+        cold, warm = self.cold_server_us, self.warm_server_us
+        return {
+            "rows_per_s": self.rows / self.materialise_s,
+            "loaded_rows_per_s": self.rows / self.load_s,
+            "writes_per_s": self.writes / self.backfill_s,
+            "speedup": cold / warm if warm else self.cold_check_us / self.warm_check_us,
+        }
 
     def print_table(self, console: Console) -> None:
-        """Print all figures for a person."""
+        rates = self.derived()
+        loaded = f"{self.load_s:.1f} s, {rates['loaded_rows_per_s']:,.0f} rows/s"
         rows = (
             ("timeline rows", f"{self.rows:,}"),
-            ("Spark alone: computed and sorted", f"{self.materialise_s:.1f} s, {self.rows_per_s:,.0f} rows/s"),
+            ("Spark alone: computed and sorted", f"{self.materialise_s:.1f} s, {rates['rows_per_s']:,.0f} rows/s"),
             ("backfill of a server, in all", f"{self.backfill_s:.1f} s"),
-            ("  of it sorting and loading", f"{self.load_s:.1f} s, {self.loaded_rows_per_s:,.0f} rows/s"),
-            ("writes meanwhile", f"{self.writes_per_s:,.0f} a second, the slowest {self.slowest_write_s * 1e3:.1f} ms"),
+            ("  of it sorting and loading", loaded),
+            (
+                "writes meanwhile",
+                f"{rates['writes_per_s']:,.0f} a second, the slowest {self.slowest_write_s * 1e3:.1f} ms",
+            ),
             ("first check, cold", f"{self.cold_check_us:,.1f} us"),
-            ("first check, filled", f"{self.warm_check_us:,.1f} us, {self.speedup:.1f} times faster"),
+            ("first check, filled", f"{self.warm_check_us:,.1f} us, {rates['speedup']:.1f} times faster"),
         )
-        print_figures(console, Table("what", "figure"), (), rows)
+        print_rows(console, rows, {"what": "{0[0]}", "figure": "{0[1]}"}, left=2)
 
 
-def base_rows(size: BackfillSize) -> tuple[list[bytes], list[bytes]]:
+def base_rows(size: BackfillSettings) -> BaseRows:
     """Draw subscriptions and posts, in key order."""
     draw = np.random.default_rng(size.seed)
     rows: dict[bytes, bytes] = {}
@@ -147,37 +121,29 @@ def base_rows(size: BackfillSize) -> tuple[list[bytes], list[bytes]]:
         others = draw.choice(size.users, min(size.follows, size.users), replace=False)
         rows.update((keys.subscription_key(user, int(other)), keys.FOLLOWS) for other in others)
     posters = draw.integers(size.users, size=size.posts).tolist()
-    rows.update((keys.post_key(user, tick), keys.tweet(tick, TWEET_BYTES)) for tick, user in enumerate(posters))
-    ordered = sorted(rows)
-    return ordered, [rows[key] for key in ordered]
+    rows.update((keys.post_key(user, tick), keys.tweet(tick)) for tick, user in enumerate(posters))
+    return sorted(rows.items())
 
 
-def spark_pid(spark: SparkSession) -> int:
-    """Return the process of a session's Java."""
-    jvm = spark.sparkContext._jvm
-    assert jvm is not None
-    return int(jvm.java.lang.ProcessHandle.current().pid())
-
-
-def measure(spark: SparkSession, size: BackfillSize) -> BackfillFigures:
+def measure(spark: SparkSession, size: BackfillSettings) -> BackfillFigures:
     """Run the benchmark; needs a server's memory and a folder for the base rows.
 
     Raises:
         WrongBackfillError: What was loaded is not right.
     """
+    if size.behind:
+        jvm = spark.sparkContext._jvm
+        assert jvm is not None
+        stand_back(int(jvm.java.lang.ProcessHandle.current().pid()))
     base = base_rows(size)
-    checked = Random(size.seed).sample(range(size.users), min(CHECKED, size.users // 4))
     with TemporaryDirectory(prefix="pequod-bench-") as folder:
-        for name, of in (
-            ("warm-up", base_rows(replace(size, posts=max(1, size.posts // WARM_UP)))),
-            ("base", base),
-        ):
-            columns = [pa.array(column, pa.binary()) for column in of]
-            path = str(Path(folder, f"{name}.parquet"))
-            pq.write_table(pa.table(columns, names=["key", "value"]), path, row_group_size=100_000)
-            rows, materialise_s = _materialise(spark, path)
+        _materialise(spark, Path(folder, "warm-up"), base_rows(replace(size, posts=max(1, size.posts // WARM_UP))))
+        rows, materialise_s = _materialise(spark, Path(folder, "base"), base)
+    checked = Random(size.seed).sample(range(size.users), min(CHECKED, size.users // 4))
     with started_server() as (target, pid), Client(target, timeout_s=600.0) as client:
-        _fill(client, base)
+        client.add_join(keys.PUSH_JOIN)
+        for at in range(0, len(base), _LOAD_BATCH):
+            client.multi_put(base[at : at + _LOAD_BATCH])
         with _writing(target, size, set(checked)) as written:
             started = time.perf_counter()
             outcome = backfill(spark, Connection(target, timeout_s=600.0).client, Request("t"))
@@ -190,6 +156,7 @@ def measure(spark: SparkSession, size: BackfillSize) -> BackfillFigures:
         cold = _check(client, pid, checked, since)
     if cold.rows != warm.rows:
         raise WrongBackfillError(f"the warm server's checks have {warm.rows} rows, and the cold one's {cold.rows}")
+    each_us = 1e6 / len(checked)
     return BackfillFigures(
         rows=rows,
         materialise_s=materialise_s,
@@ -197,20 +164,22 @@ def measure(spark: SparkSession, size: BackfillSize) -> BackfillFigures:
         load_s=outcome.load_s,
         writes=writes,
         slowest_write_s=max((took_s for _, took_s in written), default=0.0),
-        cold_check_us=cold.took_s / len(checked) * 1e6,
-        warm_check_us=warm.took_s / len(checked) * 1e6,
-        cold_server_us=cold.server_s / len(checked) * 1e6,
-        warm_server_us=warm.server_s / len(checked) * 1e6,
+        cold_check_us=cold.took_s * each_us,
+        warm_check_us=warm.took_s * each_us,
+        cold_server_us=cold.server_s * each_us,
+        warm_server_us=warm.server_s * each_us,
         rows_per_check=warm.rows / len(checked),
     )
 
 
-def _materialise(spark: SparkSession, path: str) -> tuple[int, float]:
-    """Compute and sort all timelines, and drop them; return their number and the seconds."""
+def _materialise(spark: SparkSession, path: Path, rows: BaseRows) -> tuple[int, float]:
+    """Compute and sort all timelines of base rows in a file, and drop them; return their number and the seconds."""
+    columns = [pa.array(column, pa.binary()) for column in zip(*rows, strict=True)]
+    pq.write_table(pa.table(columns, names=["key", "value"]), path, row_group_size=100_000)
     (timeline,) = parse(keys.PUSH_JOIN)
     first, last = keys.TIMELINES
     started = time.perf_counter()
-    base = read_from(spark.read.parquet(path))
+    base = read_from(spark.read.parquet(str(path)))
 
     def pieces(one_of: int) -> DataFrame:
         return compile_pieces(timeline, 1, base, first, last, one_of=one_of)
@@ -221,12 +190,6 @@ def _materialise(spark: SparkSession, path: str) -> tuple[int, float]:
     ordered = sorted_ranges(pieces(1), splits).observe(counted, f.count_if("is_row").alias("rows"))
     ordered.write.format("noop").mode("overwrite").save()
     return counted.get["rows"], time.perf_counter() - started
-
-
-def _fill(client: Client, base: tuple[list[bytes], list[bytes]]) -> None:
-    client.add_join(keys.PUSH_JOIN)
-    for at in range(0, len(base[0]), 10_000):
-        client.multi_put(zip(base[0][at : at + 10_000], base[1][at : at + 10_000], strict=True))
 
 
 class _Checks(NamedTuple):
@@ -241,20 +204,16 @@ def _check(client: Client, pid: int, users: list[int], since: int) -> _Checks:
     for at in range(0, len(users), CHECKS):
         batch = client.batch()
         for user in users[at : at + CHECKS]:
-            batch.scan(keys.timeline_first(user, since), keys.timeline_last(user))
+            batch.scan(*keys.timeline(user, since))
         started = time.perf_counter()
         results = batch.send()
         took_s += time.perf_counter() - started
-        for result in results:
-            if isinstance(result, PequodError):
-                raise result
-            assert isinstance(result, Rows)
-            rows += len(result.keys)
+        rows += count_rows(results)
     return _Checks(took_s, usage(pid).cpu_s - before_s, rows)
 
 
 @contextmanager
-def _writing(target: str, size: BackfillSize, checked: set[int]) -> Iterator[list[tuple[int, float]]]:
+def _writing(target: str, size: BackfillSettings, checked: set[int]) -> Iterator[list[tuple[int, float]]]:
     """Post and subscribe at a steady rate, all that is due at once in one batch; not for those who are checked.
 
     Yields:
@@ -273,7 +232,7 @@ def _writing(target: str, size: BackfillSize, checked: set[int]) -> Iterator[lis
                 for number in range(done, min(due, done + WRITES)):
                     user, other = draw.randrange(size.users), draw.randrange(size.users)
                     if number % 10:
-                        batch.put(keys.post_key(user, size.posts + number), keys.tweet(number, TWEET_BYTES))
+                        batch.put(keys.post_key(user, size.posts + number), keys.tweet(number))
                         continue
                     while user in checked:
                         user = draw.randrange(size.users)
@@ -295,14 +254,14 @@ def _writing(target: str, size: BackfillSize, checked: set[int]) -> Iterator[lis
         thread.join()
 
 
-def _compare(client: Client, size: BackfillSize) -> None:
+def _compare(client: Client, size: BackfillSettings) -> None:
     """See that timelines are what the server computes anew."""
     compared = Random(size.seed + 2).sample(range(size.users), min(COMPARED, size.users))
     for at in range(0, len(compared), BATCH):
         users = compared[at : at + BATCH]
-        held = [client.scan(keys.timeline_first(user, 0), keys.timeline_last(user)) for user in users]
+        held = [client.scan(*keys.timeline(user)) for user in users]
         for user in users:
-            client.invalidate_range(keys.timeline_first(user, 0), keys.timeline_last(user))
+            client.invalidate_range(*keys.timeline(user))
         for user, rows in zip(users, held, strict=True):
-            if client.scan(keys.timeline_first(user, 0), keys.timeline_last(user)) != rows:
+            if client.scan(*keys.timeline(user)) != rows:
                 raise WrongBackfillError(f"the timeline of user {user} is not what the server computes anew")

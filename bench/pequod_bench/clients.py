@@ -14,29 +14,28 @@ the medians are what counts.
 from __future__ import annotations
 
 import asyncio
-import statistics
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import ExitStack
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, Final, Literal, NamedTuple
+from statistics import median
+from typing import Any, Final, Literal
 
 from grpc import aio
 from pequod_proto.pequod_pb2 import GetRequest, ScanRequest
 from pequod_proto.pequod_pb2_grpc import PequodStub
+from pequod_workloads import twip as keys
 from rich.console import Console
-from rich.table import Table
 
 from pequod.client import AsyncClient, Client, Results
 from pequod.errors import PequodError
-from pequod_bench.process import listening_pid, loop_factory, started_server, usage
-from pequod_bench.report.printed import Printed, print_figures
+from pequod_bench.report.printed import Printed, print_rows
 from pequod_bench.report.progress import ProgressBars
 from pequod_bench.settings import ClientsSettings
+from pequod_bench.systems.server import listening_pid, loop_factory, started_server, usage
 from pequod_bench.twip import Stopwatch
-from pequod_bench.workloads import keys
 
 #: What is called: methods of this name of clients and of batches.
 Call = Literal["get", "put", "scan"]
@@ -49,6 +48,12 @@ _POSTS: Final = 3
 _TWEET: Final = b"v" * 66
 #: Batches that are under way at once.
 _WINDOW: Final = 4
+#: What each call is called with; puts go beside the posts, so that no timeline grows.
+_ARGUMENTS: Final[dict[Call, list[tuple[bytes, ...]]]] = {
+    "get": [(keys.post_key(_POSTER, i % _POSTS),) for i in range(_USERS)],
+    "put": [(b"x|%08d" % i, _TWEET) for i in range(_USERS)],
+    "scan": [keys.timeline(user) for user in range(_USERS)],
+}
 
 
 class WrongAnswerError(PequodError):
@@ -57,32 +62,21 @@ class WrongAnswerError(PequodError):
 
 @dataclass(frozen=True, slots=True)
 class Form:
-    """One way to use a client."""
+    """One way to use a client: carries out a number of operations, a multiple of those that wait together."""
 
     name: str
-    #: Operations that wait together.
     at_once: int
-    #: Carries out a number of operations, which is a multiple of ``at_once``.
     work: Callable[[int], None]
 
-    def sample(self, settings: ClientsSettings, pid: int | None) -> FormSample:
-        """Carry out a sample; ``pid`` is the server's process, if it is one of this machine."""
+    def sample(self, settings: ClientsSettings, pid: int | None) -> tuple[int, float, float, float]:
+        """Return operations, seconds, and CPU seconds of client and server (0 if that is on another machine)."""
         wanted = settings.operations // 20 if self.at_once == 1 else settings.operations
         operations = max(1, wanted // self.at_once) * self.at_once
         server_s = 0.0 if pid is None else usage(pid).cpu_s
         watch = Stopwatch()
         self.work(operations)
         seconds, cpu_s = watch.seconds(), watch.cpu_seconds()
-        return FormSample(operations, seconds, cpu_s, None if pid is None else usage(pid).cpu_s - server_s)
-
-
-class FormSample(NamedTuple):
-    """What some operations of one form took."""
-
-    operations: int
-    seconds: float
-    client_cpu_s: float
-    server_cpu_s: float | None
+        return operations, seconds, cpu_s, 0.0 if pid is None else usage(pid).cpu_s - server_s
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,18 +98,9 @@ class ClientsReport(Printed):
     forms: list[FormFigures]
 
     def print_table(self, console: Console) -> None:
-        """Print it for a person."""
-        rows = [
-            (
-                form.name,
-                f"{form.operations_per_s:,.0f}",
-                f"{form.client_cpu_us:.2f} µs",
-                "" if form.server_cpu_us is None else f"{form.server_cpu_us:.1f} µs",
-            )
-            for form in self.forms
-        ]
-        figures = ("operations/s", "client CPU an operation", "server CPU")
-        print_figures(console, Table("form", box=None), figures, rows)
+        columns = {"form": "{0.name}", "operations/s": "{0.operations_per_s:,.0f}"}
+        columns |= {"client CPU an operation": "{0.client_cpu_us:.2f} µs", "server CPU": "{0.server_cpu_us:.1f} µs"}
+        print_rows(console, self.forms, columns)
 
 
 def run(settings: ClientsSettings, target: str | None, bars: ProgressBars) -> ClientsReport:
@@ -125,13 +110,14 @@ def run(settings: ClientsSettings, target: str | None, bars: ProgressBars) -> Cl
         WrongAnswerError: A call returned something other than what is there.
     """
     pid: int | None
+    factory = loop_factory(settings.client_loop)
     with ExitStack() as stack:
         if target is None:
-            address, pid = stack.enter_context(started_server())
+            target, pid = stack.enter_context(started_server())
         else:
-            address, pid = target, listening_pid(target)
-        with asyncio.Runner(loop_factory=loop_factory(settings.loop)) as runner:
-            client, channel = runner.run(_connect(address))
+            pid = listening_pid(target)
+        with asyncio.Runner(loop_factory=factory) as runner:
+            client, channel = runner.run(_connect(target))
             try:
                 forms = [*_asyncio_forms(runner, client), *_unary_forms(runner, channel)]
                 figures = _measure(forms, settings, pid, bars)
@@ -139,8 +125,7 @@ def run(settings: ClientsSettings, target: str | None, bars: ProgressBars) -> Cl
                 runner.run(client.close())
                 runner.run(channel.close())
         # Not None, which would mean the quickest loop there is.
-        factory = loop_factory(settings.loop) or asyncio.new_event_loop
-        with Client(address, timeout_s=60.0, loop_factory=factory) as sync_client:
+        with Client(target, timeout_s=60.0, loop_factory=factory or asyncio.new_event_loop) as sync_client:
             figures += _measure(list(_sync_forms(sync_client)), settings, pid, bars)
     return ClientsReport(figures)
 
@@ -149,79 +134,63 @@ def _measure(
     forms: Sequence[Form], settings: ClientsSettings, pid: int | None, bars: ProgressBars
 ) -> list[FormFigures]:
     forms = [form for form in forms if settings.only in form.name]
-    samples: dict[str, list[FormSample]] = {form.name: [] for form in forms}
+    samples: dict[str, list[tuple[int, float, float, float]]] = {form.name: [] for form in forms}
     with bars.bar("running", settings.samples * len(forms)) as advance:
         for _ in range(settings.samples):
             for form in forms:
                 samples[form.name].append(form.sample(settings, pid))
                 advance(1)
-    return [_figures(form, samples[form.name]) for form in forms]
-
-
-def _figures(form: Form, samples: Sequence[FormSample]) -> FormFigures:
-    operations = sum(sample.operations for sample in samples)
-    server_s = [sample.server_cpu_s for sample in samples if sample.server_cpu_s is not None]
-    return FormFigures(
-        form.name,
-        form.at_once,
-        statistics.median(sample.operations / sample.seconds for sample in samples),
-        statistics.median(sample.client_cpu_s / sample.operations * 1e6 for sample in samples),
-        sum(server_s) / operations * 1e6 if server_s else None,
-    )
+    figures = []
+    for form in forms:
+        rate = median(operations / seconds for operations, seconds, _, _ in samples[form.name])
+        client_us = median(client_s / operations * 1e6 for operations, _, client_s, _ in samples[form.name])
+        operations, server_s = (sum(one[at] for one in samples[form.name]) for at in (0, 3))
+        server_us = None if pid is None else server_s / operations * 1e6
+        figures.append(FormFigures(form.name, form.at_once, rate, client_us, server_us))
+    return figures
 
 
 async def _connect(target: str) -> tuple[AsyncClient, aio.Channel]:
     """Connect, with a client and without one, and write what is read."""
     client = AsyncClient(target, timeout_s=60.0)
     await client.add_join(keys.PUSH_JOIN)
-    batch = client.batch()
-    for user in range(_USERS):
-        batch.put(keys.subscription_key(user, _POSTER), keys.FOLLOWS)
-    for tick in range(_POSTS):
-        batch.put(keys.post_key(_POSTER, tick), _TWEET)
-    await batch.send()
+    rows = {keys.subscription_key(user, _POSTER): keys.FOLLOWS for user in range(_USERS)}
+    await client.multi_put(rows | {keys.post_key(_POSTER, tick): _TWEET for tick in range(_POSTS)})
     return client, aio.insecure_channel(target)
 
 
-def _arguments(call: Call) -> list[tuple[bytes, ...]]:
-    if call == "get":
-        return [(keys.post_key(_POSTER, i % _POSTS),) for i in range(_USERS)]
-    if call == "put":
-        # Beside the posts, so that no timeline grows.
-        return [(b"x|%08d" % i, _TWEET) for i in range(_USERS)]
-    return [(keys.timeline_first(user, 0), keys.timeline_last(user)) for user in range(_USERS)]
-
-
 def _expect(call: Call, result: Any) -> None:
-    match call:
-        case "get":
-            is_right = result == _TWEET
-        case "put":
-            is_right = result is None
-        case "scan":
-            # Batches give columns, calls give pairs.
-            is_right = len(getattr(result, "keys", result)) == _POSTS
-    if not is_right:
+    # Batches give columns, calls give pairs.
+    found = len(getattr(result, "keys", result)) if call == "scan" else result
+    if found != {"get": _TWEET, "put": None, "scan": _POSTS}[call]:
         raise WrongAnswerError(f"{call} returned {result!r:.200}")
 
 
 def _asyncio_forms(runner: asyncio.Runner, client: AsyncClient) -> Iterator[Form]:
+    async def gather(call: Call, at_once: int, operations: int) -> None:
+        method, arguments = getattr(client, call), _ARGUMENTS[call]
+        for start in range(0, operations, at_once):
+            at = start % (len(arguments) - at_once + 1)
+            results = await asyncio.gather(*[method(*some) for some in arguments[at : at + at_once]])
+            _expect(call, results[-1])
+
+    async def scan_all(operations: int) -> None:
+        rows = 0
+        while rows < operations:
+            async for _ in client.scan_iter(*keys.TIMELINES):
+                rows += 1
+        if rows != operations:
+            raise WrongAnswerError(f"scan_iter returned {rows} rows, not {operations}")
+
     for at_once in (1, 10, 100, 1_000):
         for call in CALLS:
-            name = f"AsyncClient.{call}, {at_once:,} at once"
-            yield Form(name, at_once, partial(_gather, runner, client, call, _arguments(call), at_once))
-
-    rows = _USERS * _POSTS
-    yield Form("AsyncClient.scan_iter, a row", rows, lambda operations: runner.run(_scan_all(client, operations)))
+            work = partial(gather, call, at_once)
+            yield Form(f"AsyncClient.{call}, {at_once:,} at once", at_once, _in(runner, work))
+    yield Form("AsyncClient.scan_iter, a row", _USERS * _POSTS, _in(runner, scan_all))
 
 
-async def _scan_all(client: AsyncClient, operations: int) -> None:
-    rows = 0
-    while rows < operations:
-        async for _ in client.scan_iter(b"t|", b"t}"):
-            rows += 1
-    if rows != operations:
-        raise WrongAnswerError(f"scan_iter returned {rows} rows, not {operations}")
+def _in(runner: asyncio.Runner, work: Callable[[int], Any]) -> Callable[[int], None]:
+    return lambda operations: runner.run(work(operations))
 
 
 def _unary_forms(runner: asyncio.Runner, channel: aio.Channel) -> Iterator[Form]:
@@ -234,72 +203,43 @@ def _unary_forms(runner: asyncio.Runner, channel: aio.Channel) -> Iterator[Form]
 
     async def scan(operations: int) -> None:
         for number in range(operations):
-            user = number % _USERS
-            request = ScanRequest(first=keys.timeline_first(user, 0), last=keys.timeline_last(user))
-            rows = [key async for chunk in stub.Scan(request) for key in chunk.keys]
+            first, last = keys.timeline(number % _USERS)
+            rows = [key async for chunk in stub.Scan(ScanRequest(first=first, last=last)) for key in chunk.keys]
         _expect("scan", rows)
 
-    yield Form("gRPC, unary Get", 1, lambda operations: runner.run(get(operations)))
-    yield Form("gRPC, unary Scan", 1, lambda operations: runner.run(scan(operations)))
-
-
-def _gather(
-    runner: asyncio.Runner,
-    client: AsyncClient,
-    call: Call,
-    arguments: Sequence[tuple[bytes, ...]],
-    at_once: int,
-    operations: int,
-) -> None:
-    runner.run(_gather_all(client, call, arguments, at_once, operations))
-
-
-async def _gather_all(
-    client: AsyncClient, call: Call, arguments: Sequence[tuple[bytes, ...]], at_once: int, operations: int
-) -> None:
-    method = getattr(client, call)
-    for start in range(0, operations, at_once):
-        at = start % (len(arguments) - at_once + 1)
-        results = await asyncio.gather(*[method(*some) for some in arguments[at : at + at_once]])
-        _expect(call, results[-1])
+    yield Form("gRPC, unary Get", 1, _in(runner, get))
+    yield Form("gRPC, unary Scan", 1, _in(runner, scan))
 
 
 def _sync_forms(client: Client) -> Iterator[Form]:
     for call in CALLS:
-        yield Form(f"Client.{call}", 1, partial(_one_by_one, client, call, _arguments(call)))
+        yield Form(f"Client.{call}", 1, partial(_one_by_one, client, call))
     for threads in (4, 16):
         for call in CALLS:
-            name = f"Client.{call}, {threads} threads"
-            yield Form(name, threads, partial(_threads, client, call, _arguments(call), threads))
-    for size in (1, 16, 256):
+            yield Form(f"Client.{call}, {threads} threads", threads, partial(_threads, client, call, threads))
+    for size, window in ((1, 1), (16, 1), (256, 1), (256, _WINDOW)):
         for call in CALLS:
-            yield Form(
-                f"Client.batch of {size} {call}", size, partial(_batches, client, call, _arguments(call), size, 1)
-            )
-    for call in CALLS:
-        name = f"Client.batch of 256 {call}, {_WINDOW} under way"
-        yield Form(name, 256, partial(_batches, client, call, _arguments(call), 256, _WINDOW))
+            name = f"Client.batch of {size} {call}" + (f", {window} under way" if window > 1 else "")
+            yield Form(name, size, partial(_batches, client, call, size, window))
 
 
-def _one_by_one(client: Client, call: Call, arguments: Sequence[tuple[bytes, ...]], operations: int) -> None:
-    method = getattr(client, call)
+def _one_by_one(client: Client, call: Call, operations: int) -> None:
+    method, arguments = getattr(client, call), _ARGUMENTS[call]
     for number in range(operations):
         result = method(*arguments[number % len(arguments)])
     _expect(call, result)
 
 
-def _threads(client: Client, call: Call, arguments: Sequence[tuple[bytes, ...]], threads: int, operations: int) -> None:
+def _threads(client: Client, call: Call, threads: int, operations: int) -> None:
     with ThreadPoolExecutor(threads) as pool:
-        each = operations // threads
-        done = [pool.submit(_one_by_one, client, call, arguments, each) for _ in range(threads)]
+        done = [pool.submit(_one_by_one, client, call, operations // threads) for _ in range(threads)]
         for future in done:
             future.result()
 
 
-def _batches(
-    client: Client, call: Call, arguments: Sequence[tuple[bytes, ...]], size: int, window: int, operations: int
-) -> None:
+def _batches(client: Client, call: Call, size: int, window: int, operations: int) -> None:
     under_way: deque[Future[Results]] = deque()
+    arguments = _ARGUMENTS[call]
     for start in range(0, operations, size):
         if len(under_way) == window:
             _expect(call, under_way.popleft().result()[-1])

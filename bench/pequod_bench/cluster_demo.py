@@ -10,32 +10,44 @@ A write of unknown outcome is sent again: it says the same, and no other client 
 from __future__ import annotations
 
 import asyncio
+import sqlite3
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, closing
 from dataclasses import dataclass, field, replace
+from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Final
 
+import asyncpg
+from pequod_server.backing import Mapping
+from pequod_server.backing.mapping import GENERIC_TABLE
+from pequod_server.backing.postgres.store import PostgresStore
+from pequod_server.backing.sqlite.store import SqliteStore
+from pequod_workloads.twip import FOLLOWS, subscription_key
 from rich.console import Console
-from rich.table import Table
 
-from pequod.client import AsyncClient, Result, Results
+from pequod.client import AsyncClient
 from pequod.cluster.servers import ServerRole
 from pequod.commands.kinds import PUT
 from pequod.errors import PequodError, UnavailableError
 from pequod.freshness import Latest
-from pequod_bench.cluster_databases import PostgresBehind, SqliteBehind
-from pequod_bench.cluster_site import ClusterShape, ClusterSite, SiteServer, started_site
-from pequod_bench.process import loop_factory
-from pequod_bench.report.printed import Printed, print_figures
+from pequod_bench.report.printed import Printed, print_rows
 from pequod_bench.report.progress import Advance, ProgressBars
-from pequod_bench.twip import SCAN_BATCH, TwipSettings, prepare
-from pequod_bench.workloads.commands import CommandBatch, timeline_scans
-from pequod_bench.workloads.recompute import StreamPosts
-from pequod_bench.workloads.verify import Differs, Reply, verify_timelines
+from pequod_bench.settings import DemoSettings
+from pequod_bench.systems.postgres_cluster import BACKING_SETTINGS, started_cluster
+from pequod_bench.systems.server import loop_factory
+from pequod_bench.systems.site import OWNED, ClusterShape, ClusterSite, SiteServer, StartDatabase, started_site
+from pequod_bench.twip import SCAN_BATCH, TIMEOUT_S, execute_all, prepare, sent, verify
+from pequod_bench.workloads.graph import Graph
+from pequod_bench.workloads.stream import CommandBatch, timeline_scans
+from pequod_bench.workloads.verify import Reply
 
 #: How long a final read may wait for everything that was written.
 _LATEST: Final = Latest(wait_s=60.0)
-_TIMEOUT_S: Final = 120.0
+_WORKERS: Final = 4
+#: No schema is needed: one table has all keys of these tables.
+_GENERIC: Final = (Mapping.generic(name.encode() for name in OWNED),)
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,10 +89,9 @@ class ClusterReport(Printed):
     servers: list[ServerRow]
 
     def print_table(self, console: Console) -> None:
-        """Print the report for a person."""
+        homes, computes = (sum(role in one.role for one in self.servers) for role in ("home", "compute"))
         console.print(
-            f"Twip over {sum('home' in one.role for one in self.servers)} homes beside {self.database} and "
-            f"{sum('compute' in one.role for one in self.servers)} computes; the map is in {self.coordinator}"
+            f"Twip over {homes} homes beside {self.database} and {computes} computes; the map is in {self.coordinator}"
         )
         facts = (
             ("graph", f"{self.graph}, {self.users:,} users, {self.edges:,} subscriptions"),
@@ -92,12 +103,9 @@ class ClusterReport(Printed):
             ("final timelines", f"{self.timelines:,} of {self.timeline_rows:,} rows"),
             ("all exact", "yes" if self.correct else "NO"),
         )
-        print_figures(console, Table("", "", box=None, show_header=False), (), facts)
-        rows: list[tuple[str, ...]] = []
-        for one in self.servers:
-            figures = ("", "") if one.cpu_s is None else (f"{one.cpu_s:.1f}", f"{one.rss_mib:.0f}")
-            rows.append((one.id, one.role, "killed" if one.was_killed else "lives", *figures))
-        print_figures(console, Table("server", "role", "fate", box=None), ("CPU s", "MiB"), rows)
+        print_rows(console, facts, {"": "{0[0]}", " ": "{0[1]}"}, left=2)
+        fates = {"server": "{0.id}", "role": "{0.role}", "killed": "{0.was_killed}"}
+        print_rows(console, self.servers, {**fates, "CPU s": "{0.cpu_s:.1f}", "MiB": "{0.rss_mib:.0f}"}, left=3)
 
 
 @dataclass(slots=True)
@@ -112,34 +120,29 @@ class _Course:
     kills: dict[str, str] = field(default_factory=dict)
 
 
-def run(
-    settings: TwipSettings, shape: ClusterShape, bars: ProgressBars, *, is_on_postgres: bool = False, kills: bool = True
-) -> ClusterReport:
+def run(settings: DemoSettings, bars: ProgressBars) -> ClusterReport:
     """Run Twip on a cluster that is started for it.
 
     Raises:
-        ServerStartError: Something does not start, or is not installed.
+        ServerStartError: A server does not start, or is not installed.
     """
     with bars.working("preparing"):
         prepared = prepare(replace(settings, verify="final"))
     stream = prepared.stream
-    behind = PostgresBehind if is_on_postgres else SqliteBehind
-    with started_site(shape, behind(stream.graph)) as site:
+    shape = ClusterShape(settings.homes, settings.computes, is_on_etcd=settings.etcd)
+    with started_site(shape, (_postgres if settings.postgres else _sqlite)(stream.graph)) as site:
         course = _Course()
+        order = _killing(site, prepared.batches, course) if settings.kill else iter(prepared.batches)
+        scans = list(timeline_scans(stream, SCAN_BATCH))
         with asyncio.Runner(loop_factory=loop_factory(settings.client_loop)) as runner:
-            seconds, timelines = runner.run(
-                _run(site, prepared.batches, list(timeline_scans(stream, SCAN_BATCH)), course, bars, kills=kills)
-            )
+            seconds, timelines = runner.run(_run(site, order, prepared.command_count, scans, course, bars))
         servers = [_row(one) for one in site.servers]
     with bars.working("verifying"):
-        posts = StreamPosts(stream, settings.tweet_bytes)
-        verdict = verify_timelines(stream, posts, timeline_scans(stream, SCAN_BATCH), timelines)
-    difference = verdict.reason if isinstance(verdict, Differs) else ""
-    if course.reads_failed:
-        difference = difference or f"{course.reads_failed} reads failed"
+        verdict, _ = verify(prepared, [], timelines)
+    difference = verdict.reason or (f"{course.reads_failed} reads failed" if course.reads_failed else "")
     return ClusterReport(
-        database=site.database,
-        coordinator=site.coordinator,
+        database="PostgreSQL" if settings.postgres else "SQLite",
+        coordinator="etcd, 3 nodes" if settings.etcd else "a file",
         graph=stream.graph.name,
         users=stream.graph.user_count,
         edges=stream.graph.edge_count,
@@ -151,7 +154,7 @@ def run(
         writes_repeated=course.writes_repeated,
         reads_failed=course.reads_failed,
         timelines=len(stream.active),
-        timeline_rows=0 if isinstance(verdict, Differs) else verdict.row_count,
+        timeline_rows=verdict.row_count,
         correct=not difference,
         difference=difference,
         servers=servers,
@@ -159,40 +162,29 @@ def run(
 
 
 def _row(server: SiteServer) -> ServerRow:
-    used = None if server.was_killed else server.usage()
-    role = " ".join(sorted(server.entry.roles))
-    if used is None:
-        return ServerRow(server.entry.id, role, server.was_killed, None, None)
-    return ServerRow(server.entry.id, role, server.was_killed, used.cpu_s, used.rss_bytes / 2**20)
+    used = server.usage()
+    figures = (None, None) if used is None else (used.cpu_s, used.rss_bytes / 2**20)
+    return ServerRow(server.entry.id, " ".join(sorted(server.entry.roles)), server.was_killed, *figures)
 
 
 async def _run(
     site: ClusterSite,
-    batches: list[CommandBatch],
+    order: Iterator[CommandBatch],
+    command_count: int,
     scans: list[CommandBatch],
     course: _Course,
     bars: ProgressBars,
-    *,
-    kills: bool,
 ) -> tuple[float, list[Reply]]:
     """Return how long the ticks took, and the final timelines."""
-    async with AsyncClient(site.target, timeout_s=_TIMEOUT_S) as client:
-        with bars.bar("running", sum(len(batch.kinds) for batch in batches)) as advance:
+    async with AsyncClient(site.target, timeout_s=TIMEOUT_S) as client:
+        with bars.bar("running", command_count) as advance:
             begun = time.perf_counter()
-            order = _killing(site, batches, course) if kills else iter(batches)
             async with asyncio.TaskGroup() as workers:
-                for _ in range(4):
+                for _ in range(_WORKERS):
                     workers.create_task(_work(client, order, course, advance))
             seconds = time.perf_counter() - begun
-        timelines: list[Reply] = []
         with bars.bar("reading", sum(len(batch.kinds) for batch in scans)) as advance:
-            for kinds, arguments in scans:
-                batch = client.batch(_LATEST)
-                batch.kinds += kinds
-                batch.arguments += arguments
-                timelines.append(await batch.send())
-                advance(len(kinds))
-    return seconds, timelines
+            return seconds, await execute_all(client, scans, 1, advance, _LATEST)
 
 
 def _killing(site: ClusterSite, batches: list[CommandBatch], course: _Course) -> Iterator[CommandBatch]:
@@ -209,30 +201,23 @@ def _killing(site: ClusterSite, batches: list[CommandBatch], course: _Course) ->
 
 async def _work(client: AsyncClient, order: Iterator[CommandBatch], course: _Course, advance: Advance) -> None:
     """Send batches until there are no more, each after the results of the one before."""
-    for kinds, arguments in order:
+    for batch in order:
         begun = time.perf_counter()
-        batch = client.batch()
-        batch.kinds += kinds
-        batch.arguments += arguments
-        results = await _results(batch.send(), len(kinds))
+        try:
+            results: Reply = await sent(client, batch)
+        except UnavailableError as error:
+            results = [error] * len(batch.kinds)
         for at, result in enumerate(results):
             if not isinstance(result, PequodError):
                 continue
-            if kinds[at] == PUT:
+            if batch.kinds[at] == PUT:
                 course.writes_repeated += 1
-                await _put(client, *arguments[2 * at : 2 * at + 2])
+                await _put(client, *batch.arguments[2 * at : 2 * at + 2])
             else:
                 course.reads_failed += 1
         spent_s = time.perf_counter() - begun
         course.longest_s[course.stage] = max(course.longest_s.get(course.stage, 0.0), spent_s)
-        advance(len(kinds))
-
-
-async def _results(sending: asyncio.Future[Results], count: int) -> list[Result]:
-    try:
-        return list(await sending)
-    except UnavailableError as error:
-        return [error] * count
+        advance(len(batch.kinds))
 
 
 async def _put(client: AsyncClient, key: bytes, value: bytes) -> None:
@@ -243,3 +228,56 @@ async def _put(client: AsyncClient, key: bytes, value: bytes) -> None:
         except UnavailableError:
             continue
         return
+
+
+def _subscriptions(graph: Graph) -> list[tuple[bytes, bytes]]:
+    edges = zip(graph.users.tolist(), graph.posters.tolist(), strict=True)
+    return [(subscription_key(*edge), FOLLOWS) for edge in edges]
+
+
+def _flags(backing: str) -> list[str]:
+    return ["--backing", backing, "--backing-tables", ",".join(OWNED), "--backing-mode", "write-through"]
+
+
+def _sqlite(graph: Graph) -> StartDatabase:
+    """Return what makes an SQLite file with a graph's subscriptions."""
+
+    def start(_stack: ExitStack, folder: Path, homes: Sequence[str]) -> dict[str, list[str]]:
+        file = folder / "twip.db"
+
+        async def install() -> None:
+            store = SqliteStore(file, _GENERIC)
+            await store.install()
+            await store.close()
+
+        asyncio.run(install())
+        with closing(sqlite3.connect(file)) as connection:
+            connection.executemany("INSERT INTO pequod_base VALUES (?, ?)", _subscriptions(graph))
+            connection.commit()
+        return dict.fromkeys(homes, _flags(f"sqlite:{file}"))
+
+    return start
+
+
+def _postgres(graph: Graph) -> StartDatabase:
+    """Return what starts a PostgreSQL with a graph's subscriptions, and with a replication slot for each home."""
+
+    def start(stack: ExitStack, _folder: Path, homes: Sequence[str]) -> dict[str, list[str]]:
+        # Root starts it as another user, whom the folder then belongs to: one of its own.
+        own = Path(stack.enter_context(TemporaryDirectory(prefix="pequod-demo-", ignore_cleanup_errors=True)))
+        dsn = stack.enter_context(started_cluster(own, BACKING_SETTINGS)).dsn
+
+        async def install() -> None:
+            for home in homes:
+                store = PostgresStore(dsn, _GENERIC, feed_name=home)
+                await store.install()
+                await store.close()
+            connection = await asyncpg.connect(dsn)
+            await connection.copy_records_to_table(GENERIC_TABLE, records=_subscriptions(graph))
+            await connection.execute(f"ANALYZE {GENERIC_TABLE}; CHECKPOINT")
+            await connection.close()
+
+        asyncio.run(install())
+        return {home: [*_flags(dsn), "--backing-feed-name", home] for home in homes}
+
+    return start

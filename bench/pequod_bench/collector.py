@@ -1,4 +1,4 @@
-"""The cyclic garbage collector: kept as the server keeps it, and how long it holds everything up."""
+"""The cyclic garbage collector: kept as the server keeps it, at rest, and how long it holds everything up."""
 
 from __future__ import annotations
 
@@ -18,8 +18,6 @@ _DEFAULT_THRESHOLDS: Final = (700, 10, 10)
 class Pauses:
     """Every pause that the collector made while `watching`, in CPU time: others on the machine do not lengthen it."""
 
-    __slots__ = ("_begun", "count", "longest_ms", "total_ms")
-
     def __init__(self) -> None:
         self.count = 0
         self.longest_ms = 0.0
@@ -27,7 +25,6 @@ class Pauses:
         self._begun = 0
 
     def note(self, phase: str, _facts: object) -> None:
-        """Take a call of `gc.callbacks`."""
         if phase == "start":
             self._begun = time.thread_time_ns()
             return
@@ -38,7 +35,6 @@ class Pauses:
 
     @contextmanager
     def watching(self) -> Iterator[None]:
-        """Note what the collector does meanwhile."""
         gc.callbacks.append(self.note)
         try:
             yield
@@ -61,3 +57,14 @@ def kept(collector: Collector) -> Iterator[None]:
     finally:
         gc.unfreeze()
         gc.set_threshold(*thresholds)
+
+
+@contextmanager
+def resting_collector() -> Iterator[None]:
+    """Hold the collector: a run keeps every reply, and it would walk over them again and again."""
+    gc.collect()
+    gc.disable()
+    try:
+        yield
+    finally:
+        gc.enable()

@@ -12,12 +12,13 @@ from __future__ import annotations
 import argparse
 import json
 import os
-import statistics
+import shlex
 import subprocess
 import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from statistics import median
 from tempfile import TemporaryDirectory
 from time import monotonic
 from typing import Any, Final, Literal
@@ -25,29 +26,29 @@ from typing import Any, Final, Literal
 Size = Literal["reference", "smoke"]
 #: The JSON of each run of one command.
 Runs = Sequence[dict[str, Any]]
+#: What the runs of a command found, and whether that is what was wanted.
+Found = tuple[str, bool]
 
 #: The longest that one command may take.
 _TIMEOUT_S: Final = 1800
-_TWIP: Final = ["twip", "--users", "20000", "--ticks", "1000000", "--tweet-bytes", "5", "--verify", "final"]
-_TWIP_SMALL: Final = ["twip", "--users", "200", "--ticks", "2000", "--tweet-bytes", "5", "--verify", "final"]
+_TWIP: Final = "twip --users 20000 --ticks 1000000 --tweet-bytes 5 --verify final"
+_TWIP_SMALL: Final = "twip --users 200 --ticks 2000 --tweet-bytes 5 --verify final"
 
 
 @dataclass(frozen=True, slots=True)
 class Command:
     """One command of `pequod bench`, in both sizes, and how often it runs."""
 
-    reference: Sequence[str]
-    smoke: Sequence[str]
+    reference: str
+    smoke: str
     times: int = 1
     is_pure: bool = False
 
-    def arguments(self, size: Size) -> Sequence[str]:
-        """Return the arguments behind `pequod bench`."""
+    def arguments(self, size: Size) -> str:
         return self.reference if size == "reference" else self.smoke
 
     def text(self, size: Size) -> str:
-        """Return the command as one types it."""
-        return ("PEQUOD_PURE=1 " if self.is_pure else "") + " ".join(["pequod bench", *self.arguments(size)])
+        return f"{'PEQUOD_PURE=1 ' if self.is_pure else ''}pequod bench {self.arguments(size)}"
 
 
 #: By name, in the order in which they run.
@@ -55,95 +56,67 @@ COMMANDS: Final = {
     "twip": Command(_TWIP, _TWIP_SMALL, times=3),
     "pure": Command(_TWIP, _TWIP_SMALL, is_pure=True),
     "compare": Command(
-        ["compare", "--reference", "--figures", "7,8,9,ycsb"],
-        ["compare", "--quick", "--figures", "7,8,9,ycsb", "--users", "100", "--ticks", "1000", "--repeat", "1"],
+        "compare --reference --figures 7,8,9,ycsb",
+        "compare --quick --figures 7,8,9,ycsb --users 100 --ticks 1000 --repeat 1",
     ),
-    "scale": Command(["scale", "--users", "1000,100000", "--entries", "10000000"], ["scale", "--smoke"]),
-    "clients": Command(["clients", "--only", "unary Get"], ["clients", "--only", "unary Get", "--smoke"]),
+    "scale": Command("scale --users 1000,100000 --entries 10000000", "scale --smoke"),
+    "clients": Command("clients --only 'unary Get'", "clients --only 'unary Get' --smoke"),
 }
 
 
-@dataclass(frozen=True, slots=True)
-class Figure:
-    """One row of the table.
-
-    Attributes:
-        found: What the runs of its command found, and whether that is what was wanted.
-    """
-
-    measure: str
-    wanted: str
-    command: str
-    found: Callable[[Runs], tuple[str, bool]]
-
-
-def _of(path: str) -> Callable[[Runs], list[float]]:
-    return lambda runs: [float(run[path]) for run in runs]
-
-
-def _all_values(values: Sequence[float], digits: int = 2) -> str:
-    return ", ".join(f"{value:,.{digits}f}" for value in values)
-
-
-def _server_cpu(runs: Runs) -> tuple[str, bool]:
-    found = _of("server_cpu_us_per_tick")(runs)
-    return f"{_all_values(found)} µs", statistics.median(found) <= 2.5
-
-
-def _ticks(runs: Runs) -> tuple[str, bool]:
-    found = _of("ticks_per_s")(runs)
-    return _all_values(found, 0), statistics.median(found) >= 250_000
-
-
-def _pure(runs: Runs) -> tuple[str, bool]:
-    run = runs[0]
-    return f"{run['ticks_per_s']:,.0f} ticks/s, {run['server_cpu_us_per_tick']:.2f} µs", bool(run["correct"])
-
-
-def _ratio(system: str, least: float) -> Callable[[Runs], tuple[str, bool]]:
-    def found(runs: Runs) -> tuple[str, bool]:
-        by_name = {one["name"]: one["outcomes"] for one in runs[0]["twip"]}
-        ours, other = by_name["pequod"], by_name[system]
-        pairs = list(zip(ours, other, strict=False))
-        ratios = [theirs["seconds"] / own["seconds"] for own, theirs in pairs]
-        cpu = statistics.median(
-            theirs["server_cpu_seconds"] / max(own["server_cpu_seconds"], 0.01) for own, theirs in pairs
-        )
-        ratio = statistics.median(ratios)
-        text = f"{ratio:.2f} ({min(ratios):.2f} to {max(ratios):.2f}); server CPU {cpu:.2f}"
-        return text, ratio >= least
+def _values(path: str, unit: str, digits: int, is_met: Callable[[float], bool]) -> Callable[[Runs], Found]:
+    def found(runs: Runs) -> Found:
+        values = [float(run[path]) for run in runs]
+        return ", ".join(f"{value:,.{digits}f}" for value in values) + unit, is_met(median(values))
 
     return found
 
 
-def _ahead(section: str, ahead: str, rival: str, percent: int) -> Callable[[Runs], tuple[str, bool]]:
-    def seconds(line: dict[str, Any]) -> dict[int, float]:
-        return {one["x"]: statistics.median(run["seconds"] for run in one["outcomes"]) for one in line["points"]}
+def _pure(runs: Runs) -> Found:
+    run = runs[0]
+    return f"{run['ticks_per_s']:,.0f} ticks/s, {run['server_cpu_us_per_tick']:.2f} µs", bool(run["correct"])
 
-    def found(runs: Runs) -> tuple[str, bool]:
-        lines = {line["title"].split()[0]: seconds(line) for line in runs[0][section]}
+
+def _ratio(system: str, least: float) -> Callable[[Runs], Found]:
+    def found(runs: Runs) -> Found:
+        by_name = {one["name"]: one["outcomes"] for one in runs[0]["twip"]}
+        pairs = list(zip(by_name["pequod"], by_name[system], strict=False))
+        ratios = [theirs["seconds"] / own["seconds"] for own, theirs in pairs]
+        cpu = median(theirs["server_cpu_seconds"] / max(own["server_cpu_seconds"], 0.01) for own, theirs in pairs)
+        text = f"{median(ratios):.2f} ({min(ratios):.2f} to {max(ratios):.2f}); server CPU {cpu:.2f}"
+        return text, median(ratios) >= least
+
+    return found
+
+
+def _seconds(outcomes: Sequence[dict[str, float]]) -> float:
+    return median(run["seconds"] for run in outcomes)
+
+
+def _ahead(section: str, ahead: str, rival: str, percent: int) -> Callable[[Runs], Found]:
+    def found(runs: Runs) -> Found:
+        lines = {
+            line["title"].split()[0]: {one["x"]: _seconds(one["outcomes"]) for one in line["points"]}
+            for line in runs[0][section]
+        }
         lost = sorted(x for x, value in lines[ahead].items() if value >= lines[rival][x])
-        below = [x for x in sorted(lines[ahead]) if not lost or x < lost[0]]
-        reached = below[-1] if below else 0
+        reached = max((x for x in lines[ahead] if not lost or x < lost[0]), default=0)
         behind = f"; behind at {', '.join(f'{x} %' for x in lost)}" if lost else ""
         return f"{reached} %{behind}", reached >= percent
 
     return found
 
 
-def _ycsb(runs: Runs) -> tuple[str, bool]:
+def _ycsb(runs: Runs) -> Found:
     found: dict[str, float] = {}
     for workload in runs[0]["ycsb"]:
-        ours, other = (
-            statistics.median(run["seconds"] for run in one["outcomes"])
-            for one in sorted(workload["stores"], key=lambda one: one["name"] == "redis")
-        )
-        found[workload["letter"]] = other / ours
+        by_name = {one["name"]: _seconds(one["outcomes"]) for one in workload["stores"]}
+        found[workload["letter"]] = by_name["redis"] / by_name["pequod"]
     return ", ".join(f"{letter} {ratio:.2f}" for letter, ratio in found.items()), min(found.values()) >= 1
 
 
-def _scale(field: str) -> Callable[[Runs], tuple[str, bool]]:
-    def found(runs: Runs) -> tuple[str, bool]:
+def _scale(field: str) -> Callable[[Runs], Found]:
+    def found(runs: Runs) -> Found:
         points = sorted(runs[0]["points"], key=lambda point: float(point["users"]))
         few, many = float(points[0][field]), float(points[-1][field])
         return f"{many / few:.2f} ({few:.2f}, {many:.2f} µs)", many / few <= 1.5
@@ -151,45 +124,57 @@ def _scale(field: str) -> Callable[[Runs], tuple[str, bool]]:
     return found
 
 
-def _pause(runs: Runs) -> tuple[str, bool]:
-    longest = max(float(point["pause_ms_max"]) for point in runs[0]["points"])
-    return f"{longest:.1f} ms", longest <= 5
+def _most(field: str, most: float, form: str) -> Callable[[Runs], Found]:
+    def found(runs: Runs) -> Found:
+        value = max(float(point[field]) for point in runs[0]["points"])
+        return form.format(value), value <= most
+
+    return found
 
 
-def _timeline(runs: Runs) -> tuple[str, bool]:
-    largest = max(float(point["bytes_per_twip_timeline"]) for point in runs[0]["points"])
-    return f"{largest:,.0f} bytes", largest <= 2600
-
-
-def _unary(runs: Runs) -> tuple[str, bool]:
+def _unary(runs: Runs) -> Found:
     form = next(one for one in runs[0]["forms"] if "unary Get" in one["name"])
     client, server = float(form["client_cpu_us"]), float(form["server_cpu_us"])
     return f"{client + server:,.0f} µs ({client:,.0f} + {server:,.0f})", client + server <= 350
 
 
-FIGURES: Final = [
-    Figure("server CPU a tick, 20,000 users", "at most 2.5 µs", "twip", _server_cpu),
-    Figure("ticks/s, one server and one client process", "at least 250,000", "twip", _ticks),
-    Figure("the same in pure Python", "right", "pure", _pure),
-    Figure("Redis's runtime by ours", "at least 3", "compare", _ratio("redis", 3)),
-    Figure("memcached's", "at least 3", "compare", _ratio("memcached", 3)),
-    Figure("PostgreSQL's, pipelined", "at least 3", "compare", _ratio("postgres", 3)),
-    Figure("client-managed timelines'", "at least 2", "compare", _ratio("client-pequod", 2)),
-    Figure(
+#: What is measured, what is wanted, which command measures it, and what its runs say of it.
+FIGURES: Final[list[tuple[str, str, str, Callable[[Runs], Found]]]] = [
+    (
+        "server CPU a tick, 20,000 users",
+        "at most 2.5 µs",
+        "twip",
+        _values("server_cpu_us_per_tick", " µs", 2, lambda us: us <= 2.5),
+    ),
+    (
+        "ticks/s, one server and one client process",
+        "at least 250,000",
+        "twip",
+        _values("ticks_per_s", "", 0, lambda ticks: ticks >= 250_000),
+    ),
+    ("the same in pure Python", "right", "pure", _pure),
+    ("Redis's runtime by ours", "at least 3", "compare", _ratio("redis", 3)),
+    ("memcached's", "at least 3", "compare", _ratio("memcached", 3)),
+    ("PostgreSQL's, pipelined", "at least 3", "compare", _ratio("postgres", 3)),
+    ("client-managed timelines'", "at least 2", "compare", _ratio("client-pequod", 2)),
+    (
         "dynamic ahead of full materialisation up to",
         "75 % active",
         "compare",
         _ahead("materialisation", "dynamic", "full", 75),
     ),
-    Figure(
-        "interleaved ahead of separate up to", "75 % votes", "compare", _ahead("newp", "interleaved", "separate", 75)
+    ("interleaved ahead of separate up to", "75 % votes", "compare", _ahead("newp", "interleaved", "separate", 75)),
+    ("YCSB by Redis's operations/s", "at least 1", "compare", _ycsb),
+    ("100,000 users by 1,000, 10 M entries: a check", "at most 1.5", "scale", _scale("check_us")),
+    ("the same: an entry of a fan-out", "at most 1.5", "scale", _scale("fan_out_entry_us")),
+    ("longest pause of the collector there", "at most 5 ms", "scale", _most("pause_ms_max", 5, "{:.1f} ms")),
+    (
+        "a timeline of one who follows 116",
+        "at most 2,600 bytes",
+        "scale",
+        _most("bytes_per_twip_timeline", 2600, "{:,.0f} bytes"),
     ),
-    Figure("YCSB by Redis's operations/s", "at least 1", "compare", _ycsb),
-    Figure("100,000 users by 1,000, 10 M entries: a check", "at most 1.5", "scale", _scale("check_us")),
-    Figure("the same: an entry of a fan-out", "at most 1.5", "scale", _scale("fan_out_entry_us")),
-    Figure("longest pause of the collector there", "at most 5 ms", "scale", _pause),
-    Figure("a timeline of one who follows 116", "at most 2,600 bytes", "scale", _timeline),
-    Figure("one unary Get, client and server CPU", "at most 350 µs", "clients", _unary),
+    ("one unary Get, client and server CPU", "at most 350 µs", "clients", _unary),
 ]
 
 
@@ -197,6 +182,8 @@ def run(name: str, size: Size, report: Path | None = None) -> Runs | str:
     """Run a command as often as it says; return the JSON of its runs, or why there is none.
 
     Args:
+        name: The name of the command.
+        size: Which of its sizes.
         report: The folder that keeps the report of the comparison; None: it is not kept.
     """
     command = COMMANDS[name]
@@ -204,7 +191,7 @@ def run(name: str, size: Size, report: Path | None = None) -> Runs | str:
     found: list[dict[str, Any]] = []
     with TemporaryDirectory(prefix="pequod-figures-") as folder:
         out = ["--out", str(report or folder)] if name == "compare" else []
-        line = [sys.executable, "-m", "pequod.cli", "bench", *command.arguments(size), *out, "--json"]
+        line = [sys.executable, "-m", "pequod.cli", "bench", *shlex.split(command.arguments(size)), *out, "--json"]
         for _ in range(command.times if size == "reference" else 1):
             try:
                 done = subprocess.run(
@@ -222,18 +209,17 @@ def table(results: dict[str, Runs | str], size: Size) -> str:
     """Return the figures as a table in Markdown, and the commands by their numbers."""
     lines = ["| measure | wanted | reached | | command |", "|---|---|---|---|---|"]
     numbers = {name: number for number, name in enumerate(COMMANDS, 1)}
-    for figure in FIGURES:
-        runs = results[figure.command]
+    for measure, wanted, command, found in FIGURES:
+        runs, verdict = results[command], ""
         if isinstance(runs, str):
-            text, verdict = "not measured: " + runs, ""
+            text = "not measured: " + runs
         else:
             try:
-                text, is_met = figure.found(runs)
+                text, is_met = found(runs)
                 verdict = "met" if is_met else "missed"
             except (KeyError, StopIteration, ValueError, IndexError, ZeroDivisionError):
-                text, verdict = "not measured", ""
-        number = numbers[figure.command]
-        lines.append(f"| {figure.measure} | {figure.wanted} | {text} | {verdict} | {number} |")
+                text = "not measured"
+        lines.append(f"| {measure} | {wanted} | {text} | {verdict} | {numbers[command]} |")
     commands = [f"{numbers[name]}. `{command.text(size)}`" for name, command in COMMANDS.items()]
     return "\n".join([*lines, "", *commands, ""])
 
@@ -242,11 +228,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     """Take all figures, and print the table."""
     parser = argparse.ArgumentParser(prog="python -m pequod_bench.figures", description=__doc__.partition("\n")[0])
     parser.add_argument("--smoke", action="store_true", help="tiny sizes: shows that all runs, figures mean nothing")
-    parser.add_argument(
-        "--out",
-        type=Path,
-        help="write the table there too, JSON and the comparison beside it",
-    )
+    parser.add_argument("--out", type=Path, help="write the table there too, JSON and the comparison beside it")
     options = parser.parse_args(arguments)
     size: Size = "smoke" if options.smoke else "reference"
     results: dict[str, Runs | str] = {}

@@ -6,23 +6,24 @@ Each upload changes two rows whose sum stays zero, and each query reads both: it
 from __future__ import annotations
 
 from collections.abc import Sequence
+from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from dataclasses import dataclass, field
 from pathlib import Path
 from statistics import median, quantiles
-from threading import Event, Thread
+from threading import Event
 from time import perf_counter, sleep
-from typing import Final
+from typing import Any, Final
 
 import numpy as np
 import pyarrow as pa
 from pequod_lake import IngestLimits, Lake, MergePolicy
 from pequod_lake.clock import machine_clock
 from pequod_lake.freshness import staleness_s
-from pequod_lake.runs import Run, Stage
+from pequod_lake.runs import Stage
 from rich.console import Console
-from rich.table import Table
 
-from pequod_bench.report.printed import Printed, print_figures
+from pequod_bench.report.plots import Curve, Panel, panels
+from pequod_bench.report.printed import Printed, print_rows
 
 SCHEMA: Final = """
 [[table]]
@@ -63,15 +64,15 @@ class DemoReport(Printed):
     wrong: list[str] = field(default_factory=list)
 
     def print_table(self, console: Console) -> None:
-        """Print it for a person."""
-        table = Table("freshness", title=f"{self.row_count:,} rows in {self.seconds:.0f} s, and queries beside them")
         rows = []
         for level, samples in self.latencies_ms.items():
             times = [one[1] for one in samples]
-            high = quantiles(times, n=20)[-1] if len(times) > 1 else times[0]
-            oldest = max(one[2] for one in samples)
-            rows.append((level, f"{len(samples)}", f"{median(times):.1f}", f"{high:.1f}", f"{oldest:.1f}"))
-        print_figures(console, table, ("queries", "median ms", "p95 ms", "oldest answer s"), rows)
+            p95_ms = quantiles(times, n=20)[-1] if len(times) > 1 else times[0]
+            rows.append((level, len(times), median(times), p95_ms, max(one[2] for one in samples)))
+        columns = {"freshness": "{0[0]}", "queries": "{0[1]}", "median ms": "{0[2]:.1f}", "p95 ms": "{0[3]:.1f}"}
+        columns |= {"oldest answer s": "{0[4]:.1f}"}
+        title = f"{self.row_count:,} rows in {self.seconds:.0f} s, and queries beside them"
+        print_rows(console, rows, columns, title=title)
         console.print(f"{len(self.wrong)} answers with one half of an upload")
 
 
@@ -79,32 +80,21 @@ def run_demo(folder: Path, seconds: float, rows_per_s: int) -> DemoReport:
     """Take in rows, merge and query for some seconds; then merge everything and compare."""
     report = DemoReport(seconds, 0, {level: [] for level in LEVELS}, {name: [] for name in STALENESS})
     with Lake.create(folder, SCHEMA) as lake:
-        stop, failures = Event(), list[BaseException]()
+        stop = Event()
         worker = lake.worker(MergePolicy(fan_in=4, authority_after_s=4.0))
         start_s = perf_counter()
-
-        def guarded(work: object, *arguments: object) -> Thread:
-            def run() -> None:
-                try:
-                    work(*arguments)  # type: ignore[operator]
-                except BaseException as error:
-                    failures.append(error)
-                    stop.set()
-
-            return Thread(target=run, daemon=True)
-
-        threads = [guarded(_query, lake, level, report, start_s, stop) for level in LEVELS]
-        threads += [guarded(worker.run, stop), guarded(_look, lake, report, start_s, stop)]
-        for thread in threads:
-            thread.start()
-        try:
-            report.row_count = _take_in(lake, seconds, rows_per_s, stop)
-        finally:
-            stop.set()
-            for thread in threads:
-                thread.join()
-        if failures:
-            raise failures[0]
+        with ThreadPoolExecutor(len(LEVELS) + 3) as pool:
+            taking = pool.submit(_take_in, lake, seconds, rows_per_s, stop)
+            beside: list[Future[Any]] = [pool.submit(worker.run, stop), pool.submit(_look, lake, report, start_s, stop)]
+            beside += [pool.submit(_query, lake, level, report, start_s, stop) for level in LEVELS]
+            try:
+                # Those beside end before they are told to if they fail.
+                wait([*beside, taking], return_when=FIRST_COMPLETED)
+            finally:
+                stop.set()
+        for future in beside:
+            future.result()
+        report.row_count = taking.result()
         worker.compact()
         worker.close()
         lake.expire(0.0)
@@ -151,39 +141,27 @@ def _query(lake: Lake, level: str, report: DemoReport, start_s: float, stop: Eve
 def _look(lake: Lake, report: DemoReport, start_s: float, stop: Event) -> None:
     while not stop.wait(_PAUSE_S):
         runs = lake.catalog.snapshot().runs
-        now = machine_clock()
         for name, stages in STALENESS.items():
-            age_s = staleness_s(runs, _prefix(runs, stages), now)
+            prefix = next((at for at, run in enumerate(runs) if run.stage not in stages), len(runs))
+            age_s = staleness_s(runs, prefix, machine_clock())
             report.staleness_s[name].append((perf_counter() - start_s, age_s))
-
-
-def _prefix(runs: Sequence[Run], stages: set[Stage]) -> int:
-    return next((at for at, run in enumerate(runs) if run.stage not in stages), len(runs))
 
 
 def draw(report: DemoReport, folder: Path) -> list[Path]:
     """Draw latency against time by level, and staleness against time by stage; return the files."""
-    from matplotlib.figure import Figure  # noqa: PLC0415 - slow to import
-
     folder.mkdir(parents=True, exist_ok=True)
+    latency = [
+        Curve(level, list(zip([one[0] for one in some], _smooth([one[1] for one in some]), strict=True)))
+        for level, some in report.latencies_ms.items()
+    ]
+    ages = [Curve(stage, some) for stage, some in report.staleness_s.items()]
     paths = []
-    for name, title, label in (
-        ("latency", "Latency of a point query, by its freshness", "ms"),
-        ("staleness", "Age of the state at each stage", "s"),
+    for name, panel in (
+        ("latency", Panel("Latency of a point query, by its freshness", "s", latency, "ms", y_log=True)),
+        ("staleness", Panel("Age of the state at each stage", "s", ages, "s")),
     ):
-        figure = Figure(figsize=(8, 4.5), layout="constrained")
-        axes = figure.subplots()
-        if name == "latency":
-            for level, samples in report.latencies_ms.items():
-                axes.plot([one[0] for one in samples], _smooth([one[1] for one in samples]), label=level)
-            axes.set_yscale("log")
-        else:
-            for stage, found in report.staleness_s.items():
-                axes.plot([one[0] for one in found], [one[1] for one in found], label=stage)
-        axes.set(title=title, xlabel="s", ylabel=label)
-        axes.legend()
         paths.append(folder / f"{name}.png")
-        figure.savefig(paths[-1], dpi=120)
+        panels([panel]).savefig(paths[-1], dpi=120)
     return paths
 
 

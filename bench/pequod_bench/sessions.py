@@ -10,52 +10,52 @@ Every fourth write is read without a token instead: what such a read costs, and 
 from __future__ import annotations
 
 import asyncio
-import random
-import tempfile
 import time
 from collections.abc import Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import ClassVar, Final
 
 import asyncpg
 from pequod_server.backing import parse_mappings
-from pequod_server.backing.postgres import PostgresStore
+from pequod_server.backing.postgres.store import PostgresStore
+from pequod_workloads.twip import PUSH_JOIN, post_key, subscription_key, timeline, timeline_key, tweet
 from rich.console import Console
-from rich.table import Table
 
 from pequod.client import AsyncClient
-from pequod_bench.backed_twip import CATCH_UP_S, MAPPING, SETTINGS, TABLES, watching
-from pequod_bench.process import started_server
-from pequod_bench.report.latency import LatencyHistogram
-from pequod_bench.report.printed import Printed, print_figures
+from pequod_bench.report.latency import Latencies, LatencyHistogram, latencies, open_loop
+from pequod_bench.report.printed import Printed, print_rows
 from pequod_bench.report.progress import ProgressBars
 from pequod_bench.settings import SessionSettings
-from pequod_bench.systems.postgres_cluster import started_cluster
-from pequod_bench.workloads.keys import (
-    PUSH_JOIN,
-    post_key,
-    subscription_key,
-    timeline_first,
-    timeline_key,
-    timeline_last,
-    tweet,
-)
+from pequod_bench.systems.pequod_results import watched
+from pequod_bench.systems.postgres_cluster import BACKING_SETTINGS, started_cluster
+from pequod_bench.systems.server import started_server
 
+TABLES: Final = """
+CREATE TABLE p (poster int, "time" bigint, tweet text, PRIMARY KEY (poster, "time"));
+CREATE TABLE s ("user" int, poster int, active text, PRIMARY KEY ("user", poster));
+"""
+MAPPING: Final = """
+[[mapping]]
+keys = "p|<poster:8>|<time:10>"
+table = "p"
+slots.poster = { column = "poster", type = "integer" }
+slots.time = { column = "time", type = "integer" }
+value = "tweet"
+
+[[mapping]]
+keys = "s|<user:8>|<poster:8>"
+table = "s"
+slots.user = { column = "user", type = "integer" }
+slots.poster = { column = "poster", type = "integer" }
+value = "active"
+"""
 _FEED_NAMES: Final = ("pequod", "pequod_1")
 #: One write of this many is read without a token.
 _PLAIN_EVERY: Final = 4
-_TWEET_BYTES: Final = 140
-
-
-@dataclass(frozen=True, slots=True)
-class Percentiles:
-    """Of some times, in milliseconds."""
-
-    p50_ms: float
-    p99_ms: float
-    max_ms: float
+_CATCH_UP_S: Final = 60.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,13 +66,13 @@ class SessionReport(Printed):
     settings: SessionSettings
     writes_per_s: float
     #: From the call of a put to its answer, which the writer's own server gives once it has the write.
-    put: Percentiles
+    put: Latencies
     #: From the answer to the rows of a read after its token at the other server.
-    visible: Percentiles
+    visible: Latencies
     #: From the answer to the event of a watch at the other server, which came by its slot.
-    lag: Percentiles
+    lag: Latencies
     #: From the answer to the rows of a read without a token at the other server, with the write or without it.
-    plain: Percentiles
+    plain: Latencies
     session_reads: int
     session_misses: int
     plain_reads: int
@@ -84,19 +84,15 @@ class SessionReport(Printed):
         return not self.session_misses
 
     def print_table(self, console: Console) -> None:
-        """Print it for a person."""
-        ways: list[tuple[str, Percentiles, tuple[int, ...]]] = [
-            ("put", self.put, ()),
-            ("answer to read after token", self.visible, (self.session_reads, self.session_misses)),
-            ("answer to watch (lag of the replication slot)", self.lag, ()),
-            ("answer to read without token", self.plain, (self.plain_reads, self.plain_misses)),
-        ]
-        rows = [
-            (name, f"{found.p50_ms:.1f}", f"{found.p99_ms:.1f}", f"{found.max_ms:.1f}", *map(str, counts))
-            for name, found, counts in ways
-        ]
-        console.print(f"{self.writes_per_s:.0f} writes/s")
-        print_figures(console, Table("", box=None), ("p50 ms", "p99 ms", "max ms", "reads", "misses"), rows)
+        rows = (
+            ("put", self.put, None, None),
+            ("answer to read after token", self.visible, self.session_reads, self.session_misses),
+            ("answer to watch (lag of the replication slot)", self.lag, None, None),
+            ("answer to read without token", self.plain, self.plain_reads, self.plain_misses),
+        )
+        columns = {"": "{0[0]}", "p50 ms": "{0[1].p50_ms:.1f}", "p99 ms": "{0[1].p99_ms:.1f}"}
+        columns |= {"max ms": "{0[1].max_ms:.1f}", "reads": "{0[2]:,}", "misses": "{0[3]:,}"}
+        print_rows(console, rows, columns, title=f"{self.writes_per_s:.0f} writes/s")
 
 
 class _Times:
@@ -113,30 +109,27 @@ class _Times:
 
 
 def run(settings: SessionSettings, bars: ProgressBars) -> SessionReport:
-    """Run everything on a fresh cluster.
+    """Run everything on a fresh database.
 
     Raises:
         ServerStartError: PostgreSQL or a server does not start.
     """
     with (
-        tempfile.TemporaryDirectory(prefix="pequod-bench-", ignore_cleanup_errors=True) as folder,
-        tempfile.TemporaryDirectory(prefix="pequod-bench-") as own,
-        started_cluster(Path(folder), SETTINGS) as server,
+        TemporaryDirectory(prefix="pequod-bench-", ignore_cleanup_errors=True) as folder,
+        TemporaryDirectory(prefix="pequod-bench-") as own,
+        started_cluster(Path(folder), BACKING_SETTINGS) as database,
         ExitStack() as stack,
-        bars.bar("running", 1) as advance,
+        bars.working("running"),
     ):
-        dsn = f"postgresql://bench@127.0.0.1:{server.port}/postgres?sslmode=disable"
         mapping = Path(own) / "twip.toml"
         mapping.write_text(MAPPING)
-        asyncio.run(_install(dsn))
+        asyncio.run(_install(database.dsn))
         targets = []
         for name in _FEED_NAMES:
-            backing = ("--backing", dsn, "--backing-mapping", str(mapping), "--backing-feed-name", name)
+            backing = ("--backing", database.dsn, "--backing-mapping", str(mapping), "--backing-feed-name", name)
             flags = (*backing, "--backing-mode", "write-through", "--joins", PUSH_JOIN)
             targets.append(stack.enter_context(started_server(*flags))[0])
-        report = asyncio.run(_measure(settings, targets))
-        advance(1)
-    return report
+        return asyncio.run(_measure(settings, targets))
 
 
 async def _install(dsn: str) -> None:
@@ -151,58 +144,44 @@ async def _install(dsn: str) -> None:
 
 async def _measure(settings: SessionSettings, targets: Sequence[str]) -> SessionReport:
     times = _Times()
-    async with AsyncClient(targets[0]) as near, AsyncClient(targets[1]) as far, watching(far) as seen_s:
+    async with AsyncClient(targets[0]) as near, AsyncClient(targets[1]) as far, watched(far, [(b"p|", b"p}")]) as told:
         for writer in range(settings.writers):
             await near.put(subscription_key(writer, writer), b"1")
             # So that the timeline is there before the clock starts.
-            await far.session(token=near.last_token).scan(timeline_first(writer, 0), timeline_last(writer))
-        began_s = time.monotonic()
-        writers = [_write(near, far, number, settings, times, began_s) for number in range(settings.writers)]
-        await asyncio.gather(*writers)
-        elapsed_s = time.monotonic() - began_s
-        async with asyncio.timeout(CATCH_UP_S):
-            while len(seen_s) < len(times.answered_s):  # noqa: ASYNC110 - a dictionary has no event
-                await asyncio.sleep(0.005)
-    # The watch may hear of a write before its writer has the answer.
-    lag = LatencyHistogram(max(0.0, seen_s[key] - at_s) for key, at_s in times.answered_s.items())
+            await far.session(token=near.last_token).scan(*timeline(writer))
+        sessions = [near.session() for _ in range(settings.writers)]
+
+        async def write(number: int) -> None:
+            """Write a post, and read it at the other server: the writer follows herself."""
+            tick, writer = divmod(number, settings.writers)
+            session, key = sessions[writer], post_key(writer, tick)
+            begun_s = time.perf_counter()
+            await session.put(key, tweet(tick))
+            answered_s = times.answered_s[key] = time.perf_counter()
+            times.put.record(answered_s - begun_s)
+            is_plain = tick % _PLAIN_EVERY == 0
+            reader = far if is_plain else far.session(token=session.token)
+            rows = await reader.scan(*timeline(writer, tick))
+            (times.plain if is_plain else times.visible).record(time.perf_counter() - answered_s)
+            is_missing = timeline_key(writer, tick, writer) not in dict(rows)
+            times.plain_misses += is_plain and is_missing
+            times.session_misses += is_missing and not is_plain
+
+        began_s = time.perf_counter()
+        await open_loop(write, settings.rate, round(settings.rate * settings.seconds))
+        elapsed_s = time.perf_counter() - began_s
+        async with asyncio.timeout(_CATCH_UP_S):
+            # The watch may hear of a write before its writer has the answer.
+            lags = [max(0.0, await told[key] - at_s) for key, at_s in times.answered_s.items()]
     return SessionReport(
         settings=settings,
         writes_per_s=len(times.answered_s) / elapsed_s,
-        put=_percentiles(times.put),
-        visible=_percentiles(times.visible),
-        lag=_percentiles(lag),
-        plain=_percentiles(times.plain),
+        put=times.put.summary(),
+        visible=times.visible.summary(),
+        lag=latencies(lags),
+        plain=times.plain.summary(),
         session_reads=times.visible.count,
         session_misses=times.session_misses,
         plain_reads=times.plain.count,
         plain_misses=times.plain_misses,
     )
-
-
-async def _write(
-    near: AsyncClient, far: AsyncClient, number: int, settings: SessionSettings, times: _Times, began_s: float
-) -> None:
-    """Write posts by the clock, and read each at the other server: the writer follows herself."""
-    pause_s = settings.writers / settings.rate
-    due_s = began_s + pause_s * random.Random(f"{settings.seed} {number}").random()
-    session, tick = near.session(), 0
-    while due_s < began_s + settings.seconds:
-        await asyncio.sleep(due_s - time.monotonic())
-        due_s += pause_s
-        tick += 1
-        key = post_key(number, tick)
-        begun_s = time.monotonic()
-        await session.put(key, tweet(tick, _TWEET_BYTES))
-        answered_s = times.answered_s[key] = time.monotonic()
-        times.put.record(answered_s - begun_s)
-        is_plain = tick % _PLAIN_EVERY == 0
-        reader = far if is_plain else far.session(token=session.token)
-        rows = await reader.scan(timeline_first(number, tick), timeline_last(number))
-        (times.plain if is_plain else times.visible).record(time.monotonic() - answered_s)
-        is_missing = timeline_key(number, tick, number) not in dict(rows)
-        times.plain_misses += is_plain and is_missing
-        times.session_misses += is_missing and not is_plain
-
-
-def _percentiles(times: LatencyHistogram) -> Percentiles:
-    return Percentiles(*(times.percentile_ms(percent) for percent in (50, 99, 100)))

@@ -1,4 +1,4 @@
-"""The sizes of runs whose options `pequod bench` makes of them: a field with an option is one, with its default.
+"""The sizes of runs, of which `pequod bench` makes its options: a field that is annotated is one, with its default.
 
 It imports nothing large, so that `--help` stays quick.
 """
@@ -6,14 +6,102 @@ It imports nothing large, so that `--help` stays quick.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Annotated, Literal
+from typing import Annotated, Final, Literal
 
-import typer
+from pequod_workloads.twip import Mode
+from typer import Option
 
-#: What is scanned: a plain table, a table whose rows a join reads by their first slot, or computed timelines.
-Shape = Literal["table", "groups", "timelines"]
-Seed = Annotated[int, typer.Option("--seed", min=0, help="One seed, one run: graph and operations follow from it.")]
-Only = Annotated[str, typer.Option("--only", help="Only those whose names hold this.")]
+#: Event loops.
+Loop = Literal["uvloop", "asyncio"]
+Graph = Annotated[
+    str,
+    Option(
+        metavar="synthetic|power-law|FILE",
+        help="Who follows whom; a file has a line user<TAB>poster for each subscription (also .gz, .parquet) and tells "
+        "the number of users.",
+    ),
+]
+Users = Annotated[int, Option(min=2, help="Users of a graph that is made.")]
+Ticks = Annotated[int, Option(min=1, help="Operations to time.")]
+Seed = Annotated[int, Option(min=0, help="One seed, one run: graph and operations follow from it.")]
+TweetBytes = Annotated[int, Option(min=0, help="Size of a post.")]
+Only = Annotated[str, Option(help="Only those whose names hold this.")]
+Batch = Annotated[int, Option(min=1, help="Commands a message.")]
+ClientLoop = Annotated[Loop, Option(help="Event loop of the client; asyncio's where uvloop is not installed.")]
+Numbers = tuple[int, ...]
+
+SYSTEMS: Final = ("pequod", "redis", "client-pequod", "memcached", "postgres", "postgres-calls", "postgres-query")
+SECTIONS: Final = ("7", "8", "9", "latency", "ycsb")
+
+
+@dataclass(frozen=True, slots=True)
+class TwipSettings:
+    """What run of Twip to make; the defaults are small enough to watch."""
+
+    graph: Graph = "synthetic"
+    users: Users = 2_000
+    ticks: Ticks = 200_000
+    seed: Seed = 1
+    tweet_bytes: TweetBytes = 140
+    initial_posts: Annotated[int, Option(min=0, help="Posts there before the clock starts.")] = 0
+    mode: Annotated[Mode, Option(help="The maintenance of the timeline join.")] = "push"
+    batch: Batch = 256
+    window: Annotated[int, Option(min=1, help="Messages under way at once.")] = 4
+    verify: Annotated[
+        Literal["all", "final"], Option(help="Compare every check and the final timelines, or these alone.")
+    ] = "all"
+    client_loop: ClientLoop = "uvloop"
+    server_loop: Annotated[Loop, Option(help="Event loop of a server that is started.")] = "uvloop"
+    #: Declarations to install in place of the mode's.
+    join_text: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class ClusterSettings(TwipSettings):
+    """What runs of Twip on clusters to make; ``batch`` is for each compute."""
+
+    computes: Annotated[Numbers, Option(help="The sizes of the clusters, one after another.")] = (1, 2, 3, 4)
+    homes: Annotated[int, Option(min=1, max=2, help="One home for all base data, or one a table.")] = 1
+    large: Annotated[Numbers, Option(help="The sizes of clusters of which one compute runs.")] = (12, 48)
+    #: Of a graph that is small for the number of computes, hardly two followers of a poster are at one of them.
+    large_users: Annotated[int, Option(min=100, help="Users of the made-up graph of large clusters.")] = 40_000
+    rounds: Annotated[int, Option(min=1, help="How often each of these runs, in turns.")] = 3
+
+
+@dataclass(frozen=True, slots=True)
+class DemoSettings(TwipSettings):
+    """What cluster to start, and what Twip to run on it while servers are killed."""
+
+    users: Users = 1_000
+    ticks: Annotated[int, Option(min=12, help="Operations.")] = 20_000
+    batch: Batch = 64
+    homes: Annotated[int, Option(min=1, help="Servers before the database.")] = 2
+    computes: Annotated[int, Option(min=1, help="Servers that clients read from.")] = 3
+    kill: Annotated[bool, Option(help="Kill a compute and a home on the way, where there are several.")] = True
+    etcd: Annotated[bool, Option("--etcd", help="Have the map in three nodes of etcd, not in a file.")] = False
+    postgres: Annotated[bool, Option("--postgres", help="Have the base data in PostgreSQL, not in SQLite.")] = False
+
+
+@dataclass(frozen=True, slots=True)
+class MicroSettings:
+    """Which rows of the engine and the wire to measure."""
+
+    only: Only = ""
+    #: A million take a minute for ten samples.
+    records: Annotated[int, Option(min=100, help="Records of an index that is built.")] = 20_000
+    #: A few samples of small sizes.
+    small: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class ScaleSettings:
+    """Which sizes of engines to measure: each number of users with each number of entries."""
+
+    users: Annotated[Numbers, Option(help="Users; each follows ten others.")] = (1_000, 10_000)
+    entries: Annotated[Numbers, Option(help="Timeline entries of all users.")] = (1_000_000,)
+    collector: Annotated[
+        Literal["tamed", "default"], Option(help="The garbage collector as the server keeps it, or as CPython starts.")
+    ] = "tamed"
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,54 +109,129 @@ class ClientsSettings:
     """What run of the clients to make."""
 
     #: Forms that wait for each operation get a twentieth.
-    operations: Annotated[int, typer.Option(min=1, help="Operations of a sample.")] = 10_000
-    samples: Annotated[int, typer.Option(min=1, help="Samples of each form; their medians count.")] = 5
+    operations: Annotated[int, Option(min=1, help="Operations of a sample.")] = 10_000
+    samples: Annotated[int, Option(min=1, help="Samples of each form; their medians count.")] = 5
     only: Only = ""
-    #: Of both clients.
-    loop: Literal["uvloop", "asyncio"] = "uvloop"
+    client_loop: ClientLoop = "uvloop"
 
 
 @dataclass(frozen=True, slots=True)
-class StallSettings:
-    """What run of checks beside scans to make."""
+class WireSettings:
+    """What run of the transports to make."""
 
-    shape: Annotated[Shape, typer.Option(help="Scan a plain table, a table in groups, or computed timelines.")] = (
-        "table"
-    )
-    rows: Annotated[int, typer.Option(min=100, help="Rows of a scan.")] = 1_000_000
-    value_bytes: Annotated[int, typer.Option(min=0, help="Size of a scanned value.")] = 100
-    rate: Annotated[float, typer.Option(min=1, help="Checks a second.")] = 200.0
-    round_s: Annotated[float, typer.Option(min=0.1, help="Seconds of checks in a round.")] = 5.0
-    rounds: Annotated[int, typer.Option(min=1, help="Rounds of each kind; they alternate.")] = 3
+    calls: Annotated[int, Option(min=32, help="Calls in a round.")] = 2_000
+    rounds: Annotated[int, Option(min=1, help="Rounds of each kind of call; the least counts.")] = 3
 
 
 @dataclass(frozen=True, slots=True)
 class SessionSettings:
     """How large a run of sessions over two servers is."""
 
-    seconds: Annotated[float, typer.Option(min=0.1, help="Seconds of writing.")] = 20.0
-    rate: Annotated[float, typer.Option(min=1, help="Writes a second of all writers.")] = 200.0
-    writers: Annotated[int, typer.Option(min=1, help="Sessions that write at the first server.")] = 16
-    seed: Seed = 1
+    seconds: Annotated[float, Option(min=0.1, help="Seconds of writing.")] = 20.0
+    rate: Annotated[float, Option(min=1, help="Writes a second of all writers.")] = 200.0
+    writers: Annotated[int, Option(min=1, help="Sessions that write at the first server.")] = 16
 
 
 @dataclass(frozen=True, slots=True)
-class ClusterLatencySettings:
-    """How large a run on a small cluster is."""
+class LakeSettings:
+    """How many rows go into a lake."""
 
-    #: No two of them have a poster in common; each is read for the first time once.
-    timelines: Annotated[int, typer.Option(min=1, help="Timelines, each of 20 posters.")] = 200
-    later_reads: Annotated[int, typer.Option("--reads", min=1, help="Later reads.")] = 2_000
-    puts: Annotated[int, typer.Option(min=1, help="Puts whose way to a watch is timed.")] = 500
-    burst: Annotated[int, typer.Option(min=1, help="Posts that are put as fast as possible.")] = 50_000
+    workload: Annotated[
+        Literal["simple", "complex"], Option(help="Posts; or two tables with ids, two orders each.")
+    ] = "simple"
+    scu_rows: Annotated[int, Option(min=10, help="Rows of an SCU.")] = 1_000_000
+    scus: Annotated[int, Option(min=2, help="SCUs; eight are one merge.")] = 8
+
+
+@dataclass(frozen=True, slots=True)
+class BackfillSettings:
+    """What Spark fills."""
+
+    users: Users = 2_000
+    follows: Annotated[int, Option(min=1, help="Users whom each user follows.")] = 50
+    posts: Annotated[int, Option(min=20, help="Posts; all followers get them.")] = 20_000
+    writes_per_s: Annotated[int, Option(min=0, help="Writes a second during the backfill.")] = 2_000
+    behind: Annotated[bool, Option(help="Have Spark stand back behind the server and the writers (nice 15).")] = True
+    seed: Seed = 1
 
 
 @dataclass(frozen=True, slots=True)
 class VersionedSettings:
     """How large a run over a store without a master is."""
 
-    rows: Annotated[int, typer.Option(min=1, help="Base records.")] = 300
-    calls: Annotated[int, typer.Option(min=10, help="Calls of each kind.")] = 500
-    nodes: Annotated[int, typer.Option(min=3, help="Nodes; each record is at three of them.")] = 4
+    rows: Annotated[int, Option(min=1, help="Base records.")] = 300
+    calls: Annotated[int, Option(min=10, help="Calls of each kind.")] = 500
+    nodes: Annotated[int, Option(min=3, help="Nodes; each record is at three of them.")] = 4
     replicas: int = 3
     seed: Seed = 1
+
+
+@dataclass(frozen=True, slots=True)
+class CompareScale:
+    """Sizes of everything that is compared; these are a good five minutes on a quiet machine."""
+
+    #: Figure 7.
+    users: int = 2_000
+    ticks: int = 100_000
+    repetitions: int = 3
+    #: Figures 8 and 9, which start a server for every point of every line.
+    materialisation_users: int = 500
+    articles: int = 500
+    sessions: int = 5_000
+    curve_repetitions: int = 1
+    active_percents: Numbers = (1, 10, 25, 50, 75, 90, 100)
+    vote_percents: Numbers = (0, 10, 25, 50, 75, 90, 100)
+    #: Operations a second, and for how long each.
+    latency_users: int = 500
+    rates: Numbers = (500, 1_000, 2_000)
+    rate_s: float = 2.0
+    #: YCSB.
+    records: int = 10_000
+    operations: int = 20_000
+
+
+FEW_MINUTES: Final = CompareScale()
+#: A laptop minute or two.
+QUICK: Final = CompareScale(
+    500, 20_000, 2, 150, 150, 1_500, 1, (1, 50, 90, 100), (0, 50, 90, 100), 150, (250, 1_000), 1.0, 1_000,
+    2_000,
+)  # fmt: skip
+#: Twenty minutes on two quiet cores; what the figures in bench/README.md come from. 40 sessions an article; the paper
+#: has 200, and the fewer there are, the more the first vote of each counts.
+REFERENCE: Final = CompareScale(
+    5_000, 200_000, 5, 600, 500, 20_000, 3, latency_users=1_000, rates=(500, 1_000, 2_000, 4_000), rate_s=3.0,
+    records=20_000, operations=50_000,
+)  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class CompareSettings:
+    """What comparison to make; a number of None is that of the scale."""
+
+    quick: Annotated[bool, Option("--quick", help="Small sizes: one to three minutes in all.")] = False
+    reference: Annotated[bool, Option("--reference", help="The sizes that bench/README.md shows: twenty minutes.")] = (
+        False
+    )
+    users: Annotated[int | None, Option(min=2, help="Users of figure 7 (2,000; 500; 5,000).", show_default=False)] = (
+        None
+    )
+    ticks: Annotated[
+        int | None, Option(min=1, help="Operations of figure 7 (100,000; 20,000; 200,000).", show_default=False)
+    ] = None
+    repeat: Annotated[
+        int | None, Option(min=1, help="Repetitions: figure 7 (3; 2; 5), others (1; 1; 3).", show_default=False)
+    ] = None
+    systems: Annotated[str, Option(metavar="NAME,...", help=f"Of {', '.join(SYSTEMS)}; ratios are to the first.")] = (
+        ",".join(SYSTEMS)
+    )
+    figures: Annotated[str, Option(metavar="NAME,...", help=f"Of {', '.join(SECTIONS)}.")] = ",".join(SECTIONS)
+    graph: Graph = "synthetic"
+    seed: Seed = 1
+    tweet_bytes: TweetBytes = 140
+    delivery: Annotated[
+        Literal["followers", "active"],
+        Option(
+            help="Where clients or triggers keep timelines: every follower gets posts, as in the paper, or those who "
+            "are known to check."
+        ),
+    ] = "followers"

@@ -1,52 +1,66 @@
-"""A run of Twip, whatever carries out the commands: prepare, load, time, verify, report."""
+"""A run of Twip: prepare, load, time, verify, report; against a server, or in the engine of this process.
+
+Against a server, this process is the one client. The commands go out in batches through the client's batch stream,
+``window`` of them under way at once: the server works on one while the next is already there. They run in the order of
+their sending, so what each check must return is still certain.
+"""
 
 from __future__ import annotations
 
-import gc
+import asyncio
 import time
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
-from dataclasses import dataclass
-from typing import Final, Literal
+from collections import deque
+from collections.abc import Callable, Iterable, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass, replace
+from typing import Final
 
-from pequod.commands.kinds import SCAN
-from pequod_bench.process import Loop, Usage
-from pequod_bench.report.twip import TwipReport
-from pequod_bench.workloads.commands import CommandBatch, timed_batches, timeline_scans
-from pequod_bench.workloads.keys import Mode
-from pequod_bench.workloads.recompute import StreamPosts
-from pequod_bench.workloads.stream import LOGOUT, POST, SUBSCRIBE, TwipStream, make_stream
-from pequod_bench.workloads.verify import Differs, Reply, Same, Verdict, row_count, verify_checks, verify_timelines
+from pequod_grammar import parse
+from pequod_workloads.twip import JOINS
+from rich.console import Console
+
+from pequod.client import AsyncClient, Result, Results
+from pequod.commands.kinds import PUT, SCAN
+from pequod.engine import Engine
+from pequod.errors import PequodError
+from pequod.freshness import Freshness as Level
+from pequod_bench.collector import resting_collector
+from pequod_bench.report.printed import Printed, print_rows
+from pequod_bench.report.progress import Advance, ProgressBars
+from pequod_bench.settings import TwipSettings
+from pequod_bench.systems.server import Usage, listening_pid, loop_factory, seen_usage, started_server
+from pequod_bench.workloads.stream import (
+    LOGOUT,
+    POST,
+    SUBSCRIBE,
+    CommandBatch,
+    TwipStream,
+    load_batches,
+    make_stream,
+    timed_batches,
+    timeline_scans,
+)
+from pequod_bench.workloads.verify import (
+    Differs,
+    Reply,
+    Same,
+    StreamPosts,
+    Verdict,
+    row_count,
+    verify_checks,
+    verify_timelines,
+)
 
 #: Puts a message while the graph is loaded.
 LOAD_BATCH: Final = 512
 #: Whole timelines a message when the final ones are read: far fewer, since these are long.
 SCAN_BATCH: Final = 16
+#: First checks of a graph with large timelines may take a while.
+TIMEOUT_S: Final = 120.0
 
 
-@dataclass(frozen=True, slots=True)
-class TwipSettings:
-    """What run to make; the defaults are small enough to watch."""
-
-    #: ``synthetic``, ``power-law`` or the path of an edge file, which then tells the number of users.
-    graph: str = "synthetic"
-    users: int = 2_000
-    ticks: int = 200_000
-    seed: int = 1
-    tweet_bytes: int = 140
-    #: Posts that are there before the clock starts.
-    initial_posts: int = 0
-    mode: Mode = "push"
-    #: Declarations to install in place of the mode's.
-    join_text: str | None = None
-    #: Commands a message, and messages under way at once.
-    batch: int = 256
-    window: int = 4
-    #: Compare every check of the run, or the final timelines alone.
-    verify: Literal["all", "final"] = "all"
-    #: Event loops of this process, and of the server if one is started.
-    client_loop: Loop = "uvloop"
-    server_loop: Loop = "uvloop"
+class NotEmptyError(PequodError):
+    """The server that was named holds keys or joins, which would change what the run finds."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,13 +73,21 @@ class Prepared:
 
     @property
     def load_count(self) -> int:
-        """How many puts load what is there before the start."""
         return self.stream.graph.edge_count + self.stream.first_tick
 
     @property
     def command_count(self) -> int:
         """How many commands are timed; logouts are none."""
         return sum(len(batch.kinds) for batch in self.batches)
+
+    @property
+    def joins(self) -> str:
+        """The declarations to install."""
+        return self.settings.join_text or JOINS[self.settings.mode]
+
+    def loads(self) -> Iterable[CommandBatch]:
+        """Return the puts of what is there before the start."""
+        return load_batches(self.stream, self.settings.tweet_bytes, LOAD_BATCH)
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,7 +98,7 @@ class TwipRun:
     seconds: float
     client_cpu_s: float
     #: The server before and after the timed part, if it can be looked at.
-    server: tuple[Usage, Usage] | None
+    server: tuple[Usage | None, Usage | None]
     #: One for each prepared batch.
     replies: list[Reply]
     #: The final timelines, asked for with `timeline_scans` in batches of ``SCAN_BATCH``.
@@ -90,30 +112,90 @@ class Stopwatch:
         self._wall, self._cpu = time.perf_counter(), time.process_time()
 
     def seconds(self) -> float:
-        """Return the wall time so far."""
         return time.perf_counter() - self._wall
 
     def cpu_seconds(self) -> float:
-        """Return the CPU time of all threads so far."""
         return time.process_time() - self._cpu
 
 
-@contextmanager
-def resting_collector() -> Iterator[None]:
-    """Hold the cyclic garbage collector: the run keeps every reply, and it would walk over them again and again."""
-    gc.collect()
-    gc.disable()
-    try:
-        yield
-    finally:
-        gc.enable()
+@dataclass(frozen=True, slots=True)
+class TwipReport(Printed):
+    """The figures of one run; `seconds` and all that follows from it cover the timed part alone."""
+
+    workload: str
+    #: Where the graph comes from, and its size.
+    graph: str
+    users: int
+    active_users: int
+    edges: int
+    seed: int
+    tweet_bytes: int
+    mode: str
+    #: Commands a message, and messages under way at once; window 0 if there is no wire.
+    batch: int
+    window: int
+    #: How long the graph's subscriptions and the initial posts took to load.
+    load_seconds: float
+    #: Operations of the model, of every kind, and how long they took.
+    ticks: int
+    seconds: float
+    ticks_per_s: float
+    checks: int
+    full_checks: int
+    checks_per_s: float
+    subscribes: int
+    posts: int
+    logouts: int
+    #: Rows that the checks returned.
+    rows: int
+    #: None if the server is not a process of this machine that we may look at.
+    server_cpu_us_per_tick: float | None
+    server_rss_mib: float | None
+    client_cpu_us_per_tick: float
+    #: Rows of all active users' timelines at the end.
+    timeline_rows: int
+    #: How many checks of the run were compared row by row with what they must have been.
+    checks_verified: int
+    #: Whether the final timelines, and all checks that were compared, are what they must be.
+    correct: bool
+    #: The first thing that is not; empty if correct.
+    difference: str
+
+    def print_table(self, console: Console) -> None:
+        title = f"{self.workload} on {self.graph}"
+        print_rows(console, self._lines(), {"": "{0[0]}", " ": "{0[1]}", "  ": "{0[2]}"}, title=title, left=3)
+        if self.correct:
+            checked = f"{self.checks_verified:,} checks and " if self.checks_verified else ""
+            console.print(
+                f"[green]correct[/]: {checked}the final timelines of {self.active_users:,} users "
+                f"({self.timeline_rows:,} rows) equal a computation from scratch"
+            )
+        else:
+            console.print("[red]WRONG[/]: not what a computation from scratch gives")
+
+    def _lines(self) -> list[tuple[str, str, str]]:
+        users = f"{self.active_users:,} active, {self.edges:,} subscriptions"
+        checks = f"{self.full_checks:,} at login, {self.rows:,} rows returned"
+        rss = "unknown" if self.server_rss_mib is None else f"{self.server_rss_mib:,.0f} MiB"
+        cpu = "unknown" if self.server_cpu_us_per_tick is None else f"{self.server_cpu_us_per_tick:.2f} µs"
+        writes = f"{self.posts:,} posts of {self.tweet_bytes} bytes, {self.subscribes:,} subscribes"
+        wire = f", {self.batch} commands a batch, {self.window} at once" if self.window else ""
+        return [
+            ("users", f"{self.users:,}", users),
+            ("loaded in", f"{self.load_seconds:.1f} s", f"server memory at the end {rss}"),
+            ("ticks", f"{self.ticks:,}", writes),
+            ("seconds", f"{self.seconds:.2f}", f"{self.mode} join{wire}"),
+            ("ticks/s", f"{self.ticks_per_s:,.0f}", f"seed {self.seed}"),
+            ("checks/s", f"{self.checks_per_s:,.0f}", checks),
+            ("server CPU a tick", cpu, ""),
+            ("client CPU a tick", f"{self.client_cpu_us_per_tick:.2f} µs", ""),
+        ]
 
 
 def prepare(settings: TwipSettings) -> Prepared:
     """Draw the graph and the operations and render every command."""
     stream = make_stream(settings.graph, settings.users, settings.ticks, settings.seed, settings.initial_posts)
-    batches = timed_batches(stream, settings.tweet_bytes, settings.batch)
-    return Prepared(settings, stream, batches)
+    return Prepared(settings, stream, timed_batches(stream, settings.tweet_bytes, settings.batch))
 
 
 def verify(prepared: Prepared, replies: Sequence[Reply], timelines: Sequence[Reply]) -> tuple[Verdict, int]:
@@ -135,11 +217,10 @@ def report(name: str, prepared: Prepared, run: TwipRun) -> TwipReport:
     verdict, checks_verified = verify(prepared, run.replies, run.timelines)
     ticks = stream.tick_count
     checks = sum(batch.kinds.count(SCAN) for batch in prepared.batches)
+    before, after = run.server
     server_cpu_us = rss_mib = None
-    if run.server is not None:
-        before, after = run.server
-        server_cpu_us = (after.cpu_s - before.cpu_s) / ticks * 1e6
-        rss_mib = after.rss_bytes / 2**20
+    if before is not None and after is not None:
+        server_cpu_us, rss_mib = (after.cpu_s - before.cpu_s) / ticks * 1e6, after.rss_bytes / 2**20
     return TwipReport(
         workload=name,
         graph=stream.graph.name,
@@ -168,5 +249,129 @@ def report(name: str, prepared: Prepared, run: TwipRun) -> TwipReport:
         timeline_rows=row_count(run.timelines),
         checks_verified=checks_verified,
         correct=isinstance(verdict, Same),
-        difference=verdict.reason if isinstance(verdict, Differs) else "",
+        difference=verdict.reason,
     )
+
+
+def run(
+    settings: TwipSettings, target: str | None, bars: ProgressBars, connect: Callable[[str], AsyncClient] | None = None
+) -> TwipReport:
+    """Run Twip against the server at ``target``, or one that is started for the run.
+
+    Args:
+        settings: What run to make.
+        target: None: a server is started, and reached in plain text.
+        bars: Show how far it is.
+        connect: Returns a client of ``target``.
+    """
+    with bars.working("preparing"):
+        prepared = prepare(settings)
+    with ExitStack() as stack:
+        runner = stack.enter_context(asyncio.Runner(loop_factory=loop_factory(settings.client_loop)))
+        pid: int | None
+        if target is None:
+            flags = ["--no-uvloop"] if settings.server_loop == "asyncio" else []
+            target, pid = stack.enter_context(started_server(*flags))
+            connect = None
+        else:
+            pid = listening_pid(target)
+        client = AsyncClient(target, timeout_s=TIMEOUT_S) if connect is None else connect(target)
+        found = runner.run(_run(prepared, client, pid, bars))
+    with bars.working("verifying"):
+        return report("twip", prepared, found)
+
+
+async def _run(prepared: Prepared, client: AsyncClient, pid: int | None, bars: ProgressBars) -> TwipRun:
+    window = prepared.settings.window
+    async with client:
+        if await client.joins() or await client.count(b""):
+            raise NotEmptyError(f"the server at {client.target} holds keys or joins; Twip needs an empty one")
+        await client.add_join(prepared.joins)
+        loading = Stopwatch()
+        with bars.bar("loading", prepared.load_count) as advance:
+            await execute_all(client, prepared.loads(), window, advance)
+        load_s = loading.seconds()
+        with bars.bar("running", prepared.command_count) as advance, resting_collector():
+            before = seen_usage(pid)
+            watch = Stopwatch()
+            replies = await execute_all(client, prepared.batches, window, advance)
+            seconds, cpu_s = watch.seconds(), watch.cpu_seconds()
+            after = seen_usage(pid)
+        scans = timeline_scans(prepared.stream, SCAN_BATCH)
+        with bars.bar("reading", len(prepared.stream.active)) as advance:
+            timelines = await execute_all(client, scans, window, advance)
+    return TwipRun(load_s, seconds, cpu_s, (before, after), replies, timelines)
+
+
+def sent(client: AsyncClient, commands: CommandBatch, level: Level | None = None) -> asyncio.Future[Results]:
+    """Send commands as one batch; reads are as fresh as ``level`` says."""
+    batch = client.batch(level)
+    batch.kinds += commands.kinds
+    batch.arguments += commands.arguments
+    return batch.send()
+
+
+async def execute_all(
+    client: AsyncClient,
+    batches: Iterable[CommandBatch],
+    window: int,
+    advance: Advance = lambda _: None,
+    level: Level | None = None,
+) -> list[Reply]:
+    """Send batches with ``window`` of them under way, and return their results."""
+    replies: list[Reply] = []
+    waiting: deque[asyncio.Future[Results]] = deque()
+
+    async def take() -> None:
+        reply = await waiting.popleft()
+        replies.append(reply)
+        advance(len(reply))
+
+    try:
+        for batch in batches:
+            if len(waiting) == window:
+                await take()
+            waiting.append(sent(client, batch, level))
+        while waiting:
+            await take()
+    finally:
+        # After an error or Ctrl-C no code takes the batches that are still under way.
+        for future in waiting:
+            future.cancel()
+    return replies
+
+
+def run_in_process(settings: TwipSettings, bars: ProgressBars) -> TwipReport:
+    """Run Twip in the engine, without a wire."""
+    with bars.working("preparing"):
+        prepared = prepare(replace(settings, window=0))
+    engine = Engine()
+    engine.add_joins(parse(prepared.joins))
+    loading = Stopwatch()
+    for batch in prepared.loads():
+        execute(engine, batch)
+    load_s = loading.seconds()
+    replies: list[Reply] = []
+    with bars.bar("running", len(prepared.batches)) as advance, resting_collector():
+        watch = Stopwatch()
+        for batch in prepared.batches:
+            replies.append(execute(engine, batch))
+            advance(1)
+        seconds, cpu_s = watch.seconds(), watch.cpu_seconds()
+    timelines = [execute(engine, batch) for batch in timeline_scans(prepared.stream, SCAN_BATCH)]
+    with bars.working("verifying"):
+        return report("engine-twip", prepared, TwipRun(load_s, seconds, cpu_s, (None, None), replies, timelines))
+
+
+def execute(engine: Engine, batch: CommandBatch) -> Reply:
+    """Carry out a batch, command by command."""
+    put, scan = engine.put, engine.scan
+    results: list[Result] = []
+    arguments = batch.arguments
+    for kind, key, argument in zip(batch.kinds, arguments[::2], arguments[1::2], strict=True):
+        if kind == PUT:
+            put(key, argument)
+            results.append(None)
+        else:
+            results.append(scan(key, argument))
+    return results

@@ -1,6 +1,6 @@
 """Versioned views over a store without a master: reads, writes, sessions and stale rows, as the paper measures them.
 
-    base       record "r17": by = "v42", body = ...          read by key
+    base       record "r17": by = "v42", body = ...          read by key, at the nodes of its key
     index      of `by` on each node, asked on all nodes       read by value, scattered
     view       by -> body                                     read by value, at the nodes of the value
 
@@ -14,26 +14,30 @@ import asyncio
 import random
 import tempfile
 import time
-from collections.abc import Awaitable, Callable
+import zlib
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import ClassVar, Final, TypeVar
 
 from pequod_views.versioned import (
     RowLocks,
+    SqliteReplicas,
     StoredCell,
+    StoredColumn,
     StoreSession,
     Update,
     VersionedView,
     ViewCoordinator,
     ViewSweeper,
 )
+from pequod_views.versioned.records import Cells, merge
 from pequod_views.versioned.rows import swept_rows
 from rich.console import Console
-from rich.table import Table
 
-from pequod_bench.placed_store import PlacedStore
-from pequod_bench.report.printed import Printed, print_figures
+from pequod_bench.report.latency import closed_loop
+from pequod_bench.report.printed import Printed, print_rows
 from pequod_bench.report.progress import ProgressBars
 from pequod_bench.settings import VersionedSettings
 
@@ -45,11 +49,69 @@ _OTHER: Final = VersionedView("other", _TABLE, "by", ())
 _QUORUM: Final = 2
 _PAUSES_MS: Final = (0, 1, 5, 20, 80)
 _WIDTHS: Final = (1, 10, 100)
-#: Parts of a run, for the bar.
-_PARTS: Final = 4
+#: Writes at once where updates meet, as in the paper.
+_WRITERS: Final = 10
 #: The paper's figures 3, 5 and 7, as ratios.
-_PAPER_READS: Final = {"base": 1.0, "view": 1.0, "index": 3.5}
-_PAPER_WRITES: Final = {"no view": 1.0, "index": 1.0, "1 view": 2.5}
+_PAPER: Final = {"base": 1.0, "view": 1.0, "index": 3.5, "no view": 1.0, "1 view": 2.5}
+_PAPER_INDEX_WRITE: Final = 1.0
+
+
+class PlacedStore:
+    """Nodes that are SQLite files, each with a thread of its own; a record is at some of them, by its key."""
+
+    def __init__(self, folder: Path, node_count: int, replica_count: int) -> None:
+        self.replica_count = replica_count
+        self._nodes = [SqliteReplicas([folder / f"{number}.db"], synchronous="OFF") for number in range(node_count)]
+        #: Requests to nodes, so far.
+        self.requests = 0
+
+    async def _ask(
+        self, table: str, key: str, quorum: int, call: Callable[[SqliteReplicas], Awaitable[T]]
+    ) -> Sequence[T]:
+        """Ask the nodes of a key. All nodes answer, always."""
+        assert quorum <= self.replica_count
+        first = zlib.crc32(f"{table} {key}".encode()) % len(self._nodes)
+        self.requests += self.replica_count
+        nodes = [self._nodes[(first + number) % len(self._nodes)] for number in range(self.replica_count)]
+        return await asyncio.gather(*map(call, nodes))
+
+    async def _ask_all(self, call: Callable[[SqliteReplicas], Awaitable[Sequence[str]]]) -> list[str]:
+        """Return the keys that any node has, in order."""
+        self.requests += len(self._nodes)
+        return sorted({key for keys in await asyncio.gather(*map(call, self._nodes)) for key in keys})
+
+    async def get(self, table: str, key: str, columns: Sequence[StoredColumn] | None, quorum: int) -> Cells:
+        merged: dict[StoredColumn, StoredCell] = {}
+        for cells in await self._ask(table, key, quorum, lambda node: node.get(table, key, columns, 1)):
+            merge(merged, cells)
+        return merged
+
+    async def get_versions(self, table: str, key: str, column: StoredColumn, quorum: int) -> Sequence[StoredCell]:
+        """Return the different values of a cell."""
+        found = await self._ask(table, key, quorum, lambda node: node.get_versions(table, key, column, 1))
+        return list(dict.fromkeys(cell for cells in found for cell in cells))
+
+    async def put(self, table: str, key: str, cells: Cells, quorum: int) -> None:
+        await self._ask(table, key, quorum, lambda node: node.put(table, key, cells, 1))
+
+    async def forget(self, table: str, key: str, cells: Cells, quorum: int) -> None:
+        await self._ask(table, key, quorum, lambda node: node.forget(table, key, cells, 1))
+
+    async def keys(self, table: str, after: str | None, count: int) -> Sequence[str]:
+        return (await self._ask_all(lambda node: node.keys(table, after, count)))[:count]
+
+    async def make_index(self) -> None:
+        """Index cells by value on each node."""
+        await asyncio.gather(*(node.make_index() for node in self._nodes))
+
+    async def scatter(self, table: str, column: str, value: str) -> list[Cells]:
+        """Ask all nodes for the records with a value, and read these."""
+        keys = await self._ask_all(lambda node: node.find(table, column, value))
+        return list(await asyncio.gather(*(self.get(table, key, None, self.replica_count // 2 + 1) for key in keys)))
+
+    def close(self) -> None:
+        for node in self._nodes:
+            node.close()
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,40 +170,27 @@ class VersionedReport(Printed):
     session_misses: int
 
     def print_table(self, console: Console) -> None:
-        """Print the tables for a person."""
-        for title, costs in (("read", self.reads), ("write", self.writes)):
-            rows = [
-                (cost.kind, f"{cost.latency_ms:.2f}", f"{cost.cpu_ms:.2f}", f"{cost.requests:.1f}", f"{cost.ratio:.1f}",
-                 "" if cost.paper_ratio is None else f"{cost.paper_ratio:.1f}")
-                for cost in costs
-            ]  # fmt: skip
-            print_figures(console, Table(title, box=None), ("mean ms", "CPU ms", "requests", "ratio", "paper"), rows)
-        pauses = [
-            (f"{one.pause_ms} ms", f"{one.with_session_ms:.2f}", f"{one.without_session_ms:.2f}", str(one.missed))
-            for one in self.sessions
-        ]
-        print_figures(
-            console, Table("put, pause, read", box=None), ("session ms", "without ms", "missed without"), pauses
-        )
-        stale = [
-            (str(one.width), str(one.updates), f"{one.writes_per_s:.0f}", str(one.stale_rows), f"{one.sweep_s:.2f}",
-             str(one.stale_rows_swept), f"{one.writes_per_s_swept:.0f}")
-            for one in self.staleness
-        ]  # fmt: skip
-        heads = ("updates", "writes/s", "stale rows", "sweep s", "left", "writes/s after")
-        print_figures(console, Table("records", box=None), heads, stale)
+        costs = {"mean ms": "{0.latency_ms:.2f}", "CPU ms": "{0.cpu_ms:.2f}", "requests": "{0.requests:.1f}"}
+        costs |= {"ratio": "{0.ratio:.1f}", "paper": "{0.paper_ratio:.1f}"}
+        print_rows(console, self.reads, {"read": "{0.kind}", **costs})
+        print_rows(console, self.writes, {"write": "{0.kind}", **costs})
+        pauses = {"session ms": "{0.with_session_ms:.2f}", "without ms": "{0.without_session_ms:.2f}"}
+        print_rows(console, self.sessions, {"put, pause, read": "{0.pause_ms} ms", **pauses, "missed": "{0.missed}"})
+        stale = {"records": "{0.width}", "updates": "{0.updates}", "writes/s": "{0.writes_per_s:.0f}"}
+        stale |= {"stale rows": "{0.stale_rows}", "sweep s": "{0.sweep_s:.2f}", "left": "{0.stale_rows_swept}"}
+        print_rows(console, self.staleness, {**stale, "writes/s after": "{0.writes_per_s_swept:.0f}"})
 
 
 def run(settings: VersionedSettings, bars: ProgressBars) -> VersionedReport:
     """Run everything on stores in a temporary directory."""
-    with bars.bar("running", _PARTS) as advance:
+    with bars.bar("running", 4) as advance:
         reads = asyncio.run(_with_store(settings, _reads))
         advance(1)
         writes = asyncio.run(_writes(settings))
         advance(1)
         sessions, misses = asyncio.run(_with_store(settings, _sessions))
         advance(1)
-        staleness = [asyncio.run(_with_store(settings, _stale_by(width))) for width in _WIDTHS]
+        staleness = [asyncio.run(_with_store(settings, partial(_stale, width))) for width in _WIDTHS]
         advance(1)
     return VersionedReport(settings, reads, writes, sessions, staleness, misses)
 
@@ -168,13 +217,21 @@ class _Bench:
             await self.coordinator.put(self.update(row, "body", "x" * 100), _QUORUM)
         await self.coordinator.settle()
 
-    async def mean_ms(self, call: Callable[[int], Awaitable[object]]) -> float:
-        """Call after call for random rows; return the mean latency."""
-        rows = [self.rng.randrange(self.settings.rows) for _ in range(self.settings.calls)]
-        begun = time.perf_counter()
-        for row in rows:
-            await call(row)
-        return (time.perf_counter() - begun) / len(rows) * 1000
+    async def cost(
+        self, kind: str, first: Cost | None, call: Callable[[int], Awaitable[object]], paper: float | None = None
+    ) -> Cost:
+        """Call after call for random rows; return what they cost."""
+        calls = self.settings.calls
+        rows = [self.rng.randrange(self.settings.rows) for _ in range(calls)]
+        requests, cpu_s = self.store.requests, time.process_time()
+        seconds, _ = await closed_loop(call, rows)
+        await self.coordinator.settle()
+        cpu_ms = (time.process_time() - cpu_s) / calls * 1000
+        latency_ms = sum(seconds) / calls * 1000
+        ratio = 1.0 if first is None else latency_ms / first.latency_ms
+        return Cost(
+            kind, latency_ms, cpu_ms, (self.store.requests - requests) / calls, ratio, paper or _PAPER.get(kind)
+        )
 
 
 async def _with_store(
@@ -190,101 +247,79 @@ async def _with_store(
             store.close()
 
 
-async def _cost(
-    bench: _Bench, kind: str, first_ms: float | None, paper: dict[str, float], call: Callable[[int], Awaitable[object]]
-) -> Cost:
-    requests, cpu_s = bench.store.requests, time.process_time()
-    latency_ms = await bench.mean_ms(call)
-    await bench.coordinator.settle()
-    calls = bench.settings.calls
-    cpu_ms = (time.process_time() - cpu_s) / calls * 1000
-    ratio = 1.0 if first_ms is None else latency_ms / first_ms
-    return Cost(kind, latency_ms, cpu_ms, (bench.store.requests - requests) / calls, ratio, paper.get(kind))
-
-
 async def _reads(bench: _Bench) -> list[Cost]:
     await bench.store.make_index()
-    store, coordinator = bench.store, bench.coordinator
-    base = await _cost(bench, "base", None, _PAPER_READS, lambda row: coordinator.get(_TABLE, f"r{row}", _QUORUM))
-    first = base.latency_ms
-    view = await _cost(bench, "view", first, _PAPER_READS, lambda row: coordinator.get_view(_BY, f"v{row}"))
-    index = await _cost(bench, "index", first, _PAPER_READS, lambda row: store.scatter(_TABLE, "by", f"v{row}"))
+    coordinator = bench.coordinator
+    base = await bench.cost("base", None, lambda row: coordinator.get(_TABLE, f"r{row}", _QUORUM))
+    view = await bench.cost("view", base, lambda row: coordinator.get_view(_BY, f"v{row}"))
+    index = await bench.cost("index", base, lambda row: bench.store.scatter(_TABLE, "by", f"v{row}"))
     return [base, view, index]
 
 
 async def _writes(settings: VersionedSettings) -> list[Cost]:
     costs: list[Cost] = []
-    kinds: dict[str, tuple[VersionedView, ...]] = {
-        "no view": (),
-        "index": (),
-        "1 view": (_BY,),
-        "2 views": (_BY, _OTHER),
-    }
-    for kind, views in kinds.items():
 
-        async def measure(bench: _Bench, kind: str = kind) -> Cost:
-            if kind == "index":
-                await bench.store.make_index()
+    async def measure(kind: str, bench: _Bench) -> Cost:
+        async def put(row: int) -> None:
+            value = f"v{bench.rng.randrange(settings.rows)}"
+            await bench.coordinator.put(bench.update(row, "by", value), _QUORUM)
 
-            async def put(row: int) -> None:
-                value = f"v{bench.rng.randrange(bench.settings.rows)}"
-                await bench.coordinator.put(bench.update(row, "by", value), _QUORUM)
+        if kind == "index":
+            await bench.store.make_index()
+        paper = _PAPER_INDEX_WRITE if kind == "index" else None
+        return await bench.cost(kind, costs[0] if costs else None, put, paper)
 
-            return await _cost(bench, kind, costs[0].latency_ms if costs else None, _PAPER_WRITES, put)
-
-        costs.append(await _with_store(settings, measure, views))
+    views = {"no view": (), "index": (), "1 view": (_BY,), "2 views": (_BY, _OTHER)}
+    for kind, some in views.items():
+        costs.append(await _with_store(settings, partial(measure, kind), some))
     return costs
 
 
 async def _sessions(bench: _Bench) -> tuple[list[SessionCost], int]:
-    coordinator, found, session_misses = bench.coordinator, [], 0
+    calls = max(1, bench.settings.calls // 10)
+
+    async def put_and_read(pause_ms: int, session: StoreSession | None) -> tuple[float, int]:
+        """Return the ms of a put and a read, and how many of them missed the put."""
+        spent, missed = 0.0, 0
+        for _ in range(calls):
+            row = bench.rng.randrange(bench.settings.rows)
+            update = bench.update(row, "body", f"{bench.rng.random()}")
+            begun = time.perf_counter()
+            await bench.coordinator.put(update, _QUORUM, session)
+            spent += time.perf_counter() - begun
+            await asyncio.sleep(pause_ms / 1000)
+            begun = time.perf_counter()
+            rows = await bench.coordinator.get_view(_BY, f"v{row}", session)
+            spent += time.perf_counter() - begun
+            missed += rows[f"r{row}"]["body"] != update.cell
+        return spent / calls * 1000, missed
+
+    found, session_misses = list[SessionCost](), 0
     for pause_ms in _PAUSES_MS:
-        means: list[float] = []
-        misses: list[int] = []
-        for session in (StoreSession(), None):
-            spent, missed, calls = 0.0, 0, max(1, bench.settings.calls // 10)
-            for _ in range(calls):
-                row = bench.rng.randrange(bench.settings.rows)
-                update = bench.update(row, "body", f"{bench.rng.random()}")
-                begun = time.perf_counter()
-                await coordinator.put(update, _QUORUM, session)
-                spent += time.perf_counter() - begun
-                await asyncio.sleep(pause_ms / 1000)
-                begun = time.perf_counter()
-                rows = await coordinator.get_view(_BY, f"v{row}", session)
-                spent += time.perf_counter() - begun
-                missed += rows[f"r{row}"]["body"] != update.cell
-            means.append(spent / calls * 1000)
-            misses.append(missed)
-        session_misses += misses[0]
-        found.append(SessionCost(pause_ms, means[0], means[1], misses[1]))
+        with_ms, missed = await put_and_read(pause_ms, StoreSession())
+        session_misses += missed
+        found.append(SessionCost(pause_ms, with_ms, *await put_and_read(pause_ms, None)))
     return found, session_misses
 
 
-def _stale_by(width: int) -> Callable[[_Bench], Awaitable[Staleness]]:
-    async def measure(bench: _Bench) -> Staleness:
-        updates = bench.settings.calls
+async def _stale(width: int, bench: _Bench) -> Staleness:
+    updates = bench.settings.calls
 
-        async def write() -> float:
-            begun = time.perf_counter()
-            for at in range(updates):
-                row = bench.rng.randrange(min(width, bench.settings.rows))
-                await bench.coordinator.put(bench.update(row, "by", f"w{bench.rng.randrange(10 * updates)}"), _QUORUM)
-                if at % 10 == 9:
-                    # Ten writers, as in the paper.
-                    await bench.coordinator.settle()
-            await bench.coordinator.settle()
-            return updates / (time.perf_counter() - begun)
-
-        before = await write()
-        stale = await _stale_rows(bench)
+    async def write() -> float:
         begun = time.perf_counter()
-        await ViewSweeper(bench.store, [_BY], bench.locks).sweep()
-        sweep_s = time.perf_counter() - begun
-        left = await _stale_rows(bench)
-        return Staleness(width, updates, before, stale, sweep_s, left, await write())
+        for at in range(updates):
+            row = bench.rng.randrange(min(width, bench.settings.rows))
+            await bench.coordinator.put(bench.update(row, "by", f"w{bench.rng.randrange(10 * updates)}"), _QUORUM)
+            if at % _WRITERS == _WRITERS - 1:
+                await bench.coordinator.settle()
+        await bench.coordinator.settle()
+        return updates / (time.perf_counter() - begun)
 
-    return measure
+    before, stale = await write(), await _stale_rows(bench)
+    begun = time.perf_counter()
+    await ViewSweeper(bench.store, [_BY], bench.locks).sweep()
+    sweep_s = time.perf_counter() - begun
+    return Staleness(width, updates, before, stale, sweep_s, await _stale_rows(bench), await write())
 
 
 async def _stale_rows(bench: _Bench) -> int:

@@ -73,18 +73,7 @@ _COMMANDS: Final[dict[str, Maker]] = {
     "spark": in_group("spark", "spark", "spark_load", "spark_workloads"),
     "backfill": in_group("backfill", "backfill"),
     "lake": in_group("lake", "lake"),
-    "bench": in_group(
-        "bench",
-        "bench",
-        "bench_twip",
-        "bench_engine",
-        "bench_server",
-        "bench_cluster",
-        "bench_compare",
-        "bench_lake",
-        "bench_views",
-        "bench_wire",
-    ),
+    "bench": in_group("bench", "bench", "bench_commands", "bench_compare"),
 }
 
 

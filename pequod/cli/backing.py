@@ -16,8 +16,8 @@ from pequod.cli.text import argument_bytes
 
 if TYPE_CHECKING:
     from pequod_server.backing import Mapping, SqliteStore
-    from pequod_server.backing.lake import LakeStore
-    from pequod_server.backing.postgres import PostgresStore
+    from pequod_server.backing.lake.store import LakeStore
+    from pequod_server.backing.postgres.store import PostgresStore
     from pequod_server.backing.sql import Dialect, Query
 
 _HELP: Final = """Check, show, install and take out what ties key patterns to the tables of a database.
@@ -111,14 +111,14 @@ def sql(
     ] = None,
 ) -> None:
     """Print the statement that loads a range, and its parameters, for each mapping that has keys there."""
-    from pequod_server.backing.sqlite_dialect import SqliteDialect
+    from pequod_server.backing.sqlite.dialect import SqliteDialect
 
     chosen: Dialect
     if dialect == "sqlite":
         chosen = SqliteDialect()
     elif dialect == "postgresql":
         _need_asyncpg()
-        from pequod_server.backing.pg_schema import PostgresDialect
+        from pequod_server.backing.postgres.schema import PostgresDialect
 
         chosen = PostgresDialect()
     else:
@@ -277,7 +277,7 @@ def _mapped(places: Sequence[str], *, generic: bool) -> tuple[tuple[Mapping, ...
 
 def _lake(mappings: tuple[Mapping, ...], database: str) -> LakeStore:
     try:
-        from pequod_server.backing.lake import LakeStore
+        from pequod_server.backing.lake.store import LakeStore
     except ImportError as error:
         fail(ExitCode.USAGE, f"lakes need {error.name}: {how_to_install('lake')}")
     return LakeStore(database.removeprefix(_LAKE), mappings)
@@ -304,7 +304,7 @@ def _open(
 
 def _postgres_store() -> type[PostgresStore]:
     _need_asyncpg()
-    from pequod_server.backing.postgres import PostgresStore
+    from pequod_server.backing.postgres.store import PostgresStore
 
     return PostgresStore
 

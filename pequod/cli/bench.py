@@ -1,12 +1,10 @@
-"""What the benchmarks' commands share: the group, options, and how a report is printed."""
+"""What the benchmarks' commands share: the group, and how a report is printed."""
 
 from __future__ import annotations
 
-from enum import StrEnum
 from typing import TYPE_CHECKING, Annotated, Final, Protocol
 
 import typer
-from pequod_bench import settings
 
 from pequod.cli.exits import ExitCode, fail
 from pequod.cli.group import BenchCommands
@@ -35,31 +33,6 @@ app: Final = typer.Typer(
     rich_markup_mode=None,
 )
 
-
-class Loop(StrEnum):
-    """An event loop."""
-
-    UVLOOP = "uvloop"
-    ASYNCIO = "asyncio"
-
-
-Graph = Annotated[
-    str,
-    typer.Option(
-        "--graph",
-        metavar="synthetic|power-law|FILE",
-        help="Who follows whom; a file has a line user<TAB>poster for each subscription (also .gz, .parquet) "
-        "and tells the number of users.",
-    ),
-]
-Users = Annotated[int, typer.Option("--users", min=2, help="Users of a graph that is made.")]
-Ticks = Annotated[int, typer.Option("--ticks", min=1, help="Operations to time.")]
-Seed = settings.Seed
-Only = settings.Only
-TweetBytes = Annotated[int, typer.Option("--tweet-bytes", min=0, help="Size of a post.")]
-ClientLoop = Annotated[
-    Loop, typer.Option("--client-loop", help="Event loop of the client; asyncio's where uvloop is not installed.")
-]
 Smoke = Annotated[bool, typer.Option("--smoke", help="Tiny sizes: shows that all runs, figures mean nothing.")]
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON object and no progress bar.")]
 

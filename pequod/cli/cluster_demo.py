@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Final
+from typing import Final
 
 import typer
+from pequod_bench.settings import DemoSettings
 from pequod_installed.names import how_to_install
 
-from pequod.cli.bench import Graph, Json, Seed, TweetBytes, Users, progress_bars, show
+from pequod.cli.bench import Json, progress_bars, show
+from pequod.cli.bench_options import of_settings
 from pequod.cli.exits import ExitCode, fail
 from pequod.cli.teaching import examples
 
@@ -22,43 +24,21 @@ app: Final = typer.Typer()
         "pequod cluster demo --etcd --postgres",
     ),
 )
-def demo(
-    homes: Annotated[int, typer.Option("--homes", min=1, help="Servers before the database.")] = 2,
-    computes: Annotated[int, typer.Option("--computes", min=1, help="Servers that clients read from.")] = 3,
-    graph: Graph = "synthetic",
-    users: Users = 1_000,
-    ticks: Annotated[int, typer.Option("--ticks", min=12, help="Operations.")] = 20_000,
-    seed: Seed = 1,
-    tweet_bytes: TweetBytes = 140,
-    batch: Annotated[int, typer.Option("--batch", min=1, help="Commands a message.")] = 64,
-    kill: Annotated[
-        bool, typer.Option("--kill/--no-kill", help="Kill a compute and a home on the way, where there are several.")
-    ] = True,
-    etcd: Annotated[bool, typer.Option("--etcd", help="Have the map in three nodes of etcd, not in a file.")] = False,
-    postgres: Annotated[
-        bool, typer.Option("--postgres", help="Have the base data in PostgreSQL, not in SQLite.")
-    ] = False,
-    json: Json = False,
-) -> None:
+@of_settings(DemoSettings, without=("initial_posts", "mode", "window", "verify", "client_loop", "server_loop"))
+def demo(settings: DemoSettings, json: Json = False) -> None:
     """Start a cluster on this machine, run Twip on it, kill a compute and a home, and compare all timelines.
 
     Everything is in a folder that is removed at the end. Exit code 1 if a timeline is wrong or a read failed.
     """
     try:
         from pequod_bench.cluster_demo import run
-        from pequod_bench.cluster_site import ClusterShape
-        from pequod_bench.process import ServerStartError
-        from pequod_bench.twip import TwipSettings
+        from pequod_bench.systems.server import ServerStartError
     except ImportError as error:
         fail(ExitCode.REFUSED, f"the demo needs more packages ({error.name}): {how_to_install('bench', 'server')}")
-    settings = TwipSettings(
-        graph=graph, users=users, ticks=ticks, seed=seed, tweet_bytes=tweet_bytes, batch=batch, verify="final"
-    )
-    shape = ClusterShape(homes, computes, is_on_etcd=etcd)
-    if kill and min(homes, computes) < 2:
+    if settings.kill and min(settings.homes, settings.computes) < 2:
         fail(ExitCode.USAGE, "a cluster that loses a server needs two of its kind: say --no-kill")
     try:
-        report = run(settings, shape, progress_bars(json), is_on_postgres=postgres, kills=kill)
+        report = run(settings, progress_bars(json))
     except ServerStartError as error:
         fail(ExitCode.REFUSED, str(error))
     show(report, json, report.difference)

@@ -211,7 +211,8 @@ async def _copy_rows(old: AsyncClient, new: AsyncClient, target: ServerEntry, ho
 @asynccontextmanager
 async def _writing(target: ServerEntry) -> AsyncIterator[Callable[[Sequence[Change]], Awaitable[None]]]:
     """Yield what writes rows of a range that moves to a home, where clients' writes of it are refused meanwhile."""
-    from pequod_server.backing.peer_channel import PeerCredentials, write_request
+    from pequod_server.homes.compute.channel import PeerCredentials
+    from pequod_server.homes.messages import write_request
 
     settings = connection_settings()
     channel = PeerCredentials(

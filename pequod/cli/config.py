@@ -28,17 +28,21 @@ File = Annotated[
 
 @app.command("check", epilog=examples("pequod config check pequod.toml"))
 def check(file: File = None) -> None:
-    """Report everything that is wrong with a file and the variables, joins included; exit code 2 if anything is.
+    """Report what is wrong with the settings of a file and the variables; exit code 2 if anything is.
 
-    A server with these settings would report the same, and not start.
+    If the settings are right, it reports what is wrong with the joins and the files that they name. A server with these
+    settings would report the same, and not start.
     """
     settings = loaded(file, {})
+    # With all that a server has: the size of the process says whether the limit of memory is too low.
+    import pequod_server.app  # noqa: F401
     from pequod_server.access.guard import make_guard
     from pequod_server.access.tls import tls_files
-    from pequod_server.database.from_config import make_store
     from pequod_server.joins import install_joins
+    from pequod_server.memory.keeper import MemoryKeeper, limit_bytes
     from pequod_server.ops.snapshot_file import try_place
     from pequod_server.settings import ConfigError, misspelt_variables
+    from pequod_server.stores import make_store
 
     from pequod.engine import Engine, JoinInfo
     from pequod.errors import SettingError, SnapshotError
@@ -46,6 +50,9 @@ def check(file: File = None) -> None:
     def snapshot() -> None:
         if settings.config.snapshot_file is not None:
             try_place(settings.config.snapshot_file)
+
+    def memory() -> None:
+        MemoryKeeper(Engine(), limit_bytes(settings.config.memory_limit))
 
     for variable, meant in misspelt_variables().items():
         print(f"pequod: warning: {variable} is no setting; did you mean {meant}?", file=sys.stderr)
@@ -56,6 +63,7 @@ def check(file: File = None) -> None:
         lambda: make_guard(settings.config, Engine()),
         lambda: make_store(settings.config),
         snapshot,
+        memory,
         lambda: joins.extend(install_joins(Engine(), settings.config, joins_from=settings.place("joins"))),
     ):
         try:

@@ -207,6 +207,8 @@ def _print_statistics(collected: ServerStatistics) -> None:
     limit = f" of {memory.limit_bytes}" if memory.limit_bytes else ""
     if memory.process_limit_bytes:
         limit += f" (process: {memory.process_bytes} of {memory.process_limit_bytes})"
+    if not memory.total_bytes and not memory.process_bytes:
+        limit += ", or this caller is not shown them"
     kinds = ("stored", "loaded", "row", "context", "updater", "log", "state", "watch", "index")
     print(f"memory: {memory.total_bytes} bytes{limit}; {memory.evictions} evictions, {memory.refusals} refusals")
     print("  " + ", ".join(f"{kind} {getattr(memory, f'{kind}_bytes')}" for kind in kinds))

@@ -1,8 +1,5 @@
 """Batches of commands as columns, and replies taken apart; the hot half of both clients.
 
-    batch.put(k, v); batch.scan(a, b)   kinds      2 4
-                                        arguments  k v a b
-
 Bench rows: client: encode; client: decode.
 """
 
@@ -15,7 +12,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 from pequod_proto.pequod_pb2 import ExecuteReply, ExecuteRequest
 
 from pequod.answers.rows import Rows
-from pequod.calls import Data, Result, to_bytes, to_limit, to_range
+from pequod.calls import Result
 from pequod.client.decode import age_ms_of, command_error
 from pequod.client.levels import level
 from pequod.client.tracing import Trace, caller_trace
@@ -23,23 +20,21 @@ from pequod.commands.columns import has_reads, has_writes, starts
 from pequod.commands.kinds import (
     ABSENT,
     ARGUMENT_COUNTS,
-    COUNT,
     FAILED,
     GET,
+    GIVES,
     NUMBER_COUNTS,
     OK,
     PART,
-    PUT,
-    REMOVE,
-    SCAN,
-    SCAN_DOWN,
-    SCAN_LIMIT,
-    SCANS,
     WRITES,
+    Gives,
 )
 from pequod.freshness import Freshness
+from pequod.interface.commands import Commands
 from pequod.native import core
 
+#: The kinds whose replies have nothing beside rows.
+_ROWS_OR_NOTHING: Final = bytes(kind for kind, gives in GIVES.items() if gives in (Gives.ROWS, Gives.NOTHING))
 #: Takes half the time of calling `Rows`, whose constructor is a Python function.
 _new_rows: Final = tuple.__new__
 
@@ -58,38 +53,20 @@ class Reply(NamedTuple):
     age_ms: int | None = None
 
 
-def last_argument(last: Data | None) -> bytes | None:
-    """Return the bound as the wire has it, empty for none; None if no key is below it."""
-    if last is None:
-        return b""
-    return to_bytes(last) or None
-
-
-class Columns:
-    """Commands in the order in which they will run.
-
-    Args:
-        freshness: How fresh the answers of its reads have to be, but for those that say it themselves.
+class Columns(Commands):
+    """Commands as they are sent to a server.
 
     Ensures:
         A command with wrong arguments, such as a number as a key, raises and adds nothing, since calls of others may
         share these columns.
     """
 
-    __slots__ = ("arguments", "freshness", "kinds", "numbers", "overrides", "trace")
+    __slots__ = ("trace",)
 
     def __init__(self, freshness: Freshness | None = None) -> None:
-        self.kinds = bytearray()
-        self.arguments: list[bytes] = []
-        self.numbers: list[int] = []
-        self.freshness = freshness
-        #: By position, ascending.
-        self.overrides: dict[int, Freshness] = {}
+        super().__init__(freshness)
         #: The caller's span; of several callers, that of the first who has one.
         self.trace: Trace = ()
-
-    def __len__(self) -> int:
-        return len(self.kinds)
 
     def take(self) -> Columns:
         """Return the commands, to be sent on behalf of the caller, and become empty."""
@@ -147,77 +124,6 @@ class Columns:
         positions = [position for position, kind in enumerate(self.kinds) if kind not in WRITES]
         return self.picked(positions), positions
 
-    def get(self, key: Data, *, freshness: Freshness | None = None) -> None:
-        """Get a value."""
-        self.arguments.append(key if type(key) is bytes else to_bytes(key))
-        if freshness is not None:
-            self.overrides[len(self.kinds)] = freshness
-        self.kinds.append(GET)
-
-    def put(self, key: Data, value: Data) -> None:
-        """Write a base key."""
-        self.arguments += (to_bytes(key), to_bytes(value))
-        self.kinds.append(PUT)
-
-    def remove(self, key: Data) -> None:
-        """Remove a base key."""
-        self.arguments.append(to_bytes(key))
-        self.kinds.append(REMOVE)
-
-    def scan(
-        self,
-        first: Data = b"",
-        last: Data | None = None,
-        *,
-        prefix: Data = b"",
-        limit: int | None = None,
-        reverse: bool = False,
-        freshness: Freshness | None = None,
-    ) -> None:
-        """Read the rows of ``[first, last)`` that start with ``prefix``; without ``last`` to the end."""
-        if (
-            last
-            and type(first) is type(last) is bytes
-            and limit is None
-            and freshness is None
-            and not (reverse or prefix)
-        ):
-            self.arguments += (first, last)
-            self.kinds.append(SCAN)
-            return
-        if prefix:
-            first, last = to_range(first, last, prefix)
-        bound = last_argument(last)
-        limit = to_limit(limit)
-        if bound is None or limit == 0:
-            # No key is below the empty key; the wire has no other form of an empty range.
-            first, bound = b"\0", b"\0"
-        self.arguments += (to_bytes(first), bound)
-        if freshness is not None:
-            self.overrides[len(self.kinds)] = freshness
-        if reverse or limit:
-            self.kinds.append(SCAN_DOWN if reverse else SCAN_LIMIT)
-            self.numbers.append(limit or 0)
-        else:
-            self.kinds.append(SCAN)
-
-    def count(
-        self,
-        first: Data = b"",
-        last: Data | None = None,
-        *,
-        prefix: Data = b"",
-        freshness: Freshness | None = None,
-    ) -> None:
-        """Count the keys of ``[first, last)`` that start with ``prefix``; without ``last`` to the end."""
-        if prefix:
-            first, last = to_range(first, last, prefix)
-        bound = last_argument(last)
-        self.arguments += (b"\0", b"\0") if bound is None else (to_bytes(first), bound)
-        if freshness is not None:
-            self.overrides[len(self.kinds)] = freshness
-        self.kinds.append(COUNT)
-
     def message(self, batch: int) -> ExecuteRequest:
         """Return the commands as one message."""
         message = ExecuteRequest(batch=batch, kinds=bytes(self.kinds), arguments=self.arguments, numbers=self.numbers)
@@ -272,7 +178,7 @@ def decode(kinds: bytes | bytearray, reply: ExecuteReply) -> list[Result]:
         # Nearly all replies.
         if kinds.count(GET) == len(kinds):
             return list(reply.values)
-        if not (GET in kinds or REMOVE in kinds or COUNT in kinds):
+        if not kinds.translate(None, _ROWS_OR_NOTHING):
             return _scans_and_puts(kinds, reply)
     return _mixture(kinds, reply)
 
@@ -285,7 +191,7 @@ def _scans_and_puts(kinds: bytes | bytearray, reply: ExecuteReply) -> list[Resul
     if len(rows) == len(kinds):
         return rows
     found = iter(rows)
-    return [None if kind == PUT else next(found) for kind in kinds]
+    return [next(found) if GIVES[kind] is Gives.ROWS else None for kind in kinds]
 
 
 def _mixture(kinds: bytes | bytearray, reply: ExecuteReply) -> list[Result]:
@@ -304,29 +210,26 @@ def _mixture(kinds: bytes | bytearray, reply: ExecuteReply) -> list[Result]:
             part += counts[count_at]
             count_at += 1
             continue
-        kind = next(waiting)
+        gives = GIVES[next(waiting)]
         if status == FAILED:
             append(command_error(reply.errors[error_at]))
             error_at += 1
             key_at += part
             value_at += part
             part = 0
-        elif kind in SCANS:
+        elif gives is Gives.ROWS:
             count = part + counts[count_at]
             count_at += 1
             part = 0
             append(Rows(keys[key_at : key_at + count], values[value_at : value_at + count]))
             key_at += count
             value_at += count
-        elif kind == PUT:
+        elif gives is Gives.NOTHING or (gives is Gives.VALUE and status == ABSENT):
             append(None)
-        elif kind == GET:
-            if status:
-                append(None)
-            else:
-                append(values[value_at])
-                value_at += 1
-        elif kind == REMOVE:
+        elif gives is Gives.VALUE:
+            append(values[value_at])
+            value_at += 1
+        elif gives is Gives.WAS_THERE:
             append(status != ABSENT)
         else:
             append(counts[count_at])

@@ -22,8 +22,7 @@ from pequod.addresses import fault_of
 from pequod.calls import WatchEvent
 from pequod.client import decode
 from pequod.client.credentials import Credentials
-from pequod.client.lane import Lane
-from pequod.client.lanes import Lanes
+from pequod.client.lanes import Lane, Lanes
 from pequod.client.link import Link
 from pequod.client.retry import HARMLESS_TWICE, advance, pause_s
 from pequod.client.tracing import caller_trace
@@ -213,7 +212,7 @@ class ServerConnection(Link):
         return follow(self, request, reconnect_s, note)
 
     async def pause(self, error: UnavailableError, tries: int, deadline: float) -> None:
-        """Wait before the next attempt, or raise the last error if there is none."""
+        """Wait before the next attempt, or raise the last error if no attempt is left."""
         wait_s = pause_s(tries)
         if tries > self.retries or asyncio.get_running_loop().time() + wait_s >= deadline:
             raise error

@@ -17,7 +17,8 @@ from pequod.client.link import Link
 from pequod.client.stream import Deliver
 from pequod.client.tracing import caller_trace
 from pequod.errors import ClosedError, PequodError, UnavailableError
-from pequod.freshness import After, Freshness, Whatever
+from pequod.freshness import After, AnyState, Freshness
+from pequod.interface.commands import Turn
 from pequod.interface.seen import Seen
 
 #: The greatest number of commands in an automatic batch: larger ones gain nothing.
@@ -43,7 +44,7 @@ class Group(Enum):
     REACHED = "reached"
 
 
-class Gathered(Columns):
+class Gathered(Columns, Turn):
     """The commands of one turn that ask for the same freshness, with the futures of their callers.
 
     Args:
@@ -134,7 +135,7 @@ class Gathering:
 
     def _group_of(self, freshness: Freshness) -> Freshness | Group | None:
         match freshness:
-            case Whatever():
+            case AnyState():
                 return None
             case After(token):
                 # Hundreds of sessions, each with a token of its own, share a batch.
@@ -172,7 +173,7 @@ class Gathering:
         deadline: float,
         outcome: Reply | PequodError,
     ) -> None:
-        """Give each call of a batch its result, and the sessions of these calls what it has shown."""
+        """Give each call of a batch its result, and the sessions of these calls the state of the reply."""
         if not isinstance(outcome, PequodError):
             for session in sessions:
                 session.note(outcome.token)

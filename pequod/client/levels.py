@@ -6,7 +6,7 @@ from typing import Final, assert_never
 
 from pequod_proto import pequod_pb2 as pb
 
-from pequod.freshness import After, Freshness, Latest, MaxAge, Whatever
+from pequod.freshness import After, AnyState, Freshness, Latest, MaxAge
 
 _UINT32_MAX: Final = (1 << 32) - 1
 
@@ -14,7 +14,7 @@ _UINT32_MAX: Final = (1 << 32) - 1
 def level(freshness: Freshness) -> pb.Freshness:
     """Return how fresh an answer has to be, as a message."""
     match freshness:
-        case Whatever():
+        case AnyState():
             return pb.Freshness()
         case After():
             message = pb.Freshness(after=bytes(freshness.token))

@@ -36,7 +36,7 @@ class Sender(Protocol):
 
 
 class Link(ABC):
-    """What the calls of a client go through, for one event loop.
+    """The way of a client's calls to a server or a cluster, for one event loop.
 
     Args:
         timeout_s: How long a call may take, all attempts together.

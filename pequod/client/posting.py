@@ -27,6 +27,7 @@ from pequod.client.gathering import Gathering
 from pequod.client.requests import ServerCalls
 from pequod.errors import PequodError
 from pequod.freshness import Freshness
+from pequod.interface.commands import Turn
 from pequod.interface.seen import Seen
 from pequod.interface.waiting import Immediate
 
@@ -60,7 +61,7 @@ class PostingClient(AsyncClient):
         return self._background.run(coroutine)
 
 
-class Posted(Columns):
+class Posted(Columns, Turn):
     """One command of a caller in another thread than that of the loop."""
 
     __slots__ = ("_background", "_gathering", "_session")

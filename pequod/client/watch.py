@@ -93,7 +93,7 @@ async def follow(
             if state is not None:
                 request.rows = False
                 request.after.CopyFrom(state)
-                # What the watch has shown is fresh enough, and the server goes on from there.
+                # The state that the watch has shown is fresh enough, and the server goes on from there.
                 request.ClearField("freshness")
         finally:
             call.cancel()

@@ -1,8 +1,8 @@
-"""Columns of commands: what they need to fit their kinds, and where each command has its arguments.
+"""Columns of commands: what they need to fit their kinds, and the way through them.
 
-    kinds      PUT        GET  COUNT
-    arguments  key value  key  first last
-    starts     0          2    3           5
+    kinds      PUT        GET  COUNT          commands  (0, PUT, key, value)
+    arguments  key value  key  first last               (1, GET, key, b"")
+    starts     0          2    3           5            (2, COUNT, first, last)
 
 >>> from pequod.commands.kinds import ARGUMENT_COUNTS, COUNT, GET, PUT
 >>> starts(bytes([PUT, GET, COUNT]), ARGUMENT_COUNTS)
@@ -11,12 +11,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from itertools import accumulate
-from typing import Final, NamedTuple
+from typing import NamedTuple
 
-from pequod.commands.kinds import KINDS, WRITES
+from pequod.commands.kinds import ARGUMENT_COUNTS, KIND_OF, KINDS, RANGES, WRITES
 
-_KIND_OF: Final = {kind.code: kind for kind in KINDS}
+#: The position, the kind and the arguments of a command; the second one is empty where the kind takes one.
+Command = tuple[int, int, bytes, bytes]
 
 
 class Needs(NamedTuple):
@@ -42,7 +44,7 @@ def needs(kinds: bytes | bytearray) -> Needs:
             number_count += count * len(kind.numbers)
             if known == len(kinds):
                 return Needs(argument_count, number_count, None)
-    unknown = min(set(kinds) - set(_KIND_OF), default=None)
+    unknown = min(set(kinds) - set(KIND_OF), default=None)
     return Needs(argument_count, number_count, unknown)
 
 
@@ -53,6 +55,24 @@ def starts(kinds: bytes | bytearray, counts: bytes) -> list[int]:
         counts: `ARGUMENT_COUNTS` or `NUMBER_COUNTS`.
     """
     return list(accumulate(kinds.translate(counts), initial=0))
+
+
+def commands(
+    kinds: bytes | bytearray, arguments: list[bytes], index: int = 0, argument_at: int = 0
+) -> Iterator[Command]:
+    """Yield the commands from ``index`` on, whose arguments begin at ``argument_at``."""
+    for position in range(index, len(kinds)):
+        kind = kinds[position]
+        width = ARGUMENT_COUNTS[kind]
+        yield position, kind, arguments[argument_at], arguments[argument_at + 1] if width > 1 else b""
+        argument_at += width
+
+
+def reads(commands: Iterator[Command]) -> Iterator[tuple[int, tuple[bytes, bytes | None]]]:
+    """Yield the position of each command that reads, and the range that it reads."""
+    for position, kind, first, last in commands:
+        if kind not in WRITES:
+            yield position, bounds_of(kind, first, last)
 
 
 def has_writes(kinds: bytes | bytearray) -> bool:
@@ -67,4 +87,14 @@ def has_reads(kinds: bytes | bytearray) -> bool:
 
 def bounds_of(kind: int, first: bytes, second: bytes) -> tuple[bytes, bytes | None]:
     """Return the range that a command looks at or changes: that of a key, or its own, whose empty end is none."""
-    return (first, second or None) if _KIND_OF[kind].is_of_range else (first, first + b"\0")
+    return (first, second or None) if kind in RANGES else (first, first + b"\0")
+
+
+def range_arguments(first: bytes, last: bytes | None) -> tuple[bytes, bytes]:
+    """Return ``[first, last)`` as the arguments of a command, to which an empty end is none.
+
+    No key is below the empty key; the wire has no other form of an empty range.
+    """
+    if last is None:
+        return first, b""
+    return (first, last) if last else (b"\0", b"\0")

@@ -4,8 +4,8 @@
     GET     key                     key             reads              its value, or that it is absent
     SCAN    first last              range           reads              rows
 
-The native core has the table again, in pequod/native/kinds.hpp, and the .proto has it in words; a test holds both to
-this one.
+The native core goes by the same rows, which it is handed when it is loaded. The .proto has the table in words; a test
+holds these to this one.
 """
 
 from __future__ import annotations
@@ -52,6 +52,8 @@ class CommandKind(NamedTuple):
     numbers: tuple[str, ...]
     is_write: bool
     gives: Gives
+    #: Whether a scan reads from the end of its range down.
+    is_down: bool = False
 
     @property
     def is_of_range(self) -> bool:
@@ -65,14 +67,15 @@ KINDS: Final = (
     CommandKind(REMOVE, "REMOVE", ("key",), (), is_write=True, gives=Gives.WAS_THERE),
     CommandKind(SCAN, "SCAN", ("first", "last"), (), is_write=False, gives=Gives.ROWS),
     CommandKind(SCAN_LIMIT, "SCAN_LIMIT", ("first", "last"), ("limit",), is_write=False, gives=Gives.ROWS),
-    CommandKind(SCAN_DOWN, "SCAN_DOWN", ("first", "last"), ("limit",), is_write=False, gives=Gives.ROWS),
+    CommandKind(SCAN_DOWN, "SCAN_DOWN", ("first", "last"), ("limit",), is_write=False, gives=Gives.ROWS, is_down=True),
     CommandKind(COUNT, "COUNT", ("first", "last"), (), is_write=False, gives=Gives.COUNT),
 )
 
+KIND_OF: Final = {kind.code: kind for kind in KINDS}
 NAMES: Final = {kind.code: kind.name for kind in KINDS}
+GIVES: Final = {kind.code: kind.gives for kind in KINDS}
 WRITES: Final = frozenset(kind.code for kind in KINDS if kind.is_write)
 RANGES: Final = frozenset(kind.code for kind in KINDS if kind.is_of_range)
-SCANS: Final = frozenset(kind.code for kind in KINDS if kind.gives is Gives.ROWS)
 
 
 def _by_code(counts: dict[int, int]) -> bytes:
@@ -82,3 +85,12 @@ def _by_code(counts: dict[int, int]) -> bytes:
 #: For `bytes.translate`, and by index: how many arguments and numbers a command takes; 0 for what is no kind.
 ARGUMENT_COUNTS: Final = _by_code({kind.code: len(kind.arguments) for kind in KINDS})
 NUMBER_COUNTS: Final = _by_code({kind.code: len(kind.numbers) for kind in KINDS})
+
+
+def packed() -> bytes:
+    """Return the table as the native core takes it: five bytes for each byte, all 0 where it stands for no kind."""
+    rows = {
+        kind.code: bytes((len(kind.arguments), len(kind.numbers), kind.is_of_range, kind.is_write, kind.gives.value))
+        for kind in KINDS
+    }
+    return b"".join(rows.get(code, bytes(5)) for code in range(256))

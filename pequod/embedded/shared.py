@@ -10,9 +10,11 @@ from typing import TypeVar
 
 from pequod.calls import WatchEvent
 from pequod.engine import Engine
+from pequod.engine.answer import Answer, answer
 from pequod.engine.joins.watches import Watch
 from pequod.errors import ClosedError, StaleError, TokenLostError, WatchCompactedError
-from pequod.freshness import NO_TIMELINE, After, Freshness, Latest, Mark, MaxAge, Token, Whatever, database_of
+from pequod.freshness import NO_TIMELINE, After, AnyState, Freshness, Latest, Mark, MaxAge, Token, database_of
+from pequod.interface import Commands
 
 T = TypeVar("T")
 
@@ -59,6 +61,21 @@ class SharedEngine:
             self._engine.tell_time(time.monotonic())
             return ask(self._engine)
 
+    def answer(self, commands: Commands) -> Answer:
+        """Return what the only one of some commands gives; its error is raised.
+
+        Raises:
+            ClosedError: The store has been closed.
+        """
+        kind, arguments, numbers = commands.kinds[0], commands.arguments, commands.numbers
+        second = arguments[1] if len(arguments) > 1 else b""
+        with self._lock:
+            if self._is_closed:
+                raise ClosedError
+            now = time.monotonic()
+            self._engine.tell_time(now)
+            return answer(self._engine, kind, arguments[0], second, numbers[0] if numbers else 0, now)
+
     @property
     def token(self) -> Token:
         """The present state."""
@@ -72,7 +89,7 @@ class SharedEngine:
             StaleError: It is of a state of this store that has never been.
             ClosedError: The store has been closed.
         """
-        if freshness is None or isinstance(freshness, Whatever):
+        if freshness is None or isinstance(freshness, AnyState):
             return
         if isinstance(freshness, After):
             self._check_token(freshness)

@@ -31,7 +31,6 @@ from pequod.engine.calls.shown import ShownCalls
 from pequod.engine.joins.watches import Watch
 from pequod.language.missing import MissingError
 from pequod.language.ranges import Range
-from pequod.language.spec import DELIMITER
 from pequod.native import NativeBatch
 
 
@@ -72,24 +71,10 @@ class Engine(DatabaseCalls, JoinCalls, ShownCalls):
         Cost:
             O(key length), plus 0.4 µs or so for each computed key that changes.
         """
-        if not 0 < len(key) <= self._key_bytes_max or len(value) > self._value_bytes_quick:
+        if not self._put_quick(key, value):
             self._admission.check_sizes(key, value)
-        at = key.find(DELIMITER)
-        if at < 0:
-            self._admission.make_room(key, value, self.revision)
-            self._write_loose(key, value)
-            return
-        relations = self._relations.get(key[:at])
-        if relations is None or relations.is_owned or self.revision >= self.ledger.weigh_at:
             relations = self._admission.admit(key, value, self.revision)
-        old = relations.table.put(key, value)
-        if old == value:
-            return
-        self.revision += 1
-        if relations.is_watched:
-            relations.watches.tell_stored(key, old, value)
-        if relations.readers:
-            self._writer.base_changed(relations.readers, key, old, value)
+            self.revision += self._writer.set_base(relations, key, value)
 
     def put_all(self, keys: Sequence[bytes], values: Sequence[bytes]) -> None:
         """Write base data, all rows or none: `put` for each, in order, after all have been checked.
@@ -106,19 +91,13 @@ class Engine(DatabaseCalls, JoinCalls, ShownCalls):
         """
         for name, start, stop in self._admission.admit_all(keys, values, self.revision):
             if name is None:
-                self._write_loose(keys[start], values[start])
+                self.revision += self._writer.set_base(self._directory.loose, keys[start], values[start])
                 continue
             relations = self._directory.at(name)
             if stop - start > 1:
                 self.revision += self._writer.set_run(relations, list(keys[start:stop]), list(values[start:stop]))
             else:
                 self.revision += self._writer.set_base(relations, keys[start], values[start])
-
-    def _write_loose(self, key: bytes, value: bytes) -> None:
-        old = self._store.put_loose(key, value)
-        if old != value:
-            self.revision += 1
-            self._directory.tell_loose(key, old, value)
 
     def owned_by_database(self, key: bytes, value: bytes = b"") -> bool:
         """Return whether a database owns the key, so that a put of it would raise BackedKeyError.
@@ -135,16 +114,11 @@ class Engine(DatabaseCalls, JoinCalls, ShownCalls):
             ComputedKeyError: An installed join computes this key.
             BackedKeyError: A database owns this key.
         """
+        was_there = self._remove_quick(key)
+        if was_there is not None:
+            return was_there
         self._admission.check_sizes(key)
-        at = key.find(DELIMITER)
-        if at < 0:
-            old = self._store.remove_loose(key)
-            if old is None:
-                return False
-            self.revision += 1
-            self._directory.tell_loose(key, old, None)
-            return True
-        relations = self._relations.get(key[:at])
+        relations = self._directory.find(key)
         if relations is None:
             return False
         if relations.is_owned:
@@ -179,10 +153,10 @@ class Engine(DatabaseCalls, JoinCalls, ShownCalls):
         Raises:
             MissingError: Ranges of backed tables that this needs are not loaded.
         """
-        name, delimiter, _ = key.partition(DELIMITER)
-        if not delimiter:
-            return self._store.loose.get(key)
-        relations = self._relations.get(name)
+        found = self._get_quick(key, now)
+        if found is not False:
+            return found
+        relations = self._directory.find(key)
         if relations is None:
             return None
         table = relations.table
@@ -223,31 +197,10 @@ class Engine(DatabaseCalls, JoinCalls, ShownCalls):
         Cost:
             O(rows returned), and about 1 µs more, if the range is materialised.
         """
-        view = self._view_by_last.get(last)
-        if view is not None and view.first <= first < view.last:
-            timeline = view.timeline
-            if timeline is not None and now <= timeline.ready_until_s and not (reverse or view.table.entry_count):
-                # The new rows of a timeline: the most frequent read needs no record (bench row: check, incremental).
-                timeline.join.counters.hits += 1
-                timeline.hits += 1
-                reads = self._reads
-                reads.number = timeline.last_used = reads.number + 1
-                return timeline.rows.since(timeline.prefix, first, limit)
-            return self._scans.scan_view(view, first, limit, reverse=reverse, read=self._reads.begin(now))
-        at = first.find(DELIMITER)
-        relations = self._relations.get(first[:at]) if at > 0 else None
-        if relations is None or last is None or not first < last <= relations.table.end:
-            return self._scans.scan_any_range(first, last, limit, reverse=reverse, read=self._reads.begin(now))
-        if relations.outputs:
-            return self._scans.scan_in_table(relations, first, last, limit, reverse=reverse, now=now)
-        table = relations.table
-        if table.presence is None:
-            return table.slice(first, last, limit, reverse=reverse)
-        read = self._reads.begin(now)
-        if table.presence.holds(first, last, read.number):
-            # Bench row: scan, loaded.
-            return table.slice(first, last, limit, reverse=reverse)
-        return self._scans.scan_any_range(first, last, limit, reverse=reverse, read=read)
+        rows = self._scan_quick(first, last, limit, reverse, now)
+        if rows is None:
+            rows = self._scans.scan(first, last, limit, reverse=reverse, now=now)
+        return rows
 
     def count(self, first: bytes, last: bytes | None, *, now: float = 0.0) -> int:
         """Return the number of keys that `scan` would return.

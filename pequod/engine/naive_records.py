@@ -21,6 +21,7 @@ from pequod.language.spec import (
     Exists,
     NumberForm,
     OneField,
+    Operator,
     Path,
     Slot,
     Source,
@@ -75,7 +76,10 @@ def _given(source: Source, record: dict[str, object], value: bytes) -> bytes | N
         return value
     if isinstance(source.given, OneField):
         fields = _field(record, source.given.path)
-        return _text(fields[0]) if fields else None
+        text = _text(fields[0]) if fields else None
+        is_number = bool(fields) and isinstance(fields[0], Decimal)
+        is_compared = source.operator in (Operator.SUM, Operator.MIN, Operator.MAX)
+        return None if is_number and is_compared and text != _plain_of_64(fields[0]) else text
     chosen = {name: _field(record, path) for name, path in source.given.fields}
     try:
         return _print({name: fields[0] for name, fields in chosen.items() if fields})
@@ -157,6 +161,11 @@ def _plain(number: Decimal) -> str | None:
         return None
     text = f"{number:f}"
     return text.rstrip("0").rstrip(".") if "." in text else text
+
+
+def _plain_of_64(number: Decimal) -> bytes | None:
+    plain = _plain(number)
+    return None if plain is None or len(plain) > 64 else plain.encode()
 
 
 def _shortest(number: Decimal) -> bytes:

@@ -389,7 +389,7 @@ class AsyncSession(AsyncCalls):
     @property
     @abstractmethod
     def token(self) -> Token:
-        """What the session has seen; as text in a cookie, or in a message, it is handed on to another session."""
+        """The state that the session has seen; as text, in a cookie or a message, it goes to another session."""
 
 
 def _outcome(result: Result) -> Any:

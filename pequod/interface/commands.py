@@ -1,29 +1,61 @@
-"""The commands of batches, which calls of one command share."""
+"""The commands of batches, which calls of one command share: checked and added to columns, with a server or without.
+
+    commands.put(k, v); commands.scan(a, b)    kinds      2 4
+                                               arguments  k v a b
+
+Bench row: client: encode.
+"""
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from collections.abc import Awaitable
-from typing import Protocol
 
-from pequod.calls import Data, Result
+from pequod.calls import Data, Result, to_bytes, to_limit, to_range
+from pequod.commands.columns import range_arguments
+from pequod.commands.kinds import COUNT, GET, PUT, REMOVE, SCAN, SCAN_DOWN, SCAN_LIMIT
 from pequod.freshness import Freshness
 from pequod.interface.seen import Seen
 
 
-class Commands(Protocol):
+class Commands:
     """Commands in the order in which they will run; one with wrong arguments raises and is not added.
 
     A read may say how fresh its answer has to be; otherwise it is as fresh as all of them.
+
+    Args:
+        freshness: How fresh the answers of its reads have to be, but for those that say it themselves.
     """
+
+    __slots__ = ("arguments", "freshness", "kinds", "numbers", "overrides")
+
+    def __init__(self, freshness: Freshness | None = None) -> None:
+        self.kinds = bytearray()
+        self.arguments: list[bytes] = []
+        self.numbers: list[int] = []
+        self.freshness = freshness
+        #: By position, ascending.
+        self.overrides: dict[int, Freshness] = {}
+
+    def __len__(self) -> int:
+        return len(self.kinds)
 
     def get(self, key: Data, *, freshness: Freshness | None = None) -> None:
         """Get a value."""
+        self.arguments.append(key if type(key) is bytes else to_bytes(key))
+        if freshness is not None:
+            self.overrides[len(self.kinds)] = freshness
+        self.kinds.append(GET)
 
     def put(self, key: Data, value: Data) -> None:
         """Write a base key."""
+        self.arguments += (to_bytes(key), to_bytes(value))
+        self.kinds.append(PUT)
 
     def remove(self, key: Data) -> None:
         """Remove a base key."""
+        self.arguments.append(to_bytes(key))
+        self.kinds.append(REMOVE)
 
     def scan(
         self,
@@ -36,6 +68,27 @@ class Commands(Protocol):
         freshness: Freshness | None = None,
     ) -> None:
         """Read the rows of ``[first, last)`` that start with ``prefix``; without ``last`` to the end."""
+        if (
+            last
+            and type(first) is type(last) is bytes
+            and limit is None
+            and freshness is None
+            and not (reverse or prefix)
+        ):
+            self.arguments += (first, last)
+            self.kinds.append(SCAN)
+            return
+        bounds = to_range(first, last, prefix)
+        limit = to_limit(limit)
+        # No rows are those of an empty range.
+        self.arguments += range_arguments(*bounds) if limit != 0 else range_arguments(b"", b"")
+        if freshness is not None:
+            self.overrides[len(self.kinds)] = freshness
+        if reverse or limit:
+            self.kinds.append(SCAN_DOWN if reverse else SCAN_LIMIT)
+            self.numbers.append(limit or 0)
+        else:
+            self.kinds.append(SCAN)
 
     def count(
         self,
@@ -46,13 +99,21 @@ class Commands(Protocol):
         freshness: Freshness | None = None,
     ) -> None:
         """Count the keys of ``[first, last)`` that start with ``prefix``; without ``last`` to the end."""
+        self.arguments += range_arguments(*to_range(first, last, prefix))
+        if freshness is not None:
+            self.overrides[len(self.kinds)] = freshness
+        self.kinds.append(COUNT)
 
 
-class Turn(Commands, Protocol):
+class Turn(Commands):
     """Commands of calls: each call adds one and waits for its result. Concurrent calls may share a turn."""
 
+    __slots__ = ()
+
+    @abstractmethod
     def last_result(self, argument_bytes: int, /) -> Awaitable[Result]:
         """Return the result of the command that was just added; ``argument_bytes`` is its approximate length."""
 
+    @abstractmethod
     def tell(self, session: Seen, /) -> None:
         """Have a session note the state that the command shows, before its caller gets the result."""

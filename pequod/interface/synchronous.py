@@ -354,5 +354,5 @@ class Session(Calls):
 
     @property
     def token(self) -> Token:
-        """What the session has seen; as text in a cookie, or in a message, it is handed on to another session."""
+        """The state that the session has seen; as text, in a cookie or a message, it goes to another session."""
         return self._calls.token

@@ -165,11 +165,18 @@ class InvalidKeyError(PequodError):
         self.reason = reason
 
 
+#: Settings that bound what all calls take together. What is above such a limit is not the size of one request.
+_SHARED_LIMITS: Final = frozenset({"memory_limit", "messages_bytes_max"})
+
+
 class LimitExceededError(PequodError):
-    """A size above a configured limit."""
+    """A size above a configured limit: that of one request, or of all that the limit is for, with this request."""
 
     def __init__(self, setting: str, size: int, maximum: int) -> None:
-        super().__init__(f"{setting} is {maximum}, and this needs {size}; send less, or raise {setting}")
+        needs = f"this needs {size}; send less"
+        if setting in _SHARED_LIMITS:
+            needs = f"with this at least {size} bytes would be in use; send less at a time"
+        super().__init__(f"{setting} is {maximum}, and {needs}, or raise {setting}")
         #: The name of the setting to raise.
         self.setting = setting
         self.size = size

@@ -20,6 +20,7 @@ import orjson
 
 from pequod.language.numbers import encode_f64, encode_i64
 from pequod.language.numerals import (
+    NUMBER_BYTES_MAX,
     Number,
     Vast,
     as_float,
@@ -60,6 +61,7 @@ class Misfit(StrEnum):
     INEXACT = "a number does not fit into 64 bits exactly"
     TOO_DEEP = "a field is nested too deep"
     VAST = "a number has an exponent of more than 9 digits"
+    LONG_NUMBER = "a number takes more than 64 bytes without an exponent"
     SURROGATE = "a text has half of a surrogate pair, which UTF-8 has not"
     #: A condition does not hold, or a slot has another value: the usual case, which is not counted.
     NOT_SELECTED = "not selected"
@@ -208,6 +210,18 @@ def field_text(value: object) -> bytes | Misfit:
     if value is ABSENT:
         return Misfit.MISSING
     return Misfit.VAST if isinstance(value, Vast) else json_text(value)
+
+
+def plain_field_text(value: object) -> bytes | Misfit:
+    """Return the same for what adds or compares numbers, which have no exponent there: as text they would be wrong."""
+    text = field_text(value)
+    if (
+        isinstance(value, float | Decimal)
+        and isinstance(text, bytes)
+        and (b"e" in text or len(text) > NUMBER_BYTES_MAX)
+    ):
+        return Misfit.LONG_NUMBER
+    return text
 
 
 def json_text(value: object) -> bytes | Misfit:

@@ -7,7 +7,7 @@ from decimal import Decimal
 from operator import eq, ge, gt, le, lt, ne
 from typing import Any, Final, cast
 
-from pequod.language.forms import ABSENT, FormOf, Misfit, field_text, getter, json_text, slot_form
+from pequod.language.forms import ABSENT, FormOf, Misfit, field_text, getter, json_text, plain_field_text, slot_form
 from pequod.language.numerals import FLOAT_INTEGER_MAX, Number, exact
 from pequod.language.record_rules import read_literal
 from pequod.language.spec import (
@@ -31,6 +31,8 @@ Check = Callable[[Record, list[bytes]], Misfit | None]
 #: (value, record) -> what the source gives, or why it gives nothing.
 Give = Callable[[bytes, Record], bytes | Misfit]
 
+#: They know the numbers of the language, which are plain decimals.
+_OF_NUMBERS: Final = (Operator.SUM, Operator.MIN, Operator.MAX)
 _COMPARE: Final[dict[Comparator, Callable[[Any, Any], bool]]] = {
     Comparator.EQUAL: eq,
     Comparator.NOT_EQUAL: ne,
@@ -172,7 +174,7 @@ def compile_given(source: Source) -> Give:
     if given is None:
         return lambda value, _record: value
     if isinstance(given, OneField):
-        return _compile_field(given.path, is_counted=source.operator is Operator.COUNT)
+        return _compile_field(given.path, source.operator)
     return _compile_object(given)
 
 
@@ -194,9 +196,11 @@ def _compile_object(given: SomeFields) -> Give:
     return give
 
 
-def _compile_field(path: Path, *, is_counted: bool) -> Give:
+def _compile_field(path: Path, operator: Operator) -> Give:
     get = getter(path)
-    if not is_counted:
+    if operator in _OF_NUMBERS:
+        return lambda _value, record: plain_field_text(get(record))
+    if operator is not Operator.COUNT:
         return lambda _value, record: field_text(get(record))
 
     def count(_value: bytes, record: Record) -> bytes | Misfit:

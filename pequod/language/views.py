@@ -35,10 +35,16 @@ class RecordView:
             return Pattern(tuple(_rename(part, names) for part in pattern.parts))
 
         conditions = tuple(_rename_in(condition, names) for condition in self.source.conditions)
-        # Sums and copies of a field see the same; a check sees whether there is a row.
-        operator = self.source.operator if self.source.operator in (Operator.CHECK, Operator.COUNT) else Operator.COPY
-        source = Source(operator, renamed(self.source.pattern), None, conditions, self.source.given)
+        source = Source(_seeing_alike(self.source), renamed(self.source.pattern), None, conditions, self.source.given)
         return RecordView(source, renamed(self.pattern), self.is_indexed)
+
+
+def _seeing_alike(source: Source) -> Operator:
+    """Return one operator for all that see the same of a record: a check sees whether there is a row."""
+    if source.operator in (Operator.CHECK, Operator.COUNT):
+        return source.operator
+    # Of a field, sums and extremes do not see the numbers that take too many bytes.
+    return Operator.COPY if source.given is None or source.operator is Operator.COPY else Operator.SUM
 
 
 def _rename(part: bytes | Slot, names: dict[str, str]) -> bytes | Slot:

@@ -16,106 +16,26 @@ from __future__ import annotations
 from importlib import import_module
 from pathlib import Path
 from types import ModuleType
-from typing import Final, Protocol
+from typing import TYPE_CHECKING, Final
+
+from pequod.commands.kinds import packed
+
+if TYPE_CHECKING:
+    from pequod.native import _hot
+
+    NativeBatch = _hot.Batch
+    NativeKernel = _hot.Kernel
+    Route = _hot.Route
+else:
+    # Names for annotations, which nothing looks at where the core is not.
+    NativeBatch = NativeKernel = Route = object
 
 #: An extension of another number was built from other sources, and is not taken.
-_INTERFACE: Final = 17
+_INTERFACE: Final = 18
 
 
 #: Where ranges of keys start, and where they end.
 KeyBounds = tuple[list[bytes], list[bytes | None]]
-
-
-class NativeKernel(Protocol):
-    """How a timeline gets what is in its sources; see pequod/native/collect.hpp."""
-
-    #: Whether no join computes rows of the sources, and neither watches nor joins follow the timeline's rows.
-    is_quiet: bool
-
-
-class NativeBatch(Protocol):
-    """A batch of commands from the bytes of its message to those of its reply; see pequod/native/batch.cpp."""
-
-    @property
-    def kinds(self) -> bytes:
-        """The kinds of its commands."""
-
-    @property
-    def index(self) -> int:
-        """The next command."""
-
-    @property
-    def argument_at(self) -> int:
-        """Where its arguments are."""
-
-    @property
-    def number_at(self) -> int:
-        """Where its number is."""
-
-    @property
-    def freshness(self) -> bytes:
-        """How fresh the reads have to be, as bytes; empty: as the server's settings say."""
-
-    @property
-    def trace_parent(self) -> bytes:
-        """The span of the caller, as W3C's header says it; empty: none."""
-
-    @property
-    def trace_state(self) -> bytes:
-        """What the caller's tracing system says of the span."""
-
-    @property
-    def room(self) -> int:
-        """How many bytes the reply still has room for."""
-
-    @property
-    def row_count(self) -> int:
-        """How many rows scans gave."""
-
-    def first_argument(self) -> tuple[bytes, ...]:
-        """Return the first argument, if there is one."""
-
-    def is_within(self, readable: KeyBounds, writable: KeyBounds) -> bool:
-        """Return whether all keys that the commands read, and all that they write, lie in ranges.
-
-        Args:
-            readable: Where the ranges start, which ascend and do not touch, and where each ends; None: nowhere.
-            writable: The same for keys that are written.
-        """
-
-    def run(self, engine: object, now: float) -> bool:
-        """Run quick commands on an engine, up to one that is not quick; return whether there is one."""
-
-    def command(self) -> tuple[int, bytes, bytes, int]:
-        """Return kind, arguments and number of the next command; what it does not take is empty, or 0."""
-
-    def rows(self, keys: list[bytes], values: list[bytes]) -> bool:
-        """Take the rows of the next command, a scan; return False, and change nothing, if there is no room."""
-
-    def value(self, value: bytes) -> bool:
-        """Take the value of the next command, a GET; return False, and change nothing, if there is no room."""
-
-    def count(self, count: int) -> None:
-        """Take what the next command, a COUNT, gave."""
-
-    def done(self) -> None:
-        """Note that the next command, a write, was done."""
-
-    def absent(self) -> None:
-        """Note that there is no such key as the next command names."""
-
-    def failed(self, error: bytes) -> bool:
-        """Take the `CommandError` of the next command; return whether the reply has room for more."""
-
-    def reply(self, server_id: int, revision: int, rest: bytes = b"") -> bytes:
-        """Return the bytes of the reply, with what has run so far; ``rest`` are the bytes of further fields."""
-
-
-class Route(Protocol):
-    """The way from a written key to those who wait for it; see pequod/native/routes.hpp."""
-
-    #: Whether changes of the rows go to watches or to other joins.
-    is_followed: bool
 
 
 def _load() -> tuple[ModuleType | None, ImportError | None]:
@@ -125,6 +45,7 @@ def _load() -> tuple[ModuleType | None, ImportError | None]:
         return None, error
     if getattr(core, "INTERFACE", 0) != _INTERFACE:
         return None, ImportError("it was compiled from other sources")
+    core.use_kinds(packed())
     return core, None
 
 

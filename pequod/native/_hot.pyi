@@ -1,11 +1,16 @@
-# The native core, where it is built (pequod/native/); each name is the twin of a Python class or function.
+# The native core, where it is built (pequod/native/). This is its interface, written once: a test compares it with what
+# is there. Most names are the twins of Python classes and functions, whose docstrings hold for them.
 
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, Literal
 
 from pequod.answers.rows import Rows
+from pequod.native import KeyBounds
 
 INTERFACE: int
+
+# Go by this table of the kinds of commands from now on; see `packed` in pequod/commands/kinds.py.
+def use_kinds(rows: bytes) -> None: ...
 
 # The hash of the core's tables, with the secret of this process or with another one.
 def hash_of(data: bytes, secret: tuple[int, int] = ..., /) -> int: ...
@@ -59,11 +64,20 @@ class HotTable:
     end: bytes
     groups: HotGroups
     loose: SortedRows
+    loaded: SortedRows | None
     cut_width: int
+    def get(self, key: bytes, /) -> bytes | None: ...
+    def put(self, key: bytes, value: bytes, /) -> bytes | None: ...
+    def remove(self, key: bytes, /) -> bytes | None: ...
 
 class HotRelations:
     table: HotTable
     readers: list[list[Any]]
+    searched: list[Any]
+    contexts: dict[bytes, Any] | None
+    slot_start: int
+    slot_width: int
+    slot_follow: int
     is_owned: bool
     is_watched: bool
 
@@ -74,10 +88,32 @@ class HotLedger:
     updater_bytes: int
     log_bytes: int
     weigh_at: int
+    def change_rows(self, count: int, own_bytes: int, /) -> None: ...
+    def fan_out(self, count: int, tail_bytes: int, /) -> None: ...
+    def change_logs(self, grown_bytes: int, /) -> None: ...
+    def change_updaters(self, grown_bytes: int, /) -> None: ...
+
+# What the ledger counts from now on for an entry of rows, for a tail beside its bytes, and for an entry of a log.
+def use_sizes(entry: int, tail: int, log_entry: int, /) -> None: ...
 
 class HotEngine:
     revision: int
     ledger: HotLedger
+    _key_bytes_max: int
+    _value_bytes_quick: int
+    _ends: Ends
+    _reads: Numbers
+    _relations: dict[bytes, HotRelations]
+    _writer: Any
+    _recording: list[Any]
+    _now_s: float
+    _log_max: int
+    def _put_quick(self, key: bytes, value: bytes, /) -> bool: ...
+    def _remove_quick(self, key: bytes, /) -> bool | None: ...
+    def _get_quick(self, key: bytes, now: float, /) -> bytes | Literal[False] | None: ...
+    def _scan_quick(
+        self, first: bytes, last: bytes | None, limit: int | None, reverse: bool, now: float, /
+    ) -> Rows | None: ...
 
 class Numbers:
     number: int
@@ -106,8 +142,17 @@ class Hot:
     stale_since_s: float
     is_whole: bool
     counters: Counters
+    ledger: HotLedger
+    kernel: Kernel | None
+    expires_s: float
+    row_bytes: int
     @property
     def held_count(self) -> int: ...
+    def note(self, depth: int, key: bytes, old: bytes | None, grown_bytes: int, /) -> int: ...
+    def go_stale(self, now_s: float, /) -> None: ...
+    def settle(self) -> None: ...
+    def gain_rows(self, count: int, own_bytes: int, /) -> None: ...
+    def lose_row(self) -> None: ...
     def let_go(self) -> int: ...
     def hand_over(self, other: Hot) -> int: ...
     def frames_held(self) -> list[Waiting]: ...
@@ -148,7 +193,12 @@ class QuickLens:
 
 PARTS_MAX: int
 
+class HotSite:
+    route: Route | None
+
+# The way from a written key to those who wait for it; see pequod/native/routes.hpp.
 class Route:
+    # Whether changes of the rows go to watches or to other joins.
     is_followed: bool
     def __init__(
         self,
@@ -161,7 +211,9 @@ class Route:
         /,
     ) -> None: ...
 
+# How a timeline gets what is in its sources; see pequod/native/kernel.hpp.
 class Kernel:
+    # Whether no join computes rows of the sources, and neither watches nor joins follow the timeline's rows.
     is_quiet: bool
     def __init__(
         self,
@@ -170,15 +222,12 @@ class Kernel:
         copied: HotTable,
         checks: Frames,
         copies: Frames,
-        ledger: HotLedger,
         before: bytes,
         bound_width: int,
         after: bytes,
         tail_width: int,
         ending: tuple[bytes | None, ...],
         copied_cut: int,
-        entry_bytes: int,
-        tail_bytes: int,
     ) -> None: ...
 
 def collect(
@@ -194,7 +243,35 @@ def collect(
     rows_max: int,
 ) -> int | None: ...
 def apply_log(context: Hot) -> bool: ...
-def put_loaded(engine: HotEngine, key: bytes, value: bytes) -> bool | None: ...
+def apply_loaded(
+    engine: HotEngine,
+    changes: tuple[tuple[bytes, bytes | None], ...] | list[tuple[bytes, bytes | None]],
+    start: int,
+    told_max: int,
+    /,
+) -> tuple[int, int]: ...
+def select(
+    keys: list[bytes], known: int, before: bytes, width: int | None, after: bytes, /
+) -> tuple[list[bytes], list[bytes]]: ...
+def fill(
+    start: int,
+    bounds: list[bytes],
+    prefixes: list[bytes],
+    groups: HotGroups,
+    first: bytes,
+    last: bytes | None,
+    head: tuple[bytes | None, ...],
+    width: int,
+    ending: tuple[bytes | None, ...],
+    lower: bytes,
+    upper: bytes | None,
+    room: int,
+    tails: list[bytes],
+    values: list[bytes],
+    /,
+) -> int: ...
+def in_order(tails: list[bytes], values: list[bytes], /) -> Rows: ...
+def apply_write(updaters: Any, tail: bytes, value: bytes, /) -> int: ...
 
 class Ends:
     def __len__(self) -> int: ...
@@ -203,34 +280,69 @@ class Ends:
     def remove(self, last: bytes) -> None: ...
 
 class Batch:
-    index: int
-    argument_at: int
-    number_at: int
-    room: int
-    freshness: bytes
-    trace_parent: bytes
-    trace_state: bytes
-    row_count: int
+    """A batch of commands from the bytes of its message to those of its reply; see pequod/native/batch.cpp."""
+
     @property
-    def kinds(self) -> bytes: ...
+    def kinds(self) -> bytes:
+        """The kinds of its commands."""
+
+    # The next command.
+    index: int
+    # Where its arguments are.
+    argument_at: int
+    # Where its number is.
+    number_at: int
+    # How fresh the reads have to be, as bytes; empty: as the server's settings say.
+    freshness: bytes
+    # The span of the caller, as W3C's header says it; empty: none.
+    trace_parent: bytes
+    # What the caller's tracing system says of the span.
+    trace_state: bytes
+    # How many bytes the reply still has room for.
+    room: int
+    # How many rows scans gave.
+    row_count: int
     @staticmethod
-    def parse(message: bytes, commands_max: int, rows_max: int, piece_bytes_max: int) -> Batch | None: ...
-    def is_within(
-        self,
-        readable: tuple[list[bytes], list[bytes | None]],
-        writable: tuple[list[bytes], list[bytes | None]],
-        /,
-    ) -> bool: ...
-    def run(self, engine: object, now: float) -> bool: ...
-    def command(self) -> tuple[int, bytes, bytes, int]: ...
-    def first_argument(self) -> tuple[bytes, ...]: ...
-    def rows(self, keys: list[bytes], values: list[bytes]) -> bool: ...
-    def value(self, value: bytes) -> bool: ...
-    def count(self, count: int) -> None: ...
-    def done(self) -> None: ...
-    def absent(self) -> None: ...
-    def failed(self, error: bytes) -> bool: ...
-    def reply(self, server_id: int, revision: int, rest: bytes = b"") -> bytes: ...
+    def parse(message: bytes, commands_max: int, rows_max: int, piece_bytes_max: int) -> Batch | None:
+        """Return the batch of an `ExecuteRequest`; see `pequod.native.parse_batch`."""
+
+    def first_argument(self) -> tuple[bytes, ...]:
+        """Return the first argument, if there is one."""
+
+    def is_within(self, readable: KeyBounds, writable: KeyBounds) -> bool:
+        """Return whether all keys that the commands read, and all that they write, lie in ranges.
+
+        Args:
+            readable: Where the ranges start, which ascend and do not touch, and where each ends; None: nowhere.
+            writable: The same for keys that are written.
+        """
+
+    def run(self, engine: object, now: float) -> bool:
+        """Run quick commands on an engine, up to one that is not quick; return whether there is one."""
+
+    def command(self) -> tuple[int, bytes, bytes, int]:
+        """Return kind, arguments and number of the next command; what it does not take is empty, or 0."""
+
+    def rows(self, keys: list[bytes], values: list[bytes]) -> bool:
+        """Take the rows of the next command, a scan; return False, and change nothing, if there is no room."""
+
+    def value(self, value: bytes) -> bool:
+        """Take the value of the next command, a GET; return False, and change nothing, if there is no room."""
+
+    def count(self, count: int) -> None:
+        """Take what the next command, a COUNT, gave."""
+
+    def done(self) -> None:
+        """Note that the next command, a write, was done."""
+
+    def absent(self) -> None:
+        """Note that there is no such key as the next command names."""
+
+    def failed(self, error: bytes) -> bool:
+        """Take the `CommandError` of the next command; return whether the reply has room for more."""
+
+    def reply(self, server_id: int, revision: int, rest: bytes = b"") -> bytes:
+        """Return the bytes of the reply, with what has run so far; ``rest`` are the bytes of further fields."""
 
 def encode_request(batch: int, kinds: bytes | bytearray, arguments: list[bytes], numbers: list[int]) -> bytes: ...
 def decode_whole(kinds: bytes | bytearray, message: bytes) -> Any: ...

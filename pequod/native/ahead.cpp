@@ -20,8 +20,9 @@ struct Search {
     size_t high;
 
     Search() : rows(nullptr), leaf(nullptr), key{nullptr, 0}, low(0), high(0) {}
-    Search(const SortedRows* rows, Piece key)
-        : rows(rows && rows->last.size ? rows : nullptr), leaf(nullptr), key(key), low(0), high(rows ? rows->older_size + 1 : 0) {
+    Search(const SortedRows* in, Piece wanted)
+        : rows(in && in->last.size ? in : nullptr), leaf(nullptr), key(wanted), low(0),
+          high(in ? in->older_size + 1 : 0) {
         if (high == 1) enter(0);
     }
 

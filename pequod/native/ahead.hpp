@@ -1,7 +1,7 @@
 // What the next commands of a batch look at, fetched in advance.
 #pragma once
 
-#include "engine.hpp"
+#include "verbs.hpp"
 
 namespace pequod {
 

@@ -7,7 +7,8 @@
 //         batch.rows(keys, values), .value(value), .count(count), .done(), .absent() or .failed(error)
 //     batch.reply(server_id, revision)
 //
-// Which commands are quick is said in batch_commands.cpp. Everything else is done by Python, in the order of the commands.
+// Which commands are quick is said in batch_commands.cpp. Everything else is done by Python, in the order of the
+// commands.
 #include "batch.hpp"
 
 #include <structmember.h>

@@ -52,8 +52,8 @@ struct Output {
 
     void write_up_to(const char* end) { size = size_t(end - start()); }
 
-    // A reference to what is written, null with an error set. What is written later is behind the first `kept` bytes, in
-    // another object.
+    // A reference to what is written, null with an error set. What is written later is behind the first `kept` bytes,
+    // in another object.
     PyObject* give_out(size_t kept);
 
   private:
@@ -97,7 +97,9 @@ struct Batch {
 
 inline Batch* batch_of(PyObject* self) { return reinterpret_cast<Batch*>(self); }
 
-inline unsigned char kind_of(const Batch* batch) { return static_cast<unsigned char>(batch->kinds.start[batch->index]); }
+inline unsigned char kind_of(const Batch* batch) {
+    return static_cast<unsigned char>(batch->kinds.start[batch->index]);
+}
 
 // Go on to the next command.
 inline void advance(Batch* batch) {
@@ -113,8 +115,8 @@ enum class Parsed { RIGHT, UNUSUAL, NO_MEMORY };
 // UNUSUAL is all that protobuf may read in another way, or refuse.
 Parsed parse_message(Batch* batch, Piece message, size_t commands_max);
 
-// Whether all keys that commands read, and all that they write, lie in ranges: each a pair of lists of where these start
-// and end, which ascend and do not touch. -1: an error is set.
+// Whether all keys that commands read, and all that they write, lie in ranges: each a pair of lists of where these
+// start and end, which ascend and do not touch. -1: an error is set.
 int is_within(const Batch* batch, PyObject* readable, PyObject* writable);
 
 // Run quick commands from the next one on. NOT_QUICK: one that is not comes next; FAILED: an error is set.

@@ -1,10 +1,7 @@
 // The quick commands of a batch, from its arguments into its reply.
 //
-// Quick are the commands of engine.hpp on tables that clients write; and a scan up to an end by which a context is known,
-// one range of which goes up to there, that is fresh and has no client-written rows among it: what `Engine.scan` asks
-// before it answers without a record.
+// Which commands are quick is said in verbs.hpp; here, a reply has to have room for what they give as well.
 #include "batch.hpp"
-#include "collect.hpp"
 
 namespace pequod {
 
@@ -35,14 +32,6 @@ Ran write_value(Batch* batch, Piece value) {
 }
 
 namespace {
-
-// The rows of a scan: those of [start, stop), with a prefix before their keys.
-struct Span {
-    SortedRows* rows;
-    Place start;
-    Place stop;
-    Piece prefix;
-};
 
 // How many rows a scan may give; not quick is a scan that gives as many, unless its client asked for no more.
 struct Limit {
@@ -95,18 +84,6 @@ Ran write_rows(Batch* batch, const Span& span, Limit limit, bool is_down) {
     return ran;
 }
 
-// The place from which on a timeline's rows are new to its reader: mostly the end, or close to it.
-Place place_of(SortedRows* rows, Piece tail) {
-    const Leaf& last = rows->last;
-    const size_t near = last.size > 8 ? last.size - 8 : 0;
-    if (last.size && (near || !rows->older_size) && (!near || compare(last.key(near), tail) < 0)) {
-        size_t at = last.size;
-        while (at > near && compare(last.key(at - 1), tail) >= 0) --at;
-        return {rows->older_size, at};
-    }
-    return lower_bound(rows, tail);
-}
-
 const Seen& seen_of(const Batch* batch) { return batch->seen[batch->index - batch->ahead_start]; }
 
 Limit limit_of(const Batch* batch, unsigned char kind) {
@@ -115,45 +92,13 @@ Limit limit_of(const Batch* batch, unsigned char kind) {
     return {static_cast<long long>(asked), true};
 }
 
-// Scan up to an end by which a context is known, as `Engine.scan` does.
-Ran scan_context(Batch* batch, HotEngine* engine, const End* end, Limit limit, double now) {
-    const Piece first = batch->arguments[batch->argument_at], last = batch->arguments[batch->argument_at + 1];
-    if (table_of(end->table)->entry_count) return Ran::NOT_QUICK;
-    Hot* hot = hot_of(end->context);
-    if (!hot->is_sound() || !hot->is_open()) return Ran::NOT_QUICK;
-    const Piece prefix = piece_of(hot->prefix);
-    if (!begins_with(first, prefix) || compare(first, last) >= 0) return Ran::NOT_QUICK;
-    const Piece tail = {first.start + prefix.size, first.size - prefix.size};
-    if (compare(tail, piece_of(hot->lower)) < 0) return Ran::NOT_QUICK;
-    if (!(now <= hot->ready_until_s)) {
-        const int is_fresh = refresh(hot, now);
-        if (is_fresh <= 0) return is_fresh ? Ran::FAILED : Ran::NOT_QUICK;
-    }
-    SortedRows* rows = rows_of(hot);
-    const Ran ran = write_rows(batch, {rows, place_of(rows, tail), {rows->older_size, rows->last.size}, prefix}, limit, false);
-    if (ran == Ran::DONE) {
-        ++reinterpret_cast<Counters*>(hot->counters)->hits;
-        ++hot->hits;
-        hot->last_used = ++reinterpret_cast<Numbers*>(engine->reads)->number;
-    }
-    return ran;
-}
-
 Ran run_scan(Batch* batch, HotEngine* engine, unsigned char kind, double now) {
     const Piece first = batch->arguments[batch->argument_at], last = batch->arguments[batch->argument_at + 1];
-    const Ends* ends = reinterpret_cast<const Ends*>(engine->ends);
-    const Limit limit = limit_of(batch, kind);
-    const End* end = ends->table.find(seen_of(batch).hash, last);
-    if (end) return kind == SCAN_DOWN ? Ran::NOT_QUICK : scan_context(batch, engine, end, limit, now);
-    SortedRows* rows = nullptr;
-    const Ran ran = rows_between(engine, first, last, &rows);
-    if (ran != Ran::DONE) return ran;
-    Span span = {rows, {0, 0}, {0, 0}, {"", 0}};
-    if (rows) {
-        span.start = lower_bound(rows, first);
-        span.stop = lower_bound(rows, last);
-    }
-    return write_rows(batch, span, limit, kind == SCAN_DOWN);
+    Span span;
+    Ran ran = find_span(engine, first, last, seen_of(batch).hash, now, true, &span);
+    if (ran == Ran::DONE) ran = write_rows(batch, span, limit_of(batch, kind), kind == SCAN_DOWN);
+    if (ran == Ran::DONE) count_hit(engine, span);
+    return ran;
 }
 
 Ran run_count(Batch* batch, HotEngine* engine) {
@@ -165,9 +110,9 @@ Ran run_count(Batch* batch, HotEngine* engine) {
     return write_count(batch, uint64_t(count)) ? Ran::DONE : Ran::FAILED;
 }
 
-Ran run_get(Batch* batch, HotEngine* engine) {
+Ran run_get(Batch* batch, HotEngine* engine, double now) {
     PyObject* value = nullptr;
-    const Ran ran = get(engine, batch->arguments[batch->argument_at], seen_of(batch), &value);
+    const Ran ran = get(engine, batch->arguments[batch->argument_at], seen_of(batch), now, &value);
     return ran == Ran::DONE ? write_value(batch, piece_of(value)) : ran;
 }
 
@@ -177,13 +122,18 @@ Ran run_one(Batch* batch, HotEngine* engine, double now) {
         case PUT:
             return put(engine, batch->arguments[batch->argument_at], batch->arguments[batch->argument_at + 1]);
         case GET:
-            return run_get(batch, engine);
+            return run_get(batch, engine, now);
         case REMOVE:
             return remove(engine, batch->arguments[batch->argument_at]);
         case COUNT:
             return run_count(batch, engine);
-        default:
+        case SCAN:
+        case SCAN_LIMIT:
+        case SCAN_DOWN:
             return run_scan(batch, engine, kind, now);
+        default:
+            // `answer` in Python knows all kinds.
+            return Ran::NOT_QUICK;
     }
 }
 

@@ -4,24 +4,19 @@
 // They do the plain cases, and change nothing where a case is not: then Python's loops do all of it.
 #include "collect.hpp"
 
+#include "arguments.hpp"
 #include "cutting.hpp"
-#include "records.hpp"
+#include "state.hpp"
 
 #include <algorithm>
 #include <utility>
 
 namespace pequod {
 
-PyTypeObject* kernel_type = nullptr;
-
 namespace {
-
-Kernel* kernel_of(PyObject* object) { return reinterpret_cast<Kernel*>(object); }
 
 // How many groups are looked up ahead, so that what they lie in is fetched meanwhile.
 constexpr size_t AHEAD = 32;
-
-bool is_kernel(PyObject* object) { return object && Py_TYPE(object) == kernel_type; }
 
 // Add the rows of a group that are within bounds, cut into tails.
 bool add_rows(const Cutting& cutting, const Bounds& bounds, SortedRows* rows, Piece prefix, Piece bound, Made* made) {
@@ -80,7 +75,7 @@ bool select_prefixes(const Cutting& cutting, SortedRows* rows, Place start, Plac
                     continue;
                 }
                 cutting.write_prefix(to, bound);
-                selected->keys[selected->count++] = {{to, size}, hash_of({to, size})};
+                selected->add({to, size}, false);
                 to += size;
             }
         }
@@ -95,28 +90,20 @@ bool is_sound(const Kernel* kernel) {
 }
 
 // Find the rows of each selected prefix, and cut them into tails. 1: done; 0: there are more than `room`; -1: an error.
-int make_rows_of(const Kernel* kernel, const Cutting& cutting, const Bounds& bounds, const Selected& selected, size_t room,
-                 Made* made) {
+int make_rows_of(const Kernel* kernel, const Cutting& cutting, const Bounds& bounds, const FrameKey* keys, size_t count,
+                 size_t room, Made* made) {
     const HotGroups* groups = groups_of(table_of(kernel->copied)->groups);
-    for (size_t at = 0; at < selected.count; ++at) {
-        if (at % AHEAD == 0) look_ahead_groups(groups, selected.keys + at, std::min(AHEAD, selected.count - at));
-        const Piece prefix = selected.keys[at].bytes;
-        SortedRows* group = find_group(groups, selected.keys[at].hash, prefix);
+    for (size_t at = 0; at < count; ++at) {
+        if (at % AHEAD == 0) look_ahead_groups(groups, keys + at, std::min(AHEAD, count - at));
+        const Piece prefix = keys[at].bytes;
+        SortedRows* group = find_group(groups, keys[at].hash, prefix);
         if (!group) continue;
-        const Piece bound = {prefix.start + cutting.before.size, prefix.size - cutting.before.size - cutting.after.size};
+        const Piece bound = {prefix.start + cutting.before.size,
+                             prefix.size - cutting.before.size - cutting.after.size};
         if (!add_rows(cutting, bounds, group, prefix, bound, made)) return -1;
         if (made->size > room) return 0;
     }
     return 1;
-}
-
-// Enter into the ledger what a context gained.
-void enter(Kernel* kernel, Hot* hot, long long count, long long own_bytes, long long updater_bytes) {
-    HotLedger* ledger = reinterpret_cast<HotLedger*>(kernel->ledger);
-    hot->row_bytes += own_bytes;
-    ledger->row_bytes += own_bytes;
-    ledger->entry_count += count;
-    ledger->updater_bytes += updater_bytes;
 }
 
 // Let a new context wait at the check's prefix and at those that it selects. The check's is the first of its places,
@@ -130,23 +117,25 @@ bool wait_everywhere(Kernel* kernel, Hot* hot, Piece check, const Selected& sele
 
 // Give rows to a context that has none, and enter them into the ledger: the mean of two tails stands for all, as in
 // `Materialised.take_rows`. There is room for them.
-void take_rows(Kernel* kernel, Hot* hot, Made* made, long long updater_bytes) {
+void take_rows(Hot* hot, Made* made) {
     long long own_bytes = 0;
     const size_t count = std::exchange(made->size, 0);
     if (count) {
         const size_t ends_bytes = piece_of(made->entries[0].key).size + piece_of(made->entries[count - 1].key).size;
-        own_bytes = (kernel->tail_bytes + static_cast<long long>(ends_bytes / 2)) * static_cast<long long>(count);
+        own_bytes = (sizes.tail + static_cast<long long>(ends_bytes / 2)) * static_cast<long long>(count);
         Leaf& leaf = rows_of(hot)->last;
         std::memcpy(leaf.entries, made->entries, count * sizeof(Entry));
         leaf.size = uint32_t(count);
     }
-    enter(kernel, hot, static_cast<long long>(count), own_bytes, updater_bytes);
+    gain_rows(hot, static_cast<long long>(count), own_bytes);
 }
 
-// collect(context, selected, prefix, begin, end, lower, upper, first, last, room): see the Python function of this name.
+// collect(context, selected, prefix, begin, end, lower, upper, first, last, room): see the Python function of this
+// name.
 PyObject* collect(PyObject*, PyObject* const* arguments, Py_ssize_t count) {
     if (!check_count("collect", count, 10)) return nullptr;
-    PyObject *context = arguments[0], *selecting = arguments[1], *prefix = arguments[2], *begin = arguments[3], *end = arguments[4];
+    PyObject *context = arguments[0], *selecting = arguments[1], *prefix = arguments[2], *begin = arguments[3],
+             *end = arguments[4];
     const Py_ssize_t room = PyLong_AsSsize_t(arguments[9]);
     if (PyErr_Occurred()) return nullptr;
     if (!check_all(is_hot(context) && hot_of(context)->is_sound() && is_kernel(hot_of(context)->kernel) &&
@@ -161,6 +150,8 @@ PyObject* collect(PyObject*, PyObject* const* arguments, Py_ssize_t count) {
     const Cutting cutting(kernel);
     const Bounds bounds = {piece_of(arguments[5]), arguments[6], piece_of(arguments[7]), arguments[8]};
     if (rows_of(hot)->last.size || !is_sound(kernel)) Py_RETURN_NONE;
+    HotLedger* ledger = ledger_of(hot);
+    if (!ledger) return nullptr;
     SortedRows* keys = reinterpret_cast<SortedRows*>(selecting);
     const Place stop = end == Py_None ? Place{keys->older_size, keys->last.size} : lower_bound(keys, piece_of(end));
     Selected selected;
@@ -168,7 +159,7 @@ PyObject* collect(PyObject*, PyObject* const* arguments, Py_ssize_t count) {
     if (!select_prefixes(cutting, keys, lower_bound(keys, piece_of(begin)), stop, piece_of(prefix).size, &selected)) {
         return nullptr;
     }
-    const int is_made = make_rows_of(kernel, cutting, bounds, selected, size_t(room), &made);
+    const int is_made = make_rows_of(kernel, cutting, bounds, selected.keys, selected.count, size_t(room), &made);
     if (is_made < 0) return nullptr;
     if (!is_made) Py_RETURN_NONE;
     made.sort();
@@ -176,7 +167,8 @@ PyObject* collect(PyObject*, PyObject* const* arguments, Py_ssize_t count) {
     if (made.size && !rows_of(hot)->last.make_room(made.size)) return nullptr;
     if (!wait_everywhere(kernel, hot, piece_of(prefix), selected, &grown_bytes)) return nullptr;
     const size_t row_count = made.size;
-    take_rows(kernel, hot, &made, grown_bytes);
+    take_rows(hot, &made);
+    change_updaters(ledger, grown_bytes);
     return PyLong_FromSize_t(row_count);
 }
 
@@ -191,16 +183,6 @@ bool find_known(const Kernel* kernel, const Hot* hot, size_t* known) {
     return false;
 }
 
-// 1: the key is there; 0: it is not; -1: Python has to say, or an error is set.
-int is_present(const HotTable* table, Piece key) {
-    const Found found = rows_of(table, key);
-    if (!found.is_quick) return -1;
-    if (!found.rows) return 0;
-    const Place place = lower_bound(found.rows, key);
-    const Leaf& leaf = found.rows->leaf(place.leaf);
-    return place.at < leaf.size && is_equal(leaf.key(place.at), key);
-}
-
 // Whether all rows from `first` on that a prefix selects are loaded. 1: they are; 0: not all are; -1: an error is set.
 int are_loaded(const Kernel* kernel, Piece prefix, Piece first) {
     if (table_of(kernel->copied)->loaded == Py_None) return 1;
@@ -211,8 +193,8 @@ int are_loaded(const Kernel* kernel, Piece prefix, Piece first) {
     return found;
 }
 
-// The prefixes that a log brings, of which rows from `first` on are copied. 1: found; 0: a key went, is unusual, or
-// something is not loaded, which is Python's; -1: an error is set.
+// The prefixes that a log brings or takes away, of which rows from `first` on are copied. 1: found; 0: a key is
+// unusual, or something is not loaded, which is Python's; -1: an error is set.
 int select_logged(const Kernel* kernel, const Cutting& cutting, const Hot* hot, Piece first, Selected* selected) {
     PyObject* log = hot->log;
     size_t known, block_size = 0;
@@ -220,7 +202,8 @@ int select_logged(const Kernel* kernel, const Cutting& cutting, const Hot* hot, 
     Py_ssize_t place = 0;
     PyObject *key, *was;
     while (PyDict_Next(log, &place, &key, &was)) {
-        if (!PyTuple_CheckExact(key) || PyTuple_GET_SIZE(key) != 2 || !PyBytes_CheckExact(PyTuple_GET_ITEM(key, 1))) return 0;
+        if (!PyTuple_CheckExact(key) || PyTuple_GET_SIZE(key) != 2 || !PyBytes_CheckExact(PyTuple_GET_ITEM(key, 1)))
+            return 0;
         block_size += cutting.prefix_size(piece_of(PyTuple_GET_ITEM(key, 1)));
     }
     if (!selected->reserve(block_size, size_t(PyDict_GET_SIZE(log)))) return -1;
@@ -228,20 +211,67 @@ int select_logged(const Kernel* kernel, const Cutting& cutting, const Hot* hot, 
     place = 0;
     while (PyDict_Next(log, &place, &key, &was)) {
         const Piece changed = piece_of(PyTuple_GET_ITEM(key, 1));
-        const int is_there = is_present(table_of(kernel->selecting), changed);
-        if (is_there < 0) return PyErr_Occurred() ? -1 : 0;
+        const bool is_there = get(table_of(kernel->selecting), changed);
         if (!is_loaded(table_of(kernel->selecting), changed)) return 0;
         if (is_there == (was != Py_None)) continue;
         Piece bound;
-        if (!is_there || !cutting.bind(changed, known, &bound)) return 0;
+        if (!cutting.bind(changed, known, &bound)) return 0;
         const size_t size = cutting.prefix_size(bound);
         cutting.write_prefix(to, bound);
         const int is_complete = are_loaded(kernel, {to, size}, first);
         if (is_complete <= 0) return is_complete;
-        selected->keys[selected->count++] = {{to, size}, hash_of({to, size})};
+        selected->add({to, size}, !is_there);
         to += size;
     }
     return 1;
+}
+
+// What a log is applied with.
+struct Applying {
+    Kernel* kernel;
+    Hot* hot;
+    HotLedger* ledger;
+    Cutting cutting;
+    Bounds bounds;
+};
+
+// Take in the rows of prefixes that came, and wait there. False: an error is set.
+bool take_in(const Applying& applying, const FrameKey* keys, size_t count) {
+    Hot* hot = applying.hot;
+    Made made;
+    if (make_rows_of(applying.kernel, applying.cutting, applying.bounds, keys, count, SIZE_MAX, &made) < 0)
+        return false;
+    long long grown_bytes = 0, gained_bytes = 0, gained = 0;
+    bool is_done = wait_at_all(reinterpret_cast<Frames*>(applying.kernel->copies), keys, count, hot, &grown_bytes);
+    for (size_t at = 0; is_done && at < made.size; ++at) {
+        PyObject* old = nullptr;
+        const Put done = put(rows_of(hot), made.entries[at].key, made.entries[at].value, &old);
+        Py_XDECREF(old);
+        is_done = done != Put::FAILED;
+        if (done != Put::NEW) continue;
+        ++gained;
+        gained_bytes += sizes.tail + static_cast<long long>(piece_of(made.entries[at].key).size);
+    }
+    gain_rows(hot, gained, gained_bytes);
+    change_updaters(applying.ledger, grown_bytes);
+    weigh_sooner(applying.ledger, gained_bytes + grown_bytes);
+    return is_done;
+}
+
+// Take out the rows of a prefix that went, and wait there no more. False: an error is set.
+bool take_out(const Applying& applying, const FrameKey& key) {
+    Hot* hot = applying.hot;
+    Waiting* waiting = find_frame(reinterpret_cast<Frames*>(applying.kernel->copies), key.bytes);
+    if (waiting && does_wait(waiting, hot->number)) change_updaters(applying.ledger, leave(waiting, hot));
+    Made made;
+    if (make_rows_of(applying.kernel, applying.cutting, applying.bounds, &key, 1, SIZE_MAX, &made) < 0) return false;
+    for (size_t at = 0; at < made.size; ++at) {
+        PyObject* old = remove(rows_of(hot), piece_of(made.entries[at].key));
+        if (!old) continue;
+        Py_DECREF(old);
+        lose_row(hot);
+    }
+    return true;
 }
 
 // Apply the log of a context: its rows, its frames and the ledger. As `refresh`.
@@ -249,34 +279,27 @@ int apply_log(Hot* hot) {
     Kernel* kernel = kernel_of(hot->kernel);
     // Several ranges are Python's to look through.
     if (!is_sound(kernel) || !hot->is_sound() || !hot->is_open() || !hot->log) return 0;
+    HotLedger* ledger = ledger_of(hot);
+    if (!ledger) return -1;
     const Cutting cutting(kernel);
     const Piece lower = piece_of(hot->lower);
     const Piece first = {lower.start, std::min(lower.size, cutting.copied)};
     Selected selected;
     const int is_selected = select_logged(kernel, cutting, hot, first, &selected);
     if (is_selected <= 0) return is_selected;
-    Made made;
-    if (make_rows_of(kernel, cutting, {lower, Py_None, first, Py_None}, selected, SIZE_MAX, &made) < 0) return -1;
-    long long grown_bytes = 0, gained_bytes = 0, gained = 0;
-    const bool is_done = wait_at_all(reinterpret_cast<Frames*>(kernel->copies), selected.keys, selected.count, hot, &grown_bytes);
-    for (size_t at = 0; is_done && at < made.size; ++at) {
-        PyObject* old = nullptr;
-        const Put done = put(rows_of(hot), made.entries[at].key, made.entries[at].value, &old);
-        Py_XDECREF(old);
-        if (done == Put::FAILED) break;
-        if (done == Put::REPLACED) continue;
-        ++gained;
-        gained_bytes += kernel->tail_bytes + static_cast<long long>(piece_of(made.entries[at].key).size);
+    const Applying applying = {kernel, hot, ledger, cutting, {lower, Py_None, first, Py_None}};
+    // In the order of the log, what comes one after the other at once.
+    for (size_t at = 0, stop; at < selected.count; at = stop) {
+        for (stop = at + 1; !selected.went[at] && stop < selected.count && !selected.went[stop];) ++stop;
+        const bool is_done = selected.went[at] ? take_out(applying, selected.keys[at])
+                                               : take_in(applying, selected.keys + at, stop - at);
+        if (!is_done) return -1;
     }
-    enter(kernel, hot, gained, gained_bytes, grown_bytes);
-    // It is weighed sooner by what is not entries.
-    HotLedger* ledger = reinterpret_cast<HotLedger*>(kernel->ledger);
-    ledger->entry_count_max -= (gained_bytes + grown_bytes) / kernel->entry_bytes;
-    if (ledger->entry_count > ledger->entry_count_max) ledger->weigh_at = 0;
-    return PyErr_Occurred() ? -1 : 1;
+    return 1;
 }
 
-// apply_log(context): bring its rows and frames up to date with its log; False, and nothing has changed: do it in Python.
+// apply_log(context): bring its rows and frames up to date with its log; False, and nothing has changed: do it in
+// Python.
 PyObject* apply_log_of(PyObject*, PyObject* context) {
     if (!check_all(is_hot(context) && is_kernel(hot_of(context)->kernel), "apply_log takes a context with a kernel")) {
         return nullptr;
@@ -294,76 +317,22 @@ int refresh(Hot* hot, double now) {
     }
     const int is_applied = apply_log(hot);
     if (is_applied <= 0) return is_applied;
-    reinterpret_cast<Counters*>(hot->counters)->log_applied += PyDict_GET_SIZE(hot->log);
-    // The next entry makes a new one: most timelines have none for long.
-    Py_CLEAR(hot->log);
-    reinterpret_cast<HotLedger*>(kernel_of(hot->kernel)->ledger)->log_bytes -= std::exchange(hot->log_bytes, 0);
-    hot->is_fresh = 1;
-    hot->ready_until_s = hot->expires_s;
+    settle(hot);
     return 1;
 }
 
 namespace {
 
-PyObject* kernel_new(PyTypeObject* type, PyObject* arguments, PyObject* names) {
-    PyObject *selecting, *copied, *checks, *copies, *ledger, *before, *after, *ending;
-    Py_ssize_t bound_width, tail_width;
-    long long copied_cut, entry_bytes, tail_bytes;
-    static const char* keywords[] = {"selecting", "copied", "checks", "copies", "ledger", "before", "bound_width",
-                                     "after", "tail_width", "ending", "copied_cut", "entry_bytes",
-                                     "tail_bytes", nullptr};
-    if (!PyArg_ParseTupleAndKeywords(arguments, names, "O!O!O!O!O!SnSnO!LLL", const_cast<char**>(keywords), table_type,
-                                     &selecting, table_type, &copied, frames_type, &checks, frames_type, &copies,
-                                     ledger_type, &ledger, &before, &bound_width, &after, &tail_width, &PyTuple_Type,
-                                     &ending, &copied_cut, &entry_bytes, &tail_bytes)) {
-        return nullptr;
-    }
-    if (!check_all(is_template(ending) && tail_width >= 0 && entry_bytes > 0, "an ending is bytes, and None for what is bound")) return nullptr;
-    PyObject* self = type->tp_alloc(type, 0);
-    if (!self) return nullptr;
-    Kernel* kernel = kernel_of(self);
-    PyObject* given[] = {selecting, copied, checks, copies, ledger, before, after, ending};
-    size_t at = 0;
-    kernel->each([&](PyObject** member) {
-        *member = Py_NewRef(given[at++]);
-        return 0;
-    });
-    kernel->bound_width = bound_width;
-    kernel->tail_width = tail_width;
-    kernel->copied_cut = copied_cut;
-    kernel->entry_bytes = entry_bytes;
-    kernel->tail_bytes = tail_bytes;
-    return self;
-}
-
-PyMemberDef kernel_members[] = {PEQUOD_MEMBER(Kernel, is_quiet, T_BOOL), PEQUOD_LAST_MEMBER};
-
-PyType_Slot kernel_slots[] = {
-    {Py_tp_doc, const_cast<char*>("How a plan's kernel reads its two sources.")},
-    {Py_tp_new, reinterpret_cast<void*>(kernel_new)},
-    {Py_tp_dealloc, reinterpret_cast<void*>(end_record<Kernel>)},
-    {Py_tp_traverse, reinterpret_cast<void*>(traverse_record<Kernel>)},
-    {Py_tp_clear, reinterpret_cast<void*>(clear_record<Kernel>)},
-    {Py_tp_members, kernel_members},
-    {0, nullptr},
-};
-
-PyType_Spec kernel_spec = {"pequod.native._hot.Kernel", sizeof(Kernel), 0,
-                           Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_GC | Py_TPFLAGS_IMMUTABLETYPE, kernel_slots};
-
 PyMethodDef functions[] = {
     {"collect", reinterpret_cast<PyCFunction>(reinterpret_cast<void (*)(void)>(collect)), METH_FASTCALL,
      "See the Python function of this name."},
-    {"apply_log", apply_log_of, METH_O, "Bring a context up to date with its log; return False if it is Python's to do."},
+    {"apply_log", apply_log_of, METH_O,
+     "Bring a context up to date with its log; return False if it is Python's to do."},
     {nullptr, nullptr, 0, nullptr},
 };
 
 }  // namespace
 
-int add_collect_types(PyObject* module) {
-    kernel_type = reinterpret_cast<PyTypeObject*>(PyType_FromSpec(&kernel_spec));
-    if (!kernel_type || PyModule_AddObjectRef(module, "Kernel", reinterpret_cast<PyObject*>(kernel_type)) < 0) return -1;
-    return PyModule_AddFunctions(module, functions);
-}
+int add_collect_functions(PyObject* module) { return PyModule_AddFunctions(module, functions); }
 
 }  // namespace pequod

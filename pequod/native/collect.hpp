@@ -1,51 +1,14 @@
 // The kernel of a timeline, natively: it takes the rows of those whom it selects, at a first check and by its log.
 #pragma once
 
-#include "frames.hpp"
-#include "tables.hpp"
+#include "kernel.hpp"
 
 namespace pequod {
-
-// How a plan's kernel reads its two sources; see `Timeline` in pequod/engine/joins/timeline.py.
-struct Kernel {
-    PyObject_HEAD
-    // Tables, of the check's keys and of the copied rows; where contexts wait for changes of them; the ledger.
-    PyObject* selecting;
-    PyObject* copied;
-    PyObject* checks;
-    PyObject* copies;
-    PyObject* ledger;
-    // A selected prefix is `before`, what a key of the check binds, and `after`.
-    PyObject* before;
-    PyObject* after;
-    // A tail is some bytes of a copied key, and the ending: bytes, and None where the bound stands.
-    PyObject* ending;
-    // Of what is bound; -1: it goes up to a delimiter.
-    Py_ssize_t bound_width;
-    Py_ssize_t tail_width;
-    // The copied table's cut by which selected prefixes are those of groups.
-    long long copied_cut;
-    // What the ledger counts for an entry, and for a tail beside its bytes.
-    long long entry_bytes;
-    long long tail_bytes;
-    // Whether no join computes rows of the tables, and neither watches nor joins follow the timeline's rows.
-    char is_quiet;
-
-    template <typename Function>
-    int each(Function function) {
-        for (PyObject** member : {&selecting, &copied, &checks, &copies, &ledger, &before, &after, &ending}) {
-            if (const int result = function(member)) return result;
-        }
-        return 0;
-    }
-};
-
-extern PyTypeObject* kernel_type;
 
 // Bring a stale context up to date with its log, as `Reader.refresh` does. 1: it is fresh now; 0: that is Python's to
 // do, nothing has changed; -1: an error is set.
 int refresh(Hot* hot, double now);
 
-int add_collect_types(PyObject* module);
+int add_collect_functions(PyObject* module);
 
 }  // namespace pequod

@@ -4,6 +4,8 @@
 // columns do not fit the kinds, or a field is not known here.
 #include "columns.hpp"
 
+#include "row_lists.hpp"
+
 #include <utility>
 
 namespace pequod {
@@ -245,8 +247,7 @@ PyObject* take_result(unsigned char kind, char status, ReplyColumns* reply) {
 PyObject* take_results(Piece kinds, ReplyColumns* reply) {
     PyObject* results = PyList_New(Py_ssize_t(kinds.size));
     for (size_t at = 0; results && at < kinds.size; ++at) {
-        PyObject* result =
-            take_result(static_cast<unsigned char>(kinds.start[at]), reply->statuses.start[at], reply);
+        PyObject* result = take_result(static_cast<unsigned char>(kinds.start[at]), reply->statuses.start[at], reply);
         if (result) {
             PyList_SET_ITEM(results, Py_ssize_t(at), result);
         } else {

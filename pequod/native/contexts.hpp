@@ -1,8 +1,8 @@
-// The hot part of a context, the twin of `Hot` in pequod/engine/joins/materialised.py, and contexts by the ends of reads,
-// that of `Ends` in pequod/engine/joins/hits.py.
+// The hot part of a context, the twin of `Hot` in pequod/engine/joins/materialised.py, and the records that it counts
+// in.
 #pragma once
 
-#include "places.hpp"
+#include "rows.hpp"
 
 namespace pequod {
 
@@ -46,14 +46,17 @@ struct Hot {
     PyObject* end;
     PyObject* first;
     PyObject* last;
-    // Changes that are not applied yet, the contexts that were computed from this one, and those from which this one was
-    // computed; states of aggregates: dictionaries, null as long as they are empty and Python has not asked for them.
+    // Changes that are not applied yet, the contexts that were computed from this one, and those from which this one
+    // was computed; states of aggregates: dictionaries, null as long as they are empty and Python has not asked for
+    // them.
     PyObject* log;
     PyObject* dependants;
     PyObject* upstreams;
     PyObject* aggregate_states;
     // Where it waits as Python has it: a list, null as above.
     PyObject* updaters;
+    // In which it is counted: a `HotLedger`.
+    PyObject* ledger;
     // How its log is applied natively; null or None: it is not.
     PyObject* kernel;
     double expires_s;
@@ -72,7 +75,8 @@ struct Hot {
     // Call a function with each Python reference, until it returns something else than 0; return that.
     template <typename Function>
     int each(Function function) {
-        for (PyObject** member : {&rows, &prefix, &lower, &upper, &counters, &end, &first, &last, &log, &dependants, &upstreams, &aggregate_states, &updaters, &kernel}) {
+        for (PyObject** member : {&rows, &prefix, &lower, &upper, &counters, &end, &first, &last, &log, &dependants,
+                                  &upstreams, &aggregate_states, &updaters, &ledger, &kernel}) {
             if (const int result = function(member)) return result;
         }
         return 0;
@@ -100,26 +104,6 @@ inline bool Hot::is_sound() const {
 
 // 1 if the key of a tail lies in a status range, 0 if not; -1: an error is set.
 int covers(Hot* hot, PyObject* tail);
-
-struct End {
-    size_t hash;
-    // All owned; the last key of reads, exact `bytes`.
-    PyObject* last;
-    PyObject* context;
-    // That whose keys the context computes.
-    PyObject* table;
-
-    bool is_free() const { return !context; }
-    Piece key() const { return piece_of(last); }
-};
-
-// Contexts by the ends of reads that they answered.
-struct Ends {
-    PyObject_HEAD
-    Places<End> table;
-};
-
-extern PyTypeObject* ends_type;
 
 int add_context_types(PyObject* module);
 

@@ -2,8 +2,8 @@
 // meanwhile.
 #pragma once
 
-#include "collect.hpp"
-#include "timeline.hpp"
+#include "arguments.hpp"
+#include "kernel.hpp"
 
 #include <algorithm>
 #include <utility>
@@ -50,20 +50,29 @@ struct Cutting {
 struct Selected {
     char* block;
     FrameKey* keys;
+    // Of each: whether it is selected no more.
+    bool* went;
     size_t count;
 
-    Selected() : block(nullptr), keys(nullptr), count(0) {}
+    Selected() : block(nullptr), keys(nullptr), went(nullptr), count(0) {}
     Selected(const Selected&) = delete;
     Selected& operator=(const Selected&) = delete;
     ~Selected() {
         PyMem_Free(block);
         PyMem_Free(keys);
+        PyMem_Free(went);
+    }
+
+    void add(Piece prefix, bool is_gone) {
+        keys[count] = {prefix, hash_of(prefix)};
+        went[count++] = is_gone;
     }
 
     bool reserve(size_t block_size, size_t key_count) {
         block = static_cast<char*>(PyMem_Malloc(block_size ? block_size : 1));
         keys = static_cast<FrameKey*>(PyMem_Malloc((key_count ? key_count : 1) * sizeof(FrameKey)));
-        if (block && keys) return true;
+        went = static_cast<bool*>(PyMem_Calloc(key_count ? key_count : 1, sizeof(bool)));
+        if (block && keys && went) return true;
         PyErr_NoMemory();
         return false;
     }

@@ -3,9 +3,9 @@
 
 namespace pequod {
 
-// The statement without instructions is an effect: a compiler leaves out the call of a function that only fetches, as one
-// without effects. A loop that does more than that prefetches by itself: in a search among keys that are in the cache the
-// statement costs a tenth.
+// The statement without instructions is an effect: a compiler leaves out the call of a function that only fetches, as
+// one without effects. A loop that does more than that prefetches by itself: in a search among keys that are in the
+// cache the statement costs a tenth.
 inline void fetch(const void* address) {
     __builtin_prefetch(address);
     __asm__ volatile("" : : "r"(address));

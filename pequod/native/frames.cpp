@@ -142,9 +142,7 @@ long long leave(Waiting* waiting, Hot* hot) {
     return take_out(waiting, hot->number);
 }
 
-Waiting* find_frame(const Frames* frames, Piece key) {
-    return find(frames, hash_of(key), key);
-}
+Waiting* find_frame(const Frames* frames, Piece key) { return find(frames, hash_of(key), key); }
 
 long long let_go(Hot* hot) {
     long long grown_bytes = 0;
@@ -168,6 +166,7 @@ void look_ahead(const Frames* frames, const FrameKey* keys, size_t count) {
     for (size_t at = 0; at < count; ++at) {
         const FramePlace* place = frames->table.guess(keys[at].hash);
         guessed[at] = place ? place->waiting : nullptr;
+        if (!place) continue;
         fetch_to_write(guessed[at]);
         fetch(reinterpret_cast<const char*>(guessed[at]) + offsetof(Waiting, key_start) + keys[at].bytes.size - 1);
     }
@@ -189,9 +188,8 @@ bool is_new(const Frames* frames, const Hot* hot) {
 
 bool reserve_held(Hot* hot, size_t count) {
     if (hot->held_count || count <= hot->held_room) return true;
-    uint32_t* grown = count < UINT32_MAX / 2
-                          ? static_cast<uint32_t*>(PyMem_Realloc(hot->held, count * sizeof(uint32_t)))
-                          : nullptr;
+    uint32_t* grown =
+        count < UINT32_MAX / 2 ? static_cast<uint32_t*>(PyMem_Realloc(hot->held, count * sizeof(uint32_t))) : nullptr;
     if (!grown) {
         PyErr_NoMemory();
         return false;

@@ -5,8 +5,8 @@
 //     t|ann|   ->  s|ann|, p|bob|                where it waits, by number as well
 //
 // Those who wait are borrowed references, and a context holds where it waits: so nothing of this is the garbage
-// collector's to look at, however many timelines there are. A context lets go of all before it ends. To come or to leave
-// takes the time to find its place among those who wait, and to move those behind it: 1 us for each 10,000.
+// collector's to look at, however many timelines there are. A context lets go of all before it ends. To come or to
+// leave takes the time to find its place among those who wait, and to move those behind it: 1 us for each 10,000.
 #pragma once
 
 #include "contexts.hpp"

@@ -11,7 +11,8 @@ PyTypeObject* groups_type = nullptr;
 SortedRows* make_group(HotGroups* groups, size_t hash, Piece prefix) {
     PyObject* own_prefix = PyBytes_FromStringAndSize(prefix.start, Py_ssize_t(prefix.size));
     PyObject* rows = own_prefix ? rows_type->tp_alloc(rows_type, 0) : nullptr;
-    GroupPlace* place = rows && PyList_Append(groups->fresh, own_prefix) == 0 ? groups->table.room_for(hash, prefix) : nullptr;
+    GroupPlace* place =
+        rows && PyList_Append(groups->fresh, own_prefix) == 0 ? groups->table.room_for(hash, prefix) : nullptr;
     if (!place) {
         Py_XDECREF(own_prefix);
         Py_XDECREF(rows);
@@ -119,7 +120,8 @@ PyType_Slot slots[] = {
     {0, nullptr},
 };
 
-PyType_Spec spec = {"pequod.native._hot.HotGroups", sizeof(HotGroups), 0, Py_TPFLAGS_DEFAULT | Py_TPFLAGS_BASETYPE, slots};
+PyType_Spec spec = {"pequod.native._hot.HotGroups", sizeof(HotGroups), 0, Py_TPFLAGS_DEFAULT | Py_TPFLAGS_BASETYPE,
+                    slots};
 
 }  // namespace
 

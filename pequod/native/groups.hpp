@@ -34,8 +34,8 @@ inline SortedRows* find_group(const HotGroups* groups, size_t hash, Piece prefix
     return place ? place->rows : nullptr;
 }
 
-// Make a new group without rows; null: an error is set. When FRESH_MAX prefixes have no place in the order, Python has to
-// give them their places before there are more.
+// Make a new group without rows; null: an error is set. When FRESH_MAX prefixes have no place in the order, Python has
+// to give them their places before there are more.
 SortedRows* make_group(HotGroups* groups, size_t hash, Piece prefix);
 constexpr Py_ssize_t FRESH_MAX = 1024;
 

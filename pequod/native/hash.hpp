@@ -36,9 +36,7 @@ struct SipState {
     uint64_t a, b, c, d;
 
     explicit SipState(Secret key)
-        : a(key.first ^ 0x736f6d6570736575),
-          b(key.second ^ 0x646f72616e646f6d),
-          c(key.first ^ 0x6c7967656e657261),
+        : a(key.first ^ 0x736f6d6570736575), b(key.second ^ 0x646f72616e646f6d), c(key.first ^ 0x6c7967656e657261),
           d(key.second ^ 0x7465646279746573) {}
 
     static uint64_t turned(uint64_t word, int bits) { return (word << bits) | (word >> (64 - bits)); }

@@ -73,9 +73,8 @@ bool take_fields(const QuickLens* lens, PyObject* record, Pieces* pieces) {
         if (!value) return false;
         Piece* piece = &pieces->of[lens->part_count + at];
         const bool is_taken = PyUnicode_CheckExact(value) ? text_form(lens, field.width, value, piece)
-                              : PyLong_CheckExact(value)
-                                  ? number_form(field.width, value, pieces->digits[at], piece)
-                                  : false;
+                              : PyLong_CheckExact(value)  ? number_form(field.width, value, pieces->digits[at], piece)
+                                                          : false;
         if (!is_taken) return false;
     }
     return true;
@@ -135,8 +134,9 @@ bool look_at(const QuickLens* lens, PyObject* key, PyObject* value, PyObject* pa
     const bool is_usual = PyBytes_CheckExact(key) && PyBytes_CheckExact(value) &&
                           !may_lose(PyBytes_AS_STRING(value), size_t(PyBytes_GET_SIZE(value)));
     PyObject* plain = is_usual ? plain_key(lens, key, value, parse, &record) : nullptr;
-    PyObject* given = !plain ? nullptr : give == Py_None ? Py_NewRef(value)
-                                                         : PyObject_CallFunctionObjArgs(give, value, record, nullptr);
+    PyObject* given = !plain            ? nullptr
+                      : give == Py_None ? Py_NewRef(value)
+                                        : PyObject_CallFunctionObjArgs(give, value, record, nullptr);
     Py_XDECREF(record);
     // The parser's error of what is no JSON; Python names it.
     if (!plain && PyErr_ExceptionMatches(PyExc_ValueError)) PyErr_Clear();

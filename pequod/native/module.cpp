@@ -9,42 +9,49 @@
 #include "groups.hpp"
 #include "hash.hpp"
 #include "http2/session.hpp"
+#include "kernel.hpp"
 #include "kinds.hpp"
 #include "lens.hpp"
 #include "numerals.hpp"
 #include "routes.hpp"
+#include "row_lists.hpp"
 #include "tally.hpp"
 #include "timeline.hpp"
 
 #include <cstdlib>
+#include <cstring>
+
+namespace pequod {
+
+KindRow KIND_ROWS[256] = {};
+
+}  // namespace pequod
 
 namespace {
 
 // That of pequod/native/__init__.py, which takes no other.
-constexpr int INTERFACE = 17;
+constexpr int INTERFACE = 18;
 
 PyModuleDef definition = {
     PyModuleDef_HEAD_INIT, "_hot", "The native core of the engine.", -1, nullptr, nullptr, nullptr, nullptr, nullptr,
 };
 
-// KINDS: the table of kinds, for the test that compares it with Python's.
-int add_kinds(PyObject* module) {
-    PyObject* rows = PyTuple_New(Py_ssize_t(std::size(pequod::KIND_ROWS)) - 1);
-    for (size_t at = 1; rows && at < std::size(pequod::KIND_ROWS); ++at) {
-        const pequod::KindRow& kind = pequod::KIND_ROWS[at];
-        PyObject* row = Py_BuildValue("(iiiOOi)", int(at), kind.argument_count, kind.number_count,
-                                      kind.is_of_range ? Py_True : Py_False, kind.is_write ? Py_True : Py_False,
-                                      int(kind.gives));
-        if (row) {
-            PyTuple_SET_ITEM(rows, Py_ssize_t(at) - 1, row);
-        } else {
-            Py_CLEAR(rows);
-        }
+// use_kinds(rows): go by these kinds of commands, five bytes for each byte that may stand for one.
+PyObject* use_kinds(PyObject*, PyObject* rows) {
+    if (!PyBytes_Check(rows) || size_t(PyBytes_GET_SIZE(rows)) != sizeof(pequod::KIND_ROWS)) {
+        PyErr_SetString(PyExc_TypeError, "use_kinds takes the rows of the table of kinds");
+        return nullptr;
     }
-    const int added = rows ? PyModule_AddObjectRef(module, "KINDS", rows) : -1;
-    Py_XDECREF(rows);
-    return added;
+    std::memcpy(pequod::KIND_ROWS, PyBytes_AS_STRING(rows), sizeof(pequod::KIND_ROWS));
+    Py_RETURN_NONE;
 }
+
+PyMethodDef functions[] = {
+    {"use_kinds", use_kinds, METH_O, "Go by these kinds of commands from now on."},
+    {nullptr, nullptr, 0, nullptr},
+};
+
+int add_kinds(PyObject* module) { return PyModule_AddFunctions(module, functions); }
 
 }  // namespace
 
@@ -55,11 +62,25 @@ PyMODINIT_FUNC PyInit__hot() {
         return nullptr;
     }
     PyObject* module = PyModule_Create(&definition);
-    for (const auto add : {pequod::add_hash, pequod::add_rows_type, pequod::add_group_type, pequod::add_table_types,
-                           pequod::add_context_types, pequod::add_frame_types, pequod::add_route_type,
-                           pequod::add_timeline_functions, pequod::add_collect_types, pequod::add_lens_type,
-                           pequod::add_engine_type, pequod::add_batch_type, pequod::add_column_functions,
-                           pequod::add_tally_function, pequod::add_numeral_functions, pequod::http2::add_session_type,
+    for (const auto add : {pequod::add_hash,
+                           pequod::add_rows_type,
+                           pequod::add_row_lists,
+                           pequod::add_group_type,
+                           pequod::add_table_types,
+                           pequod::add_context_types,
+                           pequod::add_ends_type,
+                           pequod::add_frame_types,
+                           pequod::add_route_type,
+                           pequod::add_timeline_functions,
+                           pequod::add_kernel_type,
+                           pequod::add_collect_functions,
+                           pequod::add_lens_type,
+                           pequod::add_engine_type,
+                           pequod::add_batch_type,
+                           pequod::add_column_functions,
+                           pequod::add_tally_function,
+                           pequod::add_numeral_functions,
+                           pequod::http2::add_session_type,
                            add_kinds}) {
         if (module && add(module) < 0) Py_CLEAR(module);
     }

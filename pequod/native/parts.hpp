@@ -25,8 +25,8 @@ struct MadePiece {
     size_t part;
 };
 
-// At most PARTS_MAX parts, of a tuple; false: an error is set. Read are bytes; the width of a slot; None for a slot that
-// ends before a delimiter.
+// At most PARTS_MAX parts, of a tuple; false: an error is set. Read are bytes; the width of a slot; None for a slot
+// that ends before a delimiter.
 bool read_parts(PyObject* tuple, Part* parts, size_t* count);
 
 // The same for pieces: bytes, or the number of one of `part_count` parts.

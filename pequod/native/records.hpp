@@ -34,14 +34,17 @@ void end_record(PyObject* self) {
     Py_DECREF(type);
 }
 
+inline PyMethodDef no_methods[] = {{nullptr, nullptr, 0, nullptr}};
+
 template <typename Record>
-PyTypeObject* make_record_type(const char* name, PyMemberDef* members) {
+PyTypeObject* make_record_type(const char* name, PyMemberDef* members, PyMethodDef* methods = no_methods) {
     PyType_Slot slots[] = {
         {Py_tp_new, reinterpret_cast<void*>(PyType_GenericNew)},
         {Py_tp_dealloc, reinterpret_cast<void*>(end_record<Record>)},
         {Py_tp_traverse, reinterpret_cast<void*>(traverse_record<Record>)},
         {Py_tp_clear, reinterpret_cast<void*>(clear_record<Record>)},
         {Py_tp_members, members},
+        {Py_tp_methods, methods},
         {0, nullptr},
     };
     PyType_Spec spec = {name, int(sizeof(Record)), 0, Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_GC | Py_TPFLAGS_BASETYPE,

@@ -1,5 +1,7 @@
 #include "routes.hpp"
 
+#include "records.hpp"
+
 #include <structmember.h>
 
 #include <cstddef>
@@ -7,6 +9,7 @@
 namespace pequod {
 
 PyTypeObject* route_type = nullptr;
+PyTypeObject* site_type = nullptr;
 
 namespace {
 
@@ -82,11 +85,15 @@ PyType_Slot slots[] = {
 
 PyType_Spec spec = {"pequod.native._hot.Route", sizeof(Route), 0, Py_TPFLAGS_DEFAULT | Py_TPFLAGS_IMMUTABLETYPE, slots};
 
+PyMemberDef site_members[] = {PEQUOD_MEMBER(HotSite, route, T_OBJECT), PEQUOD_LAST_MEMBER};
+
 }  // namespace
 
 int add_route_type(PyObject* module) {
     route_type = reinterpret_cast<PyTypeObject*>(PyType_FromSpec(&spec));
     if (!route_type || PyModule_AddIntConstant(module, "PARTS_MAX", PARTS_MAX) < 0) return -1;
+    site_type = make_record_type<HotSite>("pequod.native._hot.HotSite", site_members);
+    if (!site_type || PyModule_AddObjectRef(module, "HotSite", reinterpret_cast<PyObject*>(site_type)) < 0) return -1;
     return PyModule_AddObjectRef(module, "Route", reinterpret_cast<PyObject*>(route_type));
 }
 

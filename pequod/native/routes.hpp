@@ -1,4 +1,5 @@
-// Routes: from a key that is written to those who wait for it, at one site (`Site` in pequod/engine/joins/installed.py).
+// Routes: from a key that is written to those who wait for it, at one site (`Site` in
+// pequod/engine/joins/installed.py).
 //
 //     p|bob|0000000120   parts "p|", up to "|", "|", 10 bytes   frame p|bob|   tail of the rows 0000000120|bob
 #pragma once
@@ -26,6 +27,22 @@ struct Route {
     // Whether others are told of the rows that change: then they are Python's to change.
     char is_followed;
 };
+
+// A site, as writes look at it: `HotSite`, a base of `Site`.
+struct HotSite {
+    PyObject_HEAD
+    // A route; None: Python tells those who wait.
+    PyObject* route;
+
+    template <typename Function>
+    int each(Function function) {
+        return function(&route);
+    }
+};
+
+extern PyTypeObject* site_type;
+
+inline HotSite* site_of(PyObject* object) { return reinterpret_cast<HotSite*>(object); }
 
 // A key as the parts of a route.
 struct Match {

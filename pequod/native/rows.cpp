@@ -12,6 +12,16 @@ constexpr size_t LEAF_LIMIT = UINT32_MAX / 2;
 
 }  // namespace
 
+PyObject* exact_bytes(PyObject* object) {
+    if (PyBytes_CheckExact(object)) {
+        Py_INCREF(object);
+        return object;
+    }
+    if (PyBytes_Check(object)) return PyBytes_FromStringAndSize(PyBytes_AS_STRING(object), PyBytes_GET_SIZE(object));
+    PyErr_Format(PyExc_TypeError, "keys and values are bytes, not %.200s", Py_TYPE(object)->tp_name);
+    return nullptr;
+}
+
 bool read_piece(PyObject* object, Piece* piece) {
     if (!PyBytes_Check(object)) {
         PyErr_Format(PyExc_TypeError, "keys are bytes, not %.200s", Py_TYPE(object)->tp_name);

@@ -135,28 +135,32 @@ Put put(SortedRows* rows, PyObject* key, PyObject* value, PyObject** old);
 // Take out a key; return its value, which the caller owns, or null.
 PyObject* remove(SortedRows* rows, Piece key);
 
+inline size_t row_count(SortedRows* rows) {
+    size_t count = rows->last.size;
+    for (size_t index = 0; index < rows->older_size; ++index) count += rows->older[index].size;
+    return count;
+}
+
+// The value of a key, borrowed; null: it is not there.
+inline PyObject* get(SortedRows* rows, Piece key) {
+    const Place place = lower_bound(rows, key);
+    const Leaf& leaf = rows->leaf(place.leaf);
+    return place.at < leaf.size && is_equal(leaf.key(place.at), key) ? leaf.entries[place.at].value : nullptr;
+}
+
 // How many rows there are from one place up to another, 0 if that is not behind the first.
 size_t count_between(SortedRows* rows, Place start, Place stop);
 
-// Put in the rows of two lists whose keys ascend. 1: done; 0: they do not come between two rows here, nothing is changed;
-// -1: an error is set.
+// Put in the rows of two lists whose keys ascend. 1: done; 0: they do not come between two rows here, nothing is
+// changed; -1: an error is set.
 int insert_slice(SortedRows* rows, PyObject* keys, PyObject* values);
+
+// A new reference to exact `bytes`: what a subclass does at its end could run while rows are being changed. Null: an
+// error is set.
+PyObject* exact_bytes(PyObject* object);
 
 // The bytes of a key; false: it is none, an error is set.
 bool read_piece(PyObject* object, Piece* piece);
-
-// A tuple of a class of named tuples, its items null; null: an error is set. Python 3.14 remembers a tuple's hash, and the
-// class's allocator leaves there 0, which would be taken for the hash.
-inline PyObject* new_tuple(PyTypeObject* type, Py_ssize_t size) {
-    PyObject* made = type->tp_alloc(type, size);
-#if PY_VERSION_HEX >= 0x030e0000
-    if (made) reinterpret_cast<PyTupleObject*>(made)->ob_hash = -1;
-#endif
-    return made;
-}
-
-// `Rows` of two lists, whose references are taken; null, with an error set, if one is null.
-PyObject* make_rows(PyObject* keys, PyObject* values);
 
 int add_rows_type(PyObject* module);
 

@@ -1,5 +1,5 @@
 // The Python type of sorted rows.
-#include "rows.hpp"
+#include "row_lists.hpp"
 
 #include <utility>
 
@@ -9,91 +9,9 @@ PyTypeObject* rows_type = nullptr;
 
 namespace {
 
-// The class of what is returned: `Rows`, a named tuple.
-PyTypeObject* result_type = nullptr;
-
 SortedRows* self_of(PyObject* self) { return reinterpret_cast<SortedRows*>(self); }
 
-// A new reference to exact `bytes`: what a subclass does at its end could run while rows are being changed.
-PyObject* exact_bytes(PyObject* object) {
-    if (PyBytes_CheckExact(object)) {
-        Py_INCREF(object);
-        return object;
-    }
-    if (PyBytes_Check(object)) return PyBytes_FromStringAndSize(PyBytes_AS_STRING(object), PyBytes_GET_SIZE(object));
-    PyErr_Format(PyExc_TypeError, "keys and values are bytes, not %.200s", Py_TYPE(object)->tp_name);
-    return nullptr;
-}
-
-size_t row_count(SortedRows* rows) {
-    size_t count = rows->last.size;
-    for (size_t index = 0; index < rows->older_size; ++index) count += rows->older[index].size;
-    return count;
-}
-
 Place end_of(SortedRows* rows) { return {rows->older_size, rows->last.size}; }
-
-}  // namespace
-
-PyObject* make_rows(PyObject* keys, PyObject* values) {
-    PyObject* rows = keys && values && result_type ? new_tuple(result_type, 2) : nullptr;
-    if (!rows) {
-        if (!PyErr_Occurred()) PyErr_SetString(PyExc_RuntimeError, "use_rows has not been called");
-        Py_XDECREF(keys);
-        Py_XDECREF(values);
-        return nullptr;
-    }
-    PyTuple_SET_ITEM(rows, 0, keys);
-    PyTuple_SET_ITEM(rows, 1, values);
-    return rows;
-}
-
-namespace {
-
-// The rows from `start` on as lists, downwards if `step` is -1: then `start` is the place behind the first one.
-PyObject* list_rows(SortedRows* rows, Place start, size_t count, int step, Piece prefix) {
-    PyObject* keys = PyList_New(Py_ssize_t(count));
-    PyObject* values = PyList_New(Py_ssize_t(count));
-    for (size_t done = 0; keys && values && done < count; ++done) {
-        if (step < 0) {
-            while (!start.at) start.at = rows->leaf(--start.leaf).size;
-            --start.at;
-        } else {
-            while (start.at == rows->leaf(start.leaf).size) start = {start.leaf + 1, 0};
-        }
-        const Entry& entry = rows->leaf(start.leaf).entries[start.at];
-        PyObject* key = entry.key;
-        if (prefix.size) {
-            const Piece tail = piece_of(key);
-            key = PyBytes_FromStringAndSize(nullptr, Py_ssize_t(prefix.size + tail.size));
-            if (!key) {
-                Py_CLEAR(keys);
-                break;
-            }
-            std::memcpy(PyBytes_AS_STRING(key), prefix.start, prefix.size);
-            std::memcpy(PyBytes_AS_STRING(key) + prefix.size, tail.start, tail.size);
-        } else {
-            Py_INCREF(key);
-        }
-        Py_INCREF(entry.value);
-        PyList_SET_ITEM(keys, Py_ssize_t(done), key);
-        PyList_SET_ITEM(values, Py_ssize_t(done), entry.value);
-        if (step > 0) ++start.at;
-    }
-    return make_rows(keys, values);
-}
-
-bool read_limit(PyObject* limit, size_t* most) {
-    *most = SIZE_MAX;
-    if (!limit || limit == Py_None) return true;
-    const Py_ssize_t asked = PyLong_AsSsize_t(limit);
-    if (asked < 0) {
-        if (!PyErr_Occurred()) PyErr_SetString(PyExc_ValueError, "a limit is not below 0");
-        return false;
-    }
-    *most = size_t(asked);
-    return true;
-}
 
 // The places of `[first, last)`; a last of None is the end.
 bool read_bounds(SortedRows* rows, PyObject* first, PyObject* last, Place* start, Place* stop) {
@@ -113,13 +31,18 @@ bool check_count(const char* name, Py_ssize_t count, Py_ssize_t least, Py_ssize_
     return false;
 }
 
+// Over a list whose reference is taken; null: an error is set.
+PyObject* iterator_over(PyObject* list) {
+    PyObject* iterator = list ? PyObject_GetIter(list) : nullptr;
+    Py_XDECREF(list);
+    return iterator;
+}
+
 PyObject* method_get(PyObject* self, PyObject* key) {
     Piece wanted;
     if (!read_piece(key, &wanted)) return nullptr;
-    const Place place = lower_bound(self_of(self), wanted);
-    const Leaf& leaf = self_of(self)->leaf(place.leaf);
-    if (place.at == leaf.size || !is_equal(leaf.key(place.at), wanted)) Py_RETURN_NONE;
-    return Py_NewRef(leaf.entries[place.at].value);
+    PyObject* value = get(self_of(self), wanted);
+    return Py_NewRef(value ? value : Py_None);
 }
 
 PyObject* method_put(PyObject* self, PyObject* const* arguments, Py_ssize_t count) {
@@ -265,10 +188,7 @@ PyObject* method_sample(PyObject* self, PyObject* const* arguments, Py_ssize_t c
             Py_XDECREF(pair);
         }
     }
-    if (!found) return nullptr;
-    PyObject* iterator = PyObject_GetIter(found);
-    Py_DECREF(found);
-    return iterator;
+    return iterator_over(found);
 }
 
 PyObject* method_leaves(PyObject* self, PyObject*) {
@@ -282,10 +202,7 @@ PyObject* method_leaves(PyObject* self, PyObject*) {
             Py_CLEAR(found);
         }
     }
-    if (!found) return nullptr;
-    PyObject* iterator = PyObject_GetIter(found);
-    Py_DECREF(found);
-    return iterator;
+    return iterator_over(found);
 }
 
 PyObject* method_check(PyObject* self, PyObject*) {
@@ -369,15 +286,6 @@ PyType_Slot slots[] = {
 PyType_Spec spec = {"pequod.native._hot.SortedRows", sizeof(SortedRows), 0,
                     Py_TPFLAGS_DEFAULT | Py_TPFLAGS_IMMUTABLETYPE, slots};
 
-PyObject* use_rows(PyObject*, PyObject* type) {
-    if (!PyType_Check(type) || !PyType_IsSubtype(reinterpret_cast<PyTypeObject*>(type), &PyTuple_Type)) {
-        PyErr_SetString(PyExc_TypeError, "rows are tuples");
-        return nullptr;
-    }
-    Py_XDECREF(std::exchange(result_type, reinterpret_cast<PyTypeObject*>(Py_NewRef(type))));
-    Py_RETURN_NONE;
-}
-
 PyObject* set_leaf_max(PyObject*, PyObject* count) {
     const Py_ssize_t wanted = PyLong_AsSsize_t(count);
     if (wanted < 2) {
@@ -388,7 +296,6 @@ PyObject* set_leaf_max(PyObject*, PyObject* count) {
 }
 
 PyMethodDef functions[] = {
-    {"use_rows", use_rows, METH_O, "Return rows as this class of named tuples from now on."},
     {"set_leaf_max", set_leaf_max, METH_O, "Split leaves beyond this length, as tests do; return what it was."},
     {nullptr, nullptr, 0, nullptr},
 };

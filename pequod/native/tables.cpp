@@ -1,11 +1,6 @@
 #include "tables.hpp"
 
-#include "records.hpp"
-
 namespace pequod {
-
-PyTypeObject* table_type = nullptr;
-PyTypeObject* relations_type = nullptr;
 
 namespace {
 
@@ -32,16 +27,16 @@ bool ends_within(Piece prefix, Piece last) {
            static_cast<unsigned char>(last.start[size - 1]) == static_cast<unsigned char>(prefix.start[size - 1]) + 1;
 }
 
+SortedRows* rows_of_group(const HotTable* table, Piece prefix) {
+    return find_group(groups_of(table->groups), hash_of(prefix), prefix);
+}
+
+}  // namespace
+
 bool is_sound(const HotTable* table) {
     return table->prefix && PyBytes_CheckExact(table->prefix) && table->end && PyBytes_CheckExact(table->end) &&
            is_groups(table->groups) && is_rows(table->loose);
 }
-
-Found rows_of_group(const HotTable* table, Piece prefix) {
-    return {true, find_group(groups_of(table->groups), hash_of(prefix), prefix)};
-}
-
-}  // namespace
 
 HotRelations* relations_at(PyObject* by_name, Piece key) {
     const void* found = key.size ? std::memchr(key.start, DELIMITER, key.size) : nullptr;
@@ -56,25 +51,91 @@ HotRelations* relations_at(PyObject* by_name, Piece key) {
     return is_table(hot->table) && is_sound(table_of(hot->table)) ? hot : nullptr;
 }
 
-Found rows_of(const HotTable* table, Piece key) {
+SortedRows* rows_of(const HotTable* table, Piece key) {
     const Piece prefix = group_of(table, key);
-    return prefix.size ? rows_of_group(table, prefix) : Found{true, reinterpret_cast<SortedRows*>(table->loose)};
+    return prefix.size ? rows_of_group(table, prefix) : reinterpret_cast<SortedRows*>(table->loose);
 }
 
+namespace {
+
+// The rows into which a key is put, those of a new group if it is the first one there; null: an error is set.
 SortedRows* rows_for(const HotTable* table, Piece key) {
     const Piece prefix = group_of(table, key);
     if (!prefix.size) return reinterpret_cast<SortedRows*>(table->loose);
     HotGroups* groups = groups_of(table->groups);
     const size_t hash = hash_of(prefix);
     if (SortedRows* rows = find_group(groups, hash, prefix)) return rows;
-    // Otherwise Python gives the new prefixes their places in the order first.
-    return PyList_GET_SIZE(groups->fresh) < FRESH_MAX ? make_group(groups, hash, prefix) : nullptr;
+    if (PyList_GET_SIZE(groups->fresh) < FRESH_MAX) return make_group(groups, hash, prefix);
+    // Python gives the new prefixes their places in the order first.
+    PyObject* made = PyObject_CallMethod(table->groups, "make", "y#", prefix.start, Py_ssize_t(prefix.size));
+    const bool are_rows = made && is_rows(made);
+    // The groups have it.
+    Py_XDECREF(made);
+    return are_rows ? reinterpret_cast<SortedRows*>(made) : nullptr;
+}
+
+}  // namespace
+
+Put put(HotTable* table, PyObject* key, PyObject* value, PyObject** old) {
+    SortedRows* rows = rows_for(table, piece_of(key));
+    const Put done = rows ? put(rows, key, value, old) : Put::FAILED;
+    if (done == Put::FAILED) return done;
+    table->value_bytes += PyBytes_GET_SIZE(value);
+    if (done == Put::REPLACED) {
+        table->value_bytes -= PyBytes_GET_SIZE(*old);
+    } else {
+        ++table->entry_count;
+        table->key_bytes += PyBytes_GET_SIZE(key);
+    }
+    return done;
+}
+
+PyObject* remove(HotTable* table, Piece key) {
+    const Piece prefix = group_of(table, key);
+    SortedRows* rows = rows_of(table, key);
+    PyObject* old = rows ? remove(rows, key) : nullptr;
+    if (!old) return nullptr;
+    --table->entry_count;
+    table->key_bytes -= static_cast<long long>(key.size);
+    table->value_bytes -= PyBytes_GET_SIZE(old);
+    if (prefix.size && !rows->last.size) {
+        // Python takes an empty group out of the order too.
+        PyObject* done = PyObject_CallMethod(table->groups, "remove", "y#", prefix.start, Py_ssize_t(prefix.size));
+        if (!done) Py_CLEAR(old);
+        Py_XDECREF(done);
+    }
+    return old;
+}
+
+PyObject* get(const HotTable* table, Piece key) {
+    SortedRows* rows = rows_of(table, key);
+    return rows ? get(rows, key) : nullptr;
 }
 
 Found rows_within(const HotTable* table, Piece first, Piece last) {
     if (table->cut_width < 0) return {true, reinterpret_cast<SortedRows*>(table->loose)};
     const Piece prefix = group_of(table, first);
-    return prefix.size && ends_within(prefix, last) ? rows_of_group(table, prefix) : Found{false, nullptr};
+    if (!prefix.size || !ends_within(prefix, last)) return {false, nullptr};
+    return {true, rows_of_group(table, prefix)};
+}
+
+PyObject* context_at(const HotRelations* relations, Piece key) {
+    if (!relations->contexts || !PyDict_CheckExact(relations->contexts) || relations->slot_start < 0) return nullptr;
+    size_t size = size_t(relations->slot_start);
+    if (key.size < size) return nullptr;
+    if (relations->slot_width) {
+        size += size_t(relations->slot_width);
+    } else {
+        const void* found = std::memchr(key.start + size, DELIMITER, key.size - size);
+        if (!found) return nullptr;
+        size = size_t(static_cast<const char*>(found) - key.start);
+    }
+    size += size_t(relations->slot_follow);
+    if (key.size < size) return nullptr;
+    PyObject* prefix = PyBytes_FromStringAndSize(key.start, Py_ssize_t(size));
+    PyObject* context = prefix ? PyDict_GetItemWithError(relations->contexts, prefix) : nullptr;
+    Py_XDECREF(prefix);
+    return context;
 }
 
 namespace {
@@ -142,39 +203,6 @@ TablesAhead::Guess TablesAhead::rows_of(Piece key) {
 const SortedRows* TablesAhead::Guess::rows() const {
     const GroupPlace* place = groups ? groups->table.guess(hash) : nullptr;
     return place ? place->rows : loose;
-}
-
-namespace {
-
-PyMemberDef table_members[] = {
-    PEQUOD_MEMBER(HotTable, entry_count, T_LONGLONG),
-    PEQUOD_MEMBER(HotTable, key_bytes, T_LONGLONG),
-    PEQUOD_MEMBER(HotTable, value_bytes, T_LONGLONG),
-    PEQUOD_MEMBER(HotTable, prefix, T_OBJECT_EX),
-    PEQUOD_MEMBER(HotTable, end, T_OBJECT_EX),
-    PEQUOD_MEMBER(HotTable, groups, T_OBJECT_EX),
-    PEQUOD_MEMBER(HotTable, loose, T_OBJECT_EX),
-    PEQUOD_MEMBER(HotTable, loaded, T_OBJECT_EX),
-    PEQUOD_MEMBER(HotTable, cut_width, T_LONGLONG),
-    PEQUOD_LAST_MEMBER,
-};
-PyMemberDef relations_members[] = {
-    PEQUOD_MEMBER(HotRelations, table, T_OBJECT_EX),
-    PEQUOD_MEMBER(HotRelations, readers, T_OBJECT_EX),
-    PEQUOD_MEMBER(HotRelations, searched, T_OBJECT_EX),
-    PEQUOD_MEMBER(HotRelations, is_owned, T_BOOL),
-    PEQUOD_MEMBER(HotRelations, is_watched, T_BOOL),
-    PEQUOD_LAST_MEMBER,
-};
-
-}  // namespace
-
-int add_table_types(PyObject* module) {
-    table_type = make_record_type<HotTable>("pequod.native._hot.HotTable", table_members);
-    relations_type = make_record_type<HotRelations>("pequod.native._hot.HotRelations", relations_members);
-    if (!table_type || !relations_type) return -1;
-    if (PyModule_AddObjectRef(module, "HotTable", reinterpret_cast<PyObject*>(table_type)) < 0) return -1;
-    return PyModule_AddObjectRef(module, "HotRelations", reinterpret_cast<PyObject*>(relations_type));
 }
 
 }  // namespace pequod

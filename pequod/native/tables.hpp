@@ -1,7 +1,8 @@
 // Tables, and what depends on them: the bases of `Table` in pequod/engine/base/table.py and of `Relations` in
 // pequod/engine/joins/relations.py. The attributes are as these two say.
 //
-// Python code sets the attributes, and may set anything: what is used here as rows or as a dictionary is looked at first.
+// Python code sets the attributes, and may set anything: what is used here as rows or as a dictionary is looked at
+// first.
 #pragma once
 
 #include "groups.hpp"
@@ -19,7 +20,8 @@ struct HotTable {
     PyObject* loose;
     // The bounds of the loaded ranges, as rows, if a database owns the keys; else None.
     PyObject* loaded;
-    // A group's prefix has this many bytes beside the table's own; 0: it goes to the next delimiter; -1: there are none.
+    // A group's prefix has this many bytes beside the table's own; 0: it goes to the next delimiter; -1: there are
+    // none.
     long long cut_width;
 
     // Call a function with each Python reference, until it returns something else than 0; return that.
@@ -40,12 +42,17 @@ struct HotRelations {
     PyObject* readers;
     // A list of indexes with searched ranges.
     PyObject* searched;
+    // The contexts of the one join that computes keys of the table, by their prefixes: a dictionary; else None.
+    PyObject* contexts;
+    // How a prefix of level one is cut from a key: up to here it is the same in all; then comes a slot of this width,
+    // or one up to a delimiter if that is 0; then so many bytes.
+    long long slot_start, slot_width, slot_follow;
     char is_owned;
     char is_watched;
 
     template <typename Function>
     int each(Function function) {
-        for (PyObject** member : {&table, &readers, &searched}) {
+        for (PyObject** member : {&table, &readers, &searched, &contexts}) {
             if (const int result = function(member)) return result;
         }
         return 0;
@@ -63,19 +70,30 @@ inline bool is_table(PyObject* object) { return object && PyObject_TypeCheck(obj
 // without a name, or with an error set. The reference is borrowed.
 HotRelations* relations_at(PyObject* by_name, Piece key);
 
-// Rows that are found. Not quick: they are Python's to find, or an error is set.
+// Its attributes are what they should be, which the functions below require.
+bool is_sound(const HotTable* table);
+
+// What has the level-one prefix of a key among the contexts, borrowed; null: there is none, or an error is set.
+PyObject* context_at(const HotRelations* relations, Piece key);
+
+// Rows that are found. Not quick: they are Python's to find.
 struct Found {
     bool is_quick;
     // Null: there are none.
     SortedRows* rows;
 };
 
-// The rows among which a key is, or would be if there are any.
-Found rows_of(const HotTable* table, Piece key);
+// The rows among which a key is, or would be; null: there are none.
+SortedRows* rows_of(const HotTable* table, Piece key);
 
-// The rows into which a key is put, those of a new group if it is the first one there: then the caller puts it. Null:
-// they are Python's to make, or an error is set.
-SortedRows* rows_for(const HotTable* table, Piece key);
+// Set a key, both exact `bytes`, as `put` of rows. FAILED: an error is set.
+Put put(HotTable* table, PyObject* key, PyObject* value, PyObject** old);
+
+// Take a key out; return its value, which the caller owns. Null: it is not there, or an error is set.
+PyObject* remove(HotTable* table, Piece key);
+
+// The value of a key, borrowed; null: it is not there.
+PyObject* get(const HotTable* table, Piece key);
 
 // The rows that have all keys of `[first, last)`; quick if they are in one group, or the table has none.
 Found rows_within(const HotTable* table, Piece first, Piece last);

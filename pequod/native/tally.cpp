@@ -119,7 +119,8 @@ struct Tally {
     }
 
     Found not_known(Reader* reader, Tag tag, size_t depth) {
-        const bool is_right = tag.wire == WIRE_GROUP ? skip_group(reader, tag.number, depth) : skip_value(reader, tag.wire);
+        const bool is_right =
+            tag.wire == WIRE_GROUP ? skip_group(reader, tag.number, depth) : skip_value(reader, tag.wire);
         return is_right ? add(0, 1) : Found::WRONG;
     }
 
@@ -178,8 +179,11 @@ PyObject* tally(PyObject*, PyObject* const* arguments, Py_ssize_t count) {
         return nullptr;
     }
     const Piece layout = piece_of(arguments[1]);
-    Tally tally = {reinterpret_cast<const Field*>(layout.start), layout.size / (FIELDS * sizeof(Field)),
-                   size_t(PyTuple_GET_SIZE(arguments[2])), {}, {}};
+    Tally tally = {reinterpret_cast<const Field*>(layout.start),
+                   layout.size / (FIELDS * sizeof(Field)),
+                   size_t(PyTuple_GET_SIZE(arguments[2])),
+                   {},
+                   {}};
     for (size_t slot = 0; slot < tally.slot_count; ++slot) {
         tally.most[slot] = PyLong_AsSize_t(PyTuple_GET_ITEM(arguments[2], Py_ssize_t(slot)));
     }

@@ -1,7 +1,10 @@
-// The hot loops of the timeline's kernel: the twins of functions in pequod/engine/joins/timeline.py. They take what Python keeps, lists and dictionaries of it, and decide nothing.
+// The hot loops of the timeline's kernel: the twins of functions in pequod/engine/joins/timeline.py. They take what
+// Python keeps, lists and dictionaries of it, and decide nothing.
 #include "timeline.hpp"
 
+#include "arguments.hpp"
 #include "fetch.hpp"
+#include "row_lists.hpp"
 
 #include <algorithm>
 
@@ -26,7 +29,8 @@ PyObject* select(PyObject*, PyObject* const* arguments, Py_ssize_t count) {
         const Piece key = piece_of(PyList_GET_ITEM(keys, at));
         const size_t passed = size_t(known) < key.size ? size_t(known) : key.size;
         const Piece bound = {key.start + passed, key.size - passed};
-        if (width < 0 ? !bound.size || std::memchr(bound.start, '|', bound.size) : bound.size != size_t(width)) continue;
+        if (width < 0 ? !bound.size || std::memchr(bound.start, '|', bound.size) : bound.size != size_t(width))
+            continue;
         is_whole = append(bounds, PyBytes_FromStringAndSize(bound.start, Py_ssize_t(bound.size))) &&
                    append(prefixes, concatenated(piece_of(before), bound, piece_of(after)));
     }
@@ -108,8 +112,9 @@ struct Found {
 PyObject* in_order(PyObject*, PyObject* const* arguments, Py_ssize_t count) {
     if (!check_count("in_order", count, 2)) return nullptr;
     PyObject *tails = arguments[0], *values = arguments[1];
-    if (!check_all(is_bytes_list(tails) && PyList_CheckExact(values) && PyList_GET_SIZE(tails) == PyList_GET_SIZE(values),
-                   "in_order takes two lists of one length")) {
+    if (!check_all(
+            is_bytes_list(tails) && PyList_CheckExact(values) && PyList_GET_SIZE(tails) == PyList_GET_SIZE(values),
+            "in_order takes two lists of one length")) {
         return nullptr;
     }
     const Py_ssize_t size = PyList_GET_SIZE(tails);
@@ -159,8 +164,9 @@ constexpr uint32_t AHEAD = 32;
 
 const SortedRows* rows_at(const Waiting* waiting, uint32_t at) {
     PyObject* rows = waiting->context(at)->rows;
-    return is_rows(rows) && reinterpret_cast<const SortedRows*>(rows)->last.size ? reinterpret_cast<const SortedRows*>(rows)
-                                                                               : nullptr;
+    return is_rows(rows) && reinterpret_cast<const SortedRows*>(rows)->last.size
+               ? reinterpret_cast<const SortedRows*>(rows)
+               : nullptr;
 }
 
 // Fetch what writes into some contexts will look at, one thing of each after the other.
@@ -228,11 +234,6 @@ PyObject* apply_write(PyObject*, PyObject* const* arguments, Py_ssize_t count) {
                            : nullptr;
     Py_DECREF(contexts);
     return gained;
-}
-
-template <typename Function>
-PyCFunction as_function(Function function) {
-    return reinterpret_cast<PyCFunction>(reinterpret_cast<void (*)(void)>(function));
 }
 
 PyMethodDef functions[] = {

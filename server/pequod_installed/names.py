@@ -6,9 +6,11 @@ project's, a colour palette. So each message that says what to install asks here
 
 from __future__ import annotations
 
+import json
 import sys
 from pathlib import Path
 from typing import Final
+from urllib.parse import unquote, urlsplit
 
 #: What pip installs.
 NAME: Final = "pequod-cache"
@@ -27,7 +29,8 @@ def version() -> str:
 def how_to_install(*extras: str) -> str:
     """Return the command that installs Pequod with extras.
 
-    Nothing is fetched by name where Pequod runs from a checkout: what is there is installed, and stays a checkout.
+    Nothing is fetched by name where Pequod runs from a checkout, or was installed from one or from a wheel: what is
+    there is installed, and a checkout stays one.
     """
     return f"pip install {_source(','.join(extras))}"
 
@@ -44,8 +47,22 @@ def how_to_compile() -> str:
 def _source(extras: str = "") -> str:
     wanted = f"[{extras}]" if extras else ""
     if not (_CHECKOUT / "pyproject.toml").is_file():
-        return f"'{NAME}{wanted}'"
+        return f"'{_installed_from() or NAME}{wanted}'"
     return f"-e '{'.' if Path.cwd() == _CHECKOUT else _CHECKOUT}{wanted}'"
+
+
+def _installed_from() -> str | None:
+    """Return the folder or the wheel from which pip installed Pequod; None if it came by name, or that is gone."""
+    from importlib.metadata import PackageNotFoundError, distribution  # noqa: PLC0415 - as said
+
+    try:
+        # PEP 610: pip leaves it where what it installed was no name.
+        origin = json.loads(distribution(NAME).read_text("direct_url.json") or "{}")
+    except (PackageNotFoundError, ValueError):
+        return None
+    url = urlsplit(origin.get("url", ""))
+    path = unquote(url.path)
+    return path if url.scheme == "file" and Path(path).exists() else None
 
 
 def stranger() -> str | None:

@@ -25,16 +25,17 @@ from pequod_server.calls.service import PequodService, add_service
 from pequod_server.cluster.membership import make_member
 from pequod_server.config import ServerConfig, without_passwords
 from pequod_server.database.databases import HomeGroup
-from pequod_server.database.from_config import backed_tables, make_databases, make_store, searching
 from pequod_server.database.loader import Loader
+from pequod_server.homes.home.service import PeerService, add_peer_service, make_peer_service
 from pequod_server.joins import install_joins
 from pequod_server.memory.admission import Admission, messages_bytes_max
+from pequod_server.memory.begun import connection_streams_max
 from pequod_server.memory.keeper import MemoryKeeper, limit_bytes, priorities, tame_allocator
 from pequod_server.ops import logs
 from pequod_server.ops.instruments import Instruments
 from pequod_server.ops.snapshots import Snapshots
 from pequod_server.ops.supervision import tell_systemd, told_while_waiting
-from pequod_server.peer.peers import PeerService, add_peer_service, make_peer_service
+from pequod_server.stores import backed_tables, make_databases, make_store, searching
 from pequod_server.transport.choice import choose
 from pequod_server.wire.connections import Connections
 from pequod_server.wire.endings import Endings
@@ -44,7 +45,7 @@ from pequod_server.wire.standard import StandardServices
 from pequod_server.wire.under_way import CallsUnderWay
 
 if TYPE_CHECKING:
-    from pequod_server.ops.scraped import ScrapedCollector
+    from pequod_server.ops.collectors import ScrapedCollector
 
 log = logging.getLogger("pequod.server")
 
@@ -92,10 +93,10 @@ class PequodServer:
         # An engine that was made elsewhere keeps the limit that it came with.
         held_bytes = limit_bytes(config.memory_limit) if engine is None else UNLIMITED
         self._keeper = MemoryKeeper(self.engine, held_bytes, messages_bytes=messages_bytes_max(config))
-        #: What keeps the engine in step with the databases behind it.
+        #: The databases behind the engine, none, one or several.
         self.databases = make_databases(config, self.engine, groups)
         self._admission = Admission(config)
-        self._calls = CallsUnderWay(config, self._admission.places.make_way)
+        self._calls = CallsUnderWay(config, self._admission.places.make_way, self._admission.pressure.refusal)
         #: This server in its cluster, if it belongs to one.
         self.member = make_member(config, self.engine, self.databases, groups)
         self.guard = make_guard(config, self.engine)
@@ -107,11 +108,11 @@ class PequodServer:
             self.instruments.interceptor,
             Endings(),
             self._calls,
-            Connections(config.connections_max, lambda: living_of(self._server)),
+            Connections(config.connections_max, connection_streams_max(config), lambda: living_of(self._server)),
         ]
         if self.guard is not None:
             interceptors.append(self.guard)
-        #: What carries the calls.
+        #: The transport of the calls.
         self.transport = choose(config.transport)
         self._server = make_server(config, interceptors, self.transport)
         self.snapshots = Snapshots(config.snapshot_file, self.engine, self.databases)
@@ -126,13 +127,13 @@ class PequodServer:
             batch_traces=self.instruments.batch_traces,
         )
         add_service(self.service, self._server)
-        #: What computes ask of this server.
+        #: The service for computes.
         self.peers = self._peers(groups)
         add_peer_service(self.peers, self._server)
         self.service.tell_following(self.peers.following)
         self._add_collectors()
         self._standard = StandardServices(self._server, channelz=config.channelz)
-        #: What the start waits for, in words.
+        #: The step that the start waits for, in words.
         self._waits_for = "the joins"
 
     def _add_collectors(self) -> None:
@@ -198,32 +199,32 @@ class PequodServer:
 
     @property
     def waits_for(self) -> str:
-        """What the start waits for, in words; the last step once it is done."""
+        """The step that the start waits for, in words; the last step once it is done."""
         step = self.databases.start_step
         if not step:
             return self._waits_for
-        errors = [error for one in self.databases.all if (error := one.store.status.error)]
+        errors = [error for one in self.databases.all if (error := one.store.status.error) and error not in step]
         reason = f"; {'; '.join(errors)}" if errors else ""
         return f"the database {without_passwords(self._config.backing)}: {step}{reason}"
 
     def _peer_collector(self) -> ScrapedCollector:
-        from pequod_server.peer.peer_metrics import PeerCollector  # noqa: PLC0415 - only some servers have metrics
+        from pequod_server.ops.collectors import ComputeCollector  # noqa: PLC0415 - only some servers have metrics
 
-        return PeerCollector(self.peers)
+        return ComputeCollector(self.peers)
 
     def _transport_collector(self) -> ScrapedCollector:
-        from pequod_server.ops.transport_metrics import TransportCollector  # noqa: PLC0415 - as above
+        from pequod_server.ops.collectors import TransportCollector  # noqa: PLC0415 - as above
 
         return TransportCollector(self._server)
 
     def _snapshot_collector(self) -> ScrapedCollector:
-        from pequod_server.ops.snapshot_metrics import SnapshotCollector  # noqa: PLC0415 - as above
+        from pequod_server.ops.collectors import SnapshotCollector  # noqa: PLC0415 - as above
 
         return SnapshotCollector(self.snapshots)
 
     @property
     def loader(self) -> Loader | None:
-        """What keeps the engine in step with the first database behind it; None if there is none."""
+        """The loader of the first database behind the engine; None without a database."""
         return next(iter(self.databases.all), None)
 
     def reload(self) -> None:

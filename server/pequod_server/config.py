@@ -64,6 +64,11 @@ def _address(value: str) -> str:
     return value
 
 
+def table_names(setting: str) -> list[bytes]:
+    """Return the names of tables that a setting lists, with commas between them."""
+    return [name.strip().encode() for name in setting.split(",") if name.strip()]
+
+
 def parse_memory_limit(value: str) -> int | float | None:
     """Return bytes, a share of the machine's memory, or None for no limit.
 
@@ -182,6 +187,11 @@ class ServerConfig(BaseModel):
     )
     streams_max: Number = Field(default=1000, description="Execute streams open at a time; a client has up to four.")
     calls_max: Number = Field(default=10_000, description="Calls under way at a time, streams included.")
+    connection_streams_max: SizeOrShare = Field(
+        default=0,
+        description="Execute streams, watches and other calls that last, of one connection. "
+        "0 for as many as 3/64 of memory_limit has room for.",
+    )
     connections_max: Number = Field(
         default=10_000, description="Connections at a time; calls on further ones are refused."
     )

@@ -12,7 +12,7 @@ from pequod_server.settings import ConfigError
 
 
 class JoinLimits:
-    """What clients may have installed; joins of the configuration are not bounded."""
+    """The bounds of the joins of clients; joins of the configuration are not bounded."""
 
     def __init__(self, config: ServerConfig) -> None:
         self._config = config

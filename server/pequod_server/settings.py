@@ -143,7 +143,7 @@ def _problems(source: _Source) -> list[str]:
     try:
         ServerConfig(**source.values)
     except ValidationError as error:
-        # What concerns several settings has no place, and may be made good by another source.
+        # An error of several settings has no place, and another source may make it good.
         return [_problem(source, detail) for detail in error.errors() if detail["loc"]]
     return []
 

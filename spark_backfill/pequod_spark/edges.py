@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from pequod_workloads.twip import USERS_MAX
 from pyspark.errors import AnalysisException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as f
 
-from pequod_spark.twip import USERS_MAX, WorkloadError
+from pequod_spark.twip import WorkloadError
 
 
 def read_edges(spark: SparkSession, path: str) -> DataFrame:

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Final, Self
 
 from pequod_lake import Lake
-from pequod_server.backing.lake_rows import rows_of
+from pequod_server.backing.lake.rows import rows_of
 from pequod_server.backing.mapping import Mapping
 from pequod_server.backing.store import KeyRange
 from pyspark.sql import DataFrame, SparkSession

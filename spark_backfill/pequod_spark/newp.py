@@ -16,23 +16,14 @@ Source:
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Final
 
+from pequod_workloads import newp as model
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as f
 
 from pequod_spark.draws import uniform, uniform_below
-from pequod_spark.texts import digits, text
+from pequod_spark.texts import rendered, text
 from pequod_spark.twip import WorkloadError
-
-#: Of the sessions, whatever the rate of votes.
-COMMENT_PART: Final = 0.01
-#: The paper's population per article: half a user, ten comments, twenty votes.
-USERS_PER_ARTICLE: Final = 0.5
-COMMENTS_PER_ARTICLE: Final = 10
-VOTES_PER_ARTICLE: Final = 20
-#: Keys have eight digits for an article, a user and a comment.
-IDS_MAX: Final = 10**8
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,15 +39,17 @@ class Newp:
     #: Of a hundred sessions, the number that vote.
     vote_percent: float = 10.0
     seed: int = 1
-    text_bytes: int = 100
+    text_bytes: int = model.TEXT_BYTES
 
     def __post_init__(self) -> None:
         if self.article_count < 1:
             raise WorkloadError(f"Newp needs at least one article, not {self.article_count}")
         if self.session_count < 0:
             raise WorkloadError("the number of sessions cannot be negative")
-        if self.article_count * COMMENTS_PER_ARTICLE + self.session_count > IDS_MAX:
-            raise WorkloadError(f"ten comments an article and the sessions cannot be more than {IDS_MAX} together")
+        if self.article_count * model.COMMENTS_PER_ARTICLE + self.session_count > model.IDS_MAX:
+            raise WorkloadError(
+                f"ten comments an article and the sessions cannot be more than {model.IDS_MAX} together"
+            )
         if not 0 <= self.vote_percent <= 100:
             raise WorkloadError(f"of a hundred sessions, 0 to 100 can vote, not {self.vote_percent}")
         if self.text_bytes < 1:
@@ -65,12 +58,12 @@ class Newp:
     @property
     def user_count(self) -> int:
         """Return the number of users who write, comment and vote."""
-        return max(2, round(self.article_count * USERS_PER_ARTICLE))
+        return model.user_count(self.article_count)
 
     @property
     def comment_count(self) -> int:
         """Return the number of comments at the start."""
-        return self.article_count * COMMENTS_PER_ARTICLE
+        return self.article_count * model.COMMENTS_PER_ARTICLE
 
 
 def rows(spark: SparkSession, newp: Newp) -> DataFrame:
@@ -83,18 +76,22 @@ def rows(spark: SparkSession, newp: Newp) -> DataFrame:
         f.col("id").alias("comment"),
         uniform_below(users, newp.seed, "commenter", "id").alias("commenter"),
     )
-    votes = spark.range(articles * VOTES_PER_ARTICLE).select(
+    votes = spark.range(articles * model.VOTES_PER_ARTICLE).select(
         uniform_below(articles, newp.seed, "voted", "id").alias("article"),
         uniform_below(users, newp.seed, "voter", "id").alias("voter"),
     )
     author = _author(newp)
     parts = [
-        written.select(article_key(author, article).alias("key"), text(article, newp.text_bytes).alias("value")),
+        written.select(
+            rendered(model.ARTICLE, author, article).alias("key"), text(article, newp.text_bytes).alias("value")
+        ),
         comments.select(
-            comment_key(author, article, f.col("comment"), f.col("commenter")).alias("key"),
+            rendered(model.COMMENT, author, article, f.col("comment"), f.col("commenter")).alias("key"),
             text(f.col("comment"), newp.text_bytes).alias("value"),
         ),
-        votes.distinct().select(vote_key(author, article, f.col("voter")).alias("key"), f.lit(b"1").alias("value")),
+        votes.distinct().select(
+            rendered(model.VOTE, author, article, f.col("voter")).alias("key"), f.lit(model.VOTED).alias("value")
+        ),
     ]
     return parts[0].union(parts[1]).union(parts[2])
 
@@ -114,23 +111,8 @@ def operations(spark: SparkSession, newp: Newp) -> DataFrame:
         _author(newp).alias("author"),
         "article",
         sometimes(newp.vote_percent, "session votes").alias("voter"),
-        sometimes(100 * COMMENT_PART, "session comments").alias("commenter"),
+        sometimes(100 * model.COMMENT_PART, "session comments").alias("commenter"),
     )
-
-
-def article_key(author: Column, article: Column) -> Column:
-    """Return the key of an article's text."""
-    return _key("article", author, article)
-
-
-def comment_key(author: Column, article: Column, comment: Column, commenter: Column) -> Column:
-    """Return the key of a comment."""
-    return _key("comment", author, article, comment, commenter)
-
-
-def vote_key(author: Column, article: Column, voter: Column) -> Column:
-    """Return the key of a vote."""
-    return _key("vote", author, article, voter)
 
 
 def write_newp(spark: SparkSession, newp: Newp, path: str) -> None:
@@ -146,7 +128,3 @@ def write_newp(spark: SparkSession, newp: Newp, path: str) -> None:
 def _author(newp: Newp) -> Column:
     """Return the author of an ``article``."""
     return uniform_below(newp.user_count, newp.seed, "author", "article")
-
-
-def _key(table: str, *numbers: Column) -> Column:
-    return f.concat_ws("|", f.lit(table), *[digits(number, 8) for number in numbers]).cast("binary")

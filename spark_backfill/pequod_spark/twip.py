@@ -21,31 +21,23 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import StrEnum
+from itertools import accumulate
 from random import Random
 from typing import Final, TypeVar
 
 import pyarrow as pa
+from pequod_workloads import twip as model
 from pyspark.sql import Column, DataFrame, SparkSession, Window
 from pyspark.sql import functions as f
 
 from pequod.errors import PequodError
 from pequod_spark.draws import draw_items, uniform, uniform_below
-from pequod_spark.texts import digits, text
+from pequod_spark.texts import rendered, text
 
 T = TypeVar("T")
 
-#: The share of users who check their timelines at all.
-ACTIVE_PART: Final = 0.7
-#: How far back a check at login reads.
-FULL_CHECK_TICKS: Final = 100_000
 #: A logout among the first operations is a check instead, so that at least one user is logged in.
 WARM_UP_TICKS: Final = 100
-#: Keys have eight digits for a user and ten for a time.
-USERS_MAX: Final = 10**8
-TICKS_MAX: Final = 10**10
-
-_FOLLOWS_MIN, _FOLLOWS_MAX = 20, 200
-_POWER_LAW_FOLLOWS_MEAN, _POWER_LAW_FOLLOWS_MAX = 40, 5_000
 #: The number of operations that are numbered together.
 _BLOCK_TICKS: Final = 65_536
 
@@ -53,10 +45,9 @@ _BLOCK_TICKS: Final = 65_536
 class GraphModel(StrEnum):
     """The models by which follows are drawn."""
 
-    #: 20 to 200 follows each, a tenth of the users at most; the chance of being followed is ``10 + M*x``, with
-    #: ``x = ((i+1)/n)^8`` shuffled and ``M = floor(100 / mean(x))``.
+    #: 20 to 200 follows each, a tenth of the users at most.
     SYNTHETIC = "synthetic"
-    #: Follows are Pareto with exponent 1.5 and mean 40; the chance of the r-th user is ``(r + 10)^-0.8``.
+    #: Follows are Pareto, both sides have heavy tails.
     POWER_LAW = "power-law"
 
 
@@ -82,12 +73,14 @@ class Twip:
     tweet_bytes: int = 140
 
     def __post_init__(self) -> None:
-        if not 2 <= self.user_count <= USERS_MAX:
-            raise WorkloadError(f"Twip needs between 2 and {USERS_MAX} users, not {self.user_count}")
+        if not 2 <= self.user_count <= model.USERS_MAX:
+            raise WorkloadError(f"Twip needs between 2 and {model.USERS_MAX} users, not {self.user_count}")
         if min(self.tick_count, self.initial_post_count) < 0:
             raise WorkloadError("numbers of operations and posts cannot be negative")
-        if self.initial_post_count + self.tick_count > TICKS_MAX:
-            raise WorkloadError(f"posts and operations together cannot be more than {TICKS_MAX}: times have ten digits")
+        if self.initial_post_count + self.tick_count > model.TICKS_MAX:
+            raise WorkloadError(
+                f"posts and operations together cannot be more than {model.TICKS_MAX}: times have ten digits"
+            )
         if self.tweet_bytes < 1:
             raise WorkloadError(f"a tweet has at least one byte, not {self.tweet_bytes}")
 
@@ -147,15 +140,15 @@ def operations(graph: DataFrame, twip: Twip) -> DataFrame:
 
 def subscription_rows(graph: DataFrame) -> DataFrame:
     """Return the base rows of subscriptions."""
-    key = f.concat(f.lit("s|"), digits(f.col("user"), 8), f.lit("|"), digits(f.col("poster"), 8))
-    return graph.select(key.cast("binary").alias("key"), f.lit(b"1").alias("value"))
+    key = rendered(model.SUBSCRIPTION, f.col("user"), f.col("poster"))
+    return graph.select(key.alias("key"), f.lit(model.FOLLOWS).alias("value"))
 
 
 def post_rows(posts: DataFrame, twip: Twip) -> DataFrame:
     """Return the base rows of operations that are posts; others are left out."""
-    key = f.concat(f.lit("p|"), digits(f.col("user"), 8), f.lit("|"), digits(f.col("tick"), 10))
+    key = rendered(model.POST, f.col("user"), f.col("tick"))
     rows = posts.where(f.col("kind") == "post")
-    return rows.select(key.cast("binary").alias("key"), text(f.col("tick"), twip.tweet_bytes).alias("value"))
+    return rows.select(key.alias("key"), text(f.col("tick"), twip.tweet_bytes).alias("value"))
 
 
 def write_twip(spark: SparkSession, twip: Twip, path: str, edges: DataFrame | None = None) -> None:
@@ -179,13 +172,7 @@ def write_twip(spark: SparkSession, twip: Twip, path: str, edges: DataFrame | No
 
 def _popularity(twip: Twip) -> list[float]:
     """Return each user's chance to be followed, relative to the others."""
-    n = twip.user_count
-    if twip.graph is GraphModel.POWER_LAW:
-        weights = [(rank + 10.0) ** -0.8 for rank in range(n)]
-    else:
-        x = [((i + 1) / n) ** 8 for i in range(n)]
-        scale = int(100 * n / sum(x))
-        weights = [10 + scale * part for part in x]
+    weights = model.popularity(twip.graph.value, twip.user_count)
     _shuffle(weights, twip.seed)
     return weights
 
@@ -199,11 +186,11 @@ def _follow_count(twip: Twip) -> Column:
     tenth = max(1, twip.user_count // 10)
     if twip.graph is GraphModel.POWER_LAW:
         chance = 1 - uniform(twip.seed, "follow count", "id")
-        pareto = f.floor(f.pow(chance, f.lit(-1 / 1.5)) * _POWER_LAW_FOLLOWS_MEAN / 3)
-        most = min(tenth, _POWER_LAW_FOLLOWS_MAX)
+        pareto = f.floor(f.pow(chance, f.lit(-1 / model.POWER_LAW_EXPONENT)) * model.POWER_LAW_FOLLOWS_MEAN / 3)
+        most = min(tenth, model.POWER_LAW_FOLLOWS_MAX)
         return f.least(f.greatest(pareto, f.lit(1)), f.lit(most)).cast("bigint")
-    most = min(tenth, _FOLLOWS_MAX)
-    least = min(tenth, _FOLLOWS_MIN)
+    most = min(tenth, model.FOLLOWS_MAX)
+    least = min(tenth, model.FOLLOWS_MIN)
     return uniform_below(most - least + 1, twip.seed, "follow count", "id") + least
 
 
@@ -211,11 +198,12 @@ def _kinds(spark: SparkSession, twip: Twip) -> DataFrame:
     """Return ``tick`` and ``kind`` of all operations and of the posts before them."""
     tick = f.col("tick")
     since = tick - twip.initial_post_count
-    chance = uniform_below(116, twip.seed, "kind", "tick")
+    checks, subscribes, logouts, all_ = accumulate(model.WEIGHTS)
+    chance = uniform_below(all_, twip.seed, "kind", "tick")
     kind = (
-        f.when((since < 0) | (chance >= 115), "post")
-        .when((chance >= 110) & (since >= WARM_UP_TICKS), "logout")
-        .when((chance >= 100) & (chance < 110), "subscribe")
+        f.when((since < 0) | (chance >= logouts), "post")
+        .when((chance >= subscribes) & (since >= WARM_UP_TICKS), "logout")
+        .when((chance >= checks) & (chance < subscribes), "subscribe")
         .otherwise("check")
     )
     ticks = spark.range(twip.initial_post_count + twip.tick_count).select(f.col("id").alias("tick"))
@@ -226,7 +214,7 @@ def _turns(spark: SparkSession, twip: Twip) -> DataFrame:
     """Return the active users in the order in which they check: ``turn``, ``user``, and their number ``turns``."""
     users = list(range(twip.user_count))
     _shuffle(users, twip.seed + 1)
-    active = users[: max(1, round(twip.user_count * ACTIVE_PART))]
+    active = users[: model.active_count(twip.user_count)]
     table = pa.table({"turn": pa.array(range(len(active)), pa.int64()), "user": pa.array(active, pa.int64())})
     return spark.createDataFrame(table).withColumn("turns", f.lit(len(active)).cast("bigint"))
 
@@ -258,7 +246,7 @@ def _checks(numbered: DataFrame, turns: DataFrame) -> DataFrame:
     # The number of this user's logouts among the first ones: logout number l takes turn l modulo the number of users.
     own = "(({} + turns - 1 - turn) div turns)"
     is_full = f.col("tick_before").isNull() | f.expr(f"{own.format('logouts')} > {own.format('logouts_before')}")
-    login = f.greatest(f.col("tick") - FULL_CHECK_TICKS, f.lit(0).cast("bigint"))
+    login = f.greatest(f.col("tick") - model.FULL_CHECK_TICKS, f.lit(0).cast("bigint"))
     detail = f.when(is_full, login).otherwise(f.col("tick_before"))
     return before.join(turns.select("turn", "user"), "turn").select("tick", "kind", "user", detail.alias("detail"))
 
@@ -285,7 +273,10 @@ def _posts(kinds: DataFrame, graph: DataFrame, twip: Twip) -> DataFrame:
     spread = f.floor(2 * f.log10("followers"))
     weight = 1.0 + f.floor(uniform(twip.seed, "activity", "poster") * (spread + 1))
     followers = graph.groupBy("poster").agg(f.count("*").alias("followers"))
-    active = followers.select("poster", f.when(f.col("followers") < 10, 0.1).otherwise(weight).alias("weight"))
+    active = followers.select(
+        "poster",
+        f.when(f.col("followers") < model.FEW_FOLLOWERS, model.FEW_FOLLOWERS_WEIGHT).otherwise(weight).alias("weight"),
+    )
     weights = [0.0] * twip.user_count
     for poster, chance in zip(*active.toArrow().to_pydict().values(), strict=True):
         weights[poster] = chance

@@ -19,13 +19,14 @@ from dataclasses import dataclass
 from functools import reduce
 from typing import Final
 
+from pequod_workloads import newp, twip
 from pyspark.errors import AnalysisException
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as f
 
 from pequod.errors import PequodError
-from pequod_spark.newp import Newp, comment_key, vote_key, write_newp
-from pequod_spark.texts import digits, text
+from pequod_spark.newp import Newp, write_newp
+from pequod_spark.texts import rendered, text
 from pequod_spark.twip import Twip, write_twip
 
 
@@ -47,22 +48,8 @@ class WorkloadKind:
         return number
 
 
-TWIP: Final = WorkloadKind(
-    "t|<user:8>|<time:10>|<poster:8> = check s|<user>|<poster> copy p|<poster>|<time>;",
-    {"s": 3, "t": 3},
-)
-NEWP: Final = WorkloadKind(
-    """
-    karma|<author:8> = count vote|<author>|<id:8>|<voter:8>;
-    rank|<author:8>|<id:8> = count vote|<author>|<id>|<voter:8>;
-    page|<author:8>|<id:8>|a = copy article|<author>|<id>;
-    page|<author:8>|<id:8>|r = copy rank|<author>|<id>;
-    page|<author:8>|<id:8>|c|<cid:8>|<commenter:8> = copy comment|<author>|<id>|<cid>|<commenter>;
-    page|<author:8>|<id:8>|k|<cid:8>|<commenter:8> =
-        check comment|<author>|<id>|<cid>|<commenter> copy karma|<commenter>;
-    """,
-    {"article": 9, "comment": 9, "page": 6},
-)
+TWIP: Final = WorkloadKind(twip.PUSH_JOIN, {"s": 3, "t": 3})
+NEWP: Final = WorkloadKind(newp.COUNT_JOINS + newp.PAGE_JOINS, {"article": 9, "comment": 9, "page": 6})
 _WORKLOADS: Final = {"twip": TWIP, "newp": NEWP}
 
 
@@ -144,22 +131,20 @@ def _request(rows: DataFrame, kind: str, home: Column | None, key: Column, **oth
 
 
 def _twip(operations: DataFrame, tweet_bytes: int) -> DataFrame:
-    first = operations.agg(f.min("tick").alias("first_tick"))
-    timed = operations.crossJoin(f.broadcast(first)).withColumn("at", f.col("tick") - f.col("first_tick"))
+    began = operations.agg(f.min("tick").alias("first_tick"))
+    timed = operations.crossJoin(f.broadcast(began)).withColumn("at", f.col("tick") - f.col("first_tick"))
     user, detail, tick = f.col("user"), f.col("detail"), f.col("tick")
-    timeline = f.concat(f.lit("t|"), digits(user, 8))
-    subscription = f.concat(f.lit("s|"), digits(user, 8), f.lit("|"), digits(detail, 8))
-    post = f.concat(f.lit("p|"), digits(user, 8), f.lit("|"), digits(tick, 10))
+    first, last = rendered(twip.TIMELINE_FIRST, user, detail), rendered(twip.TIMELINE_LAST, user)
+    subscription, post = rendered(twip.SUBSCRIPTION, user, detail), rendered(twip.POST, user, tick)
 
     def of(kind: str) -> DataFrame:
         return timed.where(f.col("kind") == kind)
 
-    check = f.concat(timeline, f.lit("|"), digits(detail, 10))
     return reduce(
         DataFrame.union,
         [
-            _request(of("check"), "check", user, check, last=f.concat(timeline, f.lit("}"))),
-            _request(of("subscribe"), "subscribe", user, subscription, value=f.lit("1")),
+            _request(of("check"), "check", user, first, last=last),
+            _request(of("subscribe"), "subscribe", user, subscription, value=f.lit(twip.FOLLOWS)),
             _request(of("post"), "post", None, post, value=text(tick, tweet_bytes)),
         ],
     )
@@ -168,24 +153,24 @@ def _twip(operations: DataFrame, tweet_bytes: int) -> DataFrame:
 def _newp(operations: DataFrame, text_bytes: int, comment_count: int) -> DataFrame:
     timed = operations.withColumn("at", f.col("session"))
     author, article = f.col("author"), f.col("article")
-    page = f.concat(f.lit("page|"), digits(author, 8), f.lit("|"), digits(article, 8))
+    first, last = (rendered(bound, author, article) for bound in (newp.PAGE_FIRST, newp.PAGE_LAST))
     comment = f.col("session") + comment_count
     return reduce(
         DataFrame.union,
         [
-            _request(timed, "page", author, f.concat(page, f.lit("|")), last=f.concat(page, f.lit("}"))),
+            _request(timed, "page", author, first, last=last),
             _request(
                 timed.where(f.col("voter").isNotNull()),
                 "vote",
                 None,
-                vote_key(author, article, f.col("voter")),
-                value=f.lit("1"),
+                rendered(newp.VOTE, author, article, f.col("voter")),
+                value=f.lit(newp.VOTED),
             ),
             _request(
                 timed.where(f.col("commenter").isNotNull()),
                 "comment",
                 author,
-                comment_key(author, article, comment, f.col("commenter")),
+                rendered(newp.COMMENT, author, article, comment, f.col("commenter")),
                 value=text(comment, text_bytes),
             ),
         ],

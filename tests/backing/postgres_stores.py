@@ -8,7 +8,7 @@ from contextlib import asynccontextmanager
 
 import asyncpg
 from pequod_server.backing import Backoff, KeyRange, Mapping, parse_mappings
-from pequod_server.backing.postgres import PostgresStore
+from pequod_server.backing.postgres.store import PostgresStore
 
 from tests.backing.conftest import Connection, Mode
 

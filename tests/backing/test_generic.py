@@ -15,8 +15,8 @@ import pytest
 from pequod_server import PequodServer, ServerConfig
 from pequod_server.backing import KeyRange, Mapping, SqliteStore
 from pequod_server.backing.mapping import GENERIC_TABLE
-from pequod_server.backing.postgres import PostgresStore
-from pequod_server.database.from_config import make_store
+from pequod_server.backing.postgres.store import PostgresStore
+from pequod_server.stores import make_store
 from typer.testing import CliRunner
 
 from pequod.cli.app import app

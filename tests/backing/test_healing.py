@@ -9,8 +9,8 @@ import asyncpg
 import pytest
 from pequod_server import PequodServer, ServerConfig
 from pequod_server.backing import BackingUnavailableError, SchemaError
-from pequod_server.backing.pg_install import notify_trigger
-from pequod_server.backing.postgres import PostgresStore
+from pequod_server.backing.postgres.install import notify_trigger
+from pequod_server.backing.postgres.store import PostgresStore
 
 from pequod.client import AsyncClient
 from pequod.errors import PequodError

@@ -15,7 +15,7 @@ from pathlib import Path
 import asyncpg
 import pytest
 from pequod_server.backing import Backoff, Changes, Mapping, SchemaError, parse_mappings
-from pequod_server.backing.postgres import PostgresStore
+from pequod_server.backing.postgres.store import PostgresStore
 
 from tests.backing.chaos.proxy import Proxy
 from tests.backing.conftest import Connection, Postgres, clear, started

@@ -10,8 +10,8 @@ import asyncpg
 import grpc
 import pytest
 from pequod_server.backing import parse_mappings
-from pequod_server.backing.pg_schema import Mode
-from pequod_server.backing.postgres import PostgresStore
+from pequod_server.backing.postgres.schema import Mode
+from pequod_server.backing.postgres.store import PostgresStore
 
 from pequod.freshness import Token
 from tests.backing.chaos.standby import Standby

@@ -16,8 +16,8 @@ from pequod_proto import pequod_pb2 as pb
 from pequod_proto.pequod_pb2_grpc import PequodStub
 from pequod_server import PequodServer, ServerConfig
 from pequod_server.backing import SqliteStore, parse_mappings
-from pequod_server.backing.pg_schema import Mode
-from pequod_server.backing.postgres import PostgresStore
+from pequod_server.backing.postgres.schema import Mode
+from pequod_server.backing.postgres.store import PostgresStore
 
 from pequod.commands.kinds import SCAN
 from pequod.freshness import POSTGRES_STATE, SQLITE_STATE, Token, postgres_token, sqlite_token

@@ -16,7 +16,7 @@ from pequod_server.backing import KeyRange, Mapping, MappingError, PackError, pa
 from pequod_server.backing.columns import Between, Column, Padded, Plain, Text, Time, Uuid
 from pequod_server.backing.rows import Clip, packed
 from pequod_server.backing.sql import boxes_of, select
-from pequod_server.backing.sqlite_dialect import SqliteDialect
+from pequod_server.backing.sqlite.dialect import SqliteDialect
 from pequod_server.backing.values import Cell
 
 # Letters around the delimiter, what sorts lowest and highest in UTF-8, and what is longer than a byte.

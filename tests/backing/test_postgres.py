@@ -8,9 +8,9 @@ import random
 import asyncpg
 import pytest
 from pequod_server.backing import Backoff, Changes, KeyRange, Landing, Reload, RowChange, SchemaError, parse_mappings
-from pequod_server.backing.pg_notify import _listening
-from pequod_server.backing.pg_session import SnapshotHorizon
-from pequod_server.backing.postgres import PostgresStore
+from pequod_server.backing.postgres.notify import _listening
+from pequod_server.backing.postgres.session import SnapshotHorizon
+from pequod_server.backing.postgres.store import PostgresStore
 
 from tests.backing.conftest import Connection, Mode
 from tests.backing.feed import following, prefix, until

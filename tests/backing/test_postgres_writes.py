@@ -15,7 +15,7 @@ from pequod_server.backing import (
     WriteRefusedError,
     parse_mappings,
 )
-from pequod_server.backing.postgres import PostgresStore
+from pequod_server.backing.postgres.store import PostgresStore
 
 from tests.backing.conftest import Connection, Mode
 from tests.backing.feed import following

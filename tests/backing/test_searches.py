@@ -15,7 +15,7 @@ from pequod_server import PequodServer, ServerConfig
 from pequod_server.backing import BackingStore, MappingError, SchemaError, SqliteStore, parse_mappings
 from pequod_server.backing.searches import columns_of
 from pequod_server.backing.sql import select
-from pequod_server.backing.sqlite_dialect import SqliteDialect
+from pequod_server.backing.sqlite.dialect import SqliteDialect
 from typer.testing import CliRunner
 
 from pequod.cli.app import app

@@ -12,7 +12,7 @@ from tempfile import TemporaryDirectory
 import pytest
 from pequod_server import PequodServer, ServerConfig
 from pequod_server.backing import parse_mappings
-from pequod_server.backing.postgres import PostgresStore
+from pequod_server.backing.postgres.store import PostgresStore
 
 from tests.backing.chaos.proxy import Proxy
 from tests.backing.conftest import Connection, Postgres
@@ -141,6 +141,33 @@ async def test_a_server_that_lives_keeps_its_slot_and_the_other_is_told_whose_it
             await task
 
 
+async def test_a_role_that_is_not_shown_the_holder_is_told_both_ways_out(
+    dsn: str, database: Connection, postgres: Postgres
+) -> None:
+    """PostgreSQL shows signs of life to roles with pg_read_all_stats: the healthy holder must not be called dead."""
+    first = await installed(dsn, "slot")
+    await database.execute("CREATE ROLE plain LOGIN REPLICATION")
+    await database.execute("GRANT USAGE ON SCHEMA public TO plain")
+    await database.execute("GRANT SELECT ON ALL TABLES IN SCHEMA public TO plain")
+    second = make(dsn.replace("postgres@", "plain@", 1), "slot")
+    async with following(first) as follower:
+        await insert(database, "ann")
+        await follower.caught_up()
+        other = Follower(second)
+        task = asyncio.create_task(other.follow(None))
+        await until(lambda: second.status.failure_count >= 2)
+        assert "does not show the role plain whether it lives" in second.status.error
+        assert "pg_terminate_backend" not in second.status.error
+        await database.execute("GRANT pg_read_all_stats TO plain")
+        await until(lambda: "uses the replication slot pequod; give each server" in second.status.error)
+        await second.close()
+        task.cancel()
+        with suppress(asyncio.CancelledError):
+            await task
+    await database.execute("DROP OWNED BY plain")
+    await database.execute("DROP ROLE plain")
+
+
 async def test_a_start_says_what_holds_its_slot_while_it_waits(dsn: str, database: Connection, tmp_path: Path) -> None:
     first = await installed(dsn, "slot", POSTS)
     mapping = tmp_path / "twip.toml"
@@ -151,6 +178,7 @@ async def test_a_start_says_what_holds_its_slot_while_it_waits(dsn: str, databas
         server = PequodServer(ServerConfig(listen="127.0.0.1:0", backing=dsn, backing_mapping=mapping))
         starting = asyncio.create_task(server.start())
         await until(lambda: "give each server a replication slot of its own" in server.waits_for)
+        assert server.waits_for.count("give each server") == 1
         starting.cancel()
         await asyncio.gather(starting, return_exceptions=True)
         await server.close()

@@ -327,7 +327,7 @@ async def test_a_file_that_is_away_is_unavailable_and_healed_when_it_comes(tmp_p
 
 async def test_an_index_answers_the_usual_ranges(path: Path, database: sqlite3.Connection) -> None:
     from pequod_server.backing.sql import boxes_of, select
-    from pequod_server.backing.sqlite_dialect import SqliteDialect
+    from pequod_server.backing.sqlite.dialect import SqliteDialect
 
     ranges = [KeyRange(b"p|bob|0100", b"p|bob|0200"), *prefix("p|liz|")]
     query = select(SqliteDialect(), MAPPINGS[0], boxes_of(MAPPINGS[0], ranges))

@@ -13,7 +13,7 @@ from pequod_proto import pequod_pb2 as pb
 from pequod_proto.pequod_pb2_grpc import PequodStub
 from pequod_server import PequodServer, ServerConfig
 from pequod_server.backing import parse_mappings
-from pequod_server.backing.postgres import PostgresStore
+from pequod_server.backing.postgres.store import PostgresStore
 
 from pequod.commands.kinds import FAILED, GET, PUT
 from tests.backing.conftest import Connection

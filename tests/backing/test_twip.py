@@ -13,8 +13,8 @@ import asyncpg
 import pytest
 from pequod_server import PequodServer, ServerConfig
 from pequod_server.backing import SqliteStore, parse_mappings
-from pequod_server.backing.postgres import PostgresStore
-from pequod_server.database.from_config import make_store
+from pequod_server.backing.postgres.store import PostgresStore
+from pequod_server.stores import make_store
 
 from pequod.client import AsyncClient
 from pequod.errors import PequodError, UnavailableError

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from pequod_server import ServerConfig
 from pequod_server.backing import SqliteStore
-from pequod_server.database.from_config import make_store
+from pequod_server.stores import make_store
 
 from pequod.client import AsyncClient
 from pequod.engine import Rows

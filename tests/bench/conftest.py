@@ -8,7 +8,7 @@ from tests.bench.forked_site import ForkedSiteServer
 from tests.forked import started_server
 
 #: The modules that start servers.
-_STARTING = ("backed_twip", "cluster_latency", "systems.pequod_system", "sessions", "wire_twip")
+_STARTING = ("systems.pequod_system", "sessions", "twip")
 
 
 @pytest.fixture
@@ -16,4 +16,4 @@ def forked_servers(monkeypatch: pytest.MonkeyPatch) -> None:
     """Have runs fork their servers; for each way of starting them there are tests without this."""
     for module in _STARTING:
         monkeypatch.setattr(f"pequod_bench.{module}.started_server", started_server)
-    monkeypatch.setattr("pequod_bench.cluster_site.SiteServer", ForkedSiteServer)
+    monkeypatch.setattr("pequod_bench.systems.site.SiteServer", ForkedSiteServer)

@@ -7,9 +7,9 @@ import json
 
 import pytest
 from pequod_bench.clients import WrongAnswerError, run
-from pequod_bench.process import loop_factory
 from pequod_bench.report.progress import QUIET
 from pequod_bench.settings import ClientsSettings
+from pequod_bench.systems.server import loop_factory
 from typer.testing import CliRunner
 
 from pequod.cli.app import app

@@ -70,7 +70,7 @@ def test_what_was_not_measured_is_said_in_its_place() -> None:
 
 
 def test_a_command_that_fails_says_why(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(COMMANDS, "twip", Command([], ["twip", "--users", "no number"]))
+    monkeypatch.setitem(COMMANDS, "twip", Command("", "twip --users none"))
     found = figures.run("twip", "smoke")
     assert isinstance(found, str)
     assert found.startswith("failed: ")
@@ -81,7 +81,7 @@ def test_the_small_size_takes_figures_of_each_command_on_its_own(
 ) -> None:
     for name in ("compare", "scale", "pure"):
         monkeypatch.delitem(COMMANDS, name)
-    monkeypatch.setattr(figures, "FIGURES", [figure for figure in figures.FIGURES if figure.command in COMMANDS])
+    monkeypatch.setattr(figures, "FIGURES", [figure for figure in figures.FIGURES if figure[2] in COMMANDS])
     out = tmp_path / "figures.md"
     figures.main(["--smoke", "--out", str(out)])
     assert capsys.readouterr().out == out.read_text()

@@ -6,7 +6,7 @@ import subprocess
 import sys
 
 import psutil
-from pequod_bench.process import stand_back
+from pequod_bench.systems.server import stand_back
 
 _CHILD = """
 import subprocess, sys, threading

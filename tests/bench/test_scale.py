@@ -14,8 +14,8 @@ import pytest
 from pequod_bench import scale
 from pequod_bench.collector import Pauses, kept
 from pequod_bench.report.progress import QUIET
-from pequod_bench.scale import draw
-from pequod_bench.scale_point import ScaleError, ScalePoint, ScaleSize, WrongTimelineError, measure
+from pequod_bench.scale import ScaleError, ScalePoint, ScaleSize, WrongTimelineError, draw, measure
+from pequod_bench.settings import ScaleSettings
 from typer.testing import CliRunner
 
 from pequod.cli.app import app
@@ -60,7 +60,7 @@ def kill_itself(_: ScaleSize) -> ScalePoint:
 def test_a_process_that_is_killed_is_told_by_its_size(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(scale, "measure", kill_itself)
     with pytest.raises(ScaleError, match="40 users and 1,200 entries was ended from outside"):
-        scale.measure_all([ScaleSize(40, 1_200)], QUIET)
+        scale.measure_all(ScaleSettings((40,), (1_200,)), QUIET)
 
 
 def answer_wrongly(_: ScaleSize) -> ScalePoint:

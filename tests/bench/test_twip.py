@@ -7,19 +7,13 @@ import json
 from pathlib import Path
 
 import pytest
-from pequod_bench.engine_twip import execute
-from pequod_bench.report.phases import CHECK_AFTER_SUBSCRIBE, CHECK_FIRST, Phases
 from pequod_bench.report.progress import QUIET
-from pequod_bench.twip import TwipSettings, prepare
-from pequod_bench.wire_twip import NotEmptyError, run
-from pequod_bench.workloads.commands import load_batches
-from pequod_bench.workloads.keys import PUSH_JOIN
-from pequod_grammar import parse
+from pequod_bench.settings import TwipSettings
+from pequod_bench.twip import NotEmptyError, run
 from typer.testing import CliRunner
 
 from pequod.cli.app import app
 from pequod.client import Client
-from pequod.engine import Engine
 from tests.forked import started_server
 
 TINY = ("--users", "200", "--ticks", "4000", "--seed", "3", "--tweet-bytes", "5")
@@ -48,7 +42,7 @@ CERTAIN = (
 
 
 def test_twip_over_the_wire_is_right_and_the_same_as_in_the_engine() -> None:
-    wire, alone = twip("twip", *TINY), twip("engine-twip", *TINY)
+    wire, alone = twip("twip", *TINY), twip("twip", "--in-process", *TINY)
     assert wire["correct"] is True
     assert {name: wire[name] for name in CERTAIN} == {name: alone[name] for name in CERTAIN}
     assert wire["checks_verified"] == wire["checks"]
@@ -73,7 +67,9 @@ def test_event_loops_change_no_answer() -> None:
 def test_twip_with_initial_posts_on_an_edge_file(mode: str, tmp_path: Path) -> None:
     path = tmp_path / "edges.tsv.gz"
     path.write_bytes(gzip.compress(b"".join(b"%d\t%d\n" % (i, (i * j) % 97) for i in range(97) for j in range(2, 14))))
-    report = twip("engine-twip", "--graph", str(path), "--ticks", "1500", "--initial-posts", "200", "--mode", mode)
+    report = twip(
+        "twip", "--in-process", "--graph", str(path), "--ticks", "1500", "--initial-posts", "200", "--mode", mode
+    )
     assert (report["users"], report["graph"], report["correct"]) == (97, "edges.tsv.gz", True)
 
 
@@ -113,32 +109,6 @@ def test_the_report_can_be_read_by_people() -> None:
         assert line in " ".join(result.stdout.split())
 
 
-def test_phases_account_for_every_command() -> None:
-    report = twip("engine-twip", *TINY, "--phases")
-    phases = {phase["name"]: phase for phase in report["phases"]}  # type: ignore[attr-defined]
-    assert phases["post"]["count"] == report["posts"]
-    assert phases["subscribe"]["count"] == report["subscribes"]
-    checks = ("check, first", "check", "check after subscribe")
-    assert sum(phases[name]["count"] for name in checks) == report["checks"]
-    # Everyone active computes their timeline once; what follows is kept up to date.
-    assert phases["check, first"]["count"] == report["active_users"]
-    assert phases["check after subscribe"]["count"] > 0
-
-
-def test_phases_tell_from_the_commands_what_the_engine_did() -> None:
-    prepared = prepare(TwipSettings(users=200, ticks=4_000, seed=3))
-    engine, phases = Engine(), Phases()
-    engine.add_joins(parse(PUSH_JOIN))
-    for batch in load_batches(prepared.stream, 5, 512):
-        execute(engine, batch)
-    for batch in prepared.batches:
-        phases.execute(engine, batch)
-    join = engine.statistics().joins["t"]
-    assert phases.kinds.count(CHECK_FIRST) == join.computed_ranges
-    # A check may apply several subscriptions.
-    assert 0 < phases.kinds.count(CHECK_AFTER_SUBSCRIBE) <= join.log_applied
-    assert join.log_applied < 1.2 * phases.kinds.count(CHECK_AFTER_SUBSCRIBE) + 20
-
-
-def test_a_run_without_phases_tells_none() -> None:
-    assert twip("engine-twip", *TINY)["phases"] == []
+@pytest.mark.parametrize("arguments", [("--in-process", "--target", "here:1"), ("--join-file", "/nowhere/joins")])
+def test_options_that_do_not_go_together_are_refused(arguments: tuple[str, ...]) -> None:
+    assert CliRunner().invoke(app, ["bench", "twip", *arguments]).exit_code == 2

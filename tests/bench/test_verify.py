@@ -8,11 +8,11 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
-from pequod_bench.twip import LOAD_BATCH, SCAN_BATCH, Prepared, TwipSettings, prepare, verify
-from pequod_bench.workloads import keys
-from pequod_bench.workloads.commands import CommandBatch, load_batches, timed_batches, timeline_scans
-from pequod_bench.workloads.stream import make_stream
+from pequod_bench.settings import TwipSettings
+from pequod_bench.twip import LOAD_BATCH, SCAN_BATCH, Prepared, prepare, verify
+from pequod_bench.workloads.stream import CommandBatch, load_batches, make_stream, timed_batches, timeline_scans
 from pequod_bench.workloads.verify import CommandFailedError, Differs, Reply, Same
+from pequod_workloads import twip as keys
 
 from pequod.commands.kinds import PUT
 from pequod.engine import PequodError, Rows

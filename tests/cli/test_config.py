@@ -156,6 +156,13 @@ def test_the_help_of_serve_loads_no_server() -> None:
     assert done.stdout == "\n"
 
 
+def test_check_refuses_a_limit_of_memory_that_is_too_low_for_a_server(file: Path) -> None:
+    file.write_text("memory_limit = '20MiB'")
+    outcome = run_command("config", "check", str(file))
+    assert (outcome.code, outcome.out) == (2, "")
+    assert "are too few" in outcome.err
+
+
 def test_check_refuses_a_snapshot_that_could_not_be_written(pequod: Pequod, file: Path, tmp_path: Path) -> None:
     file.write_text(f"snapshot_file = '{tmp_path}/no/file'")
     outcome = pequod("config", "check", str(file))

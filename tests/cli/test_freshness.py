@@ -19,7 +19,7 @@ GONE = str(Token({Mark(database_of("server", 1), 0): 5}))
     ("text", "seconds"),
     [("2s", 2.0), ("500ms", 0.5), ("1m", 60.0), ("1.5", 1.5), (".5s", 0.5), ("0s", 0.0), ("1h", 3600.0)],
 )
-def test_durations(text: str, seconds: float) -> None:
+def test_a_duration_is_seconds_minutes_hours_or_days(text: str, seconds: float) -> None:
     assert duration_s("--wait", text) == seconds
 
 

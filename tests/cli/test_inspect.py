@@ -53,7 +53,7 @@ def test_what_a_read_would_find(pequod: Pequod) -> None:
     assert json.loads(pequod("explain", "s|", "--json").out)["last"] is None
 
 
-def test_statistics(pequod: Pequod) -> None:
+def test_stats_shows_keys_joins_and_memory(pequod: Pequod) -> None:
     assert "0 keys without a table" in pequod("stats").out
     pequod("join", "add", TIMELINE)
     put_all(pequod, {"s|ann|bob": "1", "p|bob|0001": "Hi", "loose": ""})

@@ -11,9 +11,9 @@ import asyncpg
 from pequod_server import PequodServer, ServerConfig
 from pequod_server.backing import BackingStore
 from pequod_server.backing.mapping import parse_mappings
-from pequod_server.backing.pg_schema import Mode
-from pequod_server.backing.postgres import PostgresStore
-from pequod_server.backing.sqlite import SqliteStore
+from pequod_server.backing.postgres.schema import Mode
+from pequod_server.backing.postgres.store import PostgresStore
+from pequod_server.backing.sqlite.store import SqliteStore
 
 from pequod.freshness import Token
 

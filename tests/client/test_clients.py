@@ -66,7 +66,7 @@ EVERYBODY: dict[str, Callable[[str], Any]] = {
 
 
 @pytest.mark.parametrize("connect", EVERYBODY.values(), ids=EVERYBODY)
-def test_every_call(server: ServerProcess, connect: Callable[[str], Any]) -> None:
+def test_every_call_of_a_client_is_answered(server: ServerProcess, connect: Callable[[str], Any]) -> None:
     with connect(server.target) as client:
         (join,) = client.add_join(TIMELINE)
         assert (join.name, join.warnings) == ("t", ())

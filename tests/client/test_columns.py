@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from pequod_proto.pequod_pb2 import ExecuteReply
-from pequod_server.batches.executor import Executor
+from pequod_server.steps.executor import Executor
 
 from pequod.answers.rows import Rows
 from pequod.client import Result

@@ -11,8 +11,7 @@ from pequod_server import PequodServer, ServerConfig
 
 from pequod import AsyncClient, Client
 from pequod.client import WatchEvent
-from pequod.client.lane import Lane
-from pequod.client.lanes import Lanes
+from pequod.client.lanes import Lane, Lanes
 from pequod.engine import Engine
 from pequod.errors import ClosedError, ComputedKeyError, DeadlineExceededError, UnavailableError
 from tests.client.conftest import ServerProcess

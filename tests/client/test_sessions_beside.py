@@ -11,7 +11,7 @@ from pathlib import Path
 
 import asyncpg
 import pytest
-from pequod_server.backing.pg_schema import Mode
+from pequod_server.backing.postgres.schema import Mode
 
 import pequod
 from pequod import AsyncClient, Client

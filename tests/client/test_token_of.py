@@ -10,7 +10,7 @@ import psycopg
 import psycopg2
 import pytest
 from pequod_server.backing.mapping import parse_mappings
-from pequod_server.backing.sqlite import SqliteStore
+from pequod_server.backing.sqlite.store import SqliteStore
 from psycopg.rows import dict_row
 from psycopg2.extras import RealDictCursor
 

@@ -13,9 +13,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pequod_proto import pequod_pb2 as pb
 from pequod_proto.pequod_pb2_grpc import PequodStub
-from pequod_server.backing.peer import PequodStore
 from pequod_server.cluster.etcd import EtcdCoordinator
-from pequod_server.cluster.homes import HomeRules
+from pequod_server.homes.compute.store import PequodStore
+from pequod_server.homes.rules import HomeRules
 
 from pequod.client import AsyncClient
 from pequod.cluster.edits import moved, moves_within, moving, opened, owned, placed, unplaced

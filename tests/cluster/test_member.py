@@ -3,8 +3,8 @@
 import asyncio
 from random import Random
 
-from pequod_server.cluster.homes import HomeRules
 from pequod_server.cluster.member import Member
+from pequod_server.homes.rules import HomeRules
 
 from pequod.cluster.map import ClusterMap, ClusterState
 from pequod.cluster.servers import ServerEntry, ServerRole, ServerState

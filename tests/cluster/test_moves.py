@@ -9,10 +9,10 @@ from typing import Any
 import pytest
 import typer
 from pequod_server import PequodServer
-from pequod_server.backing.peer_channel import GrpcPeerChannel
 from pequod_server.cluster import etcd as etcd_module
 from pequod_server.cluster.etcd import EtcdCoordinator
 from pequod_server.cluster.operating import ClusterEditor
+from pequod_server.homes.compute.channel import GrpcPeerChannel
 
 from pequod.cli import cluster_move
 from pequod.client import AsyncClient

@@ -9,7 +9,7 @@ import asyncpg
 import pytest
 import typer
 from pequod_server.backing.mapping import Mapping
-from pequod_server.backing.postgres import PostgresStore
+from pequod_server.backing.postgres.store import PostgresStore
 from pequod_server.cluster.etcd import EtcdCoordinator
 from pequod_server.cluster.operating import ClusterEditor
 

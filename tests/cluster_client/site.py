@@ -16,7 +16,7 @@ import grpc
 from grpc import aio
 from pequod_proto import pequod_pb2 as pb
 from pequod_server.backing.mapping import parse_mappings
-from pequod_server.backing.sqlite import SqliteStore
+from pequod_server.backing.sqlite.store import SqliteStore
 
 from pequod.cluster.map import ClusterMap, ClusterState
 from pequod.cluster.messages import message_of_state

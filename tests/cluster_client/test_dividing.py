@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from pequod.calls import Result
 from pequod.client.cluster.address import ClusterTarget
-from pequod.client.cluster.dividing import Whole, divided, in_runs, writes_of
+from pequod.client.cluster.dividing import DividedBatch, divided, in_runs, writes_of
 from pequod.client.cluster.node import Node
 from pequod.client.columns import Columns, Reply, written_keys
 from pequod.client.stream import Deliver
@@ -69,7 +69,7 @@ def test_each_command_goes_to_the_server_of_its_key_and_its_result_comes_back_to
     parts = divided(columns_of(commands), lambda key: node(key.decode()), lambda key: node(writer + key.decode()))
     assert len({place for place, _, _ in parts}) == len(parts)
     outcomes: list[Reply | PequodError] = []
-    whole = Whole(len(commands), outcomes.append, 0.0)
+    whole = DividedBatch(len(commands), outcomes.append, 0.0)
     for place, taken, positions in parts:
         mine = [commands[at] for at in positions]
         assert same(taken, columns_of(mine))
@@ -118,7 +118,7 @@ def test_a_run_has_writes_or_reads_and_comes_after_the_reply_to_the_one_before(
 def test_a_reply_of_several_servers_names_none_and_has_all_tokens_and_the_greatest_age() -> None:
     outcomes: list[Reply | PequodError] = []
     one, other = Mark(b"base", 1), Mark(b"side", 1)
-    whole = Whole(3, outcomes.append, 0.0)
+    whole = DividedBatch(3, outcomes.append, 0.0)
     whole.take([0], Reply(1, 7, 3, [b"x"], bytes(Token({one: 5})), 20))
     whole.take([2], Reply(1, 8, 9, [b"z"], bytes(Token({one: 4, other: 2})), 10))
     whole.fail([1], error := ClosedError())
@@ -127,7 +127,7 @@ def test_a_reply_of_several_servers_names_none_and_has_all_tokens_and_the_greate
 
 def test_an_age_that_one_server_does_not_know_is_not_known() -> None:
     outcomes: list[Reply | PequodError] = []
-    whole = Whole(2, outcomes.append, 0.0)
+    whole = DividedBatch(2, outcomes.append, 0.0)
     whole.take([0], Reply(1, 7, 3, [b"x"], b"", 20))
     whole.take([1], Reply(1, 7, 3, [b"y"], b"", None))
     assert outcomes == [Reply(0, 7, 3, [b"x", b"y"], b"", None)]
@@ -135,7 +135,7 @@ def test_an_age_that_one_server_does_not_know_is_not_known() -> None:
 
 def test_a_batch_that_fails_as_a_whole_has_one_error() -> None:
     outcomes: list[Reply | PequodError] = []
-    whole = Whole(2, outcomes.append, 0.0)
+    whole = DividedBatch(2, outcomes.append, 0.0)
     error = ClosedError()
     whole.fail([0], error)
     whole.fail([1], error)

@@ -26,8 +26,8 @@ from urllib.error import URLError
 from urllib.request import urlopen
 
 import psutil
-from pequod_bench.etcd_nodes import started_etcd
 from pequod_bench.systems.server import free_port
+from pequod_bench.systems.site import started_etcd
 
 from tests.backing.conftest import binaries
 from tests.cluster_faults.chaos import READERS, Written, check, write

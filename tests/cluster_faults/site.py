@@ -17,7 +17,7 @@ import asyncpg
 import psycopg2
 from pequod_bench.systems.server import free_port
 from pequod_server.backing.mapping import parse_mappings
-from pequod_server.backing.postgres import PostgresStore
+from pequod_server.backing.postgres.store import PostgresStore
 from pequod_server.cluster.membership import coordinator_of
 
 from pequod import AsyncClient
@@ -147,7 +147,7 @@ class FaultSite:
             # Its copy of the map is an older one for the sake of the addresses alone: reads shall go there.
             link = client._link
             assert isinstance(link, ClusterConnection)
-            link._taken_in._said[self._behind_proxies] = self.map.version
+            link._versions._said[self._behind_proxies] = self.map.version
         return client
 
     def database(self, group: str) -> Path:

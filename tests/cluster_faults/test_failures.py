@@ -65,7 +65,7 @@ async def check(site: FaultSite, client: AsyncClient) -> None:
         assert await client.scan(prefix=f"t|{user}|", freshness=LATEST) == expected(rows, user.encode())
 
 
-async def test_compute_killed(site: FaultSite, client: AsyncClient) -> None:
+async def test_a_killed_compute_s_readers_go_to_the_next(site: FaultSite, client: AsyncClient) -> None:
     """Readers go to the next in rendezvous order, which has what their session has seen; writers notice nothing."""
     await check(site, client)
     session = client.session()

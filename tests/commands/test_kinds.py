@@ -2,16 +2,34 @@
 
 from __future__ import annotations
 
+import ast
 import re
 from pathlib import Path
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from pequod_proto.pequod_pb2 import ExecuteRequest
 
-from pequod.commands.columns import bounds_of, has_reads, has_writes, needs, starts
-from pequod.commands.kinds import ARGUMENT_COUNTS, COUNT, GET, KINDS, NUMBER_COUNTS, PUT, RANGES, REMOVE, WRITES
-from pequod.native import core
+from pequod.commands.columns import bounds_of, commands, has_reads, has_writes, needs, range_arguments, reads, starts
+from pequod.commands.kinds import (
+    ARGUMENT_COUNTS,
+    COUNT,
+    GET,
+    KIND_OF,
+    KINDS,
+    NAMES,
+    NUMBER_COUNTS,
+    PUT,
+    RANGES,
+    REMOVE,
+    WRITES,
+    CommandKind,
+    Gives,
+)
+from pequod.engine import Engine, Rows
+from pequod.engine.answer import VERBS, Answer, answer
+from pequod.native import core, parse_batch
 
 ROOT = Path(__file__).parents[2]
 ANY_KINDS = st.lists(st.sampled_from([kind.code for kind in KINDS])).map(bytes)
@@ -27,16 +45,27 @@ def test_the_contract_lists_the_kinds_with_their_arguments_and_numbers() -> None
     assert told == [(kind.code, kind.name, kind.arguments, kind.numbers) for kind in KINDS]
 
 
+def test_the_native_core_calls_its_kinds_by_the_same_codes() -> None:
+    header = (ROOT / "pequod/native/kinds.hpp").read_text()
+    (names,) = re.findall(r"^enum Kind : unsigned char \{ GET = 1, (.*?) \};$", header, re.MULTILINE)
+    assert dict(enumerate(["GET", *names.split(", ")], 1)).items() <= NAMES.items(), "others are run by Python"
+    (gives,) = re.findall(r"^enum class Gives : unsigned char \{ (.*?) \};$", header, re.MULTILINE)
+    assert gives.split(", ") == [one.name for one in sorted(Gives, key=lambda one: one.value)]
+
+
 @pytest.mark.skipif(core is None, reason="the native core is not built, or PEQUOD_PURE is set")
-def test_the_native_core_has_the_same_table() -> None:
-    assert core is not None
-    assert (
-        tuple(
-            (kind.code, len(kind.arguments), len(kind.numbers), kind.is_of_range, kind.is_write, kind.gives.value)
-            for kind in KINDS
-        )
-        == core.KINDS
-    )
+def test_the_native_core_takes_kinds_of_the_table_and_no_others() -> None:
+    for code in range(256):
+        kind = KIND_OF.get(code)
+        request = ExecuteRequest(kinds=bytes([code]))
+        if kind is not None:
+            request.arguments.extend([b"a", b"b"][: len(kind.arguments)])
+            request.numbers.extend([7] * len(kind.numbers))
+        batch = parse_batch(request.SerializeToString(), 1, 1, 1)
+        assert (batch is not None) is (kind is not None), code
+        if batch is not None and kind is not None:
+            second = b"b" if len(kind.arguments) > 1 else b""
+            assert batch.command() == (code, b"a", second, 7 if kind.numbers else 0)
 
 
 def test_codes_are_one_after_the_other() -> None:
@@ -62,3 +91,89 @@ def test_a_command_looks_at_its_key_or_its_range() -> None:
         assert bounds_of(code, b"a", b"z") == (b"a", b"a\0")
     assert bounds_of(COUNT, b"a", b"z") == (b"a", b"z")
     assert bounds_of(COUNT, b"a", b"") == (b"a", None)
+
+
+@given(ANY_KINDS)
+def test_the_way_through_columns_is_that_of_the_table(kinds: bytes) -> None:
+    arguments = [b"%d" % at for at in range(needs(kinds).argument_count)]
+    begins = starts(kinds, ARGUMENT_COUNTS)
+    found = list(commands(kinds, arguments))
+    for position, kind, *given_arguments in found:
+        own = arguments[begins[position] : begins[position + 1]]
+        assert given_arguments == [*own, b""][:2]
+        assert kind == kinds[position]
+    assert list(reads(iter(found))) == [
+        (position, bounds_of(kind, first, second)) for position, kind, first, second in found if kind not in WRITES
+    ]
+    for position, _, first, second in found:
+        assert next(commands(kinds, arguments, position, begins[position]))[2:] == (first, second)
+
+
+def test_a_range_is_the_same_range_as_arguments() -> None:
+    assert range_arguments(b"a", None) == (b"a", b"")
+    assert range_arguments(b"a", b"b") == (b"a", b"b")
+    first, last = range_arguments(b"a", b"")
+    assert first >= last > b"", "an empty end is none, so that an empty range has another"
+
+
+#: What a command of each kind gives, if the key is there and if it is not.
+SHOWN: dict[Gives, tuple[Answer, Answer]] = {
+    Gives.VALUE: (b"1", None),
+    Gives.NOTHING: (None, None),
+    Gives.WAS_THERE: (True, False),
+    Gives.ROWS: (Rows([b"a|1"], [b"1"]), Rows([], [])),
+    Gives.COUNT: (1, 0),
+}
+
+
+@pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind.name)
+def test_the_engine_answers_each_kind_with_what_the_table_says_that_it_gives(kind: CommandKind) -> None:
+    arguments = {"key": b"a|1", "value": b"1", "first": b"a|", "last": b"a}"}
+    first, second = [*(arguments[name] for name in kind.arguments), b""][:2]
+    there, absent = Engine(), Engine()
+    there.put(b"a|1", b"1")
+    answers = tuple(answer(engine, kind.code, first, second, 0, 0.0) for engine in (there, absent))
+    assert answers == SHOWN[kind.gives]
+    assert (there.revision > 1 or absent.revision > 0) is kind.is_write, "writes change something"
+
+
+def test_the_engine_answers_the_kinds_of_the_table_and_no_others() -> None:
+    assert VERBS.keys() == KIND_OF.keys()
+
+
+#: Who names a kind, and what for; all others go by the columns of the table.
+NAMED = {
+    "pequod/commands/kinds.py": "the table",
+    "pequod/engine/answer.py": "what each kind does",
+    "pequod/interface/commands.py": "callers add commands",
+    "pequod/client/columns.py": "a reply of values alone is taken apart by the shortest way",
+    "server/pequod_server/calls/feeds.py": "the first rows of a watch",
+    "server/pequod_server/calls/reads.py": "calls of one command",
+    "server/pequod_server/calls/scanning.py": "chunks",
+    "server/pequod_server/calls/writes.py": "calls of one command",
+    "server/pequod_server/steps/executor.py": "MultiGet",
+    "server/pequod_server/steps/native.py": "reads that are looked at ahead",
+    "server/pequod_server/steps/steps.py": "reads that are looked at ahead",
+}
+
+
+def named_kinds(path: Path) -> set[str]:
+    """Return which kinds of commands a module imports, or defines."""
+    tree = ast.parse(path.read_text())
+    imported = {
+        alias.name
+        for node in ast.walk(tree)
+        if isinstance(node, ast.ImportFrom) and node.module == "pequod.commands.kinds"
+        for alias in node.names
+    }
+    return imported & set(NAMES.values())
+
+
+def test_few_modules_name_a_kind() -> None:
+    found = {
+        path.relative_to(ROOT).as_posix()
+        for folder in ("pequod", "server")
+        for path in (ROOT / folder).rglob("*.py")
+        if named_kinds(path)
+    }
+    assert found | {"pequod/commands/kinds.py"} == NAMED.keys()

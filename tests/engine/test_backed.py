@@ -9,8 +9,6 @@ from pequod.engine.writes.forgetter import FORGOTTEN_MAX
 from pequod.language.missing import NextGroups
 from tests.engine.joins import TIMELINE
 
-pytestmark = pytest.mark.usefixtures("kernel")
-
 Rows = dict[bytes, bytes]
 
 

@@ -1,4 +1,4 @@
-"""Loading what somebody else computed: what it costs nobody, what it leaves behind, what is refused."""
+"""Loading rows that another program computed: no reader waits, nothing of a failed load stays, bad rows are refused."""
 
 from __future__ import annotations
 
@@ -19,8 +19,6 @@ from pequod.engine import (
     UnknownJoinError,
 )
 from tests.engine.backfilling import draw_pieces, source_rows
-
-pytestmark = pytest.mark.usefixtures("kernel")
 
 TIMELINE = "t|<user>|<time:3>|<poster> = check s|<user>|<poster> copy p|<poster>|<time:3>"
 BASE = {b"s|ann|bob": b"1", b"s|ann|liz": b"1", b"s|bob|liz": b"1", b"p|bob|100": b"Hi", b"p|liz|110": b"Ho"}

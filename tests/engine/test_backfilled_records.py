@@ -12,8 +12,6 @@ from pequod.engine import Backfill, Engine, JoinSpec
 from pequod.engine.testing import NaiveModel
 from tests.engine.backfilling import draw_pieces
 
-pytestmark = pytest.mark.usefixtures("kernel")
-
 #: Joins over records that have two sources, a field in front, an array, and every operator.
 RECORD_JOINS = [
     "t|<team>|<id> = copy p|<id> with team = <team>, stars > 1 as {stars, of}",

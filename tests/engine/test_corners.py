@@ -8,8 +8,6 @@ from pequod.engine.writes.changes import LOG_MAX
 from pequod.language.narrowing import fixed_width, refine
 from tests.engine.joins import TIMELINE, engine_with, put_all, scan
 
-pytestmark = pytest.mark.usefixtures("kernel")
-
 
 def test_a_pull_join_over_a_stale_join_starts_again() -> None:
     engine = engine_with(TIMELINE + "; o|<user>|<time:4>|<poster> = pull copy t|<user>|<time>|<poster>")
@@ -126,7 +124,7 @@ def test_a_copy_below_a_check_of_another_slot_of_its_prefix() -> None:
     assert list(scan(engine, "o|1|")) == ["o|1|z|k|m", "o|1|z|k|n"]
 
 
-def test_three_sources() -> None:
+def test_a_join_has_three_sources() -> None:
     engine = engine_with("o|<a>|<x:1>|<b>|<c> = check s|<a>|<b> check r|<b>|<c> copy p|<c>|<x:1>")
     put_all(engine, {"s|1|k": "", "s|1|l": "", "r|k|m": "", "r|l|m": "", "r|l|n": "", "p|m|z": "v", "p|n|y": "w"})
     assert list(scan(engine, "o|1|")) == ["o|1|y|l|n", "o|1|z|k|m", "o|1|z|l|m"]

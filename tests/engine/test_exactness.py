@@ -7,12 +7,11 @@ from collections.abc import Sequence
 from random import Random
 
 import hypothesis.strategies as st
-import pytest
 from hypothesis import settings
 from hypothesis.stateful import RuleBasedStateMachine, initialize, rule
 from pequod_grammar import parse
 
-from pequod.engine import JoinSpec, general_way
+from pequod.engine import JoinSpec
 from tests.engine.draw import VALUES, WORDS, draw_bound, draw_join, draw_key, draw_range, draw_slot
 from tests.engine.draw_records import draw_record, draw_record_join
 from tests.engine.earlier import draw_beginning, draw_earlier
@@ -215,21 +214,6 @@ class TimelinesInADatabase(ExactnessWithDatabase):
         self.walker.take(Step("forget", (b"p|%s|" % poster, b"p|%s}" % poster)))
 
 
-class ExactnessWithoutKernel(Exactness):
-    """The same by the general kernel alone; what the timeline's does is to be the same."""
-
-    @initialize(random=RANDOMS)
-    def start(self, random: Random) -> None:
-        self.kernel = general_way()
-        self.kernel.__enter__()
-        super().start(random)
-
-    def teardown(self) -> None:
-        super().teardown()
-        if hasattr(self, "kernel"):
-            self.kernel.__exit__(None, None, None)
-
-
 TestExactness = Exactness.TestCase
 TestExactness.settings = settings()
 TestExactnessWithBackfills = ExactnessWithBackfills.TestCase
@@ -240,28 +224,23 @@ TestExactnessWithRecords = ExactnessWithRecords.TestCase
 TestExactnessWithRecords.settings = settings()
 TestExactnessWithRecordsInADatabase = ExactnessWithRecordsInADatabase.TestCase
 TestExactnessWithRecordsInADatabase.settings = settings()
-TestExactnessWithoutKernel = ExactnessWithoutKernel.TestCase
-TestExactnessWithoutKernel.settings = settings()
 TestExactnessWithDatabase = ExactnessWithDatabase.TestCase
 TestExactnessWithDatabase.settings = settings()
 TestTimelinesInADatabase = TimelinesInADatabase.TestCase
 TestTimelinesInADatabase.settings = settings()
 
 
-@pytest.mark.usefixtures("kernel")
 def test_random_walks_agree() -> None:
     for seed in range(200):
         assert walk(seed, 40) is None, f"python -m tests.engine.random_walk --seed {seed} --steps 40"
 
 
-@pytest.mark.usefixtures("kernel")
 def test_random_walks_with_a_database_agree() -> None:
     for seed in range(150):
         script = walk(seed, 40, backed=True)
         assert script is None, f"python -m tests.engine.random_walk --backed --seed {seed} --steps 40"
 
 
-@pytest.mark.usefixtures("kernel")
 def test_random_walks_with_backfills_agree() -> None:
     for seed in range(150):
         records, backed = seed % 3 == 0, seed % 4 == 1
@@ -270,7 +249,6 @@ def test_random_walks_with_backfills_agree() -> None:
         assert script is None, f"python -m tests.engine.random_walk {flags} --seed {seed} --steps 40"
 
 
-@pytest.mark.usefixtures("kernel")
 def test_random_walks_over_records_agree() -> None:
     for seed in range(150):
         script = walk(seed, 40, records=True)

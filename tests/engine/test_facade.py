@@ -23,7 +23,6 @@ from pequod.engine import (
     change_bytes,
 )
 from pequod.engine.base.rows import SortedRows
-from pequod.engine.joins import timeline
 from pequod.engine.joins.aggregates import make_aggregate
 from pequod.engine.joins.batches import Batch, apply_batch
 from pequod.engine.joins.contexts import Context
@@ -33,8 +32,6 @@ from pequod.engine.shown import splits
 from pequod.language.ranges import within
 from pequod.native import parse_batch
 from tests.engine.joins import TIMELINE, put_all
-
-pytestmark = pytest.mark.usefixtures("kernel")
 
 
 def _engine(joins: str, **options: object) -> Engine:
@@ -213,9 +210,6 @@ def test_rows_that_are_there_already_are_counted_once() -> None:
         apply_batch(context, sign, batch, None)
         assert len(context.rows) == engine.ledger.entry_count == count
     engine._writer._set(join, context, b"200|liz", None, 0)
-    for values, count in (([b"c"], 2), ([b"d"], 2), (None, 1), (None, 1)):
-        timeline._change_rows(context, [b"200|liz"], values)
-        assert len(context.rows) == engine.ledger.entry_count == count
 
 
 def test_pieces_that_are_no_contributions_to_one_context_are_refused() -> None:

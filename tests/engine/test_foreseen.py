@@ -85,7 +85,7 @@ def test_to_foresee_changes_nothing() -> None:
 
 @pytest.mark.parametrize("work_max", [1, 3, 1000])
 @pytest.mark.parametrize("seed", range(4))
-def test_changes_do_together_what_they_do_one_by_one(seed: int, work_max: int, kernel: None) -> None:
+def test_changes_do_together_what_they_do_one_by_one(seed: int, work_max: int) -> None:
     draw = random.Random(seed)
     engines = [Engine(backed=[b"s", b"p"]) for _ in range(2)]
     for engine in engines:

@@ -7,8 +7,6 @@ from pequod_grammar import parse
 
 from pequod.engine import Engine, Rows, UnknownJoinError
 
-pytestmark = pytest.mark.usefixtures("kernel")
-
 JOINS = """
 karma|<author> = count vote|<author>|<id>;
 page|<author>|<id> = check article|<author>|<id> copy karma|<author>;

@@ -6,8 +6,6 @@ from pequod_grammar import parse
 from pequod.engine import Engine, UnknownJoinError
 from tests.engine.joins import CELEBRITY, NEWP, TIMELINE, engine_with, put_all, scan
 
-pytestmark = pytest.mark.usefixtures("kernel")
-
 
 def test_a_scan_after_a_put_sees_the_join() -> None:
     engine = engine_with(TIMELINE)

@@ -1,10 +1,6 @@
 """Scans with a limit, backwards, and in pieces."""
 
-import pytest
-
 from tests.engine.joins import CELEBRITY, TIMELINE, engine_with, put_all, scan
-
-pytestmark = pytest.mark.usefixtures("kernel")
 
 
 def test_limits_and_reverse() -> None:

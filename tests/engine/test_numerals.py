@@ -162,3 +162,14 @@ def test_a_number_beyond_bounds_says_so() -> None:
     assert scan(engine, "t|") == {}
     reasons = {found.reason for source in engine.explain_join("t").sources for found in source.misfits}
     assert reasons == {Misfit.VAST, Misfit.SURROGATE}
+
+
+@pytest.mark.parametrize(("operator", "result"), [("sum", "10000000007.5"), ("min", "-2.5"), ("max", "10000000000")])
+def test_numbers_that_only_an_exponent_writes_are_left_out_of_sums_and_extremes(operator: str, result: str) -> None:
+    """As texts they would come after all numbers: 5e-324 would be the greatest."""
+    engine = engine_with(f"m|<a> = {operator} r|<a>|<id> as n")
+    numbers = ["10", "1e10", "-2.5", "1e308", "5e-324", "1e400", "1" + "0" * 70]
+    put_all(engine, {f"r|x|{at}": f'{{"n":{number}}}' for at, number in enumerate(numbers)})
+    assert list(scan(engine, "m|").values()) == [result]
+    put_all(engine, {"r|y|1": '{"n":"1e308"}', "r|y|2": '{"n":7}'})
+    assert list(scan(engine, "m|y").values()) == ["1e308" if operator == "max" else "7"], "a text stays a text"

@@ -1,4 +1,4 @@
-"""Who may change what: the ledger and the contexts by their own methods, whoever they belong to."""
+"""Only the methods of the ledger and of a context change them, also if the object belongs to another one."""
 
 from __future__ import annotations
 

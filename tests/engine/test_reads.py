@@ -14,8 +14,6 @@ from pequod.engine.joins.contexts import Context
 from pequod.engine.read import Read
 from tests.engine.joins import NEWP, TIMELINE
 
-pytestmark = pytest.mark.usefixtures("kernel")
-
 PAGE_FIRST, PAGE_LAST = b"page|bob|1|", b"page|bob|1|}"
 
 

@@ -135,7 +135,7 @@ def test_the_value_of_a_check_matters_if_it_is_looked_at() -> None:
         ("a < 9007199254740993", "9007199254740992", True),
     ],
 )
-def test_comparisons(condition: str, value: str, holds: bool) -> None:
+def test_a_comparison_selects_records(condition: str, value: str, holds: bool) -> None:
     engine = engine_with(f"t|<id> = copy x|<id> with {condition}")
     put_all(engine, {"x|1": f'{{"a": {value}}}', "x|2": "{}", "x|3": f"[{value}]"})
     assert list(scan(engine, "t|")) == (["t|1"] if holds else [])
@@ -272,7 +272,6 @@ def test_a_source_that_joins_compute_is_read_by_its_own_keys() -> None:
     ]
 
 
-@pytest.mark.usefixtures("kernel")
 @pytest.mark.parametrize(
     "join",
     [

@@ -6,8 +6,6 @@ from pequod_grammar import parse
 from pequod.engine import ComputedKeyError, Engine, InvalidKeyError, JoinError, LimitExceededError
 from tests.engine.joins import TIMELINE, engine_with, put_all, scan
 
-pytestmark = pytest.mark.usefixtures("kernel")
-
 
 class TestRefusals:
     """What is refused changes nothing."""

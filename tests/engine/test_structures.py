@@ -64,7 +64,7 @@ def test_rows_are_a_sorted_dictionary(
     assert all(found.get(key) == value for key, value in expected.items())
 
 
-def test_merging_rows(small_leaves: None) -> None:
+def test_rows_are_merged_into_sorted_rows(small_leaves: None) -> None:
     found = SortedRows()
     found.merge([], [])
     found.merge([b"d", b"e"], [b"4", b"5"])

@@ -10,9 +10,10 @@ from typing import Any, Final
 import pytest
 from pequod_grammar import parse
 
+from pequod.engine.joins import collecting
 from pequod.engine.joins.contexts import Context
-from pequod.engine.joins.timeline import Timeline
-from pequod.engine.reads import differences
+from pequod.engine.reads import differences, reader
+from pequod.native import core
 from tests.engine.earlier import draw_beginning, draw_earlier
 from tests.engine.joins import CELEBRITY, NEWP
 from tests.engine.random_walk import small_limits
@@ -77,7 +78,6 @@ def _range(random: Random, joins: str) -> tuple[bytes, bytes]:
     return f"{article}|".encode(), f"{article}}}".encode()
 
 
-@pytest.mark.usefixtures("kernel")
 @pytest.mark.parametrize(
     "joins", [NEWP, KARMA, CELEBRITY, SELECTED, WIDE], ids=["newp", "karma", "celebrity", "selected", "wide"]
 )
@@ -103,22 +103,20 @@ def test_walks_over_an_application_agree(joins: str) -> None:
 
 
 def test_walks_meet_logs_of_selections(monkeypatch: pytest.MonkeyPatch) -> None:
-    grown: list[int] = []
-    by_loops: list[Context] = []
-    apply_log, apply_by_loops = Timeline.apply_log, differences.differences
+    natively, by_loops = list[bool](), list[Context]()
+    apply_natively, apply_by_loops = collecting.apply_log, differences.differences
 
-    def note(kernel: Timeline, context: Context, *arguments: Any) -> object:
-        was = len(context.rows)
-        result = apply_log(kernel, context, *arguments)
-        grown.append(len(context.rows) - was)
-        return result
+    def note(context: Context) -> bool:
+        natively.append(apply_natively(context))
+        return natively[-1]
 
     def note_loops(context: Context, *arguments: Any) -> object:
         by_loops.append(context)
         return apply_by_loops(context, *arguments)
 
-    monkeypatch.setattr(Timeline, "apply_log", note)
-    monkeypatch.setattr("pequod.engine.reads.reader.differences", note_loops)
+    monkeypatch.setattr(reader, "apply_log", note)
+    monkeypatch.setattr(reader, "differences", note_loops)
     test_walks_over_an_application_agree(SELECTED)
-    assert min(grown) < 0 < max(grown)
+    assert any(natively) == (core is not None)
+    assert not all(natively)
     assert any(context.plan.log_kernel is None for context in by_loops), "of contexts that fix a moment"

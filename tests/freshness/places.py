@@ -17,8 +17,8 @@ from pathlib import Path
 from typing import Final
 
 from pequod_server.backing import parse_mappings
-from pequod_server.backing.pg_schema import Mode
-from pequod_server.backing.postgres import PostgresStore
+from pequod_server.backing.postgres.schema import Mode
+from pequod_server.backing.postgres.store import PostgresStore
 
 from tests.backing.chaos.proxy import Proxy
 from tests.backing.chaos.server import ServerProcess, serve

@@ -49,7 +49,7 @@ def test_a_declaration_gives_a_spec() -> None:
         ("a|<x> = snapshot 2.5 copy b|<x>", Snapshot(Decimal("2.5"))),
     ],
 )
-def test_maintenance(text: str, maintenance: object) -> None:
+def test_a_declaration_names_its_maintenance(text: str, maintenance: object) -> None:
     assert parse(text)[0].maintenance == maintenance
 
 

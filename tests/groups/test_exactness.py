@@ -14,7 +14,7 @@ from pequod_grammar import parse
 from pequod_server.backing import BackingUnavailableError, FakeStore, KeyRange, turns
 from pequod_server.backing.fake import Step
 from pequod_server.database.databases import Databases, HomeGroup
-from pequod_server.database.levels import Levels
+from pequod_server.freshness.levels import Levels
 
 from pequod.engine import Engine
 from pequod.engine.base import presence

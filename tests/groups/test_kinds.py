@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from pequod_server import PequodServer, ServerConfig
 from pequod_server.backing import BackingStore, KeyRange, SqliteStore, parse_mappings
-from pequod_server.backing.postgres import PostgresStore
+from pequod_server.backing.postgres.store import PostgresStore
 from pequod_server.database.databases import HomeGroup
 
 import pequod

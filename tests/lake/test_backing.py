@@ -11,7 +11,7 @@ import pytest
 from pequod_lake import IngestLimits, Lake, MergePolicy
 from pequod_server import PequodServer, ServerConfig
 from pequod_server.backing import Changes, Event, KeyRange, Progress, Reload, SchemaError, parse_mappings
-from pequod_server.backing.lake import LakeStore
+from pequod_server.backing.lake.store import LakeStore
 from typer.testing import CliRunner, Result
 
 from pequod.cli.app import app

@@ -30,7 +30,7 @@ FAULTS_OF_HTTP2: Final = (
         "what a reset drops counts for ever",
     ),
     Fault(
-        "http2/nghttp2.cpp",
+        "http2/library.cpp",
         "dlopen(*path ? path : NAME, RTLD_NOW | RTLD_LOCAL)",
         "dlopen(path, RTLD_NOW | RTLD_LOCAL)",
         "the library of the system is not found",

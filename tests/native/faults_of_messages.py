@@ -42,7 +42,7 @@ FAULTS_OF_MESSAGES: Final = (
         "a COUNT of more than 40 rows is one too many",
     ),
     Fault(
-        "batch_commands.cpp",
+        "verbs.cpp",
         "while (at > near && compare(last.key(at - 1), tail) >= 0) --at;",
         "while (at > near && compare(last.key(at - 1), tail) > 0) --at;",
         "a check leaves out the row at which it begins",
@@ -54,15 +54,15 @@ FAULTS_OF_MESSAGES: Final = (
         "a scan of more rows than a reply may have ends early",
     ),
     Fault(
-        "batch_commands.cpp",
+        "verbs.cpp",
         "    if (compare(tail, piece_of(hot->lower)) < 0) return Ran::NOT_QUICK;\n",
         "",
         "a scan that begins below what is materialised shows that alone",
     ),
     Fault(
-        "batch_commands.cpp",
-        "    if (table_of(end->table)->entry_count) return Ran::NOT_QUICK;\n",
-        "",
+        "verbs.cpp",
+        "if (table_of(end->table)->entry_count || !hot->is_sound()",
+        "if (!hot->is_sound()",
         "a scan of a timeline leaves out keys that clients wrote among it",
     ),
     Fault("batch_commands.cpp", "    batch->room -= size;\n", "", "values of GET take no room of a reply"),

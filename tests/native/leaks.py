@@ -16,8 +16,8 @@ import sys
 
 from pequod_grammar import parse
 from pequod_proto.pequod_pb2 import ExecuteRequest
-from pequod_server.batches.executor import Executor
-from pequod_server.batches.quick import run_quick
+from pequod_server.steps.executor import Executor
+from pequod_server.steps.quick import run_quick
 
 from pequod.commands.kinds import COUNT, GET, PUT, REMOVE, SCAN, SCAN_DOWN, SCAN_LIMIT
 from pequod.engine import Engine

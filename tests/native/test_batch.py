@@ -6,8 +6,9 @@ from google.protobuf.message import DecodeError
 from hypothesis import example, given
 from pequod_proto.pequod_pb2 import CommandError, ExecuteReply, ExecuteRequest
 from pequod_server.access.grants import KeyRanges
-from pequod_server.batches.columns import check_columns, commands
+from pequod_server.steps.executor import check_columns
 
+from pequod.commands.columns import commands
 from pequod.commands.kinds import (
     ARGUMENT_COUNTS,
     COUNT,

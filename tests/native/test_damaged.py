@@ -10,8 +10,8 @@ import pytest
 from google.protobuf.message import DecodeError, Message
 from pequod_proto import pequod_pb2 as pb
 from pequod_server import ServerConfig
-from pequod_server.batches.executor import Executor
-from pequod_server.batches.quick import run_quick
+from pequod_server.steps.executor import Executor
+from pequod_server.steps.quick import run_quick
 from pequod_server.wire.contents import Contents
 from pequod_server.wire.tally import _CountedMessage, _DamagedError, _TooManyError
 

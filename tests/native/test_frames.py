@@ -4,6 +4,7 @@ import gc
 import weakref
 
 import hypothesis.strategies as st
+import pytest
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
 from tests.native.core import hot
@@ -114,3 +115,9 @@ def test_a_context_in_a_cycle_is_collected_with_what_it_holds() -> None:
     gc.collect()
     assert gone() is None
     assert len(frames) == 0
+
+
+def test_a_context_is_not_handed_over_to_itself() -> None:
+    context = hot.Hot()
+    with pytest.raises(TypeError, match="another context"):
+        context.hand_over(context)

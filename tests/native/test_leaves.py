@@ -10,8 +10,8 @@ from typing import Final
 import pytest
 from pequod_grammar import parse
 from pequod_proto.pequod_pb2 import ExecuteReply, ExecuteRequest
-from pequod_server.batches.executor import Executor
-from pequod_server.batches.quick import run_quick
+from pequod_server.steps.executor import Executor
+from pequod_server.steps.quick import run_quick
 
 from pequod.commands.kinds import COUNT, GET, PUT, REMOVE, SCAN, SCAN_DOWN, SCAN_LIMIT
 from pequod.engine.base import rows

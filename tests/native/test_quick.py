@@ -12,9 +12,10 @@ from pequod_grammar import parse
 from pequod_proto.pequod_pb2 import ExecuteReply, ExecuteRequest
 from pequod_server.access.grants import Right, Role
 from pequod_server.access.guard import Caller
-from pequod_server.batches.executor import Executor, Room
-from pequod_server.batches.judges import RightsJudge
-from pequod_server.batches.quick import run_quick
+from pequod_server.steps.executor import Executor
+from pequod_server.steps.judges import RightsJudge
+from pequod_server.steps.quick import run_quick
+from pequod_server.steps.steps import Room
 
 from pequod.commands.kinds import COUNT, GET, PUT, REMOVE, SCAN, SCAN_DOWN, SCAN_LIMIT
 from pequod.engine import Engine

@@ -10,9 +10,10 @@ import hypothesis.strategies as st
 from hypothesis import example, given
 from pequod_grammar import parse
 from pequod_proto.pequod_pb2 import ExecuteReply, ExecuteRequest
-from pequod_server.batches import native
-from pequod_server.batches.executor import Executor, Room, Writes
-from pequod_server.batches.quick import run_quick
+from pequod_server.steps import native
+from pequod_server.steps.executor import Executor
+from pequod_server.steps.quick import run_quick
+from pequod_server.steps.steps import Room, Writes
 
 from pequod.commands.kinds import COUNT, GET, SCAN, SCAN_DOWN, SCAN_LIMIT
 from pequod.engine import Engine, MissingError
@@ -126,7 +127,7 @@ def test_what_is_left_after_a_load_runs_natively_as_in_python(
             found = answer(quick, request, told[0])
         with (
             patch.object(native, "parse_batch", lambda *_: None),
-            patch("pequod_server.batches.quick.parse_batch", lambda *_: None),
+            patch("pequod_server.steps.quick.parse_batch", lambda *_: None),
         ):
             wanted = answer(slow, request, told[1])
         assert found == wanted

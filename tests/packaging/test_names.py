@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import subprocess
@@ -79,6 +80,25 @@ def test_a_checkout_is_installed_from_itself(monkeypatch: pytest.MonkeyPatch, tm
 
 def test_what_is_no_checkout_is_installed_by_name(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setattr(names, "_CHECKOUT", tmp_path)
+    monkeypatch.setattr(names, "_installed_from", lambda: None)
+    assert names.how_to_install("server") == "pip install 'pequod-cache[server]'"
+
+
+@pytest.mark.parametrize("origin", ["a folder", "pequod_cache-0.1.0-cp311-cp311-linux_x86_64.whl"])
+def test_what_was_installed_from_a_checkout_or_a_wheel_is_installed_from_there(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, origin: str
+) -> None:
+    """A name that nobody has published yet installs nothing, or what somebody else publishes under it."""
+    source = tmp_path / origin
+    source.touch()
+    described = tmp_path / "site/pequod_cache-0.1.0.dist-info"
+    described.mkdir(parents=True)
+    (described / "METADATA").write_text("Metadata-Version: 2.4\nName: pequod-cache\nVersion: 0.1.0\n")
+    (described / "direct_url.json").write_text(json.dumps({"url": source.as_uri(), "archive_info": {}}))
+    monkeypatch.syspath_prepend(tmp_path / "site")
+    monkeypatch.setattr(names, "_CHECKOUT", tmp_path)
+    assert names.how_to_install("server") == f"pip install '{source}[server]'"
+    source.unlink()
     assert names.how_to_install("server") == "pip install 'pequod-cache[server]'"
 
 

@@ -12,7 +12,7 @@ from typing import Any
 from pequod_server import PequodServer, ServerConfig
 from pequod_server.backing import BackingStore, FakeStore, SqliteStore, parse_mappings
 from pequod_server.backing.health import Backoff
-from pequod_server.backing.peer import PequodStore
+from pequod_server.homes.compute.store import PequodStore
 
 from pequod.client import AsyncClient
 from pequod.freshness import Latest

@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 from pequod_proto import pequod_pb2 as pb
 from pequod_server.backing import Changes, KeyRange, Landing, RowChange
-from pequod_server.backing.peer_events import PeerEvents
 from pequod_server.backing.store import Event, Loaded, SequenceHorizon
+from pequod_server.homes.compute.events import PeerEvents
 
 EVERYTHING = (KeyRange(b"p|", b"p}"),)
 STAMP = 7 << 64

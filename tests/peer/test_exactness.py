@@ -71,7 +71,7 @@ async def reads(compute: Running, past: Past, draw: random.Random, count: int) -
             compute.server.engine.evict(draw.randint(1, 5))
         if draw.random() < 0.2:
             assert compute.server.loader is not None
-            compute.server.loader.release()
+            compute.server.loader.flights.release()
         await asyncio.sleep(draw.choice([0, 0, 0.001]))
 
 
@@ -103,7 +103,7 @@ async def test_a_compute_that_has_forgotten_everything_is_told_nothing_more() ->
         loader = compute.server.loader
         assert loader is not None
         compute.server.engine.forget(b"", None)
-        loader.release()
+        loader.flights.release()
         before = loader.counters.changes
         await until(lambda: not list(wants.ranges_of(feed.subscriber.bit)))
         store.commit({b"p|bob|0002": b"unseen"})

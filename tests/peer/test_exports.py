@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 from pequod_server.backing.health import Backoff
-from pequod_server.backing.peer import PequodStore
+from pequod_server.homes.compute.store import PequodStore
 
 from pequod.errors import PequodError, SettingError
 from pequod.freshness import Token
@@ -66,7 +66,7 @@ async def test_answers_from_exported_rows_are_those_of_their_tokens(seed: int) -
                     compute.server.engine.evict(draw.randint(1, 5))
                 if draw.random() < 0.2:
                     assert compute.server.loader is not None
-                    compute.server.loader.release()
+                    compute.server.loader.flights.release()
                 await asyncio.sleep(draw.choice([0, 0, 0.001]))
 
         readers = [asyncio.create_task(reads(compute)) for compute in (one, other)]
@@ -122,7 +122,7 @@ async def test_a_compute_goes_on_at_another_home_with_what_that_one_computes(tmp
 
 
 async def test_a_home_forgets_the_exported_ranges_that_no_compute_holds(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("pequod_server.peer.exports._UNWANTED_MAX", 2)
+    monkeypatch.setattr("pequod_server.homes.home.exports._UNWANTED_MAX", 2)
     store = fake()
     async with exporting(store) as home, computing(home.address) as compute:
         exports = home.server.peers.origin._exports  # type: ignore[union-attr]
@@ -130,7 +130,7 @@ async def test_a_home_forgets_the_exported_ranges_that_no_compute_holds(monkeypa
             assert await compute.client.get(f"karma|u{number}", freshness=LATEST) is None
             compute.server.engine.forget(b"", None)
             assert compute.server.loader is not None
-            compute.server.loader.release()
+            compute.server.loader.flights.release()
             (feed,) = home.server.peers.feeds.values()
             wants, bit = home.server.peers.origin.relay.wants, feed.subscriber.bit
             await until(lambda: not list(wants.ranges_of(bit)))  # noqa: B023 - it is called before the next turn

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 from pequod_server.backing import turns
-from pequod_server.peer import loads
+from pequod_server.homes.home import loads
 
 from tests.peer.homes import LATEST, computing, expected, fake, on_sqlite, running, sqlite, until
 from tests.peer.test_exactness import USERS, Past, checked_read, reads
@@ -119,8 +119,8 @@ async def test_a_commit_of_28000_rows_becomes_visible_as_a_whole() -> None:
 
 @pytest.mark.parametrize("seed", range(3))
 async def test_commits_that_are_told_in_parts_are_seen_as_a_whole(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("pequod_server.peer.relay.LOOKED_AT", 3)
-    monkeypatch.setattr("pequod_server.peer.feeding.MESSAGE_BYTES", [20, 60, 1 << 19][seed])
+    monkeypatch.setattr("pequod_server.homes.home.relay.LOOKED_AT", 3)
+    monkeypatch.setattr("pequod_server.homes.home.feeding.MESSAGE_BYTES", [20, 60, 1 << 19][seed])
     monkeypatch.setattr("pequod_server.backing.turns.SLICE_S", [0.0, 0.0, 0.003][seed])
     monkeypatch.setattr("pequod_server.backing.turns.WORK_MAX", [1, 1, 4096][seed])
     draw, store = random.Random(seed), fake()

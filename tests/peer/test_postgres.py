@@ -9,7 +9,7 @@ from contextlib import AsyncExitStack
 import asyncpg
 import pytest
 from pequod_server.backing import parse_mappings
-from pequod_server.backing.postgres import PostgresStore
+from pequod_server.backing.postgres.store import PostgresStore
 
 from tests.peer.homes import LATEST, MAPPING, TABLES, computing, running, until
 

@@ -6,8 +6,8 @@ from collections.abc import Sequence
 
 import pytest
 from pequod_server.backing import Changes, History, Place, RowChange
-from pequod_server.backing.subscriptions import Subscriptions
-from pequod_server.peer.relay import LOOKED_AT, Relay, Subscriber
+from pequod_server.homes.home.relay import LOOKED_AT, Relay, Subscriber
+from pequod_server.homes.subscriptions import Subscriptions
 
 HISTORY = History(b"test")
 

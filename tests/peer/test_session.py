@@ -5,7 +5,7 @@ from typing import Any, cast
 
 from pequod_proto.contract import RANGES_MAX
 from pequod_server.backing import KeyRange
-from pequod_server.backing.peer_session import PeerSession
+from pequod_server.homes.compute.session import PeerSession
 
 
 async def test_many_released_ranges_are_told_in_several_messages_each_of_which_counts() -> None:

@@ -3,8 +3,8 @@
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from pequod_server.backing import subscriptions
-from pequod_server.backing.subscriptions import Subscriptions
+from pequod_server.homes import subscriptions
+from pequod_server.homes.subscriptions import Subscriptions
 
 KEYS = [bytes([letter]) for letter in b"abcdefgh"]
 BOUND = st.sampled_from([b"", *KEYS])

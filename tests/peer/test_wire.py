@@ -15,9 +15,9 @@ from grpc import aio
 from pequod_proto import pequod_pb2 as pb
 from pequod_proto.pequod_pb2_grpc import PequodPeerStub
 from pequod_server import PequodServer
-from pequod_server.backing.peer import PequodStore
-from pequod_server.backing.peer_channel import PeerCredentials
-from pequod_server.peer.answering import LoadStream
+from pequod_server.homes.compute.channel import PeerCredentials
+from pequod_server.homes.compute.store import PequodStore
+from pequod_server.homes.home.answering import LoadStream
 
 from pequod.client import AsyncClient
 from pequod.errors import BackedKeyError, PermissionDeniedError, SchemaError
@@ -99,8 +99,8 @@ async def test_a_caller_of_another_version_is_told_both_versions() -> None:
 
 
 async def test_a_compute_of_another_version_does_not_start(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("pequod_server.backing.peer.VERSION_MIN", 3)
-    monkeypatch.setattr("pequod_server.backing.peer.VERSION_MAX", 3)
+    monkeypatch.setattr("pequod_server.homes.compute.store.VERSION_MIN", 3)
+    monkeypatch.setattr("pequod_server.homes.compute.store.VERSION_MAX", 3)
     async with running() as home:
         with pytest.raises(SchemaError, match="older one"):
             await PequodStore([home.address], [b"p"]).check()

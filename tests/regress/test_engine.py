@@ -8,8 +8,6 @@ from pequod.engine.testing import NaiveModel
 from tests.engine.random_walk import replay
 from tests.engine.walker import Step
 
-pytestmark = pytest.mark.usefixtures("kernel")
-
 
 def _script(join: str, *steps: Step) -> list[Step]:
     return [Step("add", (spec,)) for spec in parse(join)] + list(steps)

@@ -9,6 +9,7 @@ import pytest
 from grpc import aio
 from pequod_proto import pequod_pb2 as pb
 from pequod_server import PequodServer, ServerConfig
+from pequod_server.memory.begun import connection_streams_max
 from pequod_server.wire.under_way import queue_options
 
 from pequod.commands.kinds import GET as GET_KIND
@@ -21,6 +22,8 @@ MIB = 1 << 20
 #: What messages may take under two limits of memory. The tests' own process may be beyond them.
 UNDER_256_MIB = {"memory_limit": "none", "message_bytes_max": 4 * MIB, "messages_bytes_max": 16 * MIB}
 UNDER_4_GIB = {"memory_limit": "none", "message_bytes_max": 64 * MIB, "messages_bytes_max": 256 * MIB}
+#: A connection of its own, though the target is the same.
+_ALONE = [("grpc.use_local_subchannel_pool", 1)]
 REQUEST = pb.GetRequest(key=b"k").SerializeToString()
 
 
@@ -103,6 +106,67 @@ def test_as_many_calls_may_begin_as_memory_has_room_for(settings: dict[str, Any]
     )
 
 
+@pytest.mark.parametrize(
+    ("settings", "streams", "calls", "unread_bytes"),
+    [
+        ({"memory_limit": "256MiB"}, 491, 654, 4096),
+        ({"memory_limit": "1GiB"}, 1965, 2620, 16_384),
+        ({"memory_limit": "4GiB"}, 7863, 10_484, 65_535),
+        ({"memory_limit": "none"}, 750_000, 1_000_000, 65_535),
+        ({"memory_limit": "256MiB", "connection_streams_max": 20}, 20, 183, 4096),
+    ],
+)
+def test_a_client_is_told_how_many_calls_fit_and_how_much_of_them(
+    settings: dict[str, Any], streams: int, calls: int, unread_bytes: int
+) -> None:
+    config = ServerConfig(**settings)
+    options = dict(queue_options(config))
+    assert connection_streams_max(config) == streams
+    assert options["grpc.max_concurrent_streams"] == calls
+    assert options["grpc.http2.lookahead_bytes"] == unread_bytes
+
+
+async def test_gets_that_do_not_fit_wait_with_their_client_and_are_all_answered() -> None:
+    server, target = await _started(memory_limit="1GiB", connection_streams_max=1)
+    most = 0
+
+    async def look() -> None:
+        nonlocal most
+        while True:
+            most = max(most, len(server._calls._under_way))
+            await asyncio.sleep(0)
+
+    looking = asyncio.create_task(look())
+    async with aio.insecure_channel(target) as channel:
+        assert await _gets(channel, 3000) == {"OK": 3000}
+    looking.cancel()
+    assert 1 < most <= 1 + 655
+    await server.close()
+
+
+async def test_streams_of_a_connection_beyond_their_limit_are_refused_by_name() -> None:
+    server, target = await _started(connection_streams_max=3)
+    async with aio.insecure_channel(target) as channel, aio.insecure_channel(target, _ALONE) as other:
+        watches: list[Any] = [channel.stream_stream(_SERVICE + "Watch")() for _ in range(5)]
+        request = pb.WatchRequest(first=b"k").SerializeToString()
+        refused = (
+            "RESOURCE_EXHAUSTED connection_streams_max is 3, and this needs 4; send less, or raise "
+            "connection_streams_max"
+        )
+        outcomes = [await _replies_of(watch, request) for watch in watches]
+        assert outcomes == ["replies"] * 3 + [refused] * 2
+        assert await _gets(channel, 100) == {"OK": 100}
+        scan: Any = channel.unary_stream(_SERVICE + "Scan")
+        assert [chunk async for chunk in scan(b"")], "a scan ends by itself, and does not count"
+        assert await _replies_of(other.stream_stream(_SERVICE + "Watch")(), request) == "replies"
+        for watch in watches:
+            watch.cancel()
+        async with asyncio.timeout(10):
+            while await _replies_of(channel.stream_stream(_SERVICE + "Watch")(), request) == refused:
+                pass
+    await server.close()
+
+
 async def test_five_thousand_gets_that_begin_at_once_are_all_answered() -> None:
     server, target = await _started()
     async with aio.insecure_channel(target) as channel:
@@ -111,7 +175,7 @@ async def test_five_thousand_gets_that_begin_at_once_are_all_answered() -> None:
 
 
 async def test_three_thousand_feeds_that_begin_at_once_on_one_connection_are_all_fed() -> None:
-    server, target = await _started()
+    server, target = await _started(memory_limit="none")
     async with aio.insecure_channel(target) as channel:
         calls: list[Any] = [channel.stream_stream("/pequod.v1.PequodPeer/Feed")() for _ in range(3000)]
         hellos = [pb.PeerFeedHello(feed=number + 1, version_min=1, version_max=99) for number in range(3000)]

@@ -69,7 +69,7 @@ async def test_a_chunk_is_no_larger_than_a_reply_whatever_is_asked_for(stub: Any
     assert [len(chunk.keys) for chunk in chunks if chunk.keys] == [3, 3, 3, 3, 3]
 
 
-async def test_joins(stub: Any) -> None:
+async def test_joins_are_added_listed_and_dropped(stub: Any) -> None:
     added = await stub.AddJoin(pb.AddJoinRequest(text=TIMELINE + "; k|<t> = copy p|<u>|<t>"))
     assert [join.name for join in added.joins] == ["t", "k"]
     assert "<u>" in added.joins[1].warnings[0]

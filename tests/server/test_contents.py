@@ -12,7 +12,7 @@ from grpc import aio
 from pequod_proto import pequod_pb2 as pb
 from pequod_proto.contract import LEVELS_MAX
 from pequod_server import ServerConfig
-from pequod_server.database import levels
+from pequod_server.freshness import levels
 from pequod_server.memory.admission import SMALL_BYTES
 from pequod_server.wire.contents import BOUNDS, NOT_KNOWN_MAX, Contents, may_be_many
 from pequod_server.wire.undecodable import request_type

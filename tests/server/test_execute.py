@@ -30,7 +30,7 @@ async def _execute(
     return reply
 
 
-async def test_every_kind(stub: Any, server: PequodServer) -> None:
+async def test_every_kind_of_command_is_answered(stub: Any, server: PequodServer) -> None:
     kinds = [PUT, PUT, PUT, GET, GET, SCAN, SCAN, SCAN_LIMIT, SCAN_DOWN, SCAN_DOWN, COUNT, COUNT, REMOVE, REMOVE]
     arguments = [b"a", b"1", b"b", b"2", b"c", b"3", b"b", b"no", b"a", b"c", b"b", b""]
     arguments += [b"", b"", b"", b"", b"", b"c", b"a", b"c", b"", b"", b"a", b"a"]

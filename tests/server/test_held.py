@@ -5,7 +5,7 @@ from pathlib import Path
 
 import psutil
 import pytest
-from pequod_bench.process import started_server
+from pequod_bench.systems.server import started_server
 from pequod_proto import pequod_pb2 as pb
 
 from tests import forked
@@ -55,6 +55,20 @@ async def test_the_process_keeps_the_limit_whatever_clients_leave(name: str) -> 
         # Without places they took the process to 210 %.
         share = 1.3 if name == "batches-at-once" else 1.1
         assert _peak_bytes(pid) <= share * LIMIT_MIB * heavy.MIB
+
+
+@pytest.mark.parametrize("is_filled", [False, True])
+@pytest.mark.parametrize("name", ["puts-at-once", "puts-beside-watches"])
+async def test_the_process_keeps_the_limit_however_many_puts_begin_at_once(name: str, is_filled: bool) -> None:
+    with started_server("--memory-limit", f"{LIMIT_MIB}MiB") as (target, pid):
+        if is_filled:
+            _fill(target)
+        _, count = heavy.LEFT[name]
+        codes = await heavy.in_a_process(target, name, count)
+        # Of the puts, those that would make a process grow that is at its limit are refused.
+        assert codes.pop("OK") == 200
+        assert codes.keys() <= {"RESOURCE_EXHAUSTED"}
+        assert _peak_bytes(pid) <= 1.1 * LIMIT_MIB * heavy.MIB
 
 
 async def test_the_process_keeps_the_limit_whatever_is_sent_and_left_unread() -> None:

@@ -19,6 +19,7 @@ from pequod_proto.pequod_pb2_grpc import PequodStub
 from pequod_server import PequodServer, ServerConfig
 from pequod_server.ops.logs import CallLog, formatter
 from pequod_server.ops.observe import CallObserver
+from pequod_server.wire.handlers import written
 
 from pequod import Client
 from pequod.commands import kinds as commands
@@ -233,3 +234,31 @@ def test_an_address_that_cannot_be_listened_on_ends_the_start() -> None:
         refused = run_command("serve", "--listen", "127.0.0.1:0", "--metrics", metrics)
     assert refused.err.startswith("pequod: cannot listen on 127.0.0.1:")
     assert refused.code == 3
+
+
+@pytest.mark.parametrize("name", ["Scan", "Watch"])
+async def test_a_client_that_leaves_its_stream_is_no_error(lines: Lines, name: str) -> None:
+    server, target = await _started(1e9)
+    for number in range(100):
+        server.engine.put(b"k|%03d" % number, bytes(100_000))
+    requests = {"Scan": pb.ScanRequest(prefix=b"k|"), "Watch": pb.WatchRequest(first=b"k|", last=b"k}", rows=True)}
+    for _ in range(5):
+        async with aio.insecure_channel(target, [("grpc.use_local_subchannel_pool", 1)]) as channel:
+            begin: Any = channel.unary_stream(f"/pequod.v1.Pequod/{name}")
+            calls = [begin(requests[name].SerializeToString()) for _ in range(20)]
+            await asyncio.gather(*[call.read() for call in calls])
+            await asyncio.sleep(0.1)
+            for call in calls:
+                call.cancel()
+    await server.stop()
+    assert [line for line in lines() if line["level"] not in ("debug", "info")] == []
+
+
+async def test_a_write_that_fails_ends_the_call_as_its_client_has_left_it() -> None:
+    class Left:
+        async def write(self, _message: bytes) -> None:
+            raise aio.InternalError
+
+    left: Any = Left()
+    with pytest.raises(asyncio.CancelledError):
+        await written(left, b"")

@@ -10,7 +10,7 @@ from grpc import aio
 from pequod_proto import pequod_pb2 as pb
 from pequod_proto.pequod_pb2_grpc import PequodStub
 from pequod_server import PequodServer, ServerConfig
-from pequod_server.calls.writes import _REMOVED_AT_A_TIME
+from pequod_server.steps.executor import _REMOVED_AT_A_TIME
 
 from tests.server.serving import connect, serving
 

@@ -11,10 +11,11 @@ from grpc import StatusCode, aio
 from pequod_proto import pequod_pb2 as pb
 from pequod_proto.pequod_pb2_grpc import PequodStub
 from pequod_server import PequodServer, ServerConfig
-from pequod_server.batches.columns import Command
-from pequod_server.batches.executor import Executor, Step
+from pequod_server.steps.executor import Executor
+from pequod_server.steps.steps import Step
 
 from pequod import AsyncClient
+from pequod.commands.columns import Command
 from pequod.commands.kinds import COUNT, FAILED, GET, OK, PART, PUT, SCAN, SCAN_DOWN
 from pequod.engine import ComputedKeyError, Engine, PequodError
 from pequod.errors import UnavailableError

@@ -135,3 +135,22 @@ async def test_a_stream_that_waits_for_a_batch_holds_nothing_of_the_one_before()
         # Held by the tuple, at one place or at both, by the name and as the argument.
         assert [sys.getrefcount(message) - [id(each) for each in pair].count(id(message)) for message in pair] == [2, 2]
     await server.close()
+
+
+async def test_calls_beyond_those_that_fit_are_refused_while_the_process_is_too_large() -> None:
+    resident = [LIMIT]
+    places = Admission(ServerConfig()).places
+    pressure = Pressure(LIMIT, 3, places, lambda: resident[0], calls_at_ease=10)
+    assert pressure.refusal(1000) is None
+    resident[0] = LIMIT + 1
+    await asyncio.sleep(0.02)
+    assert pressure.refusal(9) is None
+    refusal = pressure.refusal(10)
+    assert refusal is not None
+    assert str(refusal) == (
+        "memory_limit is 1000, and with this at least 1001 bytes would be in use; send less at a time, "
+        "or raise memory_limit"
+    )
+    resident[0] = LIMIT
+    await asyncio.sleep(0.02)
+    assert pressure.refusal(10) is None

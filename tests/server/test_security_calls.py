@@ -158,6 +158,7 @@ REFUSED = [
     ("driver", "BeginBackfill", pb.BeginBackfillRequest(join="t", first=b"t|ann|"), "write", b"t|ann|", b"t}"),
     ("ann", "DropJoin", pb.DropJoinRequest(name="t"), "join", b"t|", b"t}"),
     ("watch", "Get", pb.GetRequest(key=b"p|bob|0001"), "read", b"p|bob|0001", b"p|bob|0001\0"),
+    ("watch", "RestoreSnapshot", pb.RestoreSnapshotRequest(), "write", b"", None),
     ("watch", "DropJoin", pb.DropJoinRequest(name="t"), "join", b"t|", b"t}"),
     ("author", "AddJoin", pb.AddJoinRequest(text="u|<x> = copy p|<x>"), "join", b"u|", b"u}"),
     ("author", "AddJoin", pb.AddJoinRequest(text="o|<x> = copy p|<x>"), "join", b"o|", b"o}"),

@@ -34,8 +34,8 @@ async def test_each_call_has_a_rule(tmp_path: Path) -> None:
     assert isinstance(guard, AccessGuard)
     services = pb.DESCRIPTOR.services_by_name
     own = {method.name for method in services["Pequod"].methods}
-    assert set(guard._rules) == own | {PEER_PATH + method.name for method in services["PequodPeer"].methods}
-    assert set(guard._trims) < set(guard._rules)
+    assert set(guard._needs._rules) == own | {PEER_PATH + method.name for method in services["PequodPeer"].methods}
+    assert set(guard._trims._trims) < set(guard._needs._rules)
     await server.stop()
 
 

@@ -117,7 +117,7 @@ def test_values_that_are_not_right(name: str, value: object) -> None:
 @pytest.mark.parametrize(
     "address", ["localhost:0", "0.0.0.0:7744", "[::1]:7744", "[fe80::1%eth0]:1", "a-b.example:65535"]
 )
-def test_addresses(address: str) -> None:
+def test_an_address_to_listen_on_is_taken(address: str) -> None:
     assert ServerConfig(listen=address).listen == address
 
 
@@ -125,7 +125,7 @@ def test_addresses(address: str) -> None:
     ("text", "size"),
     [("1", 1), ("64KiB", 65536), ("4 MiB", 4 << 20), ("1.5MiB", 3 << 19), ("1GiB", 1 << 30), ("2MB", 2_000_000)],
 )
-def test_sizes(text: str, size: int) -> None:
+def test_a_size_is_written_with_its_unit(text: str, size: int) -> None:
     assert ServerConfig.model_validate({"key_bytes_max": text}).key_bytes_max == size
 
 

@@ -9,7 +9,7 @@ from pequod_grammar import parse
 from pequod_proto import pequod_pb2 as pb
 from pequod_proto.pequod_pb2_grpc import PequodStub
 from pequod_server import ServerConfig
-from pequod_server.batches.executor import Executor
+from pequod_server.steps.executor import Executor
 
 from pequod.commands.kinds import COUNT, GET, PUT, SCAN
 from pequod.engine import Engine

@@ -12,8 +12,8 @@ from typing import Any
 import grpc
 import pytest
 from grpc import aio
+from pequod_server.transport.call_turns import CallTurns
 from pequod_server.transport.server import Limits, WireServer
-from pequod_server.transport.turns import CallTurns
 from pequod_server.wire.errors import status_of
 
 from pequod.native.http2 import why_absent

@@ -15,18 +15,18 @@ from random import Random
 from typing import Any, Final
 
 from pequod_server.backing.health import Backoff
-from pequod_server.backing.peer import PequodStore
 from pequod_server.calls.service import PequodService
-from pequod_server.cluster.homes import HomeRules
 from pequod_server.cluster.joins import MapJoins
 from pequod_server.cluster.member import Member
 from pequod_server.cluster.sources import MapSources
 from pequod_server.config import ServerConfig
 from pequod_server.database.databases import Databases, HomeGroup
 from pequod_server.database.loader import Loader
+from pequod_server.homes.compute.store import PequodStore
+from pequod_server.homes.home.service import PeerService, make_peer_service
+from pequod_server.homes.rules import HomeRules
 from pequod_server.memory.admission import Admission
 from pequod_server.ops.snapshots import Snapshots
-from pequod_server.peer.peers import PeerService, make_peer_service
 
 from pequod.cluster.map import ClusterState
 from pequod.cluster.servers import ServerEntry, ServerRole

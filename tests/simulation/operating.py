@@ -15,8 +15,8 @@ from unittest.mock import patch
 
 import typer
 from pequod_proto import pequod_pb2 as pb
-from pequod_server.backing.peer_channel import PeerCredentials
 from pequod_server.cluster.operating import ClusterEditor
+from pequod_server.homes.compute.channel import PeerCredentials
 
 from pequod.cli import cluster_move
 from pequod.cluster.edits import placed

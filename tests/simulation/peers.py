@@ -15,11 +15,11 @@ from typing import Any, Final, cast
 from pequod_proto import pequod_pb2 as pb
 from pequod_server.backing import BackingStore, BackingUnavailableError, Event
 from pequod_server.backing.health import Backoff
-from pequod_server.backing.peer import PequodStore
 from pequod_server.backing.store import IsWanted, every_key
 from pequod_server.config import ServerConfig
+from pequod_server.homes.compute.store import PequodStore
+from pequod_server.homes.home.service import PeerService, make_peer_service
 from pequod_server.memory.admission import Admission
-from pequod_server.peer.peers import PeerService, make_peer_service
 from pequod_server.wire.handlers import CallEnded, Context
 
 from pequod.errors import NotHomeError, PequodError

@@ -7,9 +7,9 @@ from typing import Any
 from unittest.mock import patch
 
 import pytest
-from pequod_server.backing.peer import PequodStore
-from pequod_server.cluster.homes import HomeRules
 from pequod_server.database.loader import Loader
+from pequod_server.homes.compute.store import PequodStore
+from pequod_server.homes.rules import HomeRules
 
 from pequod.cli import cluster_move
 from tests.simulation.clusters import simulate_cluster

@@ -8,8 +8,8 @@ from unittest.mock import patch
 import pytest
 from pequod_proto import pequod_pb2 as pb
 from pequod_server.backing import RowChange
-from pequod_server.backing.peer_session import PeerSession
-from pequod_server.peer.relay import Relay, Subscriber, Told
+from pequod_server.homes.compute.session import PeerSession
+from pequod_server.homes.home.relay import Entry, Relay, Subscriber
 
 from pequod.engine import Engine, Range
 from tests.simulation.framing import Report, shows_fault
@@ -51,7 +51,7 @@ def test_schedules_that_were_judged_wrong_once(seed: int) -> None:
 def test_a_feed_that_skips_a_change_of_a_home_is_found() -> None:
     wanted, count = Relay.wanted, 0
 
-    def skipping(relay: Relay, told: Told, subscriber: Subscriber, start: int = 0) -> tuple[Sequence[RowChange], int]:
+    def skipping(relay: Relay, told: Entry, subscriber: Subscriber, start: int = 0) -> tuple[Sequence[RowChange], int]:
         nonlocal count
         count += 1
         return wanted(relay, told, subscriber, start) if count % 20 else ((), 0)
@@ -81,7 +81,7 @@ def test_a_home_that_resumes_a_feed_although_changes_are_missing_is_found() -> N
 
 @pytest.mark.timeout(600)
 def test_a_feed_that_forgets_at_the_next_home_what_was_loaded_is_found() -> None:
-    with patch("pequod_server.backing.peer.Subscriptions.ranges_of", lambda _self, _bits: iter(())):
+    with patch("pequod_server.homes.compute.store.Subscriptions.ranges_of", lambda _self, _bits: iter(())):
         assert is_found()
 
 

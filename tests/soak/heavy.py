@@ -6,6 +6,7 @@ It makes calls of bytes with plain gRPC, and prints how many ended with which co
 import argparse
 import asyncio
 import json
+import random
 import threading
 import time
 from collections import Counter
@@ -252,6 +253,47 @@ def call_at_once(target: str, count: int) -> Counter[str]:
     return asyncio.run(gather()) + _others(target)
 
 
+def put_at_once(target: str, count: int) -> Counter[str]:
+    """Put 100 KB with each of many calls that begin at once, and cancel half of them; on one connection.
+
+    The keys are twenty, so that a server with room for them may apply all.
+    """
+
+    async def gather() -> Counter[str]:
+        value = bytes(100_000)
+        requests = [pb.PutRequest(key=b"z|%d" % number, value=value).SerializeToString() for number in range(20)]
+        async with aio.insecure_channel(target, _OPTIONS) as channel:
+            put: Any = channel.unary_unary(f"/{_SERVICE.full_name}/Put")
+            calls = [put(requests[number % 20]) for number in range(count)]
+            await asyncio.sleep(0.05)
+            for call in calls[::2]:
+                call.cancel()
+            outcomes = await asyncio.gather(*calls, return_exceptions=True)
+        failed = (outcome for outcome in outcomes if isinstance(outcome, grpc.RpcError))
+        return Counter(error.code().name for error in failed)
+
+    return asyncio.run(gather()) + _others(target)
+
+
+def put_beside_watches(target: str, count: int) -> Counter[str]:
+    """Put 20 KB with each of many calls at once, under 100 watches that read nothing; then call like others."""
+    request = pb.WatchRequest(first=b"z|", last=b"z}", rows=True).SerializeToString()
+
+    async def gather() -> Counter[str]:
+        async with aio.insecure_channel(target, _OPTIONS) as channel:
+            watch: Any = channel.unary_stream(f"/{_SERVICE.full_name}/Watch")
+            put: Any = channel.unary_unary(f"/{_SERVICE.full_name}/Put")
+            watches = [watch(request) for _ in range(100)]
+            await asyncio.gather(*[watch.read() for watch in watches])
+            rows = ((b"z|%d" % (number % 50), random.randbytes(20_000)) for number in range(count))
+            puts = [put(pb.PutRequest(key=key, value=value).SerializeToString()) for key, value in rows]
+            outcomes = await asyncio.gather(*puts, return_exceptions=True)
+        failed = (outcome for outcome in outcomes if isinstance(outcome, grpc.RpcError))
+        return Counter(error.code().name for error in failed)
+
+    return asyncio.run(gather()) + _others(target)
+
+
 def _others(target: str) -> Counter[str]:
     time.sleep(3)
     codes = codes_of(target, _to_its_end("Get", lambda: pb.GetRequest(key=b"k")), 100)
@@ -272,6 +314,8 @@ LEFT: Final[dict[str, tuple[Callable[[str, int], Counter[str]], int]]] = {
     "calls-unfinished": (partial(send_unfinished, method="Get"), 500),
     "bodies-missing": (send_no_bodies, 3000),
     "calls-at-once": (call_at_once, 5000),
+    "puts-at-once": (put_at_once, 3000),
+    "puts-beside-watches": (put_beside_watches, 2000),
     "batches-unfinished": (partial(send_unfinished, method="Execute"), 200),
 }
 

@@ -10,9 +10,12 @@ from pequod_grammar import parse
 from pequod_spark.draws import alias_table
 from pequod_spark.edges import read_edges, user_count
 from pequod_spark.plan import compile_join, read_from
+from pequod_spark.texts import rendered, text
 from pequod_spark.twip import GraphModel, Twip, WorkloadError, follows, operations, write_twip
+from pequod_workloads import twip as model
 from pyspark.errors import AnalysisException
 from pyspark.sql import SparkSession
+from pyspark.sql import functions as f
 
 from pequod.engine import Engine
 from tests.spark.rows import rows_of
@@ -163,3 +166,13 @@ def test_numbers_that_make_no_twip_are_refused() -> None:
         Twip(user_count=2, tick_count=10**10, initial_post_count=1)
     with pytest.raises(WorkloadError, match="at least one byte, not 0"):
         Twip(user_count=2, tick_count=1, tweet_bytes=0)
+
+
+def test_keys_and_texts_are_those_of_the_model(spark: SparkSession) -> None:
+    ids = spark.range(3).select(f.col("id"), (f.col("id") * 12_345).alias("tick"))
+    keys = ids.select(rendered(model.POST, f.col("id"), f.col("tick")), text(f.col("tick"), 70)).collect()
+    assert [(bytes(key), bytes(value)) for key, value in keys] == [
+        (model.post_key(number, 12_345 * number), model.tweet(12_345 * number, 70)) for number in range(3)
+    ]
+    (last,) = ids.limit(1).select(rendered(model.TIMELINE_LAST, f.col("id"))).collect()[0]
+    assert bytes(last) == model.timeline_last(0)

@@ -1,4 +1,4 @@
-"""Micro benchmarks of what a cluster adds: a client's routing, and both ends of the feed between servers.
+"""Micro benchmarks of what a cluster adds: both ends of the feed between servers.
 
 A feed's row is a commit of 16 changes, as a database tells it, to one compute that wants them all; the bytes that a
 message takes on the wire are made, and parsed, but there is no gRPC.
@@ -14,30 +14,20 @@ from typing import Final
 from pequod_grammar import parse
 from pequod_proto import pequod_pb2 as pb
 from pequod_server.backing import KeyRange, RowChange
-from pequod_server.backing.peer_events import PeerEvents
-from pequod_server.backing.subscriptions import Subscriptions
-from pequod_server.batches.executor import Executor
-from pequod_server.batches.quick import run_quick
-from pequod_server.peer.feeding import PeerFeed
-from pequod_server.peer.origin import MemoryOrigin
-from pequod_server.peer.relay import Relay
+from pequod_server.homes.compute.events import PeerEvents
+from pequod_server.homes.home.feeding import PeerFeed
+from pequod_server.homes.home.origin import MemoryOrigin
+from pequod_server.homes.home.relay import Relay
+from pequod_server.steps.executor import Executor
+from pequod_server.steps.quick import run_quick
+from pequod_workloads import twip as keys
 
-from pequod.client.cluster.dividing import divided
-from pequod.client.cluster.node import Node
-from pequod.client.cluster.routes import Routes
 from pequod.client.columns import Columns
-from pequod.client.connection import ServerConnection
-from pequod.client.credentials import Credentials
-from pequod.cluster.map import ClusterMap, ClusterState, HomeRange
-from pequod.cluster.servers import ServerEntry, ServerRole
 from pequod.engine import Engine, RangeRows
-from pequod_bench.micro.frame import MicroRow, MicroScale, MicroSize, Samples, clock
-from pequod_bench.micro.sizes import grown_bytes
-from pequod_bench.workloads import keys
+from pequod_bench.micro.frame import MicroRows, MicroScale, Samples, clock
 
-_USERS: Final = 10_000
+CLUSTER: Final = MicroRows()
 _POSTERS: Final = 1_000
-_COMMANDS: Final = 256
 _TWEET: Final = b"v" * 66
 #: Changes of a commit, and commits of a sample.
 _COMMIT: Final = 16
@@ -47,58 +37,6 @@ _WORK_MAX: Final = 4096
 #: Ranges that are loaded together.
 _TOGETHER: Final = 20
 _EVERYTHING: Final = KeyRange(b"p|", b"p}")
-
-
-class _Nobody:
-    """Hears of servers that are away, and does nothing."""
-
-    def changed(self, node: Node) -> None:
-        """Do nothing."""
-
-
-async def _routes() -> Routes:
-    """Return the routes to a home and three computes, none of which is there."""
-    computes = [
-        ServerEntry(f"c{number}", f"127.0.0.1:{number}", frozenset({ServerRole.COMPUTE})) for number in (1, 2, 3)
-    ]
-    entries = [*computes, ServerEntry("h1", "127.0.0.1:4", frozenset({ServerRole.HOME}), "a")]
-    ranges = tuple(HomeRange(table + b"|", table + b"}", "a") for table in (b"p", b"s"))
-    state = ClusterState.of(ClusterMap("micro", 1, "", home_ranges=ranges), entries)
-    nodes = {
-        entry.id: Node(entry, ServerConnection(entry.address, Credentials(), 1.0, retries=0), _Nobody())
-        for entry in entries
-    }
-    return Routes(state, nodes)
-
-
-def route(scale: MicroScale) -> Samples:
-    """Find the servers of timelines whose groups were read before."""
-    reader = asyncio.run(_routes()).reader
-    timelines = [keys.timeline_first(user, 7) for user in range(scale.of(_USERS))]
-    for key in timelines:
-        reader(key)
-    for turn in count():
-        some = [timelines[(turn * 7919 + at * 31) % len(timelines)] for at in range(_COMMANDS)]
-        begun = clock()
-        for key in some:
-            reader(key)
-        yield _COMMANDS, clock() - begun
-
-
-def divide(scale: MicroScale) -> Samples:
-    """Divide batches of checks and a tenth of puts over a home and three computes."""
-    routes, users = asyncio.run(_routes()), scale.of(_USERS)
-    for turn in count():
-        columns = Columns()
-        for at in range(_COMMANDS):
-            user = (turn * 7919 + at * 31) % users
-            if at % 10:
-                columns.scan(keys.timeline_first(user, 7), keys.timeline_last(user))
-            else:
-                columns.put(keys.post_key(user, turn), _TWEET)
-        begun = clock()
-        divided(columns, routes.reader, routes.writer)
-        yield _COMMANDS, clock() - begun
 
 
 def _commits() -> Iterator[list[RowChange]]:
@@ -117,7 +55,6 @@ class _Home:
         self._replies = self.feed.replies()
 
     async def start(self, ranges: list[KeyRange]) -> pb.PeerFeedReply:
-        """Begin the feed; return its first message."""
         self.origin.wake()
         self.origin.prepare(ranges)
         await self.feed.begin(pb.PeerFeedHello(version_min=1, version_max=1, feed=1), ranges)
@@ -134,6 +71,7 @@ def _ranges() -> list[KeyRange]:
     return [KeyRange(one + b"|", one + b"}") for one in posters]
 
 
+@CLUSTER.row("feed: tell", "a change at a home, in commits of 16")
 def tell(_scale: MicroScale) -> Samples:
     """Keep commits for a feed, and make the messages that tell them."""
     home, commits, number = _Home(), _commits(), 0
@@ -152,6 +90,7 @@ def tell(_scale: MicroScale) -> Samples:
             yield _COMMITS * _COMMIT, spent
 
 
+@CLUSTER.row("feed: hear", "a change at a compute, in commits of 16")
 def hear(_scale: MicroScale) -> Samples:
     """Parse messages of a feed, and make the events of the store from them."""
     home, commits, number = _Home(), _commits(), 0
@@ -176,17 +115,14 @@ def _loaded(users: int) -> Engine:
     engine.add_joins(parse(keys.PUSH_JOIN))
     for user in range(users):
         engine.load(b"s|%08d|" % user, b"s|%08d}" % user, [(keys.subscription_key(user, user), b"1")])
-        engine.load(*_posts_of(user), [])
+        engine.load(*keys.posts_of(user), [])
         # The second read finds the timeline by the end of its range.
         for _ in range(2):
-            engine.scan(keys.timeline_first(user, 0), keys.timeline_last(user))
+            engine.scan(*keys.timeline(user))
     return engine
 
 
-def _posts_of(poster: int) -> tuple[bytes, bytes]:
-    return b"p|%08d|" % poster, b"p|%08d}" % poster
-
-
+@CLUSTER.row("feed: apply", "a change of a loaded key, in one timeline")
 def apply(scale: MicroScale) -> Samples:
     """Apply changes of a database to loaded posts, each of which is in one timeline."""
     engine, changes = _loaded(scale.of(_POSTERS)), _commits()
@@ -200,20 +136,22 @@ def apply(scale: MicroScale) -> Samples:
         yield _COMMITS * _COMMIT, clock() - begun
 
 
+@CLUSTER.row("feed: foresee", "a subscription of a timeline that was read")
 def foresee(scale: MicroScale) -> Samples:
     """Find what timelines will need of a poster whom each of their users follows now, and whom nobody followed."""
     for _, _, spent, users in _followed(scale.of(_POSTERS)):
         yield users, spent
 
 
+@CLUSTER.row("feed: check after subscribe", "a check in a message of 1,000, the posts are loaded")
 def check_followed(scale: MicroScale) -> Samples:
     """Check after the same, in messages, once the poster's one post is loaded."""
     for engine, poster, _, users in _followed(scale.of(_POSTERS)):
         executor = Executor(engine, 1, commands_max=1 << 20, reply_bytes_max=1 << 26, rows_max=1 << 20)
-        engine.load(*_posts_of(poster), [(keys.post_key(poster, poster), _TWEET)])
+        engine.load(*keys.posts_of(poster), [(keys.post_key(poster, poster), _TWEET)])
         columns = Columns()
         for user in range(users):
-            columns.scan(keys.timeline_first(user, poster), keys.timeline_last(user))
+            columns.scan(*keys.timeline(user, poster))
         message = columns.message(1).SerializeToString()
         begun = clock()
         found = run_quick(executor, message)
@@ -238,44 +176,22 @@ def _followed(users: int) -> Iterator[tuple[Engine, int, int, int]]:
         assert len(found) == 1
         yield engine, poster, spent, users
         # Nobody reads at the end of some samples; logs must not grow for ever.
-        engine.load(*_posts_of(poster), [])
+        engine.load(*keys.posts_of(poster), [])
         for user in range(users):
-            engine.scan(keys.timeline_first(user, poster), keys.timeline_last(user))
+            engine.scan(*keys.timeline(user, poster))
 
 
+@CLUSTER.row("feed: load", "a range of two rows, twenty at a time")
 def load_small(_scale: MicroScale) -> Samples:
     """Load the posts of posters whom nobody has read, two each, twenty posters at a time."""
     engine = _loaded(1)
     for first in count(1, _TOGETHER):
         posters = range(first, first + _TOGETHER)
         loads = [
-            RangeRows(*_posts_of(poster), [(keys.post_key(poster, time), _TWEET) for time in (1, 2)])
+            RangeRows(*keys.posts_of(poster), [(keys.post_key(poster, time), _TWEET) for time in (1, 2)])
             for poster in posters
         ]
         begun = clock()
         engine.load_all(loads)
         yield _TOGETHER, clock() - begun
         engine.forget(loads[0].first, loads[-1].last)
-
-
-def subscription_size(scale: MicroScale) -> MicroSize:
-    """Return what a compute's subscription to the posts of one poster costs its home; every third poster has none."""
-    wants, posters = Subscriptions(), scale.of(30_000)
-
-    def subscribe() -> None:
-        for poster in range(0, posters, 3):
-            wants.add(b"p|%08d|" % poster, b"p|%08d}" % poster, 1)
-
-    return MicroSize("a subscription at a home", grown_bytes(subscribe) / len(range(0, posters, 3)))
-
-
-CLUSTER: Final = (
-    MicroRow("cluster: route", "the server of a key", route),
-    MicroRow("cluster: divide", "a command in a batch of 256 over four servers", divide),
-    MicroRow("feed: tell", "a change at a home, in commits of 16", tell),
-    MicroRow("feed: hear", "a change at a compute, in commits of 16", hear),
-    MicroRow("feed: apply", "a change of a loaded key, in one timeline", apply),
-    MicroRow("feed: foresee", "a subscription of a timeline that was read", foresee),
-    MicroRow("feed: check after subscribe", "a check in a message of 1,000, the posts are loaded", check_followed),
-    MicroRow("feed: load", "a range of two rows, twenty at a time", load_small),
-)

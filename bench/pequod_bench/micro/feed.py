@@ -7,15 +7,15 @@ import struct
 from typing import Any, Final, cast
 
 from pequod_server.backing import parse_mappings
-from pequod_server.backing.pg_decoder import Decoder
-from pequod_server.backing.pg_lookout import Lookout
-from pequod_server.backing.pg_schema import ColumnFacts, TableFacts
-from pequod_server.backing.pg_session import PostgresSession, SnapshotHorizon
+from pequod_server.backing.postgres.decoder import Decoder
+from pequod_server.backing.postgres.lookout import Lookout
+from pequod_server.backing.postgres.schema import ColumnFacts, TableFacts
+from pequod_server.backing.postgres.session import PostgresSession, SnapshotHorizon
 from pequod_server.backing.values import Kind
 from pequod_server.database.intake import Intake
 
 from pequod.engine import Engine
-from pequod_bench.micro.frame import MicroRow, MicroScale, Samples, clock
+from pequod_bench.micro.frame import MicroRows, MicroScale, Samples, clock
 
 _MAPPINGS: Final = parse_mappings("""
 [[mapping]]
@@ -30,6 +30,7 @@ _KINDS: Final[dict[str, tuple[str, Kind]]] = {
     "body": ("text", "text"),
     "hidden": ("bool", "boolean"),
 }
+FEED: Final = MicroRows()
 _OID: Final = 7
 #: Loaded ranges, none of them of the rows that come.
 _RANGES: Final = 1_000
@@ -56,6 +57,7 @@ def _row(number: int) -> bytes:
     return b"I" + struct.pack(">I", _OID) + b"N" + struct.pack(">h", len(cells)) + row
 
 
+@FEED.row("feed, dropped", "a row of a commit, not loaded")
 def drop_rows(scale: MicroScale) -> Samples:
     """Take in rows of four columns in ranges that are not loaded."""
     engine = Engine(backed=[b"p"])
@@ -78,6 +80,3 @@ def drop_rows(scale: MicroScale) -> Samples:
         for row in rows:
             note(row)
         yield _RUN, clock() - start
-
-
-FEED: Final = (MicroRow("feed, dropped", "a row of a commit, not loaded", drop_rows),)

@@ -17,6 +17,7 @@ import statistics
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 from itertools import count, islice
 from typing import Final, TypeVar
 
@@ -31,7 +32,7 @@ RUN: Final = 64
 #: Into how many parts the samples of workloads that are compared are divided.
 TURNS: Final = 10
 
-#: Records of an index, unless more are asked for: a million take a minute for ten samples.
+#: Records of an index, unless more are asked for.
 FEW_RECORDS: Final = 20_000
 
 _First = TypeVar("_First")
@@ -73,6 +74,27 @@ class MicroRow:
         """Return how many samples count."""
         fewer = scale.record_count // FEW_RECORDS if self.is_indexing else 1
         return max(3, scale.sample_count // max(1, fewer))
+
+
+class MicroRows(list[MicroRow]):
+    """Rows of the table, in their order."""
+
+    def row(
+        self, name: str, operation: str
+    ) -> Callable[[Callable[[MicroScale], Samples]], Callable[[MicroScale], Samples]]:
+        """Take a function in as a row."""
+
+        def take(samples: Callable[[MicroScale], Samples]) -> Callable[[MicroScale], Samples]:
+            self.append(MicroRow(name, operation, samples))
+            return samples
+
+        return take
+
+    def add(
+        self, name: str, operation: str, samples: Callable[..., Samples], *arguments: object, is_indexing: bool = False
+    ) -> None:
+        """Take a function in whose last argument is the scale."""
+        self.append(MicroRow(name, operation, partial(samples, *arguments), is_indexing=is_indexing))
 
 
 @dataclass(frozen=True, slots=True)

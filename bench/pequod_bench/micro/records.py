@@ -9,14 +9,13 @@ from typing import Final
 import orjson
 from pequod_grammar import parse
 
-from pequod.engine import Engine, MissingError
-from pequod_bench.micro.frame import RUN, MicroRow, MicroScale, Samples, clock, timed
+from pequod.engine import Engine
+from pequod_bench.micro.frame import RUN, MicroRows, MicroScale, Samples, clock, timed
 
+RECORDS: Final = MicroRows()
 _AUTHORS: Final = 200
-#: Articles, where puts are timed.
-_PUT_ARTICLES: Final = _AUTHORS * 10
-#: Articles of each author, where reads are timed.
-_ARTICLES: Final = 50
+#: Articles, where puts are timed; articles of each author, where reads are.
+_PUT_ARTICLES, _ARTICLES = _AUTHORS * 10, 50
 #: The number of the first article that is put anew.
 _NEW: Final = 20_000
 _OVER_KEYS: Final = "by|<author>|<id:8> = copy article|<author>|<id:8>"
@@ -24,6 +23,9 @@ _OVER_RECORDS: Final = "by|<author>|<id:8> = copy article|<id:8> with author = <
 _OF_FIELDS: Final = f"{_OVER_RECORDS} as {{title, stats.votes}}"
 _OVER_TWO: Final = "by|<author>|<kind>|<id:8> = copy article|<id:8> with author = <author>, kind = <kind>"
 _OVER_TAGS: Final = "tagged|<tag>|<id:8> = copy article|<id:8> with tags[] = <tag>"
+_TAG_1: Final = (b"tagged|tag01|", b"tagged|tag01}")
+#: What the rows are compared over: keys, records, and fields of records.
+_JOINS: Final = {"keys": _OVER_KEYS, "records": _OVER_RECORDS, "fields of records": _OF_FIELDS}
 
 
 def _author(number: int) -> bytes:
@@ -43,8 +45,14 @@ def _tagged(number: int) -> bytes:
     return orjson.dumps({**fields, "body": "x" * 100})
 
 
-def _key(number: int, *, is_keyed: bool) -> bytes:
-    return b"article|%s|%08d" % (_author(number), number) if is_keyed else b"article|%08d" % number
+def _located(number: int) -> bytes:
+    """Return a record of about 200 bytes with a number that has the digits of a double."""
+    fields = {"author": _author(number).decode(), "latitude": 52.520006599999995 + number / 1e6}
+    return orjson.dumps({**fields, "body": "x" * 140})
+
+
+def _key(number: int, joins: str = _OVER_RECORDS) -> bytes:
+    return b"article|%s|%08d" % (_author(number), number) if joins == _OVER_KEYS else b"article|%08d" % number
 
 
 def _range(author: int) -> tuple[bytes, bytes]:
@@ -56,122 +64,77 @@ def _read(joins: str, article_count: int) -> Engine:
     engine = Engine()
     engine.add_joins(parse(joins))
     for number in range(article_count):
-        engine.put(_key(number, is_keyed=joins == _OVER_KEYS), _record(number))
+        engine.put(_key(number, joins), _record(number))
     for author in range(_AUTHORS):
         engine.scan(*_range(author))
     return engine
 
 
-def _puts(name: str, joins: str) -> MicroRow:
-    """Return the row that puts new articles, of authors whose articles have been read."""
-
-    def samples(scale: MicroScale) -> Samples:
-        engine = _read(joins, scale.of(_PUT_ARTICLES))
-        for start in count(_NEW, RUN):
-            numbers = range(start, start + RUN)
-            rows = [(_key(number, is_keyed=joins == _OVER_KEYS), _record(number)) for number in numbers]
-            yield RUN, timed(engine.put, rows)
-
-    return MicroRow(name, "a put of 200 bytes", samples)
+def _puts(joins: str, scale: MicroScale) -> Samples:
+    """Put new articles, of authors whose articles have been read."""
+    engine = _read(joins, scale.of(_PUT_ARTICLES))
+    for start in count(_NEW, RUN):
+        numbers = range(start, start + RUN)
+        yield RUN, timed(engine.put, [(_key(number, joins), _record(number)) for number in numbers])
 
 
-def _puts_again(name: str, joins: str) -> MicroRow:
-    """Return the row that puts the same articles again, with other votes."""
-
-    def samples(scale: MicroScale) -> Samples:
-        article_count = scale.of(_PUT_ARTICLES)
-        engine = _read(joins, article_count)
-        for start in count(0, RUN):
-            numbers = [(start + number) % article_count for number in range(RUN)]
-            rows = [(_key(number, is_keyed=joins == _OVER_KEYS), _record(number, start + 1)) for number in numbers]
-            yield RUN, timed(engine.put, rows)
-
-    return MicroRow(name, "a put of 200 bytes", samples)
-
-
-def _reads(name: str, joins: str) -> MicroRow:
-    """Return the row that reads the articles of an author for the first time."""
-
-    def samples(scale: MicroScale) -> Samples:
-        engine = _read(joins, _AUTHORS * scale.of(_ARTICLES))
-        for start in count(0, RUN):
-            ranges = [_range(author) for author in range(start, start + RUN)]
-            for first, last in ranges:
-                engine.invalidate(first, last)
-            yield RUN, timed(engine.scan, ranges)
-
-    return MicroRow(name, "a first scan of 50 rows", samples)
-
-
-def _located(number: int) -> bytes:
-    """Return a record of about 200 bytes with a number that has the digits of a double."""
-    fields = {"author": _author(number).decode(), "latitude": 52.520006599999995 + number / 1e6}
-    return orjson.dumps({**fields, "body": "x" * 140})
-
-
-def _parses(name: str, record: Callable[[int], bytes]) -> MicroRow:
-    """Return the row that parses what an index is made of, and keeps nothing."""
-
-    def samples(scale: MicroScale) -> Samples:
-        values = [record(number) for number in range(scale.of(scale.record_count))]
-        while True:
-            begun = clock()
-            for value in values:
-                orjson.loads(value)
-            yield len(values), clock() - begun
-
-    return MicroRow(name, "a record", samples, is_indexing=True)
-
-
-def _indexes(name: str, joins: str, record: Callable[[int], bytes], first: tuple[bytes, bytes]) -> MicroRow:
-    """Return the row that reads a range in an engine without an index."""
-
-    def samples(scale: MicroScale) -> Samples:
-        size = scale.of(scale.record_count)
-        keys, values = [_key(number, is_keyed=False) for number in range(size)], [record(i) for i in range(size)]
-        while True:
-            engine = Engine()
-            engine.add_joins(parse(joins))
-            engine.put_all(keys, values)
-            yield size, timed(engine.scan, [first])
-
-    return MicroRow(name, "a record", samples, is_indexing=True)
-
-
-def see_changes(scale: MicroScale) -> Samples:
-    """Apply a database's changes of rows that are not loaded, beside ranges of an index that were searched for."""
-    engine = Engine(backed=[b"article"], can_search=lambda _: True)
-    engine.add_joins(parse(_OVER_RECORDS))
-    for author in range(scale.of(_AUTHORS // 2)):
-        try:
-            engine.scan(*_range(author))
-        except MissingError as missing:
-            for found in missing.searches:
-                engine.load_found(found, [(_key(author, is_keyed=False), _record(author))])
-                engine.note_searched(found)
-            engine.scan(*_range(author))
+def _puts_again(joins: str, scale: MicroScale) -> Samples:
+    """Put the same articles again, with other votes."""
+    article_count = scale.of(_PUT_ARTICLES)
+    engine = _read(joins, article_count)
     for start in count(0, RUN):
-        others = [_AUTHORS * (start + number) - 1 for number in range(1, RUN + 1)]
-        yield RUN, timed(engine.apply, [(_key(other, is_keyed=False), _record(other)) for other in others])
+        numbers = [(start + number) % article_count for number in range(RUN)]
+        yield RUN, timed(engine.put, [(_key(number, joins), _record(number, start + 1)) for number in numbers])
 
 
-RECORDS: Final = (
-    _puts("put, join over keys", _OVER_KEYS),
-    _puts("put, join over records", _OVER_RECORDS),
-    _puts("put, join over fields of records", _OF_FIELDS),
-    _puts_again("put again, join over keys", _OVER_KEYS),
-    _puts_again("put again, join over records", _OVER_RECORDS),
-    _puts_again("put again, join over fields of records", _OF_FIELDS),
-    _reads("read, join over keys", _OVER_KEYS),
-    _reads("read, join over records", _OVER_RECORDS),
-    _parses("records, parsed", _record),
-    _indexes("records, indexed", _OVER_RECORDS, _record, _range(1)),
-    _parses("records with tags, parsed", _tagged),
-    _indexes("records of long decimals, indexed", _OVER_RECORDS, _located, _range(1)),
-    _indexes("records, indexed by two fields", _OVER_TWO, _tagged, _range(1)),
-    _indexes("records, indexed by each of 3 tags", _OVER_TAGS, _tagged, (b"tagged|tag01|", b"tagged|tag01}")),
-    MicroRow("change, not searched for", "a change of another author's article", see_changes),
-)
+def _reads(joins: str, scale: MicroScale) -> Samples:
+    """Read the articles of an author for the first time."""
+    engine = _read(joins, _AUTHORS * scale.of(_ARTICLES))
+    for start in count(0, RUN):
+        ranges = [_range(author) for author in range(start, start + RUN)]
+        for first, last in ranges:
+            engine.invalidate(first, last)
+        yield RUN, timed(engine.scan, ranges)
+
+
+def _parses(record: Callable[[int], bytes], scale: MicroScale) -> Samples:
+    """Parse what an index is made of, and keep nothing."""
+    values = [record(number) for number in range(scale.of(scale.record_count))]
+    while True:
+        begun = clock()
+        for value in values:
+            orjson.loads(value)
+        yield len(values), clock() - begun
+
+
+def _indexes(joins: str, record: Callable[[int], bytes], first: tuple[bytes, bytes], scale: MicroScale) -> Samples:
+    """Read a range in an engine without an index."""
+    size = scale.of(scale.record_count)
+    keys, values = [_key(number) for number in range(size)], [record(number) for number in range(size)]
+    while True:
+        engine = Engine()
+        engine.add_joins(parse(joins))
+        engine.put_all(keys, values)
+        yield size, timed(engine.scan, [first])
+
+
+for _over, _some in _JOINS.items():
+    RECORDS.add(f"put, join over {_over}", "a put of 200 bytes", _puts, _some)
+for _over, _some in _JOINS.items():
+    RECORDS.add(f"put again, join over {_over}", "a put of 200 bytes", _puts_again, _some)
+RECORDS.add("read, join over keys", "a first scan of 50 rows", _reads, _OVER_KEYS)
+RECORDS.add("read, join over records", "a first scan of 50 rows", _reads, _OVER_RECORDS)
+RECORDS.add("records, parsed", "a record", _parses, _record, is_indexing=True)
+RECORDS.add("records with tags, parsed", "a record", _parses, _tagged, is_indexing=True)
+for _name, *_what in (
+    ("records, indexed", _OVER_RECORDS, _record, _range(1)),
+    ("records of long decimals, indexed", _OVER_RECORDS, _located, _range(1)),
+    ("records, indexed by two fields", _OVER_TWO, _tagged, _range(1)),
+    ("records, indexed by each of 3 tags", _OVER_TAGS, _tagged, _TAG_1),
+):
+    RECORDS.add(_name, "a record", _indexes, *_what, is_indexing=True)
+
+
 #: Rows, what each is compared with, and how many times that it may take.
 RATIOS: Final = (
     ("put, join over records", "put, join over keys", 2.5),

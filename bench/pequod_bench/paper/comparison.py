@@ -1,22 +1,18 @@
-"""Everything that a comparison found, as one object; the reports are made of it alone."""
+"""Everything that a comparison found, as one object of which the reports are made; and the paper's figures as goals."""
 
 from __future__ import annotations
 
 import statistics
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import ClassVar, Final
 
 from pydantic import TypeAdapter, ValidationError
 
 from pequod.errors import PequodError
-from pequod_bench.paper.freshness import Freshness
-from pequod_bench.paper.measure import RunOutcome
-from pequod_bench.paper.openloop import LatencyResult
-from pequod_bench.paper.trials import Failure
-from pequod_bench.report.phases import PhaseCost
+from pequod_bench.paper.latency import LatencyResult
+from pequod_bench.paper.measure import Failure, RunOutcome
 from pequod_bench.report.printed import Printed
-from pequod_bench.systems.machine import Machine
 
 #: Runtime as a multiple of Pequod's, in the paper's figure 7.
 PAPER_RATIOS: Final = {
@@ -29,6 +25,21 @@ PAPER_RATIOS: Final = {
 }
 #: Up to this share the paper has dynamic materialisation (figure 8) and interleaved joins (figure 9) ahead.
 PAPER_AHEAD_PERCENT: Final = 90
+#: CPU clocks go in steps: a run that is too short for one is counted as one.
+CPU_S_MIN: Final = 0.01
+
+
+@dataclass(frozen=True, slots=True)
+class Machine:
+    """Where it was measured."""
+
+    system: str
+    processor: str
+    cores: int
+    memory_gib: float
+    python: str
+    #: Mean number of runnable processes at the start: others that work at the same time.
+    load_at_start: float
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,10 +50,21 @@ class Spread:
     least: float
     greatest: float
 
+    def __str__(self) -> str:
+        """Return the median and the range."""
+        if self.least == self.greatest:
+            return f"{self.median:.2f}"
+        return f"{self.median:.2f} ({self.least:.2f} to {self.greatest:.2f})"
+
 
 def spread(values: Sequence[float]) -> Spread:
     """Sum up the values of several runs."""
     return Spread(statistics.median(values), min(values), max(values))
+
+
+def of_all(outcomes: Sequence[RunOutcome], figure: Callable[[RunOutcome], float]) -> Spread:
+    """Return one figure of several runs."""
+    return spread([figure(outcome) for outcome in outcomes])
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,6 +85,10 @@ class LinePoint:
 
     x: int
     outcomes: list[RunOutcome]
+
+    @property
+    def seconds(self) -> Spread:
+        return of_all(self.outcomes, lambda outcome: outcome.seconds)
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,7 +121,6 @@ class Comparison(Printed):
     machine: Machine
     seed: int
     repetitions: int
-    is_pinned: bool
     #: Sizes of each section, as text.
     sizes: dict[str, str]
     #: Systems that could not be run, and why.
@@ -105,14 +130,9 @@ class Comparison(Printed):
     #: How long each section took to measure.
     section_seconds: dict[str, float] = field(default_factory=dict)
     twip: list[SystemResult] = field(default_factory=list)
-    #: What figure 7's operations cost in the engine alone, by kind.
-    phases: list[PhaseCost] = field(default_factory=list)
     materialisation: list[Line] = field(default_factory=list)
     newp: list[Line] = field(default_factory=list)
-    maintenance: list[SystemResult] = field(default_factory=list)
-    celebrities: list[SystemResult] = field(default_factory=list)
     latencies: list[LatencyResult] = field(default_factory=list)
-    freshness: list[Freshness] = field(default_factory=list)
     ycsb: list[StoreResults] = field(default_factory=list)
 
     def where(self) -> str:
@@ -121,19 +141,16 @@ class Comparison(Printed):
         return (
             f"{self.started_at}, commit {self.commit}, seed {self.seed}. {machine.processor}, {machine.cores} cores, "
             f"{machine.memory_gib:.0f} GiB; {machine.system}; {machine.python}; load at the start "
-            f"{machine.load_at_start:.1f}; took {sum(self.section_seconds.values()) / 60:.1f} "
-            "minutes."
+            f"{machine.load_at_start:.1f}; took {sum(self.section_seconds.values()) / 60:.1f} minutes."
         )
 
     def differences(self) -> list[str]:
         """Return what was wrong, if anything was."""
-        lines = [(line.title, point.outcomes) for line in self.materialisation + self.newp for point in line.points]
-        results = self.twip + self.maintenance + self.celebrities
-        results += [store for workload in self.ycsb for store in workload.stores]
-        runs = [(result.title, result.outcomes) for result in results] + lines
+        results = self.twip + [store for workload in self.ycsb for store in workload.stores]
+        runs = [(result.title, result.outcomes) for result in results]
+        runs += [(line.title, point.outcomes) for line in self.materialisation + self.newp for point in line.points]
         found = [(title, outcome.difference) for title, outcomes in runs for outcome in outcomes]
         found += [(result.title, result.difference) for result in self.latencies]
-        found += [(result.title, result.difference) for result in self.freshness]
         return [f"{title}: {difference}" for title, difference in found if difference]
 
 
@@ -164,11 +181,61 @@ def ratios(result: SystemResult, base: SystemResult) -> Spread:
 def server_ratios(result: SystemResult, base: SystemResult) -> Spread:
     """Return how many times more CPU a system's server took, repetition by repetition."""
     pairs = zip(result.outcomes, base.outcomes, strict=True)
-    # CPU clocks go in steps: a run that is too short for one is counted as one.
-    return spread([max(0.01, a.server_cpu_seconds) / max(0.01, b.server_cpu_seconds) for a, b in pairs])
+    return spread([max(CPU_S_MIN, a.server_cpu_seconds) / max(CPU_S_MIN, b.server_cpu_seconds) for a, b in pairs])
 
 
 def paper_ratio(result: SystemResult, base: SystemResult) -> float | None:
     """Return the paper's ratio of two systems, None if it has one of them not."""
     theirs, ours = PAPER_RATIOS.get(result.name), PAPER_RATIOS.get(base.name)
     return None if theirs is None or ours is None else theirs / ours
+
+
+def busiest(outcomes: Sequence[RunOutcome]) -> str:
+    """Say which process works for most of the runtime, and for how much of it."""
+    server = of_all(outcomes, lambda outcome: outcome.server_cpu_seconds / outcome.seconds).median
+    client = of_all(outcomes, lambda outcome: outcome.client_cpu_seconds / outcome.seconds).median
+    return f"{'client' if client > server else 'server'} {max(server, client):.0%}"
+
+
+@dataclass(frozen=True, slots=True)
+class Goal:
+    """Something that was to be reached: the paper's figures."""
+
+    wanted: str
+    found: str
+    is_met: bool
+    #: What a reader should know beside it: what clients on other machines would see, and which process it waits for.
+    beside: str = ""
+
+
+def goals(comparison: Comparison) -> list[Goal]:
+    """Hold the figures against the paper's."""
+    found: list[Goal] = []
+    for result in comparison.twip[1:]:
+        base = comparison.twip[0]
+        ratio, paper = ratios(result, base), paper_ratio(result, base)
+        if paper is not None:
+            ours, theirs = (
+                max(CPU_S_MIN, of_all(one.outcomes, lambda outcome: outcome.server_cpu_seconds).median)
+                for one in (base, result)
+            )
+            text = f"{result.title} takes at least {paper:.2f} times {base.title}'s time"
+            beside = f"server CPU {theirs / ours:.2f} times; {busiest(result.outcomes)}"
+            found.append(Goal(text, str(ratio), ratio.median >= paper, beside))
+    lines = {line.title.split(maxsplit=1)[0]: line for line in comparison.materialisation + comparison.newp}
+    for ahead, rival, what in (
+        ("dynamic", "full", "active users"),
+        ("dynamic", "no", "active users"),
+        ("interleaved", "separate", "votes"),
+    ):
+        if ahead in lines and rival in lines:
+            pairs = zip(lines[ahead].points, lines[rival].points, strict=True)
+            lost = [
+                own.x
+                for own, other in pairs
+                if own.x <= PAPER_AHEAD_PERCENT and own.seconds.median >= other.seconds.median
+            ]
+            text = f"{lines[ahead].title} ahead of {lines[rival].title} up to {PAPER_AHEAD_PERCENT} % {what}"
+            behind = f"behind at {', '.join(f'{x} %' for x in lost)}" if lost else "ahead everywhere"
+            found.append(Goal(text, behind, not lost))
+    return found

@@ -1,6 +1,4 @@
-"""Ways to keep timelines in Pequod, on the same Twip.
-
-Figure 8: no, full and dynamic materialisation of timelines, over the share of users who are active.
+"""Figure 8: no, full and dynamic materialisation of timelines, over the share of users who are active.
 
 Checks and posts alone (paper §5.3): 0.55 posts for each user of the graph, by followers as ever, and at p percent
 active users p checks for each post, spread evenly over these users. So each active user checks 55 times, whatever p.
@@ -8,11 +6,6 @@ active users p checks for each post, spread evenly over these users. So each act
 - none: the join is computed on each read (pull).
 - full: every user's timeline is materialised before the clock starts.
 - dynamic: a timeline is materialised when its user first checks.
-
-Maintenance (paper §3.4): push, pull, and snapshots, which are given out for some time, whatever happens meanwhile.
-
-Celebrities (§2.3): posts of the users with the most followers go into one table, in the order of time, instead of into
-all their followers' timelines, and each read picks from it what the reader follows.
 """
 
 from __future__ import annotations
@@ -20,47 +13,20 @@ from __future__ import annotations
 from typing import Final
 
 import numpy as np
+from pequod_workloads import twip as keys
 
-from pequod_bench.systems.pequod_joins import Timelines
-from pequod_bench.systems.pequod_system import PequodSystem
-from pequod_bench.workloads import keys
+from pequod_bench.systems.pequod_system import PequodSystem, Timelines
 from pequod_bench.workloads.graph import make_graph
 from pequod_bench.workloads.stream import CHECK, POST, TwipStream, post_weights
 
 #: 1 M posts of 1.8 M users in the paper.
 POSTS_PER_USER: Final = 1 / 1.8
-ACTIVE_PERCENTS: Final = (1, 10, 25, 50, 75, 90, 100)
 STRATEGIES: Final = (
     PequodSystem("none", "no materialisation", "A pull join.", Timelines(keys.PULL_JOIN)),
     PequodSystem(
         "full", "full materialisation", "Every timeline is read before the clock starts.", Timelines(is_whole=True)
     ),
     PequodSystem("dynamic", "dynamic materialisation", "A push join, as it is.", Timelines()),
-)
-
-SNAPSHOT_S: Final = 0.5
-#: Of the users, those with the most followers.
-CELEBRITY_PART: Final = 0.01
-
-MAINTENANCE: Final = (
-    PequodSystem("push", "push", "Kept fresh by every change.", Timelines(keys.PUSH_JOIN)),
-    PequodSystem("pull", "pull", "Computed on each read.", Timelines(keys.PULL_JOIN)),
-    PequodSystem(
-        "snapshot",
-        f"snapshot {SNAPSHOT_S}",
-        f"Given out as it was up to {SNAPSHOT_S} s ago; a post that comes too late for the check that passes its place "
-        "is missing from the rows of all checks.",
-        Timelines(keys.PUSH_JOIN.replace("= check", f"= snapshot {SNAPSHOT_S} check"), stale_s_max=2 * SNAPSHOT_S),
-    ),
-)
-CELEBRITIES: Final = (
-    PequodSystem("everyone", "everyone alike", "All posts go into all timelines.", Timelines()),
-    PequodSystem(
-        "celebrities",
-        "celebrities apart",
-        f"Posts of the {CELEBRITY_PART:.0%} with the most followers are picked on each read.",
-        Timelines(keys.CELEBRITY_JOINS, celebrity_part=CELEBRITY_PART),
-    ),
 )
 
 
@@ -77,10 +43,9 @@ def make_stream(
     posters = np.searchsorted(cumulative, post_rng.random(post_count) * cumulative[-1], side="right")
     check_count = post_count * active_percent
     kinds = rng.permutation(np.repeat(np.array([POST, CHECK], dtype=np.int8), [post_count, check_count]))
-    users = np.zeros(len(kinds), dtype=np.int64)
+    users, details = np.zeros(len(kinds), dtype=np.int64), np.zeros(len(kinds), dtype=np.int64)
     users[kinds == POST] = posters
     users[kinds == CHECK] = rng.permutation(np.resize(active, check_count))
-    details = np.zeros(len(kinds), dtype=np.int64)
     checked_at: dict[int, int] = {}
     for tick in np.flatnonzero(kinds == CHECK).tolist():
         user = int(users[tick])

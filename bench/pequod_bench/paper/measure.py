@@ -1,35 +1,40 @@
-"""One timed run on a fresh server: warm up, load, time, look at what it cost, compare what is there at the end."""
+"""Timed runs on fresh servers: warm up, load, time, look at what it cost, compare what is there at the end.
+
+Runs of whatever is compared are interleaved, and one that fails does not end the others:
+
+    round 1   A B C D       what slows the machine for a while slows all of them
+    round 2   A B   D       C failed: it is left out from then on, and the report says why
+"""
 
 from __future__ import annotations
 
 import asyncio
 import shutil
-from collections.abc import Awaitable, Callable, Iterator
-from contextlib import ExitStack, contextmanager
+from collections.abc import Awaitable, Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Final, TypeVar
 
-from pequod_bench.process import loop_factory
-from pequod_bench.systems.machine import can_pin, on_first_core, pinned
-from pequod_bench.systems.server import tree_usage
+from pequod_bench.collector import resting_collector
+from pequod_bench.report.progress import QUIET, Advance, ProgressBars
+from pequod_bench.systems.server import loop_factory, tree_usage
 from pequod_bench.systems.system import Server, System, SystemClient, SystemSession, SystemWorkload
-from pequod_bench.twip import SCAN_BATCH, Stopwatch, resting_collector
-from pequod_bench.workloads.commands import timeline_scans
-from pequod_bench.workloads.recompute import StreamPosts
-from pequod_bench.workloads.stream import make_stream
-from pequod_bench.workloads.verify import Differs, Reply, Same, Verdict, verify_timelines
+from pequod_bench.twip import SCAN_BATCH, Stopwatch
+from pequod_bench.workloads.stream import make_stream, timeline_scans
+from pequod_bench.workloads.verify import Reply, StreamPosts, Verdict, verify_timelines
 
-Result = TypeVar("Result")
+Found = TypeVar("Found")
+Subject = TypeVar("Subject")
 
 #: Where a server's files go: memory, if there is a file system in it with room, as in the paper (§5.2).
 _MEMORY: Final = Path("/dev/shm")  # noqa: S108 -- a directory of our own is made in it
-#: A run that takes longer than this hangs.
-RUN_S_MAX: Final = 1800.0
 #: Containers often have 64 MiB there, which is less than an empty PostgreSQL.
 _MEMORY_BYTES_MIN: Final = 4 << 30
+#: A run that takes longer than this hangs.
+RUN_S_MAX: Final = 1800.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,69 +58,115 @@ class RunOutcome:
     difference: str
 
 
-def client_loop() -> asyncio.Runner:
-    """Return what runs the clients: one event loop for all of them, since gRPC holds on to the first that it meets.
+@dataclass(frozen=True, slots=True)
+class Failure:
+    """Something that was to be measured, and why it was not."""
 
-    It is uvloop's where that is installed, which helps every client.
+    section: str
+    title: str
+    reason: str
+
+
+class Trials:
+    """Makes runs, and notes which failed.
+
+    Args:
+        loop: Runs the clients: one event loop for all of them, since gRPC holds on to the first that it meets.
+        bars: Show how far it is.
     """
-    return asyncio.Runner(loop_factory=loop_factory())
+
+    def __init__(self, loop: asyncio.Runner, bars: ProgressBars) -> None:
+        self._loop = loop
+        self.bars = bars
+        self.failures: list[Failure] = []
+
+    def on_server(self, system: System, work: Callable[[Server], Awaitable[Found]]) -> Found:
+        """Do something on a fresh server of a system.
+
+        Raises:
+            TimeoutError: It takes longer than `RUN_S_MAX`.
+        """
+        with started(system) as server:
+            return self.run(work(server))
+
+    def run(self, work: Awaitable[Found]) -> Found:
+        """Do something in the clients' event loop, but not for ever."""
+
+        async def within() -> Found:
+            async with asyncio.timeout(RUN_S_MAX):
+                return await work
+
+        return self._loop.run(within())
+
+    def attempt(self, section: str, title: str, work: Callable[[], Found]) -> list[Found]:
+        """Return what was found, in a list; nothing if it failed."""
+        try:
+            return [work()]
+        except Exception as error:
+            text = str(error).strip() or "it says no more"
+            self.failures.append(Failure(section, title, f"{type(error).__name__}: {text}"))
+            return []
+
+    def interleaved(
+        self,
+        section: str,
+        subjects: Mapping[str, Subject],
+        repetitions: int,
+        run_one: Callable[[Subject], Found],
+        advance: Advance,
+    ) -> dict[str, list[Found]]:
+        """Run all subjects one after the other, then all again; return the results of those that did not fail."""
+        found: dict[str, list[Found]] = {title: [] for title in subjects}
+        for _ in range(repetitions):
+            for title in list(found):
+                result = self.attempt(section, title, partial(run_one, subjects[title]))
+                found[title] += result
+                if not result:
+                    del found[title]
+                advance(1)
+        return found
+
+
+@contextmanager
+def trying(bars: ProgressBars = QUIET) -> Iterator[Trials]:
+    """Yield what makes runs, in an event loop of uvloop where that is installed, which helps every client."""
+    with asyncio.Runner(loop_factory=loop_factory()) as loop:
+        yield Trials(loop, bars)
+
+
+@contextmanager
+def started(system: System) -> Iterator[Server]:
+    """Start a server in its own directory."""
+    has_room = _MEMORY.is_dir() and shutil.disk_usage(_MEMORY).free > _MEMORY_BYTES_MIN
+    folder = _MEMORY if has_room else None
+    with (
+        TemporaryDirectory(prefix="pequod-compare-", dir=folder, ignore_cleanup_errors=True) as directory,
+        system.started(Path(directory)) as server,
+    ):
+        yield server
 
 
 @cache
-def warm_up() -> SystemWorkload:
+def _warm_up() -> SystemWorkload:
     """Return a small Twip that every fresh server does first.
 
     It compiles, imports, plans and connects what a server that has been up for a while has long behind it.
     """
-    return SystemWorkload(make_stream("synthetic", user_count=50, tick_count=3_000, seed=0), tweet_bytes=140)
+    return SystemWorkload(make_stream("synthetic", user_count=50, tick_count=3_000, seed=0))
 
 
-def run_twip(system: System, workload: SystemWorkload, loop: asyncio.Runner, *, pin: bool = False) -> RunOutcome:
-    """Run Twip's operations on a fresh server of a system.
+def run_twip(system: System, workload: SystemWorkload, trials: Trials) -> RunOutcome:
+    """Run Twip's operations on a fresh server of a system."""
 
-    Raises:
-        TimeoutError: It takes longer than `RUN_S_MAX`.
-    """
-    with started(system, pin=pin) as server:
-        return loop.run(within(RUN_S_MAX, _run_twip(system, server, workload)))
+    async def run(server: Server) -> RunOutcome:
+        async with system.session(server, _warm_up()) as session:
+            await session.load()
+            await session.run()
+            await session.clear()
+        async with system.session(server, workload) as session:
+            return await timed(server, session, lambda: verified(session, workload))
 
-
-async def within(seconds: float, work: Awaitable[Result]) -> Result:
-    """Wait for something, but not for ever."""
-    async with asyncio.timeout(seconds):
-        return await work
-
-
-@contextmanager
-def started(system: System, *, pin: bool = False) -> Iterator[Server]:
-    """Start a server in its own directory; ``pin`` keeps it and this process on different cores, where that works."""
-    has_room = _MEMORY.is_dir() and shutil.disk_usage(_MEMORY).free > _MEMORY_BYTES_MIN
-    folder = _MEMORY if has_room else None
-    with ExitStack() as stack:
-        directory = stack.enter_context(
-            TemporaryDirectory(prefix="pequod-compare-", dir=folder, ignore_cleanup_errors=True)
-        )
-        if not (pin and system.is_pinnable and can_pin()):
-            yield stack.enter_context(system.started(Path(directory)))
-            return
-        with pinned():
-            server = stack.enter_context(system.started(Path(directory)))
-        with on_first_core():
-            yield server
-
-
-async def _run_twip(system: System, server: Server, workload: SystemWorkload) -> RunOutcome:
-    async with system.session(server, warm_up()) as session:
-        await session.load()
-        await session.run()
-        await session.clear()
-    async with system.session(server, workload) as session:
-
-        async def verify() -> Verdict:
-            await asyncio.sleep(system.stale_s_max)
-            return await verified(session, workload)
-
-        return await timed(server, session, verify)
+    return trials.on_server(system, run)
 
 
 async def verified(session: SystemSession, workload: SystemWorkload) -> Verdict:
@@ -125,9 +176,8 @@ async def verified(session: SystemSession, workload: SystemWorkload) -> Verdict:
     timelines: list[Reply] = [
         await session.timelines(users[i : i + SCAN_BATCH]) for i in range(0, len(users), SCAN_BATCH)
     ]
-    return verify_timelines(
-        stream, StreamPosts(stream, workload.tweet_bytes), timeline_scans(stream, SCAN_BATCH), timelines
-    )
+    posts = StreamPosts(stream, workload.tweet_bytes)
+    return verify_timelines(stream, posts, timeline_scans(stream, SCAN_BATCH), timelines)
 
 
 async def timed(server: Server, client: SystemClient, verify: Callable[[], Awaitable[Verdict]]) -> RunOutcome:
@@ -151,6 +201,6 @@ async def timed(server: Server, client: SystemClient, verify: Callable[[], Await
         commands=work.command_count,
         messages=work.message_count,
         rows=work.row_count,
-        final_rows=verdict.row_count if isinstance(verdict, Same) else 0,
-        difference=verdict.reason if isinstance(verdict, Differs) else "",
+        final_rows=verdict.row_count,
+        difference=verdict.reason,
     )

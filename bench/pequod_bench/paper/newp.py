@@ -1,11 +1,5 @@
 """Figure 9: Newp, a service like Hacker News, with separate or interleaved joins, over the rate of votes.
 
-    article|<author>|<id>                      -> text
-    comment|<author>|<id>|<cid>|<commenter>    -> text
-    vote|<author>|<id>|<voter>                 -> 1
-    karma|<author>, rank|<author>|<id>         computed: votes for an author, for an article
-    page|<author>|<id>|...                     computed, if interleaved: all of an article's page in one range
-
 A session reads an article's page: its text, its rank, its comments and the karma of each commenter. Then it may vote on
 the article and comment on it (paper §5.4). Separate, the page takes two round trips: text, comments and rank, then one
 get for each commenter. Interleaved it is one scan.
@@ -13,46 +7,28 @@ get for each commenter. Interleaved it is one scan.
 
 from __future__ import annotations
 
-import asyncio
-from collections import Counter, deque
-from collections.abc import Awaitable, Iterable
+from collections import Counter
+from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cache
 from typing import Any, Final, Literal, cast
 
 import numpy as np
+from pequod_workloads import newp as model
+from pequod_workloads.twip import tweet as text_of
 
-from pequod.client import AsyncClient, Result, Rows
-from pequod_bench.paper.measure import RUN_S_MAX, RunOutcome, started, timed, within
-from pequod_bench.systems.pequod_results import empty, raise_first
+from pequod.client import AsyncBatch, AsyncClient, Result, Rows
+from pequod_bench.paper.measure import RunOutcome, Trials, timed
+from pequod_bench.systems.pequod_results import count_rows, empty, raise_first
 from pequod_bench.systems.pequod_system import PEQUOD, TIMEOUT_S
-from pequod_bench.systems.system import BATCH, WINDOW, Server, Work
+from pequod_bench.systems.system import BATCH, Server, Work, in_messages
 from pequod_bench.workloads.graph import Ids
 from pequod_bench.workloads.verify import Differs, Same, Verdict
 
 Version = Literal["separate", "interleaved"]
 VERSIONS: Final[tuple[Version, ...]] = ("separate", "interleaved")
-VOTE_PERCENTS: Final = (0, 10, 25, 50, 75, 90, 100)
-#: Of the sessions, whatever the rate of votes.
-COMMENT_PART: Final = 0.01
-#: The paper's population, for each article: half a user, ten comments, twenty votes.
-USERS_PER_ARTICLE: Final = 0.5
-COMMENTS_PER_ARTICLE: Final = 10
-VOTES_PER_ARTICLE: Final = 20
-_TEXT: Final = b"whales are not fish, whatever the law of the land may say of them. " * 3
+JOINS: Final[dict[Version, str]] = {"separate": model.COUNT_JOINS, "interleaved": model.COUNT_JOINS + model.PAGE_JOINS}
 _LOAD_BATCH: Final = 512
-
-_COUNTS: Final = """
-karma|<author:8> = count vote|<author>|<id:8>|<voter:8>;
-rank|<author:8>|<id:8> = count vote|<author>|<id>|<voter:8>;
-"""
-_PAGES: Final = """
-page|<author:8>|<id:8>|a = copy article|<author>|<id>;
-page|<author:8>|<id:8>|r = copy rank|<author>|<id>;
-page|<author:8>|<id:8>|c|<cid:8>|<commenter:8> = copy comment|<author>|<id>|<cid>|<commenter>;
-page|<author:8>|<id:8>|k|<cid:8>|<commenter:8> = check comment|<author>|<id>|<cid>|<commenter> copy karma|<commenter>;
-"""
-JOINS: Final[dict[Version, str]] = {"separate": _COUNTS, "interleaved": _COUNTS + _PAGES}
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,15 +53,15 @@ class Sessions:
 def make_sessions(article_count: int, session_count: int, vote_percent: int, seed: int) -> Sessions:
     """Draw everything; the population is the same for every rate of votes."""
     rng = np.random.default_rng(seed)
-    user_count = max(2, round(article_count * USERS_PER_ARTICLE))
 
     def articles(count: int) -> Ids:
         return rng.integers(0, article_count, count)
 
     def users(count: int) -> Ids:
-        return rng.integers(0, user_count, count)
+        return rng.integers(0, model.user_count(article_count), count)
 
-    comment_count, vote_count = article_count * COMMENTS_PER_ARTICLE, article_count * VOTES_PER_ARTICLE
+    comment_count = article_count * model.COMMENTS_PER_ARTICLE
+    vote_count = article_count * model.VOTES_PER_ARTICLE
     return Sessions(
         authors=users(article_count),
         comment_articles=articles(comment_count),
@@ -93,7 +69,7 @@ def make_sessions(article_count: int, session_count: int, vote_percent: int, see
         vote_articles=articles(vote_count),
         voters=users(vote_count),
         read_articles=articles(session_count),
-        session_commenters=np.where(rng.random(session_count) < COMMENT_PART, users(session_count), -1),
+        session_commenters=np.where(rng.random(session_count) < model.COMMENT_PART, users(session_count), -1),
         session_voters=np.where(rng.random(session_count) * 100 < vote_percent, users(session_count), -1),
     )
 
@@ -103,40 +79,24 @@ def _warm_up() -> Sessions:
     return make_sessions(article_count=20, session_count=600, vote_percent=50, seed=0)
 
 
-def run(version: Version, sessions: Sessions, loop: asyncio.Runner, *, pin: bool = False) -> RunOutcome:
+def run_newp(version: Version, sessions: Sessions, trials: Trials) -> RunOutcome:
     """Run the sessions on a fresh server."""
-    with started(PEQUOD, pin=pin) as server:
-        return loop.run(within(RUN_S_MAX, _run(version, sessions, server)))
 
+    async def run(server: Server) -> RunOutcome:
+        async with AsyncClient(f"127.0.0.1:{server.port}", timeout_s=TIMEOUT_S) as client:
+            warm_up = _Newp(client, version, _warm_up())
+            await warm_up.load()
+            await warm_up.run()
+            await empty(client)
+            newp = _Newp(client, version, sessions)
+            return await timed(server, newp, newp.verify)
 
-async def _run(version: Version, sessions: Sessions, server: Server) -> RunOutcome:
-    async with AsyncClient(f"127.0.0.1:{server.port}", timeout_s=TIMEOUT_S) as client:
-        warm_up = _Newp(client, version, _warm_up())
-        await warm_up.load()
-        await warm_up.run()
-        await empty(client)
-        newp = _Newp(client, version, sessions)
-        return await timed(server, newp, newp.verify)
-
-
-def article_key(author: int, article: int) -> bytes:
-    """Return the key of an article's text."""
-    return b"article|%08d|%08d" % (author, article)
-
-
-def comment_key(author: int, article: int, comment: int, commenter: int) -> bytes:
-    """Return the key of a comment."""
-    return b"comment|%08d|%08d|%08d|%08d" % (author, article, comment, commenter)
-
-
-def vote_key(author: int, article: int, voter: int) -> bytes:
-    """Return the key of a vote."""
-    return b"vote|%08d|%08d|%08d" % (author, article, voter)
+    return trials.on_server(PEQUOD, run)
 
 
 def text(number: int) -> bytes:
     """Return an article's or a comment's text."""
-    return b"%d %b" % (number, _TEXT[:100])
+    return text_of(number, model.TEXT_BYTES)
 
 
 @dataclass(slots=True)
@@ -165,55 +125,47 @@ class _Newp:
         await self._client.add_join(JOINS[self._version])
         rows = list(_population(self._sessions))
         for i in range(0, len(rows), _LOAD_BATCH):
-            batch = self._client.batch()
-            for key, value in rows[i : i + _LOAD_BATCH]:
-                batch.put(key, value)
-            raise_first(await batch.send())
+            await self._client.multi_put(rows[i : i + _LOAD_BATCH])
         await self._pages()
 
     async def run(self) -> Work:
-        """Carry out the sessions, `BATCH` of them a message, `WINDOW` messages under way."""
+        """Carry out the sessions; separate pages get their second round trip with a later message."""
         s = self._sessions
-        under_way: deque[Awaitable[list[Result]]] = deque()
-        row_count = command_count = message_count = 0
-        next_comment = len(s.commenters)
         columns = (s.read_articles.tolist(), s.session_voters.tolist(), s.session_commenters.tolist())
         rows = list(zip(*columns, strict=True))
-        start = 0
-        while start < len(rows) or under_way:
-            batch = self._client.batch()
-            if under_way and (len(under_way) == WINDOW or start >= len(rows)):
-                results = await under_way.popleft()
-                row_count += _row_count(results)
-                if self._version == "separate":
-                    for karma in _karma_gets(results):
-                        batch.get(karma)
-            for article, voter, commenter in rows[start : start + BATCH]:
+        next_comment = len(s.commenters)
+
+        def fill(batch: AsyncBatch, start: int, stop: int) -> None:
+            nonlocal next_comment
+            for article, voter, commenter in rows[start:stop]:
                 author = self._authors[article]
                 self._read(batch, article)
                 if voter >= 0:
-                    batch.put(vote_key(author, article, voter), b"1")
+                    batch.put(model.VOTE % (author, article, voter), model.VOTED)
                 if commenter >= 0:
-                    batch.put(comment_key(author, article, next_comment, commenter), text(next_comment))
+                    batch.put(model.COMMENT % (author, article, next_comment, commenter), text(next_comment))
                     next_comment += 1
-            start += BATCH
-            if len(batch):
-                command_count += len(batch)
-                message_count += 1
-                under_way.append(batch.send())
-        return Work(row_count, command_count, message_count)
 
-    def _read(self, batch: Any, article: int) -> None:
-        tail = b"%08d|%08d" % (self._authors[article], article)
+        def settle(batch: AsyncBatch, results: list[Result], _asked: None) -> int:
+            row_count = count_rows(results)
+            if self._version == "separate":
+                for comments in results:
+                    for commenter in _commenters(comments) if isinstance(comments, Rows) else ():
+                        batch.get(b"karma|" + commenter)
+            return row_count
+
+        return await in_messages(self._client.batch, fill, settle, len(rows))
+
+    def _read(self, batch: AsyncBatch, article: int) -> None:
+        page = (self._authors[article], article)
         if self._version == "interleaved":
-            batch.scan(b"page|" + tail + b"|", b"page|" + tail + b"}")
+            batch.scan(model.PAGE_FIRST % page, model.PAGE_LAST % page)
         else:
-            batch.get(b"article|" + tail)
-            batch.scan(b"comment|" + tail + b"|", b"comment|" + tail + b"}")
-            batch.get(b"rank|" + tail)
+            batch.get(model.ARTICLE % page)
+            batch.scan(b"comment|%08d|%08d|" % page, b"comment|%08d|%08d}" % page)
+            batch.get(b"rank|%08d|%08d" % page)
 
     async def verify(self) -> Verdict:
-        """Compare every article's page with what the votes and comments make it."""
         wanted = expected_pages(self._sessions)
         row_count = 0
         for article, (found, page) in enumerate(zip(await self._pages(), wanted, strict=True)):
@@ -230,64 +182,40 @@ class _Newp:
                 self._read(batch, article)
             results = await batch.send()
             raise_first(results)
-            pages += await self._assemble(results)
+            if self._version == "interleaved":
+                pages += [_page_of_scan(cast("Rows", rows)) for rows in results]
+            else:
+                pages += [await self._page(*results[i : i + 3]) for i in range(0, len(results), 3)]
         return pages
 
-    async def _assemble(self, results: list[Result]) -> list[ArticlePage]:
-        if self._version == "interleaved":
-            return [_page_of_scan(cast("Rows", rows)) for rows in results]
-        pages: list[ArticlePage] = []
-        for i in range(0, len(results), 3):
-            article, comments, rank = results[i : i + 3]
-            assert isinstance(comments, Rows)
-            batch = self._client.batch()
-            commenters = sorted(_commenters(comments))
-            for commenter in commenters:
-                batch.get(b"karma|" + commenter)
-            karma = await batch.send() if len(batch) else []
-            pages.append(
-                ArticlePage(
-                    text=cast("bytes | None", article),
-                    rank=int(cast("bytes | None", rank) or b"0"),
-                    comments={(key[26:34], key[35:43]): value for key, value in zip(*comments, strict=True)},
-                    karma={
-                        commenter: int(cast("bytes", value))
-                        for commenter, value in zip(commenters, karma, strict=True)
-                        if value is not None
-                    },
-                )
-            )
-        return pages
+    async def _page(self, article: Any, comments: Any, rank: Any) -> ArticlePage:
+        """Return a page of the separate version, with the karma of its commenters, which is read here."""
+        commenters = sorted(_commenters(comments))
+        batch = self._client.batch()
+        for commenter in commenters:
+            batch.get(b"karma|" + commenter)
+        karma = zip(commenters, await batch.send() if commenters else [], strict=True)
+        return ArticlePage(
+            text=article,
+            rank=int(rank or b"0"),
+            comments={(key[26:34], key[35:43]): value for key, value in zip(*comments, strict=True)},
+            karma={commenter: int(cast("bytes", value)) for commenter, value in karma if value is not None},
+        )
 
 
 def _population(sessions: Sessions) -> Iterable[tuple[bytes, bytes]]:
     authors = sessions.authors.tolist()
     for article, author in enumerate(authors):
-        yield article_key(author, article), text(article)
+        yield model.ARTICLE % (author, article), text(article)
     comments = zip(sessions.comment_articles.tolist(), sessions.commenters.tolist(), strict=True)
     for comment, (article, commenter) in enumerate(comments):
-        yield comment_key(authors[article], article, comment, commenter), text(comment)
+        yield model.COMMENT % (authors[article], article, comment, commenter), text(comment)
     for article, voter in zip(sessions.vote_articles.tolist(), sessions.voters.tolist(), strict=True):
-        yield vote_key(authors[article], article, voter), b"1"
-
-
-def _row_count(results: list[Result]) -> int:
-    raise_first(results)
-    return sum(len(result.keys) if isinstance(result, Rows) else result is not None for result in results)
+        yield model.VOTE % (authors[article], article, voter), model.VOTED
 
 
 def _commenters(comments: Rows) -> set[bytes]:
     return {key[35:43] for key in comments.keys}
-
-
-def _karma_gets(results: list[Result]) -> list[bytes]:
-    """Return the keys of a second round trip: the karma of every commenter, page by page."""
-    return [
-        b"karma|" + commenter
-        for comments in results
-        if isinstance(comments, Rows)
-        for commenter in _commenters(comments)
-    ]
 
 
 def _page_of_scan(rows: Rows) -> ArticlePage:

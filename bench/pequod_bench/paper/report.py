@@ -9,10 +9,8 @@ from typing import Final
 from markdown_it import MarkdownIt
 
 from pequod.errors import PequodError
-from pequod_bench.paper.comparison import Comparison
-from pequod_bench.paper.goals import goals
-from pequod_bench.paper.plots import figures
-from pequod_bench.paper.tables import FigureTable, tables
+from pequod_bench.paper.comparison import Comparison, goals
+from pequod_bench.paper.tables import FigureTable, figures, tables
 from pequod_bench.systems.system import BATCH, WINDOW
 
 #: The two lines between which figures go.
@@ -34,19 +32,29 @@ svg { max-width: 100%; height: auto } code { background: #f3f3f3; padding: .1em 
 """
 
 
+_METHOD: Final = f"""\
+Every run starts a fresh server on the loopback, with its files in a temporary directory (in memory, where there is \
+room), and one client process in Python, on uvloop where that is installed. A small run warms server, connection and \
+client up, and is removed; then data are loaded; then the clock starts.
+All systems get the same operations from one seed, {BATCH} of them share a message, and {WINDOW} messages are under \
+way at once. What each holds at the end must equal a computation from scratch.
+Repetitions are interleaved: all systems once, then all again, so that what slows the machine for a while slows all of \
+them. Tables give the median, and the range in brackets; ratios are between runs side by side.
+CPU is that of all the server's processes and of the client's one, for the timed part alone; memory is the \
+proportional set size of the server's processes at the end of it.
+Latencies are of an open loop: operations start by the clock, count from the moment at which they were to start, and \
+go into an HDR histogram (three digits, a microsecond to an hour).
+Nothing is pinned to a core.""".splitlines()
+
+
 class UnmarkedError(PequodError):
     """A file does not say where the figures go."""
 
 
 def write_report(comparison: Comparison, folder: Path) -> None:
     """Write compare.html, compare.md and compare.json, over those that are there."""
-    texts = {
-        "compare.json": comparison.to_json(),
-        "compare.md": to_markdown(comparison),
-        "compare.html": to_html(comparison),
-    }
-    for name, text in texts.items():
-        (folder / name).write_text(text, "utf-8")
+    for name, text in (("json", comparison.to_json()), ("md", to_markdown(comparison)), ("html", to_html(comparison))):
+        (folder / f"compare.{name}").write_text(text, "utf-8")
 
 
 def to_markdown(comparison: Comparison) -> str:
@@ -90,39 +98,8 @@ def _mark(section: str) -> str:
 
 def _method(comparison: Comparison) -> list[str]:
     """Say what every reader of the figures should know."""
-    pinned = (
-        "The client runs on the first core and servers whose work one thread does on the others; PostgreSQL, several "
-        "processes, is left to the scheduler."
-        if comparison.is_pinned
-        else "Nothing is pinned to a core (`--pin` does that)."
-    )
     minutes = ", ".join(f"{section} {seconds / 60:.1f}" for section, seconds in comparison.section_seconds.items())
-    return [
-        (
-            "Every run starts a fresh server on the loopback, with its files in a temporary directory (in memory, where"
-            " there is room), and one client process in Python, on uvloop where that is installed. A small run warms "
-            "server, connection and client up, and is removed; then data are loaded; then the clock starts."
-        ),
-        (
-            f"All systems get the same operations from one seed, {BATCH} of them share a message, and {WINDOW} messages"
-            " are under way at once. What each holds at the end must equal a computation from scratch."
-        ),
-        (
-            "Repetitions are interleaved: all systems once, then all again, so that what slows the machine for a while "
-            "slows all of them. Tables give the median, and the range in brackets; ratios are between runs side by "
-            "side."
-        ),
-        (
-            "CPU is that of all the server's processes and of the client's one, for the timed part alone; memory is the"
-            " proportional set size of the server's processes at the end of it."
-        ),
-        (
-            "Latencies are of an open loop: operations start by the clock, count from the moment at which they were to "
-            "start, and go into an HDR histogram (three digits, a microsecond to an hour)."
-        ),
-        pinned,
-        f"Minutes by section: {minutes or 'none'}.",
-    ]
+    return [*_METHOD, f"Minutes by section: {minutes or 'none'}."]
 
 
 def goals_text(comparison: Comparison) -> str:

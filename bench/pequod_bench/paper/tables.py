@@ -1,4 +1,4 @@
-"""The comparison as tables of text, which the Markdown and the HTML report both show."""
+"""The comparison as tables of text and as figures, which the reports show."""
 
 from __future__ import annotations
 
@@ -9,19 +9,26 @@ from typing import Final
 from pequod_bench.paper.comparison import (
     Comparison,
     Line,
-    Spread,
     StoreResults,
     SystemResult,
+    busiest,
+    of_all,
     paper_ratio,
     ratios,
     server_ratios,
     spread,
 )
-from pequod_bench.paper.freshness import Freshness
+from pequod_bench.paper.latency import LatencyResult
 from pequod_bench.paper.measure import RunOutcome
-from pequod_bench.paper.openloop import LatencyResult
 from pequod_bench.report.latency import Latencies
-from pequod_bench.report.phases import PhaseCost
+from pequod_bench.report.plots import BarSeries, Curve, Panel, bars, panels, svg
+
+_OURS, _SERVER, _PAPER = "#1b6ca8", "#9ecae1", "#b9c4cc"
+#: For a line a system, and for a line a way.
+_MANY: Final = ("#999999", "#1b6ca8", "#c0504d", "#6ba3d6", "#8064a2", "#4f8f3a", "#d99a2b")
+_COLOURS: Final = ("#c0504d", "#7f7f7f", "#1b6ca8")
+_COSTS: Final = ("server CPU, s", "client CPU, s", "commands", "messages", "memory, MiB", "rows")
+_PERCENTILES: Final = ("p50", "p99", "p99.9", "max")
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,66 +45,15 @@ class FigureTable:
 
 def tables(comparison: Comparison) -> list[FigureTable]:
     """Return a table, or two, for each section that was measured."""
-    sizes = comparison.sizes
-    found: list[FigureTable] = []
-    if comparison.twip:
-        found.append(_twip(comparison))
-    if comparison.phases:
-        found.append(_phases(comparison.phases))
-    if comparison.materialisation:
-        found.append(
-            _curves(
-                "8",
-                "Figure 8: materialisation, over the share of active users",
-                f"{sizes['8']}. Seconds for all checks and posts; server CPU in brackets. The paper: dynamic is ahead "
-                "of full up to about 90 % active users, full 1.08 times faster at 100 %.",
-                "active users",
-                comparison.materialisation,
-            )
-        )
-    if comparison.newp:
-        found.append(
-            _curves(
-                "9",
-                "Figure 9: Newp, separate and interleaved joins, over the rate of votes",
-                f"{sizes['9']}. Seconds for all sessions; server CPU in brackets. The paper: interleaved is ahead up "
-                "to about 90 % votes.",
-                "sessions that vote",
-                comparison.newp,
-            )
-        )
-    if comparison.maintenance:
-        note = f"{sizes['maintenance']}. " + " ".join(f"{way.title}: {way.tuning}" for way in comparison.maintenance)
-        found.append(_variants("maintenance", "Push, pull and snapshots", note, comparison.maintenance))
-    if comparison.celebrities:
-        note = f"{sizes['celebrity']}. " + " ".join(f"{way.title}: {way.tuning}" for way in comparison.celebrities)
-        found.append(_variants("celebrity", "Celebrities kept apart", note, comparison.celebrities))
-    if comparison.latencies:
-        found.append(_latencies(sizes["latency"], comparison.latencies))
-    if comparison.freshness:
-        found.append(_freshness(comparison.freshness))
-    if comparison.ycsb:
-        found.append(_ycsb(sizes["ycsb"], comparison.ycsb))
-    return found
-
-
-def figure_text(figure: Spread) -> str:
-    """Return a median and its range."""
-    if figure.least == figure.greatest:
-        return f"{figure.median:.2f}"
-    return f"{figure.median:.2f} ({figure.least:.2f} to {figure.greatest:.2f})"
-
-
-def of_all(outcomes: Sequence[RunOutcome], figure: Callable[[RunOutcome], float]) -> Spread:
-    """Return one figure of several runs."""
-    return spread([figure(outcome) for outcome in outcomes])
-
-
-def busiest(outcomes: Sequence[RunOutcome]) -> str:
-    """Say which process works for most of the runtime, and for how much of it."""
-    server = of_all(outcomes, lambda outcome: outcome.server_cpu_seconds / outcome.seconds).median
-    client = of_all(outcomes, lambda outcome: outcome.client_cpu_seconds / outcome.seconds).median
-    return f"{'client' if client > server else 'server'} {max(server, client):.0%}"
+    c, sizes = comparison, comparison.sizes
+    made: list[tuple[object, Callable[[], FigureTable]]] = [
+        (c.twip, lambda: _twip(c)),
+        (c.materialisation, lambda: _curves("8", "active users", sizes["8"], c.materialisation)),
+        (c.newp, lambda: _curves("9", "sessions that vote", sizes["9"], c.newp)),
+        (c.latencies, lambda: _latencies(sizes["latency"], c.latencies)),
+        (c.ycsb, lambda: _ycsb(sizes["ycsb"], c.ycsb)),
+    ]
+    return [make() for there, make in made if there]
 
 
 def _twip(comparison: Comparison) -> FigureTable:
@@ -115,10 +71,10 @@ def _twip(comparison: Comparison) -> FigureTable:
         rows=[
             [
                 result.title,
-                figure_text(of_all(result.outcomes, lambda outcome: outcome.seconds)),
-                figure_text(ratios(result, base)),
+                str(of_all(result.outcomes, lambda outcome: outcome.seconds)),
+                str(ratios(result, base)),
                 "" if (paper := paper_ratio(result, base)) is None else f"{paper:.2f}",
-                figure_text(server_ratios(result, base)),
+                str(server_ratios(result, base)),
                 busiest(result.outcomes),
                 *_costs(result.outcomes),
             ]
@@ -127,13 +83,10 @@ def _twip(comparison: Comparison) -> FigureTable:
     )
 
 
-_COSTS: Final = ("server CPU, s", "client CPU, s", "commands", "messages", "memory, MiB", "rows")
-
-
 def _costs(outcomes: Sequence[RunOutcome]) -> list[str]:
     return [
-        figure_text(of_all(outcomes, lambda outcome: outcome.server_cpu_seconds)),
-        figure_text(of_all(outcomes, lambda outcome: outcome.client_cpu_seconds)),
+        str(of_all(outcomes, lambda outcome: outcome.server_cpu_seconds)),
+        str(of_all(outcomes, lambda outcome: outcome.client_cpu_seconds)),
         f"{outcomes[0].commands:,}",
         f"{outcomes[0].messages:,}",
         f"{of_all(outcomes, lambda outcome: outcome.server_mib).median:,.0f}",
@@ -141,109 +94,49 @@ def _costs(outcomes: Sequence[RunOutcome]) -> list[str]:
     ]
 
 
-def _variants(section: str, title: str, note: str, ways: Sequence[SystemResult]) -> FigureTable:
-    rows = [
-        [
-            way.title,
-            figure_text(of_all(way.outcomes, lambda outcome: outcome.seconds)),
-            figure_text(ratios(way, ways[0])),
-            *_costs(way.outcomes),
-        ]
-        for way in ways
-    ]
-    return FigureTable(section, title, note, ["way", "runtime, s", "ratio", *_COSTS], rows)
+_CURVE_TITLES: Final = {
+    "8": "Figure 8: materialisation, over the share of active users",
+    "9": "Figure 9: Newp, separate and interleaved joins, over the rate of votes",
+}
+_CURVE_NOTES: Final = {
+    "8": "Seconds for all checks and posts; server CPU in brackets. The paper: dynamic is ahead of full up to about "
+    "90 % active users, full 1.08 times faster at 100 %.",
+    "9": "Seconds for all sessions; server CPU in brackets. The paper: interleaved is ahead up to about 90 % votes.",
+}
 
 
-def _phases(costs: Sequence[PhaseCost]) -> FigureTable:
-    return FigureTable(
-        section="7",
-        title="What the engine does for it",
-        note="The same operations in the engine alone, by kind; µs of CPU. What the server takes beyond this goes into "
-        "messages: reading, writing, waiting.",
-        columns=["operation", "count", "µs, mean", "median", "p99", "µs an operation of the run"],
-        rows=[
-            [
-                cost.name,
-                f"{cost.count:,}",
-                *(f"{us:.2f}" for us in (cost.mean_us, cost.median_us, cost.p99_us, cost.us_per_tick)),
-            ]
-            for cost in costs
-        ],
-    )
-
-
-def _curves(section: str, title: str, note: str, x_title: str, lines: list[Line]) -> FigureTable:
+def _curves(section: str, x_title: str, size: str, lines: list[Line]) -> FigureTable:
     rows = []
     for points in zip(*(line.points for line in lines), strict=True):
-        row = [f"{points[0].x} %"]
-        for point in points:
-            cpu = of_all(point.outcomes, lambda outcome: outcome.server_cpu_seconds).median
-            row.append(f"{figure_text(of_all(point.outcomes, lambda outcome: outcome.seconds))} [{cpu:.2f}]")
-        rows.append(row)
-    return FigureTable(section, title, note, [x_title, *(line.title for line in lines)], rows)
+        cpu = [of_all(point.outcomes, lambda outcome: outcome.server_cpu_seconds).median for point in points]
+        figures = [f"{point.seconds} [{cpu_s:.2f}]" for point, cpu_s in zip(points, cpu, strict=True)]
+        rows.append([f"{points[0].x} %", *figures])
+    note = f"{size}. {_CURVE_NOTES[section]}"
+    return FigureTable(section, _CURVE_TITLES[section], note, [x_title, *(line.title for line in lines)], rows)
 
 
 def _latencies(size: str, results: Sequence[LatencyResult]) -> FigureTable:
-    rows = [
-        [
-            f"{result.title}, {at.rate:,}/s",
-            f"{at.done_per_s:,.0f}",
-            *_percentiles(at.checks),
-            f"{at.posts.p50_ms:.2f}",
-            f"{at.posts.p99_ms:.2f}",
-        ]
-        for result in results
-        for at in result.rates
-    ]
-    return FigureTable(
-        section="latency",
-        title="Latencies at a fixed rate",
-        note=f"{size}. ms, from the moment at which an operation was to start to its answer, whether or not "
+    rows = []
+    for result in results:
+        for at in result.rates:
+            checks, posts = _percentiles(at.checks), _percentiles(at.posts)[:2]
+            rows.append([f"{result.title}, {at.rate:,}/s", f"{at.done_per_s:,.0f}", *checks, *posts])
+    note = (
+        f"{size}. ms, from the moment at which an operation was to start to its answer, whether or not "
         "earlier ones are back: a loop that waits for each answer would leave out all who wait while a server stalls "
         "(coordinated omission). Each operation by itself. The first rows are the generator without a server, whose "
-        "timers are late by that much; it is part of all the others. A post counts until it is acknowledged.",
-        columns=["system, rate", "done/s", *(f"check {name}" for name in _PERCENTILES), "post p50", "post p99"],
-        rows=rows,
+        "timers are late by that much; it is part of all the others. A post counts until it is acknowledged."
     )
-
-
-_PERCENTILES: Final = ("p50", "p99", "p99.9", "max")
+    columns = ["system, rate", "done/s", *(f"check {name}" for name in _PERCENTILES), "post p50", "post p99"]
+    return FigureTable("latency", "Latencies at a fixed rate", note, columns, rows)
 
 
 def _percentiles(found: Latencies) -> list[str]:
     return [f"{ms:.2f}" for ms in (found.p50_ms, found.p99_ms, found.p999_ms, found.max_ms)]
 
 
-def _freshness(results: Sequence[Freshness]) -> FigureTable:
-    return FigureTable(
-        section="freshness",
-        title="From a post's acknowledgement to its followers",
-        note="ms, one post after the other beside 200 checks a second. Visible: to the end of the first check "
-        "that shows the post in a follower's timeline; where the store keeps timelines as it takes the post, that is "
-        "one check. Told: to the event of a watch of that timeline, 16 of which stand; an event that is here before "
-        "the acknowledgement counts as no lag.",
-        columns=[
-            "system",
-            *(f"visible {name}" for name in _PERCENTILES),
-            "seen by the first check",
-            *(f"told {name}" for name in _PERCENTILES[:3]),
-            "told before",
-        ],
-        rows=[
-            [
-                result.title,
-                *_percentiles(result.visible),
-                f"{result.first_check_part:.1%}",
-                *([""] * 3 if result.told is None else _percentiles(result.told)[:3]),
-                "" if result.told_before_part is None else f"{result.told_before_part:.1%}",
-            ]
-            for result in results
-        ],
-    )
-
-
 def _ycsb(size: str, workloads: Sequence[StoreResults]) -> FigureTable:
-    titles = list(dict.fromkeys(store.title for workload in workloads for store in workload.stores))
+    titles = _store_titles(workloads)
     rows = []
     for workload in workloads:
         by_title = {store.title: store for store in workload.stores}
@@ -251,18 +144,17 @@ def _ycsb(size: str, workloads: Sequence[StoreResults]) -> FigureTable:
         for title in titles:
             row += _store_figures(by_title[title].outcomes, workload.operation_count) if title in by_title else [""] * 3
         rows.append(row)
-    return FigureTable(
-        section="ycsb",
-        title="YCSB: the ordered store without joins",
-        note=f"{size}. Batches of 256 operations (16 with scans), 2 under way; a write that depends on a read goes out "
+    note = (
+        f"{size}. Batches of 256 operations (16 with scans), 2 under way; a write that depends on a read goes out "
         "when that is answered. After each run all records, and the number of rows read, must be what they must be. "
-        + " ".join(f"{store.title}: {store.tuning}" for store in workloads[0].stores),
-        columns=[
-            "workload",
-            *(f"{title}, {what}" for title in titles for what in ("operations/s", "server µs each", "MiB")),
-        ],
-        rows=rows,
+        + " ".join(f"{store.title}: {store.tuning}" for store in workloads[0].stores)
     )
+    figures = (f"{title}, {what}" for title in titles for what in ("operations/s", "server µs each", "MiB"))
+    return FigureTable("ycsb", "YCSB: the ordered store without joins", note, ["workload", *figures], rows)
+
+
+def _store_titles(workloads: Sequence[StoreResults]) -> list[str]:
+    return list(dict.fromkeys(store.title for workload in workloads for store in workload.stores))
 
 
 def _store_figures(outcomes: Sequence[RunOutcome], count: int) -> list[str]:
@@ -271,3 +163,60 @@ def _store_figures(outcomes: Sequence[RunOutcome], count: int) -> list[str]:
         f"{of_all(outcomes, lambda outcome: outcome.server_cpu_seconds / count * 1e6).median:.1f}",
         f"{of_all(outcomes, lambda outcome: outcome.server_mib).median:,.0f}",
     ]
+
+
+def figures(comparison: Comparison) -> dict[str, str]:
+    """Return an SVG element for each section that has a figure."""
+    c = comparison
+    drawn: list[tuple[str, object, Callable[[], str]]] = [
+        ("7", c.twip, lambda: _draw_twip(c.twip)),
+        ("8", c.materialisation, lambda: _draw_lines(c.materialisation, "active users, %", _COLOURS)),
+        ("9", c.newp, lambda: _draw_lines(c.newp, "sessions that vote, %", _COLOURS[1:])),
+        ("latency", c.latencies, lambda: _draw_latencies(c.latencies)),
+        ("ycsb", c.ycsb, lambda: _draw_ycsb(c.ycsb)),
+    ]
+    return {section: draw() for section, there, draw in drawn if there}
+
+
+def _draw_twip(results: list[SystemResult]) -> str:
+    series = []
+    for title, colour, ratio in (("runtime here", _OURS, ratios), ("server CPU here", _SERVER, server_ratios)):
+        found = [ratio(result, results[0]) for result in results]
+        reach = [(one.least, one.greatest) for one in found]
+        series.append(BarSeries(title, colour, [one.median for one in found], reach))
+    series.append(BarSeries("runtime in the paper", _PAPER, [paper_ratio(one, results[0]) for one in results]))
+    return svg(bars([result.title for result in results], series, f"{results[0].title} = 1", is_flat=True))
+
+
+def _draw_lines(lines: list[Line], x_title: str, colours: Sequence[str]) -> str:
+    curves = []
+    for line, colour in zip(lines, colours, strict=True):
+        points = [(float(point.x), point.seconds.median) for point in line.points]
+        reach = [(point.seconds.least, point.seconds.greatest) for point in line.points]
+        curves.append(Curve(line.title, points, "o-", colour, reach))
+    return svg(panels([Panel("", x_title, curves, "runtime, s", y_log=True)]))
+
+
+def _draw_latencies(results: list[LatencyResult]) -> str:
+    """Draw the whole distribution of the checks, at the highest rate; towards the right ever rarer ones."""
+    curves = []
+    for number, result in enumerate(results):
+        # 0, 90, 99, 99.9 % are equally far from each other.
+        curve = result.rates[-1].check_curve
+        points = [(1 / (1 - percent / 100), ms) for percent, ms in curve if percent < 100 and ms > 0]
+        curves.append(Curve(result.title, points, "-" if number else ":", _MANY[number % len(_MANY)]))
+    title = f"percent of the checks, at {results[0].rates[-1].rate:,} operations a second"
+    ticks = {1.0: "0", 10.0: "90", 100.0: "99", 1_000.0: "99.9", 10_000.0: "99.99"}
+    return svg(panels([Panel("", title, curves, "done within, ms", x_log=True, y_log=True, x_ticks=ticks)]))
+
+
+def _draw_ycsb(workloads: list[StoreResults]) -> str:
+    series = []
+    for number, title in enumerate(_store_titles(workloads)):
+        rates: list[float | None] = []
+        for workload in workloads:
+            found = [store for store in workload.stores if store.title == title]
+            seconds = [outcome.seconds for store in found for outcome in store.outcomes]
+            rates.append(spread([workload.operation_count / one for one in seconds]).median if seconds else None)
+        series.append(BarSeries(title, (_OURS, _PAPER)[number % 2], rates))
+    return svg(bars([workload.letter for workload in workloads], series, "operations a second", is_flat=False))

@@ -2,21 +2,19 @@
 
 from __future__ import annotations
 
-import asyncio
-from collections import deque
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from dataclasses import dataclass
 from functools import cache
 from typing import Final, Protocol, cast
 
-from pequod.client import AsyncClient, Rows
-from pequod_bench.paper.measure import RUN_S_MAX, RunOutcome, started, timed, within
-from pequod_bench.systems.pequod_results import empty, raise_first
+from pequod.client import AsyncClient, Result
+from pequod_bench.paper.measure import RunOutcome, Trials, timed
+from pequod_bench.systems.pequod_results import count_rows, empty
 from pequod_bench.systems.pequod_system import PEQUOD, TIMEOUT_S
-from pequod_bench.systems.pipe import Pipe, connect
+from pequod_bench.systems.pipe import Pipe, connected
 from pequod_bench.systems.redis_system import RedisSystem, pack, parser
-from pequod_bench.systems.system import BATCH, WINDOW, Server, System, Work
+from pequod_bench.systems.system import BATCH, Message, Server, System, Work, in_messages
 from pequod_bench.workloads import ycsb
 from pequod_bench.workloads.verify import Differs, Same, Verdict
 from pequod_bench.workloads.ycsb import INSERT, READ_THEN_WRITE, SCAN, UPDATE, Operations
@@ -27,12 +25,8 @@ _LOAD_BATCH: Final = 500
 _SCAN_BATCH: Final = 16
 
 
-class YcsbMessage(Protocol):
-    """Commands that go out together, carried out in their order."""
-
-    @property
-    def command_count(self) -> int:
-        """Commands so far."""
+class YcsbMessage(Message, Protocol):
+    """Commands that go out together, carried out in their order; the number of rows that reads returned comes later."""
 
     def read(self, key: bytes) -> None:
         """Read a record."""
@@ -47,7 +41,7 @@ class YcsbMessage(Protocol):
         """Write a record that is not there."""
 
     def send(self) -> Awaitable[int]:
-        """Send it; the number of rows that reads returned comes later."""
+        """Send it."""
 
 
 class YcsbStore(Protocol):
@@ -81,35 +75,22 @@ class YcsbRun:
         self._row_count = 0
 
     async def load(self) -> None:
-        """Write all records that are there before the start."""
-        message = self._store.message()
-        for key, value in ycsb.initial(self._operations):
-            message.insert(key, value)
-            if message.command_count >= _LOAD_BATCH:
-                await message.send()
-                message = self._store.message()
-        if message.command_count:
+        rows = list(ycsb.initial(self._operations))
+        for i in range(0, len(rows), _LOAD_BATCH):
+            message = self._store.message()
+            for key, value in rows[i : i + _LOAD_BATCH]:
+                message.insert(key, value)
             await message.send()
 
     async def run(self) -> Work:
-        """Carry out all operations, `BATCH` of them a message (scans: `_SCAN_BATCH`), `WINDOW` messages under way.
-
-        A write that waits for a read goes out when the message with the read is answered.
-        """
+        """Carry out all operations; a write that waits for a read goes out when that is answered."""
         o = self._operations
         rows = list(zip(o.kinds.tolist(), o.records.tolist(), o.lengths.tolist(), strict=True))
-        under_way: deque[tuple[Awaitable[int], list[tuple[bytes, bytes]]]] = deque()
         batch = _SCAN_BATCH if bool((o.kinds == SCAN).any()) else BATCH
-        row_count = command_count = message_count = start = 0
-        while start < len(rows) or under_way:
-            message = self._store.message()
-            if under_way and (len(under_way) == WINDOW or start >= len(rows)):
-                coming, writes = under_way.popleft()
-                row_count += await coming
-                for key, value in writes:
-                    message.write(key, value)
+
+        def fill(message: YcsbMessage, start: int, stop: int) -> list[tuple[bytes, bytes]]:
             later: list[tuple[bytes, bytes]] = []
-            for number, (kind, record, length) in enumerate(rows[start : start + batch], start):
+            for number, (kind, record, length) in enumerate(rows[start:stop], start):
                 key = ycsb.key(record)
                 if kind == SCAN:
                     message.scan(key, length)
@@ -121,16 +102,18 @@ class YcsbRun:
                     message.read(key)
                     if kind == READ_THEN_WRITE:
                         later.append((key, ycsb.value(number)))
-            start += batch
-            if message.command_count:
-                command_count += message.command_count
-                message_count += 1
-                under_way.append((message.send(), later))
-        self._row_count = row_count
-        return Work(row_count, command_count, message_count)
+            return later
+
+        def settle(message: YcsbMessage, row_count: int, later: list[tuple[bytes, bytes]]) -> int:
+            for key, value in later:
+                message.write(key, value)
+            return row_count
+
+        work = await in_messages(self._store.message, fill, settle, len(rows), batch)
+        self._row_count = work.row_count
+        return work
 
     async def verify(self) -> Verdict:
-        """Compare all records, and how many rows were read, with what they must be."""
         wanted, row_count = ycsb.expected(self._operations)
         found = await self._store.whole()
         if found != wanted:
@@ -146,7 +129,7 @@ class _PequodStore:
         self._client = client
 
     def message(self) -> YcsbMessage:
-        return _PequodMessage(self._client)
+        return _PequodYcsb(self._client)
 
     async def whole(self) -> dict[bytes, bytes]:
         return {key: value async for key, value in self._client.scan_iter(b"user|", b"user}")}
@@ -155,24 +138,24 @@ class _PequodStore:
         await empty(self._client)
 
 
-class _PequodMessage:
+class _PequodYcsb:
     def __init__(self, client: AsyncClient) -> None:
         self._batch = client.batch()
         self.read = self._batch.get
         self.write = self._batch.put
         self.insert = self._batch.put
 
-    @property
-    def command_count(self) -> int:
+    def __len__(self) -> int:
         return len(self._batch)
 
     def scan(self, key: bytes, row_count: int) -> None:
         self._batch.scan(key, b"user}", limit=row_count)
 
-    async def send(self) -> int:
-        results = await self._batch.send()
-        raise_first(results)
-        return sum(len(found.keys) if isinstance(found, Rows) else found is not None for found in results)
+    def send(self) -> Awaitable[int]:
+        return self._rows(self._batch.send())
+
+    async def _rows(self, coming: Awaitable[list[Result]]) -> int:
+        return count_rows(await coming)
 
 
 @asynccontextmanager
@@ -193,7 +176,7 @@ class _RedisStore:
         self._scan_sha = scan_sha
 
     def message(self) -> YcsbMessage:
-        return _RedisMessage(self._pipe, self._scan_sha)
+        return _RedisYcsb(self._pipe, self._scan_sha)
 
     async def whole(self) -> dict[bytes, bytes]:
         (index,) = await self._pipe.send(pack(b"ZRANGE", b"index", 0, -1), 1)
@@ -208,7 +191,7 @@ class _RedisStore:
         await self._pipe.send(pack(b"FLUSHALL", b"SYNC"), 1)
 
 
-class _RedisMessage:
+class _RedisYcsb:
     """Commands; ``_parts`` counts them, and one insert is two."""
 
     def __init__(self, pipe: Pipe, scan_sha: bytes) -> None:
@@ -216,8 +199,7 @@ class _RedisMessage:
         self._scan_sha = scan_sha
         self._parts: list[bytes] = []
 
-    @property
-    def command_count(self) -> int:
+    def __len__(self) -> int:
         return len(self._parts)
 
     def read(self, key: bytes) -> None:
@@ -232,8 +214,11 @@ class _RedisMessage:
     def insert(self, key: bytes, value: bytes) -> None:
         self._parts += (pack(b"SET", key, value), pack(b"ZADD", b"index", 0, key))
 
-    async def send(self) -> int:
-        replies = await self._pipe.send(b"".join(self._parts), len(self._parts))
+    def send(self) -> Awaitable[int]:
+        return self._rows(self._pipe.send(b"".join(self._parts), len(self._parts)))
+
+    async def _rows(self, coming: Awaitable[list[object]]) -> int:
+        replies = await coming
         # Writes are answered with OK or a number, reads with a value, scans with a list of them.
         return sum(
             len(reply) if isinstance(reply, list) else isinstance(reply, bytes) and reply != b"OK" for reply in replies
@@ -242,12 +227,9 @@ class _RedisMessage:
 
 @asynccontextmanager
 async def _redis(server: Server) -> AsyncIterator[YcsbStore]:
-    pipe = await connect(server.port, parser)
-    try:
+    async with connected(server.port, parser) as pipe:
         (sha,) = await pipe.send(pack(b"SCRIPT", b"LOAD", _SCAN_SCRIPT), 1)
         yield _RedisStore(pipe, cast("bytes", sha))
-    finally:
-        pipe.close()
 
 
 CONTENDERS: Final = (
@@ -261,20 +243,19 @@ CONTENDERS: Final = (
 )
 
 
-def run_ycsb(contender: Contender, operations: Operations, loop: asyncio.Runner, *, pin: bool = False) -> RunOutcome:
+def run_ycsb(contender: Contender, operations: Operations, trials: Trials) -> RunOutcome:
     """Run a workload on a fresh server."""
-    with started(contender.system, pin=pin) as server:
-        return loop.run(within(RUN_S_MAX, _run_ycsb(contender, operations, server)))
 
+    async def run(server: Server) -> RunOutcome:
+        async with contender.connected(server) as store:
+            small = YcsbRun(store, _warm_up())
+            await small.load()
+            await small.run()
+            await store.clear()
+            whole = YcsbRun(store, operations)
+            return await timed(server, whole, whole.verify)
 
-async def _run_ycsb(contender: Contender, operations: Operations, server: Server) -> RunOutcome:
-    async with contender.connected(server) as store:
-        small = YcsbRun(store, _warm_up())
-        await small.load()
-        await small.run()
-        await store.clear()
-        whole = YcsbRun(store, operations)
-        return await timed(server, whole, whole.verify)
+    return trials.on_server(contender.system, run)
 
 
 @cache

@@ -1,4 +1,4 @@
-"""Latencies of calls that start by the clock, whether or not the earlier ones are done.
+"""Latencies: of calls that start by the clock, whether or not the earlier ones are done, and of calls in turn.
 
 intended   |    |    |    |    |
 call       |--| |-----------------|        latency: from the intended start to the end,
@@ -15,9 +15,12 @@ import asyncio
 import time
 from collections.abc import Awaitable, Callable, Iterable
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, TypeVar
 
 from hdrh.histogram import HdrHistogram
+
+Item = TypeVar("Item")
+Found = TypeVar("Found")
 
 _US_MAX: Final = 3_600_000_000
 _DIGITS: Final = 3
@@ -50,7 +53,6 @@ class LatencyHistogram:
 
     @property
     def count(self) -> int:
-        """How many were recorded."""
         count: int = self._histogram.get_total_count()
         return count
 
@@ -76,6 +78,18 @@ class LatencyHistogram:
 def latencies(seconds: Iterable[float]) -> Latencies:
     """Sum up the latencies of at least one call."""
     return LatencyHistogram(seconds).summary()
+
+
+async def closed_loop(
+    call: Callable[[Item], Awaitable[Found]], items: Iterable[Item]
+) -> tuple[list[float], list[Found]]:
+    """Make one call after the other; return the seconds of each, and what they returned."""
+    seconds, found = list[float](), list[Found]()
+    for item in items:
+        begun = time.perf_counter()
+        found.append(await call(item))
+        seconds.append(time.perf_counter() - begun)
+    return seconds, found
 
 
 async def open_loop(call: Callable[[int], Awaitable[None]], rate: float, count: int) -> list[float]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import asdict
 from typing import Any, ClassVar, cast
 
@@ -23,18 +23,33 @@ class Printed:
         return {}
 
     def to_json(self) -> str:
-        """Return the report as one JSON object."""
         return json.dumps(asdict(cast("Any", self)) | self.derived(), indent=self.indent)
 
 
-def print_figures(console: Console, table: Table, figures: Sequence[str], rows: Iterable[Sequence[str]]) -> None:
-    """Print a table: the columns that it has, a column for each of the ``figures``, and the rows.
+def print_rows(
+    console: Console, rows: Iterable[object], columns: Mapping[str, str], *, title: str = "", left: int = 1
+) -> None:
+    """Print a table of objects.
 
-    Figures wrap if the first column does.
+    Args:
+        console: Where to.
+        rows: An object, or a tuple, for each row.
+        columns: Heads, each with its format, such as ``{0.seconds:.2f}`` or ``{0[1]:,}``; None shows as nothing.
+        title: What stands above.
+        left: The number of columns that are text, the first ones; the others are figures.
     """
-    no_wrap = bool(table.columns) and table.columns[0].no_wrap
-    for name in figures:
-        table.add_column(name, justify="right", no_wrap=no_wrap)
+    table = Table(
+        title=title or None, title_justify="left", box=None, pad_edge=False, show_header=any(map(str.strip, columns))
+    )
+    for number, head in enumerate(columns):
+        table.add_column(head.strip(), justify="left" if number < left else "right")
     for row in rows:
-        table.add_row(*row)
+        table.add_row(*(_shown(form, row) for form in columns.values()))
     console.print(table)
+
+
+def _shown(form: str, row: object) -> str:
+    try:
+        return form.format(row)
+    except TypeError:
+        return ""

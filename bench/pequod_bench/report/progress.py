@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import Final
 
 from rich.console import Console
@@ -33,24 +33,14 @@ class ProgressBars:
         if not self._console.is_terminal:
             yield lambda _: None
             return
-        columns = (
-            TextColumn("{task.description:<10}"),
-            BarColumn(),
-            MofNCompleteColumn(),
-            TimeElapsedColumn(),
-        )
+        columns = (TextColumn("{task.description:<10}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
         with Progress(*columns, console=self._console, refresh_per_second=_REFRESHES_PER_S) as progress:
             task = progress.add_task(title, total=step_count)
             yield lambda steps: progress.advance(task, steps)
 
-    @contextmanager
-    def working(self, title: str) -> Iterator[None]:
+    def working(self, title: str) -> AbstractContextManager[object]:
         """Show that something is done that has no steps to count."""
-        if not self._console.is_terminal:
-            yield
-            return
-        with self._console.status(title):
-            yield
+        return self._console.status(title) if self._console.is_terminal else nullcontext()
 
 
 QUIET: Final = ProgressBars(Console(quiet=True, force_terminal=False))

@@ -15,17 +15,23 @@ What follows the dots needs a reply, so it goes into a message some messages lat
 from __future__ import annotations
 
 import asyncio
-from collections import deque
-from collections.abc import Awaitable, Callable, Collection, Iterable, Sequence
+from abc import ABC, abstractmethod
+from collections.abc import Awaitable, Callable, Collection, Sequence
 from dataclasses import dataclass
-from typing import Generic, Protocol, TypeVar
+from typing import Any, Generic, TypeVar
 
-from pequod_bench.systems.system import BATCH, WINDOW, SystemWorkload, Work
-from pequod_bench.workloads.keys import tweet
+from pequod_workloads.twip import tweet
+
+from pequod_bench.systems.system import SystemWorkload, Work, in_messages
 from pequod_bench.workloads.stream import CHECK, LOGOUT, SUBSCRIBE
 
 #: A post as the store keeps it in a timeline.
 Post = TypeVar("Post")
+
+
+#: What a reply answers: a check; a subscription that was written, or looked up before; a poster's posts; a poster's
+#: followers; another write, as most do.
+CHECKED, SUBSCRIBED, POSTS, FOLLOWERS, WRITTEN = "cspfw"
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,44 +41,82 @@ class Answers(Generic[Post]):
     #: Rows of all checks.
     row_count: int
     #: For each follow, the posts to copy; none if the subscription was there already.
-    posts: Sequence[Sequence[Post]]
+    posts: list[Sequence[Post]]
     #: For each publish, the poster's followers.
-    followers: Sequence[Iterable[int]]
+    followers: list[list[int]]
 
 
-class TimelineMessage(Protocol[Post]):
-    """Commands that go out together, carried out in their order."""
+class TimelineMessage(ABC, Generic[Post]):
+    """Commands that go out together, carried out in their order; stores say how they are written and read."""
 
-    @property
-    def command_count(self) -> int:
-        """Commands so far."""
+    def __init__(self) -> None:
+        #: What each reply answers, in their order: a letter each, since there are hundreds of thousands.
+        self.kinds: list[str] = []
 
+    @abstractmethod
+    def __len__(self) -> int: ...
+
+    @abstractmethod
     def check(self, user: int, since: int) -> None:
         """Read a timeline from a tick on."""
 
+    @abstractmethod
     def follow(self, user: int, poster: int) -> None:
         """Write a subscription, then read what the poster wrote so far."""
 
+    @abstractmethod
     def publish(self, poster: int, tick: int, text: bytes) -> Post:
         """Write a post, then read who follows the poster; return it as timelines hold it."""
 
+    @abstractmethod
     def deliver(self, users: Collection[int], post: Post) -> None:
         """Append a post to timelines."""
 
+    @abstractmethod
     def copy(self, user: int, posts: Sequence[Post]) -> None:
         """Put earlier posts into a timeline."""
 
+    @abstractmethod
+    def replies(self) -> Awaitable[Sequence[Any]]:
+        """Send it at once; the replies come later."""
+
+    @abstractmethod
+    def rows(self, reply: Any) -> int:
+        """Return the number of rows of a check."""
+
+    @abstractmethod
+    def is_new(self, reply: Any) -> bool:
+        """Return whether a subscription was not there before."""
+
+    @abstractmethod
+    def posts(self, reply: Any) -> Sequence[Post]:
+        """Return what a poster wrote."""
+
+    @abstractmethod
+    def followers(self, reply: Any) -> list[int]:
+        """Return who follows a poster."""
+
     def send(self) -> Awaitable[Answers[Post]]:
-        """Send it; the answers come later."""
+        """Send it at once; what comes back makes something of the replies."""
+        return self._answers(self.replies())
 
-
-@dataclass(frozen=True, slots=True)
-class _Sent(Generic[Post]):
-    """A message under way, and whom its answers concern."""
-
-    answers: Awaitable[Answers[Post]]
-    followers: list[int]
-    published: list[Post]
+    async def _answers(self, coming: Awaitable[Sequence[Any]]) -> Answers[Post]:
+        row_count, is_new = 0, False
+        posts: list[Sequence[Post]] = []
+        followers: list[list[int]] = []
+        rows = self.rows
+        for kind, reply in zip(self.kinds, await coming, strict=True):
+            if kind == WRITTEN:
+                continue
+            if kind == CHECKED:
+                row_count += rows(reply)
+            elif kind == SUBSCRIBED:
+                is_new = self.is_new(reply)
+            elif kind == POSTS:
+                posts.append(self.posts(reply) if is_new else [])
+            else:
+                followers.append(self.followers(reply))
+        return Answers(row_count, posts, followers)
 
 
 class ManagedSession(Generic[Post]):
@@ -89,7 +133,6 @@ class ManagedSession(Generic[Post]):
         self._new_message = new_message
 
     async def check(self, user: int, since: int) -> int:
-        """Read a timeline with its own message."""
         message = self._new_message()
         message.check(user, since)
         return (await message.send()).row_count
@@ -103,61 +146,39 @@ class ManagedSession(Generic[Post]):
         async def deliver() -> None:
             message = self._new_message()
             message.deliver(self._receivers.intersection(followers), published)
-            if message.command_count:
+            if len(message):
                 await message.send()
 
         return asyncio.create_task(deliver())
 
     async def run(self) -> Work:
-        """Carry out all operations; ``WINDOW`` messages of ``BATCH`` operations are under way at once.
+        """Carry out all operations.
 
         Every message is carried out in the order of its sending, a subscription is written before posts are read and a
         post before followers are. So each post reaches each follower, whichever comes first.
         """
-        stream = self._workload.stream
-        receivers = self._receivers
-        under_way: deque[_Sent[Post]] = deque()
-        row_count = command_count = message_count = 0
+        stream, tweet_bytes, receivers = self._workload.stream, self._workload.tweet_bytes, self._receivers
 
-        async def settle(message: TimelineMessage[Post]) -> None:
-            """Wait for the oldest message, and write what its answers ask for."""
-            nonlocal row_count
-            sent = under_way.popleft()
-            answers = await sent.answers
-            row_count += answers.row_count
-            for user, posts in zip(sent.followers, answers.posts, strict=True):
+        def settle(message: TimelineMessage[Post], answers: Answers[Post], asked: tuple[list[int], list[Post]]) -> int:
+            followers, published = asked
+            for user, posts in zip(followers, answers.posts, strict=True):
                 if posts and user in receivers:
                     message.copy(user, posts)
-            for post, followers in zip(sent.published, answers.followers, strict=True):
-                message.deliver(receivers.intersection(followers), post)
+            for post, users in zip(published, answers.followers, strict=True):
+                message.deliver(receivers.intersection(users), post)
+            return answers.row_count
 
-        def send(message: TimelineMessage[Post], followers: list[int], published: list[Post]) -> None:
-            nonlocal command_count, message_count
-            if message.command_count:
-                command_count += message.command_count
-                message_count += 1
-                under_way.append(_Sent(message.send(), followers, published))
-
-        kinds, users, details = stream.kinds.tolist(), stream.users.tolist(), stream.details.tolist()
-        for start in range(0, len(kinds), BATCH):
-            message = self._new_message()
-            if len(under_way) >= WINDOW:
-                await settle(message)
+        def fill(message: TimelineMessage[Post], start: int, stop: int) -> tuple[list[int], list[Post]]:
             followers: list[int] = []
             published: list[Post] = []
-            for row in range(start, min(start + BATCH, len(kinds))):
-                kind, user = kinds[row], users[row]
+            for tick, (kind, user, detail) in enumerate(stream.operations(start, stop), stream.first_tick + start):
                 if kind == CHECK:
-                    message.check(user, details[row])
+                    message.check(user, detail)
                 elif kind == SUBSCRIBE:
-                    message.follow(user, details[row])
+                    message.follow(user, detail)
                     followers.append(user)
                 elif kind != LOGOUT:
-                    tick = stream.first_tick + row
-                    published.append(message.publish(user, tick, tweet(tick, self._workload.tweet_bytes)))
-            send(message, followers, published)
-        while under_way:
-            message = self._new_message()
-            await settle(message)
-            send(message, [], [])
-        return Work(row_count, command_count, message_count)
+                    published.append(message.publish(user, tick, tweet(tick, tweet_bytes)))
+            return followers, published
+
+        return await in_messages(self._new_message, fill, settle, stream.tick_count)

@@ -17,13 +17,13 @@ from typing import Any, Final, cast
 
 import numpy as np
 from numpy.typing import NDArray
+from pequod_workloads.twip import timeline_key
 
 from pequod.engine import Rows
-from pequod_bench.systems.client_managed import Answers, ManagedSession
-from pequod_bench.systems.pipe import NOTHING_YET, Pipe, connect
+from pequod_bench.systems.client_managed import CHECKED, FOLLOWERS, POSTS, SUBSCRIBED, ManagedSession, TimelineMessage
+from pequod_bench.systems.pipe import NOTHING_YET, Pipe, connected
 from pequod_bench.systems.server import find_program, free_port, running
 from pequod_bench.systems.system import PeerError, Presence, Server, SystemWorkload
-from pequod_bench.workloads.keys import timeline_key
 
 _ID: Final = np.dtype(">u4")
 #: Values a message while the graph is loaded.
@@ -35,8 +35,6 @@ _END: Final = b"mn\r\n"
 class MemcachedSystem:
     """One memcached with room for everything."""
 
-    is_pinnable = True
-    stale_s_max = 0.0
     name = "memcached"
     title = "memcached"
     tuning = (
@@ -47,11 +45,9 @@ class MemcachedSystem:
     )
 
     def find(self) -> Presence:
-        """Look for memcached."""
         return find_program("memcached", "install it with: apt-get install memcached")
 
     def started(self, directory: Path) -> AbstractContextManager[Server]:
-        """Start memcached; it has no files."""
         del directory
         port = free_port()
         command = ["memcached", "-l", "127.0.0.1", "-p", str(port), "-U", "0"]
@@ -60,12 +56,8 @@ class MemcachedSystem:
 
     @asynccontextmanager
     async def session(self, server: Server, workload: SystemWorkload) -> AsyncIterator[_MemcachedSession]:
-        """Connect."""
-        pipe = await connect(server.port, MetaParser)
-        try:
+        async with connected(server.port, MetaParser) as pipe:
             yield _MemcachedSession(pipe, workload)
-        finally:
-            pipe.close()
 
 
 class MetaParser:
@@ -80,13 +72,11 @@ class MetaParser:
         self._at = 0
 
     def feed(self, data: bytes) -> None:
-        """Take what has come."""
         del self._buffer[: self._at]
         self._at = 0
         self._buffer += data
 
     def gets(self) -> object:
-        """Return the next whole reply."""
         buffer, at = self._buffer, self._at
         end = buffer.find(b"\r\n", at)
         if end < 0:
@@ -154,49 +144,50 @@ class _MemcachedSession(ManagedSession[bytes]):
         return [self._rows(user, cast("bytes | None", value)) for user, value in zip(users, values, strict=True)]
 
     def _rows(self, user: int, value: bytes | None) -> Rows:
-        records = since(value, 0, self._record)
+        records = records_since(value, 0, self._record)
         ticks, posters = records["tick"].tolist(), records["poster"].tolist()
         tweets = [bytes(tweet)[: self._workload.tweet_bytes] for tweet in records["tweet"].tolist()]
         return Rows([timeline_key(user, *row) for row in zip(ticks, posters, strict=True)], tweets)
 
 
-def since(value: bytes | None, tick: int, record: np.dtype[Any]) -> NDArray[Any]:
+def records_since(value: bytes | None, tick: int, record: np.dtype[Any]) -> NDArray[Any]:
     """Return the records of a timeline from a tick on, in the order of time."""
     records = np.frombuffer(value or b"", record)
     found = records[records["tick"] >= tick]
     return found[found["tick"].argsort()] if len(found) > 1 else found
 
 
-class _MemcachedMessage:
-    """Commands of the meta protocol; what each reply means is noted in the order in which replies will come."""
+class _MemcachedMessage(TimelineMessage[bytes]):
+    """Commands of the meta protocol; writes have no reply."""
 
     def __init__(self, pipe: Pipe, record: np.dtype[Any]) -> None:
+        super().__init__()
         self._pipe = pipe
         self._record = record
         self._parts: list[bytes] = []
-        #: (``c``, since), (``s``, subscriber), (``p``, 0) or (``f``, 0) for each reply.
-        self._awaited: list[tuple[str, int]] = []
+        #: Of each reply: the tick of a check, or the user of a subscription.
+        self._details: list[int] = []
 
-    @property
-    def command_count(self) -> int:
+    def __len__(self) -> int:
         return len(self._parts)
 
     def _get(self, kind: str, detail: int, key: bytes) -> None:
-        self._awaited.append((kind, detail))
+        self.kinds.append(kind)
+        self._details.append(detail)
         self._parts.append(b"mg %b v\r\n" % key)
 
     def check(self, user: int, since: int) -> None:
-        self._get("c", since, b"t:%08d" % user)
+        self._get(CHECKED, since, b"t:%08d" % user)
 
     def follow(self, user: int, poster: int) -> None:
-        self._get("s", user, b"f:%08d" % poster)
+        self._get(SUBSCRIBED, user, b"f:%08d" % poster)
         self._parts.append(_append(b"f:%08d" % poster, user.to_bytes(4)))
-        self._get("p", 0, b"p:%08d" % poster)
+        self._get(POSTS, 0, b"p:%08d" % poster)
 
     def publish(self, poster: int, tick: int, text: bytes) -> bytes:
         post = (tick.to_bytes(4) + poster.to_bytes(4) + text).ljust(self._record.itemsize, b"\0")
         self._parts.append(_append(b"p:%08d" % poster, post))
-        self._get("f", 0, b"f:%08d" % poster)
+        self._get(FOLLOWERS, 0, b"f:%08d" % poster)
         return post
 
     def deliver(self, users: Collection[int], post: bytes) -> None:
@@ -205,23 +196,24 @@ class _MemcachedMessage:
     def copy(self, user: int, posts: Sequence[bytes]) -> None:
         self._parts.append(_append(b"t:%08d" % user, b"".join(posts)))
 
-    def send(self) -> Awaitable[Answers[bytes]]:
-        self._parts.append(_END)
-        return self._answers(self._pipe.send(b"".join(self._parts), len(self._awaited) + 1))
+    def replies(self) -> Awaitable[Sequence[Any]]:
+        request = b"".join((*self._parts, _END))
+        return self._detailed(self._pipe.send(request, len(self.kinds) + 1))
 
-    async def _answers(self, coming: Awaitable[list[object]]) -> Answers[bytes]:
-        row_count = 0
-        is_new = False
-        posts: list[list[bytes]] = []
-        followers: list[list[int]] = []
-        replies = cast("list[bytes | None]", await coming)
-        for (kind, detail), value in zip(self._awaited, replies[:-1], strict=True):
-            if kind == "c":
-                row_count += len(since(value, detail, self._record))
-            elif kind == "s":
-                is_new = detail not in np.frombuffer(value or b"", _ID)
-            elif kind == "p":
-                posts.append([value] if value and is_new else [])
-            else:
-                followers.append(np.frombuffer(value or b"", _ID).tolist())
-        return Answers(row_count, posts, followers)
+    async def _detailed(self, coming: Awaitable[list[object]]) -> Sequence[Any]:
+        """Return each value with its detail; the last reply is the message's end."""
+        return list(zip((await coming)[:-1], self._details, strict=True))
+
+    def rows(self, reply: Any) -> int:
+        value, tick = reply
+        return len(records_since(value, tick, self._record))
+
+    def is_new(self, reply: Any) -> bool:
+        return reply[1] not in np.frombuffer(reply[0] or b"", _ID)
+
+    def posts(self, reply: Any) -> Sequence[bytes]:
+        return [reply[0]] if reply[0] else []
+
+    def followers(self, reply: Any) -> list[int]:
+        users: list[int] = np.frombuffer(reply[0] or b"", _ID).tolist()
+        return users

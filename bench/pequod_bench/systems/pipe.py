@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
 from typing import Final, Protocol, cast
 
 from pequod_bench.systems.system import PeerError
@@ -47,11 +48,9 @@ class Pipe(asyncio.Protocol):
         self._lost: PeerError | None = None
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """Take the transport."""
         self._transport = cast("asyncio.Transport", transport)
 
     def data_received(self, data: bytes) -> None:
-        """Hand out the replies that are complete now."""
         parser, replies = self._parser, self._replies
         parser.feed(data)
         gets = parser.gets
@@ -68,7 +67,6 @@ class Pipe(asyncio.Protocol):
                 self._replies = replies = []
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """Fail everything under way."""
         self._fail(PeerError(f"the connection ended: {exc or 'the server closed it'}"))
 
     def _fail(self, error: PeerError) -> None:
@@ -97,13 +95,16 @@ class Pipe(asyncio.Protocol):
         return future
 
     def close(self) -> None:
-        """End the connection."""
         if self._transport is not None:
             self._transport.close()
 
 
-async def connect(port: int, parser: Callable[[], Parser]) -> Pipe:
+@asynccontextmanager
+async def connected(port: int, parser: Callable[[], Parser]) -> AsyncIterator[Pipe]:
     """Connect to a server on the loopback."""
     loop = asyncio.get_running_loop()
     _, pipe = await loop.create_connection(lambda: Pipe(parser()), "127.0.0.1", port)
-    return pipe
+    try:
+        yield pipe
+    finally:
+        pipe.close()

@@ -11,13 +11,33 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Final
 
-from pequod_bench.process import ServerStartError
-from pequod_bench.systems.server import find_program, free_port, running
+from pequod_bench.systems.server import ServerStartError, find_program, free_port, running
 from pequod_bench.systems.system import Found, Missing, Presence, Server
 
+#: A database as it is installed, but for what a replication slot needs.
+BACKING_SETTINGS: Final = {
+    "listen_addresses": "127.0.0.1",
+    "unix_socket_directories": "",
+    "wal_level": "logical",
+    "max_slot_wal_keep_size": "1GB",
+    "shared_buffers": "256MB",
+}
+#: As it is set up for loads of some million rows; every commit waits for the disk.
+LOAD_SETTINGS: Final = {
+    "unix_socket_directories": "", "shared_buffers": "1GB", "max_wal_size": "8GB", "maintenance_work_mem": "256MB"
+}  # fmt: skip
 _INSTALL: Final = "install it with: apt-get install postgresql"
 #: PostgreSQL refuses to run as root; the first of these that exists runs it then.
 _USERS: Final = ("postgres", "nobody")
+
+
+class PostgresServer(Server):
+    """A PostgreSQL that runs."""
+
+    @property
+    def dsn(self) -> str:
+        """Where clients reach it."""
+        return f"postgresql://bench@127.0.0.1:{self.port}/postgres?sslmode=disable"
 
 
 def find_postgres() -> Presence:
@@ -31,7 +51,7 @@ def find_postgres() -> Presence:
 
 
 @contextmanager
-def started_cluster(directory: Path, settings: Mapping[str, str]) -> Iterator[Server]:
+def started_cluster(directory: Path, settings: Mapping[str, str]) -> Iterator[PostgresServer]:
     """Make a cluster in ``directory`` and start it on the loopback; its superuser is `bench`.
 
     Raises:
@@ -44,13 +64,9 @@ def started_cluster(directory: Path, settings: Mapping[str, str]) -> Iterator[Se
     if user is not None:
         shutil.chown(directory, user)
     data = directory / "data"
+    options = ["-U", "bench", "--auth=trust", "--no-sync", "--encoding=UTF8", "--locale=C"]
     made = subprocess.run(
-        [initdb.path, "-D", data, "-U", "bench", "--auth=trust", "--no-sync", "--encoding=UTF8", "--locale=C"],
-        capture_output=True,
-        text=True,
-        check=False,
-        user=user,
-        cwd=directory,
+        [initdb.path, "-D", data, *options], capture_output=True, text=True, check=False, user=user, cwd=directory
     )
     if made.returncode:
         raise ServerStartError(f"initdb failed:\n{made.stdout}{made.stderr}")
@@ -59,7 +75,7 @@ def started_cluster(directory: Path, settings: Mapping[str, str]) -> Iterator[Se
     command = [str(postgres.path), "-D", str(data), "-p", str(port), *flags]
     # SIGINT is its fast shutdown, which does not wait for clients.
     with running(command, port, ready="ready to accept connections", user=user, stop=signal.SIGINT) as server:
-        yield server
+        yield PostgresServer(server.port, server.pid)
 
 
 def _find(program: str) -> Presence:

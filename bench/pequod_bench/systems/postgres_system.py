@@ -6,17 +6,17 @@ p(poster, tick, tweet)   s(poster, follower, receives)   t(follower, tick, poste
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Iterator, Sequence
-from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
+from collections.abc import AsyncIterator, Awaitable, Sequence
+from contextlib import AbstractContextManager, AsyncExitStack, asynccontextmanager
 from pathlib import Path
 from typing import Any, Final, Literal
 
 import asyncpg
+from pequod_workloads.twip import timeline_key, tweet
 
 from pequod.engine import Rows
-from pequod_bench.systems.postgres_cluster import find_postgres, started_cluster
+from pequod_bench.systems.postgres_cluster import PostgresServer, find_postgres, started_cluster
 from pequod_bench.systems.system import BATCH, PeerError, Presence, Server, SystemWorkload, Work, at_once
-from pequod_bench.workloads.keys import timeline_key, tweet
 from pequod_bench.workloads.stream import CHECK, POST, SUBSCRIBE
 
 Timelines = Literal["triggers", "query"]
@@ -78,9 +78,6 @@ _CHECK: Final[dict[Timelines, str]] = {
 class PostgresSystem:
     """A PostgreSQL cluster of its own, in a temporary directory."""
 
-    is_pinnable = False
-    stale_s_max = 0.0
-
     def __init__(
         self, name: str, title: str, timelines: Timelines, tuning: str, *, sending: Sending = "pipelined"
     ) -> None:
@@ -91,26 +88,19 @@ class PostgresSystem:
         self._sending: Sending = sending
 
     def find(self) -> Presence:
-        """Look for postgres and initdb, and for a user to run them if this is root."""
         return find_postgres()
 
-    @contextmanager
-    def started(self, directory: Path) -> Iterator[Server]:
-        """Make a cluster and start it."""
-        with started_cluster(directory, _SETTINGS) as server:
-            yield server
+    def started(self, directory: Path) -> AbstractContextManager[Server]:
+        return started_cluster(directory, _SETTINGS)
 
     @asynccontextmanager
     async def session(self, server: Server, workload: SystemWorkload) -> AsyncIterator[_PostgresSession]:
-        """Connect a writer and some readers."""
+        dsn = PostgresServer(server.port, server.pid).dsn
         async with AsyncExitStack() as stack:
             connections = []
             for _ in range(1 + _READERS[self._sending]):
-                connection = await asyncpg.connect(
-                    host="127.0.0.1", port=server.port, user="bench", database="postgres", ssl=False
-                )
-                stack.push_async_callback(connection.close)
-                connections.append(connection)
+                connections.append(await asyncpg.connect(dsn))
+                stack.push_async_callback(connections[-1].close)
             session = _PostgresSession if self._sending == "pipelined" else _OneByOne
             yield session(connections, workload, self._timelines)
 
@@ -198,9 +188,8 @@ class _PostgresSession:
         follows: list[tuple[int, int, bool]] = []
         posts: list[tuple[int, int, bytes]] = []
         checks: list[tuple[int, int]] = []
-        part = slice(start, start + BATCH)
-        rows = zip(stream.kinds[part].tolist(), stream.users[part].tolist(), stream.details[part].tolist(), strict=True)
-        for tick, (kind, user, detail) in enumerate(rows, stream.first_tick + start):
+        operations = stream.operations(start, start + BATCH)
+        for tick, (kind, user, detail) in enumerate(operations, stream.first_tick + start):
             if kind == CHECK:
                 checks.append((user, detail))
             elif kind == SUBSCRIBE:

@@ -10,16 +10,24 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Awaitable, Collection, Sequence
 from contextlib import AbstractContextManager, asynccontextmanager
 from pathlib import Path
-from typing import Final, cast
+from typing import Any, Final, cast
 
 import hiredis
+from pequod_workloads.twip import timeline_key
 
 from pequod.engine import Rows
-from pequod_bench.systems.client_managed import Answers, ManagedSession
-from pequod_bench.systems.pipe import NOTHING_YET, Parser, Pipe, connect
+from pequod_bench.systems.client_managed import (
+    CHECKED,
+    FOLLOWERS,
+    POSTS,
+    SUBSCRIBED,
+    WRITTEN,
+    ManagedSession,
+    TimelineMessage,
+)
+from pequod_bench.systems.pipe import NOTHING_YET, Parser, Pipe, connected
 from pequod_bench.systems.server import find_program, free_port, running
 from pequod_bench.systems.system import Presence, Server, SystemWorkload
-from pequod_bench.workloads.keys import timeline_key
 
 #: Subscriptions a message while the graph is loaded.
 _LOAD_BATCH: Final = 2_000
@@ -28,8 +36,6 @@ _LOAD_BATCH: Final = 2_000
 class RedisSystem:
     """One redis-server, without persistence."""
 
-    is_pinnable = True
-    stale_s_max = 0.0
     name = "redis"
     title = "Redis"
     tuning = (
@@ -42,11 +48,9 @@ class RedisSystem:
     )
 
     def find(self) -> Presence:
-        """Look for redis-server."""
         return find_program("redis-server", "install it with: apt-get install redis-server")
 
     def started(self, directory: Path) -> AbstractContextManager[Server]:
-        """Start redis-server."""
         port = free_port()
         settings = {
             "bind": "127.0.0.1",
@@ -63,12 +67,8 @@ class RedisSystem:
 
     @asynccontextmanager
     async def session(self, server: Server, workload: SystemWorkload) -> AsyncIterator[_RedisSession]:
-        """Connect."""
-        pipe = await connect(server.port, parser)
-        try:
+        async with connected(server.port, parser) as pipe:
             yield _RedisSession(pipe, workload)
-        finally:
-            pipe.close()
 
 
 def parser() -> Parser:
@@ -85,7 +85,7 @@ def pack(*command: bytes | int) -> bytes:
 
 class _RedisSession(ManagedSession[bytes]):
     def __init__(self, pipe: Pipe, workload: SystemWorkload) -> None:
-        super().__init__(workload, lambda: _RedisTimelineMessage(pipe))
+        super().__init__(workload, lambda: _RedisMessage(pipe))
         self._pipe = pipe
 
     async def load(self) -> None:
@@ -109,63 +109,55 @@ def _rows(user: int, members: list[bytes]) -> Rows:
     return Rows([timeline_key(user, int(m[:10]), int(m[11:19])) for m in members], [m[20:] for m in members])
 
 
-class _RedisTimelineMessage:
-    """Commands in the protocol of Redis; ``_kinds`` tells what to make of each reply.
-
-    ``c`` a check, ``s`` a subscription written, ``p`` posts, ``f`` followers, ``w`` any other write.
-    """
+class _RedisMessage(TimelineMessage[bytes]):
+    """Commands in the protocol of Redis."""
 
     def __init__(self, pipe: Pipe) -> None:
+        super().__init__()
         self._pipe = pipe
         self._parts: list[bytes] = []
-        self._kinds: list[str] = []
 
-    @property
-    def command_count(self) -> int:
+    def __len__(self) -> int:
         return len(self._parts)
 
     def _add(self, kind: str, *command: bytes | int) -> None:
-        self._kinds.append(kind)
+        self.kinds.append(kind)
         self._parts.append(pack(*command))
 
     def check(self, user: int, since: int) -> None:
-        self._add("c", b"ZRANGE", b"t:%08d" % user, since, b"+inf", b"BYSCORE")
+        self._add(CHECKED, b"ZRANGE", b"t:%08d" % user, since, b"+inf", b"BYSCORE")
 
     def follow(self, user: int, poster: int) -> None:
-        self._add("s", b"SADD", b"f:%08d" % poster, user)
-        self._add("p", b"LRANGE", b"p:%08d" % poster, 0, -1)
+        self._add(SUBSCRIBED, b"SADD", b"f:%08d" % poster, user)
+        self._add(POSTS, b"LRANGE", b"p:%08d" % poster, 0, -1)
 
     def publish(self, poster: int, tick: int, text: bytes) -> bytes:
         post = b"%010d|%08d|%b" % (tick, poster, text)
-        self._add("w", b"RPUSH", b"p:%08d" % poster, post)
-        self._add("f", b"SMEMBERS", b"f:%08d" % poster)
+        self._add(WRITTEN, b"RPUSH", b"p:%08d" % poster, post)
+        self._add(FOLLOWERS, b"SMEMBERS", b"f:%08d" % poster)
         return post
 
     def deliver(self, users: Collection[int], post: bytes) -> None:
         tick = int(post[:10])
         for user in users:
-            self._add("w", b"ZADD", b"t:%08d" % user, tick, post)
+            self._add(WRITTEN, b"ZADD", b"t:%08d" % user, tick, post)
 
     def copy(self, user: int, posts: Sequence[bytes]) -> None:
         scored = [part for post in posts for part in (int(post[:10]), post)]
-        self._add("w", b"ZADD", b"t:%08d" % user, *scored)
+        self._add(WRITTEN, b"ZADD", b"t:%08d" % user, *scored)
 
-    def send(self) -> Awaitable[Answers[bytes]]:
-        replies = self._pipe.send(b"".join(self._parts), len(self._parts))
-        return self._answers(replies)
+    def replies(self) -> Awaitable[Sequence[Any]]:
+        return self._pipe.send(b"".join(self._parts), len(self._parts))
 
-    async def _answers(self, coming: Awaitable[list[object]]) -> Answers[bytes]:
-        row_count = 0
-        is_new = False
-        posts: list[list[bytes]] = []
-        followers: list[list[int]] = []
-        for kind, reply in zip(self._kinds, await coming, strict=True):
-            if kind == "c":
-                row_count += len(cast("list[bytes]", reply))
-            elif kind == "s":
-                is_new = reply == 1
-            elif kind == "p":
-                posts.append(cast("list[bytes]", reply) if is_new else [])
-            elif kind == "f":
-                followers.append([int(user) for user in cast("list[bytes]", reply)])
-        return Answers(row_count, posts, followers)
+    def rows(self, reply: Any) -> int:
+        return len(reply)
+
+    def is_new(self, reply: Any) -> bool:
+        return bool(reply == 1)
+
+    def posts(self, reply: Any) -> Sequence[bytes]:
+        posts: list[bytes] = reply
+        return posts
+
+    def followers(self, reply: Any) -> list[int]:
+        return [int(user) for user in reply]

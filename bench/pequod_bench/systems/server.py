@@ -1,31 +1,156 @@
-"""Server processes of the systems under test: finding, starting, watching, ending."""
+"""Processes of servers: finding the program, starting, watching and ending it, what it costs, and event loops.
+
+CPU seconds and memory come from the operating system's account of the process.
+"""
 
 from __future__ import annotations
 
+import asyncio
+import ctypes
 import os
+import re
 import shutil
 import signal
 import socket
 import subprocess
+import sys
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from importlib import import_module
+from importlib.util import find_spec
 from itertools import count
 from pathlib import Path
 from tempfile import TemporaryFile
-from typing import Final
+from typing import Final, Literal, TypeVar
 
 import psutil
 
-from pequod_bench.process import END_S_MAX, START_S_MAX, ServerStartError, Usage
+from pequod.errors import PequodError
 from pequod_bench.systems.system import Found, Missing, Presence, Server
 
-_VERSION_S_MAX: Final = 10.0
-#: Below those that systems give to outgoing connections.
+T = TypeVar("T")
+Loop = Literal["uvloop", "asyncio"]
+
+#: How `pequod serve` tells its address when it listens.
+_SERVING: Final = re.compile(r"serving on (\S+)\n")
+#: Longest wait for a started server to listen, and for one that is told to end.
+START_S_MAX: Final = 20.0
+END_S_MAX: Final = 10.0
+#: How much a process stands back behind those that are measured.
+NICE: Final = 15
+#: For the clock of another process, which Python has no call for.
+_LIBC: Final = ctypes.CDLL(None)
+#: Ports below those that systems give to outgoing connections, how many of them this process has looked at, and how far
+#: apart processes with neighbouring numbers begin.
 _PORTS: Final = range(20_000, 32_768)
-#: How many of them this process has looked at; and how far apart processes with neighbouring numbers begin.
 _LOOKED_AT: Final = count()
 _APART: Final = 257
+
+
+class ServerStartError(PequodError):
+    """The server of the run did not start; the text holds what it said."""
+
+
+class ServerProcess:
+    """A server that is a process of its own; ``user`` owns it, if given, and ``stop`` is the signal that ends it."""
+
+    def __init__(
+        self, command: Sequence[str], *, user: str | None = None, stop: signal.Signals = signal.SIGTERM
+    ) -> None:
+        self._said = TemporaryFile()  # noqa: SIM115 -- closed with the process
+        own = {} if user is None else {"user": user, "group": _group_of(user), "extra_groups": list[int]()}
+        self._process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=self._said, stderr=self._said, **own)  # type: ignore[call-overload]
+        self._name = command[0] if command[0] != sys.executable else "the server"
+        self._stop = stop
+        self.pid: int = self._process.pid
+
+    def wait(self, ready: Callable[[str], T | None], start_s_max: float = START_S_MAX) -> T:
+        """Wait until ``ready`` makes something of what it has said, and return that.
+
+        Raises:
+            ServerStartError: It ended, or was not ready in time; with what it said.
+        """
+        deadline = time.monotonic() + start_s_max
+        while True:
+            code = self._process.poll()
+            text = os.pread(self._said.fileno(), os.fstat(self._said.fileno()).st_size, 0).decode("utf-8", "replace")
+            if (found := ready(text)) is not None:
+                return found
+            if code is not None:
+                raise ServerStartError(f"{self._name} ended at once, with exit code {code}:\n{text}")
+            if time.monotonic() > deadline:
+                raise ServerStartError(f"{self._name} did not listen within {start_s_max:.0f} s:\n{text}")
+            time.sleep(0.02)
+
+    def kill(self) -> None:
+        self._process.kill()
+        self._process.wait()
+
+    def end(self) -> None:
+        self._process.send_signal(self._stop)
+        try:
+            self._process.wait(END_S_MAX)
+        except subprocess.TimeoutExpired:
+            self.kill()
+        self._said.close()
+
+
+@contextmanager
+def started_server(*arguments: str) -> Iterator[tuple[str, int]]:
+    """Run `pequod serve` on a free port of this machine; yield its target and its process id.
+
+    Raises:
+        ServerStartError: It ended, or did not listen in time.
+    """
+    process = ServerProcess([sys.executable, "-m", "pequod.cli", "serve", "--listen", "127.0.0.1:0", *arguments])
+    try:
+        yield process.wait(serving), process.pid
+    finally:
+        process.end()
+
+
+def serving(text: str) -> str | None:
+    """Return the address that `pequod serve` has said, if it has."""
+    found = _SERVING.search(text)
+    return found and found[1]
+
+
+@contextmanager
+def running(
+    command: Sequence[str],
+    port: int,
+    *,
+    ready: str = "",
+    user: str | None = None,
+    stop: signal.Signals = signal.SIGTERM,
+) -> Iterator[Server]:
+    """Run a server that listens at ``port`` until the block ends.
+
+    ``ready`` is what it says when it takes connections, if listening is not enough.
+
+    Raises:
+        ServerStartError: It ended, or did not listen in time; with what it said.
+    """
+    process = ServerProcess(command, user=user, stop=stop)
+    try:
+        process.wait(lambda text: True if ready in text and _listens(port) else None)
+        yield Server(port, process.pid)
+    finally:
+        process.end()
+
+
+def _group_of(user: str) -> int:
+    import pwd  # noqa: PLC0415 -- not on every platform
+
+    return pwd.getpwnam(user).pw_gid
+
+
+def _listens(port: int) -> bool:
+    with suppress(OSError), socket.create_connection(("127.0.0.1", port), timeout=1):
+        return True
+    return False
 
 
 def find_program(name: str, install: str, *, folders: Sequence[Path] = ()) -> Presence:
@@ -35,7 +160,7 @@ def find_program(name: str, install: str, *, folders: Sequence[Path] = ()) -> Pr
     if path is None:
         return Missing(f"no {name} on PATH; {install}")
     try:
-        said = subprocess.run([path, "--version"], capture_output=True, text=True, timeout=_VERSION_S_MAX, check=True)
+        said = subprocess.run([path, "--version"], capture_output=True, text=True, timeout=END_S_MAX, check=True)
     except (OSError, subprocess.SubprocessError) as error:
         return Missing(f"{path} does not run ({error}); {install}")
     return Found(Path(path), said.stdout.strip().splitlines()[0])
@@ -54,66 +179,60 @@ def free_port() -> int:
             return port
 
 
-@contextmanager
-def running(
-    command: Sequence[str],
-    port: int,
-    *,
-    ready: str = "",
-    user: str | None = None,
-    stop: signal.Signals = signal.SIGTERM,
-) -> Iterator[Server]:
-    """Run a server that listens at ``port`` until the block ends; ``user`` owns the process, if given.
+def listening_pid(target: str) -> int | None:
+    """Return the process that listens at ``target`` on this machine, None if none can be seen."""
+    host, _, port = target.rpartition(":")
+    try:
+        addresses = {str(info[4][0]) for info in socket.getaddrinfo(host.strip("[]"), int(port))}
+        local = {address.address for nic in psutil.net_if_addrs().values() for address in nic}
+        if not addresses & local:
+            return None
+        for connection in psutil.net_connections("tcp"):
+            if connection.status == psutil.CONN_LISTEN and connection.laddr:
+                # gRPC listens on IPv6 sockets, where an IPv4 address is a mapped one.
+                is_there = connection.laddr.ip.removeprefix("::ffff:") in addresses | {"0.0.0.0", "::"}  # noqa: S104 -- compared, not bound
+                if is_there and connection.laddr.port == int(port):
+                    return connection.pid
+    except (OSError, ValueError, psutil.Error):
+        return None
+    return None
 
-    ``ready`` is what it says when it takes connections, if listening is not enough.
+
+@dataclass(frozen=True, slots=True)
+class Usage:
+    """What a process has used so far."""
+
+    cpu_s: float
+    rss_bytes: int
+
+
+def usage(pid: int) -> Usage:
+    """Return the CPU time and the resident memory of a process.
 
     Raises:
-        ServerStartError: It ended, or did not listen in time; with what it said.
+        psutil.Error: It is gone, or not ours to look at.
     """
-    with TemporaryFile() as said:
-
-        def text() -> str:
-            said.seek(0)
-            return said.read().decode("utf-8", "replace")
-
-        with subprocess.Popen(
-            command,
-            stdin=subprocess.DEVNULL,
-            stdout=said,
-            stderr=said,
-            user=user,
-            group=None if user is None else _group_of(user),
-            extra_groups=None if user is None else [],
-        ) as process:
-            try:
-                deadline = time.monotonic() + START_S_MAX
-                while not (_listens(port) and ready in text()):
-                    if process.poll() is not None:
-                        raise ServerStartError(
-                            f"{command[0]} ended at once, with exit code {process.returncode}:\n{text()}"
-                        )
-                    if time.monotonic() > deadline:
-                        raise ServerStartError(f"{command[0]} did not listen within {START_S_MAX:.0f} s:\n{text()}")
-                    time.sleep(0.02)
-                yield Server(port, process.pid)
-            finally:
-                process.send_signal(stop)
-                try:
-                    process.wait(END_S_MAX)
-                except subprocess.TimeoutExpired:
-                    process.kill()
+    process = psutil.Process(pid)
+    return Usage(_cpu_s(process), process.memory_info().rss)
 
 
-def _group_of(user: str) -> int:
-    import pwd  # noqa: PLC0415 -- not on every platform
+def seen_usage(pid: int | None) -> Usage | None:
+    """Return the same, or None if there is no process that can be looked at."""
+    try:
+        return None if pid is None else usage(pid)
+    except psutil.Error:
+        return None
 
-    return pwd.getpwnam(user).pw_gid
 
-
-def _listens(port: int) -> bool:
-    with suppress(OSError), socket.create_connection(("127.0.0.1", port), timeout=1):
-        return True
-    return False
+def _cpu_s(process: psutil.Process) -> float:
+    """Return the CPU time of a process: to the nanosecond on Linux, elsewhere in ticks of some 10 ms."""
+    if sys.platform == "linux":
+        clock = ctypes.c_int()
+        with suppress(OSError):
+            if not _LIBC.clock_getcpuclockid(process.pid, ctypes.byref(clock)):
+                return time.clock_gettime(clock.value)
+    times = process.cpu_times()
+    return times.user + times.system
 
 
 def tree_usage(pid: int) -> Usage:
@@ -141,3 +260,27 @@ def _memory_bytes(process: psutil.Process) -> int:
         return int(process.memory_full_info().pss)
     except (AttributeError, psutil.AccessDenied):
         return process.memory_info().rss
+
+
+def stand_back(pid: int) -> None:
+    """Have a process, and what it starts from now on, use only the processor time that others leave.
+
+    Raises:
+        psutil.Error: It is gone, or not ours.
+    """
+    process = psutil.Process(pid)
+    if psutil.LINUX:
+        # On Linux each thread has its own priority, and the threads and processes that it starts inherit it.
+        for thread in process.threads():
+            with suppress(ProcessLookupError):
+                os.setpriority(os.PRIO_PROCESS, thread.id, NICE)
+    else:
+        process.nice(NICE)
+
+
+def loop_factory(loop: Loop = "uvloop") -> Callable[[], asyncio.AbstractEventLoop] | None:
+    """Return what makes the loop, None for asyncio's own; that it is too where uvloop is not installed."""
+    if loop == "asyncio" or find_spec("uvloop") is None:
+        return None
+    make: Callable[[], asyncio.AbstractEventLoop] = import_module("uvloop").new_event_loop
+    return make

@@ -8,11 +8,12 @@ system.session(server, workload)  a connection: load(), run(), timelines(); chec
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Sequence
+from collections import deque
+from collections.abc import Awaitable, Callable, Sequence
 from contextlib import AbstractAsyncContextManager, AbstractContextManager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Final, Literal, Protocol
+from typing import Any, Final, Literal, Protocol, TypeVar
 
 from pequod.engine import PequodError, Rows
 from pequod_bench.workloads.stream import TwipStream
@@ -29,18 +30,16 @@ class PeerError(PequodError):
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """The server's program is there."""
+    """The server's program is there, with what it says of its version."""
 
-    #: The program, and what it says of its version.
     path: Path
     version: str
 
 
 @dataclass(frozen=True, slots=True)
 class Missing:
-    """The server cannot be started on this machine."""
+    """The server cannot be started on this machine: what is not there, and how to install it."""
 
-    #: What is not there, and how to install it.
     reason: str
 
 
@@ -49,10 +48,9 @@ Presence = Found | Missing
 
 @dataclass(frozen=True, slots=True)
 class Server:
-    """A server that runs."""
+    """A server that runs; other processes that it started are the children of its own."""
 
     port: int
-    #: Its process; others that it started are its children.
     pid: int
 
 
@@ -64,7 +62,7 @@ class SystemWorkload:
     """The operations that every system gets, and the size of a post."""
 
     stream: TwipStream
-    tweet_bytes: int
+    tweet_bytes: int = 140
     #: Where no join keeps timelines, who gets posts: every follower, as in the paper, or those who ever check.
     delivery: Delivery = "followers"
 
@@ -86,6 +84,52 @@ class Work:
     command_count: int
     #: Messages that carried them.
     message_count: int
+
+
+class Message(Protocol):
+    """Commands that go out together, carried out in their order."""
+
+    def __len__(self) -> int:
+        """Return the number of commands so far."""
+
+    def send(self) -> Awaitable[Any]:
+        """Send it at once; the answers come later."""
+
+
+M = TypeVar("M", bound=Message)
+Asked = TypeVar("Asked")
+
+
+async def in_messages(
+    new: Callable[[], M],
+    fill: Callable[[M, int, int], Asked],
+    settle: Callable[[M, Any, Asked], int],
+    operation_count: int,
+    batch: int = BATCH,
+) -> Work:
+    """Carry out operations, ``batch`` of them a message, `WINDOW` messages under way.
+
+    Args:
+        new: Returns an empty message.
+        fill: Puts the operations from one number to another into a message; returns what `settle` has to know of them.
+        settle: Puts what the answers to an earlier message ask for into a message; returns the rows that they brought.
+        operation_count: The number of all operations.
+        batch: Operations of a message.
+    """
+    under_way: deque[tuple[Awaitable[Any], Asked]] = deque()
+    row_count = command_count = message_count = start = 0
+    while start < operation_count or under_way:
+        message = new()
+        if under_way and (len(under_way) == WINDOW or start >= operation_count):
+            coming, asked = under_way.popleft()
+            row_count += settle(message, await coming, asked)
+        stop = min(start + batch, operation_count)
+        asked, start = fill(message, start, stop), stop
+        if len(message):
+            command_count += len(message)
+            message_count += 1
+            under_way.append((message.send(), asked))
+    return Work(row_count, command_count, message_count)
 
 
 def at_once() -> Awaitable[None]:
@@ -135,14 +179,6 @@ class System(Protocol):
     @property
     def tuning(self) -> str:
         """What is done so that it runs well, for the report."""
-
-    @property
-    def is_pinnable(self) -> bool:
-        """Whether one thread does the server's work, so that one core is enough for it."""
-
-    @property
-    def stale_s_max(self) -> float:
-        """Seconds after which every timeline shows what was written before."""
 
     def find(self) -> Presence:
         """Look whether it can be run here."""

@@ -12,27 +12,19 @@ A graph is two parallel columns, one row a subscription, sorted by user and then
 
 from __future__ import annotations
 
-import gzip
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Final
 
 import numpy as np
 from numpy.typing import NDArray
 from pequod_installed.names import how_to_install
+from pequod_workloads import twip as model
+from pequod_workloads.twip import USERS_MAX
 
 from pequod.errors import PequodError
 
 Ids = NDArray[np.int64]
 Floats = NDArray[np.float64]
-
-#: Users have eight digits in every key, so that keys sort as numbers do.
-USERS_MAX: Final = 10**8
-#: How many others a user of the synthetic graph follows: uniform, both ends included.
-FOLLOWS_MIN: Final = 20
-FOLLOWS_MAX: Final = 200
-#: Mean number of others that a user of the power-law graph follows, as in the paper's Twitter sample (§5.1).
-POWER_LAW_FOLLOWS_MEAN: Final = 40
 
 
 class GraphError(PequodError):
@@ -57,7 +49,6 @@ class Graph:
 
     @property
     def edge_count(self) -> int:
-        """How many subscriptions there are."""
         return len(self.users)
 
     def follower_counts(self) -> Ids:
@@ -75,34 +66,28 @@ class Graph:
 def synthetic(user_count: int, rng: np.random.Generator) -> Graph:
     """Make the graph of the original benchmark: 20 to 200 follows each, a few users followed by very many.
 
-    A user's chance to be followed is ``10 + M*x`` with ``x = ((i+1)/n)^8`` shuffled over the users and
-    ``M = floor(100 / mean(x))``. With fewer than 400 users no user follows more than half of them, since
-    200 distinct others cannot be had; from 400 users on the model is exact.
-
-    Source:
-        The C++ original's generator, from its description in numbers.
+    With fewer than 400 users no user follows more than half of them, since 200 distinct others cannot be had.
     """
-    _require_users(user_count)
-    x = rng.permutation(((np.arange(user_count) + 1) / user_count) ** 8)
-    weights = 10 + np.floor(100 / x.mean()) * x
-    follows_max = min(FOLLOWS_MAX, max(1, user_count // 2))
-    follows_min = min(FOLLOWS_MIN, follows_max)
-    follow_counts = rng.integers(follows_min, follows_max + 1, user_count)
-    return _draw("synthetic", follow_counts, weights, rng)
+    most = min(model.FOLLOWS_MAX, max(1, user_count // 2))
+    weights = rng.permutation(_popularity("synthetic", user_count))
+    return _draw("synthetic", rng.integers(min(model.FOLLOWS_MIN, most), most + 1, user_count), weights, rng)
 
 
 def power_law(user_count: int, rng: np.random.Generator) -> Graph:
     """Make a graph whose follows and followers both have heavy tails, 40 follows on average.
 
-    The number of follows is Pareto with exponent 1.5 and a minimum of 40/3 (so that its mean is 40 before it
-    is cut at a tenth of the users), and the weight of the user of rank r is ``(r + 10)^-0.8``.
+    The number of follows is Pareto with a minimum of 40/3, so that its mean is 40 before it is cut at a tenth of the
+    users.
     """
+    most = max(1, min(user_count // 10, model.POWER_LAW_FOLLOWS_MAX))
+    weights = _popularity("power-law", user_count)
+    pareto = (1 + rng.pareto(model.POWER_LAW_EXPONENT, user_count)) * model.POWER_LAW_FOLLOWS_MEAN / 3
+    return _draw("power-law", np.clip(np.floor(pareto), 1, most).astype(np.int64), rng.permutation(weights), rng)
+
+
+def _popularity(graph: model.GraphModel, user_count: int) -> Floats:
     _require_users(user_count)
-    follows_max = max(1, min(user_count // 10, 5_000))
-    pareto = (1 + rng.pareto(1.5, user_count)) * POWER_LAW_FOLLOWS_MEAN / 3
-    follow_counts = np.clip(np.floor(pareto), 1, follows_max).astype(np.int64)
-    weights = rng.permutation((np.arange(user_count) + 10.0) ** -0.8)
-    return _draw("power-law", follow_counts, weights, rng)
+    return np.array(model.popularity(graph, user_count))
 
 
 def from_edges(users: Ids, posters: Ids, name: str = "edges") -> Graph:
@@ -130,10 +115,8 @@ def read_edges(path: Path) -> Graph:
     try:
         if path.suffix == ".parquet":
             users, posters = _read_parquet(path)
-        elif path.suffix == ".gz":
-            with gzip.open(path, "rt", encoding="utf-8") as text:
-                users, posters = np.loadtxt(text, dtype=np.int64, usecols=(0, 1), ndmin=2).T
         else:
+            # It takes what ends with .gz apart by itself.
             users, posters = np.loadtxt(path, dtype=np.int64, usecols=(0, 1), ndmin=2).T
     except FileNotFoundError as error:
         raise GraphError(f"there is no graph file {str(path)!r}") from error

@@ -17,27 +17,22 @@ to the server.
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
+from pequod_workloads import twip as keys
+from pequod_workloads.twip import FEW_FOLLOWERS, FEW_FOLLOWERS_WEIGHT, FULL_CHECK_TICKS, WEIGHTS, active_count
 
+from pequod.commands.kinds import PUT, SCAN
 from pequod_bench.workloads.graph import Floats, Graph, Ids, make_graph
 
 CHECK: Final = 0
 SUBSCRIBE: Final = 1
 LOGOUT: Final = 2
 POST: Final = 3
-#: How often each kind is drawn, by its number above.
-WEIGHTS: Final = (100, 10, 5, 1)
-
-#: The part of the users who check their timelines at all.
-ACTIVE_PART: Final = 0.7
-#: How far back a check at login reads.
-FULL_CHECK_TICKS: Final = 100_000
-#: Times have ten digits in every key.
-TICKS_MAX: Final = 10**10
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,7 +61,6 @@ class TwipStream:
 
     @property
     def tick_count(self) -> int:
-        """How many operations are timed."""
         return len(self.kinds)
 
     @property
@@ -75,8 +69,12 @@ class TwipStream:
         return len(self.initial_posters)
 
     def count(self, kind: int) -> int:
-        """Return how many operations are of this kind."""
         return int(np.count_nonzero(self.kinds == kind))
+
+    def operations(self, start: int = 0, stop: int | None = None) -> Iterator[tuple[int, int, int]]:
+        """Yield kind, user and detail of some rows."""
+        part = slice(start, stop)
+        return zip(self.kinds[part].tolist(), self.users[part].tolist(), self.details[part].tolist(), strict=True)
 
     def _check(self) -> None:
         assert len(self.kinds) == len(self.users) == len(self.details)
@@ -93,8 +91,7 @@ def make_stream(
     """Draw a graph and operations; the same arguments give the same stream on every machine."""
     graph_rng, activity_rng, operation_rng = map(np.random.default_rng, np.random.SeedSequence(seed).spawn(3))
     graph = make_graph(graph_choice, user_count, graph_rng)
-    active_count = max(1, round(graph.user_count * ACTIVE_PART))
-    active = activity_rng.permutation(graph.user_count)[:active_count]
+    active = activity_rng.permutation(graph.user_count)[: active_count(graph.user_count)]
     weights = post_weights(graph.follower_counts(), activity_rng)
     return _draw_operations(graph, active, weights, tick_count, initial_post_count, operation_rng)
 
@@ -103,18 +100,13 @@ def post_weights(follower_counts: Ids, rng: np.random.Generator) -> Floats:
     """Return how often each user posts, relative to the others: roughly with the log of their followers."""
     spread = np.floor(2 * np.log10(np.maximum(follower_counts, 1))).astype(np.int64)
     weights: Floats = 1.0 + rng.integers(0, spread + 1)
-    weights[follower_counts < 10] = 0.1
+    weights[follower_counts < FEW_FOLLOWERS] = FEW_FOLLOWERS_WEIGHT
     weights[follower_counts == 0] = 0.0
     return weights
 
 
 def _draw_operations(
-    graph: Graph,
-    active: Ids,
-    weights: Floats,
-    tick_count: int,
-    initial_post_count: int,
-    rng: np.random.Generator,
+    graph: Graph, active: Ids, weights: Floats, tick_count: int, initial_post_count: int, rng: np.random.Generator
 ) -> TwipStream:
     cumulative = np.cumsum(weights)
 
@@ -164,3 +156,67 @@ def _take_turns(kinds: NDArray[np.int8], users: Ids, details: Ids, active: Ids, 
         details[row] = checked_at.get(user, max(0, tick - FULL_CHECK_TICKS))
         checked_at[user] = tick
     return login_count
+
+
+class CommandBatch(NamedTuple):
+    """Operations as commands for a store, which go out together; columns, as the server's batch stream takes them.
+
+    kinds      SCAN          PUT           PUT
+    arguments  t|17|0 t|17}  s|4|9 1       p|9|2 tweet      first and last key, or key and value
+    """
+
+    #: SCAN or PUT, one byte a command.
+    kinds: bytes
+    #: Two for each command.
+    arguments: list[bytes]
+
+
+def load_batches(stream: TwipStream, tweet_bytes: int, size: int) -> Iterator[CommandBatch]:
+    """Yield the puts of what is there before the start: the graph's subscriptions and the initial posts."""
+    arguments: list[bytes] = []
+    for key, value in _load_rows(stream, tweet_bytes):
+        arguments += (key, value)
+        if len(arguments) == 2 * size:
+            yield CommandBatch(bytes([PUT]) * size, arguments)
+            arguments = []
+    if arguments:
+        yield CommandBatch(bytes([PUT]) * (len(arguments) // 2), arguments)
+
+
+def _load_rows(stream: TwipStream, tweet_bytes: int) -> Iterator[tuple[bytes, bytes]]:
+    users, posters = stream.graph.users.tolist(), stream.graph.posters.tolist()
+    for user, poster in zip(users, posters, strict=True):
+        yield keys.subscription_key(user, poster), keys.FOLLOWS
+    for tick, poster in enumerate(stream.initial_posters.tolist()):
+        yield keys.post_key(poster, tick), keys.tweet(tick, tweet_bytes)
+
+
+def timed_batches(stream: TwipStream, tweet_bytes: int, size: int) -> list[CommandBatch]:
+    """Render the operations, ``size`` commands to a batch (the last one may be shorter)."""
+    kinds = bytearray()
+    arguments: list[bytes] = []
+    lasts = {user: keys.timeline_last(user) for user in stream.active.tolist()}
+    for tick, (kind, user, detail) in enumerate(stream.operations(), stream.first_tick):
+        if kind == LOGOUT:
+            continue
+        if kind == CHECK:
+            kinds.append(SCAN)
+            arguments += (keys.timeline_first(user, detail), lasts[user])
+            continue
+        kinds.append(PUT)
+        if kind == SUBSCRIBE:
+            arguments += (keys.subscription_key(user, detail), keys.FOLLOWS)
+        else:
+            arguments += (keys.post_key(user, tick), keys.tweet(tick, tweet_bytes))
+    return [
+        CommandBatch(bytes(kinds[i : i + size]), arguments[2 * i : 2 * (i + size)]) for i in range(0, len(kinds), size)
+    ]
+
+
+def timeline_scans(stream: TwipStream, size: int) -> Iterator[CommandBatch]:
+    """Yield scans of every active user's whole timeline, in the order of `verify.final_timelines`."""
+    users = stream.active.tolist()
+    for i in range(0, len(users), size):
+        some = users[i : i + size]
+        bounds = [bound for user in some for bound in keys.timeline(user)]
+        yield CommandBatch(bytes([SCAN]) * len(some), bounds)

@@ -21,12 +21,11 @@ from pequod.calls import WatchEvent
 from pequod.client.cluster.address import ClusterTarget
 from pequod.client.cluster.calls import Calling
 from pequod.client.cluster.dividing import in_runs
-from pequod.client.cluster.following import MapFollowing
+from pequod.client.cluster.following import MapFollowing, MapVersions
 from pequod.client.cluster.node import Node
 from pequod.client.cluster.routes import Routes
 from pequod.client.cluster.scans import chunks_of
 from pequod.client.cluster.sender import ClusterSender
-from pequod.client.cluster.taken_in import TakenIn
 from pequod.client.cluster.watching import follow_anywhere
 from pequod.client.columns import Columns
 from pequod.client.connection import ServerConnection
@@ -68,7 +67,7 @@ class ClusterConnection(Link):
         self._closing: set[asyncio.Task[None]] = set()
         self._sender = ClusterSender(self)
         self._following = MapFollowing(self._to.addresses, self._connect, self._take, self._give_up)
-        self._taken_in = TakenIn(self._ask, self._following.repeat)
+        self._versions = MapVersions(self._ask, self._following.repeat)
         self._calling = Calling(self, self._to.server)
         #: Set when the map changes, and when it cannot be had.
         self._news = asyncio.Event()
@@ -88,7 +87,7 @@ class ClusterConnection(Link):
         self._fault = ClosedError()
         self._tell()
         await self._following.close()
-        await self._taken_in.close()
+        await self._versions.close()
         await self._sender.close()
         for node in (*self._nodes.values(), *self._gone):
             await node.close()
@@ -148,7 +147,7 @@ class ClusterConnection(Link):
 
     def _take(self, state: ClusterState) -> None:
         """Go by a state of the cluster from now on."""
-        state = self._taken_in.filled(state)
+        state = self._versions.filled(state)
         present: dict[str, Node] = {}
         for server in state.servers:
             node = self._nodes.get(server.id)

@@ -103,7 +103,7 @@ def taken_apart(columns: Columns, places: Sequence[P]) -> list[tuple[P, Columns,
     return [(place, columns.picked(positions, found), positions) for place, positions in parts.items()]
 
 
-class Whole:
+class DividedBatch:
     """A batch whose commands several servers run.
 
     Args:
@@ -186,7 +186,7 @@ def in_runs(columns: Columns, send: Callable[[Columns, Deliver], None], deliver:
     writes = [kind in WRITES for kind in columns.kinds]
     numbers = list(accumulate((one is not other for one, other in pairwise(writes)), initial=0))
     runs = iter(taken_apart(columns, numbers))
-    whole = Whole(len(columns), deliver, 0.0)
+    whole = DividedBatch(len(columns), deliver, 0.0)
 
     def send_next() -> None:
         if (run := next(runs, None)) is not None:

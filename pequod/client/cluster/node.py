@@ -87,7 +87,7 @@ class Node:
         """Note that a call has ended.
 
         Args:
-            error: How it failed; None if it has not, or has been given up.
+            error: How it failed; None if it succeeded, or its caller has given up.
         """
         self._under_way -= 1
         if isinstance(error, UnavailableError):

@@ -35,7 +35,7 @@ class Routes:
         zone: Whose computes reads go to, see `Owners`.
 
     Invariants:
-        1. What is kept for a group is right for those who are away now: `forget` is called when this changes.
+        1. The node of a group is right for the nodes that are away now: `forget` is called when they change.
     """
 
     def __init__(self, state: ClusterState, nodes: Mapping[str, Node], zone: str = "") -> None:

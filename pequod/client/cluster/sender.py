@@ -21,7 +21,7 @@ from functools import partial
 from itertools import count
 from typing import Final, Protocol
 
-from pequod.client.cluster.dividing import Whole, divided, taken_apart, unloaded, writes_of
+from pequod.client.cluster.dividing import DividedBatch, divided, taken_apart, unloaded, writes_of
 from pequod.client.cluster.node import Node
 from pequod.client.cluster.routes import Nodes, Routed, Routes, latest_of
 from pequod.client.columns import Columns, Reply, written_keys
@@ -46,7 +46,7 @@ class Learning(Routed, Protocol):
 class BatchPart:
     """Some commands of a batch, on their way."""
 
-    whole: Whole
+    whole: DividedBatch
     columns: Columns
     positions: Sequence[int]
     #: Sends the columns to a node.
@@ -108,7 +108,7 @@ class ClusterSender:
             return
         loop = asyncio.get_running_loop()
         due = loop.time() + self._cluster.timeout_s if deadline is None else deadline
-        whole = Whole(len(columns), deliver, due, next(self._numbers))
+        whole = DividedBatch(len(columns), deliver, due, next(self._numbers))
         part = BatchPart(whole, columns, range(len(columns)), send)
         if not columns:
             deliver(Reply(0, 0, 0, []))
@@ -333,7 +333,7 @@ class ClusterSender:
             at, _ = self._writing.get(part.group, (node, 0))
             if at is node:
                 return False
-        # Those of a stream that broke fail one after the other, at once.
+        # The batches of a stream that broke fail one after the other, at once.
         self._hold(part, part.group, pause_s(1) if part.has_waited else 0.0)
         part.has_waited = True
         return True
@@ -382,7 +382,7 @@ class ClusterSender:
         part.whole.fail(part.positions, DeadlineExceededError(self._cluster.target, self._cluster.timeout_s))
 
     async def close(self) -> None:
-        """End; batches that wait fail. Those under way fail with their nodes."""
+        """End; batches that wait fail. Batches under way fail with their nodes."""
         parts = list(self._paused)
         for timer in self._paused.values():
             timer.cancel()

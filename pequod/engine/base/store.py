@@ -8,6 +8,7 @@ The whole store is one ordered map: tables are kept in key order beside their di
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Final
 
 from sortedcontainers import SortedList
 
@@ -20,17 +21,46 @@ from pequod.language.ranges import Range, lower, prefix_end
 from pequod.language.spec import DELIMITER
 
 
+class LooseRows:
+    """The keys without a table, which are read and written as those of a table are."""
+
+    __slots__ = ("row_bytes", "rows")
+
+    #: No database owns them.
+    presence: Final = None
+
+    def __init__(self) -> None:
+        self.rows = SortedRows()
+        self.row_bytes = 0
+
+    def get(self, key: bytes) -> bytes | None:
+        """Return the value of ``key``, or None if it is absent."""
+        return self.rows.get(key)
+
+    def put(self, key: bytes, value: bytes) -> bytes | None:
+        """Set ``key`` and return the value that it had, None if it was absent."""
+        old = self.rows.put(key, value)
+        self.row_bytes += len(value) + (ROW + len(key) if old is None else -len(old))
+        return old
+
+    def remove(self, key: bytes) -> bytes | None:
+        """Remove ``key`` and return the value that it had, None if it was absent."""
+        old = self.rows.remove(key)
+        if old is not None:
+            self.row_bytes -= ROW + len(key) + len(old)
+        return old
+
+
 class Store:
     """All base rows: the tables, and the keys without a table."""
 
-    __slots__ = ("_order", "backed", "loose", "loose_bytes", "tables")
+    __slots__ = ("_order", "backed", "loose", "tables")
 
     def __init__(self) -> None:
         #: Table name -> table, without the delimiter.
         self.tables: dict[bytes, Table] = {}
         #: Keys without a delimiter.
-        self.loose = SortedRows()
-        self.loose_bytes = 0
+        self.loose = LooseRows()
         #: The backed tables.
         self.backed: list[Table] = []
         self._order: SortedList[bytes] = SortedList()
@@ -60,19 +90,6 @@ class Store:
                 found += table.presence.gaps(start, stop, read_number)
         return found
 
-    def put_loose(self, key: bytes, value: bytes) -> bytes | None:
-        """Set a key without a delimiter and return the value that it had, None if it was absent."""
-        old = self.loose.put(key, value)
-        self.loose_bytes += len(value) + (ROW + len(key) if old is None else -len(old))
-        return old
-
-    def remove_loose(self, key: bytes) -> bytes | None:
-        """Remove a key without a delimiter and return the value that it had, None if it was absent."""
-        old = self.loose.remove(key)
-        if old is not None:
-            self.loose_bytes -= ROW + len(key) + len(old)
-        return old
-
     @property
     def table_count(self) -> int:
         """The number of tables."""
@@ -85,7 +102,7 @@ class Store:
             O(tables).
         """
         loaded_bytes = sum([table.count_bytes() for table in self.backed])
-        total_bytes = self.loose_bytes + sum([table.count_bytes() for table in self.tables.values()])
+        total_bytes = self.loose.row_bytes + sum([table.count_bytes() for table in self.tables.values()])
         return total_bytes - loaded_bytes, loaded_bytes
 
     def get(self, key: bytes) -> bytes | None:
@@ -113,22 +130,23 @@ class Store:
             rows = table.slice(max(first, table.prefix), lower(last, prefix_end(table.prefix)), wanted, reverse=reverse)
             found.keys.extend(rows.keys)
             found.values.extend(rows.values)
-        if not self.loose:
+        if not self.loose.rows:
             return found
-        return merge_layers([found, self.loose.slice(first, last, limit, reverse=reverse)], limit, reverse=reverse)
+        return merge_layers([found, self.loose.rows.slice(first, last, limit, reverse=reverse)], limit, reverse=reverse)
 
     def count(self, first: bytes, last: bytes | None) -> int:
         """Return how many keys ``[first, last)`` holds."""
-        return self.loose.count(first, last) + sum(table.count(first, last) for table in self.tables_of(first, last))
+        tables = self.tables_of(first, last)
+        return self.loose.rows.count(first, last) + sum(table.count(first, last) for table in tables)
 
     def sample(self, first: bytes, last: bytes | None, step: int, groups_max: int) -> Iterator[tuple[bytes, int]]:
         """Yield keys of ``[first, last)``, as `Table.sample` does."""
-        yield from self.loose.sample(first, last, step)
+        yield from self.loose.rows.sample(first, last, step)
         for table in self.tables_of(first, last):
             yield from table.sample(max(first, table.prefix), lower(last, table.end), step, groups_max)
 
     def _check(self) -> None:
-        self.loose._check()
+        self.loose.rows._check()
         assert [prefix[:-1] for prefix in self._order] == sorted(self.tables, key=lambda name: name + DELIMITER)
         for table in self.tables.values():
             table._check()

@@ -34,9 +34,60 @@ class Cut:
 
 
 class HotTable:
-    """What quick commands look at in a table, and change in it."""
+    """The rows of a table, and how they are read and changed one by one."""
 
-    __slots__ = ("cut_width", "end", "entry_count", "groups", "key_bytes", "loaded", "loose", "prefix", "value_bytes")
+    __slots__ = (
+        "_group_of",
+        "cut_width",
+        "end",
+        "entry_count",
+        "groups",
+        "key_bytes",
+        "loaded",
+        "loose",
+        "prefix",
+        "value_bytes",
+    )
+
+    _group_of: Callable[[bytes], bytes | None]
+    groups: Groups
+    loose: SortedRows
+    entry_count: int
+    key_bytes: int
+    value_bytes: int
+
+    def get(self, key: bytes) -> bytes | None:
+        """Return the value of ``key``, or None if it is absent."""
+        prefix = self._group_of(key)
+        rows = self.loose if prefix is None else self.groups.get(prefix)
+        return None if rows is None else rows.get(key)
+
+    def put(self, key: bytes, value: bytes) -> bytes | None:
+        """Set ``key`` and return the value that it had, None if it was absent."""
+        prefix = self._group_of(key)
+        rows = self.loose if prefix is None else self.groups.make(prefix)
+        old = rows.put(key, value)
+        if old is None:
+            self.entry_count += 1
+            self.key_bytes += len(key)
+            self.value_bytes += len(value)
+        else:
+            self.value_bytes += len(value) - len(old)
+        return old
+
+    def remove(self, key: bytes) -> bytes | None:
+        """Remove ``key`` and return the value that it had, None if it was absent."""
+        prefix = self._group_of(key)
+        rows = self.loose if prefix is None else self.groups.get(prefix)
+        old = None if rows is None else rows.remove(key)
+        if old is None:
+            return None
+        if prefix is not None and not rows:
+            self.groups.remove(prefix)
+        self.entry_count -= 1
+        self.key_bytes -= len(key)
+        self.value_bytes -= len(old)
+        return old
 
 
 if not TYPE_CHECKING and core is not None:
@@ -53,7 +104,8 @@ class Table(HotTable):
         4. The counters equal what is stored.
     """
 
-    __slots__ = ("_group_of", "cut", "presence")
+    # The core finds groups by ``cut_width``, and has no place for the function.
+    __slots__ = ("cut", "presence") if core is None else ("_group_of", "cut", "presence")
 
     def __init__(self, prefix: bytes) -> None:
         #: The table's name with its delimiter.
@@ -75,7 +127,7 @@ class Table(HotTable):
         self.loaded: SortedRows | None = None
         #: The groups by their prefixes; others look at them alone.
         self.groups = Groups()
-        self._group_of: Callable[[bytes], bytes | None] = _uncut
+        self._group_of = _uncut
 
     def back(self) -> Presence:
         """Declare that a database owns the keys, and return the loaded ranges: none, the first time."""
@@ -101,25 +153,6 @@ class Table(HotTable):
         self.entry_count = self.key_bytes = self.value_bytes = 0
         for key, value in zip(rows.keys, rows.values, strict=True):
             self.put(key, value)
-
-    def get(self, key: bytes) -> bytes | None:
-        """Return the value of ``key``, or None if it is absent."""
-        prefix = self._group_of(key)
-        rows = self.loose if prefix is None else self.groups.get(prefix)
-        return None if rows is None else rows.get(key)
-
-    def put(self, key: bytes, value: bytes) -> bytes | None:
-        """Set ``key`` and return the value that it had, None if it was absent."""
-        prefix = self._group_of(key)
-        rows = self.loose if prefix is None else self.groups.make(prefix)
-        old = rows.put(key, value)
-        if old is None:
-            self.entry_count += 1
-            self.key_bytes += len(key)
-            self.value_bytes += len(value)
-        else:
-            self.value_bytes += len(value) - len(old)
-        return old
 
     def put_run(self, keys: list[bytes], values: list[bytes]) -> int:
         """Set ascending keys; return the number of rows that are new or have another value.
@@ -154,20 +187,6 @@ class Table(HotTable):
         self.key_bytes += sum(map(len, keys))
         self.value_bytes += sum(map(len, values))
         return len(keys)
-
-    def remove(self, key: bytes) -> bytes | None:
-        """Remove ``key`` and return the value that it had, None if it was absent."""
-        prefix = self._group_of(key)
-        rows = self.loose if prefix is None else self.groups.get(prefix)
-        old = None if rows is None else rows.remove(key)
-        if old is None:
-            return None
-        if prefix is not None and not rows:
-            self.groups.remove(prefix)
-        self.entry_count -= 1
-        self.key_bytes -= len(key)
-        self.value_bytes -= len(old)
-        return old
 
     def slice(self, first: bytes, last: bytes | None, limit: int | None = None, *, reverse: bool = False) -> Rows:
         """Return the rows of ``[first, last)``; see `SortedRows.slice`.

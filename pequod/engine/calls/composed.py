@@ -10,8 +10,9 @@ memory     Ledger, Evictor                         what is dropped when memory i
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
+from pequod.answers.rows import Rows
 from pequod.engine.base.presence import Part
 from pequod.engine.base.store import Store
 from pequod.engine.joins.contexts import Context
@@ -20,7 +21,7 @@ from pequod.engine.joins.indexes import Index
 from pequod.engine.joins.installed import materialised_rows
 from pequod.engine.joins.relations import Directory
 from pequod.engine.memory.eviction import VALUE_STEP, Evictable, Evictor
-from pequod.engine.memory.ledger import BYTES, LOG_ENTRY, UNLIMITED, Ledger
+from pequod.engine.memory.ledger import UNLIMITED, Ledger
 from pequod.engine.memory.story import Reason, Story
 from pequod.engine.read import Reads
 from pequod.engine.reads.following import Following
@@ -36,22 +37,44 @@ from pequod.native import core
 
 
 class HotEngine:
-    """What quick commands look at in an engine, and change in it."""
+    """What quick commands look at in an engine, and change in it, and the quick half of each command."""
 
     __slots__ = (
         "_ends",
         "_key_bytes_max",
-        "_log_entry_bytes",
         "_log_max",
         "_now_s",
         "_reads",
+        "_recording",
         "_relations",
-        "_tail_bytes",
         "_value_bytes_quick",
         "_writer",
         "ledger",
         "revision",
     )
+
+    revision: int
+
+    def _put_quick(self, _key: bytes, _value: bytes) -> bool:
+        """Put a row if that takes a look-up and a copy; return False, and nothing has changed, if it takes more.
+
+        Natively, so do the others; here all takes more. Which commands are quick is said in pequod/native/verbs.hpp.
+        """
+        return False
+
+    def _remove_quick(self, _key: bytes) -> bool | None:
+        """Remove a row; return whether it was there, None if it takes more."""
+        return None
+
+    def _get_quick(self, _key: bytes, _now: float) -> bytes | Literal[False] | None:
+        """Return the value of a key, None if it is absent, False if it takes more."""
+        return False
+
+    def _scan_quick(
+        self, _first: bytes, _last: bytes | None, _limit: int | None, _reverse: object, _now: float
+    ) -> Rows | None:
+        """Return the rows of a range, None if it takes more."""
+        return None
 
 
 if not TYPE_CHECKING and core is not None:
@@ -89,8 +112,9 @@ class Composed(HotEngine):
         self._ends = self._hits.ends
         self._story = Story()
         self._writer = Writer(self._memory, self._hits, self._story)
+        self._recording = self._writer.backfills
         self._now_s = 0.0
-        self._tail_bytes, self._log_entry_bytes, self._log_max = BYTES, LOG_ENTRY, self._writer.log_max
+        self._log_max = self._writer.log_max
         self._catalog = Catalog(self._directory, self._writer, self._memory, priorities or {}, can_search)
         self._reader = Reader(self._writer, self._memory, indexes_at_once=indexes_at_once)
         self._scans = Scans(

@@ -3,8 +3,8 @@
     collect     s|ann|bob, s|ann|liz selected     rows of p|bob|, p|liz| as tails, sorted; waits at p|bob|, p|liz|
     apply_log   s|ann|eve came                    rows of p|eve| are put in; waits at p|eve|
 
-`collect` does in one call what `Execution` does with lists; if the case is not plain, it changes nothing, and the
-execution has to do it. `apply_log` does the work of `Timeline.apply_log`, or calls it. So there is no twin in Python.
+Each does in one call what `Execution` and `differences` do with lists; if the case is not plain, it changes nothing,
+and these have to do it. So there is no twin in Python.
 """
 
 from __future__ import annotations
@@ -15,23 +15,18 @@ from pequod.engine.base.table import Table
 from pequod.engine.joins.contexts import Context
 from pequod.engine.joins.frames import Frames
 from pequod.engine.joins.timeline import Timeline
-from pequod.engine.memory.ledger import BYTES, ENTRY, Ledger
 from pequod.language.narrowing import relative
-from pequod.language.ranges import Range
 from pequod.language.spec import DELIMITER
 from pequod.native import NativeKernel, core
 
 
-def make_kernel(
-    kernel: Timeline, tables: Sequence[Table], frames: Sequence[Frames[Context]], ledger: Ledger
-) -> NativeKernel | None:
+def make_kernel(kernel: Timeline, tables: Sequence[Table], frames: Sequence[Frames[Context]]) -> NativeKernel | None:
     """Return the native form of a kernel that applies logs; None if there is none.
 
     Args:
         kernel: The plan's.
         tables: Those of both sources.
         frames: Those of both steps.
-        ledger: What is gained is entered there.
     """
     if core is None:
         return None
@@ -48,15 +43,12 @@ def make_kernel(
         copied=copied,
         checks=checks,
         copies=copies,
-        ledger=ledger,
         before=before,
         bound_width=-1 if width is None else width,
         after=after,
         tail_width=kernel.splice.width,
         ending=kernel.fixed_ending,
         copied_cut=cut,
-        entry_bytes=ENTRY,
-        tail_bytes=BYTES,
     )
     return made
 
@@ -100,35 +92,12 @@ def collect(context: Context, first: bytes, last: bytes, rows_max: int) -> int |
     return found
 
 
-def lacked_by_log(kernel: Timeline, context: Context, read_number: int) -> list[Range]:
-    """Return what the log of a context needs of backed tables that is not loaded; what is counts as used by a read.
-
-    Requires:
-        As `Timeline.apply_log`.
-    """
-    tables = selecting, _ = context.join.source_tables
-    needed = kernel.read_by_log(context, context.environment, context.log, selecting)
-    return [
-        gap
-        for table, ranges in zip(tables, needed, strict=True)
-        if (presence := table.presence) is not None
-        for first, last in ranges
-        for gap in presence.gaps(first, last, read_number)
-    ]
-
-
-def apply_log(kernel: Timeline, context: Context) -> None:
+def apply_log(context: Context) -> bool:
     """Bring the rows and the frames of a context up to date with its log.
 
-    Requires:
-        As `Timeline.apply_log`.
+    Returns:
+        False, and nothing has changed, if nothing is native or the case is not plain: it has several ranges, others
+        follow its rows, or what the log needs is not loaded.
     """
-    if core is not None and context.kernel is not None and core.apply_log(context):
-        return
-    selecting, copied = context.join.source_tables
-    came, went = kernel.apply_log(context, context.environment.copy(), context.log, selecting, copied)
-    frames = context.frames[1]
-    if came:
-        frames.add_all(came, context)
-    for frame_key in went:
-        frames.remove(frame_key, None, context)
+    kernel = context.kernel
+    return core is not None and kernel is not None and kernel.is_quiet and core.apply_log(context)

@@ -5,12 +5,12 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 from pequod.answers.explanations import Note
 from pequod.engine.base.range_tree import RangeTree
 from pequod.engine.base.table import Table
 from pequod.engine.joins.aggregates import make_aggregate
+from pequod.engine.joins.materialised import JoinCounters
 from pequod.engine.joins.plan import compile_matchers
 from pequod.engine.memory.ledger import Ledger
 from pequod.language.patterns import compile_matcher
@@ -18,7 +18,6 @@ from pequod.language.ranges import prefix_end
 from pequod.language.slots import number_slots
 from pequod.language.spec import JoinSpec, Snapshot
 from pequod.language.views import RecordView, plain_join
-from pequod.native import core
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,25 +31,6 @@ class JoinInfo:
     warnings: tuple[str, ...] = ()
     #: Why its sources had no rows when it was installed, where that may surprise.
     notes: tuple[Note, ...] = ()
-
-
-@dataclass(slots=True)
-class JoinCounters:
-    """The events of a join since it was installed."""
-
-    #: Reads that found everything materialised and fresh.
-    hits: int = 0
-    #: Gaps computed, and their rows.
-    computed_ranges: int = 0
-    rows_computed: int = 0
-    #: Log entries applied.
-    log_applied: int = 0
-    #: Contexts dropped because a context that they were computed from was.
-    invalidations: int = 0
-
-
-if not TYPE_CHECKING and core is not None:
-    JoinCounters = core.Counters
 
 
 class CompiledJoin:

@@ -52,8 +52,8 @@ class Context(Awaiting):
                 or it was made for a load that failed
 
     Other classes change a context by its methods alone, except ``last_used`` and ``hits``, which reads write,
-    ``view_last``, which is for `Hits`, and ``rows``, into which `Writer` writes. The native core does what `note`,
-    `go_stale` and `settle` do, and enters it into the ledger.
+    ``view_last``, which is for `Hits`, and ``rows``, into which `Writer` writes. `note`, `go_stale` and `settle` are
+    methods of `Hot`.
 
     Invariants, beside those of `Materialised`:
         4. ``is_fresh`` only if the log is empty and every upstream context is fresh.
@@ -112,33 +112,6 @@ class Context(Awaiting):
         self.ticket: Ticket | None = None
         #: The end of a view with this context, which is forgotten with it; see `Hits`.
         self.view_last: bytes | None = None
-
-    def go_stale(self, now_s: float) -> None:
-        """Fresh to stale: the rows are not those of the sources; its log or that of an upstream has entries."""
-        self.is_fresh = False
-        self.ready_until_s = -inf
-        self.stale_since_s = now_s
-
-    def note(self, depth: int, key: bytes, old: bytes | None, grown_bytes: int) -> int:
-        """Log that a source key was ``old`` before it changed, unless the key is in the log; return the log's length.
-
-        The caller makes it stale, with all that was computed from it.
-        """
-        log = self.log
-        count = len(log)
-        log.setdefault((depth, key), old)
-        if len(log) > count:
-            self.grow_log(grown_bytes)
-        return len(log)
-
-    def settle(self) -> None:
-        """Stale to fresh: the log has been applied, and so have those of the upstream contexts."""
-        self.join.counters.log_applied += len(self.log)
-        self.log.clear()
-        self.ledger.change_logs(-self.log_bytes)
-        self.log_bytes = 0
-        self.is_fresh = True
-        self.ready_until_s = self.expires_s
 
     def expire_by(self, moment_s: float) -> None:
         """Let reads return the rows of a fresh context until a moment; later it has to be dropped."""
@@ -207,11 +180,6 @@ class Context(Awaiting):
                     seen[dependant] = None
                     todo.append(dependant)
         return priority, last_used, 0
-
-    def grow_log(self, grown_bytes: int) -> None:
-        """Enter into the ledger that the log has grown or shrunk."""
-        self.ledger.change_logs(grown_bytes)
-        self.log_bytes += grown_bytes
 
     def _check(self) -> None:
         super()._check()

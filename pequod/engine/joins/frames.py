@@ -22,7 +22,7 @@ from sortedcontainers import SortedList
 from pequod.engine.joins.materialised import Materialised
 from pequod.engine.joins.plan import FrameKey
 from pequod.engine.memory.ledger import EXTRAS, HOLD, NATIVE_HOLD, NATIVE_PLACE, NATIVE_UPDATERS, UPDATERS, Ledger
-from pequod.native import core
+from pequod.native import Route, core
 
 #: Values of the slots that only earlier sources know, one tuple per frame, and the tail of the row that the frame gives
 #: if `Site.gives_one_row` and the row has been looked for; None if there are no such slots.
@@ -122,7 +122,21 @@ class Updaters(Generic[W]):
             ledger.change_updaters(-HOLD - (count - len(waiting)) * EXTRAS)
 
 
-class Frames(Generic[W]):
+class HotSite:
+    """What a write looks at in a site before it looks for frames."""
+
+    __slots__ = ("route",)
+
+    #: The way from a written key to the contexts that wait for it, for writes that run natively. None: Python brings
+    #: them up to date, since the rows are not the same in all of them, or the frames are not native.
+    route: Route | None
+
+
+if not TYPE_CHECKING and core is not None:
+    HotSite = core.HotSite
+
+
+class Frames(HotSite, Generic[W]):
     """The frames of one step of a plan, by frame key.
 
     Invariants:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
+from typing import NamedTuple
 
 from pequod.answers.rows import Rows
 from pequod.engine.base.table import Table
@@ -28,7 +29,7 @@ from pequod.native import NativeKernel, Route, core
 class Site(Frames[Context]):
     """One step of a plan at its source: finds the updaters for a changed key, and the tail of their rows."""
 
-    __slots__ = ("_tail", "gives_one_row", "is_alike", "is_last", "join", "plan", "route", "step")
+    __slots__ = ("_tail", "gives_one_row", "is_alike", "is_last", "join", "plan", "step")
 
     def __init__(self, join: InstalledJoin, plan: Plan, step: Step) -> None:
         super().__init__(
@@ -48,8 +49,6 @@ class Site(Frames[Context]):
         self._tail = compile_builder(plan.tail_parts, by_name) if self.is_alike else plan.tail
         #: Whether frames have extras and give one row each: the frame key is the whole source key.
         self.gives_one_row = step.is_point and bool(step.extras) and join.is_unique
-        #: The way from a written key to the contexts that wait for it, for writes that run natively. None:
-        #: Python brings them up to date, since the rows are not the same in all of them, or the frames are not native.
         self.route = self._make_route()
 
     def at(self, key: bytes, match: re.Match[bytes]) -> Updaters[Context] | None:
@@ -129,6 +128,7 @@ class InstalledJoin(CompiledJoin):
         "indexes",
         "is_followed",
         "is_pull",
+        "level_one_cut",
         "level_one_prefix",
         "outputs",
         "plans",
@@ -166,7 +166,9 @@ class InstalledJoin(CompiledJoin):
         self.sites: list[list[Site]] = [[] for _ in spec.sources]
         self.contexts: dict[bytes, Context] = {}
         self.coverage = Coverage()
-        self.level_one_prefix = _compile_level_one_prefix(spec)
+        self.level_one_cut = _level_one(spec)
+        #: The prefix of a level-one context for the first key of a read, None if there is none.
+        self.level_one_prefix = self.level_one_cut.cut
         #: For each source that looks at records: its index.
         self.indexes: list[Index | None] = [None] * len(spec.sources)
         #: For each source: the joins whose outputs it may read.
@@ -257,7 +259,7 @@ class InstalledJoin(CompiledJoin):
             for sites, site in zip(self.sites, self._sites_at[level], strict=False):
                 sites.append(site)
             if plan.log_kernel is not None and self.is_push:
-                kernel = make_kernel(plan.log_kernel, self.source_tables, self._sites_at[level], self.ledger)
+                kernel = make_kernel(plan.log_kernel, self.source_tables, self._sites_at[level])
                 if kernel is not None:
                     kernel.is_quiet = self._is_kernel_quiet
                     self._kernels[level] = kernel
@@ -355,21 +357,29 @@ def materialised_rows(joins: Iterable[InstalledJoin], first: bytes, last: bytes)
     return rows
 
 
-def _compile_level_one_prefix(spec: JoinSpec) -> Callable[[bytes], bytes | None]:
-    """Compile a short way from the first key of a read to the prefix of a level-one context, None if there is none."""
+class LevelOne(NamedTuple):
+    """How the prefix of a level-one context is cut from the first key of a read."""
+
+    #: Up to here all keys are the same; -1: there are no such contexts.
+    slot_start: int
+    #: The width of the slot; 0: it goes up to the next delimiter.
+    slot_width: int
+    #: The length of the literal behind it.
+    slot_follow: int
+
+    def cut(self, first: bytes) -> bytes | None:
+        """Return the prefix, None if the key has none."""
+        start, width, follow = self
+        if start < 0:
+            return None
+        stop = start + width if width else first.find(DELIMITER, start)
+        return None if stop < 0 else first[: stop + follow]
+
+
+def _level_one(spec: JoinSpec) -> LevelOne:
     parts = spec.output.parts
-    start = len(spec.output.literal_prefix)
     slot = parts[1] if len(parts) > 1 else None
     if len(parts) < 3 or not isinstance(slot, Slot):
-        return lambda _first: None
-    follow = parts[2] if isinstance(parts[2], bytes) else b""
-    if slot.width is not None:
-        length = start + slot.width + len(follow)
-        return lambda first: first[:length]
-    extra = len(follow)
-
-    def delimited(first: bytes) -> bytes | None:
-        at = first.find(DELIMITER, start)
-        return None if at < 0 else first[: at + extra]
-
-    return delimited
+        return LevelOne(-1, 0, 0)
+    follow = len(parts[2]) if isinstance(parts[2], bytes) else 0
+    return LevelOne(len(spec.output.literal_prefix), slot.width or 0, follow)

@@ -12,7 +12,9 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections.abc import Iterator, Sized
+from dataclasses import dataclass
 from itertools import pairwise
+from math import inf
 from typing import TYPE_CHECKING
 
 from pequod.answers.rows import Rows
@@ -23,8 +25,27 @@ from pequod.engine.memory.ledger import BYTES, Ledger
 from pequod.native import core
 
 
+@dataclass(slots=True)
+class JoinCounters:
+    """The events of a join since it was installed."""
+
+    #: Reads that found everything materialised and fresh.
+    hits: int = 0
+    #: Gaps computed, and their rows.
+    computed_ranges: int = 0
+    rows_computed: int = 0
+    #: Log entries applied.
+    log_applied: int = 0
+    #: Contexts dropped because a context that they were computed from was.
+    invalidations: int = 0
+
+
+if not TYPE_CHECKING and core is not None:
+    JoinCounters = core.Counters
+
+
 class Hot:
-    """What reads of a context look at, and writes into it; see `Materialised` and `Context`."""
+    """What reads of a context look at, and writes into it, and the changes of its state; see `Context`."""
 
     __slots__ = (
         "aggregate_states",
@@ -39,6 +60,7 @@ class Hot:
         "kernel",
         "last",
         "last_used",
+        "ledger",
         "log",
         "log_bytes",
         "lower",
@@ -54,13 +76,23 @@ class Hot:
 
     #: Reads that found everything there and fresh.
     hits: int
+    log: dict[tuple[int, bytes], bytes | None]
+    ledger: Ledger
+    counters: JoinCounters
+    is_fresh: bool
+    expires_s: float
+    ready_until_s: float
+    stale_since_s: float
+    log_bytes: int
+    row_bytes: int
+    rows: SortedRows
     #: At how many native frames it waits.
     held_count = 0
 
     def __init__(self) -> None:
         # Natively an empty one of these takes no memory until it is asked for; `has_dependants` and its like do not.
         self.aggregate_states: Sized = {}
-        self.log: Sized = {}
+        self.log = {}
         self.upstreams: Sized = {}
         self.dependants: Sized = {}
         self.updaters: Sized = []
@@ -79,6 +111,44 @@ class Hot:
     def has_updaters(self) -> bool:
         """Return whether it waits, or waited, at frames that are not native."""
         return bool(self.updaters)
+
+    def note(self, depth: int, key: bytes, old: bytes | None, grown_bytes: int) -> int:
+        """Log that a source key was ``old`` before it changed, unless the key is in the log; return the log's length.
+
+        The caller makes it stale, with all that was computed from it.
+        """
+        log = self.log
+        count = len(log)
+        log.setdefault((depth, key), old)
+        if len(log) > count:
+            self.ledger.change_logs(grown_bytes)
+            self.log_bytes += grown_bytes
+        return len(log)
+
+    def go_stale(self, now_s: float) -> None:
+        """Fresh to stale: the rows are not those of the sources; its log or that of an upstream has entries."""
+        if self.is_fresh:
+            self.is_fresh = False
+            self.ready_until_s = -inf
+            self.stale_since_s = now_s
+
+    def settle(self) -> None:
+        """Stale to fresh: the log has been applied, and so have those of the upstream contexts."""
+        self.counters.log_applied += len(self.log)
+        self.log = {}
+        self.ledger.change_logs(-self.log_bytes)
+        self.log_bytes = 0
+        self.is_fresh = True
+        self.ready_until_s = self.expires_s
+
+    def gain_rows(self, count: int, own_bytes: int) -> None:
+        """Enter rows into the ledger, with the bytes of their tails and values that only they hold."""
+        self.ledger.change_rows(count, own_bytes)
+        self.row_bytes += own_bytes
+
+    def lose_row(self) -> None:
+        """Remove a row from the ledger; it is unknown whether its tail was its own, so the mean counts."""
+        self.gain_rows(-1, -(self.row_bytes // (len(self.rows) + 1)))
 
     def let_go(self) -> int:
         """Release all native frames; return by how many bytes that changes what the ledger has of them."""
@@ -107,7 +177,7 @@ class Materialised(Hot):
         3. Every row lies in one of them.
     """
 
-    __slots__ = ("ledger", "ranges", "state_bytes")
+    __slots__ = ("ranges", "state_bytes")
 
     #: Tail -> state; only where output keys may have several contributions.
     aggregate_states: dict[bytes, State]
@@ -233,17 +303,6 @@ class Materialised(Hot):
         self.aggregate_states.update(states)
         self.grow_states(len(states) * aggregate.state_bytes + contribution_count * aggregate.contribution_bytes)
 
-    def gain_rows(self, count: int, own_bytes: int) -> None:
-        """Enter rows into the ledger, with the bytes of their tails and values that only they hold."""
-        self.ledger.change_rows(count, own_bytes)
-        self.row_bytes += own_bytes
-
-    def lose_row(self) -> None:
-        """Remove a row from the ledger; it is unknown whether its tail was its own, so the mean counts."""
-        own_bytes = self.row_bytes // (len(self.rows) + 1)
-        self.ledger.change_rows(-1, -own_bytes)
-        self.row_bytes -= own_bytes
-
     def grow_states(self, grown_bytes: int) -> None:
         """Enter into the ledger that aggregate states have grown or shrunk."""
         self.ledger.change_states(grown_bytes)
@@ -251,8 +310,7 @@ class Materialised(Hot):
 
     def clear_rows(self) -> None:
         """Remove all rows and aggregate states."""
-        self.ledger.change_rows(-len(self.rows), -self.row_bytes)
-        self.row_bytes = 0
+        self.gain_rows(-len(self.rows), -self.row_bytes)
         self.rows = SortedRows()
         if self.state_bytes:
             self.ledger.change_states(-self.state_bytes)

@@ -8,22 +8,35 @@ A table itself knows none of these. One look-up by name finds both (bench row: p
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Collection
+from typing import TYPE_CHECKING, Final
 
 from pequod.engine.base.presence import Presence
-from pequod.engine.base.store import Store
+from pequod.engine.base.store import LooseRows, Store
 from pequod.engine.base.table import Table
+from pequod.engine.joins.contexts import Context
 from pequod.engine.joins.installed import InstalledJoin
 from pequod.engine.joins.projections import Projection, TableReader
 from pequod.engine.joins.searched import Searched
 from pequod.engine.joins.watches import Watch, WatchIndex
+from pequod.language.spec import DELIMITER
 from pequod.native import core
 
 
 class HotRelations:
     """What quick commands look at before they read or write a table."""
 
-    __slots__ = ("is_owned", "is_watched", "readers", "searched", "table")
+    __slots__ = (
+        "contexts",
+        "is_owned",
+        "is_watched",
+        "readers",
+        "searched",
+        "slot_follow",
+        "slot_start",
+        "slot_width",
+        "table",
+    )
 
 
 if not TYPE_CHECKING and core is not None:
@@ -53,11 +66,23 @@ class Relations(HotRelations):
         self.watches = WatchIndex(table)
         self.is_owned = False
         self.is_watched = False
+        #: The contexts of the one join that computes the table, by prefix, else None; and how a key leads
+        #: to a prefix of level one (`LevelOne`).
+        self.contexts: dict[bytes, Context] | None = None
+        self.slot_start, self.slot_width, self.slot_follow = -1, 0, 0
+
+    def tell_stored(self, key: bytes, old: bytes | None, new: bytes | None) -> None:
+        """Tell watches of the change of a client-written row."""
+        self.watches.tell_stored(key, old, new)
 
     def review(self) -> None:
         """Derive the other fields again, since outputs, watches or the table's owner have changed."""
         self.is_owned = bool(self.outputs) or self.table.presence is not None
         self.is_watched = self.watches.count > 0
+        self.contexts = None
+        if len(self.outputs) == 1:
+            self.contexts = self.outputs[0].contexts
+            self.slot_start, self.slot_width, self.slot_follow = self.outputs[0].level_one_cut
         for join in self.outputs:
             join.follow(is_followed=self.is_watched or bool(join.downstreams))
 
@@ -73,6 +98,31 @@ class Relations(HotRelations):
             assert join.is_quiet == (join.reads_unbacked and not join.is_followed), "invariant 3 of the join"
 
 
+class LooseKeys:
+    """The keys without a table: no join computes or reads them; watches may follow them."""
+
+    __slots__ = ("_watches", "table")
+
+    is_owned: Final = False
+    outputs: Final = ()
+    readers: Final = ()
+
+    def __init__(self, rows: LooseRows, watches: Collection[Watch]) -> None:
+        self.table = rows
+        self._watches = watches
+
+    @property
+    def is_watched(self) -> bool:
+        """Whether there are watches, which may have none of these keys."""
+        return bool(self._watches)
+
+    def tell_stored(self, key: bytes, old: bytes | None, new: bytes | None) -> None:
+        """Tell watches of the change of a key."""
+        for watch in self._watches:
+            if watch.covers(key):
+                watch.tell(key, old, new)
+
+
 class Directory:
     """The tables of an engine with their relations.
 
@@ -81,7 +131,7 @@ class Directory:
         2. Every table's watches are exactly the live watches that overlap the table.
     """
 
-    __slots__ = ("_store", "by_name", "watches")
+    __slots__ = ("_store", "by_name", "loose", "watches")
 
     def __init__(self, store: Store) -> None:
         self._store = store
@@ -89,6 +139,8 @@ class Directory:
         self.by_name: dict[bytes, Relations] = {}
         #: All live watches.
         self.watches: dict[Watch, None] = {}
+        #: The keys that have no table.
+        self.loose = LooseKeys(store.loose, self.watches)
 
     def at(self, name: bytes) -> Relations:
         """Return the relations of the table of a name; both are made on first use."""
@@ -124,11 +176,10 @@ class Directory:
             relations.watches.remove(watch)
             relations.review()
 
-    def tell_loose(self, key: bytes, old: bytes | None, new: bytes | None) -> None:
-        """Note the change of a key without a table."""
-        for watch in self.watches:
-            if watch.covers(key):
-                watch.tell(key, old, new)
+    def find(self, key: bytes) -> Relations | LooseKeys | None:
+        """Return what is related to the table of a key, None if there is no such table."""
+        at = key.find(DELIMITER)
+        return self.loose if at < 0 else self.by_name.get(key[:at])
 
     def end_watches_over(self, join: InstalledJoin) -> None:
         """End the watches over the range of a join that was installed or dropped."""

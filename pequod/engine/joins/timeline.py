@@ -1,4 +1,4 @@
-"""The timeline's kernel: a short way for joins that copy the rows that the keys of one check select.
+"""The timeline's kernel: a short way for joins that copy the rows that the keys of one check select, natively.
 
     t|<user>|<time:10>|<poster> = check s|<user>|<poster> copy p|<poster>|<time:10>
 
@@ -6,10 +6,9 @@
     apply   the log of t|ann|          s|ann|eve was added: her posts are added; s|ann|bob was removed: his go
             the write of p|bob|120     appended to every timeline that waits at p|bob|
 
-What it does is what `Execution` (fill), `differences` with `Writer.apply` (a log), and `Writer._update` (a
-write) do for any join, in a half to a quarter of the time (bench rows: check, first; check after subscribe; fan-out).
-Whether a join is of this kind is decided when its plan is compiled: `compile_splice`, `compile_timeline`. Nothing here
-calls back: it takes rows, contexts and updaters, and changes or returns these.
+The core does what `Execution` (fill), `differences` with `Writer.apply` (a log), and `Writer._update` (a write) do for
+any join, in a tenth to a half of the time; without it, these do it. Whether a join is of this kind is decided here,
+when its plan is compiled: `compile_splice`, `compile_timeline`.
 """
 
 from __future__ import annotations
@@ -22,12 +21,11 @@ from pequod.answers.rows import Rows
 from pequod.engine.base.groups import Groups
 from pequod.engine.base.table import Table
 from pequod.engine.joins.materialised import Materialised
-from pequod.engine.memory.ledger import BYTES
 from pequod.language.narrowing import Narrowed
 from pequod.language.patterns import Builder, Environment, compile_builder
 from pequod.language.ranges import prefix_end
 from pequod.language.slots import known_run
-from pequod.language.spec import DELIMITER, JoinSpec, Operator, Slot
+from pequod.language.spec import JoinSpec, Operator, Slot
 from pequod.native import core
 
 #: Plans that are compiled while this is false have no kernel.
@@ -36,7 +34,7 @@ is_on = True
 
 @contextmanager
 def general_way() -> Iterator[None]:
-    """Compile plans without the kernel in this context, for tests and benchmarks that compare it with the loops.
+    """Compile plans without the kernel in this context, for benchmarks that say what it gives.
 
     A plan is compiled by the first read of its kind, not when its join is installed.
     """
@@ -175,15 +173,15 @@ class Timeline:
             ]
         )
 
-    def select(self, keys: Sequence[bytes], known: int) -> tuple[list[bytes], list[bytes]]:
-        """Return the values that the check's keys bind, and the prefixes of the copied rows, which are frame keys."""
-        before, width, after = self.around
-        bounds = [key[known:] for key in keys]
-        if width is None:
-            bounds = [bound for bound in bounds if bound and DELIMITER not in bound]
-        else:
-            bounds = [bound for bound in bounds if len(bound) == width]
-        return bounds, [before + bound + after for bound in bounds]
+    def select(self, keys: list[bytes], known: int) -> tuple[list[bytes], list[bytes]]:
+        """Return the values that the check's keys bind, and the prefixes of the copied rows, which are frame keys.
+
+        Requires:
+            The core is there, as for `fill`.
+        """
+        assert core is not None, "without it, the loops of an execution do this"
+        selected: tuple[list[bytes], list[bytes]] = core.select(keys, known, *self.around)
+        return selected
 
     def fill(
         self,
@@ -201,7 +199,7 @@ class Timeline:
         """Add to ``rows`` the groups' rows within bounds on tails.
 
         Args:
-            env: Has the known slot values; the kernel may change it.
+            env: Has the known slot values.
             start: How many of the prefixes are done.
             bounds: As `select` returns them.
             prefixes: As `select` returns them.
@@ -215,37 +213,30 @@ class Timeline:
         Returns:
             How many of the prefixes are done now.
         """
+        assert core is not None, "without it, the loops of an execution do this"
         splice, number = self.splice, self.number
-        first, last = narrowed
-        is_whole = not first and last is None
-        tails = rows.keys
-        for at in range(start, len(prefixes)):
-            prefix = prefixes[at]
-            group = groups.get(prefix)
-            if group is None:
-                continue
-            if is_whole:
-                found = group.everything()
-            else:
-                begin = prefix + first
-                # Most posters have no new posts.
-                if group.keys and group.keys[-1] < begin:
-                    continue
-                found = group.slice(begin, None if last is None else prefix + last)
-            if found.keys:
-                env[number] = bounds[at]
-                splice.copy(env, len(prefix), found, lower, upper, rows)
-                if len(tails) > room:
-                    return at + 1
-        return len(prefixes)
+        head = tuple(
+            [part if isinstance(part, bytes) else None if part == number else env[part] for part in splice.head_parts]
+        )
+        width, ending = splice.width, self.ending(env)
+        done: int = core.fill(
+            start, bounds, prefixes, groups, *narrowed, head, width, ending, lower, upper, room, *rows
+        )
+        return done
 
     def read_by_log(
         self, context: Materialised, env: Environment, log: Mapping[tuple[int, bytes], bytes | None], selecting: Table
     ) -> tuple[list[tuple[bytes, bytes]], list[tuple[bytes, bytes]]]:
-        """Return the ranges of both tables that `apply_log` reads: of the check's keys, and of the copied rows.
+        """Return the ranges of both tables that applying a log reads: of the check's keys, and of the copied rows.
 
         Args:
-            Those of `apply_log`.
+            context: It is materialised up to its prefix's end.
+            env: Has the known slot values.
+            log: It has changes of the check's source alone.
+            selecting: The table of the check's source.
+
+        Requires:
+            ``applies_logs``.
         """
         (before, _, after), known = self.around, len(self.selecting(env))
         lower = context.lower[: self.splice.width]
@@ -260,52 +251,6 @@ class Timeline:
             assert end is not None, "a prefix begins with the name of a table"
             copied.append((prefix + lower, end))
         return checked, copied
-
-    def apply_log(
-        self,
-        context: Materialised,
-        env: list[bytes],
-        log: Mapping[tuple[int, bytes], bytes | None],
-        selecting: Table,
-        copied: Table,
-    ) -> tuple[list[bytes], list[bytes]]:
-        """Bring the rows of a context up to date with its log.
-
-        Args:
-            context: Its rows are changed. It is materialised up to its prefix's end.
-            env: Has the known slot values; the kernel may change it.
-            log: It has changes of the check's source alone.
-            selecting: The table of the check's source.
-            copied: The table of the copied rows.
-
-        Returns:
-            The frame keys at which the context has to wait from now on, and those at which it has to be released.
-
-        Requires:
-            ``applies_logs``.
-
-        Cost:
-            O(log + rows added or removed).
-        """
-        (before, _, after), (_, width, ending_of, *_), number = self.around, self.splice, self.number
-        known = len(self.selecting(env))
-        lower = context.lower[:width]
-        came: list[bytes] = []
-        went: list[bytes] = []
-        for (_, key), was in log.items():
-            is_selected = selecting.get(key) is not None
-            if is_selected == (was is not None):
-                continue
-            env[number] = bound = key[known:]
-            prefix = before + bound + after
-            (came if is_selected else went).append(prefix)
-            found = copied.slice_within(prefix, lower, None)
-            if found.keys:
-                start, ending = len(prefix), ending_of(env)
-                size = start + width
-                tails = [source_key[start:] + ending if len(source_key) == size else None for source_key in found.keys]
-                _change_rows(context, tails, found.values if is_selected else None)
-        return came, went
 
 
 def compile_timeline(
@@ -341,36 +286,10 @@ def compile_timeline(
     return Timeline(depth, numbers[name], selected, Around(before, width, after), splice, applies_logs=applies_logs)
 
 
-def _change_rows(context: Materialised, tails: list[bytes | None], values: list[bytes] | None) -> None:
-    """Put values under tails, except those that are None; without values, remove the tails."""
-    rows = context.rows
-    gained = gained_bytes = 0
-    for at, tail in enumerate(tails):
-        if tail is None or not context.covers(tail):
-            continue
-        if values is None:
-            if rows.remove(tail) is not None:
-                context.lose_row()
-        elif rows.put(tail, values[at]) is None:
-            gained += 1
-            gained_bytes += BYTES + len(tail)
-    context.gain_rows(gained, gained_bytes)
-
-
 def apply_write(updaters: HasContexts, tail: bytes, value: bytes) -> int:
     """Put a value under a tail into every context that waits and covers it; return how many have it as a new row."""
-    contexts = updaters.contexts
-    passed = 0
-    for context in contexts:
-        rows = context.rows
-        tails = rows.keys
-        # Above the last row of a single open range, as a new post almost always is.
-        if tails and context.is_whole and context.upper is None and tails[-1] < tail:
-            tails.append(tail)
-            rows.values.append(value)
-        elif not context.covers(tail) or rows.put(tail, value) is not None:
-            passed += 1
-    return len(contexts) - passed
+    covering = [context for context in updaters.contexts if context.covers(tail)]
+    return sum([context.rows.put(tail, value) is None for context in covering])
 
 
 def in_order(tails: list[bytes], values: list[bytes]) -> Rows:
@@ -381,17 +300,4 @@ def in_order(tails: list[bytes], values: list[bytes]) -> Rows:
 
 
 if not TYPE_CHECKING and core is not None:
-
-    def _select(self, keys, known):
-        return core.select(keys, known, *self.around)
-
-    def _fill(self, env, start, bounds, prefixes, groups, narrowed, lower, upper, room, rows):
-        splice, number = self.splice, self.number
-        head = tuple(
-            [part if isinstance(part, bytes) else None if part == number else env[part] for part in splice.head_parts]
-        )
-        width, ending = splice.width, self.ending(env)
-        return core.fill(start, bounds, prefixes, groups, *narrowed, head, width, ending, lower, upper, room, *rows)
-
-    Timeline.select, Timeline.fill = _select, _fill
     apply_write, in_order = core.apply_write, core.in_order

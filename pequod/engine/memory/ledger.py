@@ -51,17 +51,47 @@ UNLIMITED: Final = 1 << 60
 
 
 class HotLedger:
-    """What quick commands look at in the ledger, and change in it."""
+    """The numbers that most writes change, and how they do."""
 
     __slots__ = ("entry_count", "entry_count_max", "log_bytes", "row_bytes", "updater_bytes", "weigh_at")
+
+    entry_count: int
+    entry_count_max: int
+    log_bytes: int
+    row_bytes: int
+    updater_bytes: int
+    weigh_at: int
+
+    def change_rows(self, count: int, own_bytes: int) -> None:
+        """Note that computed rows came or went, with the bytes of tails and values that only they hold."""
+        self.entry_count += count
+        self.row_bytes += own_bytes
+
+    def fan_out(self, count: int, tail_bytes: int) -> None:
+        """Note that a write made or removed computed rows, whose tail they share with the updaters."""
+        self.updater_bytes += tail_bytes
+        self.entry_count += count
+        if self.entry_count > self.entry_count_max:
+            self.weigh_at = 0
+
+    def change_logs(self, grown_bytes: int) -> None:
+        """Note that logs grew or shrank."""
+        self.log_bytes += grown_bytes
+
+    def change_updaters(self, grown_bytes: int) -> None:
+        """Note that updaters came or went."""
+        self.updater_bytes += grown_bytes
 
 
 if not TYPE_CHECKING and core is not None:
     HotLedger = core.HotLedger
+    core.use_sizes(ENTRY, BYTES, LOG_ENTRY)
 
 
 class Ledger(HotLedger):
-    """Bytes by kind. All code may read the numbers; only the methods here, and the native core, change them.
+    """Bytes by kind. All code may read the numbers; only the methods of the ledger change them.
+
+    Where the core is, those of `HotLedger` are its own (pequod/native/state.cpp), by which its writes change them too.
 
     Invariants:
         1. Every number but ``stored_bytes``, ``loaded_bytes`` and ``watch_bytes`` equals the sum over all live data.
@@ -116,18 +146,6 @@ class Ledger(HotLedger):
         self.evictions = 0
         self.refusals = 0
 
-    def change_rows(self, count: int, own_bytes: int) -> None:
-        """Note that computed rows came or went, with the bytes of tails and values that only they hold."""
-        self.entry_count += count
-        self.row_bytes += own_bytes
-
-    def fan_out(self, count: int, tail_bytes: int) -> None:
-        """Note that a write made or removed computed rows, whose tail they share with the updaters."""
-        self.updater_bytes += tail_bytes
-        self.entry_count += count
-        if self.entry_count > self.entry_count_max:
-            self.weigh_at = 0
-
     def change_contexts(self, count: int, range_count: int) -> None:
         """Note that contexts and status ranges came or went."""
         self.context_count += count
@@ -141,14 +159,6 @@ class Ledger(HotLedger):
         """Note that indexes over records came or went, grew or shrank."""
         self.index_count += count
         self.index_bytes += grown_bytes
-
-    def change_logs(self, grown_bytes: int) -> None:
-        """Note that logs grew or shrank."""
-        self.log_bytes += grown_bytes
-
-    def change_updaters(self, grown_bytes: int) -> None:
-        """Note that updaters came or went."""
-        self.updater_bytes += grown_bytes
 
     def change_watches(self, grown_bytes: int) -> None:
         """Note that changes for watches came or went; the code that keeps them calls this."""

@@ -184,7 +184,7 @@ class Loading:
 
     def remove_ended(self) -> None:
         """Stop recording for backfills that have ended."""
-        self._writer.backfills = [backfill for backfill in self if backfill.ended is None]
+        self._writer.backfills[:] = [backfill for backfill in self if backfill.ended is None]
 
     def _check(self) -> None:
         for backfill in self:

@@ -23,7 +23,7 @@ from pequod.engine.base.range_map import gaps_between
 from pequod.engine.base.rows import merge_layers
 from pequod.engine.joins.aggregates import State
 from pequod.engine.joins.batches import combine, take_frames
-from pequod.engine.joins.collecting import apply_log, lacked_by_log
+from pequod.engine.joins.collecting import apply_log
 from pequod.engine.joins.contexts import Context
 from pequod.engine.joins.indexes import Gaps, Index
 from pequod.engine.joins.installed import InstalledJoin, join_of
@@ -208,8 +208,8 @@ class Reader:
         """Bring the contexts of a read up to date; return whether they may answer it now.
 
         This is the one place that decides when a context may answer: it lives, has not expired, and is fresh or has a
-        log that can be applied. `Context.ready_until_s` is its answer for a context with nothing to apply; for one
-        timeline, `Engine.scan`, `Scans.scan_in_table` and native batches look at this alone.
+        log that can be applied. `Context.ready_until_s` is its answer for a context with nothing to apply; where one
+        context has the range, the core looks at this alone (pequod/native/verbs.cpp).
 
         Cost:
             O(contexts), and applying their logs.
@@ -377,15 +377,11 @@ class Reader:
                 if lacking and context.is_live:
                     return False
                 continue
-            kernel, join = context.plan.log_kernel, join_of(context)
-            if kernel is not None and context.upper is None and join.reads_base and not join.is_followed:
-                if not join.reads_unbacked and (gaps := lacked_by_log(kernel, context, read.number)):
-                    read.lack(gaps)
-                    return False
-                apply_log(kernel, context)
+            if apply_log(context):
                 self.writer.serial += 1
                 context.settle()
             else:
+                join = join_of(context)
                 sources = self.sources(join, read)
                 batches = differences(context, context.log, sources)
                 if sources.is_lacking:

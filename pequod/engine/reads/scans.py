@@ -26,6 +26,7 @@ from pequod.engine.reads.reader import Reader
 from pequod.engine.writes.catalog import Catalog
 from pequod.engine.writes.changes import Writer
 from pequod.language.missing import MissingError
+from pequod.language.spec import DELIMITER
 
 
 class Scans:
@@ -51,6 +52,26 @@ class Scans:
         self._memory = memory
         self._reads = memory.reads
         self._hits = hits
+
+    def scan(self, first: bytes, last: bytes | None, limit: int | None, *, reverse: bool, now: float) -> Rows:
+        """Return the rows of ``[first, last)``; see `Engine.scan`."""
+        view = self._hits.by_last.get(last)
+        if view is not None and view.first <= first < view.last:
+            return self._scan_view(view, first, limit, reverse=reverse, read=self._reads.begin(now))
+        # The look-up of `Directory.find` without its call (bench row: scan, loaded).
+        at = first.find(DELIMITER)
+        related = self._directory.by_name.get(first[:at]) if at > 0 else None
+        if related is None or last is None or not first < last <= related.table.end:
+            return self.scan_any_range(first, last, limit, reverse=reverse, read=self._reads.begin(now))
+        table = related.table
+        if table.presence is None and not related.outputs:
+            return table.slice(first, last, limit, reverse=reverse)
+        read = self._reads.begin(now)
+        if related.outputs:
+            return self._scan_in_table(related, first, last, limit, reverse=reverse, read=read)
+        if table.presence is not None and table.presence.holds(first, last, read.number):
+            return table.slice(first, last, limit, reverse=reverse)
+        return self.scan_any_range(first, last, limit, reverse=reverse, read=read)
 
     def scan_any_range(self, first: bytes, last: bytes | None, limit: int | None, *, reverse: bool, read: Read) -> Rows:
         """Return the rows of ``[first, last)``, by the way that fits every read."""
@@ -147,47 +168,29 @@ class Scans:
             assert context is not None, "it has just been materialised"
         return context.get(key)
 
-    def scan_in_table(
-        self, related: Relations, first: bytes, last: bytes, limit: int | None, *, reverse: bool, now: float
+    def _scan_in_table(
+        self, related: Relations, first: bytes, last: bytes, limit: int | None, *, reverse: bool, read: Read
     ) -> Rows:
         """Return the rows of a range inside a table, and remember the contexts that hold them.
 
         Requires:
             ``[first, last)`` is not empty and lies in the table, and joins compute keys of the table.
         """
-        reads = self._reads
         if len(related.outputs) == 1 and not (reverse or related.table.entry_count):
             join = related.outputs[0]
-            # A part of a timeline needs no record either; calls for `level_one`, `holds` and `count` would be a
-            # twentieth of it (bench row: scan inside a timeline).
             prefix = join.level_one_prefix(first)
-            timeline = None if prefix is None else join.contexts.get(prefix)
-            if (
-                timeline is not None
-                and now <= timeline.ready_until_s
-                and timeline.first <= first
-                and last <= timeline.last
-                and (timeline.is_whole or timeline.holds(first, last))
-            ):
-                join.counters.hits += 1
-                timeline.hits += 1
-                reads.number = timeline.last_used = reads.number + 1
-                if last == timeline.end:
-                    self._hits.remember(View(related.table, first, timeline.end, (timeline,), timeline))
-                return timeline.slice(first, last, limit)
-            read = reads.begin(now)
-            if prefix is not None and timeline is None:
+            if prefix is not None and prefix not in join.contexts:
                 timeline = self._fill_timeline(join, prefix, first, last, read)
                 if timeline is not None:
                     if last != timeline.end:
                         return timeline.slice(first, last, limit)
                     self._hits.remember(View(related.table, timeline.first, timeline.end, (timeline,), timeline))
                     return timeline.rows.since(prefix, first, limit)
-        else:
-            read = reads.begin(now)
         rows = self._scan_level_one(related, first, last, limit, reverse=reverse, read=read)
         if rows is None:
             rows = self.scan_any_range(first, last, limit, reverse=reverse, read=read)
+            self._remember(related, first, last)
+        elif len(related.outputs) == 1:
             self._remember(related, first, last)
         return rows
 
@@ -265,7 +268,7 @@ class Scans:
                 layers.append(kept.pop(0).slice(first, last, limit, reverse=reverse))
         return merge_layers(layers, limit, reverse=reverse)
 
-    def scan_view(self, view: View, first: bytes, limit: int | None, *, reverse: bool, read: Read) -> Rows:
+    def _scan_view(self, view: View, first: bytes, limit: int | None, *, reverse: bool, read: Read) -> Rows:
         """Return the rows from ``first`` on to the end of a view."""
         if self._reader.answer(view.contexts, read):
             return view.rows(first, limit, reverse=reverse)

@@ -62,7 +62,7 @@ def collect(
         joins[join.info.name] = yield from _collect_join(join, now, step)
     return Statistics(
         revision=revision(),
-        loose_keys=len(store.loose),
+        loose_keys=len(store.loose.rows),
         tables={
             name: TableStatistics(table.entry_count, table.key_bytes, table.value_bytes, table.group_count)
             for name, table in sorted(store.tables.items())

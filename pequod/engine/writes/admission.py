@@ -16,7 +16,7 @@ from operator import lt
 from typing import Final, NamedTuple, NoReturn
 
 from pequod.engine.base.store import Store
-from pequod.engine.joins.relations import Directory, Relations
+from pequod.engine.joins.relations import Directory, LooseKeys, Relations
 from pequod.engine.memory.eviction import VALUE_STEP, Evictor
 from pequod.engine.memory.ledger import ROW, UNLIMITED
 from pequod.language.errors import BackedKeyError, ComputedKeyError, InvalidKeyError, LimitExceededError
@@ -63,19 +63,18 @@ class PutAdmission:
         if len(value) > self.value_bytes_quick:
             self._ledger.weigh_sooner(len(value) // VALUE_STEP)
 
-    def admit(self, key: bytes, value: bytes, revision: int) -> Relations:
-        """Admit a put of a key with a delimiter; return what is related to its table, made if need be.
+    def admit(self, key: bytes, value: bytes, revision: int) -> Relations | LooseKeys:
+        """Admit a put of a key; return what is related to its table, made if need be.
 
         Raises:
             ComputedKeyError, BackedKeyError, LimitExceededError: The put is refused.
         """
-        name = key.partition(DELIMITER)[0]
-        relations = self._directory.by_name.get(name)
+        relations = self._directory.find(key)
         if relations is not None and relations.is_owned:
             self.refuse_owned(relations, key)
         # A refused put must not leave a table.
         self.make_room(key, value, revision)
-        return relations or self._directory.at(name)
+        return relations or self._directory.at(key.partition(DELIMITER)[0])
 
     def make_room(self, key: bytes, value: bytes, revision: int) -> None:
         """Make sure that there is room for a put, if the ledger is due to be weighed.
@@ -137,7 +136,7 @@ class PutAdmission:
             if start < stop:
                 raise BackedKeyError(start)
 
-    def refuse_owned(self, relations: Relations, key: bytes) -> None:
+    def refuse_owned(self, relations: Relations | LooseKeys, key: bytes) -> None:
         """Refuse a key that clients may not write.
 
         Raises:

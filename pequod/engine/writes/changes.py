@@ -19,7 +19,7 @@ from pequod.engine.joins.hits import Hits
 from pequod.engine.joins.installed import InstalledJoin, Site, join_of, materialised_rows
 from pequod.engine.joins.plan import Plan
 from pequod.engine.joins.projections import Projection, TableReader, is_waiting
-from pequod.engine.joins.relations import Relations
+from pequod.engine.joins.relations import LooseKeys, Relations
 from pequod.engine.memory.eviction import Evictor
 from pequod.engine.memory.ledger import BYTES, LOG_ENTRY
 from pequod.engine.memory.story import Reason, Story
@@ -48,27 +48,24 @@ class Writer:
         self.serial = 0
         self._queue: deque[tuple[Sequence[Iterable[Site]], bytes, bytes | None, bytes | None]] = deque()
         self._overflowing: list[Context] = []
-        #: The live backfills, which record old values of source keys.
-        self.backfills: list[Backfill] = []
+        #: The live backfills, which record old values of source keys; always this list.
+        self.backfills: Final[list[Backfill]] = []
 
-    def set_base(self, relations: Relations, key: bytes, value: bytes | None) -> bool:
-        """Change a base row (None: remove it) and its dependants; return whether the row is another now.
-
-        `Engine.put` does the same without the call, which would be a tenth of it.
-        """
+    def set_base(self, relations: Relations | LooseKeys, key: bytes, value: bytes | None) -> bool:
+        """Change a base row (None: remove it) and its dependants; return whether the row is another now."""
         table = relations.table
         old = table.remove(key) if value is None else table.put(key, value)
         if old == value:
             return False
-        if relations.watches.count:
-            relations.watches.tell_stored(key, old, value)
+        if relations.is_watched:
+            relations.tell_stored(key, old, value)
         if relations.readers:
             self.base_changed(relations.readers, key, old, value)
         return True
 
     def set_run(self, relations: Relations, keys: list[bytes], values: list[bytes]) -> int:
         """Set base rows whose keys ascend strictly, as `set_base` does; return how many are others now."""
-        if relations.watches.count or self.backfills or any(map(is_waiting, relations.readers)):
+        if relations.is_watched or self.backfills or any(map(is_waiting, relations.readers)):
             return sum([self.set_base(relations, key, value) for key, value in zip(keys, values, strict=True)])
         return relations.table.put_run(keys, values)
 
@@ -93,7 +90,7 @@ class Writer:
         for backfill in self.backfills:
             backfill.note(key, old, new)
         if any(backfill.ended is not None for backfill in self.backfills):
-            self.backfills = [backfill for backfill in self.backfills if backfill.ended is None]
+            self.backfills[:] = [backfill for backfill in self.backfills if backfill.ended is None]
 
     def end_backfills(self, first: bytes, last: bytes, reason: str) -> None:
         """End the backfills with a source in a range whose rows are forgotten: later changes of them do not come."""
@@ -101,7 +98,7 @@ class Writer:
             for backfill in self.backfills:
                 if any(first < source.last and source.first < last for source in backfill.sources):
                     backfill.end(f"rows of its sources are not loaded any more ({reason})")
-            self.backfills = [backfill for backfill in self.backfills if backfill.ended is None]
+            self.backfills[:] = [backfill for backfill in self.backfills if backfill.ended is None]
 
     def _drain(self) -> None:
         queue = self._queue

@@ -41,7 +41,7 @@ LOOK_S: Final = 1.0
 
 @dataclass(frozen=True, slots=True)
 class Credential:
-    """What a caller shows: a token or, without one, the names of its certificate."""
+    """The token of a caller or, without one, the names of its certificate."""
 
     #: The SHA-256 of the token.
     digest: bytes | None

@@ -14,12 +14,13 @@ from collections.abc import Iterable, Mapping
 from enum import StrEnum
 from typing import Final
 
+from pequod.engine import Pattern
 from pequod.errors import PermissionDeniedError
 from pequod.language.ranges import prefix_end
 
 
 class Right(StrEnum):
-    """What a role may do with keys."""
+    """An action that a role may have on keys."""
 
     READ = "read"
     WRITE = "write"
@@ -94,7 +95,7 @@ class KeyRanges:
 
 
 class Role:
-    """A name and what it may do where."""
+    """A name, and its rights on ranges of keys."""
 
     __slots__ = ("_ranges", "is_unlimited", "name", "read", "write")
 
@@ -131,3 +132,9 @@ class Role:
         """
         if not self._ranges[right].holds(key):
             raise PermissionDeniedError(self.name, right, key, key + b"\0")
+
+
+def keys_of(pattern: Pattern) -> tuple[bytes, bytes | None]:
+    """Return the smallest range that holds all keys of a pattern."""
+    first = pattern.literal_prefix
+    return first, prefix_end(first) if any(pattern.slots()) else first + b"\0"

@@ -3,8 +3,7 @@
     call -> AccessGuard -> token or certificate -> Caller -> rule of the call -> service
                                                                   Execute -> rule of each command
 
-Without an access file there is no guard. A call without a rule needs `admin` on every key, so that a new call is
-closed until it has a rule.
+Without an access file there is no guard.
 """
 
 from __future__ import annotations
@@ -17,26 +16,27 @@ from typing import Any, Final
 
 import grpc
 from grpc import aio
-from pequod_grammar import parse
-from pequod_proto import pequod_pb2 as pb
 
-from pequod.engine import Engine, JoinError, JoinSpec, Pattern
-from pequod.errors import PermissionDeniedError, UnauthenticatedError
-from pequod.language.ranges import prefix_end, within
-from pequod.language.spec import DELIMITER
+from pequod.engine import Engine
+from pequod.errors import UnauthenticatedError
 from pequod_server.access.access_file import Access, AccessRules, Credential
-from pequod_server.access.grants import Right, Role
-from pequod_server.access.trims import keep, trim_added, trim_explanation
+from pequod_server.access.grants import Role
+from pequod_server.access.needs import Needs, Rule
+from pequod_server.access.trims import Trim, Trims
 from pequod_server.config import ServerConfig
 from pequod_server.joins import JoinLimits
-from pequod_server.wire.bounds import last_of, range_of
 from pequod_server.wire.errors import status_of
-from pequod_server.wire.handlers import PEER_PATH, SERVICE_PATH, Context, Handler, Wrapped, method_of, refusing
+from pequod_server.wire.handlers import (
+    Context,
+    Continuation,
+    Handler,
+    Wrapped,
+    method_of,
+    refusing,
+)
 
 #: Calls that every client may make: they ask whether the server lives.
 _OPEN: Final = ("/grpc.health.v1.Health/",)
-#: Calls that every known caller may make: their replies are public.
-_KNOWN: Final = ("/grpc.reflection.v1.ServerReflection/", "/grpc.reflection.v1alpha.ServerReflection/")
 _BEARER: Final = "bearer "
 
 
@@ -80,61 +80,13 @@ class AccessGuard(aio.ServerInterceptor):
     """
 
     def __init__(self, access: Access, engine: Engine, *, takes_certificates: bool, join_limits: JoinLimits) -> None:
-        self._join_limits = join_limits
         self.access = access
-        self._engine = engine
+        self._needs = Needs(engine, join_limits)
+        self._trims = Trims(engine)
         self._takes_certificates = takes_certificates
         self._guarded = Wrapped(self._guard)
-        self._rules: dict[str, Callable[[Role, Any], None]] = {
-            "Get": lambda role, request: role.need_key(Right.READ, request.key),
-            "Put": lambda role, request: role.need_key(Right.WRITE, request.key),
-            "Remove": lambda role, request: role.need_key(Right.WRITE, request.key),
-            "MultiGet": lambda role, request: _need_keys(role, Right.READ, request.keys),
-            "MultiPut": lambda role, request: _need_keys(role, Right.WRITE, request.keys),
-            "RemoveRange": lambda role, request: _need_range(role, Right.WRITE, *range_of(request)),
-            "Scan": lambda role, request: role.need(Right.READ, *range_of(request)),
-            "Watch": lambda role, request: role.need(Right.READ, request.first, last_of(request)),
-            "Count": lambda role, request: role.need(Right.READ, *range_of(request)),
-            "Splits": lambda role, request: role.need(Right.READ, *range_of(request)),
-            # The commands are judged one by one (`RightsJudge`).
-            "Execute": _need_nothing,
-            # The map is for every client.
-            "FollowCluster": _need_nothing,
-            # The replies have what the caller may see.
-            "ListJoins": _need_nothing,
-            "Stats": _need_nothing,
-            "AddJoin": self._need_join_rights,
-            "DropJoin": self._need_drop,
-            "Explain": self._need_explain,
-            "Invalidate": self._need_invalidate,
-            "SaveSnapshot": _need_everything,
-            "RestoreSnapshot": _need_everything,
-            "BeginBackfill": self._need_begin,
-            "ReadBackfill": self._need_source_rows,
-            "LoadBackfill": self._need_pieces,
-            "RenewBackfill": self._need_backfill,
-            "EndBackfill": self._need_backfill,
-            "ListBackfills": _need_nothing,
-            PEER_PATH + "Load": _need_feed_ranges,
-            # The handlers look at the ranges of each load, and of the hello.
-            PEER_PATH + "Loads": _need_feed,
-            PEER_PATH + "Feed": _need_feed,
-            PEER_PATH + "Position": _need_feed,
-            PEER_PATH + "Write": lambda role, request: _need_keys(role, Right.WRITE, request.keys),
-        }
-        self._trims: dict[str, Callable[[Role, Any], None]] = {
-            "ListJoins": self._trim_joins,
-            "AddJoin": trim_added,
-            "Explain": trim_explanation,
-            "Stats": self._trim_statistics,
-            "ListBackfills": self._trim_backfills,
-        }
 
-    async def intercept_service(
-        self,
-        continuation: Callable[[grpc.HandlerCallDetails], Awaitable[Handler | None]],
-        details: grpc.HandlerCallDetails,
-    ) -> Handler | None:
+    async def intercept_service(self, continuation: Continuation, details: grpc.HandlerCallDetails) -> Handler | None:
         """Find the caller, where possible before the request is read."""
         handler = await continuation(details)
         if handler is None or details.method.startswith(_OPEN):
@@ -149,105 +101,13 @@ class AccessGuard(aio.ServerInterceptor):
         return self._guarded.around(details.method, handler)
 
     def _guard(self, method: str, handler: Handler) -> Handler:
-        name = method.removeprefix(SERVICE_PATH)
-        known = _need_nothing if method.startswith(_KNOWN) else _need_everything
-        rule = self._rules.get(name, known)
-        trim = self._trims.get(name, _trim_nothing)
+        rule, trim = self._needs.rule_of(method), self._trims.trim_of(method)
         shape = (handler.request_deserializer, handler.response_serializer)
         behaviour, make = method_of(handler)
         if inspect.isasyncgenfunction(behaviour):
             return make(_guarded_generator(behaviour, rule), *shape)
         assert inspect.iscoroutinefunction(behaviour), f"{method} is asynchronous"
         return make(_guarded_coroutine(behaviour, rule, trim), *shape)
-
-    def _spec(self, name: str) -> JoinSpec | None:
-        """Return an installed join, None where there is none of this name: then the handler refuses the call."""
-        return next((join.spec for join in self._engine.joins() if join.name == name), None)
-
-    def _need_join_rights(self, role: Role, request: pb.AddJoinRequest) -> None:
-        """Pass if the role may compute the outputs and read the sources of all joins of a text."""
-        if not role.has(Right.JOIN):
-            # Long texts take long to parse; only those who may install something can have that done, within limits.
-            raise PermissionDeniedError(role.name, Right.JOIN, b"", None)
-        self._join_limits.refuse_text(request.text)
-        try:
-            specs = parse(request.text)
-        except JoinError:
-            return  # the handler says what is wrong with the text
-        for spec in specs:
-            role.need(Right.JOIN, *_range(spec.output))
-            for source in spec.sources:
-                role.need(Right.READ, *_range(source.pattern))
-
-    def _need_drop(self, role: Role, request: pb.DropJoinRequest) -> None:
-        if (spec := self._spec(request.name)) is not None:
-            role.need(Right.JOIN, *_range(spec.output))
-
-    def _need_backfill(self, role: Role, request: Any) -> None:
-        """Pass if the role may administer all that the join computes."""
-        if (spec := self._spec(request.join)) is not None:
-            role.need(Right.ADMIN, *_range(spec.output))
-
-    def _need_begin(self, role: Role, request: pb.BeginBackfillRequest) -> None:
-        """Pass if the role may also load, so that no driver computes for hours what is refused then."""
-        self._need_backfill(role, request)
-        if (spec := self._spec(request.join)) is not None:
-            for source in spec.sources:
-                role.need(Right.READ, *_range(source.pattern))
-            role.need(Right.WRITE, *_within(_range(spec.output), (request.first, last_of(request))))
-
-    def _need_source_rows(self, role: Role, request: pb.ReadBackfillRequest) -> None:
-        # A source's table has more keys than the join reads, and a checksum reveals rows, too.
-        self._need_backfill(role, request)
-        role.need(Right.READ, request.first, request.last)
-
-    def _need_pieces(self, role: Role, request: pb.LoadBackfillRequest) -> None:
-        self._need_backfill(role, request)
-        # The handler refuses lists of different lengths.
-        for first, last in zip(request.firsts, request.lasts, strict=False):
-            role.need(Right.WRITE, first, last)
-
-    def _need_explain(self, role: Role, request: pb.ExplainRequest) -> None:
-        if request.WhichOneof("subject") == "range":
-            role.need(Right.READ, request.range.first, last_of(request.range), Right.ADMIN)
-        elif (spec := self._spec(request.join)) is not None:
-            role.need(Right.READ, *_range(spec.output), Right.ADMIN)
-
-    def _need_invalidate(self, role: Role, request: pb.InvalidateRequest) -> None:
-        if request.WhichOneof("subject") == "range":
-            _need_range(role, Right.ADMIN, request.range.first, last_of(request.range))
-        elif (spec := self._spec(request.join)) is not None:
-            role.need(Right.ADMIN, *_range(spec.output))
-
-    def _visible_joins(self, role: Role) -> set[str]:
-        shown = (Right.READ, Right.ADMIN, Right.JOIN)
-        return {
-            join.name
-            for join in self._engine.joins()
-            if any(role.may(right, *_range(join.spec.output)) for right in shown)
-        }
-
-    def _trim_joins(self, role: Role, reply: pb.ListJoinsReply) -> None:
-        visible = self._visible_joins(role)
-        keep(reply.joins, lambda join: join.name in visible)
-
-    def _trim_backfills(self, role: Role, reply: pb.ListBackfillsReply) -> None:
-        visible = self._visible_joins(role)
-        keep(reply.backfills, lambda backfill: backfill.join in visible)
-
-    def _trim_statistics(self, role: Role, reply: pb.StatsReply) -> None:
-        visible = self._visible_joins(role)
-        keep(reply.joins, lambda kept: kept.join in visible)
-        for kept in reply.joins:
-            for named in (kept.largest, kept.hottest):
-                keep(named, lambda context: _may_see(role, *within(context.prefix, b"", None)))
-        keep(reply.tables, lambda kept: _may_see(role, *within(kept.table + DELIMITER, b"", None)))
-        if not _may_see(role, b"", None):
-            reply.loose_keys = 0
-            # The error may say where a database is.
-            for one in reply.databases:
-                one.ClearField("error")
-            reply.ClearField("memory")
 
 
 def make_guard(config: ServerConfig, engine: Engine) -> AccessGuard | None:
@@ -268,8 +128,8 @@ def make_guard(config: ServerConfig, engine: Engine) -> AccessGuard | None:
 
 def _guarded_coroutine(
     behaviour: Callable[[Any, Context], Awaitable[Any]],
-    rule: Callable[[Role, Any], None],
-    trim: Callable[[Role, Any], None],
+    rule: Rule,
+    trim: Trim,
 ) -> Callable[[Any, Context], Awaitable[Any]]:
     """Guard a handler that returns a reply, or reads and writes messages itself."""
 
@@ -284,7 +144,7 @@ def _guarded_coroutine(
 
 
 def _guarded_generator(
-    behaviour: Callable[[Any, Context], AsyncIterator[Any]], rule: Callable[[Role, Any], None]
+    behaviour: Callable[[Any, Context], AsyncIterator[Any]], rule: Rule
 ) -> Callable[[Any, Context], AsyncIterator[Any]]:
     """Guard a handler that yields replies; the rule is applied again when the access file changes in between."""
 
@@ -330,56 +190,3 @@ def _certificate_names(context: Context) -> tuple[str, ...]:
     found = context.auth_context()
     names = [*found.get("x509_common_name", ()), *found.get("x509_subject_alternative_name", ())]
     return tuple(dict.fromkeys(name.decode("utf-8", "backslashreplace") for name in names))
-
-
-def _need_nothing(_role: Role, _request: object) -> None:
-    pass
-
-
-def _need_keys(role: Role, right: Right, keys: Iterable[bytes]) -> None:
-    for key in keys:
-        role.need_key(right, key)
-
-
-def _need_range(role: Role, right: Right, first: bytes, last: bytes | None) -> None:
-    """Pass if the role has a right on a range, of an empty one on its first key: so callers learn what they may do."""
-    if last is not None and last <= first:
-        role.need_key(right, first)
-    else:
-        role.need(right, first, last)
-
-
-def _need_feed(role: Role, _request: object) -> None:
-    if not role.has(Right.FEED):
-        raise PermissionDeniedError(role.name, Right.FEED, b"", None)
-
-
-def _need_feed_ranges(role: Role, request: pb.PeerLoadRequest) -> None:
-    _need_feed(role, request)
-    # The handler refuses lists of different lengths.
-    for first, last in zip(request.firsts, request.lasts, strict=False):
-        role.need(Right.FEED, first, last or None)
-
-
-def _need_everything(role: Role, _request: object) -> None:
-    role.need(Right.ADMIN, b"", None)
-
-
-def _trim_nothing(_role: Role, _reply: object) -> None:
-    pass
-
-
-def _range(pattern: Pattern) -> tuple[bytes, bytes | None]:
-    """Return the smallest range that holds all keys of a pattern."""
-    first = pattern.literal_prefix
-    return first, prefix_end(first) if any(pattern.slots()) else first + b"\0"
-
-
-def _within(outer: tuple[bytes, bytes | None], inner: tuple[bytes, bytes | None]) -> tuple[bytes, bytes | None]:
-    """Return what two ranges have in common."""
-    ends = [last for _, last in (outer, inner) if last is not None]
-    return max(outer[0], inner[0]), min(ends, default=None)
-
-
-def _may_see(role: Role, first: bytes, last: bytes | None) -> bool:
-    return role.may(Right.READ, first, last) or role.may(Right.ADMIN, first, last)

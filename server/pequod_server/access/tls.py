@@ -19,7 +19,7 @@ from pequod_server.transport.server import WireServer
 log = logging.getLogger("pequod.server")
 
 _Read = TypeVar("_Read", grpc.ServerCertificateConfiguration, ssl.SSLContext)
-#: What files were when they were read: their times and sizes.
+#: The times and sizes of the files when they were read.
 _Stamps = tuple[tuple[int, int, int], ...]
 
 

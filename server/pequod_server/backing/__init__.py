@@ -1,7 +1,7 @@
 """The database behind the cache: it owns the data, the cache loads what is read and hears of every change.
 
 A store is PostgreSQL, SQLite, a lake, or a home of another server. docs/architecture/server.md has the map of the
-files. PostgreSQL needs the extra `backing`, so `PostgresStore` is imported from `pequod_server.backing.postgres`.
+files. PostgreSQL needs the extra `backing`, so `PostgresStore` is imported from `pequod_server.backing.postgres.store`.
 """
 
 from pequod_server.backing.errors import (
@@ -16,7 +16,7 @@ from pequod_server.backing.fake import FakeStore
 from pequod_server.backing.health import Backoff
 from pequod_server.backing.landing import Landing
 from pequod_server.backing.mapping import Mapping, parse_mappings
-from pequod_server.backing.sqlite import SqliteStore
+from pequod_server.backing.sqlite.store import SqliteStore
 from pequod_server.backing.store import (
     BackingStore,
     Changes,
@@ -25,8 +25,8 @@ from pequod_server.backing.store import (
     Horizon,
     KeyRange,
     Loaded,
-    LoadingAhead,
     Place,
+    Prefetching,
     Progress,
     Releasing,
     Reload,
@@ -47,11 +47,11 @@ __all__ = [
     "KeyRange",
     "Landing",
     "Loaded",
-    "LoadingAhead",
     "Mapping",
     "MappingError",
     "PackError",
     "Place",
+    "Prefetching",
     "Progress",
     "Releasing",
     "Reload",

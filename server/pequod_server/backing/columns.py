@@ -81,7 +81,7 @@ class Column(ABC):
 
     @abstractmethod
     def unpack(self, packed: bytes) -> str | None:
-        """Return the value that is packed as these bytes, None if there is none."""
+        """Return the value that is packed as these bytes, None if no value is."""
 
     @abstractmethod
     def cut(self, bound: bytes) -> str | None:
@@ -125,7 +125,7 @@ class Text(Column):
         return sent if _has_shape(sent, self.width) else self.pack(sent.decode())
 
     def unpack(self, packed: bytes) -> str | None:
-        """Return the value that is packed like this, None if there is none."""
+        """Return the value that is packed like this, None if no value is."""
         try:
             text = packed.decode()
             return text if self.pack(text) == packed else None
@@ -175,7 +175,7 @@ class Padded(Column):
         return packed
 
     def unpack(self, packed: bytes) -> str | None:
-        """Return the value that is packed like this, None if there is none."""
+        """Return the value that is packed like this, None if no value is."""
         if len(packed) != self.width or not packed.isdigit() or int(packed) >= _BIGINT_END:
             return None
         return str(int(packed))
@@ -200,7 +200,7 @@ class Plain(Column):
         return b"%d" % int(text)
 
     def unpack(self, packed: bytes) -> str | None:
-        """Return the value that is packed like this, None if there is none."""
+        """Return the value that is packed like this, None if no value is."""
         text = packed.decode("utf-8", "replace")
         return text if _PLAIN(text) and -_BIGINT_END <= int(text) < _BIGINT_END else None
 
@@ -223,7 +223,7 @@ class Signed(Column):
         return encode_i64(int(text)).encode()
 
     def unpack(self, packed: bytes) -> str | None:
-        """Return the value that is packed like this, None if there is none."""
+        """Return the value that is packed like this, None if no value is."""
         try:
             return str(decode_i64(packed))
         except ValueError:
@@ -256,7 +256,7 @@ class Time(Column):
         return self._digits.pack_number((moment - _EPOCH) // timedelta(microseconds=self.step_us))
 
     def unpack(self, packed: bytes) -> str | None:
-        """Return the value that is packed like this, None if there is none."""
+        """Return the value that is packed like this, None if no value is."""
         steps = self._digits.unpack(packed)
         return None if steps is None or int(steps) > self._end else self._text(int(steps))
 
@@ -300,7 +300,7 @@ class Uuid(Column):
             raise PackError("", f"{text!r} is no UUID") from error
 
     def unpack(self, packed: bytes) -> str | None:
-        """Return the value that is packed like this, None if there is none."""
+        """Return the value that is packed like this, None if no value is."""
         try:
             text = str(uuid.UUID(packed.decode()))
         except ValueError:

@@ -127,7 +127,7 @@ class FakeStore:
 
     @property
     def history(self) -> History:
-        """What positions belong to now."""
+        """The history of the positions now."""
         return History(database_of("fake", self.name), self.timeline, dict(self.ends))
 
     # The protocol.

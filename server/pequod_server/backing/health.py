@@ -64,8 +64,8 @@ class Health:
         """Note that the feed is established.
 
         Args:
-            fresh_s: When the database was asked for a position that the feed has passed since; None if there is none
-                since the last call. An answer of the database alone is no reason for another value.
+            fresh_s: When the database was asked for a position that the feed has passed since; None if the feed has
+                passed none since the last call. An answer of the database alone is no reason for another value.
             lag: How far the feed is behind; None if that is unknown.
         """
         if self.status.state == "closed":

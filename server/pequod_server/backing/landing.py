@@ -72,7 +72,7 @@ class Landing:
         self._flights[self._next] = _Flight(Clip(ranges), self._unseen.copy())
         return self._next
 
-    def widen(self, token: int, more: Sequence[KeyRange]) -> bool:
+    def widen(self, token: int, prefetched: Sequence[KeyRange]) -> bool:
         """Add ranges to a load under way that brings them, too; return whether it is still of use.
 
         The changes of all keys are kept for a load, so it makes no difference that these ranges are named late. It is
@@ -80,9 +80,9 @@ class Landing:
         """
         flight = self._flights.get(token)
         reloaded = Clip(flight.reloaded if flight is not None else ())
-        if flight is None or any(reloaded.touches(one) for one in more):
+        if flight is None or any(reloaded.touches(one) for one in prefetched):
             return False
-        flight.ranges = Clip([*flight.ranges.ranges, *more])
+        flight.ranges = Clip([*flight.ranges.ranges, *prefetched])
         return True
 
     def abandon(self, token: int) -> None:

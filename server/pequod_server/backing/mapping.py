@@ -203,7 +203,7 @@ class Mapping:
         return self._cutter.boxes(first, last)
 
     def clip(self, first: bytes, last: bytes | None) -> tuple[bytes, bytes | None] | None:
-        """Return the part of ``[first, last)`` in which keys of the pattern can lie; None if there is none."""
+        """Return the part of ``[first, last)`` in which keys of the pattern can lie; None if they lie elsewhere."""
         low, high = max(first, self.first), lower(last, self.last)
         return None if high is not None and high <= low else (low, high)
 

@@ -50,7 +50,7 @@ class Place(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class History:
-    """What positions belong to."""
+    """A timeline of a database, and those before it: a position means something only in its history."""
 
     #: Names the database in tokens, see `pequod.freshness.database_of`.
     database: bytes
@@ -124,7 +124,7 @@ Event = Changes | Progress | Reload
 
 
 class WrittenThrough(NamedTuple):
-    """What the database answers to a write."""
+    """The answer of the database to a write."""
 
     #: The feed passes it after delivering the changes.
     place: Place
@@ -181,8 +181,8 @@ class Loaded:
     horizon: Horizon
     #: Of the horizon's position.
     timeline: int = 1
-    #: Ranges that were loaded beside those that were asked for; their rows are among the others.
-    more: tuple[KeyRange, ...] = ()
+    #: Ranges that were prefetched beside those that were asked for; their rows are among the others.
+    prefetched: tuple[KeyRange, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -229,10 +229,10 @@ class Releasing(Protocol):
 
 
 @runtime_checkable
-class LoadingAhead(Protocol):
-    """A store that can load, with some ranges, those that a read will need next."""
+class Prefetching(Protocol):
+    """A store that can prefetch, with the ranges of a load, those that a read will need next."""
 
-    async def load_ahead(self, ranges: Sequence[KeyRange], next_groups: Sequence[NextGroups]) -> Loaded:
+    async def load_and_prefetch(self, ranges: Sequence[KeyRange], next_groups: Sequence[NextGroups]) -> Loaded:
         """Read ranges as `BackingStore.load` does, and perhaps some of the groups that their keys lead to."""
         ...
 

@@ -11,8 +11,8 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Generator
-from typing import TypeVar
+from collections.abc import Collection, Coroutine, Generator, Iterable
+from typing import Any, TypeVar
 
 Result = TypeVar("Result")
 
@@ -58,3 +58,18 @@ async def in_turns(steps: Generator[None, None, Result], turns: Turns) -> Result
             result: Result = end.value
             return result
         await turns.give_if_due()
+
+
+async def all_of(awaitables: Iterable[Coroutine[Any, Any, None]]) -> None:
+    """Wait for all, and raise the error of the first that failed."""
+    outcomes = await asyncio.gather(*awaitables, return_exceptions=True)
+    for outcome in outcomes:
+        if outcome is not None:
+            raise outcome
+
+
+async def ended(tasks: Collection[asyncio.Task[Any]]) -> None:
+    """Cancel tasks, and wait until they have ended."""
+    for task in tasks:
+        task.cancel()
+    await asyncio.gather(*tasks, return_exceptions=True)

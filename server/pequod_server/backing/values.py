@@ -20,7 +20,7 @@ import orjson
 
 from pequod.escapes import shown
 from pequod_server.backing.errors import PackError
-from pequod_server.backing.pg_texts import (
+from pequod_server.backing.texts import (
     Element,
     array_text,
     composite_text,
@@ -50,7 +50,7 @@ class Composite:
 
 
 Kind: TypeAlias = Simple | Array | Composite
-#: What a value is made of: a column as it is (or none), columns as a JSON object, or a column of bytes.
+#: The form of a value: a column as it is (or none), columns as a JSON object, or a column of bytes.
 Form = Literal["column", "object", "bytes"]
 _JSON_NUMBER: Final = re.compile(r"-?(0|[1-9][0-9]*)(\.[0-9]+)?([eE][-+]?[0-9]+)?").fullmatch
 _TRUE: Final = frozenset({"t", "true", "1"})

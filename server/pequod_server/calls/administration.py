@@ -16,12 +16,12 @@ from pequod_server.joins import JoinLimits
 from pequod_server.ops.snapshots import Snapshots
 from pequod_server.ops.statistics import collected
 from pequod_server.wire import encode
-from pequod_server.wire.bounds import last_of
+from pequod_server.wire.bounds import last_of, range_of
 from pequod_server.wire.handlers import Context
 
 
 class AdministrationCalls:
-    """Answers AddJoin, DropJoin, ListJoins, Explain, Invalidate, Stats, SaveSnapshot and RestoreSnapshot.
+    """Answers AddJoin, DropJoin, ListJoins, Explain, Splits, Invalidate, Stats, SaveSnapshot and RestoreSnapshot.
 
     Args:
         cluster_joins: The joins of the cluster; None: joins are this server's own.
@@ -77,6 +77,12 @@ class AdministrationCalls:
         return pb.ExplainReply(
             header=self._served.header(), range=encode.range_explanation(found, self._served.levels.explain(*bounds))
         )
+
+    async def splits(self, request: pb.SplitsRequest, _context: Context) -> pb.SplitsReply:
+        """Return keys at which a range can be cut into parts of similar size."""
+        self._served.refuse_many(request.count)
+        keys = self._engine.splits(*range_of(request), request.count)
+        return pb.SplitsReply(header=self._served.header(), keys=keys)
 
     async def invalidate(self, request: pb.InvalidateRequest, _context: Context) -> pb.InvalidateReply:
         """Drop the computed rows of a range or of a join."""

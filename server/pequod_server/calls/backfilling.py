@@ -11,10 +11,10 @@ from zlib import crc32
 from pequod_proto import pequod_pb2 as pb
 
 from pequod.engine import Backfill, InvalidPieceError, LoadCounts, Piece
-from pequod_server.batches.batch import ROW_BYTES
 from pequod_server.calls.leases import Leased, LeasedBackfills
 from pequod_server.calls.served import ServedEngine
 from pequod_server.wire.bounds import last_of
+from pequod_server.wire.fitting import ROW_BYTES
 from pequod_server.wire.handlers import Context
 
 #: How long pieces are loaded before other calls have their turn.

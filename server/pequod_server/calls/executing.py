@@ -11,31 +11,26 @@ import time
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from functools import partial
-from typing import Any, NamedTuple, assert_never
+from typing import Any, NamedTuple
 
 import grpc
 from google.protobuf.message import DecodeError
 from grpc import aio
 from pequod_proto import pequod_pb2 as pb
 
-from pequod.engine import MissingError, PequodError
+from pequod.engine import PequodError
 from pequod_server.access.guard import present_caller
-from pequod_server.batches.columns import CommandJudge, check_columns, commands, reads
-from pequod_server.batches.executor import Executor, Room, Step, Steps, Writes
-from pequod_server.batches.judges import HomeJudge, RightsJudge
-from pequod_server.batches.leveled import BatchLevels, LeveledReads
-from pequod_server.batches.quick import run_quick
 from pequod_server.calls.served import ServedEngine
-from pequod_server.cluster.homes import HomeRules
-from pequod_server.database.databases import Databases
-from pequod_server.database.loader import ROUNDS_MAX
-from pequod_server.database.write_through import CarriedOut, WriteThrough
+from pequod_server.database.write_through import CarriedOut
 from pequod_server.memory.admission import COPIES, SMALL_BYTES, Admission
 from pequod_server.memory.places import refusal_of
 from pequod_server.ops.observe import ONE_PIECE, BatchSink, BatchTraces, BatchWork
+from pequod_server.steps.judges import CommandJudge, RightsJudge
+from pequod_server.steps.quick import run_quick
+from pequod_server.steps.steps import Outcomes, Room, Step, Steps
 from pequod_server.wire.contents import Contents
 from pequod_server.wire.errors import stopping_status
-from pequod_server.wire.handlers import Context, Handler, end_call
+from pequod_server.wire.handlers import Context, Handler, end_call, written
 from pequod_server.wire.undecodable import undecodable
 
 _Write = Callable[[pb.ExecuteReply], Awaitable[None]]
@@ -62,9 +57,7 @@ class ExecuteCalls:
     """Answers Execute.
 
     Args:
-        through: Writes keys that databases own.
         on_batch: Called after each batch.
-        rules: Which keys the map of the cluster lets this server write; None: it belongs to none.
         traces: Makes the spans of batches; None: nothing does.
     """
 
@@ -72,29 +65,16 @@ class ExecuteCalls:
         self,
         served: ServedEngine,
         admission: Admission,
-        through: WriteThrough,
         on_batch: BatchSink,
-        rules: HomeRules | None = None,
         traces: BatchTraces | None = None,
     ) -> None:
-        self._home_judges: tuple[CommandJudge, ...] = () if rules is None else (HomeJudge(rules),)
         self._databases = served.databases
-        self._levels = BatchLevels(served.levels, served.databases)
         self._admission = admission
-        self._through = through
         self._on_batch = on_batch
         self._traces = traces
         self._is_stopping = False
         self._contents = Contents(pb.ExecuteRequest, served.config)
-        self._executor = Executor(
-            served.engine,
-            served.server_id,
-            commands_max=served.config.batch_commands_max,
-            reply_bytes_max=served.config.reply_bytes_max,
-            rows_max=served.config.rows_max,
-            levels=self._levels,
-            piece_bytes_max=admission.piece_bytes_max,
-        )
+        self._executor = served.executor
 
     def end(self) -> None:
         """End the streams: idle ones now, the others after the batch that they are at."""
@@ -104,13 +84,13 @@ class ExecuteCalls:
 
     async def execute(self, _requests: object, context: Context) -> None:
         """Run batches as they come, and write their replies in as many pieces as it takes."""
-        read, write, clock, gate = context.read, context.write, time.monotonic, self._databases.gate
+        read, write, clock, gate = context.read, partial(written, context), time.monotonic, self._databases.gate
         engine = self._executor.engine
         task, idle, contents = asyncio.current_task(), self._admission.pressure.streams, self._contents.message
         assert task is not None
         caller = present_caller()
         # What is refused by several has the error of the last: rights come before the map.
-        judges = self._home_judges if caller is None else (*self._home_judges, RightsJudge(caller))
+        judges = self._executor.home_judges if caller is None else (*self._executor.home_judges, RightsJudge(caller))
         #: The first batch comes at once, so it waits for a place like the request of any call.
         receive: Callable[[], Awaitable[Any]] = partial(self._admission.read, context.peer(), read)
         try:
@@ -168,7 +148,7 @@ class ExecuteCalls:
     ) -> None:
         """Run a batch, or the rest of one, and write its reply."""
         if rest is None:
-            steps = await self._begin(request, judges)
+            steps = await self._executor.begin(request, judges)
             step = steps.start()
         else:
             _, steps, step = rest
@@ -177,19 +157,6 @@ class ExecuteCalls:
             await write(step)
         else:
             await self._finish(request, steps, step, _Delivery(self._admission, write), begun)
-
-    async def _begin(self, request: pb.ExecuteRequest, judges: tuple[CommandJudge, ...]) -> Steps:
-        """Return the steps of a batch, once its reads are as fresh as they have to be and no commit is half applied."""
-        check_columns(request.kinds, len(request.arguments), len(request.numbers))
-        fresh = self._levels.of(request)
-        leveled = fresh if isinstance(fresh, LeveledReads) else None
-        if leveled is not None:
-            await leveled.meet()
-        if self._databases.gate.closed:
-            await _whole(self._databases, request)
-        if leveled is not None:
-            leveled.renew()
-        return self._executor.steps(request, judges if fresh is None else (fresh, *judges))
 
     def _refuse_cancelled(self, error: asyncio.CancelledError) -> None:
         """Return if a stream was cancelled since the server stops; raise what the stream ends with otherwise."""
@@ -204,18 +171,9 @@ class ExecuteCalls:
         self, request: pb.ExecuteRequest, steps: Steps, step: Step, delivery: _Delivery, begun: _Begun
     ) -> None:
         """Run the rest of a batch that waits, or whose reply is long, and write the pieces of the reply."""
-        waits_left = ROUNDS_MAX * len(request.kinds)
         try:
             while not isinstance(step, pb.ExecuteReply) or step.more:
-                if isinstance(step, Writes | MissingError):
-                    waits_left -= 1
-                    assert waits_left >= 0, "a range that is loaded is there for the command that waits for it"
-                try:
-                    written = await self._meet(step, steps, delivery)
-                except PequodError as error:
-                    step = steps.refuse(error)
-                else:
-                    step = steps.go_on(written)
+                step = await self._next(step, steps, delivery)
             duration_s = time.monotonic() - begun.at_s - delivery.client_s
             work = self._work(begun.rows_computed, delivery.row_count, delivery.errors)
             self._on_batch(request, step, work, duration_s)
@@ -223,27 +181,24 @@ class ExecuteCalls:
         finally:
             delivery.release()
 
-    async def _meet(self, step: Step, steps: Steps, delivery: _Delivery) -> CarriedOut | None:
-        """Do what a step asks for, and return what came of its writes, when no commit is half applied."""
+    async def _next(self, step: Step, steps: Steps, delivery: _Delivery) -> Step:
+        """Do what a step asks for, have the commands that are left made ready, and return the next step."""
         written: CarriedOut | None = None
-        match step:
-            case pb.ExecuteReply():
-                await delivery.send(step, steps.piece_bytes)
-            case Room(bytes=row_bytes):
-                await delivery.make_room(row_bytes)
-            case MissingError(lacking=lacking, next_groups=next_groups):
-                await self._databases.load(lacking, next_groups)
-            case Writes(changes=changes):
-                written = await self._through.carry_out(changes)
-            case _:
-                assert_never(step)
-        await self._databases.gate.opened()
-        return written
-
-
-async def _whole(databases: Databases, request: pb.ExecuteRequest) -> None:
-    """Wait until no commit is half applied, if a batch reads what comes from the database."""
-    await databases.whole([bounds for _, bounds in reads(commands(request.kinds, request.arguments[:]))])
+        refusal: PequodError | None = None
+        try:
+            match step:
+                case pb.ExecuteReply():
+                    await delivery.send(step, steps.piece_bytes)
+                case Room(bytes=row_bytes):
+                    await delivery.make_room(row_bytes)
+                case Outcomes():
+                    raise AssertionError("a batch has pieces")
+                case _:
+                    written = await self._executor.meet(step)
+        except PequodError as error:
+            refusal = error
+        await steps.ready()
+        return steps.go_on(written) if refusal is None else steps.refuse(refusal)
 
 
 async def _write_counted(

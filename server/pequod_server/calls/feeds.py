@@ -20,7 +20,10 @@ from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from typing import Final, NamedTuple, Protocol
 
+from pequod.commands.columns import range_arguments
+from pequod.commands.kinds import SCAN
 from pequod.engine import Change, Engine, Lacking, LimitExceededError, MissingError, Rows, change_bytes
+from pequod.engine.answer import answer
 from pequod.errors import PequodError, WatchCompactedError
 from pequod_server.config import ServerConfig
 from pequod_server.database.gate import Gates
@@ -183,7 +186,9 @@ class Feed:
 
     def rows(self) -> Rows:
         """Return the rows of the range as of now."""
-        return self._engine.scan(*self.bounds, now=time.monotonic())
+        rows = answer(self._engine, SCAN, *range_arguments(*self.bounds), 0, time.monotonic())
+        assert isinstance(rows, Rows), "scans give rows"
+        return rows
 
     def take(self) -> RevisionChanges | None:
         """Return the next batch of changes for the stream, None if there is none yet."""

@@ -4,34 +4,34 @@ from __future__ import annotations
 
 from pequod_proto import pequod_pb2 as pb
 
-from pequod_server.batches.batch import ROW_BYTES
+from pequod.commands.columns import range_arguments
+from pequod.commands.kinds import COUNT, GET
 from pequod_server.calls.served import ServedEngine
 from pequod_server.wire.bounds import range_of
-from pequod_server.wire.freshness import level_of
+from pequod_server.wire.fitting import ROW_BYTES
 from pequod_server.wire.handlers import Context
 
 
 class ReadCalls:
-    """Answers Get, MultiGet, Count and Splits."""
+    """Answers Get, MultiGet and Count."""
 
     def __init__(self, served: ServedEngine) -> None:
         self._served = served
-        self._engine = served.engine
+        self._answer = served.executor.answer
 
     async def get(self, request: pb.GetRequest, _context: Context) -> pb.GetReply:
         """Get one value."""
-        key, demand = request.key, self._served.levels.demand(level_of(request))
-        value = await self._served.read(lambda now: self._engine.get(key, now=now), key, key + b"\0", demand)
+        value, _ = await self._answer(GET, request.key, demand=self._served.demand(request))
         return pb.GetReply(header=self._served.header(), value=value)
 
     async def multi_get(self, request: pb.MultiGetRequest, _context: Context) -> pb.MultiGetReply:
         """Get many values, as many as fit into a reply."""
         self._served.refuse_many(len(request.keys))
-        demand = self._served.levels.demand(level_of(request))
+        demand = self._served.demand(request)
         room = self._served.config.reply_bytes_max
         values: list[bytes] = []
         present: list[bool] = []
-        for value in await self._served.read_keys(request.keys[:], demand):
+        for value in await self._served.executor.get_all(request.keys[:], demand):
             room -= len(value or b"") + ROW_BYTES
             if room < 0 and values:
                 break
@@ -41,12 +41,6 @@ class ReadCalls:
 
     async def count(self, request: pb.CountRequest, _context: Context) -> pb.CountReply:
         """Count the keys of a range."""
-        (first, last), demand = range_of(request), self._served.levels.demand(level_of(request))
-        count = await self._served.read(lambda now: self._engine.count(first, last, now=now), first, last, demand)
+        bounds = range_arguments(*range_of(request))
+        count, _ = await self._answer(COUNT, *bounds, demand=self._served.demand(request))
         return pb.CountReply(header=self._served.header(), count=count)
-
-    async def splits(self, request: pb.SplitsRequest, _context: Context) -> pb.SplitsReply:
-        """Return keys at which a range can be cut into parts of similar size."""
-        self._served.refuse_many(request.count)
-        keys = self._engine.splits(*range_of(request), request.count)
-        return pb.SplitsReply(header=self._served.header(), keys=keys)

@@ -8,13 +8,14 @@ from typing import Final
 
 from pequod_proto import pequod_pb2 as pb
 
+from pequod.commands.columns import range_arguments
+from pequod.commands.kinds import SCAN_DOWN, SCAN_LIMIT
 from pequod.engine import Rows
-from pequod_server.calls.fitting import fitting
 from pequod_server.calls.served import ServedEngine
-from pequod_server.database.database_levels import Demand
-from pequod_server.memory.admission import COPIES, Admission
+from pequod_server.freshness.demands import Demand
+from pequod_server.memory.admission import Admission
 from pequod_server.wire.bounds import Bounds, range_of
-from pequod_server.wire.freshness import level_of
+from pequod_server.wire.fitting import fitting, row_sizes
 from pequod_server.wire.handlers import Context
 
 #: Rows that a scan reads before it knows how large they are.
@@ -34,20 +35,17 @@ class ScanCalls:
         A chunk is made when there is memory for it, and holds this memory until its client has taken the chunk.
         """
         config, bounds = self._served.config, range_of(request)
-        demand = self._served.levels.demand(level_of(request))
+        demand = self._served.demand(request)
         # However much the request asks for: a chunk is in memory as a whole.
         chunk_bytes = min(request.chunk_bytes or config.chunk_bytes, config.reply_bytes_max)
         remaining = request.limit if request.HasField("limit") else None
         wanted = min(_FIRST_ROWS, config.rows_max)
-        #: What the next row needs, if a part of the memory is too small for it.
-        row_bytes = 0
+        chunks = self._admission.chunks(chunk_bytes)
         while remaining is None or remaining > 0:
-            parts = self._admission
-            async with parts.bytes(COPIES * row_bytes) if row_bytes else parts.some(COPIES * chunk_bytes) as room_bytes:
+            async with chunks.room() as room_bytes:
                 limit = wanted if remaining is None else min(remaining, wanted)
-                rows, count, size = await self._chunk(request, bounds, demand, limit, room_bytes // COPIES)
-                if size > room_bytes // COPIES and not row_bytes:
-                    row_bytes = size
+                rows, count, size = await self._chunk(request, bounds, demand, limit, room_bytes)
+                if not chunks.has_room(size):
                     del rows
                     continue
                 reply = pb.ScanReply(header=self._served.header(), keys=rows.keys[:count])
@@ -57,7 +55,6 @@ class ScanCalls:
                     reply.resume_key = reply.keys[-1] if request.reverse else reply.keys[-1] + b"\0"
                 del rows
                 yield reply
-            row_bytes = 0
             if request.one_chunk or not reply.HasField("resume_key"):
                 return
             bounds = (bounds[0], reply.resume_key) if request.reverse else (reply.resume_key, bounds[1])
@@ -74,11 +71,9 @@ class ScanCalls:
 
         One row always fits. If there are rows behind those that fit, the range has more to read.
         """
-        scan, is_down = self._served.engine.scan, request.reverse
-        found = await self._served.read(
-            lambda now: scan(*bounds, limit=limit + 1, reverse=is_down, now=now),
-            *bounds,
-            demand,
-        )
-        count, size = fitting(found.keys[:limit], [] if request.keys_only else found.values[:limit], bytes_max)
+        kind = SCAN_DOWN if request.reverse else SCAN_LIMIT
+        found, _ = await self._served.executor.answer(kind, *range_arguments(*bounds), limit + 1, demand)
+        assert isinstance(found, Rows), "scans give rows"
+        sizes = row_sizes(found.keys[:limit], [] if request.keys_only else found.values[:limit])
+        count, size = fitting(sizes, bytes_max)
         return found, count, size

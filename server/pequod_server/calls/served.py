@@ -4,31 +4,44 @@ from __future__ import annotations
 
 import secrets
 import time
-from collections.abc import Callable, Sequence
-from contextlib import suppress
+from collections.abc import Callable
 from typing import TypeVar
 
 from pequod_proto import pequod_pb2 as pb
 
-from pequod.engine import Engine, Lacking, LimitExceededError, MissingError
+from pequod.engine import Engine, LimitExceededError
 from pequod_server.config import ServerConfig
-from pequod_server.database.database_levels import Demand
 from pequod_server.database.databases import Databases
-from pequod_server.database.levels import Levels
+from pequod_server.database.write_through import WriteThrough
+from pequod_server.freshness.demands import Demand, Leveled, level_of
+from pequod_server.freshness.levels import Levels
+from pequod_server.homes.rules import HeldWrites, HomeRules
+from pequod_server.memory.admission import Admission
+from pequod_server.steps.executor import Executor
 
-Answer = TypeVar("Answer")
+T = TypeVar("T")
 
 
 class ServedEngine:
     """An engine that is served: with the server's settings and number, and with the databases behind it, if any.
 
-    Each handler of calls has one. Every read but those of batches goes through `read` or `read_keys`, and every reply
-    but those of batches gets its header here.
+    Each handler of calls has one. Commands go to the executor, and the beginnings of what is no command (watches,
+    backfills) through `read`; every reply but those of batches gets its header here.
+
+    Args:
+        rules: Which keys the map of the cluster lets this server write; None: it belongs to none.
     """
 
-    __slots__ = ("config", "databases", "engine", "levels", "server_id")
+    __slots__ = ("config", "databases", "engine", "executor", "levels", "server_id")
 
-    def __init__(self, engine: Engine, config: ServerConfig, databases: Databases) -> None:
+    def __init__(
+        self,
+        engine: Engine,
+        config: ServerConfig,
+        databases: Databases,
+        admission: Admission,
+        rules: HomeRules | None = None,
+    ) -> None:
         self.engine = engine
         self.config = config
         self.databases = databases
@@ -36,6 +49,26 @@ class ServedEngine:
         self.server_id = secrets.randbits(63)
         #: Decides when reads may be answered, and names the states that answer.
         self.levels = Levels(engine, databases, self.server_id)
+        self.executor = Executor(
+            engine,
+            self.server_id,
+            commands_max=config.batch_commands_max,
+            reply_bytes_max=config.reply_bytes_max,
+            rows_max=config.rows_max,
+            piece_bytes_max=admission.piece_bytes_max,
+            databases=databases,
+            levels=self.levels,
+            through=WriteThrough(engine, databases) if rules is None else HeldWrites(engine, databases, rules),
+            rules=rules,
+        )
+
+    def demand(self, request: Leveled) -> Demand | None:
+        """Count a call that reads and begins now; return how fresh its answer has to be, as `Executor.answer` takes it.
+
+        Raises:
+            InvalidTokenError: It asks for a state after something that is no token.
+        """
+        return self.levels.demand(level_of(request))
 
     def header(self, revision: int | None = None, token: bytes | None = None, *, written: bytes = b"") -> pb.Header:
         """Return the header of a reply that shows the engine as of a revision and its token, by default the present.
@@ -51,48 +84,19 @@ class ServedEngine:
             age_ms=levels.age_ms,
         )
 
-    async def read(
-        self, ask: Callable[[float], Answer], first: bytes, last: bytes | None, demand: Demand | None
-    ) -> Answer:
-        """Answer a read of a range, once it is as fresh as demanded, and what it needs is loaded or made.
+    async def read(self, ask: Callable[[float], T], first: bytes, last: bytes | None, demand: Demand | None) -> T:
+        """Return what ``ask`` begins at a range, once it is as fresh as demanded, and what it needs is loaded or made.
 
         Args:
             ask: Asks the engine; its argument is the present moment, in seconds.
-            demand: See `Levels.demand`.
+            demand: See `demand`.
 
         Raises:
             StaleError, TokenLostError: The level of freshness cannot be had.
             BackingUnavailableError, BackingStaleError, UnassignedKeyError: As `Databases.read`.
             PequodError: What ``ask`` raises.
         """
-        if demand is None and not self.databases.all:
-            with suppress(MissingError):
-                return ask(time.monotonic())
         return await self.levels.read(lambda: ask(time.monotonic()), ((first, last),), demand)
-
-    async def read_keys(self, keys: Sequence[bytes], demand: Demand | None) -> list[bytes | None]:
-        """Return the values of keys, None for those without one, once what the read needs is loaded.
-
-        Raises:
-            StaleError, TokenLostError, BackingUnavailableError, BackingStaleError: As `read`.
-        """
-        if demand is None and not self.databases.all:
-            with suppress(MissingError):
-                return self._get_all(keys)
-        return await self.levels.read(lambda: self._get_all(keys), [(key, key + b"\0") for key in keys], demand)
-
-    def _get_all(self, keys: Sequence[bytes]) -> list[bytes | None]:
-        """Return many values; one MissingError names the ranges that all keys lack."""
-        get, clock, missing = self.engine.get, time.monotonic, list[Lacking]()
-        values: list[bytes | None] = []
-        for key in keys:
-            try:
-                values.append(get(key, now=clock()))
-            except MissingError as error:
-                missing += error.lacking
-        if missing:
-            raise MissingError(missing)
-        return values
 
     def refuse_many(self, count: int) -> None:
         """Pass if one call may have ``count`` keys.

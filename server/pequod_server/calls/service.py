@@ -1,6 +1,6 @@
 """The servicer of `pequod.v1`: which handler answers which call.
 
-request -> interceptors -> handler -> engine, or a database behind it -> reply
+request -> interceptors -> handler -> commands of the executor, or what is no command -> reply
                                    -> PequodError -> Endings -> status
 """
 
@@ -22,12 +22,10 @@ from pequod_server.calls.scanning import ScanCalls
 from pequod_server.calls.served import ServedEngine
 from pequod_server.calls.watching import WatchCalls
 from pequod_server.calls.writes import WriteCalls
-from pequod_server.cluster.homes import HeldWrites
 from pequod_server.cluster.joins import ClusterJoins
 from pequod_server.cluster.member import Member
 from pequod_server.config import ServerConfig
 from pequod_server.database.databases import Databases
-from pequod_server.database.write_through import WriteThrough
 from pequod_server.memory.admission import Admission
 from pequod_server.ops.observe import BatchSink, BatchTraces
 from pequod_server.ops.snapshots import Snapshots
@@ -66,10 +64,8 @@ class PequodService:
         batch_traces: BatchTraces | None = None,
     ) -> None:
         databases = databases or Databases(engine)
-        served = ServedEngine(engine, config, databases)
         admission = admission or Admission(config)
-        rules = None if member is None else member.rules
-        through = WriteThrough(engine, databases) if rules is None else HeldWrites(engine, databases, rules)
+        served = ServedEngine(engine, config, databases, admission, None if member is None else member.rules)
         self.server_id = served.server_id
         self.levels = served.levels
 
@@ -77,17 +73,16 @@ class PequodService:
         self.Get = reads.get
         self.MultiGet = reads.multi_get
         self.Count = reads.count
-        self.Splits = reads.splits
 
         self.Scan = ScanCalls(served, admission).scan
 
-        writes = WriteCalls(served, through, rules)
+        writes = WriteCalls(served)
         self.Put = writes.put
         self.Remove = writes.remove
         self.MultiPut = writes.multi_put
         self.RemoveRange = writes.remove_range
 
-        self._batches = ExecuteCalls(served, admission, through, on_batch, rules, batch_traces)
+        self._batches = ExecuteCalls(served, admission, on_batch, batch_traces)
         self.Execute = self._batches.execute
 
         self._watches = WatchCalls(served, admission, snapshots.origins)
@@ -99,6 +94,7 @@ class PequodService:
         self.DropJoin = administration.drop_join
         self.ListJoins = administration.list_joins
         self.Explain = administration.explain
+        self.Splits = administration.splits
         self.Invalidate = administration.invalidate
         self.Stats = administration.stats
         self.SaveSnapshot = administration.save_snapshot

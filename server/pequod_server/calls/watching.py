@@ -12,12 +12,11 @@ from pequod_proto import pequod_pb2 as pb
 from pequod.engine import Rows
 from pequod.errors import BadRequestError, WatchCompactedError
 from pequod_server.calls.feeds import Feed, Feeds
-from pequod_server.calls.fitting import fitting
 from pequod_server.calls.served import ServedEngine
-from pequod_server.memory.admission import COPIES, Admission
+from pequod_server.memory.admission import Admission
 from pequod_server.wire.bounds import Bounds, last_of
 from pequod_server.wire.errors import stopping_status
-from pequod_server.wire.freshness import level_of
+from pequod_server.wire.fitting import fitting, row_sizes
 from pequod_server.wire.handlers import Context, end_call
 
 #: Rows that a watch looks at before it knows how large they are.
@@ -49,7 +48,7 @@ class WatchCalls:
         if request.rows and request.HasField("after"):
             raise BadRequestError("a watch that goes on has no use for the rows")
         bounds = request.first, last_of(request)
-        demand = self._served.levels.demand(level_of(request))
+        demand = self._served.demand(request)
         # For every range, since the other watches are settled where this one begins.
         await self._served.opened()
         feed, header, rows = await self._served.read(lambda _now: self._begin(request, bounds), *bounds, demand)
@@ -83,21 +82,18 @@ class WatchCalls:
     async def _told(self, header: pb.Header, rows: Rows) -> AsyncGenerator[pb.WatchReply, None]:
         """Yield the first rows in chunks; each is made once there is memory for it, like those of a scan."""
         keys, values = rows
-        chunk_bytes, admission = self._served.config.chunk_bytes, self._admission
-        start, row_bytes, wanted = 0, 0, _FIRST_ROWS
+        chunks = self._admission.chunks(self._served.config.chunk_bytes)
+        start, wanted = 0, _FIRST_ROWS
         while start < len(keys):
-            async with (
-                admission.bytes(COPIES * row_bytes) if row_bytes else admission.some(COPIES * chunk_bytes) as room
-            ):
+            async with chunks.room() as room_bytes:
                 some = slice(start, start + wanted)
-                count, size = fitting(keys[some], values[some], room // COPIES)
-                if size > room // COPIES and not row_bytes:
-                    row_bytes = size
+                count, size = fitting(row_sizes(keys[some], values[some]), room_bytes)
+                if not chunks.has_room(size):
                     continue
                 stop = start + count
                 yield pb.WatchReply(header=header, keys=keys[start:stop], values=values[start:stop])
             # Neither many more than fit nor few: each chunk looks at the lengths of these.
-            start, row_bytes, wanted = stop, 0, min(4 * count, self._served.config.rows_max)
+            start, wanted = stop, min(4 * count, self._served.config.rows_max)
 
     def _begin(self, request: pb.WatchRequest, bounds: Bounds) -> tuple[Feed, pb.Header, Rows]:
         """Return a feed, the state at which it begins, and the rows of that moment if the request asks for them."""

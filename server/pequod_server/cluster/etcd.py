@@ -53,7 +53,7 @@ class EtcdCoordinator:
         self._end = f"/pequod/{cluster}0".encode()
         self._map_key = self._root + b"map"
         self._servers_key = self._root + b"servers/"
-        #: What the others shall see of this server; None: nothing.
+        #: The entry of this server for the others; None: it has none.
         self._wanted: ServerEntry | None = None
         self._is_changed = asyncio.Event()
         #: Whether they can see it.

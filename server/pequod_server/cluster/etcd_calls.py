@@ -56,7 +56,7 @@ _OPTIONS: Final = (
 
 
 class EtcdAccess(NamedTuple):
-    """What a caller shows to etcd."""
+    """The name, password and certificates that a caller shows to etcd."""
 
     #: For TLS; None: plain text.
     tls: grpc.ChannelCredentials | None = None

@@ -109,7 +109,7 @@ class ClusterJoins:
         await self._change(lambda present: [one for one in present if one != spec])
 
     def find(self, name: str) -> JoinSpec | None:
-        """Return the join of the map that has a name at this server, None if there is none."""
+        """Return the join of the map that has a name at this server, None if the map has no such join."""
         known = specs_of(self._member.map)
         return next((join.spec for join in self._engine.joins() if join.name == name and join.spec in known), None)
 

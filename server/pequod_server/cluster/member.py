@@ -21,8 +21,9 @@ from typing import Final
 from pequod.cluster.map import ClusterMap, ClusterState
 from pequod.cluster.servers import ServerEntry, ServerRole, ServerState
 from pequod.errors import ClusterMapError, CoordinatorUnavailableError, PequodError
+from pequod_server.backing.turns import ended
 from pequod_server.cluster.coordinator import ClusterCoordinator
-from pequod_server.cluster.homes import PAUSE_S, HomeRules
+from pequod_server.homes.rules import PAUSE_S, HomeRules
 
 log = logging.getLogger("pequod.server")
 
@@ -92,7 +93,7 @@ class Member:
 
     @property
     def entry(self) -> ServerEntry:
-        """What the others see of this server."""
+        """The entry by which the others see this server."""
         return self._entry
 
     @property
@@ -185,9 +186,7 @@ class Member:
     async def stop(self) -> None:
         """Be no member any more."""
         tasks, self._tasks = self._tasks, []
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
+        await ended(tasks)
         await self._coordinator.close()
 
     def reload(self) -> None:
@@ -234,7 +233,7 @@ class Member:
             mine = next((server for server in state.servers if server.id == self._entry.id), None)
             is_present = mine is not None and mine.map_version in (0, self._entry.map_version)
             if mine is not None and is_present and self._is_registered and mine.state is not ServerState.JOINING:
-                # What an operator says of it; what it said itself comes back in the order in which it was said.
+                # The state that an operator gave it; the states that it gave itself come back in their order.
                 self._entry = replace(self._entry, state=mine.state)
             self._learn(state)
             # Its lease has ended, or the coordinator lost it.

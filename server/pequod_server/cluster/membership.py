@@ -18,17 +18,17 @@ from pequod.cluster.map import ClusterState
 from pequod.cluster.servers import ServerEntry, ServerRole
 from pequod.engine import Engine, JoinError
 from pequod.errors import ClusterMapError, SettingError
-from pequod_server.backing.peer import PequodStore
 from pequod_server.cluster.coordinator import ClusterCoordinator
 from pequod_server.cluster.etcd_calls import EtcdAccess
-from pequod_server.cluster.homes import HomeRules
 from pequod_server.cluster.joins import MapJoins
 from pequod_server.cluster.member import Member
 from pequod_server.cluster.sources import MapSources
 from pequod_server.cluster.static import StaticCoordinator, read_file
-from pequod_server.config import ServerConfig
+from pequod_server.config import ServerConfig, table_names
 from pequod_server.database.databases import Databases, HomeGroup
-from pequod_server.database.from_config import backed_tables, exported_tables, peer_credentials
+from pequod_server.homes.compute.store import PequodStore
+from pequod_server.homes.rules import HomeRules
+from pequod_server.stores import backed_tables, peer_credentials
 
 _STATIC: Final = "static:"
 _ETCD: Final = "etcd:"
@@ -104,7 +104,7 @@ def make_member(
     tables: list[bytes] | None = None
     if groups and ServerRole.COMPUTE not in entry.roles:
         # Clients of such a home read and write nothing else; other keys would be in its memory alone.
-        tables = [*backed_tables(groups[0].store), *exported_tables(config)]
+        tables = [*backed_tables(groups[0].store), *table_names(config.peer_exports)]
     rules = HomeRules(entry, tables=tables)
     return Member(coordinator, entry, take_in, rules=rules, takes_port=takes_port)
 

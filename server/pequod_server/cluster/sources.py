@@ -19,10 +19,10 @@ from pequod.cluster.map import ClusterMap, ClusterState
 from pequod.cluster.servers import ServerEntry, ServerRole, ServerState
 from pequod.errors import ClusterMapError
 from pequod_server.backing import KeyRange
-from pequod_server.backing.peer import PequodStore
 from pequod_server.cluster.member import HomesMissingError
 from pequod_server.database.assignment import tables_of
 from pequod_server.database.databases import Databases, HomeGroup
+from pequod_server.homes.compute.store import PequodStore
 
 log = logging.getLogger("pequod.server")
 

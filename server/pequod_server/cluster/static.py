@@ -127,7 +127,7 @@ def read_file(path: Path) -> ClusterState:
 
 
 def write_file(path: Path, state: ClusterState) -> None:
-    """Put a state in the place of what a file says, at once: nobody reads half of it.
+    """Replace the state in a file at once: no reader sees half of it.
 
     What the operator wrote beside the state stays: comments, order, blanks.
 

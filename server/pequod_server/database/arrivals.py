@@ -15,7 +15,7 @@ from typing import Final
 from pequod.engine import Engine, LimitExceededError, Loadable, Range, RangeRows, SearchRange
 from pequod_server.backing.landing import RowList
 from pequod_server.backing.turns import SLICE_S, Turns
-from pequod_server.database.counters import LoaderCounters
+from pequod_server.database.counters import DatabaseCounters
 
 #: Ranges for which there was no memory.
 Refused = dict[Loadable, LimitExceededError]
@@ -38,7 +38,7 @@ class Arrivals:
 
     __slots__ = ("_counters", "_engine", "partial")
 
-    def __init__(self, engine: Engine, counters: LoaderCounters) -> None:
+    def __init__(self, engine: Engine, counters: DatabaseCounters) -> None:
         self._engine = engine
         self._counters = counters
         #: A read that lacks some of it waits for its load.

@@ -57,7 +57,7 @@ class Assignment(Generic[OwnerT]):
         return self._owners[at] if at >= 0 and self._ranges[at].holds(key) else None
 
     def split(self, first: bytes, last: bytes | None) -> Iterator[tuple[KeyRange, OwnerT | None]]:
-        """Yield the pieces of a range in order, each with its owner; None for what nobody owns."""
+        """Yield the pieces of a range in order, each with its owner; None for a piece without an owner."""
         at = max(bisect_right(self._firsts, first) - 1, 0)
         for one, owner in zip(self._ranges[at:], self._owners[at:], strict=True):
             if last is not None and (first >= last or one.first >= last):

@@ -9,7 +9,7 @@ from pequod_server.backing import Status
 
 
 @dataclass(slots=True)
-class LoaderCounters:
+class DatabaseCounters:
     """Counts of the database's use since the start."""
 
     #: Loads, the ranges in them, and the rows that came.

@@ -28,15 +28,16 @@ from pequod.engine import BackedKeyError, Engine, Lacking, Loadable, MissingErro
 from pequod.errors import BackingStaleError, BackingUnavailableError, MixedWriteError, UnassignedKeyError
 from pequod.language.ranges import prefix_end
 from pequod_server.backing import BackingStore, Backoff, KeyRange, Releasing, RowChange
+from pequod_server.backing.turns import all_of, ended
 from pequod_server.database.assignment import Assignment, tables_of
-from pequod_server.database.foresight import Foresight
+from pequod_server.database.flights import ROUNDS_MAX
 from pequod_server.database.gate import Gates
 from pequod_server.database.indexing import Indexing
-from pequod_server.database.loader import ROUNDS_MAX, Loader
-from pequod_server.database.questions import all_of
+from pequod_server.database.loader import Loader
+from pequod_server.database.prefetch import Prefetcher
 from pequod_server.database.whole_tables import WholeTables
 from pequod_server.wire.bounds import Bounds
-from pequod_server.wire.publishing import DATABASE, of_one
+from pequod_server.wire.publishing import never_there, of_one
 
 T = TypeVar("T")
 
@@ -75,7 +76,7 @@ class Databases:
 
     Invariants:
         1. Every range that is assigned lies in a backed table of the engine, and its owner is one of ``all``.
-        2. What is loaded of a range is of its owner.
+        2. The loaded rows of a range are of its owner.
 
     Raises:
         ValueError: Groups do not go together, or do not go with the engine's tables.
@@ -101,7 +102,7 @@ class Databases:
         #: Ranges that were forgotten, for the databases that have not asked yet.
         self._forgotten: dict[Loader, list[Range]] = {}
         self._assigning = asyncio.Lock()
-        self._foresight = Foresight(engine, self.load)
+        self._prefetcher = Prefetcher(engine, self.load)
         self._indexing = Indexing(engine)
         self._take(*self._prepared(groups))
 
@@ -119,7 +120,7 @@ class Databases:
         """Wait until the feeds of all databases stand.
 
         Args:
-            since: By names, the positions as of which the engine has loaded already what it has.
+            since: By names of databases, the positions as of which the engine's loaded rows are.
 
         Raises:
             SchemaError: A database does not have what its mapping needs.
@@ -129,9 +130,7 @@ class Databases:
         try:
             await asyncio.gather(*starts)
         except BaseException:
-            for task in starts:
-                task.cancel()
-            await asyncio.gather(*starts, return_exceptions=True)
+            await ended(starts)
             await self.stop()
             raise
 
@@ -142,7 +141,7 @@ class Databases:
 
     @property
     def start_step(self) -> str:
-        """What the start waits for now; empty before and afterwards."""
+        """The step that the start waits for now; empty before and afterwards."""
         return next((loader.start_step for loader in self.all if loader.start_step), "")
 
     async def caught_up(self) -> None:
@@ -155,12 +154,12 @@ class Databases:
 
     async def stop(self) -> None:
         """End the feeds and the loads."""
-        await self._foresight.stop()
+        await self._prefetcher.stop()
         await self._indexing.stop()
         await asyncio.gather(*(loader.stop() for loader in self.all))
 
     def statistics(self) -> list[BackingStatistics]:
-        """Return the state of each database's feed, and counts of what was asked of it."""
+        """Return the state of each database's feed, and counts of the requests to it."""
         return [loader.statistics() for loader in self.all]
 
     # Who owns what.
@@ -168,7 +167,7 @@ class Databases:
     async def assign(self, groups: Sequence[HomeGroup]) -> None:
         """Have these groups own base data from now on: new ones are followed, those that are not named are left.
 
-        What is loaded of a range that gets another owner is forgotten before anything of this owner is taken in.
+        The rows of a range that gets another owner are forgotten before rows of this owner are taken in.
 
         Args:
             groups: One with a known name is the known one, whose store stays.
@@ -222,8 +221,8 @@ class Databases:
         """Have databases own what is assigned to them, in one turn."""
         self._collect_forgotten()
         for loader in {*self.all, *kept}:
-            loader.forgotten = partial(self._forgotten_of, loader)
-            loader.on_event = self._foresight.note
+            loader.flights.forgotten = partial(self._forgotten_of, loader)
+            loader.on_event = self._prefetcher.note
             ranges = assignment.ranges_of(loader)
             if ranges != self.assignment.ranges_of(loader):
                 loader.own(None if ranges == (EVERYTHING,) else ranges)
@@ -295,9 +294,7 @@ class Databases:
                 return ask()
             except MissingError as error:
                 await self.load(error.lacking, error.next_groups)
-        raise BackingUnavailableError(
-            DATABASE, f"what a read needs was still not there after {ROUNDS_MAX} loads; ranges are forgotten"
-        )
+        raise never_there(ROUNDS_MAX)
 
     async def whole(self, bounds: Sequence[Bounds]) -> None:
         """Wait until no commit is half applied of which reads of the ranges show rows."""
@@ -329,7 +326,7 @@ class Databases:
             next_groups: What they will lack next, which databases may give with it.
 
         Raises:
-            BackingUnavailableError, SchemaError, LimitExceededError: As `Loader.load`.
+            BackingUnavailableError, SchemaError, LimitExceededError: As `Flights.load`.
             UnassignedKeyError: A range is of no database; nothing is loaded.
         """
         wanted = list(lacking)
@@ -345,7 +342,7 @@ class Databases:
 
         try:
             own = [one for one in next_groups if owned(KeyRange(one.before, prefix_end(one.before)))]
-            await loader.load(self._whole.widened(lacking, owned), own)
+            await loader.flights.load(self._whole.widened(lacking, owned), own)
         except BackingUnavailableError as error:
             raise of_one(loader.name, error) from error
 

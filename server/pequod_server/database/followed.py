@@ -1,4 +1,4 @@
-"""How far the engine has followed the database, and those who wait until it has come further.
+"""How far the engine has followed the database, and the callers that wait until it has come further.
 
     event   ----[ slice ][ slice ]          the engine has all of it: move(position), in the same turn of the loop
     token   t41 t41 t41  t41     t42        what replies of that turn show is what the database had at their token
@@ -26,7 +26,7 @@ class Reached(Enum):
 
     #: The engine has all of the database up to there.
     YES = "yes"
-    #: It may come to it.
+    #: The engine may come to it.
     NOT_YET = "not yet"
     #: The database has failed over before it came there, as far as is known: nothing will come to it.
     LOST = "lost"
@@ -43,7 +43,7 @@ class Followed:
     __slots__ = ("_mark", "_moved", "_waiters", "failure", "history", "position", "shown", "token")
 
     def __init__(self) -> None:
-        #: What the position belongs to; None until the feed stands.
+        #: The history of the position; None until the feed stands.
         self.history: History | None = None
         self._mark: Mark | None = None
         #: None until the feed stands.
@@ -58,7 +58,7 @@ class Followed:
         self._moved = asyncio.Event()
 
     def move(self, position: int, *, history: History | None = None, shown: int | None = None) -> None:
-        """Note that the engine has everything up to a position, and wake those who wait."""
+        """Note that the engine has everything up to a position, and wake the callers that wait."""
         is_elsewhere = False
         if history is not None and history != self.history:
             self.history, self.shown, self._mark, is_elsewhere = history, 0, history.mark, True
@@ -74,7 +74,7 @@ class Followed:
         self.wake()
 
     def wake(self) -> None:
-        """Have those who wait look again."""
+        """Have the callers that wait look again."""
         if self._waiters:
             moved, self._moved = self._moved, asyncio.Event()
             moved.set()

@@ -20,7 +20,7 @@ class Gates:
     __slots__ = ("_then", "closed")
 
     def __init__(self) -> None:
-        #: Those that are closed. Looked at by each batch of commands.
+        #: The closed gates. Each batch of commands looks at them.
         self.closed: dict[Gate, None] = {}
         self._then: dict[Callable[[], None], None] = {}
 

@@ -10,7 +10,7 @@ import asyncio
 import time
 
 from pequod.engine import Engine, Unindexed
-from pequod_server.backing.turns import SLICE_S
+from pequod_server.backing.turns import SLICE_S, ended
 
 
 class Indexing:
@@ -55,7 +55,4 @@ class Indexing:
 
     async def stop(self) -> None:
         """End what is under way; the rows that are made so far stay."""
-        tasks = list(self._making.values())
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
+        await ended(tuple(self._making.values()))

@@ -37,7 +37,7 @@ from pequod_server.backing.rows import Clip
 from pequod_server.backing.turns import Turns, in_turns
 from pequod_server.database.arrivals import Arrivals, Refused
 from pequod_server.database.assignment import Assignment, overlap
-from pequod_server.database.counters import LoaderCounters
+from pequod_server.database.counters import DatabaseCounters
 from pequod_server.database.followed import FEED, Followed, Reached
 from pequod_server.database.gate import Gate, Gates
 
@@ -99,17 +99,17 @@ class Intake:
         self._hurry = hurry
         self._wait_s = wait_s
         self.followed = Followed()
-        self.counters = LoaderCounters()
+        self.counters = DatabaseCounters()
         self.gate = Gate(gates or Gates())
         self.landing = Landing()
-        #: Those who follow the same changes elsewhere, if there are any.
+        #: The relay or the exports, which get the same changes; None if no server computes from this one's data.
         self.tap: Tap | None = None
         self._arrivals = Arrivals(engine, self.counters)
         #: The ranges of the load that is being taken in.
         self._arriving: Clip | None = None
         #: Held while an event or a load is taken in.
         self.one_at_a_time = asyncio.Lock()
-        #: What the database owns; None: everything.
+        #: The ranges that the database owns; None: all keys.
         self._owned: Sequence[KeyRange] | None = None
         self._owned_clip: Clip | None = None
 
@@ -117,7 +117,7 @@ class Intake:
         """Note which keys the database owns from now on; None: all of backed tables.
 
         Requires:
-            Nothing is loaded of the ranges that come or go, and nobody but the caller holds ``one_at_a_time``.
+            Nothing is loaded of the ranges that come or go, and the caller holds ``one_at_a_time``.
         """
         self._owned = ranges
         self._owned_clip = None if ranges is None else Clip(ranges)
@@ -214,7 +214,7 @@ class Intake:
     ) -> Refused | None:
         """Read ranges and searches, and take them in; None if changes of them may have been missed meanwhile.
 
-        Ranges that are read beside those are taken in, too.
+        Prefetched ranges are taken in, too.
 
         Returns:
             Those for which there is no memory; they are not loaded.
@@ -227,7 +227,7 @@ class Intake:
         token = self.landing.start(arriving := [*wanted, *(KeyRange(*one.search.keys) for one in searches)])
         try:
             loaded = await read(wanted)
-            if loaded.more and not self.landing.widen(token, loaded.more):
+            if loaded.prefetched and not self.landing.widen(token, loaded.prefetched):
                 return None
             place = Place(loaded.timeline, loaded.horizon.position)
             if not await self._come_to(place, lambda: self.landing.is_under_way(token)):
@@ -240,13 +240,13 @@ class Intake:
                 rows = await in_turns(self.landing.land_in_steps(token, loaded), turns)
                 if rows is None:
                     return None
-                more = loaded.more
+                prefetched = loaded.prefetched
                 # So that the rows can be freed piece by piece below: to free a million at once takes 0.1 s.
                 del loaded
-                self._arriving = Clip([*arriving, *more])
-                beside = [Range(one.first, one.last) for one in more if one.last is not None]
+                self._arriving = Clip([*arriving, *prefetched])
+                also = [Range(one.first, one.last) for one in prefetched if one.last is not None]
                 try:
-                    return await self._arrivals.take([*ranges, *beside], searches, rows, turns)
+                    return await self._arrivals.take([*ranges, *also], searches, rows, turns)
                 finally:
                     self._arriving = None
         finally:

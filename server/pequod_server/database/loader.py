@@ -1,10 +1,7 @@
 """The engine and a database behind it: what reads lack is loaded, and every change of the database is taken in.
 
-    load    [p|bob|] [p|liz|] [p|bob|] of many readers in one turn of the loop -> one flight, one statement a pattern
-    feed    Changes -> engine.apply      Reload -> engine.forget      in the order of the database's commits
-    put     store.write -> the feed has passed it -> acknowledged
-
-A range is in one flight however many readers wait for it, and a reader that goes away takes nothing with it.
+feed    Changes -> engine.apply      Reload -> engine.forget      in the order of the database's commits
+put     store.write -> the feed has passed it -> acknowledged
 """
 
 from __future__ import annotations
@@ -12,12 +9,11 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from typing import Final
 
 from pequod.calls import BackingStatistics
-from pequod.engine import Engine, Loadable, NextGroups, PequodError, Range, SearchRange
-from pequod.language.ranges import united
+from pequod.engine import Engine, PequodError
 from pequod_server.backing import (
     BackingStaleError,
     BackingStore,
@@ -25,25 +21,18 @@ from pequod_server.backing import (
     Backoff,
     Event,
     KeyRange,
-    Loaded,
     Place,
-    Releasing,
     RowChange,
     Status,
 )
-from pequod_server.backing.rows import Clip
-from pequod_server.backing.searches import found_by
-from pequod_server.database.arrivals import Refused
-from pequod_server.database.beside import LoadAhead, LoadsAhead
-from pequod_server.database.feed_lines import FeedLines
+from pequod_server.backing.turns import ended
+from pequod_server.database.flights import Flights
 from pequod_server.database.followed import FEED, Followed, Reached
 from pequod_server.database.gate import Gate, Gates
 from pequod_server.database.intake import Intake, Tap
 
 log = logging.getLogger("pequod.backing")
 
-#: How often a load is tried that changes of its ranges get in the way of.
-ROUNDS_MAX: Final = 64
 #: How often the feed's state is looked at.
 _LOOK_S: Final = 0.25
 
@@ -62,8 +51,7 @@ class Loader:
         wait_s: How long the feed may take to stand at the start, or to pass a write.
 
     Invariants:
-        1. ``_flights`` holds each range that is being loaded with the task that does it.
-        2. The engine is changed by events in their order, and by loads, through the intake alone.
+        1. The engine is changed by events in their order, and by loads, through the intake alone.
     """
 
     def __init__(
@@ -88,24 +76,12 @@ class Loader:
         self._intake = Intake(engine, gates=gates, hurry=store.hurry, wait_s=wait_s)
         self.followed: Followed = self._intake.followed
         self.counters = self._intake.counters
-        self._flights: dict[Loadable, asyncio.Task[Refused]] = {}
-        #: What readers of this turn of the loop asked for, and the task that will load it in the next.
-        self._wanted: list[Loadable] = []
-        #: What they will lack next.
-        self._next_groups: dict[NextGroups, None] = {}
-        #: What loads bring of it.
-        self._ahead = LoadsAhead()
-        self._next_flight: asyncio.Task[Refused] | None = None
+        #: Loads what reads lack.
+        self.flights = Flights(engine, store, self._intake, lambda: self._unanswered or self.trouble)
         self._tasks: list[asyncio.Task[None]] = []
-        #: Ranges that may not be loaded any more, although the store tells their changes.
-        self._unneeded: list[Range] = []
-        #: Returns those of the database that the engine has forgotten since the last time.
-        self.forgotten: Callable[[], list[Range]] = engine.forgotten
-        if isinstance(store, Releasing):
-            engine.report_forgotten()
         #: Told each event once the engine has it.
         self.on_event: Callable[[Event], None] = lambda _: None
-        #: What the start waits for now; empty before and afterwards.
+        #: The step that the start waits for now; empty before and afterwards.
         self._start_step = ""
         #: Why the database did not answer when it was begun with.
         self._unanswered = ""
@@ -126,11 +102,11 @@ class Loader:
 
     @property
     def gate(self) -> Gate:
-        """Where reads of what comes from the database wait while a commit is half applied."""
+        """The gate at which reads of the database's rows wait while a commit is half applied."""
         return self._intake.gate
 
     def statistics(self) -> BackingStatistics:
-        """Return the state of the database's feed, and counts of what was asked of the database."""
+        """Return the state of the database's feed, and counts of the requests to the database."""
         return self.counters.statistics(
             self.name,
             self.store.status,
@@ -160,7 +136,7 @@ class Loader:
 
     @property
     def start_step(self) -> str:
-        """What the start waits for now; empty before and afterwards."""
+        """The step that the start waits for now; empty before and afterwards."""
         status = self.store.status
         if self._start_step and status.state == "down":
             return f"its feed of changes, which cannot begin: {status.error}"
@@ -250,91 +226,12 @@ class Loader:
 
     async def halt(self) -> None:
         """Take no more events: what the engine has stays as it is now."""
-        for task in self._tasks:
-            task.cancel()
-        await asyncio.gather(*self._tasks, return_exceptions=True)
+        await ended(self._tasks)
 
     async def stop(self) -> None:
         """End the feed and the loads."""
         await self.store.close()
-        tasks = [*self._tasks, *set(self._flights.values())]
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
-
-    async def load(self, lacking: Iterable[Loadable], next_groups: Iterable[NextGroups] = ()) -> None:
-        """Load what reads lack, together with all others that are asked for in this turn of the loop.
-
-        Args:
-            next_groups: What they will lack next, which the database may give with it.
-
-        Raises:
-            BackingUnavailableError: The database does not answer.
-            SchemaError: It no longer has what the mapping needs.
-            LimitExceededError: There is no memory for a range.
-        """
-        wanted, begun = tuple(lacking), len(self._wanted)
-        waits: dict[asyncio.Task[Refused], None] = {}
-        for one in wanted:
-            flight = self._flights.get(one) or self._flights.get(self._intake.arriving(one))
-            if flight is None:
-                flight = self._flights[one] = self._boarding()
-                self._wanted.append(one)
-            waits[flight] = None
-        if len(self._wanted) > begun:
-            self._next_groups.update(dict.fromkeys(next_groups))
-        for flight in waits:
-            refused = await asyncio.shield(flight)
-            for one in wanted:
-                if one in refused:
-                    for other in wanted:
-                        if isinstance(other, SearchRange):
-                            self._engine.release_found(other)
-                        else:
-                            self._engine.release(*other)
-                    raise refused[one]
-
-    def _boarding(self) -> asyncio.Task[Refused]:
-        if self._next_flight is None:
-            self._next_flight = asyncio.create_task(self._fly(), name="pequod load")
-            # Readers may all be gone when it fails.
-            self._next_flight.add_done_callback(lambda task: task.cancelled() or task.exception())
-        return self._next_flight
-
-    async def _fly(self) -> Refused:
-        ranges, self._wanted, self._next_flight = self._wanted, [], None
-        groups, self._next_groups = tuple(self._next_groups), {}
-        # In case it fails, or there is no memory; those that are loaded then are not released.
-        unneeded = ranges
-        try:
-            with self._ahead.load(LoadAhead(self.store, groups, self._intake.owned)) as ahead:
-                refused = await self._load(ranges, ahead)
-            unneeded = list(refused)
-            return refused
-        finally:
-            if isinstance(self.store, Releasing):
-                self._unneeded += [one for one in unneeded if not isinstance(one, SearchRange)]
-            for one in ranges:
-                del self._flights[one]
-
-    async def _load(self, lacking: Sequence[Loadable], ahead: LoadAhead) -> Refused:
-        if self.followed.failure:
-            raise BackingUnavailableError(FEED, self.followed.failure)
-        if self.position is None:
-            raise BackingUnavailableError(FEED, self._unanswered or self.trouble)
-        ranges = [KeyRange(*one) for one in lacking if not isinstance(one, SearchRange)]
-        searches = [one for one in lacking if isinstance(one, SearchRange)]
-
-        async def read(wanted: Sequence[KeyRange]) -> Loaded:
-            return await (found_by(self.store, searches, wanted) if searches else ahead.read(wanted))
-
-        for _ in range(ROUNDS_MAX):
-            # A reader that waits for a range which is another database's by now asks again, and finds its owner.
-            owned = [Range(one.first, one.last) for one in self._intake.owned(ranges) if one.last is not None]
-            refused = await self._intake.load(owned, read, searches) if owned or searches else {}
-            if refused is not None:
-                return refused
-        raise BackingUnavailableError("the database", "its feed breaks faster than ranges are loaded")
+        await ended([*self._tasks, *self.flights.tasks])
 
     async def write(self, changes: Sequence[RowChange]) -> tuple[bytes, Sequence[bool]]:
         """Write to the database in one transaction, and return the token of the write once the cache has it.
@@ -376,25 +273,44 @@ class Loader:
             self.followed.fail(f"its feed of changes ended: {error}")
             await self._intake.forget_everything()
 
-    def release(self) -> None:
-        """Tell the store which ranges are not loaded any more, if it wants to know."""
-        if not isinstance(self.store, Releasing):
-            return
-        unneeded = united([*self._unneeded, *self._ahead.take_dropped(), *self.forgotten()])
-        asked = [KeyRange(*one) for one in self._flights if not isinstance(one, SearchRange)]
-        flying = Clip([*asked, *self._ahead.coming])
-        # These are asked about again once their loads have ended.
-        self._unneeded = [one for one in unneeded if flying.touches(KeyRange(*one))]
-        settled = [KeyRange(*one) for one in unneeded if not flying.touches(KeyRange(*one))]
-        absent = self._intake.not_loaded(settled)
-        if absent:
-            self._ahead.note_released(absent)
-            self.store.release(absent)
-
     async def _look(self) -> None:
         """Say in the log when the feed breaks, when it is back, and when it is older than it may be."""
-        lines = FeedLines(self._stale_max_s)
+        feed_log = _FeedLog(self._stale_max_s)
         while True:
             await asyncio.sleep(_LOOK_S)
-            self.release()
-            lines.look(self.store.status, is_stale=self.is_stale)
+            self.flights.release()
+            feed_log.look(self.store.status, is_stale=self.is_stale)
+
+
+class _FeedLog:
+    """Says what has changed since it last looked.
+
+    Args:
+        stale_max_s: Reads without a level fail once the feed is older; 0 for no such bound.
+    """
+
+    __slots__ = ("_stale_max_s", "_told", "_was_down", "_was_stale")
+
+    def __init__(self, stale_max_s: float) -> None:
+        self._stale_max_s = stale_max_s
+        self._was_down = False
+        self._was_stale = False
+        #: The last error that was told.
+        self._told = ""
+
+    def look(self, status: Status, *, is_stale: bool) -> None:
+        """Say what has changed."""
+        is_down = status.state == "down"
+        if is_down and not (self._was_down and status.error == self._told):
+            self._told = status.error
+            log.error(
+                "the feed of the database is down", extra={"error": status.error, "stale_max_s": self._stale_max_s}
+            )
+        if self._was_down and status.state == "ok":
+            log.info("the feed of the database is back")
+        self._was_down = is_down
+        if is_stale and not self._was_stale:
+            log.error("reads of the database's ranges fail", extra={"stale_max_s": self._stale_max_s})
+        elif self._was_stale and not is_stale:
+            log.info("reads of the database's ranges go on")
+        self._was_stale = is_stale

@@ -29,7 +29,7 @@ class WholeTables:
         self._names = frozenset(names)
 
     def widened(self, lacking: Iterable[Loadable], owned: Callable[[KeyRange], Iterable[KeyRange]]) -> list[Loadable]:
-        """Return what to load: of the tables, all that is absent of what a database owns of them.
+        """Return the ranges to load: of each whole table, the absent parts that a database owns.
 
         Args:
             owned: Returns the parts of a range that are the database's.

@@ -15,6 +15,7 @@ from typing import Final, NamedTuple
 
 from pequod.engine import BackedKeyError, Engine, PequodError
 from pequod.errors import MixedWriteError, UnassignedKeyError
+from pequod.freshness import merged
 from pequod.language.ranges import within
 from pequod.language.spec import DELIMITER
 from pequod_server.backing import BackingUnavailableError, PackError, RowChange, WriteRefusedError
@@ -22,7 +23,6 @@ from pequod_server.backing.rows import sorted_in_steps
 from pequod_server.backing.turns import Turns, in_turns
 from pequod_server.database.databases import Databases
 from pequod_server.database.loader import Loader
-from pequod_server.wire.freshness import merged
 from pequod_server.wire.publishing import of_one, public
 
 #: Commands of a batch, or keys of a range, in one transaction.
@@ -30,7 +30,7 @@ TOGETHER_MAX: Final = 1000
 
 
 class CarriedOut(NamedTuple):
-    """What came of changes."""
+    """The outcome of changes."""
 
     #: For each of them whether the key was there before, or why it failed.
     outcomes: list[bool | PequodError]
@@ -39,7 +39,7 @@ class CarriedOut(NamedTuple):
 
 
 class RemovedRange(NamedTuple):
-    """What came of the removal of a range."""
+    """The outcome of the removal of a range."""
 
     key_count: int
     #: As in `CarriedOut`.

@@ -27,6 +27,7 @@ from typing import Final, TypeVar
 
 from pequod.engine import UNLIMITED, LimitExceededError
 from pequod_server.config import MIB, ServerConfig
+from pequod_server.memory.begun import connection_calls_max
 from pequod_server.memory.keeper import limit_bytes
 from pequod_server.memory.places import Places
 from pequod_server.memory.pressure import Pressure
@@ -85,7 +86,13 @@ class Admission:
         #: Where requests wait to be read.
         self.places = Places(self.bytes_max // COPIES, longest_bytes)
         #: Ends calls whose requests do not come, if memory is short.
-        self.pressure = Pressure(limit_bytes(config.memory_limit), max(self.bytes_max // longest_bytes, 1), self.places)
+        self.pressure = Pressure(
+            limit_bytes(config.memory_limit),
+            max(self.bytes_max // longest_bytes, 1),
+            self.places,
+            # One connection that has all calls that it may have is no reason to refuse those of others.
+            calls_at_ease=2 * connection_calls_max(config),
+        )
 
     async def read(self, peer: str, read: Callable[[], Awaitable[Message]]) -> Message:
         """Return a request that ``read`` reads, once there is a place for it; ``peer`` names the connection.
@@ -111,6 +118,10 @@ class Admission:
         granted = min(wanted_bytes, max((self.free_bytes - self._kept_bytes) // _SHARES, _SOME_BYTES_MIN))
         async with self.bytes(granted):
             yield granted
+
+    def chunks(self, chunk_bytes: int) -> Chunks:
+        """Return what holds memory for the chunks of a reply, of ``chunk_bytes`` at most on the wire."""
+        return Chunks(self, chunk_bytes)
 
     def piece_bytes_max(self) -> int:
         """Return the size of the next piece of a batch's reply: plain integers, since each batch calls this.
@@ -180,3 +191,39 @@ class Admission:
             if not admitted.done():
                 self.free_bytes -= count
                 admitted.set_result(None)
+
+
+class Chunks:
+    """Memory for the chunks of one reply, which are made and sent one after another.
+
+    A chunk may have a part of the memory that is free. If its first row needs more than this, the chunk is not sent:
+    it is made again, with memory for this row.
+    """
+
+    __slots__ = ("_admission", "_chunk_bytes", "_room_bytes", "_row_bytes")
+
+    def __init__(self, admission: Admission, chunk_bytes: int) -> None:
+        self._admission = admission
+        self._chunk_bytes = chunk_bytes
+        #: The bytes that the present chunk may have on the wire.
+        self._room_bytes = 0
+        #: The bytes of the next chunk's first row, if they did not fit into the present chunk; else 0.
+        self._row_bytes = 0
+
+    @asynccontextmanager
+    async def room(self) -> AsyncIterator[int]:
+        """Hold memory for the next chunk, and yield how many bytes it may have on the wire.
+
+        Raises:
+            LimitExceededError: There was no room for a while.
+        """
+        parts, row_bytes = self._admission, self._row_bytes
+        async with parts.bytes(COPIES * row_bytes) if row_bytes else parts.some(COPIES * self._chunk_bytes) as held:
+            self._room_bytes = held // COPIES
+            yield self._room_bytes
+
+    def has_room(self, size_bytes: int) -> bool:
+        """Return whether a chunk of this size may be sent; else it is made again with the next room."""
+        is_larger = not self._row_bytes and size_bytes > self._room_bytes
+        self._row_bytes = size_bytes if is_larger else 0
+        return not is_larger

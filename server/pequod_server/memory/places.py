@@ -1,7 +1,7 @@
-"""Places to read requests in: three lines of connections, each with places of its own.
+"""Places to read requests in: three queues of connections, each with places of its own.
 
-    call -> the line of its peer -> place -> the request comes   -> given back; the peer is known by its size
-                                          -> 20 ms, it has not   -> given on; the peer goes to the late line
+    call -> the queue of its peer -> place -> the request comes   -> given back; the peer is known by its size
+                                          -> 20 ms, it has not   -> given on; the peer goes to the late queue
 
     known   the last request of the peer was small                 many places; a peer has a quarter of them at most
     any     the peer is new, or sends large requests               as many as longest requests fit in
@@ -9,7 +9,7 @@
 
 A transport that sees messages only when they are whole, as gRPC's, cannot tell a request that is on its way from one
 that never comes. What it can tell is which connection keeps requests back. So a connection pays for its own calls
-alone: it waits behind itself, and its turn comes once for each turn of the others in its line. The transport tells the
+alone: it waits behind itself, and its turn comes once for each turn of the others in its queue. The transport tells the
 name of the connection and later the size of the request; a transport that knows sizes ahead can do with less.
 
 Where many new connections wait, a place is kept for a shorter time, so that the next one waits no longer than
@@ -33,18 +33,18 @@ _Task: TypeAlias = "asyncio.Task[Any]"
 
 #: A request that has not come after this time gives its place to the next one.
 _PLACE_S: Final = 0.02
-#: In the late line, after this time: it is beside the others, and where requests come slowly, all are read at once.
+#: In the late queue, after this time: it is beside the others, and where requests come slowly, all are read at once.
 _LATE_PLACE_S: Final = 0.1
 #: No place is kept for less than this, however many connections wait.
 _PLACE_MIN_S: Final = 0.001
-#: With more waiting connections in a line, its places are kept for a shorter time.
+#: With more waiting connections in a queue, its places are kept for a shorter time.
 _PEERS_AT_EASE: Final = 8
 #: A small request: gRPC holds this much of any request before it is read.
 _SMALL_BYTES: Final = 64 << 10
-#: One place of the known line for this many bytes, since a peer that is known for small requests may send a large one.
+#: One place of the known queue for this many bytes, since a peer that is known for small requests may send a large one.
 _KNOWN_BYTES: Final = 256 << 10
 _KNOWN_MIN: Final = 4
-#: A peer has this share of a line's places at most.
+#: A peer has this share of a queue's places at most.
 _SHARE: Final = 4
 #: This many connections without calls are remembered as known.
 _NAMES_MAX: Final = 10_000
@@ -54,12 +54,12 @@ _WAITING_MIN: Final = 500
 _LOOKED_AT: Final = 64
 
 
-class PlaceLine:
+class PlaceQueue:
     """Peers that wait for the places of one kind.
 
     Invariants:
         1. ``free`` and the counts in ``held`` make ``places``; no count is 0 or above ``share``.
-        2. ``waiting`` has the peers of this line with waiting calls, in the order of their turns.
+        2. ``waiting`` has the peers of this queue with waiting calls, in the order of their turns.
         3. A place is free only if each waiting peer holds its share.
     """
 
@@ -90,8 +90,8 @@ class PlaceLine:
             self.held[peer] -= 1
 
     def serve(self) -> None:
-        """Give free places to those who wait."""
-        # Few peers are passed over: those that hold their share, of which a line has no more than 7.
+        """Give free places to the peers that wait."""
+        # Few peers are passed over: those that hold their share, of which a queue has no more than 7.
         while self.free and (peer := next(filter(self.may_take, self.waiting), None)) is not None:
             admitted = next(iter(peer.waiting))
             del peer.waiting[admitted], self.waiting[peer]
@@ -112,17 +112,17 @@ class PlaceLine:
 class Peer:
     """A connection with calls that read or wait."""
 
-    __slots__ = ("call_count", "is_known", "late", "line", "name", "waiting")
+    __slots__ = ("call_count", "is_known", "late", "name", "queue", "waiting")
 
-    def __init__(self, name: str, line: PlaceLine, *, is_known: bool) -> None:
+    def __init__(self, name: str, queue: PlaceQueue, *, is_known: bool) -> None:
         self.name = name
         #: Where its calls wait.
-        self.line = line
+        self.queue = queue
         #: Whether its last request was small.
         self.is_known = is_known
         self.call_count = 0
         #: The calls that wait, by what tells them of their place, the oldest first.
-        self.waiting: dict[asyncio.Future[PlaceLine], _Task] = {}
+        self.waiting: dict[asyncio.Future[PlaceQueue], _Task] = {}
         #: The calls that have given their places on, the oldest first.
         self.late: dict[_Task, None] = {}
 
@@ -136,14 +136,14 @@ class Places:
 
     Invariants:
         1. ``_peers`` has the peers with calls that read or wait, and ``_known_names`` at most ``_NAMES_MAX`` others.
-        2. A peer is in the late line if and only if it has late calls, else in the known line if it is known.
+        2. A peer is in the late queue if and only if it has late calls, else in the known queue if it is known.
         3. ``late`` has the late calls of all peers, the oldest first.
     """
 
     def __init__(self, reading_bytes: int, longest_bytes: int) -> None:
-        self._known = PlaceLine(max(reading_bytes // _KNOWN_BYTES, _KNOWN_MIN), _PLACE_S)
-        self._any = PlaceLine(max(reading_bytes // longest_bytes, 1), _PLACE_S)
-        self._late = PlaceLine(1, _LATE_PLACE_S)
+        self._known = PlaceQueue(max(reading_bytes // _KNOWN_BYTES, _KNOWN_MIN), _PLACE_S)
+        self._any = PlaceQueue(max(reading_bytes // longest_bytes, 1), _PLACE_S)
+        self._late = PlaceQueue(1, _LATE_PLACE_S)
         self._peers: dict[str, Peer] = {}
         self._known_names: dict[str, None] = {}
         self._late_peers: dict[Peer, None] = {}
@@ -175,24 +175,24 @@ class Places:
             if len(self._known_names) > _NAMES_MAX:
                 del self._known_names[next(iter(self._known_names))]
 
-    async def wait(self, peer: Peer, task: _Task) -> PlaceLine:
-        """Wait for a place, and return the line that it belongs to."""
-        admitted: asyncio.Future[PlaceLine] = asyncio.get_running_loop().create_future()
+    async def wait(self, peer: Peer, task: _Task) -> PlaceQueue:
+        """Wait for a place, and return the queue that it belongs to."""
+        admitted: asyncio.Future[PlaceQueue] = asyncio.get_running_loop().create_future()
         peer.waiting[admitted] = task
-        peer.line.waiting[peer] = None
+        peer.queue.waiting[peer] = None
         try:
             return await admitted
         except BaseException:
             if admitted.done() and not admitted.cancelled():
                 self.release(admitted.result(), peer)
             elif peer.waiting.pop(admitted, None) is not None and not peer.waiting:
-                del peer.line.waiting[peer]
+                del peer.queue.waiting[peer]
             raise
 
-    def release(self, line: PlaceLine, peer: Peer) -> None:
+    def release(self, queue: PlaceQueue, peer: Peer) -> None:
         """Give a place back."""
-        line.release(peer)
-        line.serve()
+        queue.release(peer)
+        queue.serve()
 
     def add_late(self, peer: Peer, task: _Task) -> None:
         """Note that a request has not come."""
@@ -210,16 +210,16 @@ class Places:
             del self._late_peers[peer]
 
     def settle(self, peer: Peer) -> None:
-        """Move a peer to the line where it belongs now."""
-        line = self._late if peer.late else self._known if peer.is_known else self._any
-        before = peer.line
-        if line is before:
+        """Move a peer to the queue where it belongs now."""
+        queue = self._late if peer.late else self._known if peer.is_known else self._any
+        before = peer.queue
+        if queue is before:
             return
-        peer.line = line
+        peer.queue = queue
         if peer.waiting:
             del before.waiting[peer]
-            line.waiting[peer] = None
-            line.serve()
+            queue.waiting[peer] = None
+            queue.serve()
 
     def surplus(self, late_min: int) -> list[_Task]:
         """Return the calls that are to end while memory is short.
@@ -239,7 +239,7 @@ class Places:
         for peer in sorted(looked_at, key=lambda peer: len(peer.late) + len(peer.waiting), reverse=True):
             admitted = next((admitted for admitted, task in peer.waiting.items() if task in calls), None)
             task = next(filter(calls.__contains__, peer.late), None)
-            # The last late call goes last: without it, nothing is known of those that wait.
+            # The last late call goes last: without it, nothing is known of the calls that wait.
             if task is not None and (len(peer.late) > 1 or admitted is None):
                 self.remove_late(peer, task)
                 self.settle(peer)
@@ -247,7 +247,7 @@ class Places:
                 # It is cancelled with its task, and so is passed over from now on.
                 task = peer.waiting.pop(admitted)
                 if not peer.waiting:
-                    del peer.line.waiting[peer]
+                    del peer.queue.waiting[peer]
             else:
                 continue
             task.cancel(error)
@@ -255,15 +255,15 @@ class Places:
         return False
 
     def _check(self) -> None:
-        for line in (self._known, self._any, self._late):
-            assert line.free + sum(line.held.values()) == line.places
-            assert all(0 < count <= line.share for count in line.held.values())
-            assert all(peer.line is line and peer.waiting for peer in line.waiting)
-            assert not any(map(line.may_take, line.waiting))
+        for queue in (self._known, self._any, self._late):
+            assert queue.free + sum(queue.held.values()) == queue.places
+            assert all(0 < count <= queue.share for count in queue.held.values())
+            assert all(peer.queue is queue and peer.waiting for peer in queue.waiting)
+            assert not any(map(queue.may_take, queue.waiting))
         for peer in self._peers.values():
             assert peer.call_count >= len(peer.waiting) + len(peer.late)
-            assert peer.line is (self._late if peer.late else self._known if peer.is_known else self._any)
-            assert (peer in peer.line.waiting) == bool(peer.waiting)
+            assert peer.queue is (self._late if peer.late else self._known if peer.is_known else self._any)
+            assert (peer in peer.queue.waiting) == bool(peer.waiting)
             assert (peer in self._late_peers) == bool(peer.late)
         assert len(self._known_names) <= _NAMES_MAX
         assert len(self.late) == sum(len(peer.late) for peer in self._late_peers)
@@ -275,7 +275,7 @@ class Reading:
     A class, not a generator, since each unary call has one: it takes a third of the time.
     """
 
-    __slots__ = ("_line", "_name", "_peer", "_places", "_task", "_timer", "size_bytes")
+    __slots__ = ("_name", "_peer", "_places", "_queue", "_task", "_timer", "size_bytes")
 
     _peer: Peer
     _task: _Task
@@ -284,8 +284,8 @@ class Reading:
     def __init__(self, places: Places, name: str) -> None:
         self._places = places
         self._name = name
-        #: The line of the place that it has; None if it has none.
-        self._line: PlaceLine | None = None
+        #: The queue of the place that it has; None if it has none.
+        self._queue: PlaceQueue | None = None
         #: The size of the request, to be set once it is there.
         self.size_bytes = 0
 
@@ -294,43 +294,43 @@ class Reading:
         assert task is not None
         self._task = task
         self._peer = peer = self._places.enter(self._name)
-        line = peer.line
-        if line.may_take(peer):
-            line.take(peer)
+        queue = peer.queue
+        if queue.may_take(peer):
+            queue.take(peer)
         else:
             try:
-                line = await self._places.wait(peer, task)
+                queue = await self._places.wait(peer, task)
             except asyncio.CancelledError as error:
                 self._places.leave(peer)
                 if (refusal := refusal_of(error)) is not None:
                     raise refusal from None
                 raise
-        self._line = line
-        self._timer = asyncio.get_running_loop().call_later(line.place_s(), self._give_on)
+        self._queue = queue
+        self._timer = asyncio.get_running_loop().call_later(queue.place_s(), self._give_on)
         return self
 
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, _trace: TracebackType | None
     ) -> None:
-        places, peer, line = self._places, self._peer, self._line
-        if line is None:
+        places, peer, queue = self._places, self._peer, self._queue
+        if queue is None:
             places.remove_late(peer, self._task)
         else:
             self._timer.cancel()
         if kind is None:
             peer.is_known = self.size_bytes <= _SMALL_BYTES
         places.settle(peer)
-        if line is not None:
-            places.release(line, peer)
+        if queue is not None:
+            places.release(queue, peer)
         places.leave(peer)
         if isinstance(error, asyncio.CancelledError) and (refusal := refusal_of(error)) is not None:
             raise refusal from None
 
     def _give_on(self) -> None:
-        line, self._line = self._line, None
-        assert line is not None
+        queue, self._queue = self._queue, None
+        assert queue is not None
         self._places.add_late(self._peer, self._task)
-        self._places.release(line, self._peer)
+        self._places.release(queue, self._peer)
 
 
 def refusal_of(error: asyncio.CancelledError) -> LimitExceededError | None:

@@ -9,6 +9,9 @@ connection. So while there is memory for them, all late calls may wait.
 The calls that wait behind late ones of their connection hold little, but there may be thousands of them, so most end,
 too.
 
+Calls that have begun take memory, too. One connection has no more than fit (see `begun.py`), but there may be many. So
+while the process is above its limit, calls beyond this number are refused at once.
+
 Rejected: a fixed number of late calls. It would be four at a limit of 256 MiB, and would end the fifth slow client in
 vain.
 """
@@ -17,6 +20,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
+from math import inf
 from time import monotonic
 from typing import Any, Final
 
@@ -44,17 +48,28 @@ class Pressure:
         late_min: This many late calls may always wait.
         places: Knows the late calls.
         resident: Returns the size of the process in bytes; 0 if that is unknown, and then no call is ended.
+        calls_at_ease: This many calls may be under way, whatever the size of the process.
     """
 
     def __init__(
-        self, limit_bytes: int, late_min: int, places: Places, resident: Callable[[], int] = resident_bytes
+        self,
+        limit_bytes: int,
+        late_min: int,
+        places: Places,
+        resident: Callable[[], int] = resident_bytes,
+        *,
+        calls_at_ease: int = 0,
     ) -> None:
         self._limit_bytes = limit_bytes
+        self._calls_at_ease = calls_at_ease
         self._late_min = late_min
         self._places = places
         self._resident = resident
         #: Streams that wait for a batch, and since when, the oldest first.
         self.streams: dict[asyncio.Task[object], float] = {}
+        #: The size of the process as `refusal` saw it, and when.
+        self._seen_bytes = 0
+        self._seen_s = -inf
         #: The repeated look.
         self.looking = Periodic(self._look_if_anybody_waits, self.pause_s, "pequod pressure")
 
@@ -71,6 +86,20 @@ class Pressure:
         """Return how long the process takes to reach its limit, at the least; within bounds."""
         room_bytes = self._limit_bytes - self._resident()
         return min(max(room_bytes / _GROWTH_MAX_BYTES_S, _PAUSE_MIN_S), _PAUSE_MAX_S)
+
+    def refusal(self, call_count: int) -> LimitExceededError | None:
+        """Return why no call may begin now; None if one may.
+
+        Args:
+            call_count: The calls under way.
+        """
+        if call_count < self._calls_at_ease or self._limit_bytes >= UNLIMITED:
+            return None
+        if (now_s := monotonic()) - self._seen_s > _PAUSE_MIN_S:
+            self._seen_bytes, self._seen_s = self._resident(), now_s
+        if self._seen_bytes <= self._limit_bytes:
+            return None
+        return LimitExceededError("memory_limit", self._seen_bytes, self._limit_bytes)
 
     async def _look_if_anybody_waits(self) -> None:
         if self._places.late or self.streams:

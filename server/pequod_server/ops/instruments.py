@@ -15,7 +15,7 @@ from pequod.engine import Engine
 from pequod_server.cluster.member import Member
 from pequod_server.config import ServerConfig
 from pequod_server.database.databases import Databases
-from pequod_server.database.questions import LevelCounters
+from pequod_server.freshness.questions import LevelCounters
 from pequod_server.ops.clock import keep_time
 from pequod_server.ops.logs import CallLog
 from pequod_server.ops.observe import (
@@ -29,7 +29,7 @@ from pequod_server.ops.observe import (
 )
 
 if TYPE_CHECKING:
-    from pequod_server.ops.scraped import ScrapedCollector
+    from pequod_server.ops.collectors import ScrapedCollector
 
 log = logging.getLogger("pequod.server")
 
@@ -72,9 +72,9 @@ class Instruments:
             from pequod_server.ops.web import WebServer  # noqa: PLC0415
 
             self._metrics = Metrics(engine)
-            from pequod_server.ops.loader_metrics import LoaderCollector  # noqa: PLC0415
+            from pequod_server.ops.collectors import DatabaseCollector  # noqa: PLC0415
 
-            self._metrics.add(LoaderCollector(databases))
+            self._metrics.add(DatabaseCollector(databases))
             self._web = WebServer(
                 self._metrics.scrape, is_ready, lambda: down_homes(databases), lambda: stale_reason(databases)
             )
@@ -97,7 +97,7 @@ class Instruments:
     def count_levels(self, counters: LevelCounters) -> None:
         """Show the counts of levels of freshness among the metrics."""
         if self._metrics is not None:
-            from pequod_server.ops.level_metrics import LevelCollector  # noqa: PLC0415 - as in the constructor
+            from pequod_server.ops.collectors import LevelCollector  # noqa: PLC0415 - as in the constructor
 
             self._metrics.add(LevelCollector(counters))
 
@@ -109,7 +109,7 @@ class Instruments:
     def follow(self, member: Member) -> None:
         """Show this server in its cluster among the metrics."""
         if self._metrics is not None:
-            from pequod_server.ops.cluster_metrics import ClusterCollector  # noqa: PLC0415 - as in the constructor
+            from pequod_server.ops.collectors import ClusterCollector  # noqa: PLC0415 - as in the constructor
 
             self._metrics.add(ClusterCollector(member))
 

@@ -22,10 +22,9 @@ from prometheus_client.exposition import choose_encoder
 
 from pequod.commands.kinds import NAMES
 from pequod.engine import Engine, MemoryStatistics, Statistics, TableStatistics
-from pequod_server.ops.backfill_metrics import BackfillCollector
 from pequod_server.ops.clock import TICK_S
+from pequod_server.ops.collectors import BackfillCollector, ScrapedCollector
 from pequod_server.ops.observe import BatchReply, BatchRequest, BatchWork, Call, Closer
-from pequod_server.ops.scraped import ScrapedCollector
 from pequod_server.ops.shown import shown
 from pequod_server.ops.statistics import collected
 
@@ -211,7 +210,7 @@ class EngineCollector(ScrapedCollector):
         self._refreshing = asyncio.Lock()
 
     async def refresh(self) -> None:
-        """Collect anew what is too old; those who ask at the same time share it."""
+        """Collect anew what is too old; callers that ask at the same time share it."""
         async with self._refreshing:
             started_s = self._clock()
             if started_s < self._kept_until_s:

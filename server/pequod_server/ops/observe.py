@@ -18,7 +18,7 @@ import itertools
 import logging
 import secrets
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable, Sequence, Sized
+from collections.abc import AsyncIterator, Callable, Sequence, Sized
 from contextlib import AbstractContextManager, aclosing
 from types import TracebackType
 from typing import Any, Final, NamedTuple, Protocol
@@ -28,11 +28,11 @@ from grpc import aio
 from pequod_proto.pequod_pb2 import CommandError
 from structlog.contextvars import bind_contextvars
 
-from pequod_server.wire.handlers import SERVICE_PATH, Context, Handler, Wrapped, method_of
+from pequod_server.wire.handlers import SERVICE_PATH, Context, Continuation, Handler, Wrapped, method_of
 
 log = logging.getLogger("pequod.server")
 
-#: What a client names its request by, in lower case as gRPC wants it.
+#: The header by which a client names its request, in lower case as gRPC wants it.
 REQUEST_ID_KEY: Final = "x-request-id"
 #: Longer ones are replaced: they stand in every line of the log.
 REQUEST_ID_LENGTH_MAX: Final = 128
@@ -47,9 +47,9 @@ Closer = Callable[[grpc.StatusCode, float], None]
 
 
 class BatchWork(NamedTuple):
-    """What a batch did beside what is in the last piece of its reply."""
+    """The work of a batch that the last piece of its reply does not show."""
 
-    #: What the pieces before it held.
+    #: The contents of the pieces before it.
     row_count: int = 0
     errors: Sequence[CommandError] = ()
     #: Rows that reads had to compute meanwhile; where the batch waited, those of other calls are among them.
@@ -61,7 +61,7 @@ ONE_PIECE: Final = BatchWork()
 
 
 class BatchRequest(Protocol):
-    """What sinks look at of the request of a batch."""
+    """The fields of a batch's request that sinks read."""
 
     @property
     def kinds(self) -> bytes:
@@ -77,11 +77,11 @@ class BatchRequest(Protocol):
 
     @property
     def trace_state(self) -> bytes:
-        """What the caller's tracing system says of the span: W3C's header `tracestate`."""
+        """The state of the span in the caller's tracing system: W3C's header `tracestate`."""
 
 
 class BatchReply(Protocol):
-    """What sinks look at of the reply."""
+    """The fields of a batch's reply that sinks read."""
 
     @property
     def keys(self) -> Sized:
@@ -92,7 +92,7 @@ class BatchReply(Protocol):
         """Why commands failed."""
 
 
-#: Called after each batch of Execute, with the last piece of its reply, what it did beside, and the seconds that its
+#: Called after each batch of Execute, with the last piece of its reply, its other work, and the seconds that its
 #: commands took; decoding and sending are not in them.
 BatchSink = Callable[[BatchRequest, BatchReply, BatchWork, float], None]
 
@@ -152,11 +152,7 @@ class CallObserver(aio.ServerInterceptor):
         self._observed = Wrapped(self._observe)
         self._own_ids = map(f"{secrets.token_hex(4)}-%d".__mod__, itertools.count(1))
 
-    async def intercept_service(
-        self,
-        continuation: Callable[[grpc.HandlerCallDetails], Awaitable[Handler | None]],
-        details: grpc.HandlerCallDetails,
-    ) -> Handler | None:
+    async def intercept_service(self, continuation: Continuation, details: grpc.HandlerCallDetails) -> Handler | None:
         """Wrap the method that a call goes to."""
         handler = await continuation(details)
         if handler is None:

@@ -40,7 +40,7 @@ _BLOCK_BYTES_MAX: Final = 1 << 31
 
 @dataclass(frozen=True, slots=True)
 class BackedPart:
-    """What the loaded ranges of a database are worth."""
+    """The loaded ranges of a database, and the position as of which they are loaded."""
 
     #: Of the database.
     name: str
@@ -53,7 +53,7 @@ class BackedPart:
 
 @dataclass(frozen=True, slots=True)
 class SnapshotContent:
-    """What is in a file."""
+    """The content of a file."""
 
     #: When it was saved, in seconds since 1970.
     saved_s: float

@@ -34,7 +34,7 @@ log: Final = logging.getLogger("pequod.snapshot")
 
 @dataclass(frozen=True, slots=True)
 class Saved:
-    """What was written."""
+    """The outcome of a save."""
 
     path: Path
     key_count: int
@@ -45,7 +45,7 @@ class Saved:
 
 @dataclass(frozen=True, slots=True)
 class Restored:
-    """What was taken from a file."""
+    """The outcome of a restore."""
 
     path: Path
     key_count: int

@@ -23,7 +23,7 @@ from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapProp
 from pequod_installed.names import version
 from structlog.contextvars import bind_contextvars
 
-from pequod_server.backing.onward import set_trace, under_trace
+from pequod_server.homes.compute.onward import set_trace, under_trace
 from pequod_server.ops.observe import BatchRequest, Call, Closer
 
 _PROPAGATOR: Final = TraceContextTextMapPropagator()

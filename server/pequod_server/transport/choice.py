@@ -9,7 +9,7 @@ from pequod.native.http2 import why_absent
 
 
 class Choice(NamedTuple):
-    """What carries the calls of a server."""
+    """The transport of a server's calls."""
 
     is_native: bool
     #: Why not the native one, where it is asked for if it is there; empty otherwise.

@@ -12,15 +12,15 @@ import grpc
 from pequod.errors import LimitExceededError, PequodError
 from pequod.native.http2 import EventKind, Fields, new_session
 from pequod_server.transport.budget import Budget
+from pequod_server.transport.call_turns import CallTurns
 from pequod_server.transport.counts import CallCounts
 from pequod_server.transport.exchange import CallDetails, Exchange
 from pequod_server.transport.headers import Opening
 from pequod_server.transport.identity import address_of, auth_context_of
-from pequod_server.transport.turns import CallTurns
 
 log = logging.getLogger("pequod.server")
 
-#: What the socket gets at a time, and in one turn of the event loop.
+#: The bytes that the socket gets at a time, and in one turn of the event loop.
 _OUTPUT_BYTES: Final = 64 << 10
 _TURN_BYTES: Final = 256 << 10
 _HEADER_BYTES_MAX: Final = 16 << 10
@@ -28,7 +28,7 @@ _OPENED, _READABLE, _CLOSED = EventKind.OPENED, EventKind.READABLE, EventKind.CL
 
 
 class Host(Protocol):
-    """What all connections of a server share."""
+    """The server, as its connections see it."""
 
     loop: asyncio.AbstractEventLoop
     turns: CallTurns

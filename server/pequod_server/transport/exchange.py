@@ -37,14 +37,14 @@ _CANCEL: Final = 8
 
 
 class CallDetails(NamedTuple):
-    """What interceptors see of a call."""
+    """A call, as interceptors see it."""
 
     method: str
     invocation_metadata: tuple[tuple[str, str | bytes], ...]
 
 
 class Carrier(Protocol):
-    """What carries a call: its connection."""
+    """The connection of a call, as the call sees it."""
 
     session: NativeSession
     peer: str
@@ -88,7 +88,8 @@ class Exchange(aio.ServicerContext[Any, Any]):
         self._details = ""
         self._trailing: Metadata = ()
         self._callbacks: list[Callable[[Any], None]] = []
-        #: What is waited for: a message, and that what was sent has gone; two tasks of a handler may wait at a time.
+        #: Futures that a handler waits for: a message is there; the client has let in what was sent. Two of its tasks
+        #: may wait at a time.
         self._readable: asyncio.Future[None] | None = None
         self._drained: asyncio.Future[None] | None = None
         self._is_ended = self._is_gone = False

@@ -20,7 +20,7 @@ Metadata = Sequence[tuple[str, str | bytes]]
 
 _UNITS: Final = {b"H": 3600.0, b"M": 60.0, b"S": 1.0, b"m": 1e-3, b"u": 1e-6, b"n": 1e-9}
 _TIMEOUT: Final = re.compile(rb"(\d{1,8})([HMSmun])")
-#: What is gRPC's or HTTP's own, and no metadata.
+#: Fields of gRPC's or HTTP's own, which are no metadata.
 _HIDDEN: Final = frozenset(
     {b":method", b":scheme", b":authority", b"te", b"grpc-accept-encoding", b"grpc-message-type", b"content-length"}
 )

@@ -6,7 +6,7 @@ import asyncio
 import zlib
 from typing import Final
 
-#: What `zlib` takes as the format, by gRPC's names.
+#: The format as `zlib` takes it, by gRPC's names.
 _FORMATS: Final = {"gzip": 31, "deflate": 15}
 #: A message that is no longer is made in the event loop: a millisecond.
 _AT_ONCE_BYTES: Final = 256 << 10

@@ -12,12 +12,12 @@ from grpc import aio
 
 from pequod.errors import PequodError
 from pequod_server.transport.budget import Budget
+from pequod_server.transport.call_turns import CallTurns
 from pequod_server.transport.connection import WireConnection
 from pequod_server.transport.counts import CallCounts
 from pequod_server.transport.exchange import EARLY_S, CallDetails, Exchange
 from pequod_server.transport.keeping import Keeping
 from pequod_server.transport.listener import Certificates, WireListener
-from pequod_server.transport.turns import CallTurns
 
 #: One read of a socket; the bound of what a connection does in a turn of the event loop.
 _READ_BYTES: Final = 64 << 10
@@ -28,11 +28,11 @@ _Find = Callable[[Any], Awaitable[Any]]
 
 
 class Limits(NamedTuple):
-    """What clients may send and hold."""
+    """The bounds of what clients send and hold."""
 
     #: A longer message is refused by its length, unread.
     message_bytes_max: int
-    #: What all connections may hold together of requests that wait, replies that wait, and headers.
+    #: The bytes that all connections may hold together: of requests that wait, replies that wait, and headers.
     held_bytes_max: int
     #: Connections; further ones are closed.
     connections_max: int

@@ -1,4 +1,4 @@
-"""The limit on the number of connections: calls on further ones are refused, with the name of the setting.
+"""The limits on connections, and on the calls of one that last: what is beyond is refused with the name of the setting.
 
     call -> Connections -> its peer has a place, or gets one           -> the service
                            all places are taken by others that live    -> RESOURCE_EXHAUSTED
@@ -11,7 +11,8 @@ so that clients above it can get the refusal.
 from __future__ import annotations
 
 import time
-from collections.abc import Awaitable, Callable
+from collections import Counter
+from collections.abc import Callable
 from collections.abc import Set as AbstractSet
 from typing import Final
 
@@ -21,42 +22,71 @@ from grpc_channelz.v1 import channelz_pb2
 from grpc_channelz.v1.channelz import ChannelzServicer
 
 from pequod.engine import LimitExceededError
-from pequod_server.wire.handlers import COUNTED_PATHS, Context, Handler, Wrapped, checked_first
+from pequod_server.wire.handlers import (
+    COUNTED_PATHS,
+    PEER_PATH,
+    SERVICE_PATH,
+    Context,
+    Continuation,
+    Handler,
+    Wrapped,
+    checked_first,
+    when_ended,
+)
 
 #: The number of connections above the limit that gRPC keeps open.
 SLACK: Final = 100
+#: Calls whose replies are streams that end by themselves. Other streams last as long as their clients like.
+_PASSING: Final = frozenset({SERVICE_PATH + "Scan", PEER_PATH + "Load"})
 #: Channelz is asked no more often than this: it takes 10 µs or so for each connection.
 _ASK_S: Final = 1.0
 
 
 class Connections(aio.ServerInterceptor):
-    """Admits the calls of a limited number of connections.
+    """Admits the calls of a limited number of connections, and of each a limited number of calls that last.
 
     Args:
         living: Returns the peers of all present connections.
 
     Invariants:
         1. ``_admitted`` holds at most ``connections_max`` peers; some may be gone.
+        2. ``_lasting`` holds the number of calls that last, by peer: from 1 to ``streams_max``.
     """
 
-    def __init__(self, connections_max: int, living: Callable[[], AbstractSet[str]]) -> None:
+    def __init__(self, connections_max: int, streams_max: int, living: Callable[[], AbstractSet[str]]) -> None:
         self._living = living
         self._connections_max = connections_max
+        self._streams_max = streams_max
+        self._lasting: Counter[str] = Counter()
         self._admitted: set[str] = set()
         self._asked_s = -_ASK_S
-        self._limited = Wrapped(lambda _method, handler: checked_first(handler, self._check))
+        self._limited = Wrapped(self._checked)
 
-    async def intercept_service(
-        self,
-        continuation: Callable[[grpc.HandlerCallDetails], Awaitable[Handler | None]],
-        handler_call_details: grpc.HandlerCallDetails,
-    ) -> Handler | None:
+    async def intercept_service(self, continuation: Continuation, details: grpc.HandlerCallDetails) -> Handler | None:
         """Check the connection of a call before the call runs."""
-        method = handler_call_details.method
-        handler = await continuation(handler_call_details)
+        method = details.method
+        handler = await continuation(details)
         if handler is None or not method.startswith(COUNTED_PATHS):
             return handler
         return self._limited.around(method, handler)
+
+    def _checked(self, method: str, handler: Handler) -> Handler:
+        is_stream = handler.request_streaming or handler.response_streaming
+        return checked_first(handler, self._check_lasting if is_stream and method not in _PASSING else self._check)
+
+    async def _check_lasting(self, request: object, context: Context) -> None:
+        await self._check(request, context)
+        peer = context.peer()
+        count = self._lasting[peer] + 1
+        if count > self._streams_max:
+            raise LimitExceededError("connection_streams_max", count, self._streams_max)
+        self._lasting[peer] = count
+        when_ended(lambda _: self._forget(peer))
+
+    def _forget(self, peer: str) -> None:
+        self._lasting[peer] -= 1
+        if not self._lasting[peer]:
+            del self._lasting[peer]
 
     async def _check(self, _request: object, context: Context) -> None:
         if not self._admits(context.peer()):

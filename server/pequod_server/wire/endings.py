@@ -12,7 +12,7 @@ exception itself.
 from __future__ import annotations
 
 import inspect
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator
 from contextlib import aclosing
 from traceback import clear_frames
 from typing import Any
@@ -22,7 +22,7 @@ from grpc import aio
 
 from pequod.engine import PequodError
 from pequod_server.wire.errors import status_of
-from pequod_server.wire.handlers import CallEnded, Context, Handler, Wrapped, end_with, method_of
+from pequod_server.wire.handlers import CallEnded, Context, Continuation, Handler, Wrapped, end_with, method_of
 
 
 class Endings(aio.ServerInterceptor):
@@ -34,14 +34,10 @@ class Endings(aio.ServerInterceptor):
     def __init__(self) -> None:
         self._ending = Wrapped(lambda _method, handler: _ending(handler))
 
-    async def intercept_service(
-        self,
-        continuation: Callable[[grpc.HandlerCallDetails], Awaitable[Handler | None]],
-        handler_call_details: grpc.HandlerCallDetails,
-    ) -> Handler | None:
+    async def intercept_service(self, continuation: Continuation, details: grpc.HandlerCallDetails) -> Handler | None:
         """Wrap the method of a call."""
-        handler = await continuation(handler_call_details)
-        return None if handler is None else self._ending.around(handler_call_details.method, handler)
+        handler = await continuation(details)
+        return None if handler is None else self._ending.around(details.method, handler)
 
 
 def _ending(handler: Handler) -> Handler:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import inspect
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from typing import Any, Final, NoReturn, TypeAlias
@@ -11,6 +12,8 @@ from grpc import aio
 
 Handler: TypeAlias = "grpc.RpcMethodHandler[Any, Any]"
 Context = aio.ServicerContext[Any, Any]
+#: Returns the handler of a call, as the interceptors behind this one have it; None if no service has the method.
+Continuation: TypeAlias = "Callable[[grpc.HandlerCallDetails], Awaitable[Handler | None]]"
 #: Checks a request before its method runs, and may refuse it.
 Check = Callable[[Any, Context], Awaitable[None]]
 
@@ -110,6 +113,29 @@ def refusing(status: grpc.Status) -> Handler:
 
     # Fits every kind of call: nothing is read, and only the status is sent.
     return grpc.stream_stream_rpc_method_handler(refuse_call)
+
+
+def when_ended(then: Callable[[object], object]) -> None:
+    """Have a function called when the present call has ended, and its client has what was written.
+
+    A callback of the context would be a ring of context, call and callback, which only the cyclic collector finds.
+    """
+    # gRPC runs each call in one task.
+    task = asyncio.current_task()
+    assert task is not None
+    task.add_done_callback(then)
+
+
+async def written(context: Context, message: Any) -> None:
+    """Write a message of a stream of replies.
+
+    Raises:
+        CancelledError: The call has ended: its client has left. gRPC may fail to write before it cancels the task.
+    """
+    try:
+        await context.write(message)
+    except aio.InternalError:
+        raise asyncio.CancelledError from None
 
 
 class CallEnded(Exception):  # noqa: N818 - it is how a call ends, and no error of its own

@@ -29,6 +29,12 @@ _AGAIN_S: Final = 60.0
 _NOTED_MAX: Final = 100
 
 
+def never_there(loads: int) -> BackingUnavailableError:
+    """Return the error of a read whose ranges are forgotten as fast as they are loaded."""
+    reason = f"what a read needs was still not there after {loads} loads; ranges are forgotten"
+    return BackingUnavailableError(DATABASE, reason)
+
+
 class _Notes:
     """Texts that went into the log lately, with their numbers and times."""
 

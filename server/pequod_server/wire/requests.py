@@ -11,7 +11,6 @@ memory for messages until its client has taken it; calls that yield their replie
 from __future__ import annotations
 
 import inspect
-from collections.abc import Awaitable, Callable
 from contextlib import ExitStack, aclosing
 from typing import Any
 
@@ -20,28 +19,50 @@ from grpc import aio
 
 from pequod.errors import BadRequestError, LimitExceededError
 from pequod_server.memory.admission import COPIES, SMALL_BYTES, Admission
-from pequod_server.wire.handlers import COUNTED_PATHS, Context, Handler, Wrapped, method_of
+from pequod_server.wire.handlers import (
+    COUNTED_PATHS,
+    Context,
+    Continuation,
+    Handler,
+    Wrapped,
+    method_of,
+    when_ended,
+    written,
+)
 
 
 class RequestReader(aio.ServerInterceptor):
     """Reads the requests of our service's calls that have one.
 
-    Put it before all other interceptors. Those behind it see handlers of one request.
+    Put it before all other interceptors: the others see handlers of one request.
     """
 
     def __init__(self, admission: Admission) -> None:
         self._reading = Wrapped(lambda _method, handler: _read_first(handler, admission))
+        self._writing = Wrapped(lambda _method, handler: _written(handler))
 
-    async def intercept_service(
-        self,
-        continuation: Callable[[grpc.HandlerCallDetails], Awaitable[Handler | None]],
-        handler_call_details: grpc.HandlerCallDetails,
-    ) -> Handler | None:
+    async def intercept_service(self, continuation: Continuation, details: grpc.HandlerCallDetails) -> Handler | None:
         """Take over reading and writing for the method that a call goes to."""
-        handler = await continuation(handler_call_details)
-        if handler is None or handler.request_streaming or not handler_call_details.method.startswith(COUNTED_PATHS):
+        handler = await continuation(details)
+        if handler is None or not details.method.startswith(COUNTED_PATHS):
             return handler
-        return self._reading.around(handler_call_details.method, handler)
+        if handler.request_streaming:
+            return self._writing.around(details.method, handler)
+        return self._reading.around(details.method, handler)
+
+
+def _written(handler: Handler) -> Handler:
+    """Return a handler that writes the replies which one of a stream of requests yields, if it yields them."""
+    behaviour, make = method_of(handler)
+    if not inspect.isasyncgenfunction(behaviour):
+        return handler
+
+    async def generate(requests: object, context: Context) -> None:
+        async with aclosing(behaviour(requests, context)) as replies:
+            async for reply in replies:
+                await written(context, reply)
+
+    return make(generate, handler.request_deserializer, handler.response_serializer)
 
 
 def _read_first(handler: Handler, admission: Admission) -> Handler:
@@ -68,13 +89,13 @@ def _read_first(handler: Handler, admission: Admission) -> Handler:
         if len(data) > SMALL_BYTES:
             taken = ExitStack()
             taken.enter_context(admission.taken(COPIES * len(data)))
-            context.add_done_callback(lambda _: taken.close())  # type: ignore[arg-type] # its type cannot be called
+            when_ended(lambda _: taken.close())
         return data
 
     async def generate(_requests: object, context: Context) -> None:
         async with aclosing(behaviour(await read(context), context)) as replies:
             async for reply in replies:
-                await context.write(serialize(reply))
+                await written(context, serialize(reply))
 
     if inspect.isasyncgenfunction(behaviour):
         return grpc.stream_stream_rpc_method_handler(generate)

@@ -8,12 +8,13 @@ from grpc import aio
 
 from pequod_server.config import ServerConfig
 from pequod_server.memory.admission import message_bytes_max, messages_bytes_max
+from pequod_server.memory.begun import connection_calls_max
 from pequod_server.transport.choice import Choice
 from pequod_server.transport.server import Limits, WireServer
 from pequod_server.wire.connections import SLACK, living_of_grpc
 from pequod_server.wire.errors import status_of
 from pequod_server.wire.undecodable import receive_bytes_max
-from pequod_server.wire.under_way import begun_max, queue_options
+from pequod_server.wire.under_way import queue_options
 
 
 def make_server(config: ServerConfig, interceptors: Sequence[aio.ServerInterceptor], transport: Choice) -> aio.Server:
@@ -31,7 +32,7 @@ def _native_server(config: ServerConfig, interceptors: Sequence[aio.ServerInterc
         message_bytes_max=receive_bytes_max(message_bytes_max(config)),
         held_bytes_max=messages_bytes_max(config),
         connections_max=config.connections_max + SLACK,
-        streams_max=begun_max(config),
+        streams_max=connection_calls_max(config),
         keepalive_s=config.keepalive_s,
         keepalive_timeout_s=config.keepalive_timeout_s,
     )
@@ -44,7 +45,7 @@ def _grpc_server(config: ServerConfig, interceptors: Sequence[aio.ServerIntercep
         options=[
             ("grpc.max_receive_message_length", receive_bytes_max(message_bytes_max(config))),
             ("grpc.max_send_message_length", -1),
-            # What waits to be read stays with its client; a longer message is let in once it is asked for.
+            # A message that waits to be read stays with its client; a longer one is let in once it is asked for.
             ("grpc.http2.bdp_probe", 0),
             # Two servers on one port would share its connections at random.
             ("grpc.so_reuseport", 0),

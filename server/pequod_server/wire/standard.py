@@ -27,7 +27,7 @@ class StandardServices:
         health_pb2_grpc.add_HealthServicer_to_server(self._health, unregistered)
         names = [SERVICE, health.SERVICE_NAME, reflection.SERVICE_NAME]
         if channelz:
-            # Figures of every connection are for those who ask for them by name.
+            # Figures of every connection are for clients that ask for them by name.
             from grpc_channelz.v1 import channelz as figures  # noqa: PLC0415
             from grpc_channelz.v1 import channelz_pb2_grpc  # noqa: PLC0415
 

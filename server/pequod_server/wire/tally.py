@@ -19,7 +19,7 @@ from pequod.native import core
 
 #: For each type of message as many fields; fields of greater numbers are not known.
 FIELDS: Final = 32
-#: What a field holds, as protobuf's types of wires say it; SIZED is one whose size counts, a column of single bytes.
+#: The types of fields, by protobuf's types of wires; of a SIZED one, a column of single bytes, the size counts.
 NOT_KNOWN, VARINT, FIXED64, FIXED32, BYTES, MESSAGE, SIZED = range(7)
 #: Three bytes for each field: its shape, the slot that counts its entries, 0 for none, and the type that it holds.
 FIELD_BYTES: Final = 3

@@ -14,7 +14,7 @@ its own without a word. So that number is beyond what clients begin at once.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable
 from collections.abc import Set as AbstractSet
 from typing import Any, Final
 
@@ -23,35 +23,36 @@ from grpc import aio
 
 from pequod.engine import LimitExceededError
 from pequod_server.config import ServerConfig
+from pequod_server.memory.begun import connection_calls_max, unread_bytes_max
 from pequod_server.memory.keeper import limit_bytes
 from pequod_server.wire.errors import status_of, stopping_status
-from pequod_server.wire.handlers import COUNTED_PATHS, SERVICE_PATH, Handler, Wrapped, refusing
+from pequod_server.wire.handlers import COUNTED_PATHS, SERVICE_PATH, Continuation, Handler, Wrapped, refusing
 from pequod_server.wire.undecodable import refusing_undecodable
 
 _STREAMS: Final = frozenset({SERVICE_PATH + "Execute"})
-#: What a call takes that has begun and is not asked for yet: 10 to 17 KiB were measured.
+#: The memory of a call that has begun and whose request is not read yet: 10 to 17 KiB were measured.
 _BEGUN_BYTES: Final = 16 << 10
-#: What all of them may take, as a share of the limit of memory, and within which numbers.
+#: The memory that all of them may take, as a share of the limit of memory, and the bounds of their number.
 _BEGUN_SHARE: Final = 1 / 8
 _BEGUN_MIN, _BEGUN_MAX = 10_000, 100_000
-#: gRPC cancels calls that nobody has asked for in this time, in seconds. A client that waits less has a deadline.
+#: gRPC cancels calls that the server does not ask for within these seconds. A client that waits less has a deadline.
 _BEGUN_S: Final = 3600
 
 
-def begun_max(config: ServerConfig) -> int:
-    """Return how many calls may have begun; the native transport lets one connection begin as many."""
-    fitting = int(min(limit_bytes(config.memory_limit) * _BEGUN_SHARE // _BEGUN_BYTES, _BEGUN_MAX))
-    return max(fitting, config.calls_max, _BEGUN_MIN)
-
-
 def queue_options(config: ServerConfig) -> list[tuple[str, int]]:
-    """Return gRPC's options for the queue of calls that have begun."""
-    count = begun_max(config)
+    """Return gRPC's options for calls that have begun: how many there may be, and what it takes of each."""
+    fitting = int(min(limit_bytes(config.memory_limit) * _BEGUN_SHARE // _BEGUN_BYTES, _BEGUN_MAX))
+    count = max(fitting, config.calls_max, _BEGUN_MIN)
     return [
         # From the first to the second number on, gRPC cancels at random.
         ("grpc.server.max_pending_requests", count),
         ("grpc.server.max_pending_requests_hard_limit", count),
         ("grpc.server_max_unrequested_time_in_server", _BEGUN_S),
+        ("grpc.http2.lookahead_bytes", unread_bytes_max(config)),
+        ("grpc.max_concurrent_streams", connection_calls_max(config)),
+        # With it, gRPC counts ended calls that the server has not forgotten yet, and so refuses, as UNAVAILABLE, calls
+        # of clients that keep to the number.
+        ("grpc.http.overload_protection", 0),
     ]
 
 
@@ -60,6 +61,7 @@ class CallsUnderWay(aio.ServerInterceptor):
 
     Args:
         make_way: Ends one of some calls that keep their requests back, with an error; returns whether there was one.
+        refusal: Returns why no call may begin beside this number of calls under way; None if one may.
 
     Invariants:
         1. ``_under_way`` holds the task of each admitted call until its status has been sent, ``_streams`` those of
@@ -67,24 +69,24 @@ class CallsUnderWay(aio.ServerInterceptor):
     """
 
     def __init__(
-        self, config: ServerConfig, make_way: Callable[[LimitExceededError, AbstractSet[asyncio.Task[Any]]], bool]
+        self,
+        config: ServerConfig,
+        make_way: Callable[[LimitExceededError, AbstractSet[asyncio.Task[Any]]], bool],
+        refusal: Callable[[int], LimitExceededError | None],
     ) -> None:
         self._config = config
         self._make_way = make_way
+        self._refusal = refusal
         self._under_way: set[asyncio.Task[Any]] = set()
         self._streams: set[asyncio.Task[Any]] = set()
         self._is_stopping = False
         self._checked = Wrapped(lambda method, handler: refusing_undecodable(method, handler, config))
 
-    async def intercept_service(
-        self,
-        continuation: Callable[[grpc.HandlerCallDetails], Awaitable[Handler | None]],
-        handler_call_details: grpc.HandlerCallDetails,
-    ) -> Handler | None:
+    async def intercept_service(self, continuation: Continuation, details: grpc.HandlerCallDetails) -> Handler | None:
         """Let a call pass, or refuse it."""
-        method = handler_call_details.method
+        method = details.method
         if not method.startswith(COUNTED_PATHS):
-            return await continuation(handler_call_details)
+            return await continuation(details)
         if self._is_stopping:
             return refusing(stopping_status())
         if (error := self._over_limit(method)) is not None:
@@ -95,7 +97,7 @@ class CallsUnderWay(aio.ServerInterceptor):
         self._hold(task, self._under_way)
         if method in _STREAMS:
             self._hold(task, self._streams)
-        handler = await continuation(handler_call_details)
+        handler = await continuation(details)
         return None if handler is None else self._checked.around(method, handler)
 
     def _over_limit(self, method: str) -> LimitExceededError | None:
@@ -108,7 +110,7 @@ class CallsUnderWay(aio.ServerInterceptor):
             error = LimitExceededError("streams_max", self._config.streams_max + 1, self._config.streams_max)
             if not self._make_way(error, self._streams):
                 return error
-        return None
+        return self._refusal(len(self._under_way))
 
     @staticmethod
     def _hold(task: asyncio.Task[Any], held: set[asyncio.Task[Any]]) -> None:

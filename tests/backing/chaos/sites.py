@@ -13,8 +13,8 @@ from typing import Final, Protocol
 
 import asyncpg
 from pequod_server.backing import SqliteStore, parse_mappings
-from pequod_server.backing.pg_schema import Mode
-from pequod_server.backing.postgres import PostgresStore
+from pequod_server.backing.postgres.schema import Mode
+from pequod_server.backing.postgres.store import PostgresStore
 
 from tests.backing.chaos.proxy import Proxy
 from tests.backing.chaos.standby import Standby

@@ -10,28 +10,24 @@ from xml.etree import ElementTree as ET
 
 import numpy as np
 import pytest
-from pequod_bench.paper import materialisation, newp, scale, study
+from pequod_bench import settings
+from pequod_bench.paper import materialisation, newp
 from pequod_bench.paper.comparison import (
     Comparison,
     Line,
     LinePoint,
+    Machine,
     StoreResults,
     SystemResult,
     UnreadableReportError,
     from_json,
+    goals,
     ratios,
     spread,
 )
-from pequod_bench.paper.freshness import Freshness
-from pequod_bench.paper.goals import goals
-from pequod_bench.paper.measure import RunOutcome, client_loop, run_twip
+from pequod_bench.paper.measure import Failure, RunOutcome, run_twip, trying
 from pequod_bench.paper.report import BEGIN, END, to_html, to_markdown
-from pequod_bench.paper.trials import Failure, Trials
-from pequod_bench.report.latency import Latencies
-from pequod_bench.report.progress import QUIET
-from pequod_bench.systems.machine import Machine
-from pequod_bench.systems.pequod_joins import Timelines
-from pequod_bench.systems.pequod_system import PequodSystem
+from pequod_bench.systems.pequod_system import PequodSystem, Timelines
 from pequod_bench.systems.system import SystemWorkload
 from pequod_bench.workloads.stream import CHECK, POST
 from typer.testing import CliRunner
@@ -62,19 +58,15 @@ def test_compare_runs_what_is_installed_and_says_what_is_left_out(
 
 #: The quick run in everything but its sizes: each point of a curve starts a server for each line.
 TINY = replace(
-    scale.QUICK,
+    settings.QUICK,
     materialisation_users=60,
     articles=60,
     sessions=600,
     active_percents=(1, 100),
     vote_percents=(0, 100),
-    variant_users=60,
-    variant_ticks=2_000,
-    celebrity_posts=200,
     latency_users=60,
     rates=(200, 400),
     rate_s=0.4,
-    freshness_posts=30,
     records=300,
     operations=600,
 )
@@ -82,11 +74,11 @@ TINY = replace(
 
 @pytest.mark.usefixtures("forked_servers")
 @pytest.mark.timeout(400)
-@pytest.mark.parametrize("section", study.SECTIONS)
+@pytest.mark.parametrize("section", settings.SECTIONS)
 def test_the_quick_run_is_right_with_whatever_is_installed(
     section: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(scale, "QUICK", TINY)
+    monkeypatch.setattr(settings, "QUICK", TINY)
     arguments = ["--quick", "--figures", section, "--users", "100", "--ticks", "2000", "--repeat", "1"]
     if section in ("7", "latency", "ycsb"):
         # That each system keeps timelines, answers at a rate and keeps records has tests of its own.
@@ -94,8 +86,8 @@ def test_the_quick_run_is_right_with_whatever_is_installed(
     result = CliRunner().invoke(app, ["bench", "compare", *arguments, "--out", str(tmp_path), "--json"])
     assert result.exit_code == 0, result.stderr
     report = json.loads(result.stdout)
-    fields = {"7": ["twip", "phases"], "8": ["materialisation"], "9": ["newp"], "celebrity": ["celebrities"]}
-    fields["latency"] = ["latencies", "freshness"]
+    fields = {"7": ["twip"], "8": ["materialisation"], "9": ["newp"]}
+    fields["latency"] = ["latencies"]
     for field in fields.get(section, [section]):
         assert report[field], field
     assert list(report["section_seconds"]) == [section]
@@ -113,7 +105,7 @@ def test_the_quick_run_is_right_with_whatever_is_installed(
     ("arguments", "message"),
     [
         (["--systems", "pequod,oracle"], "there is no system 'oracle'; there are pequod, redis"),
-        (["--figures", "7,10"], "--figures takes 7, 8, 9, maintenance, celebrity, latency, ycsb"),
+        (["--figures", "7,10"], "--figures takes 7, 8, 9, latency, ycsb"),
         (["--quick", "--reference"], "take one"),
     ],
 )
@@ -152,8 +144,8 @@ def test_wrong_timelines_are_found() -> None:
         def session(self, server, workload):  # type: ignore[no-untyped-def]
             return super().session(server, replace(workload, stream=session))
 
-    with client_loop() as loop:
-        outcome = run_twip(Forgetful("f", "f", "", Timelines()), SystemWorkload(stream, 5), loop)
+    with trying() as trials:
+        outcome = run_twip(Forgetful("f", "f", "", Timelines()), SystemWorkload(stream, 5), trials)
     assert "the final timeline of user" in outcome.difference
 
 
@@ -213,8 +205,7 @@ def comparison() -> Comparison:
         machine=Machine("Linux", "Some <CPU>", 2, 16.0, "CPython 3.11", 0.5),
         seed=1,
         repetitions=2,
-        is_pinned=False,
-        sizes=dict.fromkeys(study.SECTIONS, "9 users"),
+        sizes=dict.fromkeys(settings.SECTIONS, "9 users"),
         skipped={"memcached": "no memcached on PATH"},
         twip=[
             SystemResult("pequod", "Pequod", "1", "joins", [outcome(1.0), outcome(2.0)]),
@@ -243,21 +234,16 @@ def test_goals_are_met_or_missed(comparison: Comparison) -> None:
     assert (no.is_met, no.found) == (False, "behind at 0 %"), "equal is not ahead"
 
 
-def test_stores_and_freshness_have_tables(comparison: Comparison) -> None:
-    some = Latencies(9, 1.0, 2.0, 3.0, 4.0)
+def test_stores_have_a_table(comparison: Comparison) -> None:
     pequod, redis, _ = comparison.twip
     more = replace(
         comparison,
         twip=[],
         materialisation=[],
         newp=[],
-        maintenance=[pequod, replace(redis, title="pull")],
-        celebrities=[pequod, redis],
-        freshness=[Freshness("Pequod", some, 1.0, some, 0.25, ""), Freshness("Redis", some, 0.5, None, None, "")],
         ycsb=[StoreResults("E", "95 % scan, 5 % insert", 1_000, [pequod, redis])],
     )
     text = to_markdown(more)
-    assert "| Pequod | 1.00 | 2.00 | 3.00 | 4.00 | 100.0% | 1.00 | 2.00 | 3.00 | 25.0% |" in text
     assert "| E: 95 % scan, 5 % insert | 750 | 750.0 | 50 | 292 | 1750.0 | 50 |" in text
 
 
@@ -270,8 +256,7 @@ def test_one_that_fails_is_left_out_and_reported_and_the_others_go_on(comparison
             raise ConnectionResetError("the server went away")
         return name
 
-    with client_loop() as loop:
-        trials = Trials(loop, QUIET, pin=False)
+    with trying() as trials:
         found = trials.interleaved("figure 7", {"A": "a", "B": "b"}, 3, run_one, lambda _: None)
     assert found == {"A": ["a", "a", "a"]}
     assert calls == ["a", "b", "a", "b", "a"]

@@ -1,49 +1,39 @@
-"""Latencies and freshness: every system answers at a fixed rate, keeps the timelines, and shows every post."""
+"""Latencies: every system answers at a fixed rate, and keeps the timelines."""
 
 from __future__ import annotations
 
 import time
 
 import pytest
-from pequod_bench.paper import freshness, openloop
-from pequod_bench.paper.measure import client_loop
+from pequod_bench.paper import latency
+from pequod_bench.paper.measure import trying
+from pequod_bench.paper.study import SYSTEMS_BY_CALL
 from pequod_bench.report.latency import LatencyHistogram, latencies, open_loop
-from pequod_bench.systems.pequod_system import PEQUOD
 from pequod_bench.systems.system import Missing, System
-from pequod_bench.systems.systems import SYSTEMS_BY_CALL
 
 from tests.installed import lacking
 
 
 @pytest.mark.usefixtures("forked_servers")
 @pytest.mark.parametrize("system", SYSTEMS_BY_CALL, ids=lambda system: system.name)
-def test_a_system_answers_at_fixed_rates_and_shows_posts(system: System) -> None:
+def test_a_system_answers_at_fixed_rates_and_keeps_timelines(system: System) -> None:
     presence = system.find()
     if isinstance(presence, Missing):
         lacking(presence.reason)
-    load = openloop.make_load(60, rates=(400, 800), seconds=0.25, seed=3)
-    posts = freshness.make_posts(60, post_count=30, seed=3)
-    with client_loop() as loop:
-        found = openloop.run(system, load, loop, pin=False)
-        seen = freshness.run(system, posts, loop, pin=False)
+    load = latency.make_load(60, rates=(400, 800), seconds=0.25, seed=3)
+    with trying() as trials:
+        found = latency.run_rates(system, load, trials)
     assert found.difference == ""
     assert [(at.rate, at.checks.count + at.posts.count) for at in found.rates] == [(400, 100), (800, 200)]
     for at in found.rates:
         assert 0 < at.checks.p50_ms <= at.checks.p99_ms <= at.checks.max_ms
         assert at.done_per_s > 0
-    assert seen.difference == ""
-    assert seen.visible.count == 30
-    assert (seen.told is not None) == (system is PEQUOD)
-    if system is PEQUOD:
-        assert seen.first_check_part == 1
-        assert seen.told is not None
-        assert seen.told.count == 30
 
 
 def test_the_generator_alone_is_measured_like_a_system() -> None:
-    load = openloop.make_load(60, rates=(1_000,), seconds=0.1, seed=3)
-    with client_loop() as loop:
-        (at,) = openloop.run_alone(load, loop).rates
+    load = latency.make_load(60, rates=(1_000,), seconds=0.1, seed=3)
+    with trying() as trials:
+        (at,) = latency.run_alone(load, trials).rates
     assert at.checks.count + at.posts.count == 100
 
 
@@ -57,8 +47,8 @@ async def test_a_stall_is_charged_to_all_who_wait() -> None:
                 pass
 
     seconds = await open_loop(call, rate=100.0, count=10)
-    for number, latency in enumerate(seconds):
-        assert latency >= 0.1 - number / 100
+    for number, spent in enumerate(seconds):
+        assert spent >= 0.1 - number / 100
 
 
 def test_a_histogram_keeps_three_digits_of_anything() -> None:

@@ -8,7 +8,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from pequod_bench.paper.measure import client_loop
+from pequod_bench.paper.measure import trying
 from pequod_bench.paper.ycsb_stores import CONTENDERS, Contender, YcsbStore, run_ycsb
 from pequod_bench.systems.system import Missing, Server
 from pequod_bench.workloads import ycsb
@@ -29,8 +29,8 @@ def test_a_store_reads_and_keeps_the_records(contender: Contender, mix: Mix) -> 
         lacking(presence.reason)
     operations = make_operations(mix, record_count=300, operation_count=1_500, seed=4)
     records, row_count = ycsb.expected(operations)
-    with client_loop() as loop:
-        outcome = run_ycsb(contender, operations, loop)
+    with trying() as trials:
+        outcome = run_ycsb(contender, operations, trials)
     assert outcome.difference == ""
     assert outcome.final_rows == len(records) > 500
     assert outcome.rows == row_count
@@ -59,8 +59,8 @@ def test_a_lost_record_is_found() -> None:
         async with CONTENDERS[0].connected(server) as store:
             yield _Forgetful(store)
 
-    with client_loop() as loop:
-        outcome = run_ycsb(replace(CONTENDERS[0], connected=connected), operations, loop)
+    with trying() as trials:
+        outcome = run_ycsb(replace(CONTENDERS[0], connected=connected), operations, trials)
     assert outcome.difference.startswith(f"the record {ycsb.key(7)!r} must be b'")
     assert outcome.difference.endswith("and is None")
 

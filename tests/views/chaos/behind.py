@@ -10,7 +10,7 @@ from typing import Final, Protocol, TypeAlias
 
 import asyncpg
 from pequod_server.backing import SqliteStore, parse_mappings
-from pequod_server.backing.postgres import PostgresStore
+from pequod_server.backing.postgres.store import PostgresStore
 
 from tests.backing.conftest import Postgres
 

@@ -1,0 +1,240 @@
+"""A whole cluster on one machine: homes, perhaps with a database behind them, computes before the homes, and their map.
+
+    clients -> c1 c2 c3 -> h1 h2 -> SQLite, PostgreSQL or nothing        map: a file, or three nodes of etcd
+
+    with started_site(ClusterShape(homes=1, computes=2)) as site:
+        AsyncClient(site.target)            pequod+cluster://127.0.0.1:40001,127.0.0.1:40002
+
+Homes beside a database are one group. A home without one is a group of its own, as in the paper: its base data die with
+it, and tables are spread over the homes. Every server is a process of its own, which a run may kill.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import re
+import shutil
+import sys
+import time
+from collections import defaultdict
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from http.client import HTTPConnection, HTTPException
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Final
+from urllib.request import urlopen
+
+from pequod_server.cluster.membership import coordinator_of
+from pequod_workloads.twip import PUSH_JOIN
+
+from pequod.cluster.document import written
+from pequod.cluster.map import ClusterMap, ClusterState, HomeRange
+from pequod.cluster.servers import ServerEntry, ServerRole
+from pequod_bench.systems.server import (
+    START_S_MAX,
+    ServerProcess,
+    ServerStartError,
+    Usage,
+    free_port,
+    running,
+    seen_usage,
+    serving,
+)
+
+#: The tables of base data in Twip, whose keys the homes own.
+OWNED: Final = ("p", "s")
+_ETCD_NODES: Final = 3
+#: Many processes start at once.
+_START_S_MAX: Final = 90.0
+_METRICS_S_MAX: Final = 30.0
+_SAMPLE: Final = re.compile(rb"^(\w+)(?:\{[^}]*\})? ([0-9.e+-]+)$", re.MULTILINE)
+
+#: Starts a database, which ends with the stack, with its files in the folder; returns the flags of each home by its id.
+StartDatabase = Callable[[ExitStack, Path, Sequence[str]], dict[str, list[str]]]
+
+
+@dataclass(frozen=True, slots=True)
+class ClusterShape:
+    """How large a cluster is, and where its map is."""
+
+    homes: int = 2
+    computes: int = 3
+    joins: str = PUSH_JOIN
+    #: The map in etcd, not in a file.
+    is_on_etcd: bool = False
+
+
+class SiteServer:
+    """A server of the cluster: a process."""
+
+    def __init__(self, entry: ServerEntry, arguments: Sequence[str]) -> None:
+        self.entry = entry
+        self.was_killed = False
+        self._metrics = _address()
+        self._process = self.start("--listen", entry.address, "--metrics", self._metrics, *arguments)
+
+    def start(self, *flags: str) -> ServerProcess:
+        return ServerProcess([sys.executable, "-m", "pequod.cli", "serve", *flags])
+
+    def wait(self) -> None:
+        """Wait until it listens.
+
+        Raises:
+            ServerStartError: It does not.
+        """
+        self._process.wait(serving, _START_S_MAX)
+
+    def kill(self) -> None:
+        self.was_killed = True
+        self._process.kill()
+
+    def end(self) -> None:
+        self._process.end()
+
+    def usage(self) -> Usage | None:
+        return None if self.was_killed else seen_usage(self._process.pid)
+
+    def metrics(self) -> dict[str, float]:
+        """Return the figures of its metrics page, those of all labels of a name added up; some ms of its CPU."""
+        found: defaultdict[str, float] = defaultdict(float)
+        with urlopen(f"http://{self._metrics}/metrics", timeout=_METRICS_S_MAX) as page:
+            for name, figure in _SAMPLE.findall(page.read()):
+                found[name.decode()] += float(figure)
+        return found
+
+
+@dataclass(frozen=True, slots=True)
+class ClusterSite:
+    """A running cluster."""
+
+    #: The target of clients.
+    target: str
+    servers: list[SiteServer]
+
+    def one(self, role: ServerRole) -> SiteServer:
+        """Return the first server with a role that has not been killed."""
+        return next(one for one in self.of(role) if not one.was_killed)
+
+    def of(self, role: ServerRole) -> list[SiteServer]:
+        """Return the servers with a role, in the order of their ids."""
+        return [one for one in self.servers if role in one.entry.roles]
+
+    @property
+    def computes(self) -> list[SiteServer]:
+        return self.of(ServerRole.COMPUTE)
+
+    @property
+    def homes(self) -> list[SiteServer]:
+        return self.of(ServerRole.HOME)
+
+
+@contextmanager
+def started_site(shape: ClusterShape, database: StartDatabase | None = None) -> Iterator[ClusterSite]:
+    """Start a cluster.
+
+    Raises:
+        ServerStartError: A server does not start, or is not installed.
+    """
+    with ExitStack() as stack:
+        folder = Path(stack.enter_context(TemporaryDirectory(prefix="pequod-cluster-", ignore_cleanup_errors=True)))
+        groups = "a" * shape.homes if database else [chr(ord("a") + number) for number in range(shape.homes)]
+        homes = [
+            ServerEntry(f"h{number}", _address(), frozenset({ServerRole.HOME}), group)
+            for number, group in enumerate(groups, 1)
+        ]
+        computes = [
+            ServerEntry(f"c{number}", _address(), frozenset({ServerRole.COMPUTE}))
+            for number in range(1, shape.computes + 1)
+        ]
+        flags = database(stack, folder, [one.id for one in homes]) if database else {}
+        ranges = tuple(
+            HomeRange(f"{table}|".encode(), f"{table}}}".encode(), homes[number % len(homes)].group)
+            for number, table in enumerate(OWNED)
+        )
+        known = ClusterMap("bench", 1, shape.joins, home_ranges=ranges)
+        place = _place(stack, folder, ClusterState.of(known, [*homes, *computes]), shape)
+        servers = []
+        # A compute listens once it has reached a home, which the map names.
+        for some in (homes, computes):
+            for entry in some:
+                arguments = ["--cluster", place, "--cluster-id", entry.id, *flags.get(entry.id, ())]
+                if shape.is_on_etcd:
+                    # A map in a file says it already.
+                    arguments += ["--cluster-roles", *entry.roles]
+                    arguments += ["--cluster-group", entry.group] if entry.group else []
+                server = SiteServer(entry, arguments)
+                stack.callback(server.end)
+                servers.append(server)
+            for server in servers:
+                server.wait()
+        yield ClusterSite(f"pequod+cluster://{','.join(entry.address for entry in (*computes, *homes))}", servers)
+
+
+def _address() -> str:
+    return f"127.0.0.1:{free_port()}"
+
+
+def _place(stack: ExitStack, folder: Path, state: ClusterState, shape: ClusterShape) -> str:
+    """Put the map where servers look for it, and return the setting that says where."""
+    if not shape.is_on_etcd:
+        file = folder / "cluster.toml"
+        file.write_text(written(state))
+        return f"static:{file}"
+    endpoints = stack.enter_context(started_etcd(folder / "etcd", _ETCD_NODES))
+    place = f"etcd:{','.join(endpoints)}/{state.map.cluster}"
+
+    async def put() -> None:
+        coordinator = coordinator_of(place)
+        await coordinator.put_map(state.map)
+        await coordinator.close()
+
+    asyncio.run(put())
+    return place
+
+
+@contextmanager
+def started_etcd(folder: Path, count: int) -> Iterator[list[str]]:
+    """Run nodes of etcd that agree with each other; yield their addresses.
+
+    Raises:
+        ServerStartError: etcd is not installed, or does not start.
+    """
+    program = shutil.which("etcd")
+    if program is None:
+        raise ServerStartError("no etcd on this machine; install it with: apt-get install etcd-server")
+    ports = {f"n{number}": (free_port(), free_port()) for number in range(1, count + 1)}
+    nodes = ",".join(f"{name}=http://127.0.0.1:{peer}" for name, (_, peer) in ports.items())
+    with ExitStack() as stack:
+        for name, (port, peer) in ports.items():
+            client_url, peer_url = f"http://127.0.0.1:{port}", f"http://127.0.0.1:{peer}"
+            options = {
+                "name": name,
+                "data-dir": str(folder / name),
+                "listen-client-urls": client_url,
+                "advertise-client-urls": client_url,
+                "listen-peer-urls": peer_url,
+                "initial-advertise-peer-urls": peer_url,
+                "initial-cluster": nodes,
+            }
+            # It listens for its peers at once, and for clients when the nodes agree.
+            stack.enter_context(running([program, *(f"--{key}={value}" for key, value in options.items())], peer))
+        for port, _ in ports.values():
+            _wait_until_healthy(port)
+        yield [f"127.0.0.1:{port}" for port, _ in ports.values()]
+
+
+def _wait_until_healthy(port: int) -> None:
+    deadline = time.monotonic() + START_S_MAX
+    while time.monotonic() < deadline:
+        connection = HTTPConnection("127.0.0.1", port, timeout=2)
+        try:
+            connection.request("GET", "/health")
+            if b'"true"' in connection.getresponse().read():
+                return
+        except (OSError, HTTPException):
+            time.sleep(0.05)
+        finally:
+            connection.close()
+    raise ServerStartError(f"etcd at port {port} is not healthy after {START_S_MAX:.0f} s")

@@ -1,0 +1,84 @@
+"""One command on an engine: the only place that says what each kind of command does.
+
+    (SCAN_DOWN, b"t|ann|", b"t|ann}", limit 2)  ->  Engine.scan, from the end down  ->  Rows
+
+The table of kinds, pequod/commands/kinds.py, says what each takes and what it gives; batches, calls of one command and
+stores in the process all have their commands answered here.
+
+>>> from pequod.commands.kinds import GET, PUT, SCAN
+>>> from pequod.engine import Engine
+>>> engine = Engine()
+>>> answer(engine, PUT, b"a", b"1", 0, now=0.0)
+>>> answer(engine, GET, b"a", b"", 0, now=0.0)
+b'1'
+>>> answer(engine, SCAN, b"", b"", 0, now=0.0)
+Rows(keys=[b'a'], values=[b'1'])
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Final
+
+from pequod.answers.rows import Rows
+from pequod.commands.kinds import COUNT, GET, PUT, REMOVE, SCAN, SCAN_DOWN, SCAN_LIMIT
+from pequod.engine.engine import Engine
+
+#: What a command gives: a value or None, nothing, whether the key was there, rows, or a count; see `Gives`.
+Answer = bytes | bool | int | Rows | None
+#: Takes the engine, the arguments of a command (the second empty where it has one), its number, and the time.
+Verb = Callable[[Engine, bytes, bytes, int, float], Answer]
+
+
+def _get(engine: Engine, key: bytes, _second: bytes, _number: int, now: float) -> bytes | None:
+    return engine.get(key, now=now)
+
+
+def _put(engine: Engine, key: bytes, value: bytes, _number: int, _now: float) -> None:
+    engine.put(key, value)
+
+
+def _remove(engine: Engine, key: bytes, _second: bytes, _number: int, _now: float) -> bool:
+    return engine.remove(key)
+
+
+def _scan(engine: Engine, first: bytes, last: bytes, limit: int, now: float) -> Rows:
+    return engine.scan(first, last or None, limit=limit or None, now=now)
+
+
+def _scan_down(engine: Engine, first: bytes, last: bytes, limit: int, now: float) -> Rows:
+    return engine.scan(first, last or None, limit=limit or None, reverse=True, now=now)
+
+
+def _count(engine: Engine, first: bytes, last: bytes, _number: int, now: float) -> int:
+    return engine.count(first, last or None, now=now)
+
+
+#: By kind.
+VERBS: Final[dict[int, Verb]] = {
+    GET: _get,
+    PUT: _put,
+    REMOVE: _remove,
+    SCAN: _scan,
+    SCAN_LIMIT: _scan,
+    SCAN_DOWN: _scan_down,
+    COUNT: _count,
+}
+
+
+def answer(engine: Engine, kind: int, first: bytes, second: bytes, number: int, now: float) -> Answer:
+    """Run one command, and return what it gives.
+
+    Args:
+        first, second: Its arguments; the second is empty where it has one. An empty end of a range is none.
+        number: The greatest number of rows of a scan, also of a SCAN; 0: no limit.
+        now: The time, for snapshots.
+
+    Requires:
+        ``kind`` is in the table of kinds.
+
+    Raises:
+        MissingError, BackedKeyError: The command has to wait for ranges, or for a write to a database.
+        PequodError: The command fails.
+    """
+    return VERBS[kind](engine, first, second, number, now)

@@ -1,0 +1,161 @@
+"""Commands as columns, under way on an engine: which of them is next, and how they are run.
+
+    kinds      SCAN        PUT        GET     index 1, argument_at 2: the SCAN has run, and the PUT is next
+    arguments  first last  key value  key
+
+A batch runs until all of its commands have run, one of them has to wait, or the one who takes the outcomes has no room
+for more. Where the native core is, it runs the commands of most batches instead (pequod/native/batch_commands.cpp).
+
+>>> from pequod.commands.kinds import GET, PUT
+>>> from pequod.engine import Engine
+>>> batch, outcomes = BatchRun(bytes([PUT, GET]), [b"a", b"1", b"a"], []), []
+>>> def take(outcome):
+...     outcomes.append(outcome)
+...     batch.advance()
+...     return True
+>>> batch.run(Engine(), lambda: 0.0, take); outcomes
+[None, b'1']
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+
+from pequod.commands.columns import Command, commands
+from pequod.commands.kinds import ARGUMENT_COUNTS, KIND_OF, NUMBER_COUNTS
+from pequod.engine.answer import Answer, answer
+from pequod.engine.engine import Engine
+from pequod.language.errors import BackedKeyError, PequodError
+from pequod.language.missing import MissingError
+
+#: What the next command waits for.
+Waits = MissingError | BackedKeyError
+
+
+class BatchRun:
+    """A batch under way: its commands, and the next one to run.
+
+    Args:
+        rows_max: The greatest number of rows that a scan returns, whatever it asks for; 0: as it asks.
+
+    Invariants:
+        1. All commands before ``index`` have run, and none from there on; but the one at ``index`` may have given its
+           first rows, and then the columns hold a command for the rest of them in its place.
+        2. ``argument_at`` and ``number_at`` are where the arguments and the numbers of the next command begin.
+    """
+
+    __slots__ = ("argument_at", "arguments", "index", "kinds", "number_at", "numbers", "refusal", "rows_max")
+
+    def __init__(self, kinds: bytes, arguments: list[bytes], numbers: list[int], rows_max: int = 0) -> None:
+        self.kinds = kinds
+        self.arguments = arguments
+        self.numbers = numbers
+        self.rows_max = rows_max
+        self.index = self.argument_at = self.number_at = 0
+        #: Returns why the command at a position must not run, None if it may; it is asked just before the command runs.
+        #: None: all may.
+        self.refusal: Callable[[int], PequodError | None] | None = None
+
+    @property
+    def kind(self) -> int:
+        """The kind of the next command."""
+        return self.kinds[self.index]
+
+    def command(self) -> tuple[int, bytes, bytes, int]:
+        """Return the kind, the arguments and the number of the next command; what it does not take is empty, or 0."""
+        kind, at = self.kinds[self.index], self.argument_at
+        second = self.arguments[at + 1] if ARGUMENT_COUNTS[kind] > 1 else b""
+        return kind, self.arguments[at], second, self.numbers[self.number_at] if NUMBER_COUNTS[kind] else 0
+
+    def run(
+        self, engine: Engine, clock: Callable[[], float], take: Callable[[Answer | PequodError], bool]
+    ) -> Waits | None:
+        """Run the commands that are left, in order.
+
+        Args:
+            take: Gets what the next command gives, or its error, and passes by it with `advance` once it has all that
+                it wants of it. Returns whether the batch goes on.
+
+        Returns:
+            What the next command has to wait for; None if all have run, or ``take`` has said that the batch stops.
+        """
+        is_timed, now, refusal, rows_max = engine.is_timed, clock(), self.refusal, self.rows_max
+        outcome: Answer | PequodError
+        while self.index < len(self.kinds):
+            if is_timed:
+                # The commands before may have taken long.
+                now = clock()
+            if refusal is None or (outcome := refusal(self.index)) is None:
+                kind, first, second, number = self.command()
+                if rows_max and not 0 < number < rows_max:
+                    number = rows_max
+                try:
+                    outcome = answer(engine, kind, first, second, number, now)
+                except (MissingError, BackedKeyError) as error:
+                    return error
+                except PequodError as error:
+                    outcome = error
+            if not take(outcome):
+                break
+        return None
+
+    def advance(self) -> int:
+        """Pass by the next command, and return its position."""
+        kind = self.kinds[self.index]
+        self.argument_at += ARGUMENT_COUNTS[kind]
+        self.number_at += NUMBER_COUNTS[kind]
+        self.index += 1
+        return self.index - 1
+
+    def ahead(self) -> Iterator[Command]:
+        """Yield the commands that are left."""
+        return commands(self.kinds, self.arguments, self.index, self.argument_at)
+
+    def go_on_behind(self, rows: int, last_key: bytes) -> None:
+        """Have the next command, a scan, go on behind its first rows.
+
+        Args:
+            rows: How many it has given, the last of them of ``last_key``.
+        """
+        kind = KIND_OF[self.kind]
+        if kind.is_down:
+            self.arguments[self.argument_at + 1] = last_key
+        else:
+            self.arguments[self.argument_at] = last_key + b"\0"
+        if kind.numbers and self.numbers[self.number_at]:
+            self.numbers[self.number_at] -= rows
+
+
+class MomentRun(BatchRun):
+    """Reads that are answered at one moment: as long as one of them has to wait, none is answered."""
+
+    __slots__ = ()
+
+    def run(
+        self, engine: Engine, clock: Callable[[], float], take: Callable[[Answer | PequodError], bool]
+    ) -> MissingError | None:
+        """Run all commands; see `BatchRun.run`. What they wait for is returned together."""
+        start, outcomes, missing = (self.index, self.argument_at, self.number_at), list[Answer | PequodError](), []
+
+        def note(outcome: Answer | PequodError) -> bool:
+            outcomes.append(outcome)
+            self.advance()
+            return True
+
+        while (error := super().run(engine, clock, note)) is not None:
+            assert isinstance(error, MissingError), "reads write nothing"
+            missing.append(error)
+            self.advance()
+        self.index, self.argument_at, self.number_at = start
+        if missing:
+            return united(missing)
+        for outcome in outcomes:
+            take(outcome)
+        return None
+
+
+def united(missing: Sequence[MissingError]) -> MissingError:
+    """Return one error with all that several commands lack."""
+    return MissingError(
+        [one for error in missing for one in error.lacking], [one for error in missing for one in error.next_groups]
+    )

@@ -1,0 +1,118 @@
+#include "telling.hpp"
+
+#include "routes.hpp"
+#include "state.hpp"
+#include "timeline.hpp"
+
+namespace pequod {
+
+namespace {
+
+// Those who wait for a change, by a route.
+struct Told {
+    const Route* route;
+    Waiting* waiting;
+    Match match;
+};
+
+// Those who wait for a change, of all routes; not quick: Python tells them.
+struct ToldAll {
+    static constexpr size_t MOST = 8;
+    bool is_quick;
+    size_t count;
+    Told told[MOST];
+};
+
+// Nothing beside the contexts themselves is concerned if a change is noted in their logs.
+bool are_notable(const HotEngine* engine, const Waiting* waiting) {
+    for (uint32_t at = 0; at < waiting->count; ++at) {
+        const Hot* hot = waiting->context(at);
+        if (hot->log && PyDict_GET_SIZE(hot->log) >= engine->log_max) return false;
+        if (hot->dependants && PyDict_GET_SIZE(hot->dependants)) return false;
+    }
+    return true;
+}
+
+// Add those who wait at one site; false: they are Python's, or an error is set.
+bool find_told_at(const HotEngine* engine, PyObject* site, const Change& change, ToldAll* found) {
+    if (!PyObject_TypeCheck(site, site_type)) return false;
+    PyObject* route_object = site_of(site)->route;
+    if (!route_object || Py_TYPE(route_object) != route_type) return !PyObject_IsTrue(site);
+    const Route* route = reinterpret_cast<const Route*>(route_object);
+    if (route->is_check && !change.old == !change.value) return true;
+    Told& told = found->told[found->count];
+    Waiting* waiting = waiting_at(route, piece_of(change.key), &told.match);
+    if (!waiting) return true;
+    if (route->is_followed || (route->is_check ? !are_notable(engine, waiting) : !change.value)) return false;
+    told.route = route;
+    told.waiting = waiting;
+    return ++found->count < ToldAll::MOST;
+}
+
+void find_told(const HotEngine* engine, PyObject* readers, const Change& change, ToldAll* found) {
+    found->count = 0;
+    found->is_quick = !PyList_GET_SIZE(engine->backfills);
+    for (Py_ssize_t at = 0; found->is_quick && at < PyList_GET_SIZE(readers); ++at) {
+        PyObject* sites = PyList_GET_ITEM(readers, at);
+        found->is_quick = PyList_CheckExact(sites);
+        for (Py_ssize_t site = 0; found->is_quick && site < PyList_GET_SIZE(sites); ++site) {
+            found->is_quick = find_told_at(engine, PyList_GET_ITEM(sites, site), change, found);
+        }
+    }
+}
+
+// Note a change in the log of every context, and let it go stale. An error is set on failure.
+bool note_all(HotEngine* engine, const Told& told, const Change& change) {
+    static PyObject* present = PyBytes_FromStringAndSize("", 0);
+    if (!present) return false;
+    const long long grown_bytes = sizes.log_entry + PyBytes_GET_SIZE(change.key);
+    for (uint32_t at = 0; at < told.waiting->count; ++at) {
+        Hot* hot = told.waiting->context(at);
+        if (!ledger_of(hot)) return false;
+        if (note(hot, told.route->depth, change.key, change.old ? present : Py_None, grown_bytes) < 0) return false;
+        go_stale(hot, engine->now_s);
+    }
+    return true;
+}
+
+// Copy a value into every context, as `Writer._fan_out` does. An error is set on failure.
+bool copy_to_all(HotEngine* engine, const Told& told, const Change& change) {
+    PyObject* tail = tail_of(told.route, told.match);
+    if (!tail) return false;
+    const long long tail_bytes = change.old ? 0 : sizes.tail + PyBytes_GET_SIZE(tail);
+    const Py_ssize_t gained = write_to_all(told.waiting, tail, change.value);
+    Py_DECREF(tail);
+    if (gained < 0) return false;
+    told.waiting->tail_bytes += tail_bytes;
+    fan_out(reinterpret_cast<HotLedger*>(engine->ledger), gained, tail_bytes);
+    return true;
+}
+
+// A change of whose readers Python has to bring some up to date counts as this many rows that follow.
+constexpr size_t TOLD_BY_PYTHON = 64;
+
+}  // namespace
+
+bool tell_readers(HotEngine* engine, PyObject* readers, const Change& change, size_t* count) {
+    if (!PyList_GET_SIZE(readers)) return true;
+    ToldAll found;
+    find_told(engine, readers, change, &found);
+    if (PyErr_Occurred()) return false;
+    bool is_told = true;
+    for (size_t at = 0; found.is_quick && is_told && at < found.count; ++at) {
+        const Told& told = found.told[at];
+        *count += told.waiting->count;
+        is_told = told.route->is_check ? note_all(engine, told, change) : copy_to_all(engine, told, change);
+    }
+    if (found.is_quick) return is_told;
+    *count += TOLD_BY_PYTHON;
+    static PyObject* name = PyUnicode_InternFromString("base_changed");
+    PyObject* done =
+        name ? PyObject_CallMethodObjArgs(engine->writer, name, readers, change.key, change.old ? change.old : Py_None,
+                                          change.value ? change.value : Py_None, nullptr)
+             : nullptr;
+    Py_XDECREF(done);
+    return done;
+}
+
+}  // namespace pequod

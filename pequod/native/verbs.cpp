@@ -1,0 +1,234 @@
+#include "verbs.hpp"
+
+#include "collect.hpp"
+#include "telling.hpp"
+
+namespace pequod {
+
+namespace {
+
+// What became of something that is not quick.
+Ran not_quick() { return PyErr_Occurred() ? Ran::FAILED : Ran::NOT_QUICK; }
+
+// The relations of a key's table if clients write that, and nobody watches it; else null.
+HotRelations* quick_relations(HotEngine* engine, Piece key) {
+    HotRelations* relations = relations_at(engine->relations, key);
+    return relations && !relations->is_owned ? relations : nullptr;
+}
+
+// Whether Python need not be told of changes of a table's rows, or tells the joins alone.
+bool is_quiet(const HotRelations* relations) {
+    return !relations->is_watched && relations->readers && PyList_CheckExact(relations->readers);
+}
+
+// The same for a key that is written.
+HotRelations* written_relations(HotEngine* engine, Piece key) {
+    if (!key.size || static_cast<long long>(key.size) > engine->key_bytes_max) return nullptr;
+    HotRelations* relations = quick_relations(engine, key);
+    return relations && is_quiet(relations) ? relations : nullptr;
+}
+
+// Whether the ledger need not be looked at before a value of this size is written.
+bool has_room(const HotEngine* engine, size_t value_bytes) {
+    return static_cast<long long>(value_bytes) <= engine->value_bytes_quick &&
+           engine->revision < reinterpret_cast<HotLedger*>(engine->ledger)->weigh_at;
+}
+
+// Put a row of a table, and count what was told of it.
+Ran put_into(HotEngine* engine, HotRelations* relations, PyObject* key, PyObject* value, size_t* told) {
+    PyObject* old = nullptr;
+    if (put(table_of(relations->table), key, value, &old) == Put::FAILED) return Ran::FAILED;
+    bool is_told = true;
+    if (!old || !is_equal(piece_of(old), piece_of(value))) {
+        ++engine->revision;
+        is_told = tell_readers(engine, relations->readers, {key, old, value}, told);
+    }
+    Py_XDECREF(old);
+    return is_told ? Ran::DONE : Ran::FAILED;
+}
+
+// Take a key out of its table.
+Ran take_out(HotEngine* engine, HotRelations* relations, PyObject* key) {
+    PyObject* old = remove(table_of(relations->table), piece_of(key));
+    if (!old) return PyErr_Occurred() ? Ran::FAILED : Ran::ABSENT;
+    ++engine->revision;
+    size_t told = 0;
+    const bool is_told = tell_readers(engine, relations->readers, {key, old, nullptr}, &told);
+    Py_DECREF(old);
+    return is_told ? Ran::DONE : Ran::FAILED;
+}
+
+}  // namespace
+
+Ran put(HotEngine* engine, PyObject* key, PyObject* value) {
+    HotRelations* relations = written_relations(engine, piece_of(key));
+    if (!relations || !has_room(engine, piece_of(value).size)) return not_quick();
+    size_t told = 0;
+    return put_into(engine, relations, key, value, &told);
+}
+
+Ran put(HotEngine* engine, Piece key, Piece value) {
+    HotRelations* relations = written_relations(engine, key);
+    if (!relations || !has_room(engine, value.size)) return not_quick();
+    PyObject* own_key = PyBytes_FromStringAndSize(key.start, Py_ssize_t(key.size));
+    PyObject* own_value = PyBytes_FromStringAndSize(value.start, Py_ssize_t(value.size));
+    size_t told = 0;
+    const Ran ran = own_key && own_value ? put_into(engine, relations, own_key, own_value, &told) : Ran::FAILED;
+    Py_XDECREF(own_key);
+    Py_XDECREF(own_value);
+    return ran;
+}
+
+Ran remove(HotEngine* engine, PyObject* key) {
+    HotRelations* relations = written_relations(engine, piece_of(key));
+    return relations ? take_out(engine, relations, key) : not_quick();
+}
+
+Ran remove(HotEngine* engine, Piece key) {
+    HotRelations* relations = written_relations(engine, key);
+    if (!relations) return not_quick();
+    PyObject* own_key = PyBytes_FromStringAndSize(key.start, Py_ssize_t(key.size));
+    const Ran ran = own_key ? take_out(engine, relations, own_key) : Ran::FAILED;
+    Py_XDECREF(own_key);
+    return ran;
+}
+
+namespace {
+
+// The fresh context of level one in whose one range a key of a table is that one join computes; null: there is none
+// that is quick, or an error is set.
+Hot* quick_context(const HotRelations* relations, Piece key, double now) {
+    PyObject* found = context_at(relations, key);
+    if (!found || !is_hot(found)) return nullptr;
+    Hot* hot = hot_of(found);
+    if (!hot->is_sound() || !hot->is_whole || !(now <= hot->ready_until_s)) return nullptr;
+    const Piece tail = {key.start + piece_of(hot->prefix).size, key.size - piece_of(hot->prefix).size};
+    if (compare(tail, piece_of(hot->lower)) < 0) return nullptr;
+    return hot->upper == Py_None || compare(tail, piece_of(hot->upper)) < 0 ? hot : nullptr;
+}
+
+Ran get_computed(HotEngine* engine, const HotRelations* relations, Piece key, double now, PyObject** value) {
+    Hot* hot = relations->is_owned ? quick_context(relations, key, now) : nullptr;
+    if (!hot) return not_quick();
+    SortedRows* rows = rows_of(hot);
+    const size_t known = piece_of(hot->prefix).size;
+    *value = get(rows, {key.start + known, key.size - known});
+    // Whether such a key can be is Python's to say.
+    if (!*value) return Ran::NOT_QUICK;
+    count_hit(engine, {rows, {0, 0}, {0, 0}, {"", 0}, hot});
+    return Ran::DONE;
+}
+
+}  // namespace
+
+Ran get(HotEngine* engine, Piece key, const Seen& seen, double now, PyObject** value) {
+    HotRelations* relations = relations_at(engine->relations, key);
+    // Which rows are loaded is Python's to say, and to note.
+    if (!relations || table_of(relations->table)->loaded != Py_None) return not_quick();
+    SortedRows* rows = seen.rows ? rows_of(table_of(relations->table), key) : nullptr;
+    *value = rows ? seen.value_in(rows, key) : nullptr;
+    if (!*value) *value = get(table_of(relations->table), key);
+    if (*value) return Ran::DONE;
+    return relations->is_owned ? get_computed(engine, relations, key, now, value) : Ran::ABSENT;
+}
+
+Ran rows_between(HotEngine* engine, Piece first, Piece last, SortedRows** rows) {
+    HotRelations* relations = quick_relations(engine, first);
+    if (!relations) return not_quick();
+    const HotTable* table = table_of(relations->table);
+    if (compare(first, last) >= 0 || compare(last, piece_of(table->end)) > 0) return Ran::NOT_QUICK;
+    const Found found = rows_within(table, first, last);
+    if (!found.is_quick) return not_quick();
+    *rows = found.rows;
+    return Ran::DONE;
+}
+
+namespace {
+
+// The place from which on a timeline's rows are new to its reader: mostly the end, or close to it.
+Place place_of(SortedRows* rows, Piece tail) {
+    const Leaf& last = rows->last;
+    const size_t near = last.size > 8 ? last.size - 8 : 0;
+    if (last.size && (near || !rows->older_size) && (!near || compare(last.key(near), tail) < 0)) {
+        size_t at = last.size;
+        while (at > near && compare(last.key(at - 1), tail) >= 0) --at;
+        return {rows->older_size, at};
+    }
+    return lower_bound(rows, tail);
+}
+
+// Find the rows of a context from a key on to the end by which it is known.
+Ran find_in_context(const End* end, Piece first, Piece last, double now, bool may_refresh, Span* span) {
+    Hot* hot = hot_of(end->context);
+    if (table_of(end->table)->entry_count || !hot->is_sound() || !hot->is_open()) return Ran::NOT_QUICK;
+    const Piece prefix = piece_of(hot->prefix);
+    if (!begins_with(first, prefix) || compare(first, last) >= 0) return Ran::NOT_QUICK;
+    const Piece tail = {first.start + prefix.size, first.size - prefix.size};
+    if (compare(tail, piece_of(hot->lower)) < 0) return Ran::NOT_QUICK;
+    if (!(now <= hot->ready_until_s)) {
+        const int is_fresh = may_refresh ? refresh(hot, now) : 0;
+        if (is_fresh <= 0) return is_fresh ? Ran::FAILED : Ran::NOT_QUICK;
+    }
+    SortedRows* rows = rows_of(hot);
+    *span = {rows, place_of(rows, tail), {rows->older_size, rows->last.size}, prefix, hot};
+    return Ran::DONE;
+}
+
+// Find the rows of a part of a context; up to its end Python finds them, which remembers the end.
+Ran find_inside(const HotRelations* relations, Piece first, Piece last, double now, Span* span) {
+    Hot* hot = table_of(relations->table)->entry_count ? nullptr : quick_context(relations, first, now);
+    if (!hot) return not_quick();
+    const Piece prefix = piece_of(hot->prefix);
+    if (!begins_with(last, prefix) || compare(first, last) >= 0) return Ran::NOT_QUICK;
+    const Piece low = {first.start + prefix.size, first.size - prefix.size};
+    const Piece high = {last.start + prefix.size, last.size - prefix.size};
+    if (hot->upper != Py_None && compare(high, piece_of(hot->upper)) > 0) return Ran::NOT_QUICK;
+    SortedRows* rows = rows_of(hot);
+    *span = {rows, lower_bound(rows, low), lower_bound(rows, high), prefix, hot};
+    return Ran::DONE;
+}
+
+}  // namespace
+
+Ran find_span(HotEngine* engine, Piece first, Piece last, size_t hash, double now, bool may_refresh, Span* span) {
+    const End* end = reinterpret_cast<const Ends*>(engine->ends)->table.find(hash, last);
+    if (end) return find_in_context(end, first, last, now, may_refresh, span);
+    const HotRelations* relations = relations_at(engine->relations, first);
+    if (relations && relations->is_owned) return find_inside(relations, first, last, now, span);
+    SortedRows* rows = nullptr;
+    const Ran ran = rows_between(engine, first, last, &rows);
+    if (ran != Ran::DONE) return ran;
+    *span = {rows, {0, 0}, {0, 0}, {"", 0}, nullptr};
+    if (rows) {
+        span->start = lower_bound(rows, first);
+        span->stop = lower_bound(rows, last);
+    }
+    return Ran::DONE;
+}
+
+void count_hit(HotEngine* engine, const Span& span) {
+    Hot* hot = span.context;
+    if (!hot) return;
+    ++reinterpret_cast<Counters*>(hot->counters)->hits;
+    ++hot->hits;
+    hot->last_used = ++reinterpret_cast<Numbers*>(engine->reads)->number;
+}
+
+Applied apply(HotEngine* engine, PyObject* key, PyObject* value, size_t* told) {
+    HotRelations* relations = relations_at(engine->relations, piece_of(key));
+    HotTable* table = relations ? table_of(relations->table) : nullptr;
+    if (!table || !table->loaded || !is_rows(table->loaded) || !relations->searched ||
+        !PyList_CheckExact(relations->searched)) {
+        return PyErr_Occurred() ? Applied::FAILED : Applied::NOT_QUICK;
+    }
+    if (!is_loaded(table, piece_of(key))) {
+        // Its row may be of a searched range.
+        return PyList_GET_SIZE(relations->searched) ? Applied::NOT_QUICK : Applied::NOT_LOADED;
+    }
+    if (!PyBytes_CheckExact(value) || !is_quiet(relations) || !has_room(engine, piece_of(value).size)) {
+        return Applied::NOT_QUICK;
+    }
+    return put_into(engine, relations, key, value, told) == Ran::FAILED ? Applied::FAILED : Applied::YES;
+}
+
+}  // namespace pequod

@@ -1,0 +1,69 @@
+// The verbs of an engine: put, remove, get, scan and apply, for what takes a look-up and a copy.
+//
+// A verb is done, or not quick: then nothing has changed, and Python does the command. Not quick are keys without a
+// table, keys of tables that joins compute or that are watched, of a database but for `apply`; writes that Python has
+// to admit or to tell watches of; and reads of more than one group, or of more than one context. A put is done once its
+// row is written: what waits for it and is Python's is brought up to date there (telling.cpp).
+#pragma once
+
+#include "engine.hpp"
+
+namespace pequod {
+
+// How a command went: not quick means that nothing has changed; failed, that an error is set.
+enum class Ran { DONE, ABSENT, NOT_QUICK, FAILED };
+
+Ran put(HotEngine* engine, Piece key, Piece value);
+Ran remove(HotEngine* engine, Piece key);
+// The same of exact `bytes` that exist.
+Ran put(HotEngine* engine, PyObject* key, PyObject* value);
+Ran remove(HotEngine* engine, PyObject* key);
+
+// What was seen of a command in advance.
+struct Seen {
+    // Of the end of a scan.
+    size_t hash;
+    // Where the key of a GET was, null if it was not looked for. It is a guess: the rows may have changed since.
+    const SortedRows* rows;
+    size_t leaf;
+    size_t at;
+
+    // The value of a key among rows, if it is where it was seen; else null.
+    PyObject* value_in(SortedRows* found, Piece key) const {
+        if (found != rows || leaf > found->older_size) return nullptr;
+        const Leaf& present = found->leaf(leaf);
+        return at < present.size && is_equal(present.key(at), key) ? present.entries[at].value : nullptr;
+    }
+};
+
+// Find the value of a key, stored or in a fresh context; the reference is borrowed, until the next change.
+Ran get(HotEngine* engine, Piece key, const Seen& seen, double now, PyObject** value);
+
+// The rows that a scan gives: those of [start, stop), with a prefix before their keys.
+struct Span {
+    // Null: there are none.
+    SortedRows* rows;
+    Place start;
+    Place stop;
+    Piece prefix;
+    // Whose rows these are; null: a table's.
+    Hot* context;
+};
+
+// Find the rows of `[first, last)`: of a table that clients write, of the context that is known by this end, whose hash
+// it is, or of a fresh one that has them inside. A stale context answers after its log was applied, if `may_refresh`.
+Ran find_span(HotEngine* engine, Piece first, Piece last, size_t hash, double now, bool may_refresh, Span* span);
+
+// Count that a scan was answered by a span.
+void count_hit(HotEngine* engine, const Span& span);
+
+// Find the rows that have all keys of `[first, last)`, which no join computes; null: there are none.
+Ran rows_between(HotEngine* engine, Piece first, Piece last, SortedRows** rows);
+
+// How a change of a database went.
+enum class Applied { YES, NOT_LOADED, NOT_QUICK, FAILED };
+
+// Apply a change of a loaded key, and count the rows that follow. A value that is not `bytes` is not quick.
+Applied apply(HotEngine* engine, PyObject* key, PyObject* value, size_t* told);
+
+}  // namespace pequod

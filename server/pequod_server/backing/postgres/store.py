@@ -1,0 +1,386 @@
+"""PostgreSQL behind the cache.
+
+Loads run in a REPEATABLE READ snapshot and return its horizon. Changes come from a replication slot (`slot`: durable,
+resumed at its position) or from triggers (`notify`: nothing to configure, everything read again after a break).
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+from collections.abc import AsyncGenerator, AsyncIterator, Sequence
+from contextlib import aclosing
+
+import asyncpg
+
+from pequod.engine import SearchRange
+from pequod.escapes import shown
+from pequod_server.backing.errors import (
+    BackingUnavailableError,
+    MappingError,
+    PackError,
+    SchemaError,
+    WriteRefusedError,
+)
+from pequod_server.backing.health import Backoff, mended
+from pequod_server.backing.mapping import GENERIC_TABLE, Mapping
+from pequod_server.backing.postgres import removal
+from pequod_server.backing.postgres.history import place, proven_place
+from pequod_server.backing.postgres.install import CREATE_GENERIC, check_installed, install_notify, install_slot
+from pequod_server.backing.postgres.notify import notify_feed
+from pequod_server.backing.postgres.schema import (
+    Connection,
+    Facts,
+    Mode,
+    advice,
+    check_identity,
+    check_schema,
+    described,
+    read_facts,
+)
+from pequod_server.backing.postgres.session import PostgresSession, keys_as_ranges
+from pequod_server.backing.postgres.slot import slot_feed
+from pequod_server.backing.postgres.writes import statements_of
+from pequod_server.backing.rows import sorted_in_steps
+from pequod_server.backing.store import (
+    Event,
+    IsWanted,
+    KeyRange,
+    Loaded,
+    Place,
+    RowChange,
+    SequenceHorizon,
+    Status,
+    WrittenThrough,
+    every_key,
+    were_there,
+)
+from pequod_server.backing.turns import Turns, in_turns
+from pequod_server.backing.values import decompose
+
+_FEED_NAME = re.compile(r"[a-z_][a-z0-9_]{0,62}").fullmatch
+#: If a write meets a row that was inserted a moment ago, it is tried again.
+_ATTEMPTS = 3
+#: Rows that one statement writes or looks up: they are encoded in one step.
+_TOGETHER = 250
+#: Another number says that rows of earlier versions are not what would be made of them now.
+_VALUES = 2
+
+
+class _OneByOneError(Exception):
+    """Rows are missing after they have been written: a condition refused them, or they were deleted meanwhile."""
+
+
+class PostgresStore:
+    """A PostgreSQL database as the owner of the mapped keys."""
+
+    def __init__(
+        self,
+        dsn: str,
+        mappings: Sequence[Mapping],
+        *,
+        mode: Mode = "slot",
+        feed_name: str = "pequod",
+        connections_max: int = 4,
+        timeout_s: float = 10.0,
+        held_bytes_max: int = 64 << 20,
+        backoff: Backoff | None = None,
+    ) -> None:
+        if not _FEED_NAME(feed_name):
+            raise MappingError(feed_name, "the feed's name is small letters, digits and `_`, and 63 of them at most")
+        self.mappings = tuple(mappings)
+        self._backoff = backoff or Backoff()
+        self._session = PostgresSession(
+            dsn,
+            mappings,
+            mode,
+            feed_name,
+            connections_max=connections_max,
+            timeout_s=timeout_s,
+            held_bytes_max=held_bytes_max,
+        )
+
+    @property
+    def status(self) -> Status:
+        """The state of the change feed."""
+        return self._session.health.status
+
+    async def check(self) -> list[str]:
+        """Compare the mappings with the real schema and return advice."""
+        session, problems = self._session, list[str]()
+        async with session.connection() as connection:
+            level = await connection.fetchval("SHOW wal_level")
+            if session.mode == "slot" and level != "logical":
+                problems.append(
+                    f"wal_level is {level}; for `slot` set wal_level = logical in postgresql.conf, and restart it"
+                )
+            # All problems are reported together, also missing installations for the tables that exist.
+            facts = await read_facts(connection, self.mappings)
+            there = [mapping for mapping in self.mappings if mapping.table in facts]
+            for check in (
+                lambda: check_schema(connection, session.name, self.mappings),
+                lambda: check_installed(connection, session.name, session.mode, session.feed_name, there, facts),
+            ):
+                try:
+                    await check()
+                except SchemaError as error:
+                    problems += error.problems
+        if problems:
+            raise SchemaError(session.name, problems)
+        return advice(self.mappings, (await session.check_installed())[0])
+
+    async def described(self) -> list[list[str]]:
+        """Return for each mapping, in their order, what is made of each of its columns."""
+        async with self._session.connection() as connection:
+            facts = await read_facts(connection, self.mappings)
+        return [described(mapping, facts[mapping.table]) for mapping in self.mappings]
+
+    async def install(self) -> list[str]:
+        """Make the publication or the triggers, and a generic mapping's table, in one transaction.
+
+        Returns:
+            The statements.
+
+        Raises:
+            SchemaError: The tables do not fit the mapping, or this user may not do it; nothing is changed.
+        """
+        session = self._session
+        async with session.connection() as connection, connection.transaction():
+            made = [CREATE_GENERIC] if any(mapping.table == GENERIC_TABLE for mapping in self.mappings) else []
+            for statement in made:
+                await connection.execute(statement)
+            facts = await check_schema(connection, session.name, self.mappings)
+            before = await removal.replica_identities(connection, self.mappings)
+            if session.mode == "slot":
+                is_there = await connection.fetchval(
+                    "SELECT EXISTS (SELECT FROM pg_publication WHERE pubname = $1)", session.feed_name
+                )
+                statements = list(install_slot(session.feed_name, self.mappings, facts, is_there=is_there))
+            else:
+                statements = list(install_notify(session.feed_name, self.mappings))
+            for statement in statements:
+                await connection.execute(statement)
+            if session.mode == "slot":
+                facts = await check_schema(connection, session.name, self.mappings)
+                check_identity(session.name, self.mappings, facts)
+                after = await removal.replica_identities(connection, self.mappings)
+                changed = {table: identity for table, identity in before.items() if after[table] != identity}
+                for statement in await removal.note_identities(connection, session.feed_name, changed):
+                    await connection.execute(statement)
+                    statements.append(statement)
+        return [*made, *statements]
+
+    async def removal(self) -> list[str]:
+        """Return the statements that remove what `install` and feeds of this name made; none if there is nothing.
+
+        Raises:
+            SlotNotDroppedError: A server uses the replication slot.
+        """
+        async with self._session.connection() as connection:
+            return await removal.uninstall(connection, self._session.feed_name)
+
+    async def slot_removal(self) -> list[str]:
+        """Return the statement that drops the replication slot of this name; nothing if there is no such slot.
+
+        Raises:
+            SlotNotDroppedError: A server uses the replication slot.
+        """
+        async with self._session.connection() as connection:
+            return await removal.drop_slot(connection, self._session.feed_name)
+
+    async def carry_out(self, statements: Sequence[str]) -> None:
+        """Run the statements of `removal`: replication slots are dropped first, the rest is one transaction."""
+        async with self._session.connection() as connection:
+            rest = list(statements)
+            while rest and rest[0].startswith("SELECT pg_drop_replication_slot"):
+                await connection.execute(rest.pop(0))
+            async with connection.transaction():
+                for statement in rest:
+                    await connection.execute(statement)
+
+    async def load(self, ranges: Sequence[KeyRange]) -> Loaded:
+        """Read ranges as of one moment."""
+        return await self.find(ranges, [])
+
+    async def find(self, ranges: Sequence[KeyRange], searches: Sequence[SearchRange]) -> Loaded:
+        """Read ranges, and what searches find, as of one moment."""
+        rows, moment = await self._session.read(ranges, searches)
+        horizon = (
+            moment.snapshot
+            if self._session.mode == "slot"
+            else SequenceHorizon(moment.snapshot.position, moment.number)
+        )
+        ordered = await in_turns(sorted_in_steps(rows.items()), Turns())
+        return Loaded(tuple(ordered), horizon, moment.timeline)
+
+    def changes(self, since: int | None = None, is_wanted: IsWanted = every_key) -> AsyncIterator[Event]:
+        """Yield the events after a position."""
+        session = self._session
+
+        def feed(since: int | None) -> AsyncGenerator[Event, None]:
+            return self._feed(since, is_wanted)
+
+        return mended(feed, since, session.everything, session.health, self._backoff, session.closing)
+
+    async def write(self, changes: Sequence[RowChange]) -> WrittenThrough:
+        """Write changes in one transaction."""
+        turns = Turns()
+        plans: list[Mapping] = []
+        for change in changes:
+            plans.append(self._mapping(change))
+            if turns.are_due():
+                await turns.give()
+        session = self._session
+        for attempt in range(_ATTEMPTS):
+            try:
+                async with session.connection() as connection:
+                    facts = await session.facts(connection)
+                    async with connection.transaction():
+                        if len(changes) > 1 and attempt == 0:
+                            found = await self._write_many(connection, facts, plans, changes)
+                        else:
+                            found = [
+                                await self._write_one(connection, facts, mapping, change)
+                                for mapping, change in zip(plans, changes, strict=True)
+                            ]
+                    return WrittenThrough(await place(connection), found)
+            except _OneByOneError:
+                continue
+            except (asyncpg.UniqueViolationError, asyncpg.TransactionRollbackError) as error:
+                if attempt + 1 == _ATTEMPTS:
+                    raise WriteRefusedError(session.name, _primary(error)) from error
+            except (
+                asyncpg.IntegrityConstraintViolationError,
+                asyncpg.DataError,
+                asyncpg.RaiseError,
+                asyncpg.ProgramLimitExceededError,
+            ) as error:
+                raise WriteRefusedError(session.name, _primary(error)) from error
+        raise AssertionError("the last attempt returns or raises")
+
+    async def position(self) -> Place:
+        """Return how far the log is flushed."""
+        async with self._session.connection() as connection:
+            return await place(connection)
+
+    async def latest(self) -> Place:
+        """Commit an empty logical message, and return how far the log is flushed."""
+        async with self._session.connection() as connection:
+            return await proven_place(connection)
+
+    def hurry(self, position: int) -> None:
+        """Have the feed come to a position soon."""
+        self._session.hurry(position)
+
+    async def mark(self) -> str:
+        """Return a text that identifies the cluster, its timeline, the replication slot and the tables."""
+        return (await self._mark())[0]
+
+    async def knows(self, mark: str) -> bool:
+        """Return whether the replication slot may still have all changes since; notifications are not kept."""
+        if self._session.mode == "notify":
+            return False
+        present, self._session.fingerprint = await self._mark()
+        return mark == present
+
+    async def _mark(self) -> tuple[str, str]:
+        session = self._session
+        _, fingerprint = await session.check_installed()
+        async with session.connection() as connection:
+            place = await connection.fetchrow(
+                "SELECT system_identifier, timeline_id, current_database() AS name "
+                "FROM pg_control_system(), pg_control_checkpoint()"
+            )
+        assert place is not None
+        facts = json.dumps([_VALUES, *map(str, place.values()), session.mode, session.feed_name, fingerprint])
+        return hashlib.sha256(facts.encode()).hexdigest(), fingerprint
+
+    async def close(self) -> None:
+        """End the feed and close the connections; a replication slot stays, for a feed that resumes."""
+        await self._session.close()
+        self._session.health.closed()
+
+    async def _feed(self, since: int | None, is_wanted: IsWanted) -> AsyncGenerator[Event, None]:
+        session = self._session
+        session.forget_facts()
+        feed = slot_feed if session.mode == "slot" else notify_feed
+        async with aclosing(feed(session, since, is_wanted)) as events:
+            try:
+                async for event in events:
+                    session.passed = event.position
+                    yield event
+            except asyncpg.PostgresError as error:
+                raise BackingUnavailableError(session.name, str(error)) from error
+
+    def _mapping(self, change: RowChange) -> Mapping:
+        for mapping in self.mappings:
+            if mapping.columns_of(change.key) is not None:
+                if change.value is not None:
+                    decompose(change.key, change.value, mapping.value, mapping.form)
+                return mapping
+        raise PackError(
+            f"key {shown(change.key)}", "it is of no mapped pattern, or its slots cannot be of their columns"
+        )
+
+    async def _write_many(
+        self, connection: Connection, facts: Facts, plans: Sequence[Mapping], changes: Sequence[RowChange]
+    ) -> list[bool]:
+        """Write rows in a few round trips, if there is no conflict; only the last change of a key counts.
+
+        Returns:
+            For each change whether its key was there just before it.
+
+        Raises:
+            _OneByOneError: There is one, which writing the rows one by one will show.
+        """
+        last = {change.key: (mapping, change) for mapping, change in zip(plans, changes, strict=True)}
+        put = [key for key, (_, change) in last.items() if change.value is not None]
+        before = await self._there(connection, facts, put)
+        rows_of: dict[str, dict[Sequence[object], bytes]] = {}
+        turns = Turns()
+        for key, (mapping, change) in last.items():
+            statements = statements_of(mapping, facts, change)
+            query = statements[0] if key in before else statements[-1]
+            rows_of.setdefault(query.text, {})[query.parameters] = key
+            if turns.are_due():
+                await turns.give()
+        for text, keys in rows_of.items():
+            rows = list(keys)
+            for at in range(0, len(rows), _TOGETHER):
+                # Removals answer with the parameters of those that found a row.
+                gone = await connection.fetchmany(text, rows[at : at + _TOGETHER])
+                before.update(keys[tuple(one)] for one in gone)
+        if len(await self._there(connection, facts, put)) < len(put):
+            raise _OneByOneError
+        return were_there(changes, before)
+
+    async def _there(self, connection: Connection, facts: Facts, keys: Sequence[bytes]) -> set[bytes]:
+        """Return which keys have a row."""
+        there: set[bytes] = set()
+        for at in range(0, len(keys), _TOGETHER):
+            there.update(await self._session._rows(connection, facts, keys_as_ranges(keys[at : at + _TOGETHER])))
+        return there
+
+    async def _write_one(self, connection: Connection, facts: Facts, mapping: Mapping, change: RowChange) -> bool:
+        """Write a row, and return whether its key was there; True for a put."""
+        *updates, insert = statements_of(mapping, facts, change)
+        if change.value is None:
+            return bool(await connection.fetch(insert.text, *insert.parameters))
+        for update in updates:
+            if not (await connection.execute(update.text, *update.parameters)).endswith(" 0"):
+                break
+        else:
+            await connection.execute(insert.text, *insert.parameters)
+        there = await self._session._rows(connection, facts, keys_as_ranges([change.key]))
+        if change.key not in there:
+            raise WriteRefusedError(
+                self._session.name,
+                f"the row of key {shown(change.key)} would not meet the condition of {mapping.pattern}",
+            )
+        return True
+
+
+def _primary(error: asyncpg.PostgresError) -> str:
+    """Return the error's text with the name of a constraint, and without the detail, which may show other rows."""
+    return str(error.args[0]) if error.args else type(error).__name__

@@ -1,0 +1,1 @@
+"""How fresh reads ask to be, and when they may be answered."""

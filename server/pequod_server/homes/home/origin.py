@@ -1,0 +1,317 @@
+"""Where a home's base data come from: a database, whose feed the relay follows; or the clients' own puts.
+
+    DatabaseOrigin   tables of the database   events of its feed           places: the database's
+    MemoryOrigin     all that is not computed  watches over whole tables   places: revisions of this server
+
+The second kind dies with its process: there is nothing behind it. A table is watched from the first load of it on, so
+a server that no compute asks pays nothing.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import math
+import time
+from collections.abc import Sequence
+from typing import Final
+
+from pequod.engine import Engine, Rows, Watch
+from pequod.errors import BackedKeyError, BackingUnavailableError, BadRequestError
+from pequod.freshness import NO_TIMELINE, database_of
+from pequod.language.spec import DELIMITER
+from pequod_server.backing import History, KeyRange, Place, RowChange
+from pequod_server.backing.store import WrittenThrough, were_there
+from pequod_server.backing.turns import Turns
+from pequod_server.database.databases import Databases
+from pequod_server.database.followed import Reached
+from pequod_server.freshness.questions import Questions
+from pequod_server.homes.home.exports import Exports
+from pequod_server.homes.home.relay import Relay
+
+log = logging.getLogger("pequod.peer")
+
+_HOME: Final = "the home"
+#: After this time the feed of the database is hurried again.
+_PATIENCE_S: Final = 10.0
+
+
+class DatabaseOrigin:
+    """The base data of a server with a database, and the tables that it computes from them for others.
+
+    Args:
+        tables: Those of the database.
+        exported: Those that joins compute.
+    """
+
+    def __init__(
+        self,
+        engine: Engine,
+        databases: Databases,
+        tables: Sequence[bytes],
+        relay: Relay,
+        exported: Sequence[bytes] = (),
+    ) -> None:
+        self._engine = engine
+        self._databases = databases
+        self._loader = loader = databases.all[0]
+        self.tables = [*tables, *exported]
+        self.relay = relay
+        self._exports = Exports(engine, relay, exported, tables)
+        self._position = Questions(loader.store.position, lambda _begun_s, _place: None)
+        self._latest = Questions(loader.store.latest, lambda _begun_s, _place: None)
+        self._waking: asyncio.Task[None] | None = None
+        loader.tell(self._exports if exported else relay)
+
+    @property
+    def history(self) -> History:
+        """The history of the positions."""
+        history = self._loader.followed.history
+        if history is None:
+            raise BackingUnavailableError(_HOME, "its feed of changes does not stand yet")
+        return history
+
+    @property
+    def position(self) -> int:
+        """How far the engine is."""
+        return self._loader.followed.position or 0
+
+    @property
+    def age_ms(self) -> int | None:
+        """Everything that was committed longer ago is in the engine; None if that is not known."""
+        fresh_s = self._loader.status.fresh_s
+        if fresh_s is None or self._loader.followed.failure:
+            return None
+        return max(0, math.ceil((time.monotonic() - fresh_s) * 1000))
+
+    def wake(self) -> None:
+        """Have the relay keep changes from now on."""
+        if not self.relay.is_awake:
+            self.relay.begin(self.history, self.position)
+            self._waking = asyncio.create_task(self._learn_start(), name="pequod relay start")
+
+    async def _learn_start(self) -> None:
+        """Find out from which position on the relay has everything.
+
+        The feed may have left out changes of keys that were not wanted before, of commits up to now.
+        """
+        relay, history = self.relay, self.relay.history
+        place = await self._loader.store.position()
+        if relay.history == history and history is not None and place.timeline == history.timeline:
+            relay.complete_from = max(place.position, relay.complete_from or 0)
+
+    def prepare(self, ranges: Sequence[KeyRange]) -> None:
+        """Check that ranges are the database's.
+
+        Raises:
+            BadRequestError: They are not.
+        """
+        for one in ranges:
+            if _table_of(one) not in self.tables:
+                raise BadRequestError(f"the keys from {one.first!r} on are not of a table of the home's database")
+
+    async def follow(self, ranges: Sequence[KeyRange]) -> None:
+        """Have exported ranges watched; of the database's tables the relay is told anyway."""
+        if exported := self._exported(ranges):
+            bounds = [(one.first, one.last) for one in exported]
+            await self._databases.read(lambda: self._exports.follow(exported), bounds)
+
+    def can_resume(self, ranges: Sequence[KeyRange]) -> bool:
+        """Return whether the ranges are the database's alone: the relay has changes of exported ones since a load."""
+        return not self._exported(ranges)
+
+    def _exported(self, ranges: Sequence[KeyRange]) -> list[KeyRange]:
+        tables = self._exports.tables
+        return [one for one in ranges if _table_of(one) in tables] if tables else []
+
+    def settle(self) -> None:
+        """Do nothing: the relay is told in the turn in which the engine shows it."""
+
+    async def bring(self, ranges: Sequence[KeyRange]) -> None:
+        """Load what is not there of some ranges, with one statement for each table, and not one for each range."""
+        absent = [gap for one in ranges for gap in self._engine.absent(one.first, one.last)]
+        if absent:
+            await self._databases.load(absent)
+
+    async def scan(self, first: bytes, last: bytes | None, limit: int) -> Rows:
+        """Return the first rows of a range, once they are loaded, as of the turn in which this returns.
+
+        Raises:
+            BackingUnavailableError, LimitExceededError: They cannot be loaded.
+        """
+        return await self._databases.read(lambda: self._engine.scan(first, last, limit=limit), [(first, last)])
+
+    def reached(self, place: Place) -> Reached:
+        """Return whether the engine has everything up to a place."""
+        return self._loader.followed.reached(place)
+
+    async def come_to(self, place: Place) -> None:
+        """Hurry the feed of the database, and wait until it is known whether the engine comes to a place."""
+        followed = self._loader.followed
+        if followed.reached(place) is Reached.NOT_YET:
+            self._loader.store.hurry(place.position)
+            while not await followed.until(lambda: followed.reached(place) is not Reached.NOT_YET, _PATIENCE_S):
+                self._loader.store.hurry(place.position)
+
+    async def ask(self, *, latest: bool) -> Place:
+        """Ask the database for its place, or for a proof of the latest; callers that ask together share a question."""
+        return await (self._latest if latest else self._position).ask()
+
+    async def write(self, changes: Sequence[RowChange]) -> WrittenThrough:
+        """Write to the database, if this server writes through, within the limits of its own clients: all or none.
+
+        The relay passes the place of the write after it has told the changes.
+        """
+        if not self._loader.is_write_through:
+            raise BackedKeyError(changes[0].key)
+        turns = Turns()
+        for key, value in changes:
+            self._engine.owned_by_database(key, value or b"")
+            if turns.are_due():
+                await turns.give()
+        written = await self._loader.store.write(changes)
+        self._loader.counters.writes += len(changes)
+        self._loader.store.hurry(written.place.position)
+        return written
+
+    def stop(self) -> None:
+        """Ask nothing more."""
+        self._position.stop()
+        self._latest.stop()
+        self._exports.stop()
+        if self._waking is not None:
+            self._waking.cancel()
+
+
+class MemoryOrigin:
+    """The base data of a server without a database, which die with it.
+
+    Args:
+        server_id: Names the history; another life of the server has another one.
+    """
+
+    def __init__(self, engine: Engine, server_id: int, relay: Relay) -> None:
+        self._engine = engine
+        self.relay = relay
+        self.tables: list[bytes] = []
+        self.history = History(database_of("server", server_id), NO_TIMELINE)
+        self._watches: dict[bytes, Watch] = {}
+        self._loop: asyncio.AbstractEventLoop | None = None
+
+    @property
+    def position(self) -> int:
+        """How far the engine is."""
+        return self._engine.revision
+
+    @property
+    def age_ms(self) -> int:
+        """Nothing is older."""
+        return 0
+
+    def wake(self) -> None:
+        """Have the relay keep changes of the tables that computes load."""
+        if not self.relay.is_awake:
+            self._loop = asyncio.get_running_loop()
+            log.warning(
+                "other servers compute from this one's keys, and no database is behind it: the keys die with it"
+            )
+            self.relay.begin(self.history, self.position)
+            self.relay.complete_from = self.position
+
+    def prepare(self, ranges: Sequence[KeyRange]) -> None:
+        """Watch the tables of ranges.
+
+        Raises:
+            BadRequestError: A range is not within one table, or a join computes keys of its table.
+        """
+        for one in ranges:
+            table = _table_of(one)
+            if table is None:
+                raise BadRequestError(f"the keys from {one.first!r} on are not of one table")
+            prefix = table + DELIMITER
+            for join in self._engine.joins():
+                if join.spec.output.literal_prefix.startswith(prefix):
+                    raise BadRequestError(
+                        f"the join {join.name!r} computes keys of table {table!r}: they are no base data"
+                    )
+            if table not in self._watches:
+                self._watches[table] = self._engine.watch(prefix, table + bytes((DELIMITER[0] + 1,)), self._wake)
+
+    async def follow(self, ranges: Sequence[KeyRange]) -> None:
+        """Do nothing: their tables are watched."""
+
+    def can_resume(self, ranges: Sequence[KeyRange]) -> bool:  # noqa: ARG002 - all are watched
+        """Return true: whole tables are watched."""
+        return True
+
+    def _wake(self) -> None:
+        assert self._loop is not None, "watches begin once a compute has asked for something"
+        self._loop.call_soon(self.settle)
+
+    def settle(self) -> None:
+        """Tell the relay what the watches have heard."""
+        changes: list[RowChange] = []
+        for table, watch in list(self._watches.items()):
+            changes += [RowChange(key, new) for key, _, new in self._engine.settle(watch)]
+            if watch.ended is not None:
+                # A join computes keys of the table from now on. Computes learn it from their next load.
+                del self._watches[table]
+                self._lose(watch.ended)
+        if changes:
+            self.relay.add(self.position, changes)
+
+    def _lose(self, reason: str) -> None:
+        self.relay.complete_from = None
+        for subscriber in list(self.relay.subscribers.values()):
+            self.relay.lose(subscriber, reason)
+
+    async def bring(self, ranges: Sequence[KeyRange]) -> None:
+        """Do nothing: all that there is is here."""
+
+    async def scan(self, first: bytes, last: bytes | None, limit: int) -> Rows:
+        """Return the first rows of a range."""
+        return self._engine.scan(first, last, limit=limit)
+
+    def reached(self, place: Place) -> Reached:
+        """Return whether the engine has everything up to a place."""
+        is_ours = place.timeline == NO_TIMELINE and place.position <= self.position
+        return Reached.YES if is_ours else Reached.LOST
+
+    async def come_to(self, place: Place) -> None:
+        """Do nothing: no place is known before the engine is there."""
+
+    async def ask(self, *, latest: bool) -> Place:  # noqa: ARG002 - what is here is the latest
+        """Return the present place."""
+        return Place(NO_TIMELINE, self.position)
+
+    async def write(self, changes: Sequence[RowChange]) -> WrittenThrough:
+        """Write to the engine: all checks come before the first change."""
+        engine, final = self._engine, dict(changes)
+        for key in final:
+            engine.owned_by_database(key)
+        puts = {key: value for key, value in final.items() if value is not None}
+        found = were_there(changes, {key for key in final if engine.get(key) is not None})
+        engine.put_all(list(puts), list(puts.values()))
+        for key, value in final.items():
+            if value is None:
+                engine.remove(key)
+        self.settle()
+        return WrittenThrough(Place(NO_TIMELINE, self.position), found)
+
+    def stop(self) -> None:
+        """Watch nothing more."""
+        for watch in self._watches.values():
+            self._engine.unwatch(watch)
+        self._watches.clear()
+
+
+#: The base data of a home, from which its computes load and to which they write.
+Origin = DatabaseOrigin | MemoryOrigin
+
+
+def _table_of(one: KeyRange) -> bytes | None:
+    """Return the table that holds all keys of a range, None if no table does."""
+    table, delimiter, _ = one.first.partition(DELIMITER)
+    if not delimiter or one.last is None or one.last > table + bytes((DELIMITER[0] + 1,)):
+        return None
+    return table

@@ -1,0 +1,359 @@
+"""The servicer of `PequodPeer`: what a home answers to its computes; `homes.messages` says what they ask."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import AsyncIterator, Sequence
+from contextlib import aclosing
+from typing import Final
+
+from grpc import aio
+from pequod_proto import pequod_pb2 as pb
+from pequod_proto.pequod_pb2_grpc import add_PequodPeerServicer_to_server
+
+from pequod.calls import PeerStatistics
+from pequod.engine import Engine
+from pequod.errors import BackingUnavailableError, BadRequestError, LimitExceededError, PequodError, SettingError
+from pequod_server.access.grants import Right
+from pequod_server.access.guard import present_caller
+from pequod_server.backing import KeyRange, Releasing
+from pequod_server.backing.rows import Clip
+from pequod_server.backing.store import WrittenThrough
+from pequod_server.backing.turns import Turns, in_turns
+from pequod_server.config import ServerConfig, table_names
+from pequod_server.database.databases import Databases
+from pequod_server.homes.home.answering import LoadStream
+from pequod_server.homes.home.feeding import FeedCounters, PeerFeed
+from pequod_server.homes.home.loads import prefetch_of, read_ranges
+from pequod_server.homes.home.origin import DatabaseOrigin, MemoryOrigin, Origin
+from pequod_server.homes.home.relay import Relay
+from pequod_server.homes.messages import (
+    MESSAGE_BYTES,
+    UNKNOWN_FEED,
+    VERSION_MAX,
+    changes_of,
+    firsts_of,
+    lasts_of,
+    place_message,
+    ranges_of,
+)
+from pequod_server.homes.rules import HomeRules
+from pequod_server.memory.admission import COPIES, Admission
+from pequod_server.memory.keeper import limit_bytes
+from pequod_server.wire.encode import PeersFollowing
+from pequod_server.wire.errors import version_status
+from pequod_server.wire.fitting import pieces, row_sizes
+from pequod_server.wire.handlers import Context, Unregistered, end_call
+from pequod_server.wire.publishing import DATABASE
+
+log = logging.getLogger("pequod.peer")
+
+#: The part of `memory_limit` that kept changes take at the most; with more, rows would be evicted for them.
+_KEPT_PART: Final = 8
+
+
+def add_peer_service(service: PeerService, server: aio.Server) -> None:
+    """Let a server answer the calls of its computes."""
+    add_PequodPeerServicer_to_server(service, Unregistered(server))  # type: ignore[no-untyped-call]
+
+
+def make_peer_service(
+    config: ServerConfig,
+    engine: Engine,
+    databases: Databases,
+    tables: Sequence[bytes],
+    server_id: int,
+    admission: Admission,
+    rules: HomeRules | None = None,
+) -> PeerService:
+    """Return the service for computes of a server: they ask for rows of its database, or of its clients."""
+    keep_bytes = min(config.peer_keep_bytes, limit_bytes(config.memory_limit) // _KEPT_PART)
+    relay = Relay(keep_bytes, engine.ledger.change_watches)
+    exported = table_names(config.peer_exports)
+    if exported and not tables:
+        raise SettingError("peer_exports", "only a home beside one database exports what it computes")
+    if shared := set(exported) & set(tables):
+        raise SettingError("peer_exports", f"table {min(shared)!r} is the database's, which other servers load anyway")
+    writes_max = config.batch_commands_max
+    if not databases.all:
+        return PeerService(MemoryOrigin(engine, server_id, relay), admission, rules, writes_max=writes_max)
+    origin = DatabaseOrigin(engine, databases, tables, relay, exported)
+    is_home = not isinstance(databases.all[0].store, Releasing)
+    return PeerService(origin, admission, rules, writes_max=writes_max, is_home=is_home)
+
+
+class PeerService:
+    """A home, as its computes see it.
+
+    Args:
+        rules: Which keys the map of the cluster gives to this home; None: it belongs to none.
+        writes_max: Changes of one transaction.
+        is_home: Whether it has base data of its own. It is told the changes alone of what it has loaded itself from its
+            homes, and forgets that, so another server that had it from here would miss changes.
+    """
+
+    def __init__(
+        self,
+        origin: Origin,
+        admission: Admission,
+        rules: HomeRules | None = None,
+        *,
+        writes_max: int,
+        is_home: bool = True,
+    ) -> None:
+        self._writes_max = writes_max
+        self._rules = rules
+        self._is_home = is_home
+        self.origin = origin
+        self._admission = admission
+        #: By the numbers that computes chose.
+        self.feeds: dict[int, PeerFeed] = {}
+        #: Counts of loads, and of feeds that are gone.
+        self.gone = FeedCounters()
+        self._sweeping: asyncio.Task[None] | None = None
+        self._load_streams: set[LoadStream] = set()
+        self.Load = self._load
+        self.Loads = self._loads
+        self.Feed = self._feed
+        self.Position = self._position
+        self.Write = self._write
+
+    async def following(self) -> PeersFollowing:
+        """Return who follows this home, for people; others have their turn meanwhile."""
+        relay = self.origin.relay
+        counts = await in_turns(relay.wants.counts_in_steps(), Turns())
+        peers = [
+            PeerStatistics(
+                id=feed.id,
+                address=feed.peer,
+                lag_events=relay.lag(feed.subscriber),
+                messages=feed.counters.messages,
+                changes=feed.counters.changes,
+                bytes=feed.counters.size_bytes,
+                reloads=feed.counters.reloads,
+                subscriptions=counts.get(feed.subscriber.bit, 0),
+            )
+            for feed in self.feeds.values()
+        ]
+        return PeersFollowing(peers, len(relay.wants) if peers else 0)
+
+    def end(self) -> None:
+        """End the feeds and the streams of loads: their computes go to another home."""
+        for feed in list(self.feeds.values()):
+            feed.close()
+        for stream in self._load_streams:
+            stream.close()
+
+    def stop(self) -> None:
+        """Ask the database nothing more."""
+        self.end()
+        self.origin.stop()
+        if self._sweeping is not None:
+            self._sweeping.cancel()
+
+    async def _load(self, request: pb.PeerLoadRequest, _context: Context) -> AsyncIterator[pb.PeerLoadReply]:
+        """Read ranges as of one place, and subscribe a feed to them."""
+        _refuse_version(request.version_min, request.version_max)
+        async with aclosing(self._answer_load(request)) as replies:  # type: ignore[type-var]
+            async for reply in replies:
+                yield reply
+
+    async def _loads(self, _requests: object, context: Context) -> None:
+        """Do the same for one request after another."""
+        caller = present_caller()
+
+        def accept(request: pb.PeerLoadRequest) -> None:
+            _refuse_version(request.version_min, request.version_max)
+
+        async def answer(request: pb.PeerLoadRequest) -> AsyncIterator[pb.PeerLoadReply]:
+            if caller is not None:
+                for one in ranges_of(request.firsts, request.lasts):
+                    caller.role().need(Right.FEED, one.first, one.last)
+            async with aclosing(self._answer_load(request)) as replies:  # type: ignore[type-var]
+                async for reply in replies:
+                    yield reply
+
+        stream = LoadStream(context, accept, answer)
+        self._load_streams.add(stream)
+        try:
+            await stream.run()
+        finally:
+            self._load_streams.discard(stream)
+
+    async def _answer_load(self, request: pb.PeerLoadRequest) -> AsyncIterator[pb.PeerLoadReply]:
+        self._refuse_unless_home()
+        ranges = Clip(ranges_of(request.firsts, request.lasts)).ranges
+        if self._rules is not None:
+            for one in ranges:
+                self._rules.refuse_load(one.first, one.last)
+        self.origin.wake()
+        feed = None
+        if request.feed:
+            feed = self.feeds.get(request.feed)
+            if feed is None:
+                raise BackingUnavailableError(DATABASE, UNKNOWN_FEED)
+            await feed.has_released(request.released)
+        next_of = prefetch_of(request, self._may_load)
+        found = await read_ranges(self.origin, None if feed is None else feed.subscriber, ranges, next_of)
+        self.gone.loads += 1
+        self.gone.loaded_rows += len(found.keys)
+        if feed is not None:
+            feed.catch_up()
+        start = 0
+        for count, _ in pieces(row_sizes(found.keys, found.values), MESSAGE_BYTES) if found.keys else [(0, 0)]:
+            stop = start + count
+            reply = pb.PeerLoadReply(keys=found.keys[start:stop], values=found.values[start:stop])
+            if stop == len(found.keys):
+                reply.place.CopyFrom(place_message(found.place))
+                reply.sequence = found.sequence
+                reply.more_firsts.extend(firsts_of(found.prefetched))
+                reply.more_lasts.extend(lasts_of(found.prefetched))
+            async with self._admission.bytes(COPIES * reply.ByteSize()):
+                yield reply
+            start = stop
+
+    def _may_load(self, one: KeyRange) -> bool:
+        """Return whether a compute may have rows of a range without asking for them by name."""
+        caller = present_caller()
+        try:
+            if caller is not None:
+                caller.role().need(Right.FEED, one.first, one.last)
+            if self._rules is not None:
+                self._rules.refuse_load(one.first, one.last)
+            self.origin.prepare([one])
+        except PequodError:
+            return False
+        # A compute asks by name for rows that the home computes: they have to be watched first.
+        return self.origin.can_resume([one])
+
+    async def _feed(
+        self, requests: AsyncIterator[pb.PeerFeedRequest], context: Context
+    ) -> AsyncIterator[pb.PeerFeedReply]:
+        """Tell a compute what changes in the ranges that it holds."""
+        hello, ranges = await _hello_of(requests)
+        _refuse_version(hello.version_min, hello.version_max)
+        self._refuse_unless_home()
+        caller = present_caller()
+        role = None if caller is None else caller.role()
+        if role is not None:
+            for one in ranges:
+                role.need(Right.FEED, one.first, one.last)
+        if self._rules is not None:
+            for one in ranges:
+                self._rules.refuse_load(one.first, one.last)
+        self.origin.wake()
+        self.origin.prepare(ranges)
+        feed = PeerFeed(self.origin, context.peer(), self._sweep, hello.id)
+        if hello.feed in self.feeds:
+            feed.close()
+            raise BadRequestError("another feed has this number")
+        self.feeds[hello.feed] = feed
+        reading = asyncio.create_task(_read(feed, hello, ranges, requests), name="pequod peer feed")
+        reading.add_done_callback(lambda _: feed.close())
+        try:
+            async for reply in feed.replies():
+                if caller is not None and caller.role() is not role:
+                    # The access file has changed.
+                    role = caller.role()
+                    for one in self.origin.relay.wants.ranges_of(feed.subscriber.bit):
+                        role.need(Right.FEED, one.first, one.last)
+                yield reply
+            if reading.done() and not reading.cancelled() and (error := reading.exception()) is not None:
+                raise error
+        finally:
+            reading.cancel()
+            feed.close()
+            del self.feeds[hello.feed]
+            self.gone.add(feed.counters)
+            self._sweep()
+
+    async def _position(self, request: pb.PeerPositionRequest, _context: Context) -> pb.PeerPositionReply:
+        """Return where the base data are now."""
+        self._refuse_unless_home()
+        self.origin.wake()
+        place = await self.origin.ask(latest=request.latest)
+        return pb.PeerPositionReply(
+            place=place_message(place),
+            version_min=VERSION_MAX,
+            version_max=VERSION_MAX,
+            tables=self.origin.tables,
+        )
+
+    async def _write(self, request: pb.PeerWriteRequest, _context: Context) -> pb.PeerWriteReply:
+        """Write changes, all or none."""
+        self._refuse_unless_home()
+        if not len(request.keys) == len(request.values) == len(request.present):
+            raise BadRequestError("each key needs a value and a byte in `present`")
+        if not request.keys:
+            raise BadRequestError("there is nothing to write")
+        if len(request.keys) > self._writes_max:
+            raise LimitExceededError("batch_commands_max", len(request.keys), self._writes_max)
+        changes = changes_of(request.keys, request.values, request.present)
+        if self._rules is None:
+            if request.copies:
+                raise BadRequestError("nothing moves here: this server belongs to no cluster")
+            written: WrittenThrough = await self.origin.write(changes)
+        else:
+            (self._rules.refuse_copies if request.copies else self._rules.refuse)(request.keys)
+            async with self._rules.writing():
+                written = await self.origin.write(changes)
+        return pb.PeerWriteReply(
+            place=place_message(written.place),
+            absent=[number for number, was_there in enumerate(written.were_there) if not was_there],
+        )
+
+    def _refuse_unless_home(self) -> None:
+        if not self._is_home:
+            raise BadRequestError(
+                "this server has its base data from other servers itself; name those as the homes (backing = pequod://...)"
+            )
+
+    def _sweep(self) -> None:
+        """Clear the subscriptions of feeds that are gone, in the background."""
+        if self._sweeping is None or self._sweeping.done():
+            self._sweeping = asyncio.create_task(self._sweep_in_turns(), name="pequod peer sweep")
+
+    async def _sweep_in_turns(self) -> None:
+        turns = Turns()
+        for _ in self.origin.relay.sweep_in_steps():
+            await turns.give_if_due()
+
+
+async def _read(
+    feed: PeerFeed, hello: pb.PeerFeedHello, ranges: Sequence[KeyRange], requests: AsyncIterator[pb.PeerFeedRequest]
+) -> None:
+    """Take what a compute says, until it ends its stream."""
+    beginning = asyncio.create_task(feed.begin(hello, ranges), name="pequod peer feed begins")
+    beginning.add_done_callback(lambda task: _close_if_failed(task, feed))
+    try:
+        async for request in requests:
+            feed.take(request)
+    finally:
+        beginning.cancel()
+
+
+def _close_if_failed(task: asyncio.Task[None], feed: PeerFeed) -> None:
+    if not task.cancelled() and (error := task.exception()) is not None:
+        log.info("a feed cannot begin", extra={"peer": feed.peer, "reason": str(error)})
+        feed.close()
+
+
+async def _hello_of(requests: AsyncIterator[pb.PeerFeedRequest]) -> tuple[pb.PeerFeedHello, list[KeyRange]]:
+    """Return the hello of a feed, and the ranges that it and its continuations name."""
+    hello: pb.PeerFeedHello | None = None
+    ranges: list[KeyRange] = []
+    async for request in requests:
+        if not request.HasField("hello"):
+            break
+        part = request.hello
+        hello = hello or part
+        ranges += ranges_of(part.firsts, part.lasts)
+        if not part.more:
+            return hello, ranges
+    raise BadRequestError("a feed begins with a hello")
+
+
+def _refuse_version(version_min: int, version_max: int) -> None:
+    if not version_min <= VERSION_MAX <= version_max:
+        end_call(version_status(VERSION_MAX, version_min, version_max))

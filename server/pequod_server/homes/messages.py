@@ -1,0 +1,137 @@
+"""The messages of the protocol between servers, as both sides write and read them.
+
+    ranges    two columns, `firsts` and `lasts`: an empty last is no end
+    changes   three columns, `keys`, `values` and `present`: a key that is gone has an empty value, and 0 in `present`
+    place     a timeline and a position
+
+Load      rows of ranges as of one place, and a feed's subscription to them
+Feed      what changed in the subscribed ranges, in order
+Position  where the base data are now
+Write     changes, all or none
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final, NamedTuple, Self
+
+from pequod_proto import pequod_pb2 as pb
+
+from pequod.errors import BadRequestError
+from pequod.language.missing import NextGroups
+from pequod_server.backing.store import History, KeyRange, Place, RowChange
+
+#: The versions of the protocol that this server speaks as a compute; as a home it speaks the latest.
+VERSION_MIN: Final = 2
+VERSION_MAX: Final = 2
+#: Keys and values in one message of a home, but for its last row.
+MESSAGE_BYTES: Final = 512 * 1024
+#: The reason by which a home refuses a load for a feed that it does not have, or has no more.
+UNKNOWN_FEED: Final = "it does not know this feed, which may have ended"
+
+
+def firsts_of(ranges: Sequence[KeyRange]) -> list[bytes]:
+    """Return where ranges begin."""
+    return [one.first for one in ranges]
+
+
+def lasts_of(ranges: Sequence[KeyRange]) -> list[bytes]:
+    """Return where ranges end; empty for a range without an end."""
+    return [one.last or b"" for one in ranges]
+
+
+def ranges_of(firsts: Sequence[bytes], lasts: Sequence[bytes]) -> list[KeyRange]:
+    """Return the ranges of two columns.
+
+    Raises:
+        BadRequestError: One column is longer than the other.
+    """
+    if len(firsts) != len(lasts):
+        raise BadRequestError("ranges need as many ends as beginnings")
+    return [KeyRange(first, last or None) for first, last in zip(firsts, lasts, strict=True)]
+
+
+class ChangeColumns(NamedTuple):
+    """Changes as a message has them."""
+
+    keys: Sequence[bytes]
+    #: Empty where a key is gone.
+    values: Sequence[bytes]
+    #: One byte for each: 1 if the key is there.
+    present: bytes
+    #: Of keys and values.
+    size_bytes: int
+
+    @classmethod
+    def of(cls, changes: Sequence[tuple[bytes, bytes | None]]) -> Self:
+        """Return the columns of some changes.
+
+        Cost:
+            0.15 us a change (bench row: feed: tell).
+        """
+        if not changes:
+            return cls((), (), b"", 0)
+        keys, found = zip(*changes, strict=True)
+        present = b"\1" * len(keys)
+        if None in found:
+            present = bytes([value is not None for value in found])
+            found = tuple([value or b"" for value in found])
+        return cls(keys, found, present, sum(map(len, keys)) + sum(map(len, found)))
+
+
+def changes_of(keys: Sequence[bytes], values: Sequence[bytes], present: bytes) -> list[RowChange]:
+    """Return the changes of three columns of one length."""
+    found: list[bytes | None] = list(values)
+    at = present.find(0)
+    while at >= 0:
+        found[at] = None
+        at = present.find(0, at + 1)
+    return list(map(RowChange, keys, found))
+
+
+def write_request(changes: Sequence[tuple[bytes, bytes | None]], *, copies: bool = False) -> pb.PeerWriteRequest:
+    """Return the message of changes, as keys with their new values; None: the key is removed."""
+    columns = ChangeColumns.of(changes)
+    return pb.PeerWriteRequest(keys=columns.keys, values=columns.values, present=columns.present, copies=copies)
+
+
+def place_message(place: Place) -> pb.PeerPlace:
+    """Return the message of a place."""
+    return pb.PeerPlace(timeline=place.timeline, position=place.position)
+
+
+def place_of(message: pb.PeerPlace) -> Place:
+    """Return the place of a message."""
+    return Place(message.timeline, message.position)
+
+
+def history_message(history: History) -> pb.PeerHistory:
+    """Return the message of a history."""
+    message = pb.PeerHistory(database=history.database, timeline=history.timeline)
+    for timeline, position in history.ends.items():
+        message.ends.add(timeline=timeline, position=position)
+    return message
+
+
+def history_of(message: pb.PeerHistory) -> History:
+    """Return the history of a message."""
+    return History(message.database, message.timeline, {end.timeline: end.position for end in message.ends})
+
+
+def groups_message(groups: NextGroups) -> pb.PeerNextGroups:
+    """Return the message of groups that a read needs next."""
+    return pb.PeerNextGroups(
+        prefix=groups.prefix,
+        before=groups.before,
+        after=groups.after,
+        width=groups.width or 0,
+        first=groups.first,
+        last=groups.last or b"",
+    )
+
+
+def groups_of(message: pb.PeerNextGroups) -> NextGroups:
+    """Return the groups of a message."""
+    return NextGroups(
+        message.prefix, message.before, message.width or None, message.after, message.first, message.last or None
+    )

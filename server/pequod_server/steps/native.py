@@ -1,0 +1,138 @@
+"""What the native core does of a batch: quick commands, in Python one that is not, quick ones again.
+
+native batch: quick commands -> one that is not: the engine, in Python -> quick ones ... -> all have run
+                                it waits, or the reply is long: what has run so far, and why it stops
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Final, NamedTuple
+
+from pequod_proto.pequod_pb2 import CommandError, ExecuteReply, ExecuteRequest
+
+from pequod.commands.columns import commands, needs
+from pequod.commands.kinds import ARGUMENT_COUNTS, GET, GIVES, KINDS, SCAN, Gives
+from pequod.engine import BackedKeyError, Engine, MissingError, PequodError, Rows
+from pequod.engine.answer import Answer, answer
+from pequod.engine.batch import BatchRun, Waits
+from pequod.native import NativeBatch, parse_batch
+from pequod_server.wire.errors import command_error
+
+#: So few commands are not made a message for the native core: it would take longer than they do.
+FEW: Final = 8
+
+
+class Stop(NamedTuple):
+    """Why a native batch ends before all of its commands have run: neither is there where no room is left."""
+
+    #: What the next command waits for.
+    waits_for: Waits | None = None
+    #: The rows of the next command, or its value, if there are more of them than fit.
+    excess: Rows | bytes | None = None
+
+
+class BegunBatch(NamedTuple):
+    """What has run of a batch elsewhere."""
+
+    #: What it returned; statuses of all commands.
+    reply: ExecuteReply
+    #: How many commands have run, and how many arguments and numbers they took.
+    commands: int
+    arguments: int
+    numbers: int
+    #: How many bytes the piece still has room for.
+    room: int
+    stop: Stop
+
+
+def run_batch(engine: Engine, batch: NativeBatch, rows_max: int, now: float, errors: list[CommandError]) -> Stop | None:
+    """Run the commands of a batch; return None if all have run.
+
+    Args:
+        errors: Takes why commands failed.
+    """
+    while engine.run_quick(batch, now):
+        kind, first, second, asked = batch.command()
+        limit = min(asked or rows_max, rows_max)
+        try:
+            outcome = answer(engine, kind, first, second, limit, now)
+        except (MissingError, BackedKeyError) as error:
+            return Stop(error)
+        except PequodError as error:
+            failure = command_error(error)
+            errors.append(failure)
+            if not batch.failed(failure.SerializeToString()):
+                return Stop()
+        else:
+            if isinstance(outcome, Rows):
+                # There may be more of them behind the greatest number of rows that a scan returns.
+                fits = (len(outcome.keys) != limit or limit == asked) and batch.rows(*outcome)
+            else:
+                fits = _take(batch, kind, outcome)
+            if not fits:
+                assert isinstance(outcome, Rows | bytes), "nothing else takes room"
+                return Stop(excess=outcome)
+    return None
+
+
+def _take(batch: NativeBatch, kind: int, outcome: Answer) -> bool:
+    """Have a native batch take what the next command gives, unless there is no room for it."""
+    if isinstance(outcome, bytes):
+        return batch.value(outcome)
+    match GIVES[kind], outcome:
+        case Gives.COUNT, int():
+            batch.count(outcome)
+        case (Gives.VALUE, None) | (Gives.WAS_THERE, False):
+            batch.absent()
+        case _:
+            batch.done()
+    return True
+
+
+def begun(batch: NativeBatch, stop: Stop | None) -> BegunBatch:
+    """Return what has run of a native batch."""
+    reply = ExecuteReply.FromString(batch.reply(0, 0))
+    return BegunBatch(reply, batch.index, batch.argument_at, batch.number_at, batch.room, stop or Stop())
+
+
+def run_rest(engine: Engine, run: BatchRun, room: int, now: float) -> BegunBatch | None:
+    """Run what is left of a batch; None if that is not for the native core, and nothing has run."""
+    if engine.is_timed or len(run.kinds) - run.index < FEW:
+        return None
+    rest = ExecuteRequest(
+        kinds=run.kinds[run.index :], arguments=run.arguments[run.argument_at :], numbers=run.numbers[run.number_at :]
+    )
+    batch = parse_batch(rest.SerializeToString(), len(rest.kinds), run.rows_max, room)
+    return None if batch is None else begun(batch, run_batch(engine, batch, run.rows_max, now, []))
+
+
+#: What looks at a whole range is a SCAN of it, and what reads nothing is none.
+_READS: Final = {kind.code: SCAN if kind.is_of_range else GET for kind in KINDS if not kind.is_write}
+_AS_READS: Final = bytes(_READS.get(code, 0) for code in range(256))
+
+
+def slow_reads(engine: Engine, run: BatchRun, stop: int, room: int, now: float) -> Iterator[tuple[int, bytes, bytes]]:
+    """Yield reads, as GETs and SCANs, that take more than a look-up and a copy: all if nothing is native.
+
+    They are those right behind the next command, up to a write.
+
+    Args:
+        stop: The position up to which commands are looked at.
+        room: How many bytes the others may copy.
+    """
+    kinds = run.kinds[run.index + 1 : stop].translate(_AS_READS).partition(b"\0")[0]
+    start = run.argument_at + ARGUMENT_COUNTS[run.kind]
+    arguments = run.arguments[start : start + needs(kinds).argument_count]
+    batch = None
+    if not engine.is_timed and len(kinds) >= FEW:
+        request = ExecuteRequest(kinds=kinds, arguments=arguments)
+        batch = parse_batch(request.SerializeToString(), len(kinds), run.rows_max, room)
+    if batch is None:
+        for _, kind, first, last in commands(kinds, arguments):
+            yield kind, first, last
+        return
+    while engine.run_quick(batch, now):
+        kind, first, last, _ = batch.command()
+        yield kind, first, last
+        batch.absent()

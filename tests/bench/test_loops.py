@@ -1,0 +1,47 @@
+"""Calls that start by the clock count from their intended start; calls in turn, from their own."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+from pequod_bench.report.latency import closed_loop, latencies, open_loop
+
+
+async def test_a_call_that_waits_for_another_is_charged_for_it() -> None:
+    """Ten calls, one every millisecond, that all end when the last one starts."""
+    gate = asyncio.Event()
+
+    async def call(number: int) -> None:
+        if number == 9:
+            gate.set()
+        await gate.wait()
+
+    seconds = await open_loop(call, rate=1000, count=10)
+    assert all(latency >= (9 - number) / 1000 for number, latency in enumerate(seconds))
+
+
+async def test_a_call_that_fails_ends_the_run() -> None:
+    async def call(number: int) -> None:
+        if number == 1:
+            raise ValueError("no")
+        await asyncio.Event().wait()
+
+    with pytest.raises(ValueError, match="no"):
+        await open_loop(call, rate=1000, count=3)
+
+
+async def test_calls_in_turn_are_timed_one_by_one() -> None:
+    async def call(pause_s: float) -> float:
+        await asyncio.sleep(pause_s)
+        return 2 * pause_s
+
+    seconds, found = await closed_loop(call, [0.02, 0.0, 0.01])
+    assert found == [0.04, 0.0, 0.02]
+    assert all(spent >= pause for spent, pause in zip(seconds, (0.02, 0.0, 0.01), strict=True))
+    assert seconds[1] < 0.02
+
+
+def test_percentiles_of_one_call() -> None:
+    only = latencies([0.002])
+    assert (only.p50_ms, only.p999_ms, only.max_ms) == (2.0, 2.0, 2.0)
