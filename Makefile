@@ -16,7 +16,7 @@ generate = $(PROTOC) --python_out=$(1) --pyi_out=$(1) --grpc_python_out=$(1) peq
 .DEFAULT_GOAL := help
 .PHONY: help install install-dev demo ran test test-pythons test-extras test-quick check format proto proto-check interface interface-check coverage soak chaos freshness fuzz \
         figures bench-micro test-optimised test-spark-versions test-spark-cluster docs docs-serve \
-        behaviours test-planted soak-memory soak-server simulate simulate-groups views-chaos cluster-chaos cluster-patroni test-pure test-sanitised test-leaks wheels clean
+        behaviours test-planted soak-memory soak-server simulate simulate-groups views-chaos cluster-chaos cluster-patroni test-pure test-native differ test-sanitised test-leaks wheels clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-15s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -26,7 +26,7 @@ install: $(LIGHT) ## make .venv with the server and the clients: 105 MB
 install-dev: $(INSTALLED) ## make .venv with everything that the other targets need: 1.5 GB, some minutes
 
 # The native core alone is compiled anew when its sources change: seconds. Without a compiler one line says so.
-$(LIGHT) $(DEMO) $(INSTALLED): $(wildcard pequod/native/*.?pp) pequod/native/build.py
+$(LIGHT) $(DEMO) $(INSTALLED): $(wildcard pequod/native/*.?pp pequod/native/http2/*.?pp) pequod/native/build.py
 	@$(BIN)/python pequod/native/build.py pequod/native || true
 	@touch $@
 
@@ -88,7 +88,7 @@ test-spark-versions: $(INSTALLED) ## the tests of the Spark data source with eac
 			tests/spark/test_source.py tests/spark/test_source_deaths.py tests/spark/test_stream.py || exit 1; \
 	done
 
-NATIVE := pequod/native/*.cpp pequod/native/*.hpp
+NATIVE := pequod/native/*.?pp pequod/native/http2/*.?pp
 check: $(INSTALLED) proto-check interface-check ## format, lint, types, import contracts, generated code
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
@@ -219,6 +219,13 @@ wheels: $(INSTALLED) ## build dist/: the sdist, and a wheel with the native core
 
 test-pure: $(INSTALLED) ## run the tests of the engine, its joins and the server without the native core
 	PEQUOD_PURE=1 $(BIN)/python -m pytest $(PARALLEL) tests/engine tests/grammar tests/regress tests/server
+
+test-native: $(INSTALLED) ## run the tests of the server on the native transport
+	PEQUOD_TRANSPORT=native $(BIN)/python -m pytest $(PARALLEL) tests/server
+
+CALLS ?= 10000
+differ: $(INSTALLED) ## make CALLS (10000) random calls on both transports, and compare what comes
+	$(BIN)/python -m tests.server.differing --calls $(CALLS)
 
 # In a folder of its own, so that nothing else runs on it. Python's allocator would hide what is read behind its end.
 SANITISED := build/sanitised

@@ -36,6 +36,13 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     # Of a suite in the background, whose children would inherit it; tests send them Ctrl-C.
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
+if transport := os.environ.get("PEQUOD_TRANSPORT"):
+    # Servers that tests make by hand have it as those that are started with the variable: `make test-native`.
+    from pequod_server import ServerConfig
+
+    ServerConfig.model_fields["transport"].default = transport
+    ServerConfig.model_rebuild(force=True)
+
 # A hundred steps that each draw joins and keys are much data, and meant to be.
 _SLOW_IS_FINE = [HealthCheck.too_slow, HealthCheck.data_too_large, HealthCheck.large_base_example]
 

@@ -158,6 +158,6 @@ def test_a_page_leads_through_the_native_core() -> None:
 
 
 def test_the_paths_that_the_native_core_names_are_there() -> None:
-    for source in (ROOT / "pequod/native").glob("*.[ch]pp"):
+    for source in (ROOT / "pequod/native").rglob("*.[ch]pp"):
         for path in re.findall(r"(?:proto/)?\bpequod/[\w/]+\.\w+", source.read_text()):
             assert (ROOT / path).exists(), f"{source.name}: {path}"

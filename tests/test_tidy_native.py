@@ -5,7 +5,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).parents[1]
 NATIVE = ROOT / "pequod/native"
-FILES = sorted([*NATIVE.glob("*.cpp"), *NATIVE.glob("*.hpp")])
+FILES = sorted([*NATIVE.rglob("*.cpp"), *NATIVE.rglob("*.hpp")])
 
 FILE_LINES_MAX = 400
 FUNCTION_LINES_MAX = 60
@@ -13,6 +13,11 @@ LINE_LENGTH_MAX = 120
 #: What a file may include: the files of lower lines, and its own header. Those of one line do not know each other.
 LAYERS = (
     "module",
+    "http2/calls",
+    "http2/session",
+    "http2/library http2/stream",
+    "http2/nghttp2_check",
+    "http2/nghttp2",
     "batch batch_message batch_commands",
     "ahead engine_type",
     "verbs",
@@ -37,12 +42,17 @@ NO_FUNCTION = re.compile(
 )
 
 
+def name_of(path: Path) -> str:
+    """Return the name of a file and its header: where it is in the native core, without a suffix."""
+    return path.relative_to(NATIVE).with_suffix("").as_posix()
+
+
 def level(name: str) -> int:
     return next(-at for at, layer in enumerate(LAYERS) if name in layer.split())
 
 
 def test_files_and_lines_are_short() -> None:
-    texts = {path.name: path.read_text().splitlines() for path in FILES}
+    texts = {path.relative_to(NATIVE).as_posix(): path.read_text().splitlines() for path in FILES}
     assert [name for name, lines in texts.items() if len(lines) > FILE_LINES_MAX] == []
     long = [
         f"{name}:{at}"
@@ -74,7 +84,7 @@ def functions(lines: list[str]) -> dict[str, int]:
 
 
 def test_functions_are_short() -> None:
-    counted = {path.name: functions(path.read_text().splitlines()) for path in FILES}
+    counted = {path.relative_to(NATIVE).as_posix(): functions(path.read_text().splitlines()) for path in FILES}
     assert [
         f"{name}:{one}" for name, of in counted.items() for one, lines in of.items() if lines > FUNCTION_LINES_MAX
     ] == []
@@ -88,17 +98,18 @@ def test_functions_are_short() -> None:
 def test_includes_run_one_way() -> None:
     wrong = []
     for path in FILES:
-        name = path.stem
-        for included in re.findall(r'#include "(\w+)\.hpp"', path.read_text()):
+        name = name_of(path)
+        for said in re.findall(r'#include "([\w./]+)\.hpp"', path.read_text()):
+            included = name_of((path.parent / said).resolve())
             is_own = included == name or (path.suffix == ".cpp" and PARTS.get(name) == included)
             if not is_own and level(included) >= level(name):
-                wrong.append(f"{path.name} includes {included}.hpp")
+                wrong.append(f"{name}{path.suffix} includes {included}.hpp")
     assert wrong == []
 
 
 def test_every_file_has_its_layer() -> None:
     named = [name for layer in LAYERS for name in layer.split()]
-    assert sorted(named) == sorted({path.stem for path in FILES})
+    assert sorted(named) == sorted({name_of(path) for path in FILES})
 
 
 def test_nothing_but_the_core_is_switched_for_walks() -> None:

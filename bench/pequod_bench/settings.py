@@ -116,6 +116,14 @@ class ClientsSettings:
 
 
 @dataclass(frozen=True, slots=True)
+class WireSettings:
+    """What run of the transports to make."""
+
+    calls: Annotated[int, Option(min=32, help="Calls in a round.")] = 2_000
+    rounds: Annotated[int, Option(min=1, help="Rounds of each kind of call; the least counts.")] = 3
+
+
+@dataclass(frozen=True, slots=True)
 class SessionSettings:
     """How large a run of sessions over two servers is."""
 

@@ -116,9 +116,13 @@ def _show_version(wanted: bool) -> None:
         from pequod_installed.names import version
 
         from pequod.native import FLAVOUR, why_pure
+        from pequod.native.http2 import why_absent
 
         reason = why_pure()
         print(f"pequod {version()} ({FLAVOUR}{f': {reason}' if reason else ''})")
+        if reason is None:
+            lacking = why_absent()
+            print(f"transports: grpcio{', native' if lacking is None else f'; {lacking}'}")
         raise typer.Exit(ExitCode.DONE)
 
 

@@ -159,6 +159,25 @@ def clients(settings: sizes.ClientsSettings, target: Target = None, json: Json =
 
 
 @app.command(
+    "wire",
+    short_help="The transports: what a call takes of the server.",
+    epilog=examples(
+        "pequod bench wire                                (half a minute)",
+        "pequod bench wire --calls 10000 --json",
+    ),
+)
+@of_settings(sizes.WireSettings, {"calls": 64, "rounds": 1})
+def wire(settings: sizes.WireSettings, json: Json = False) -> None:
+    """Measure the server's CPU for each Get, Put and scan of 10 rows, by each transport.
+
+    One call after the other, and 32 in flight on one connection.
+    """
+    from pequod_bench.wire import run
+
+    show(run(settings), json)
+
+
+@app.command(
     "sessions",
     short_help="Sessions over two servers beside PostgreSQL.",
     epilog=examples(

@@ -37,7 +37,7 @@ def check(file: File = None) -> None:
     # With all that a server has: the size of the process says whether the limit of memory is too low.
     import pequod_server.app  # noqa: F401
     from pequod_server.access.guard import make_guard
-    from pequod_server.access.tls import server_credentials
+    from pequod_server.access.tls import tls_files
     from pequod_server.joins import install_joins
     from pequod_server.memory.keeper import MemoryKeeper, limit_bytes
     from pequod_server.ops.snapshot_file import try_place
@@ -59,7 +59,7 @@ def check(file: File = None) -> None:
     joins: list[JoinInfo] = []
     problems: list[str] = []
     for one in (
-        lambda: server_credentials(settings.config),
+        lambda: tls_files(settings.config),
         lambda: make_guard(settings.config, Engine()),
         lambda: make_store(settings.config),
         snapshot,

@@ -37,6 +37,8 @@ _FLAGS = (
 _LINT = ("-fsyntax-only", "-Werror", "-Wshadow", "-Wconversion", "-Wcast-qual", "-Wnon-virtual-dtor")
 #: A shared library whose symbols of Python are those of the interpreter that loads it.
 _LINK = ("-bundle", "-undefined", "dynamic_lookup") if sys.platform == "darwin" else ("-shared",)
+#: Where `dlopen` is, with which nghttp2 is found at run time: older C libraries have it apart.
+_LIBRARIES = ("-ldl",)
 _COMPILERS = ("c++", "g++", "clang++")
 
 
@@ -62,7 +64,8 @@ def build(folder: Path) -> Path:
             *shlex.split(os.environ.get("CXXFLAGS", "")),
             *_LINK,
             f"-I{include}",
-            *map(str, sorted(_SOURCES.glob("*.cpp"))),
+            *map(str, sorted(_SOURCES.rglob("*.cpp"))),
+            *_LIBRARIES,
             "-o",
             str(built),
         ]
@@ -84,7 +87,7 @@ def lint() -> None:
     """
     # What Python's headers do is theirs.
     include = f"-isystem{sysconfig.get_path('include')}"
-    sources = map(str, sorted(_SOURCES.glob("*.cpp")))
+    sources = map(str, sorted(_SOURCES.rglob("*.cpp")))
     if subprocess.run([*_compiler(), *_FLAGS, *_LINT, include, *sources], check=False).returncode:
         raise BuildError("the compiler warns")
 

@@ -8,6 +8,7 @@
 #include "engine.hpp"
 #include "groups.hpp"
 #include "hash.hpp"
+#include "http2/session.hpp"
 #include "kernel.hpp"
 #include "kinds.hpp"
 #include "lens.hpp"
@@ -29,7 +30,7 @@ KindRow KIND_ROWS[256] = {};
 namespace {
 
 // That of pequod/native/__init__.py, which takes no other.
-constexpr int INTERFACE = 17;
+constexpr int INTERFACE = 18;
 
 PyModuleDef definition = {
     PyModuleDef_HEAD_INIT, "_hot", "The native core of the engine.", -1, nullptr, nullptr, nullptr, nullptr, nullptr,
@@ -61,12 +62,26 @@ PyMODINIT_FUNC PyInit__hot() {
         return nullptr;
     }
     PyObject* module = PyModule_Create(&definition);
-    for (const auto add :
-         {pequod::add_hash, pequod::add_rows_type, pequod::add_row_lists, pequod::add_group_type,
-          pequod::add_table_types, pequod::add_context_types, pequod::add_ends_type, pequod::add_frame_types,
-          pequod::add_route_type, pequod::add_timeline_functions, pequod::add_kernel_type,
-          pequod::add_collect_functions, pequod::add_lens_type, pequod::add_engine_type, pequod::add_batch_type,
-          pequod::add_column_functions, pequod::add_tally_function, pequod::add_numeral_functions, add_kinds}) {
+    for (const auto add : {pequod::add_hash,
+                           pequod::add_rows_type,
+                           pequod::add_row_lists,
+                           pequod::add_group_type,
+                           pequod::add_table_types,
+                           pequod::add_context_types,
+                           pequod::add_ends_type,
+                           pequod::add_frame_types,
+                           pequod::add_route_type,
+                           pequod::add_timeline_functions,
+                           pequod::add_kernel_type,
+                           pequod::add_collect_functions,
+                           pequod::add_lens_type,
+                           pequod::add_engine_type,
+                           pequod::add_batch_type,
+                           pequod::add_column_functions,
+                           pequod::add_tally_function,
+                           pequod::add_numeral_functions,
+                           pequod::http2::add_session_type,
+                           add_kinds}) {
         if (module && add(module) < 0) Py_CLEAR(module);
     }
     if (module && PyModule_AddIntConstant(module, "INTERFACE", INTERFACE) < 0) Py_CLEAR(module);

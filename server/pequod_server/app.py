@@ -28,7 +28,7 @@ from pequod_server.database.databases import HomeGroup
 from pequod_server.database.loader import Loader
 from pequod_server.homes.home.service import PeerService, add_peer_service, make_peer_service
 from pequod_server.joins import install_joins
-from pequod_server.memory.admission import Admission, message_bytes_max, messages_bytes_max
+from pequod_server.memory.admission import Admission, messages_bytes_max
 from pequod_server.memory.begun import connection_streams_max
 from pequod_server.memory.keeper import MemoryKeeper, limit_bytes, priorities, tame_allocator
 from pequod_server.ops import logs
@@ -36,12 +36,13 @@ from pequod_server.ops.instruments import Instruments
 from pequod_server.ops.snapshots import Snapshots
 from pequod_server.ops.supervision import tell_systemd, told_while_waiting
 from pequod_server.stores import backed_tables, make_databases, make_store, searching
-from pequod_server.wire.connections import SLACK, Connections
+from pequod_server.transport.choice import choose
+from pequod_server.wire.connections import Connections
 from pequod_server.wire.endings import Endings
 from pequod_server.wire.requests import RequestReader
+from pequod_server.wire.serving import living_of, make_server
 from pequod_server.wire.standard import StandardServices
-from pequod_server.wire.undecodable import receive_bytes_max
-from pequod_server.wire.under_way import CallsUnderWay, queue_options
+from pequod_server.wire.under_way import CallsUnderWay
 
 if TYPE_CHECKING:
     from pequod_server.ops.collectors import ScrapedCollector
@@ -107,11 +108,13 @@ class PequodServer:
             self.instruments.interceptor,
             Endings(),
             self._calls,
-            Connections(config.connections_max, connection_streams_max(config)),
+            Connections(config.connections_max, connection_streams_max(config), lambda: living_of(self._server)),
         ]
         if self.guard is not None:
             interceptors.append(self.guard)
-        self._server = _grpc_server(config, interceptors)
+        #: The transport of the calls.
+        self.transport = choose(config.transport)
+        self._server = make_server(config, interceptors, self.transport)
         self.snapshots = Snapshots(config.snapshot_file, self.engine, self.databases)
         self.service = PequodService(
             self.engine,
@@ -123,19 +126,22 @@ class PequodServer:
             member=self.member,
             batch_traces=self.instruments.batch_traces,
         )
-        self.instruments.add(self._snapshot_collector)
-        self.instruments.count_levels(self.service.levels.counters)
         add_service(self.service, self._server)
         #: The service for computes.
         self.peers = self._peers(groups)
         add_peer_service(self.peers, self._server)
         self.service.tell_following(self.peers.following)
-        self.instruments.add(self._peer_collector)
-        if self.member is not None:
-            self.instruments.follow(self.member)
+        self._add_collectors()
         self._standard = StandardServices(self._server, channelz=config.channelz)
         #: The step that the start waits for, in words.
         self._waits_for = "the joins"
+
+    def _add_collectors(self) -> None:
+        for make in (self._snapshot_collector, self._transport_collector, self._peer_collector):
+            self.instruments.add(make)
+        self.instruments.count_levels(self.service.levels.counters)
+        if self.member is not None:
+            self.instruments.follow(self.member)
 
     def _peers(self, groups: Sequence[HomeGroup]) -> PeerService:
         # A server of several databases is a home of none of them.
@@ -174,7 +180,8 @@ class PequodServer:
             port = add_port(self._server, self._config)
             warn_of_exposed(self._config)
         except (OSError, SettingError, ClusterMapError, SchemaError, BackingUnavailableError):
-            await self._end()
+            # What listens already is closed.
+            await self.close()
             raise
         self._keeper.start(self.service.relieve)
         self._admission.pressure.start()
@@ -204,6 +211,11 @@ class PequodServer:
         from pequod_server.ops.collectors import ComputeCollector  # noqa: PLC0415 - only some servers have metrics
 
         return ComputeCollector(self.peers)
+
+    def _transport_collector(self) -> ScrapedCollector:
+        from pequod_server.ops.collectors import TransportCollector  # noqa: PLC0415 - as above
+
+        return TransportCollector(self._server)
 
     def _snapshot_collector(self) -> ScrapedCollector:
         from pequod_server.ops.collectors import SnapshotCollector  # noqa: PLC0415 - as above
@@ -303,6 +315,9 @@ async def _serve(config: ServerConfig, joins_from: str, make: Callable[[ServerCo
     tame_allocator()
     host, _, _ = config.listen.rpartition(":")
     print(f"pequod ({FLAVOUR}) serving on {host}:{port}", file=sys.stderr, flush=True)
+    log.debug("calls come by", extra={"transport": server.transport.name})
+    if server.transport.reason:
+        log.warning("without the native transport", extra={"reason": server.transport.reason})
     if reason := why_pure():
         log.warning("without the native core, at a quarter of its speed", extra={"reason": reason})
     tell_systemd(f"READY=1\nSTATUS=serving on {host}:{port}")
@@ -348,40 +363,6 @@ def tame_collector() -> None:
     """
     gc.freeze()
     gc.set_threshold(250, 40_000, 1_000)
-
-
-def _grpc_server(config: ServerConfig, interceptors: Sequence[aio.ServerInterceptor]) -> aio.Server:
-    return aio.server(
-        interceptors=interceptors,
-        options=[
-            ("grpc.max_receive_message_length", receive_bytes_max(message_bytes_max(config))),
-            ("grpc.max_send_message_length", -1),
-            # A message that waits to be read stays with its client; a longer one is let in once it is asked for.
-            ("grpc.http2.bdp_probe", 0),
-            # Two servers on one port would share its connections at random.
-            ("grpc.so_reuseport", 0),
-            ("grpc.max_allowed_incoming_connections", config.connections_max + SLACK),
-            *queue_options(config),
-            *_keepalive(config),
-            # The connections need it, whether or not it is served.
-            ("grpc.enable_channelz", 1),
-        ],
-    )
-
-
-def _keepalive(config: ServerConfig) -> list[tuple[str, int]]:
-    """Return how gRPC finds out that a client is gone whose connection was not closed."""
-    if not config.keepalive_s:
-        return []
-    return [
-        ("grpc.keepalive_time_ms", max(int(1000 * config.keepalive_s), 1)),
-        ("grpc.keepalive_timeout_ms", max(int(1000 * config.keepalive_timeout_s), 1)),
-        # The answer to the ping itself has a time of its own.
-        ("grpc.http2.ping_timeout_ms", max(int(1000 * config.keepalive_timeout_s), 1)),
-        # A connection without calls is asked, too.
-        ("grpc.keepalive_permit_without_calls", 1),
-        ("grpc.http2.max_pings_without_data", 0),
-    ]
 
 
 def _loop_factory(config: ServerConfig) -> type[asyncio.AbstractEventLoop] | None:

@@ -144,6 +144,7 @@ BackingMode = Annotated[Literal["write-around", "write-through", "look-aside"], 
 BackingFeed = Annotated[Literal["slot", "notify"], Metavar("FEED")]
 ClusterRoles = Annotated[str, AfterValidator(_roles), Metavar("ROLE ...")]
 Weight = Annotated[float, BeforeValidator(_number), Field(strict=True, gt=0, le=1000), Metavar("N")]
+Transport = Annotated[Literal["auto", "native", "grpcio"], Metavar("TRANSPORT")]
 LogFormat = Annotated[Literal["console", "json"], Metavar("FORMAT")]
 LogLevel = Annotated[Literal["debug", "info", "warning", "error"], Metavar("LEVEL")]
 MemoryLimit = Annotated[str, BeforeValidator(_memory_limit), Metavar("LIMIT")]
@@ -323,6 +324,11 @@ class ServerConfig(BaseModel):
     )
     traces: bool = Field(default=False, description="Send OpenTelemetry spans of calls, as the variables OTEL_* say.")
     channelz: bool = Field(default=False, description="Serve gRPC's own figures of connections and calls (channelz).")
+    transport: Transport = Field(
+        default="grpcio",
+        description="What carries calls: native (the native core, with the library nghttp2), grpcio (gRPC's own), or "
+        "auto (native where it is there).",
+    )
     uvloop: bool = Field(default=True, description="Run on uvloop if it is installed.")
 
 

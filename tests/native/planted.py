@@ -46,8 +46,8 @@ class Scratch:
             source = _ROOT / name
             ignored = shutil.ignore_patterns("__pycache__", "_hot*.so")
             shutil.copytree(source, folder / name, ignore=ignored) if source.is_dir() else shutil.copy(source, folder)
-        self._compile([path.name for path in sorted(self._native.glob("*.cpp"))])
-        self._objects = {path: path.read_bytes() for path in self._native.glob("*.o")}
+        self._compile([str(path.relative_to(self._native)) for path in sorted(self._native.rglob("*.cpp"))])
+        self._objects = {path: path.read_bytes() for path in self._native.rglob("*.o")}
 
     def finds(self, fault: Fault) -> str | None:
         """Return how the tests find a fault; None: they do not."""
@@ -73,19 +73,19 @@ class Scratch:
     def _including(self, header: str) -> list[str]:
         """Return the files of which a header is a part, as the compiler noted at the last compilation."""
         return [
-            path.with_suffix(".cpp").name
-            for path in sorted(self._native.glob("*.d"))
-            if any(Path(part).name == header for part in path.read_text().split())
+            str(path.with_suffix(".cpp").relative_to(self._native))
+            for path in sorted(self._native.rglob("*.d"))
+            if any(Path(part).name == Path(header).name for part in path.read_text().split())
         ]
 
     def _compile(self, names: list[str]) -> None:
         include = f"-I{sysconfig.get_path('include')}"
         for name in names:
-            object_name = Path(name).with_suffix(".o").name
+            object_name = str(Path(name).with_suffix(".o"))
             self._call(*self._compiler, *_COMPILE, "-MMD", include, "-c", name, "-o", object_name)
         link = ("-bundle", "-undefined", "dynamic_lookup") if sys.platform == "darwin" else ("-shared",)
-        objects = [path.name for path in sorted(self._native.glob("*.o"))]
-        self._call(*self._compiler, *link, *objects, "-o", f"_hot{sysconfig.get_config_var('EXT_SUFFIX')}")
+        objects = [str(path.relative_to(self._native)) for path in sorted(self._native.rglob("*.o"))]
+        self._call(*self._compiler, *link, *objects, "-ldl", "-o", f"_hot{sysconfig.get_config_var('EXT_SUFFIX')}")
 
     def _call(self, *command: str) -> None:
         subprocess.run(command, cwd=self._native, check=True, capture_output=True)

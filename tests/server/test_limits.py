@@ -175,7 +175,7 @@ async def test_connections_beyond_the_limit_are_refused_until_one_goes() -> None
 
 
 async def test_connections_far_beyond_the_limit_are_closed(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("pequod_server.app.SLACK", 0)
+    monkeypatch.setattr("pequod_server.wire.serving.SLACK", 0)
     async with serving(ServerConfig(listen=LISTEN, connections_max=1)) as port, connect(port) as channel:
         await PequodStub(channel).Put(pb.PutRequest(key=b"k"))  # type: ignore[no-untyped-call]
         async with AsyncClient(f"127.0.0.1:{port}", retries=0) as client:

@@ -27,7 +27,8 @@ def _problems(file: Path | None = None, **flags: object) -> tuple[str, ...]:
     return caught.value.problems
 
 
-def test_without_sources_all_is_default() -> None:
+def test_without_sources_all_is_default(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("PEQUOD_TRANSPORT", raising=False)
     settings = load()
     assert settings.config == ServerConfig()
     assert set(settings.origins.values()) == {"default"}

@@ -19,6 +19,8 @@ from typing import Any
 
 import grpc
 from grpc import aio
+from pequod_server import app
+from pequod_server.wire import serving
 
 from pequod.cli import main
 
@@ -91,8 +93,13 @@ def _run() -> None:
         plant = sys.argv[2]
         del sys.argv[1:3]
     probe = Probe(plant)
-    make_server = aio.server
-    aio.server = lambda interceptors, **options: make_server(interceptors=[probe, *interceptors], **options)
+    make_server = serving.make_server
+
+    def probed(config: Any, interceptors: Any, transport: Any) -> Any:
+        return make_server(config, [probe, *interceptors], transport)
+
+    # On either transport.
+    setattr(app, "make_server", probed)  # noqa: B010 - a function of a module
     signal.signal(signal.SIGUSR1, partial(tell, probe))
     main()
 

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import logging
 import ssl
+from collections.abc import Callable
 from pathlib import Path
-from typing import Final
+from typing import Final, TypeVar
 
 import grpc
 from grpc import aio
@@ -13,9 +14,11 @@ from grpc import aio
 from pequod.addresses import is_local
 from pequod.errors import SettingError
 from pequod_server.config import ServerConfig
+from pequod_server.transport.server import WireServer
 
 log = logging.getLogger("pequod.server")
 
+_Read = TypeVar("_Read", grpc.ServerCertificateConfiguration, ssl.SSLContext)
 #: The times and sizes of the files when they were read.
 _Stamps = tuple[tuple[int, int, int], ...]
 
@@ -27,17 +30,19 @@ def add_port(server: aio.Server, config: ServerConfig) -> int:
         SettingError: The settings contradict each other, plain text would leave this machine, or a file is not right.
         OSError: The address cannot be listened on.
     """
-    credentials = server_credentials(config)
+    files = tls_files(config)
     try:
-        if credentials is None:
+        if files is None:
             return server.add_insecure_port(config.listen)
-        return server.add_secure_port(config.listen, credentials)
-    except RuntimeError as error:
+        if isinstance(server, WireServer):
+            return server.add_tls_port(config.listen, files.certificates())
+        return server.add_secure_port(config.listen, files.credentials())
+    except (OSError, RuntimeError) as error:
         raise OSError(f"cannot listen on {config.listen}; is another server there?") from error
 
 
-def server_credentials(config: ServerConfig) -> grpc.ServerCredentials | None:
-    """Return what a server shows and asks for; None for plain text.
+def tls_files(config: ServerConfig) -> TlsFiles | None:
+    """Return the files of what a server shows and asks for; None for plain text.
 
     Raises:
         SettingError: As for `add_port`.
@@ -46,7 +51,9 @@ def server_credentials(config: ServerConfig) -> grpc.ServerCredentials | None:
     if certificate and key:
         if config.insecure:
             raise SettingError("insecure", "it asks for plain text, and tls_certificate for TLS; take one out")
-        return _TlsFiles(certificate, key, client_ca).credentials()
+        files = TlsFiles(certificate, key, client_ca)
+        files.certificates()
+        return files
     if certificate or key:
         given, missing = ("tls_certificate", "tls_key") if certificate else ("tls_key", "tls_certificate")
         raise SettingError(missing, f"it goes with {given}; TLS needs both")
@@ -61,7 +68,7 @@ def server_credentials(config: ServerConfig) -> grpc.ServerCredentials | None:
     return None
 
 
-class _TlsFiles:
+class TlsFiles:
     """A certificate, its key and the authority of clients; each handshake takes them as they are then."""
 
     def __init__(self, certificate: Path, key: Path, client_ca: Path | None) -> None:
@@ -83,14 +90,32 @@ class _TlsFiles:
             require_client_authentication=self._client_ca is not None,
         )
 
+    def certificates(self) -> Callable[[], ssl.SSLContext]:
+        """Return what gives the native transport the certificates for a handshake; it follows the files.
+
+        Raises:
+            SettingError: A file cannot be read, or is not right.
+        """
+        present = self._context()
+
+        def of_a_handshake() -> ssl.SSLContext:
+            nonlocal present
+            present = self._if_changed(self._context) or present
+            return present
+
+        return of_a_handshake
+
     def _renewed(self) -> grpc.ServerCertificateConfiguration | None:
         """Return what the files hold if they have changed, else None; called by gRPC in one of its threads."""
+        return self._if_changed(self._read)
+
+    def _if_changed(self, read: Callable[[], _Read]) -> _Read | None:
         stamps = self._look()
         if stamps == self._stamps:
             return None
         self._stamps = stamps
         try:
-            renewed = self._read()
+            renewed = read()
         except SettingError as error:
             log.error("%s; the files read before stay in use", error)  # noqa: TRY400 - no defect of ours
             return None
@@ -98,25 +123,39 @@ class _TlsFiles:
         return renewed
 
     def _read(self) -> grpc.ServerCertificateConfiguration:
+        # gRPC takes nearly anything and fails at the first handshake; OpenSSL says what is wrong now.
+        self._context()
         chain, key = _read("tls_certificate", self._certificate), _read("tls_key", self._key)
         authority = None if self._client_ca is None else _read("tls_client_ca", self._client_ca)
-        # gRPC takes nearly anything and fails at the first handshake; OpenSSL says what is wrong now.
+        return grpc.ssl_server_certificate_configuration([(key, chain)], authority)
+
+    def _context(self) -> ssl.SSLContext:
+        # OpenSSL does not say which file cannot be read.
+        for name, path in self._paths():
+            _read(name, path)
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+        context.set_alpn_protocols(["h2"])
         try:
             context.load_cert_chain(self._certificate, self._key, password=_NO_PASSWORD)
         except (OSError, ValueError) as error:
             raise SettingError("tls_certificate", f"{self._certificate} and the key {self._key}: {error}") from error
-        if authority is not None:
+        if self._client_ca is not None:
+            context.verify_mode = ssl.CERT_REQUIRED
             try:
                 context.load_verify_locations(cafile=self._client_ca)
             except (OSError, ValueError) as error:
                 raise SettingError("tls_client_ca", f"{self._client_ca}: {error}") from error
-        return grpc.ssl_server_certificate_configuration([(key, chain)], authority)
+        return context
+
+    def _paths(self) -> list[tuple[str, Path]]:
+        named = {"tls_certificate": self._certificate, "tls_key": self._key, "tls_client_ca": self._client_ca}
+        return [(name, path) for name, path in named.items() if path is not None]
 
     def _look(self) -> _Stamps:
-        paths = [path for path in (self._certificate, self._key, self._client_ca) if path is not None]
         try:
-            return tuple((found.st_mtime_ns, found.st_size, found.st_ino) for found in (path.stat() for path in paths))
+            return tuple(
+                (found.st_mtime_ns, found.st_size, found.st_ino) for found in (path.stat() for _, path in self._paths())
+            )
         except OSError:
             return ()
 

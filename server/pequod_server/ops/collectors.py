@@ -12,6 +12,7 @@ from collections.abc import Iterator
 from itertools import accumulate
 from typing import Final
 
+from grpc import aio
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily, Metric
 from prometheus_client.registry import Collector
 
@@ -23,6 +24,7 @@ from pequod_server.freshness.questions import WAIT_ENDS, LevelCounters
 from pequod_server.homes.home.feeding import FeedCounters, PeerFeed
 from pequod_server.homes.home.service import PeerService
 from pequod_server.ops.snapshots import Snapshots
+from pequod_server.transport.server import WireServer
 
 
 class ScrapedCollector(Collector):
@@ -157,6 +159,27 @@ class SnapshotCollector(ScrapedCollector):
         if self._snapshots.saved_s is not None:
             age_s = max(time.time() - self._snapshots.saved_s, 0.0)
             yield GaugeMetricFamily("pequod_snapshot_age_seconds", "Seconds since the file's data was saved.", age_s)
+
+
+class TransportCollector(ScrapedCollector):
+    """Tells which transport it is; of the native one, how many connections it has, and what they hold."""
+
+    def __init__(self, server: aio.Server) -> None:
+        self._server = server
+
+    def collect(self) -> Iterator[Metric]:
+        """Yield the figures."""
+        server = self._server
+        name = "native" if isinstance(server, WireServer) else "grpcio"
+        kind = GaugeMetricFamily("pequod_transport_info", "What carries calls.", labels=["transport"])
+        kind.add_metric([name], 1)
+        yield kind
+        # gRPC's own transport does not tell them.
+        count = len(server.connections) if isinstance(server, WireServer) else None
+        held_bytes = server.budget.held_bytes if isinstance(server, WireServer) else None
+        yield GaugeMetricFamily("pequod_transport_connections", "Present connections.", count)
+        text = "Bytes of requests that wait, of replies that clients have not let in, and of headers."
+        yield GaugeMetricFamily("pequod_transport_held_bytes", text, held_bytes)
 
 
 #: Of each compute; those of computes that are gone have an empty label, so that their sum never falls.

@@ -4,13 +4,16 @@
                            all places are taken by others that live    -> RESOURCE_EXHAUSTED
 
 gRPC does not report that a connection comes or goes. Its channelz lists the present ones; it is asked when all places
-are taken. gRPC itself closes connections only well above the limit, so that clients above it can get the refusal.
+are taken. The native transport is asked instead where that runs. Either closes connections only well above the limit,
+so that clients above it can get the refusal.
 """
 
 from __future__ import annotations
 
 import time
 from collections import Counter
+from collections.abc import Callable
+from collections.abc import Set as AbstractSet
 from typing import Final
 
 import grpc
@@ -42,12 +45,16 @@ _ASK_S: Final = 1.0
 class Connections(aio.ServerInterceptor):
     """Admits the calls of a limited number of connections, and of each a limited number of calls that last.
 
+    Args:
+        living: Returns the peers of all present connections.
+
     Invariants:
         1. ``_admitted`` holds at most ``connections_max`` peers; some may be gone.
         2. ``_lasting`` holds the number of calls that last, by peer: from 1 to ``streams_max``.
     """
 
-    def __init__(self, connections_max: int, streams_max: int) -> None:
+    def __init__(self, connections_max: int, streams_max: int, living: Callable[[], AbstractSet[str]]) -> None:
+        self._living = living
         self._connections_max = connections_max
         self._streams_max = streams_max
         self._lasting: Counter[str] = Counter()
@@ -93,14 +100,14 @@ class Connections(aio.ServerInterceptor):
             if now_s - self._asked_s < _ASK_S:
                 return False
             self._asked_s = now_s
-            self._admitted &= _living()
+            self._admitted &= self._living()
             if len(self._admitted) >= self._connections_max:
                 return False
         self._admitted.add(peer)
         return True
 
 
-def _living() -> set[str]:
+def living_of_grpc() -> set[str]:
     """Return the peers of all connections of this process's servers."""
     living: set[str] = set()
     for server in ChannelzServicer.GetServers(channelz_pb2.GetServersRequest(), None).server:

@@ -10,6 +10,7 @@ from grpc_health.v1 import health, health_pb2, health_pb2_grpc
 from grpc_reflection.v1alpha import reflection, reflection_pb2, reflection_pb2_grpc
 from pequod_proto import pequod_pb2
 
+from pequod_server.transport.server import WireServer
 from pequod_server.wire.handlers import Unregistered
 
 SERVICE: Final = pequod_pb2.DESCRIPTOR.services_by_name["Pequod"].full_name
@@ -30,7 +31,10 @@ class StandardServices:
             from grpc_channelz.v1 import channelz as figures  # noqa: PLC0415
             from grpc_channelz.v1 import channelz_pb2_grpc  # noqa: PLC0415
 
-            channelz_pb2_grpc.add_ChannelzServicer_to_server(figures.aio.ChannelzServicer(), unregistered)
+            from pequod_server.transport.figures import WireFigures  # noqa: PLC0415
+
+            teller = WireFigures(server) if isinstance(server, WireServer) else figures.aio.ChannelzServicer()
+            channelz_pb2_grpc.add_ChannelzServicer_to_server(teller, unregistered)
             names.append("grpc.channelz.v1.Channelz")
         # Not by the functions of these packages that add their services to a server: they add the servicers of threads
         # to all but `aio.Server`, and interceptors know only coroutines.

@@ -101,12 +101,13 @@ class CallsUnderWay(aio.ServerInterceptor):
         return None if handler is None else self._checked.around(method, handler)
 
     def _over_limit(self, method: str) -> LimitExceededError | None:
+        # Those that have made way and have not ended yet are in the sets, and in no number that a client sees.
         if len(self._under_way) >= self._config.calls_max:
-            error = LimitExceededError("calls_max", len(self._under_way) + 1, self._config.calls_max)
+            error = LimitExceededError("calls_max", self._config.calls_max + 1, self._config.calls_max)
             if not self._make_way(error, self._under_way):
                 return error
         if method in _STREAMS and len(self._streams) >= self._config.streams_max:
-            error = LimitExceededError("streams_max", len(self._streams) + 1, self._config.streams_max)
+            error = LimitExceededError("streams_max", self._config.streams_max + 1, self._config.streams_max)
             if not self._make_way(error, self._streams):
                 return error
         return self._refusal(len(self._under_way))

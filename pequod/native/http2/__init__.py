@@ -1,0 +1,126 @@
+"""Connections of HTTP/2 in the native core: a state machine without I/O, on the library nghttp2.
+
+The library is found when a process first asks for it: beside the core, where a wheel may have put it, or where the
+system has it. There is no twin in Python; a server without it uses another transport.
+
+    bytes of a socket -> receive -> events;    take, send, finish;    output -> bytes for the socket
+"""
+
+from __future__ import annotations
+
+from enum import IntEnum
+from pathlib import Path
+from typing import Final, Protocol
+
+from pequod.native import core, why_pure
+
+#: What a wheel may bring, by the systems that look for libraries under such names.
+_BESIDE: Final = ("libnghttp2.so.14", "libnghttp2.14.dylib")
+
+Fields = list[tuple[bytes, bytes]]
+
+
+class EventKind(IntEnum):
+    """What happened to a stream; see pequod/native/http2/session.hpp."""
+
+    OPENED = 0
+    READABLE = 1
+    DRAINED = 2
+    CLOSED = 3
+
+
+class NativeSession(Protocol):
+    """One connection, from the server's side."""
+
+    #: Bytes of messages that came and were not taken; those among them that nobody waits for.
+    unread_bytes: int
+    held_bytes: int
+    #: Bytes of messages that are not sent.
+    unsent_bytes: int
+    #: Bytes of the headers of open streams.
+    header_bytes: int
+    stream_count: int
+
+    @property
+    def has_output(self) -> bool:
+        """Whether `output` may have bytes."""
+
+    @property
+    def is_over(self) -> bool:
+        """Whether nothing more will come or go."""
+
+    def receive(self, data: bytes | memoryview) -> list[tuple[int, int, object] | None]:
+        """Take bytes of the socket, and return the events since the last call: kind, stream and detail.
+
+        The detail of OPENED are the headers, None if they are too long; that of CLOSED is HTTP/2's code.
+
+        Raises:
+            ConnectionError: They are no HTTP/2, or the client keeps back what it owes.
+        """
+
+    def events(self) -> list[tuple[int, int, object] | None]:
+        """Return the events since the last call, which sending made."""
+
+    def output(self, most: int) -> bytes:
+        """Return bytes for the socket: the frames up to the one that brings them to ``most``."""
+
+    def take(self, stream: int) -> bytes | tuple[bytes] | bool | int | None:
+        """Return the next message of a stream.
+
+        None: it is not there yet, and READABLE will tell. False: none will come. A number: it is too long, by its
+        size. A tuple: it is compressed.
+        """
+
+    def send(self, stream: int, message: bytes) -> int:
+        """Send a message; return how many bytes of the stream wait, -1 if the stream is over."""
+
+    def begin(self, stream: int, fields: Fields) -> bool:
+        """Begin a response with headers of its own; return False if it has begun, or the stream is over."""
+
+    def finish(self, stream: int, trailers: Fields | None, message: bytes | None) -> int:
+        """Send a last message, if there is one, and the status: OK without trailers. Return as `send` does."""
+
+    def is_half_closed(self, stream: int) -> bool:
+        """Return whether the client of a stream has sent everything; of a stream that is over, too."""
+
+    def when_drained(self, stream: int) -> bool:
+        """Return whether something of a stream waits; then DRAINED will tell when it has gone."""
+
+    def reset(self, stream: int, code: int) -> None:
+        """End a stream at once; what was not sent is dropped."""
+
+    def ping(self) -> None:
+        """Send a ping."""
+
+    def say_last(self, is_notice: bool, /) -> None:  # noqa: FBT001 - native
+        """Say that no more streams are taken; a notice says that this will come."""
+
+    def terminate(self, code: int) -> None:
+        """End the connection, once the output has told its client."""
+
+    def close(self) -> None:
+        """Let go of all streams; nothing happens any more."""
+
+
+def why_absent() -> str | None:
+    """Return why there are no such connections, in words; None if there are."""
+    if core is None:
+        return f"without the native core ({why_pure()})"
+    beside = [path for name in _BESIDE if (path := Path(__file__).parents[1] / name).exists()]
+    reason: str | None = core.load_nghttp2(str(beside[0]) if beside else "")
+    return None if reason is None else f"the library nghttp2 is not there: {reason}"
+
+
+def new_session(message_bytes_max: int, header_bytes_max: int, streams_max: int) -> NativeSession:
+    """Return a connection that has just been accepted.
+
+    Args:
+        message_bytes_max: Longer messages are not let in.
+        header_bytes_max: The headers of one request, each with 32 bytes more.
+        streams_max: How many streams its client may have open.
+
+    Requires:
+        `why_absent` has returned None.
+    """
+    session: NativeSession = core.Session(message_bytes_max, header_bytes_max, streams_max)  # type: ignore[union-attr]
+    return session

@@ -1,0 +1,76 @@
+// One connection without I/O: bytes of the socket in, events out, bytes for the socket out.
+//
+//     receive -> nghttp2 -> on_* -> streams, events            session.cpp
+//     take, send, finish -> streams -> nghttp2                 calls.cpp
+//     output  <- nghttp2 <- read_out <- streams
+//
+// nghttp2's functions call those of session.cpp, and none of these calls Python: what Python has to know stands in
+// `events`, which it fetches.
+#pragma once
+
+#include "stream.hpp"
+
+namespace pequod::http2 {
+
+// The window of a connection; that of a stream before a longer message is wanted, which is HTTP/2's own; and while one
+// is.
+constexpr int32_t CONNECTION_WINDOW = 1 << 20, STREAM_WINDOW = 65535, WIDE_WINDOW = 1 << 20;
+// While no handler waits for a message, windows are given back up to as many bytes that wait for their handlers.
+constexpr size_t HELD_BYTES_MAX = 1 << 20;
+
+enum EventKind : int {
+    // A request begins: its headers, pairs of bytes; None: they are too long.
+    OPENED = 0,
+    // The next message of a stream is there, or none will come: `take` says which.
+    READABLE = 1,
+    // All that was sent on a stream has gone.
+    DRAINED = 2,
+    // A stream is over; the code of HTTP/2.
+    CLOSED = 3,
+};
+
+// INVARIANTS:
+// 1. `unread_bytes`, `unsent_bytes` and `held_bytes` are the sums of those of its streams, and `header_bytes` is, too.
+// 2. `withheld_bytes`, for which the connection's window is not given back, are no more than `held_bytes`.
+// 3. `wanted_count` streams are wanted, and their messages are not there as a whole.
+struct Session {
+    PyObject_HEAD
+    NgSession* session;
+    Stream* streams;
+    size_t stream_count;
+    size_t message_bytes_max, header_bytes_max;
+    size_t unread_bytes, unsent_bytes, held_bytes, withheld_bytes, header_bytes;
+    size_t wanted_count;
+    // A list of (kind, stream, detail); of a stream that was over before anybody knew, None.
+    PyObject* events;
+    // How often the events were handed out.
+    size_t event_round;
+    // Frames that go on with the present headers.
+    unsigned continuation_count;
+};
+
+// False: an error is set.
+bool start(Session* self, size_t streams_max);
+void stop(Session* self);
+
+Stream* stream_of(Session* self, int32_t id);
+// Note an event; false: an error is set.
+bool note(Session* self, Stream* stream, EventKind kind, PyObject* detail);
+// Note that a wanted message is there, or none will come, if that is so; false: an error is set.
+bool note_readable(Session* self, Stream* stream);
+// Let a long message in that is wanted, and set a stream's window; false: there is no memory.
+bool widen(Session* self, Stream* stream);
+bool set_window(Session* self, Stream* stream, int32_t window);
+// Give back the windows that may be given back; false: there is no memory.
+bool give_back(Session* self);
+bool give_back_of(Session* self, Stream* stream, size_t bytes);
+// A stream's handler takes nothing more.
+bool drop_unread(Session* self, Stream* stream);
+// Begin a response, or go on with one; false: an error is set.
+bool push(Session* self, Stream* stream);
+
+PyObject* failed(int code);
+
+int add_session_type(PyObject* module);
+
+}  // namespace pequod::http2

@@ -1,0 +1,316 @@
+"""One connection as an asyncio protocol: between a socket and the native session, and from its events to calls."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable, Iterable, Mapping
+from typing import Any, Final, Protocol, cast
+
+import grpc
+
+from pequod.errors import LimitExceededError, PequodError
+from pequod.native.http2 import EventKind, Fields, new_session
+from pequod_server.transport.budget import Budget
+from pequod_server.transport.call_turns import CallTurns
+from pequod_server.transport.counts import CallCounts
+from pequod_server.transport.exchange import CallDetails, Exchange
+from pequod_server.transport.headers import Opening
+from pequod_server.transport.identity import address_of, auth_context_of
+
+log = logging.getLogger("pequod.server")
+
+#: The bytes that the socket gets at a time, and in one turn of the event loop.
+_OUTPUT_BYTES: Final = 64 << 10
+_TURN_BYTES: Final = 256 << 10
+_HEADER_BYTES_MAX: Final = 16 << 10
+_OPENED, _READABLE, _CLOSED = EventKind.OPENED, EventKind.READABLE, EventKind.CLOSED
+
+
+class Host(Protocol):
+    """The server, as its connections see it."""
+
+    loop: asyncio.AbstractEventLoop
+    turns: CallTurns
+    budget: Budget
+    counts: CallCounts
+    #: Where all connections read to: what one has read is taken before the next one reads.
+    buffer: memoryview
+    #: The present connections, the oldest first.
+    connections: dict[WireConnection, None]
+    #: Returns the handler of a call.
+    find: Callable[[Any], Awaitable[Any]]
+    status_of: Callable[[PequodError], grpc.Status]
+
+    @property
+    def message_bytes_max(self) -> int:
+        """The longest message."""
+
+    @property
+    def streams_max(self) -> int:
+        """How many streams one connection may have."""
+
+    def begin(self, exchange: Exchange) -> asyncio.Task[None]:
+        """Run a call in a task of its own."""
+
+
+class WireConnection(asyncio.BufferedProtocol):
+    """One connection of a server.
+
+    Invariants:
+        1. ``exchanges`` has the calls that have begun and whose streams are open, ``_waiting`` the headers of those
+           that have not begun.
+        2. ``_noted_bytes`` of the server's budget are this connection's.
+    """
+
+    __slots__ = (
+        "_is_flushing", "_is_full", "_noted_bytes", "_server", "_waiting", "begun_count", "exchanges",
+        "message_bytes_max", "number", "opened_s", "peer", "ping_count", "pinged_s", "read_s", "session", "transport",
+    )  # fmt: skip
+
+    transport: asyncio.Transport
+
+    def __init__(self, server: Host) -> None:
+        self._server = server
+        self.message_bytes_max = server.message_bytes_max
+        self.session = new_session(server.message_bytes_max, _HEADER_BYTES_MAX, server.streams_max)
+        #: The address of the client, as gRPC writes it.
+        self.peer = ""
+        #: Which connection of the server it is.
+        self.number = 0
+        self.exchanges: dict[int, Exchange] = {}
+        self._waiting: dict[int, Fields] = {}
+        self._is_flushing = False
+        #: Whether the socket takes no more; then nothing is read from it either.
+        self._is_full = False
+        self._noted_bytes = 0
+        #: When something came last, when the last ping was sent that nothing has followed, and when it began.
+        self.read_s = self.opened_s = server.loop.time()
+        self.pinged_s: float | None = None
+        self.begun_count = self.ping_count = 0
+
+    # What the event loop calls.
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """Greet the client."""
+        self.transport = cast("asyncio.Transport", transport)
+        self.transport.set_write_buffer_limits(high=_OUTPUT_BYTES)
+        self.peer = address_of(transport.get_extra_info("peername"), self.number)
+        self._server.connections[self] = None
+        self.flush()
+
+    def get_buffer(self, _size: int) -> memoryview:
+        """Return where the next bytes go: it is read before anybody else's are."""
+        return self._server.buffer
+
+    def buffer_updated(self, size: int) -> None:
+        """Take bytes of the socket."""
+        self.read_s = self._server.loop.time()
+        self.pinged_s = None
+        try:
+            events = self.session.receive(self._server.buffer[:size])
+        except ConnectionError as error:
+            self._break(error)
+            return
+        if events:
+            self._take(events)
+            if self._waiting:
+                self._server.turns.begin(self._begin, self.read_s)
+        if self.session.has_output or self.session.is_over:
+            self.flush_soon()
+        self._note()
+
+    def eof_received(self) -> bool:
+        """Close the connection: no client of gRPC closes half of it."""
+        return False
+
+    def pause_writing(self) -> None:
+        """Read nothing from a client that takes nothing."""
+        self._is_full = True
+        self.transport.pause_reading()
+        self._note()
+
+    def resume_writing(self) -> None:
+        """Go on."""
+        self._is_full = False
+        self.transport.resume_reading()
+        self.flush()
+
+    def connection_lost(self, _error: Exception | None) -> None:
+        """End its calls."""
+        self._server.connections.pop(self, None)
+        self._server.turns.remove(self._begin)
+        self._waiting.clear()
+        self._is_full = False
+        self.session.close()
+        exchanges, self.exchanges = self.exchanges, {}
+        for exchange in exchanges.values():
+            self._closed(exchange)
+        self._server.budget.held_bytes -= self._noted_bytes
+        self._noted_bytes = 0
+
+    @property
+    def own_name(self) -> str:
+        """The address of this side."""
+        return address_of(self.transport.get_extra_info("sockname"), self.number)
+
+    # What calls ask of it.
+
+    @property
+    def is_crowded(self) -> bool:
+        """Whether more replies wait than may."""
+        return self.session.unsent_bytes > self._server.budget.allowed_bytes(self._noted_bytes)
+
+    def flush_soon(self) -> None:
+        """Send what there is, after this turn of the event loop."""
+        if not self._is_flushing:
+            self._is_flushing = True
+            self._server.loop.call_soon(self.flush)
+
+    def flush_reply(self) -> None:
+        """Send what there is: at once if there is no other call, whose reply would go with it."""
+        if len(self.exchanges) == 1 and not self._waiting:
+            self.flush()
+        else:
+            self.flush_soon()
+
+    def auth_context(self) -> Mapping[str, list[bytes]]:
+        """Return what is known of the client."""
+        return auth_context_of(self.transport)
+
+    async def find(self, details: CallDetails) -> Any:
+        """Return the handler of a call; None: there is no such method."""
+        return await self._server.find(details)
+
+    # What the server asks of it.
+
+    def flush(self) -> None:
+        """Send what there is, until the socket takes no more; the rest of much in the next turn."""
+        self._is_flushing = False
+        written = 0
+        try:
+            while not self._is_full:
+                if written >= _TURN_BYTES:
+                    self.flush_soon()
+                    break
+                data = self.session.output(_OUTPUT_BYTES)
+                if data:
+                    written += len(data)
+                    self.transport.write(data)
+                if len(data) < _OUTPUT_BYTES:
+                    break
+        except ConnectionError as error:
+            self._break(error)
+            return
+        if events := self.session.events():
+            self._take(events)
+        self._note()
+        if self.session.is_over:
+            self.transport.close()
+
+    def ping(self) -> None:
+        """Ask for a sign of life."""
+        self.pinged_s = self._server.loop.time()
+        self.ping_count += 1
+        self.session.ping()
+        self.flush()
+
+    def say_last(self, *, is_notice: bool) -> None:
+        """Tell the client that no more calls are taken."""
+        self.session.say_last(is_notice)
+        self.flush()
+
+    def abort(self) -> None:
+        """Close at once; what was to be sent is dropped."""
+        self.transport.abort()
+
+    def cut_off(self) -> list[asyncio.Task[None]]:
+        """Cancel the calls that are under way, and return their tasks."""
+        self._waiting.clear()
+        tasks = [exchange.task for exchange in self.exchanges.values() if exchange.task is not None]
+        for task in tasks:
+            task.cancel()
+        return tasks
+
+    # Inside.
+
+    def _take(self, events: Iterable[tuple[int, int, object] | None]) -> None:
+        for event in events:
+            if event is None:
+                continue
+            kind, stream, detail = event
+            if kind == _OPENED:
+                self._waiting[stream] = cast("Fields", detail)
+            elif kind == _CLOSED:
+                if (exchange := self.exchanges.pop(stream, None)) is not None:
+                    self._closed(exchange)
+                else:
+                    self._waiting.pop(stream, None)
+            elif (exchange := self.exchanges.get(stream)) is None:
+                continue
+            elif kind == _READABLE:
+                exchange.readable()
+            else:
+                exchange.drained()
+
+    def _closed(self, exchange: Exchange) -> None:
+        exchange.closed()
+        # As gRPC does: one that was over before it ran has begun, and has not ended.
+        if exchange.has_run:
+            self._server.counts.end(is_ok=exchange.is_ok)
+
+    def _begin(self) -> bool:
+        """Begin the next call; return whether more may begin."""
+        if not self._waiting or self.is_crowded:
+            return False
+        stream = next(iter(self._waiting))
+        exchange = self._opened(stream)
+        if exchange is not None:
+            exchange.task = self._server.begin(exchange)
+        return bool(self._waiting)
+
+    def _opened(self, stream: int) -> Exchange | None:
+        """Return a call with what its headers say; None: it is refused."""
+        fields = self._waiting.pop(stream)
+        self._server.counts.begin()
+        self.begun_count += 1
+        opening = Opening(fields or ())
+        exchange = self.exchanges[stream] = Exchange(self, stream, opening, self._server.loop)
+        if opening.refusal or fields is None:
+            exchange.end_unknown(opening.refusal or "its headers are too long", is_too_long=fields is None)
+            return None
+        return exchange
+
+    def _note(self) -> None:
+        """Note what the connection holds, and keep it to its share."""
+        session, budget = self.session, self._server.budget
+        held_bytes = session.unread_bytes + session.unsent_bytes + session.header_bytes
+        if self._is_full:
+            held_bytes += self.transport.get_write_buffer_size()
+        budget.held_bytes += held_bytes - self._noted_bytes
+        self._noted_bytes = held_bytes
+        if session.held_bytes + session.header_bytes > budget.allowed_bytes(held_bytes):
+            self._shed()
+        if self._waiting and not self.is_crowded:
+            self._server.turns.add(self._begin)
+
+    def _shed(self) -> None:
+        """Refuse requests that wait, the newest first, until the connection holds no more than its share."""
+        session, budget = self.session, self._server.budget
+        allowed = budget.allowed_bytes(self._noted_bytes)
+        error = LimitExceededError("messages_bytes_max", session.held_bytes + session.header_bytes, allowed)
+        status = self._server.status_of(error)
+        for stream in reversed(tuple(self._waiting)):
+            if session.held_bytes + session.header_bytes <= allowed:
+                return
+            if (exchange := self._opened(stream)) is not None:
+                exchange.refuse(status, error)
+        for exchange in reversed(tuple(self.exchanges.values())):
+            if session.held_bytes + session.header_bytes <= allowed:
+                return
+            if not exchange.is_reading:
+                exchange.refuse(status, error)
+
+    def _break(self, error: ConnectionError) -> None:
+        log.debug("a connection ends", extra={"peer": self.peer, "reason": str(error)})
+        self.transport.close()

@@ -1,0 +1,236 @@
+"""The same random calls to both transports: python -m tests.server.differing --calls 10000
+
+Each call goes to a server on gRPC's transport and to one on the native one, with the same store in both. Replies must
+be equal but for the server's id and the token, and so must codes, texts and details of what fails.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import random
+from collections import Counter
+from collections.abc import AsyncIterator
+from contextlib import AsyncExitStack, asynccontextmanager
+from typing import Any, Final
+
+import grpc
+from pequod_proto import pequod_pb2 as pb
+from pequod_server import PequodServer, ServerConfig
+
+from pequod.commands.kinds import COUNT, GET, PUT, REMOVE, SCAN
+
+_SERVICE: Final = "/pequod.v1.Pequod/"
+_JOIN: Final = "t|<user>|<time>|<poster> = check f|<user>|<poster> copy p|<poster>|<time>"
+_REPLIES: Final[dict[str, Any]] = {
+    "Get": pb.GetReply,
+    "Put": pb.PutReply,
+    "Remove": pb.RemoveReply,
+    "Count": pb.CountReply,
+    "Scan": pb.ScanReply,
+    "MultiGet": pb.MultiGetReply,
+    "MultiPut": pb.MultiPutReply,
+    "Execute": pb.ExecuteReply,
+    "Watch": pb.WatchReply,
+}
+_STREAMING: Final = frozenset({"Scan", "Watch"})
+_MESSAGE_MAX: Final = 200_000
+
+
+class Calls:
+    """Makes random calls; the same seed makes the same ones."""
+
+    def __init__(self, seed: int) -> None:
+        self._random = random.Random(seed)
+
+    def _key(self) -> bytes:
+        rnd = self._random
+        share = rnd.random()
+        user = rnd.choice("abcd")
+        if share < 0.3:
+            return f"p|{user}|{rnd.randrange(40):03}".encode()
+        if share < 0.5:
+            return f"f|{user}|{rnd.choice('abcd')}".encode()
+        if share < 0.7:
+            return f"t|{user}|{rnd.randrange(40):03}|{rnd.choice('abcd')}".encode()
+        if share < 0.9:
+            return f"x|{rnd.randrange(60):02}".encode()
+        return rnd.choice([b"", b"loose", b"x|", b"x", b"q|1", b"\xff\xff", b"y" * 5000, b"p|a|", b"t|a}"])
+
+    def _value(self) -> bytes:
+        return self._random.choice([b"", b"1", b"v" * 300, b"w" * 20_000, b"z" * 150_000])
+
+    def _ranged(self, kind: Any) -> Any:
+        rnd = self._random
+        first, last = sorted([self._key(), self._key()])
+        if rnd.random() < 0.1:
+            first, last = last, first
+        request = kind(first=first)
+        if rnd.random() < 0.9:
+            request.last = last
+        if rnd.random() < 0.1:
+            request.prefix = rnd.choice([b"x|", b"t|a|", b"p|"])
+        return request
+
+    def _scan(self) -> Any:
+        rnd = self._random
+        request = self._ranged(pb.ScanRequest)
+        if rnd.random() < 0.6:
+            request.limit = rnd.choice([0, 1, 2, 5, 10, 1_000_000])
+        request.reverse, request.keys_only = rnd.random() < 0.3, rnd.random() < 0.1
+        if rnd.random() < 0.3:
+            request.chunk_bytes = rnd.choice([1, 30, 100, 2000, 1 << 20])
+        return request
+
+    def _batch(self) -> Any:
+        rnd = self._random
+        request = pb.ExecuteRequest(batch=rnd.randrange(1000))
+        for _ in range(rnd.choice([0, 1, 3, 30])):
+            kind = rnd.choice([GET, PUT, REMOVE, SCAN, COUNT])
+            request.kinds += bytes([kind])
+            second = {GET: [], REMOVE: [], PUT: [self._value()]}.get(kind, [self._key()])
+            request.arguments.extend([self._key(), *second])
+        if rnd.random() < 0.05:
+            request.kinds += b"\xff"
+        return request
+
+    def next(self) -> tuple[str, list[bytes], dict[str, Any]]:
+        """Return a method, its requests, and the options of the call."""
+        rnd = self._random
+        method = rnd.choices([*_REPLIES, "Nothing"], [4, 6, 1, 2, 4, 2, 2, 3, 1, 0.3])[0]
+        keys = [self._key() for _ in range(rnd.choice([0, 1, 5]))]
+        made: dict[str, Any] = {
+            "Get": lambda: pb.GetRequest(key=self._key()),
+            "Put": lambda: pb.PutRequest(key=self._key(), value=self._value()),
+            "Remove": lambda: pb.RemoveRequest(key=self._key()),
+            "Count": lambda: self._ranged(pb.CountRequest),
+            "Scan": self._scan,
+            "MultiGet": lambda: pb.MultiGetRequest(keys=keys),
+            "MultiPut": lambda: pb.MultiPutRequest(keys=keys, values=[self._value() for _ in keys[rnd.randrange(2) :]]),
+            "Execute": self._batch,
+            "Watch": lambda: pb.WatchRequest(first=b"x|", last=b"x}"),
+            "Nothing": pb.GetRequest,
+        }
+        count = rnd.choice([1, 2, 5]) if method == "Execute" else 1
+        requests = [made[method]().SerializeToString() for _ in range(count)]
+        if rnd.random() < 0.03:
+            requests[0] = rnd.choice([rnd.randbytes(30), bytes(_MESSAGE_MAX + 10), bytes(4 << 20)])
+        options: dict[str, Any] = {}
+        if rnd.random() < 0.2:
+            options["compression"] = rnd.choice([grpc.Compression.Gzip, grpc.Compression.Deflate])
+        if method == "Watch" and len(requests[0]) < _MESSAGE_MAX:
+            options["timeout"] = 0.05
+        elif rnd.random() < 0.3:
+            options["timeout"] = 20
+        if rnd.random() < 0.2:
+            options["metadata"] = (("x-request-id", "r"), ("x-bytes-bin", rnd.randbytes(5)), ("x-words", "a  b"))
+        return method, requests, options
+
+
+def _plain(method: str, reply: bytes) -> bytes:
+    made = _REPLIES[method].FromString(reply)
+    if made.DESCRIPTOR.fields_by_name.get("header") is not None:
+        made.header.server_id, made.header.token, made.header.age_ms = 0, b"", 0
+    else:
+        made.server_id, made.token, made.age_ms = 0, b"", 0
+    if method == "Watch":
+        del made.origins[:]
+    return bytes(made.SerializeToString(deterministic=True))
+
+
+def _answer(channel: Any, method: str, requests: list[bytes], options: dict[str, Any]) -> object:
+    """Return the replies and how the call ended.
+
+    By the blocking client: the asyncio one says INTERNAL by itself if a stream is refused before it has written all.
+    """
+    replies: list[bytes] = []
+    path = _SERVICE + method
+    try:
+        if method == "Execute":
+            call: Any = channel.stream_stream(path)(iter(requests), **options)
+        elif method in _STREAMING:
+            call = channel.unary_stream(path)(requests[0], **options)
+        else:
+            reply, call = channel.unary_unary(path).with_call(requests[0], **options)
+            replies.append(_plain(method, reply))
+        if method == "Execute" or method in _STREAMING:
+            replies += [_plain(method, reply) for reply in call]
+    except grpc.RpcError as error:
+        # A deadline is the client's own; what the server says of it may come first or not.
+        if error.code() is grpc.StatusCode.DEADLINE_EXCEEDED:
+            return replies, error.code().name
+        trailing: Any = error.trailing_metadata() or ()
+        return replies, error.code().name, error.details(), sorted(trailing)
+    return replies, "OK", sorted((key, value) for key, value in call.trailing_metadata())
+
+
+def _cancelled(channel: Any) -> str:
+    """Return how a call ends that its client gives up."""
+    call: Any = channel.unary_stream(_SERVICE + "Watch")(pb.WatchRequest(first=b"x|").SerializeToString())
+    next(call)
+    call.cancel()
+    return str(call.code().name)
+
+
+@asynccontextmanager
+async def both(**settings: Any) -> AsyncIterator[list[Any]]:
+    """Run a server on each transport, and yield a channel to each."""
+    async with AsyncExitStack() as stack:
+        channels = []
+        for transport in ("grpcio", "native"):
+            config = ServerConfig(
+                listen="127.0.0.1:0",
+                drain_s=0.1,
+                transport=transport,
+                joins=_JOIN,
+                watch_linger_s=0,
+                slow_ms=0,
+                memory_limit="none",
+                message_bytes_max=_MESSAGE_MAX,
+                value_bytes_max=100_000,
+                reply_bytes_max=_MESSAGE_MAX,
+                **settings,
+            )
+            server = PequodServer(config)
+            port = await server.start()
+            stack.push_async_callback(server.stop)
+            options = [("grpc.use_local_subchannel_pool", 1), ("grpc.max_receive_message_length", -1)]
+            channels.append(stack.enter_context(grpc.insecure_channel(f"127.0.0.1:{port}", options=options)))
+        yield channels
+
+
+async def compare(count: int, seed: int) -> Counter[str]:
+    """Make calls, and return how often each method was called and how it ended.
+
+    Raises:
+        AssertionError: The transports differ.
+    """
+    calls, seen = Calls(seed), Counter[str]()
+    async with both() as channels:
+        for number in range(count):
+            method, requests, options = calls.next()
+            one, other = [await asyncio.to_thread(_answer, channel, method, requests, options) for channel in channels]
+            said = f"call {number} of seed {seed}: {method}({requests[0][:200]!r}...), {options}"
+            assert one == other, f"{said}:\n  {str(one)[:800]}\n  {str(other)[:800]}"
+            assert isinstance(one, tuple)
+            seen[f"{method} {one[1]}"] += 1
+            if not number % 50:
+                ends = [await asyncio.to_thread(_cancelled, channel) for channel in channels]
+                assert ends == ["CANCELLED", "CANCELLED"]
+    return seen
+
+
+def main() -> None:
+    """Compare, and print what was called."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--calls", type=int, default=10_000, help="calls (10000)")
+    parser.add_argument("--seed", type=int, default=random.randrange(1 << 30), help="of the calls (random)")
+    options = parser.parse_args()
+    print(f"{options.calls} calls, seed {options.seed}", flush=True)
+    for what, times in sorted(asyncio.run(compare(options.calls, options.seed)).items()):
+        print(f"{times:7} {what}")
+    print("no difference")
+
+
+if __name__ == "__main__":
+    main()
