@@ -43,6 +43,7 @@ def check(file: File = None) -> None:
     from pequod_server.ops.snapshot_file import try_place
     from pequod_server.settings import ConfigError, misspelt_variables
     from pequod_server.stores import make_store
+    from pequod_server.transport.choice import choose
 
     from pequod.engine import Engine, JoinInfo
     from pequod.errors import SettingError, SnapshotError
@@ -60,6 +61,7 @@ def check(file: File = None) -> None:
     problems: list[str] = []
     for one in (
         lambda: tls_files(settings.config),
+        lambda: choose(settings.config.transport),
         lambda: make_guard(settings.config, Engine()),
         lambda: make_store(settings.config),
         snapshot,

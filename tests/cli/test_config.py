@@ -156,6 +156,16 @@ def test_the_help_of_serve_loads_no_server() -> None:
     assert done.stdout == "\n"
 
 
+def test_check_refuses_a_transport_that_is_not_there(
+    pequod: Pequod, file: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("pequod_server.transport.choice.why_absent", lambda: "without its library")
+    file.write_text("transport = 'native'")
+    outcome = pequod("config", "check", str(file))
+    assert (outcome.code, outcome.out) == (2, "")
+    assert "there is no native transport" in outcome.err
+
+
 def test_check_refuses_a_limit_of_memory_that_is_too_low_for_a_server(file: Path) -> None:
     file.write_text("memory_limit = '20MiB'")
     outcome = run_command("config", "check", str(file))
