@@ -14,7 +14,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from random import Random
 
-from pequod.engine import JoinSpec, Operator, Pattern, Slot, Source
+from pequod.engine import Engine, JoinSpec, Operator, Pattern, Slot, Source
 from tests.engine.draw import BASE_TABLES, OUTPUT_TABLES, draw_value_of, table_of
 from tests.engine.draw_records import draw_value
 from tests.engine.walker import Step
@@ -58,6 +58,16 @@ def draw_rows(random: Random, specs: Sequence[JoinSpec], count: int) -> list[Ste
 def draw_beginning(random: Random, specs: Sequence[JoinSpec]) -> list[Step]:
     """Draw rows for joins that were just added, and a look at all that they make of these."""
     return [*draw_rows(random, specs, random.choice([0, 12, 24])), Step("look_over")]
+
+
+def live_before(random: Random, engine: Engine, tables: Sequence[bytes]) -> None:
+    """Have joins that cut most of some tables come to an engine, and mostly go."""
+    for number, table in enumerate(tables):
+        if random.random() < 0.3:
+            continue
+        engine.add_joins([draw_cutting_join(random, table, number)])
+        if random.random() < 0.8:
+            engine.drop_join(engine.joins()[0].name)
 
 
 def draw_cutting_join(random: Random, table: bytes, number: int) -> JoinSpec:

@@ -21,6 +21,7 @@ from pequod.engine.base import presence
 from pequod.engine.testing import NaiveModel
 from pequod.errors import StaleError, TokenLostError
 from pequod.freshness import After, Latest, Token
+from tests.engine.earlier import live_before
 from tests.groups.pair import JOINS, store
 
 NAMES = ("bob", "dan", "moe", "zoe")
@@ -46,6 +47,7 @@ class Machine:
             self.note(one)
         self.engine = Engine()
         self.databases = Databases(self.engine, self.groups())
+        live_before(self.draw, self.engine, [b"p", b"s", b"v"])
         self.engine.add_joins(parse(JOINS))
         self.levels = Levels(self.engine, self.databases, 1)
         self.seen = Token({})

@@ -10,7 +10,8 @@ import pytest
 from pequod_server.backing import FakeStore
 
 from pequod.freshness import Freshness, Token
-from tests.peer.homes import LATEST, Running, computing, expected, fake, running, until
+from tests.engine.earlier import live_before
+from tests.peer.homes import LATEST, OWNED, TIMELINE, Running, computing, expected, fake, running, until
 
 USERS = ["ann", "bob", "cat", "dan"]
 
@@ -79,7 +80,14 @@ async def reads(compute: Running, past: Past, draw: random.Random, count: int) -
 async def test_answers_of_two_computes_are_those_of_their_tokens(seed: int) -> None:
     draw, store = random.Random(seed), fake()
     past = Past(store)
-    async with running(store) as home, computing([home.address]) as one, computing([home.address]) as other:
+    async with (
+        running(store) as home,
+        computing([home.address], joins="") as one,
+        computing([home.address], joins="") as other,
+    ):
+        for compute in (one, other):
+            live_before(draw, compute.server.engine, OWNED)
+            await compute.client.add_join(TIMELINE)
         readers = [asyncio.create_task(reads(compute, past, draw, 60)) for compute in (one, other)]
         while not all(reader.done() for reader in readers):
             past.commit_some(draw, draw.choice([1, 3, 20]))

@@ -22,7 +22,7 @@ from pequod_server.backing import RowChange
 from pequod.engine import JoinError, LimitExceededError, NotWatchableError, prefix_end
 from pequod.engine.testing import select
 from tests.engine.draw import VALUES, draw_join, draw_key, draw_range, draw_timeline
-from tests.engine.earlier import draw_cutting_join, draw_rows
+from tests.engine.earlier import draw_rows, live_before
 from tests.simulation.batches import Command, Put
 from tests.simulation.clients import Clients, Reader, Watched
 from tests.simulation.database import DATABASE, Database
@@ -108,12 +108,7 @@ class Schedule:
     def _live_before(self) -> None:
         """Have joins come and mostly go at each server, and some begin with the timeline that all have at rest."""
         for machine in self._machines:
-            for number, table in enumerate(TABLES):
-                if self._random.random() < 0.3:
-                    continue
-                machine.engine.add_joins([draw_cutting_join(self._random, table, number)])
-                if self._random.random() < 0.8:
-                    machine.engine.drop_join(machine.engine.joins()[0].name)
+            live_before(self._random, machine.engine, TABLES)
             if self._random.random() < 0.5:
                 machine.engine.add_joins([self._timeline])
         self._commit_timelines()
