@@ -46,7 +46,9 @@ def test_a_value_is_parsed_once_for_all_joins_and_not_for_other_tables(monkeypat
     assert parsed.count <= before + 3
 
 
-def test_an_old_value_is_not_parsed_if_the_index_has_what_it_showed(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_old_value_is_not_parsed_if_the_index_has_what_it_showed_and_its_old_row_is_gone(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     parsed = Parsed(monkeypatch)
     engine = engine_with(BY_AUTHOR)
     scan(engine, "by_author|bob|")

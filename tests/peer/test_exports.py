@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 from pequod_server.backing.health import Backoff
 from pequod_server.homes.compute.store import PequodStore
+from pequod_server.homes.home.origin import DatabaseOrigin
 
 from pequod.errors import PequodError, SettingError
 from pequod.freshness import Token
@@ -135,6 +136,25 @@ async def test_a_home_forgets_the_exported_ranges_that_no_compute_holds(monkeypa
             wants, bit = home.server.peers.origin.relay.wants, feed.subscriber.bit
             await until(lambda: not list(wants.ranges_of(bit)))  # noqa: B023 - it is called before the next turn
         assert len(exports._watches) < 8
+
+
+async def test_a_compute_that_reconnects_reads_exported_ranges_again() -> None:
+    """Nobody was told of them while no compute held them: the home does not go on where it was."""
+    store = fake()
+    async with exporting(store) as home, computing(home.address) as compute:
+        store.commit({b"p|bob|0001": b"Hi"})
+        assert await compute.client.get("karma|bob", freshness=LATEST) == b"1"
+        origin, loader = home.server.peers.origin, compute.server.loader
+        assert isinstance(origin, DatabaseOrigin)
+        assert loader is not None
+        followed: Any = loader.store
+        epoch, exports = followed._epoch, origin._exports
+        assert exports._watches
+        home.server.peers.end()
+        exports._tidy()
+        store.commit({b"p|bob|0002": b"Hi"})
+        await until(lambda: followed._epoch > epoch and followed._session)
+        assert await compute.client.get("karma|bob", freshness=LATEST) == b"2"
 
 
 async def test_what_cannot_be_exported_is_said() -> None:
