@@ -154,6 +154,16 @@ class MomentRun(BatchRun):
         return None
 
 
+def is_whole(count: int, number: int, rows_max: int) -> bool:
+    """Return whether a scan has given all of its rows: behind the greatest number that one returns may be more.
+
+    Args:
+        count: The rows that it has given.
+        number: Those that it asked for; 0: all.
+    """
+    return count != rows_max or number == rows_max
+
+
 def united(missing: Sequence[MissingError]) -> MissingError:
     """Return one error with all that several commands lack."""
     return MissingError(

@@ -130,8 +130,7 @@ def _text(field: object) -> bytes | None:
     if field is None or isinstance(field, _Vast):
         return None
     if isinstance(field, Decimal):
-        plain = _plain(field)
-        return _shortest(field) if plain is None or len(plain) > 64 else plain.encode()
+        return _plain_of_64(field) or _shortest(field)
     try:
         return field.encode() if isinstance(field, str) else _print(field)
     except (UnicodeEncodeError, TypeError):

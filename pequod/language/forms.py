@@ -20,7 +20,6 @@ import orjson
 
 from pequod.language.numbers import encode_f64, encode_i64
 from pequod.language.numerals import (
-    NUMBER_BYTES_MAX,
     Number,
     Vast,
     as_float,
@@ -28,6 +27,7 @@ from pequod.language.numerals import (
     is_integer,
     number_text,
     padded_digits,
+    plain_decimal,
     plain_text,
 )
 from pequod.language.spec import NumberForm, Path, Slot
@@ -214,14 +214,9 @@ def field_text(value: object) -> bytes | Misfit:
 
 def plain_field_text(value: object) -> bytes | Misfit:
     """Return the same for what adds or compares numbers, which have no exponent there: as text they would be wrong."""
-    text = field_text(value)
-    if (
-        isinstance(value, float | Decimal)
-        and isinstance(text, bytes)
-        and (b"e" in text or len(text) > NUMBER_BYTES_MAX)
-    ):
-        return Misfit.LONG_NUMBER
-    return text
+    if isinstance(value, float | Decimal):
+        return plain_decimal(value) or Misfit.LONG_NUMBER
+    return field_text(value)
 
 
 def json_text(value: object) -> bytes | Misfit:

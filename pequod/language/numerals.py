@@ -161,17 +161,22 @@ def number_text(number: Number) -> bytes:
     return (split.plain() if split.exponent >= -_PLACES_MAX else split.scientific()).encode()
 
 
+def plain_decimal(number: Number) -> bytes | None:
+    """Return a number without an exponent, None if it then takes more than 64 bytes."""
+    integer = as_integer(number)
+    if integer is not None:
+        return b"%d" % integer
+    split = _split(exact(number))
+    return split.plain().encode() if split.plain_size <= NUMBER_BYTES_MAX else None
+
+
 def plain_text(number: Number) -> bytes:
     """Return a number without an exponent if it then has up to 64 bytes, else as `number_text` does.
 
     >>> plain_text(1e30), plain_text(1.5e-7), plain_text(1e300)
     (b'1000000000000000000000000000000', b'0.00000015', b'1e300')
     """
-    integer = as_integer(number)
-    if integer is not None:
-        return b"%d" % integer
-    split = _split(exact(number))
-    return split.plain().encode() if split.plain_size <= NUMBER_BYTES_MAX else number_text(number)
+    return plain_decimal(number) or number_text(number)
 
 
 def padded_digits(number: Number, width: int) -> bytes | None:

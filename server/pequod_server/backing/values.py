@@ -113,6 +113,25 @@ def decompose(key: bytes, value: bytes, names: Sequence[str], form: Form) -> lis
         raise PackError(place, "a member is nested too deep, or has half of a surrogate pair") from error
 
 
+def cell_of(value: object) -> Cell:
+    """Return the cell of a value that a library gave as one of Python's: SQLite's, or that of a lake."""
+    match value:
+        case None:
+            return Cell(None, "text")
+        case bool():
+            return Cell("true" if value else "false", "boolean")
+        case str():
+            return Cell(value, "text")
+        case int():
+            return Cell(str(value), "number")
+        case float():
+            return Cell(repr(value), "number")
+        case bytes():
+            return Cell(text_of(value), "bytes")
+        case _:
+            raise AssertionError(f"no store has {type(value)}")
+
+
 def text_of(data: bytes) -> str:
     r"""Return bytes as PostgreSQL writes them: hexadecimal digits after `\x`."""
     return "\\x" + data.hex()

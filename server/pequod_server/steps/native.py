@@ -15,7 +15,7 @@ from pequod.commands.columns import commands, needs
 from pequod.commands.kinds import ARGUMENT_COUNTS, GET, GIVES, KINDS, SCAN, Gives
 from pequod.engine import BackedKeyError, Engine, MissingError, PequodError, Rows
 from pequod.engine.answer import Answer, answer
-from pequod.engine.batch import BatchRun, Waits
+from pequod.engine.batch import BatchRun, Waits, is_whole
 from pequod.native import NativeBatch, parse_batch
 from pequod_server.wire.errors import command_error
 
@@ -66,8 +66,7 @@ def run_batch(engine: Engine, batch: NativeBatch, rows_max: int, now: float, err
                 return Stop()
         else:
             if isinstance(outcome, Rows):
-                # There may be more of them behind the greatest number of rows that a scan returns.
-                fits = (len(outcome.keys) != limit or limit == asked) and batch.rows(*outcome)
+                fits = is_whole(len(outcome.keys), asked, rows_max) and batch.rows(*outcome)
             else:
                 fits = _take(batch, kind, outcome)
             if not fits:

@@ -16,7 +16,7 @@ from pequod_proto.pequod_pb2 import CommandError, ExecuteReply
 from pequod.commands.kinds import ABSENT, FAILED, GIVES, OK, PART, Gives
 from pequod.engine import PequodError, Rows
 from pequod.engine.answer import Answer
-from pequod.engine.batch import BatchRun
+from pequod.engine.batch import BatchRun, is_whole
 from pequod_server.steps.native import BegunBatch
 from pequod_server.wire.errors import command_error
 from pequod_server.wire.fitting import ROW_BYTES
@@ -97,8 +97,6 @@ class ReplyPiece:
         run, (keys, values) = self._run, rows
         # One sum over both lists: for the few rows of a check, half of what two take.
         size = sum(map(len, keys + values)) + ROW_BYTES * len(keys)
-        # There may be more of them behind the greatest number of rows that a scan returns.
-        is_whole = len(keys) != run.rows_max or run.command()[3] == run.rows_max
         if size > self.room < self._bytes_max:
             return False
         keep = len(keys)
@@ -112,7 +110,7 @@ class ReplyPiece:
         self._keys += keys[:keep]
         self._values += values[:keep]
         self._counts.append(keep)
-        if keep == len(keys) and is_whole:
+        if keep == len(keys) and is_whole(keep, run.command()[3], run.rows_max):
             run.advance()
             return True
         self._statuses[run.index] = PART

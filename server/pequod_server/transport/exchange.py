@@ -18,6 +18,7 @@ import grpc
 from grpc import aio
 
 from pequod.native.http2 import Fields, NativeSession
+from pequod_server.memory.admission import SMALL_BYTES
 from pequod_server.transport.headers import Metadata, Opening, fields_of, trailers_of
 from pequod_server.transport.inflating import InflateError, OverlongError, inflated
 
@@ -25,8 +26,6 @@ log = logging.getLogger("pequod.server")
 
 #: A writer waits while this many bytes of its stream have not gone.
 _UNSENT_BYTES_MAX: Final = 64 << 10
-#: A call whose reply has more bytes left is over when they have gone; one with fewer at once.
-_SMALL_BYTES: Final = 16 << 10
 #: A deadline that is later is none: no timer of an event loop goes so far.
 _TIMEOUT_MAX_S: Final = 1e7
 #: A failure that comes before its client has sent everything is sent so much later: gRPC's asyncio client says INTERNAL
@@ -386,6 +385,6 @@ class Exchange(aio.ServicerContext[Any, Any]):
         if self._is_ended:
             return
         code = self._code or grpc.StatusCode.OK
-        if self._end(code, self._details, self._trailing, last) > _SMALL_BYTES:
-            # The call is under way until the client has let its reply in.
+        if self._end(code, self._details, self._trailing, last) > SMALL_BYTES:
+            # The call is under way until the client has let in a reply that counts; a smaller one goes by itself.
             await self._gone()

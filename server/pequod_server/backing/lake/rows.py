@@ -19,7 +19,7 @@ from pequod_server.backing.mapping import Mapping
 from pequod_server.backing.rows import Clip, packed
 from pequod_server.backing.sql import boxes_of
 from pequod_server.backing.store import KeyRange
-from pequod_server.backing.values import Cell, decompose
+from pequod_server.backing.values import Cell, cell_of, decompose
 
 _TEXT: Final = {"text"}
 _INTEGER: Final = {"int32", "int64", "timestamp"}
@@ -96,25 +96,7 @@ def _packed(
 def _cells(values: Any) -> list[Cell]:
     if pa.types.is_timestamp(values.type):
         values = values.cast(pa.int64())
-    return [_cell(value) for value in values.to_pylist()]
-
-
-def _cell(value: object) -> Cell:
-    match value:
-        case None:
-            return Cell(None, "text")
-        case bool():
-            return Cell("true" if value else "false", "boolean")
-        case str():
-            return Cell(value, "text")
-        case int():
-            return Cell(str(value), "number")
-        case float():
-            return Cell(repr(value), "number")
-        case bytes():
-            return Cell("\\x" + value.hex(), "bytes")
-        case _:
-            raise AssertionError(f"a lake has no {type(value)}")
+    return [cell_of(value) for value in values.to_pylist()]
 
 
 def _conditions(table: LakeTable, mapping: Mapping, boxes: Iterable[Box]) -> Iterator[list[Condition]]:

@@ -12,7 +12,7 @@ from pequod_server.backing.errors import PackError
 from pequod_server.backing.mapping import Mapping
 from pequod_server.backing.sql import Query, place, quoted, table_parts
 from pequod_server.backing.store import RowChange
-from pequod_server.backing.values import Cell, bytes_of, decompose, text_of
+from pequod_server.backing.values import Cell, bytes_of, decompose
 
 #: The characters of an integer of 64 bits, with its sign.
 _INTEGER_CHARACTERS_MAX: Final = 20
@@ -57,23 +57,6 @@ class SqliteDialect:
 def quoted_name(mapping: Mapping) -> str:
     """Return the table of a mapping, quoted for SQL."""
     return quoted(table_parts(mapping.table)[1])
-
-
-def cell_of(value: object) -> Cell:
-    """Return the cell of a value that SQLite returned."""
-    match value:
-        case None:
-            return Cell(None, "text")
-        case str():
-            return Cell(value, "text")
-        case int():
-            return Cell(str(value), "number")
-        case float():
-            return Cell(repr(value), "number")
-        case bytes():
-            return Cell(text_of(value), "bytes")
-        case _:
-            raise AssertionError(f"SQLite has no {type(value)}")
 
 
 def slot_parameter_of(column: Column, text: str) -> object:

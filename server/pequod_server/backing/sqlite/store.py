@@ -29,7 +29,7 @@ from pequod_server.backing.searches import by_columns
 from pequod_server.backing.sql import Query, boxes_of, select
 from pequod_server.backing.sqlite import schema as sqlite_schema
 from pequod_server.backing.sqlite.connection import SqliteConnection, transaction
-from pequod_server.backing.sqlite.dialect import SqliteDialect, cell_of, plan_of
+from pequod_server.backing.sqlite.dialect import SqliteDialect, plan_of
 from pequod_server.backing.sqlite.schema import CHANGES
 from pequod_server.backing.store import (
     Changes,
@@ -49,6 +49,7 @@ from pequod_server.backing.store import (
     whole,
 )
 from pequod_server.backing.turns import Turns
+from pequod_server.backing.values import cell_of
 
 #: In place of a mapping's name among the changes.
 _MARK: Final = "mark"
