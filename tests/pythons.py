@@ -25,7 +25,10 @@ _FOLDER: Final = ROOT / "build/pythons"
 #: The builds of Bytedeco, each a whole CPython, by version.
 _PUBLISHED: Final = {"3.12": "3.12.1-1.5.10", "3.13": "3.13.5-1.5.12", "3.14": "3.14.3-1.5.13"}
 _GOAL: Final = "org.apache.maven.plugins:maven-dependency-plugin:3.6.1:copy"
-_NEEDED: Final = ("hypothesis", "psutil", "pytest", "pytest-asyncio", "pytest-timeout", "pytest-xdist", "numpy")
+_NEEDED: Final = (
+    *("hpack", "hypothesis", "numpy", "psutil"),
+    *("pytest", "pytest-asyncio", "pytest-timeout", "pytest-xdist"),
+)
 _CORE: Final = ("tests/native",)
 _QUICK: Final = (
     "tests/engine",
