@@ -1,5 +1,6 @@
 """Calls that the native core answers from the bytes of a read: which are hot; the others are opened untouched."""
 
+import random
 from collections.abc import Callable
 from typing import Any
 
@@ -254,4 +255,35 @@ def test_a_slow_call_is_told_with_its_headers_and_its_request() -> None:
     assert (HOT_METHODS[method], request) == ("Get", GET.SerializeToString())
     assert seconds >= 0
     assert (b"x-request-id", b"r") in fields
+    hot.close()
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_calls_in_any_cut_are_answered_once(seed: int) -> None:
+    rnd, hot = random.Random(seed), Hot(has_guard=seed % 2 == 1)
+    requests: list[tuple[str, Any]] = [("Get", GET), ("MultiGet", pb.MultiGetRequest(keys=[b"x|1"]))]
+    requests.append(("Put", pb.PutRequest(key=b"x|5", value=b"5")))
+    wanted, reset, sent = set(range(1, 200, 2)), set[int](), b""
+    for stream in sorted(wanted):
+        method, request = rnd.choice(requests)
+        sent += call(stream, heads(method, ("authorization", rnd.choice("ab"))), message(request.SerializeToString()))
+        if rnd.random() < 0.1:
+            sent += frame(RESET, 0, stream, bytes(4))
+            reset.add(stream)
+    hot.session.admit(b"a", None, ([], []))
+    answered: set[int] = set()
+    while sent or hot.session.hot_count:
+        cut = rnd.randrange(1, 3000)
+        events, sent = list(hot.session.receive(sent[:cut])), sent[cut:]
+        hot.session.run_hot(rnd.randrange(10), 1 << 20, *TURN)
+        if rnd.random() < 0.1:
+            hot.session.hand_over()
+        for event in (*events, *hot.session.events()):
+            if event is not None and event[0] == 0:
+                hot.session.take(event[1])
+                hot.session.finish(event[1], None, b"python")
+        bodies = bodies_in(hot.session.output(1 << 20))
+        assert not answered & bodies.keys(), "a call is answered once"
+        answered |= bodies.keys()
+    assert wanted - reset <= answered <= wanted
     hot.close()
