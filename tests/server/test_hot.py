@@ -146,3 +146,15 @@ async def test_a_token_that_is_withdrawn_does_nothing_more(tmp_path: Path) -> No
             await stub.Get(GET, **mine)
         assert error.value.code() is grpc.StatusCode.UNAUTHENTICATED
         assert hot_counts(server) == {"Get": 3}
+
+
+async def test_a_defect_ends_the_connection_and_no_other(caplog: pytest.LogCaptureFixture) -> None:
+    async with served() as (server, stub):
+        await stub.Get(GET)
+        right, server.engine.ledger = server.engine.ledger, None  # type: ignore[assignment]
+        with pytest.raises(aio.AioRpcError) as error:
+            await stub.Get(GET)
+        server.engine.ledger = right
+        assert error.value.code() is grpc.StatusCode.UNAVAILABLE
+        assert (await stub.Get(GET, wait_for_ready=True)).value == b"one"
+    assert [record.message for record in caplog.records].count("a defect ended a connection") == 1

@@ -302,7 +302,13 @@ class WireConnection(asyncio.BufferedProtocol):
             session.hand_over()
         else:
             unsent_max = server.budget.allowed_bytes(self._noted_bytes)
-            answered, reads, slow = session.run_hot(most, unsent_max, *turn)
+            try:
+                answered, reads, slow = session.run_hot(most, unsent_max, *turn)
+            except Exception:
+                # Nobody knows what has run: the client is not to wait for it.
+                log.exception("a defect ended a connection")
+                self.abort()
+                return False
             self.begun_count += answered
             server.counts.pass_by(answered)
             hot.ran(reads, slow)
