@@ -14,6 +14,7 @@ LINE_LENGTH_MAX = 120
 LAYERS = (
     "module",
     "http2/calls",
+    "http2/hot_calls http2/hot_answer",
     "http2/session",
     "http2/library http2/stream",
     "http2/nghttp2_check",
@@ -29,13 +30,13 @@ LAYERS = (
     "frames state",
     "contexts tables lens columns tally",
     "groups arguments",
-    "places parts messages numerals",
+    "places parts messages numerals key_ranges",
     "hash rows_type",
     "row_lists",
     "rows kinds registers records fetch",
 )
 #: Parts of one thing, which have one header.
-PARTS = {"batch_message": "batch", "batch_commands": "batch"}
+PARTS = {"batch_message": "batch", "batch_commands": "batch", "http2/hot_answer": "http2/hot_calls"}
 #: What begins a block that is no function.
 NO_FUNCTION = re.compile(
     r"\s*(?:}|#|//|namespace|struct|class|enum|template|if|for|while|switch|else|do|case|default)\b"

@@ -363,6 +363,7 @@ class Session:
     held_bytes: int
     header_bytes: int
     stream_count: int
+    hot_count: int
     has_output: bool
     is_over: bool
     def __init__(self, message_bytes_max: int, header_bytes_max: int, streams_max: int, /) -> None: ...
@@ -380,3 +381,35 @@ class Session:
     def say_last(self, is_notice: bool, /) -> None: ...
     def terminate(self, code: int, /) -> None: ...
     def close(self) -> None: ...
+    def use_hot(self, calls: HotCalls, has_guard: bool, /) -> None: ...
+    def run_hot(
+        self,
+        most: int,
+        unsent_max: int,
+        now: float,
+        token: bytes,
+        is_token_own: bool,
+        age_ms: int | None,
+        may_read: bool,
+        homes: KeyBounds | None,
+        /,
+    ) -> tuple[int, int, list[tuple[int, float, list[tuple[bytes, bytes]], bytes]] | None]: ...
+    def hand_over(self) -> None: ...
+    def stranger(self) -> bytes | None: ...
+    def admit(self, authorization: bytes, readable: KeyBounds | None, writable: KeyBounds | None, /) -> None: ...
+    def forget_rights(self) -> None: ...
+
+# The hot calls of a server; see pequod/native/http2/hot_calls.hpp.
+class HotCalls:
+    def __init__(
+        self,
+        engine: HotEngine,
+        server_id: int,
+        rows_max: int,
+        commands_max: int,
+        reply_bytes_max: int,
+        chunk_bytes: int,
+        slow_s: float,
+        /,
+    ) -> None: ...
+    def tallies(self) -> list[tuple[int, float, list[int]]]: ...

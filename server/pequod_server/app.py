@@ -21,6 +21,7 @@ from pequod_server.access.exposed import warn_of_exposed
 from pequod_server.access.guard import make_guard
 from pequod_server.access.tls import add_port
 from pequod_server.backing import BackingStore, BackingUnavailableError, SchemaError
+from pequod_server.calls.hot import ServedHotCalls
 from pequod_server.calls.service import PequodService, add_service
 from pequod_server.cluster.membership import make_member
 from pequod_server.config import ServerConfig, without_passwords
@@ -37,6 +38,7 @@ from pequod_server.ops.snapshots import Snapshots
 from pequod_server.ops.supervision import tell_systemd, told_while_waiting
 from pequod_server.stores import backed_tables, make_databases, make_store, searching
 from pequod_server.transport.choice import choose
+from pequod_server.transport.server import WireServer
 from pequod_server.wire.connections import Connections
 from pequod_server.wire.endings import Endings
 from pequod_server.wire.requests import RequestReader
@@ -103,12 +105,15 @@ class PequodServer:
         self.instruments = Instruments(config, self.engine, lambda: self.is_ready, self.databases)
         #: Whether calls are taken.
         self.is_ready = False
+        connections = Connections(
+            config.connections_max, connection_streams_max(config), lambda: living_of(self._server)
+        )
         interceptors: list[aio.ServerInterceptor] = [
             RequestReader(self._admission),
             self.instruments.interceptor,
             Endings(),
             self._calls,
-            Connections(config.connections_max, connection_streams_max(config), lambda: living_of(self._server)),
+            connections,
         ]
         if self.guard is not None:
             interceptors.append(self.guard)
@@ -127,6 +132,7 @@ class PequodServer:
             batch_traces=self.instruments.batch_traces,
         )
         add_service(self.service, self._server)
+        self._serve_hot(connections)
         #: The service for computes.
         self.peers = self._peers(groups)
         add_peer_service(self.peers, self._server)
@@ -135,6 +141,23 @@ class PequodServer:
         self._standard = StandardServices(self._server, channelz=config.channelz)
         #: The step that the start waits for, in words.
         self._waits_for = "the joins"
+
+    def _serve_hot(self, connections: Connections) -> None:
+        """Have calls answered without a handler where nothing has to see each of them."""
+        if not isinstance(self._server, WireServer) or self.instruments.asks_for_each_call:
+            return
+        rules = None if self.member is None else self.member.rules
+        hot = ServedHotCalls(
+            self.service.served,
+            self._admission,
+            self._calls,
+            connections,
+            self.instruments.slow_call,
+            guard=self.guard,
+            rules=rules,
+        )
+        self._server.hot = hot
+        self.instruments.count_hot(hot.native)
 
     def _add_collectors(self) -> None:
         for make in (self._snapshot_collector, self._transport_collector, self._peer_collector):

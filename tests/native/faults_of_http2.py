@@ -6,7 +6,7 @@ from tests.native.fault import Fault
 
 FAULTS_OF_HTTP2: Final = (
     Fault(
-        "http2/calls.cpp",
+        "http2/session.cpp",
         "    self->header_bytes -= stream->header_bytes;\n    stream->header_bytes = 0;\n",
         "    self->header_bytes -= stream->header_bytes;\n",
         "the headers of a call that has ended are subtracted twice",

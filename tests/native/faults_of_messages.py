@@ -74,12 +74,18 @@ FAULTS_OF_MESSAGES: Final = (
     ),
     Fault(
         "batch_message.cpp",
+        "return arguments == batch->argument_count && numbers == batch->number_count;",
+        "return arguments == batch->argument_count;",
+        "a batch with fewer numbers than its scans take runs natively",
+    ),
+    Fault(
+        "key_ranges.hpp",
         "return end && (end == Py_None || compare(key, piece_of(end)) < 0) ? end : nullptr;",
         "return end && (end == Py_None || compare(key, piece_of(end)) <= 0) ? end : nullptr;",
         "the key at the end of a range of rights is within it",
     ),
     Fault(
-        "batch_message.cpp",
+        "key_ranges.hpp",
         "        if (last.size && compare(last, first) <= 0) return true;\n",
         "",
         "an empty range that lies outside of all rights is refused",

@@ -10,14 +10,52 @@ from __future__ import annotations
 
 from enum import IntEnum
 from pathlib import Path
-from typing import Final, Protocol
+from typing import Any, Final, NamedTuple, Protocol
 
-from pequod.native import core, why_pure
+from pequod.native import KeyBounds, core, why_pure
 
 #: What a wheel may bring, by the systems that look for libraries under such names.
 _BESIDE: Final = ("libnghttp2.so.14", "libnghttp2.14.dylib")
 
 Fields = list[tuple[bytes, bytes]]
+
+
+#: Ranges of keys, where they start and where they end; None: all keys.
+Ranges = KeyBounds | None
+#: The methods that hot calls may have, by the numbers that the core has for them; 0 is none.
+HOT_METHODS: Final = ("", "Get", "Put", "Remove", "Count", "Scan", "MultiGet")
+#: The number of a method, seconds, headers, and the request of a call that took long.
+SlowCall = tuple[int, float, Fields, bytes]
+
+
+class HotTurn(NamedTuple):
+    """What holds while some hot calls run."""
+
+    now_s: float
+    #: Of the replies; the revision goes behind it if it is the server's own.
+    token: bytes
+    is_token_own: bool
+    age_ms: int | None
+    #: Whether reads are as fresh as the server's settings say.
+    may_read: bool
+    #: The keys that this server takes writes of.
+    homes: Ranges
+
+
+class HotLimits(NamedTuple):
+    """The limits of hot calls, as the server's settings have them."""
+
+    rows_max: int
+    commands_max: int
+    reply_bytes_max: int
+    chunk_bytes: int
+
+
+class NativeHotCalls(Protocol):
+    """The hot calls of one server."""
+
+    def tallies(self) -> list[tuple[int, float, list[int]]]:
+        """Return of each of `HOT_METHODS` how many were answered, their seconds, and how many fell into each bucket."""
 
 
 class EventKind(IntEnum):
@@ -40,6 +78,8 @@ class NativeSession(Protocol):
     #: Bytes of the headers of open streams.
     header_bytes: int
     stream_count: int
+    #: Calls that may be hot and have come as a whole, and have not been run.
+    hot_count: int
 
     @property
     def has_output(self) -> bool:
@@ -98,6 +138,33 @@ class NativeSession(Protocol):
     def terminate(self, code: int) -> None:
         """End the connection, once the output has told its client."""
 
+    def use_hot(self, calls: NativeHotCalls, has_guard: bool, /) -> None:  # noqa: FBT001 - native
+        """Keep calls back that may be hot: `run_hot` or `hand_over` comes when there are some."""
+
+    def run_hot(self, most: int, unsent_max: int, /, *turn: Any) -> tuple[int, int, list[SlowCall] | None]:
+        """Answer hot calls; those that are not quick are opened, and nothing of them has happened.
+
+        Args:
+            most: How many calls are looked at.
+            unsent_max: No further call is begun while as many bytes of replies wait.
+            turn: A `HotTurn`.
+
+        Returns:
+            How many were answered, how many of them read, and those that took long.
+        """
+
+    def hand_over(self) -> None:
+        """Open all calls that were kept back."""
+
+    def stranger(self) -> bytes | None:
+        """Return the header `authorization` of a call whose rights are not known; empty: it has none. None: no such."""
+
+    def admit(self, authorization: bytes, readable: Ranges, writable: Ranges, /) -> None:
+        """Let calls with this header read and write keys, until `forget_rights`."""
+
+    def forget_rights(self) -> None:
+        """Forget what `admit` has said."""
+
     def close(self) -> None:
         """Let go of all streams; nothing happens any more."""
 
@@ -124,3 +191,14 @@ def new_session(message_bytes_max: int, header_bytes_max: int, streams_max: int)
     """
     session: NativeSession = core.Session(message_bytes_max, header_bytes_max, streams_max)  # type: ignore[union-attr]
     return session
+
+
+def new_hot_calls(engine: object, server_id: int, limits: HotLimits, slow_s: float) -> NativeHotCalls:
+    """Return the hot calls of a server.
+
+    Args:
+        engine: A native one.
+        slow_s: Calls that take longer are told of.
+    """
+    made: NativeHotCalls = core.HotCalls(engine, server_id, *limits, slow_s)  # type: ignore[union-attr]
+    return made

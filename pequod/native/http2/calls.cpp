@@ -1,5 +1,5 @@
 // What Python calls of a connection; pequod/native/_hot.pyi has the types.
-#include "session.hpp"
+#include "hot_calls.hpp"
 
 #include <structmember.h>
 
@@ -53,6 +53,7 @@ void session_dealloc(PyObject* object) {
     PyTypeObject* type = Py_TYPE(object);
     stop(self);
     Py_XDECREF(self->events);
+    drop_hot(self);
     type->tp_free(object);
     Py_DECREF(type);
 }
@@ -76,7 +77,9 @@ PyObject* session_receive(PyObject* object, PyObject* data) {
     if (PyObject_GetBuffer(data, &view, PyBUF_SIMPLE) < 0) return nullptr;
     const ssize_t code = nghttp2.session_mem_recv(self->session, static_cast<uint8_t*>(view.buf), size_t(view.len));
     PyBuffer_Release(&view);
-    return code < 0 || PyErr_Occurred() ? failed(int(code)) : session_events(object, nullptr);
+    return code < 0 || PyErr_Occurred() ? failed(int(code))
+           : !sort_hot(self)            ? nullptr
+                                        : session_events(object, nullptr);
 }
 
 // output(most): bytes for the socket, some more than as many at the most; none: there is nothing.
@@ -173,12 +176,8 @@ PyObject* session_finish(PyObject* object, PyObject* const* arguments, Py_ssize_
     Stream* stream = stream_of_number(self, arguments[0]);
     if (!stream || stream->is_ended) return PyErr_Occurred() ? nullptr : PyLong_FromLong(-1);
     if (arguments[2] != Py_None && !add_message(self, stream, arguments[2])) return nullptr;
-    stream->is_ended = true;
     if (arguments[1] != Py_None) stream->trailers = Py_NewRef(arguments[1]);
-    if (!drop_unread(self, stream)) return PyErr_NoMemory();
-    self->header_bytes -= stream->header_bytes;
-    stream->header_bytes = 0;
-    return push(self, stream) ? PyLong_FromSize_t(stream->unsent_bytes) : nullptr;
+    return end_response(self, stream) ? PyLong_FromSize_t(stream->unsent_bytes) : nullptr;
 }
 
 // is_half_closed(id): whether its client has sent everything; of a stream that is over, too.
@@ -190,7 +189,7 @@ PyObject* session_is_half_closed(PyObject* object, PyObject* argument) {
 // when_drained(id): whether an event will come.
 PyObject* session_when_drained(PyObject* object, PyObject* argument) {
     Stream* stream = stream_of_number(as_session(object), argument);
-    if (!stream || !stream->first_out) return PyErr_Occurred() ? nullptr : Py_NewRef(Py_False);
+    if (!stream || !stream->has_out()) return PyErr_Occurred() ? nullptr : Py_NewRef(Py_False);
     stream->wants_drained = true;
     Py_RETURN_TRUE;
 }
@@ -270,10 +269,17 @@ PyMethodDef methods[] = {
     {"say_last", session_say_last, METH_O, nullptr},
     {"terminate", session_terminate, METH_O, nullptr},
     {"close", session_close, METH_NOARGS, nullptr},
+    {"use_hot", as_method(session_use_hot), METH_FASTCALL, nullptr},
+    {"run_hot", as_method(session_run_hot), METH_FASTCALL, nullptr},
+    {"hand_over", session_hand_over, METH_NOARGS, nullptr},
+    {"stranger", session_stranger, METH_NOARGS, nullptr},
+    {"admit", as_method(session_admit), METH_FASTCALL, nullptr},
+    {"forget_rights", session_forget_rights, METH_NOARGS, nullptr},
     {nullptr, nullptr, 0, nullptr},
 };
 PyGetSetDef getters[] = {
     {"has_output", session_has_output, nullptr, nullptr, nullptr},
+    {"hot_count", session_hot_count, nullptr, nullptr, nullptr},
     {"is_over", session_is_over, nullptr, nullptr, nullptr},
     {nullptr, nullptr, nullptr, nullptr, nullptr},
 };

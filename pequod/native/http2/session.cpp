@@ -57,7 +57,7 @@ ssize_t read_out(NgSession*, int32_t, uint8_t* to, size_t length, uint32_t* flag
     Stream* stream = static_cast<Stream*>(source->pointer);
     const size_t written = stream->write(reinterpret_cast<char*>(to), length);
     self->unsent_bytes -= written;
-    if (stream->first_out) return ssize_t(written);
+    if (stream->has_out()) return ssize_t(written);
     if (stream->wants_drained) {
         stream->wants_drained = false;
         if (!note(self, stream, DRAINED, nullptr)) return CALLBACK_FAILURE;
@@ -97,31 +97,44 @@ int on_header(NgSession*, const Frame* frame, NgBuffer* name, NgBuffer* value, u
     Session* self = session_of(user);
     Stream* stream = stream_of(self, frame->head.stream);
     // Headers that were handed out are over: these are trailers.
-    if (!stream || !stream->headers || stream->is_overlong) return 0;
+    if (!stream || stream->has_headers || stream->is_overlong) return 0;
     const NgPiece n = nghttp2.rcbuf_get_buf(name), v = nghttp2.rcbuf_get_buf(value);
     const size_t bytes = n.size + v.size + FIELD_BYTES;
     if (stream->header_bytes + bytes > self->header_bytes_max) {
         stream->is_overlong = true;
-        Py_CLEAR(stream->headers);
+        stream->head.free();
         return 0;
     }
     stream->header_bytes += bytes;
     self->header_bytes += bytes;
-    PyObject* pair = Py_BuildValue("(y#y#)", n.base, Py_ssize_t(n.size), v.base, Py_ssize_t(v.size));
-    const bool is_done = pair && PyList_Append(stream->headers, pair) == 0;
-    Py_XDECREF(pair);
-    return is_done ? 0 : CALLBACK_FAILURE;
+    const uint32_t sizes[] = {uint32_t(n.size), uint32_t(v.size)};
+    const bool is_done =
+        stream->head.add(sizes, sizeof(sizes)) && stream->head.add(n.base, n.size) && stream->head.add(v.base, v.size);
+    return is_done ? 0 : (PyErr_NoMemory(), CALLBACK_FAILURE);
 }
 
+// The headers of a stream are whole: it is a hot call, perhaps, or Python's.
+bool take_headers(Session* self, Stream* stream) {
+    stream->has_headers = true;
+    if (self->hot && !stream->is_overlong && find_hot_method(stream)) return add_hot(self, stream);
+    return note_opened(self, stream);
+}
+
+}  // namespace
+
 bool note_opened(Session* self, Stream* stream) {
-    PyObject* headers = stream->headers;
-    stream->headers = nullptr;
+    PyObject* headers = stream->is_overlong ? Py_NewRef(Py_None) : stream->headers();
+    if (!headers) return false;
+    stream->head.free();
+    stream->is_told = true;
     stream->event_at = PyList_GET_SIZE(self->events);
     stream->event_round = self->event_round;
     const bool is_noted = note(self, stream, OPENED, headers);
-    Py_XDECREF(headers);
+    Py_DECREF(headers);
     return is_noted;
 }
+
+namespace {
 
 int on_frame(NgSession*, const Frame* frame, void* user) {
     if (frame->head.kind != HEADERS && frame->head.kind != DATA) return 0;
@@ -129,9 +142,7 @@ int on_frame(NgSession*, const Frame* frame, void* user) {
     Stream* stream = stream_of(self, frame->head.stream);
     if (!stream) return 0;
     if (frame->head.flags & FLAG_END_STREAM) stream->is_half_closed = true;
-    if (stream->headers || (stream->is_overlong && !stream->event_round)) {
-        return note_opened(self, stream) ? 0 : CALLBACK_FAILURE;
-    }
+    if (!stream->has_headers) return take_headers(self, stream) ? 0 : CALLBACK_FAILURE;
     return stream->is_half_closed && !note_readable(self, stream) ? CALLBACK_FAILURE : 0;
 }
 
@@ -172,8 +183,8 @@ int on_close(NgSession* session, int32_t id, uint32_t code, void* user) {
     Stream* stream = stream_of(self, id);
     if (!stream) return 0;
     bool is_noted = true;
-    if (stream->headers) {
-        // Its headers were never whole.
+    if (!stream->is_told) {
+        // Its headers were never whole, or it was a hot call.
     } else if (stream->event_round == self->event_round) {
         // A call that is over before anybody knew of it has never been.
         is_noted = PyList_SetItem(self->events, stream->event_at, Py_NewRef(Py_None)) == 0;
@@ -289,6 +300,14 @@ bool drop_unread(Session* self, Stream* stream) {
     return give_back(self);
 }
 
+bool end_response(Session* self, Stream* stream) {
+    stream->is_ended = true;
+    if (!drop_unread(self, stream)) return PyErr_NoMemory(), false;
+    self->header_bytes -= stream->header_bytes;
+    stream->header_bytes = 0;
+    return push(self, stream);
+}
+
 bool push(Session* self, Stream* stream) {
     if (stream->is_response_begun) {
         if (!stream->is_deferred) return true;
@@ -298,7 +317,7 @@ bool push(Session* self, Stream* stream) {
     stream->is_response_begun = true;
     Field fields[FIRST_FIELDS_MAX + FIELDS_MAX];
     // A status alone is the beginning and the end.
-    const bool is_status = stream->is_ended && !stream->first_out;
+    const bool is_status = stream->is_ended && !stream->has_out();
     size_t count = 0;
     for (; count < (is_status ? 2 : std::size(FIRST_FIELDS)); ++count) fields[count] = FIRST_FIELDS[count];
     count = add_fields(fields, count, stream->first_fields);

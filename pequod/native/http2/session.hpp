@@ -29,6 +29,17 @@ enum EventKind : int {
     CLOSED = 3,
 };
 
+// What a caller may do, by the header `authorization`.
+struct Rights {
+    // Bytes; null: none are known.
+    PyObject* authorization;
+    // Pairs of lists, as `KeyRanges` takes them; None: all keys.
+    PyObject* readable;
+    PyObject* writable;
+};
+
+constexpr size_t RIGHTS_MAX = 4;
+
 // INVARIANTS:
 // 1. `unread_bytes`, `unsent_bytes` and `held_bytes` are the sums of those of its streams, and `header_bytes` is, too.
 // 2. `withheld_bytes`, for which the connection's window is not given back, are no more than `held_bytes`.
@@ -43,6 +54,16 @@ struct Session {
     size_t wanted_count;
     // A list of (kind, stream, detail); of a stream that was over before anybody knew, None.
     PyObject* events;
+    // A `HotCalls`, which answers calls without Python; null: none does.
+    PyObject* hot;
+    // The streams that may be hot calls, in their order; those before `hot_at` are done, those from `hot_seen` on are
+    // not known to have come as a whole.
+    int32_t* hot_streams;
+    size_t hot_at, hot_seen, hot_size, hot_room;
+    // The rights of those who call by this connection.
+    Rights rights[RIGHTS_MAX];
+    size_t rights_at;
+    bool has_guard;
     // How often the events were handed out.
     size_t event_round;
     // Frames that go on with the present headers.
@@ -56,6 +77,12 @@ void stop(Session* self);
 Stream* stream_of(Session* self, int32_t id);
 // Note an event; false: an error is set.
 bool note(Session* self, Stream* stream, EventKind kind, PyObject* detail);
+// Whether the headers of a stream are those of a hot call, which it then is: `hot_method` and `authorization` are set.
+bool find_hot_method(Stream* stream);
+// Queue a hot call; false: an error is set.
+bool add_hot(Session* self, Stream* stream);
+// Note that a call begins, with its headers.
+bool note_opened(Session* self, Stream* stream);
 // Note that a wanted message is there, or none will come, if that is so; false: an error is set.
 bool note_readable(Session* self, Stream* stream);
 // Let a long message in that is wanted, and set a stream's window; false: there is no memory.
@@ -68,6 +95,9 @@ bool give_back_of(Session* self, Stream* stream, size_t bytes);
 bool drop_unread(Session* self, Stream* stream);
 // Begin a response, or go on with one; false: an error is set.
 bool push(Session* self, Stream* stream);
+
+// All of a response has been given; false: an error is set.
+bool end_response(Session* self, Stream* stream);
 
 PyObject* failed(int code);
 

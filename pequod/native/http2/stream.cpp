@@ -18,7 +18,7 @@ size_t smaller(size_t a, size_t b) { return a < b ? a : b; }
 
 }  // namespace
 
-bool Bytes::add(const void* data, size_t length) {
+char* Bytes::reserve(size_t length) {
     if (at && room - size < length) {
         std::memmove(start, start + at, size - at);
         size -= at;
@@ -27,11 +27,18 @@ bool Bytes::add(const void* data, size_t length) {
     if (room - size < length) {
         const size_t roomy = size + length + (size + length) / 2;
         char* grown = static_cast<char*>(PyMem_Realloc(start, roomy));
-        if (!grown) return false;
+        if (!grown) return nullptr;
         start = grown;
         room = roomy;
     }
-    std::memcpy(start + size, data, length);
+    return start + size;
+}
+
+bool Bytes::add(const void* data, size_t length) {
+    if (!length) return true;
+    char* to = reserve(length);
+    if (!to) return false;
+    std::memcpy(to, data, length);
     size += length;
     return true;
 }
@@ -47,6 +54,17 @@ void Bytes::free() {
     PyMem_Free(start);
     start = nullptr;
     at = size = room = 0;
+}
+
+PyObject* Stream::headers() const {
+    PyObject* list = PyList_New(0);
+    for (Fields fields(head); list && fields.next();) {
+        PyObject* pair = Py_BuildValue("(y#y#)", fields.name.start, Py_ssize_t(fields.name.size), fields.value.start,
+                                       Py_ssize_t(fields.value.size));
+        if (!pair || PyList_Append(list, pair) < 0) Py_CLEAR(list);
+        Py_XDECREF(pair);
+    }
+    return list;
 }
 
 Incoming Stream::next() const {
@@ -119,7 +137,11 @@ bool Stream::send(PyObject* message) {
 }
 
 size_t Stream::write(char* to, size_t length) {
-    size_t written = 0;
+    size_t written = smaller(reply.left(), length);
+    if (written) {
+        std::memcpy(to, reply.front(), written);
+        reply.skip(written);
+    }
     while (first_out && written < length) {
         Outgoing* out = first_out;
         if (out->at < HEAD_BYTES) {
@@ -152,24 +174,21 @@ size_t Stream::drop_out() {
         PyMem_Free(out);
     }
     last_out = nullptr;
+    reply.free();
     unsent_bytes = 0;
     return dropped;
 }
 
 Stream* new_stream(int32_t id) {
     Stream* stream = static_cast<Stream*>(PyMem_Calloc(1, sizeof(Stream)));
-    if (!stream) return nullptr;
-    stream->id = id;
-    stream->headers = PyList_New(0);
-    if (stream->headers) return stream;
-    PyMem_Free(stream);
-    return nullptr;
+    if (stream) stream->id = id;
+    return stream;
 }
 
 void free_stream(Stream* stream) {
     stream->drop_in();
     stream->drop_out();
-    Py_XDECREF(stream->headers);
+    stream->head.free();
     Py_XDECREF(stream->first_fields);
     Py_XDECREF(stream->trailers);
     PyMem_Free(stream);

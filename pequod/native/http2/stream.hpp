@@ -24,9 +24,30 @@ struct Bytes {
     const unsigned char* front() const { return reinterpret_cast<const unsigned char*>(start) + at; }
     // False: there is no memory.
     bool add(const void* data, size_t length);
+    // A place for as many more bytes behind those that are there; null: there is no memory.
+    char* reserve(size_t length);
     // Go on behind the next bytes; an empty one keeps little memory.
     void skip(size_t length);
     void free();
+};
+
+// The fields of headers as `Stream::head` has them, one after the other.
+struct Fields {
+    const char* at;
+    const char* end;
+    Piece name{"", 0}, value{"", 0};
+
+    explicit Fields(const Bytes& head) : at(head.start + head.at), end(head.start + head.size) {}
+
+    bool next() {
+        if (at == end) return false;
+        uint32_t sizes[2];
+        std::memcpy(sizes, at, sizeof(sizes));
+        name = {at + sizeof(sizes), sizes[0]};
+        value = {name.start + name.size, sizes[1]};
+        at = value.start + value.size;
+        return true;
+    }
 };
 
 // A message on its way to the client, with its head.
@@ -52,7 +73,7 @@ struct Incoming {
 
 // INVARIANTS:
 // 1. `unread_bytes` are those of `in` that are left, and those of `lengthy` with its head.
-// 2. `unsent_bytes` are those of `first_out` to `last_out` that are not sent.
+// 2. `unsent_bytes` are those of `reply`, and of `first_out` to `last_out`, that are not sent.
 // 3. `held_bytes` have no window given back for them; they are 0 while the next message is wanted.
 struct Stream {
     int32_t id;
@@ -61,9 +82,14 @@ struct Stream {
     size_t event_round;
     Stream *before, *behind;
 
-    // What came.
-    PyObject* headers;
+    // What came. The headers are sizes and bytes of one name and value behind the other; they are whole, and Python was
+    // told of them.
+    Bytes head;
     size_t header_bytes;
+    bool has_headers, is_told;
+    // How a hot call is named by `HotMethod`, 0 for others, and its header `authorization`, a part of `head`.
+    unsigned char hot_method;
+    Piece authorization;
     Bytes in;
     PyObject* lengthy;
     size_t lengthy_at;
@@ -73,7 +99,8 @@ struct Stream {
     // A handler waits for the next message; the client has sent everything; its headers are too long.
     bool is_wanted, is_half_closed, is_overlong;
 
-    // What goes.
+    // What goes: the reply of a hot call, with its head; or messages.
+    Bytes reply;
     Outgoing *first_out, *last_out;
     size_t unsent_bytes;
     // Lists of pairs of bytes; null: none of its own.
@@ -83,6 +110,10 @@ struct Stream {
     // one.
     bool is_response_begun, is_ended, is_deferred, wants_drained;
 
+    // The headers as a list of pairs of bytes; null: an error is set.
+    PyObject* headers() const;
+    // Whether something is not sent.
+    bool has_out() const { return first_out || reply.left(); }
     Incoming next() const;
     // Take in what came; false: there is no memory.
     bool receive(const char* data, size_t length, size_t message_bytes_max);

@@ -9,10 +9,10 @@ Without an access file there is no guard.
 from __future__ import annotations
 
 import inspect
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping
 from contextlib import aclosing
 from contextvars import ContextVar
-from typing import Any, Final
+from typing import Any, Final, Protocol
 
 import grpc
 from grpc import aio
@@ -34,6 +34,14 @@ from pequod_server.wire.handlers import (
     method_of,
     refusing,
 )
+
+
+class Certified(Protocol):
+    """A call or a connection that knows the certificate of its client."""
+
+    def auth_context(self) -> Mapping[str, Any]:
+        """Return what the certificate says."""
+
 
 #: Calls that every client may make: they ask whether the server lives.
 _OPEN: Final = ("/grpc.health.v1.Health/",)
@@ -99,6 +107,22 @@ class AccessGuard(aio.ServerInterceptor):
             return refusing(status_of(error))
         _caller.set(caller)
         return self._guarded.around(details.method, handler)
+
+    def role_of(self, authorization: bytes, names: Callable[[], tuple[str, ...]]) -> Role:
+        """Return the role of a caller.
+
+        Args:
+            authorization: The header of this name; empty: there is none.
+            names: Returns those of the client's certificate.
+
+        Raises:
+            UnauthenticatedError: The access file does not name the caller.
+        """
+        if authorization:
+            credential = _credential([("authorization", _text(authorization))])
+        else:
+            credential = Credential(None, names())
+        return self.access.rules().role_of(credential)
 
     def _guard(self, method: str, handler: Handler) -> Handler:
         rule, trim = self._needs.rule_of(method), self._trims.trim_of(method)
@@ -167,7 +191,7 @@ def _admitted(context: Context) -> Caller:
     caller = _caller.get()
     assert caller is not None, "the interceptor has set it in this task"
     if caller.credential.digest is None:
-        caller.credential = Credential(None, _certificate_names(context))
+        caller.credential = Credential(None, certificate_names(context))
     return caller
 
 
@@ -186,7 +210,15 @@ def _credential(metadata: Iterable[tuple[str, str | bytes]] | None) -> Credentia
     return Credential.of_token(value[len(_BEARER) :])
 
 
-def _certificate_names(context: Context) -> tuple[str, ...]:
+def _text(value: bytes) -> str:
+    try:
+        return value.decode()
+    except UnicodeDecodeError:
+        return value.decode("latin-1")
+
+
+def certificate_names(context: Certified) -> tuple[str, ...]:
+    """Return the names in the certificate of a client."""
     found = context.auth_context()
     names = [*found.get("x509_common_name", ()), *found.get("x509_subject_alternative_name", ())]
     return tuple(dict.fromkeys(name.decode("utf-8", "backslashreplace") for name in names))

@@ -66,6 +66,8 @@ class PequodService:
         databases = databases or Databases(engine)
         admission = admission or Admission(config)
         served = ServedEngine(engine, config, databases, admission, None if member is None else member.rules)
+        #: The engine as all calls share it.
+        self.served = served
         self.server_id = served.server_id
         self.levels = served.levels
 

@@ -94,6 +94,11 @@ class Levels:
     # What replies say.
 
     @property
+    def own_token_head(self) -> bytes:
+        """The tokens of a server without a database, but for the revision at their end."""
+        return bytes(Token({self._mark: 0}))[:-1]
+
+    @property
     def token(self) -> bytes:
         """The token of the present state, of the databases whose feeds stand; empty if no feed stands yet."""
         return self._name()[1]

@@ -119,6 +119,11 @@ class Admission:
         async with self.bytes(granted):
             yield granted
 
+    @property
+    def is_at_ease(self) -> bool:
+        """Whether a small reply may be made at once: nobody waits, and a share of the free bytes is enough for it."""
+        return not self._waiting and self.free_bytes - self._kept_bytes >= _SHARES * COPIES * SMALL_BYTES
+
     def chunks(self, chunk_bytes: int) -> Chunks:
         """Return what holds memory for the chunks of a reply, of ``chunk_bytes`` at most on the wire."""
         return Chunks(self, chunk_bytes)

@@ -8,10 +8,12 @@ from collections.abc import Callable
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
+import grpc
 from grpc import aio
 from pequod_installed.names import how_to_install
 
 from pequod.engine import Engine
+from pequod.native.http2 import NativeHotCalls
 from pequod_server.cluster.member import Member
 from pequod_server.config import ServerConfig
 from pequod_server.database.databases import Databases
@@ -24,7 +26,9 @@ from pequod_server.ops.observe import (
     BatchSink,
     BatchTraces,
     BatchWork,
+    Call,
     CallObserver,
+    Metadata,
     Sink,
 )
 
@@ -59,6 +63,7 @@ class Instruments:
         """
         # The imports are here since what they bring in takes half a second, and only some servers need it.
         call_log = CallLog(config.slow_ms / 1000 if config.slow_ms else None, lambda: engine.rows_computed)
+        self._call_log = call_log
         sinks: list[Sink] = [call_log]
         self._batch_sinks: list[BatchSink] = [call_log.executed]
         self._address = config.metrics
@@ -90,7 +95,8 @@ class Instruments:
             sinks.append(call_traces)
             self.batch_traces = call_traces
         #: To stand before all interceptors that may refuse a call.
-        self.interceptor: aio.ServerInterceptor = CallObserver(sinks)
+        self._observer = CallObserver(sinks)
+        self.interceptor: aio.ServerInterceptor = self._observer
         #: Where metrics and health are served, while they are.
         self.url: str | None = None
 
@@ -100,6 +106,22 @@ class Instruments:
             from pequod_server.ops.collectors import LevelCollector  # noqa: PLC0415 - as in the constructor
 
             self._metrics.add(LevelCollector(counters))
+
+    @property
+    def asks_for_each_call(self) -> bool:
+        """Whether something has to see every call while it runs."""
+        return self.batch_traces is not None
+
+    def count_hot(self, hot: NativeHotCalls) -> None:
+        """Show the calls that the native core answers among the metrics."""
+        if self._metrics is not None:
+            self._metrics.calls.count_hot(hot)
+
+    def slow_call(self, method: str, metadata: Metadata, request: object, duration_s: float) -> None:
+        """Take note of a call that took long and that no interceptor has seen."""
+        call = Call(method, metadata, self._observer.request_id(metadata), is_open_ended=False)
+        call.request = request
+        self._call_log.opened(call)(grpc.StatusCode.OK, duration_s)
 
     def add(self, make: Callable[[], ScrapedCollector]) -> None:
         """Show further figures among the metrics, if there are metrics."""

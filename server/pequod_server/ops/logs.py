@@ -18,11 +18,13 @@ import structlog
 
 from pequod.commands.kinds import NAMES
 from pequod_server.config import LogFormat, LogLevel
-from pequod_server.ops.observe import BatchReply, BatchRequest, BatchWork, Call, Closer
+from pequod_server.ops.observe import BatchReply, BatchRequest, BatchWork, Call, Closer, Metadata
 from pequod_server.ops.shown import shortened
 
 log = logging.getLogger("pequod.server")
 
+#: Takes the method, the metadata, the request and the seconds of a call that took long.
+SlowSink = Callable[[str, Metadata, Any, float], None]
 #: Fields of requests that say where a call reads or writes. Nothing else of a request is ever logged.
 _PLACES: Final = ("key", "first", "last")
 #: Codes that say that the server is at fault.

@@ -16,12 +16,13 @@ from typing import Final
 
 import grpc
 from pequod_installed.names import version
-from prometheus_client import CollectorRegistry, Counter, Gauge, GCCollector, Histogram, Info, ProcessCollector
+from prometheus_client import CollectorRegistry, GCCollector, Histogram, Info, ProcessCollector
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily, Metric
 from prometheus_client.exposition import choose_encoder
 
 from pequod.commands.kinds import NAMES
 from pequod.engine import Engine, MemoryStatistics, Statistics, TableStatistics
+from pequod.native.http2 import HOT_METHODS, NativeHotCalls
 from pequod_server.ops.clock import TICK_S
 from pequod_server.ops.collectors import BackfillCollector, ScrapedCollector
 from pequod_server.ops.observe import BatchReply, BatchRequest, BatchWork, Call, Closer
@@ -46,7 +47,7 @@ class Metrics:
         self.registry = CollectorRegistry(auto_describe=False)
         self._collectors: list[ScrapedCollector] = []
         Info("pequod", "The version of the server.", registry=self.registry).info({"version": version()})
-        self.calls = CallMetrics(self.registry)
+        self.calls = CallMetrics()
         self.batches = BatchMetrics()
         #: Takes how late the event loop is.
         self.lag = Histogram(
@@ -55,7 +56,7 @@ class Metrics:
             buckets=(0.001, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 10.0),
             registry=self.registry,
         )
-        for collector in (self.batches, EngineCollector(engine), BackfillCollector(engine)):
+        for collector in (self.calls, self.batches, EngineCollector(engine), BackfillCollector(engine)):
             self.add(collector)
         ProcessCollector(registry=self.registry)
         GCCollector(registry=self.registry)
@@ -73,32 +74,62 @@ class Metrics:
         return encode(self.registry), content_type
 
 
-class CallMetrics:
-    """Counts calls by method and code, and times those that carry one request."""
+class CallMetrics(ScrapedCollector):
+    """Counts calls by method and code, and times those that carry one request.
 
-    def __init__(self, registry: CollectorRegistry) -> None:
-        self._calls = Counter("pequod_calls", "Calls that ended.", ["method", "code"], registry=registry)
-        self._seconds = Histogram(
-            "pequod_call_seconds",
-            "Time that the server took for calls, but not for streams of requests and watches.",
-            ["method", "code"],
-            buckets=_SECONDS,
-            registry=registry,
-        )
-        self._open = Gauge("pequod_calls_open", "Calls under way, streams among them.", ["method"], registry=registry)
+    Plain numbers, as `BatchMetrics` has them. Calls that the native core answers are added when Prometheus asks.
+    """
+
+    def __init__(self) -> None:
+        self._counts: dict[tuple[str, str], int] = {}
+        self._seconds: dict[tuple[str, str], _Tally] = {}
+        self._open: dict[str, int] = {}
+        self._hot: NativeHotCalls | None = None
+
+    def count_hot(self, hot: NativeHotCalls) -> None:
+        """Show the calls that the native core answers, too."""
+        self._hot = hot
 
     def opened(self, call: Call) -> Closer:
         """Count a call as open until it is closed."""
-        still_open = self._open.labels(call.method)
-        still_open.inc()
+        method = call.method
+        self._open[method] = self._open.get(method, 0) + 1
 
         def closed(code: grpc.StatusCode, duration_s: float) -> None:
-            still_open.dec()
-            self._calls.labels(call.method, code.name).inc()
+            labels = method, code.name
+            self._open[method] -= 1
+            self._counts[labels] = self._counts.get(labels, 0) + 1
             if not call.is_open_ended:
-                self._seconds.labels(call.method, code.name).observe(duration_s)
+                tally = self._seconds.get(labels)
+                if tally is None:
+                    tally = self._seconds[labels] = _Tally(_SECONDS)
+                tally.add(duration_s)
 
         return closed
+
+    def collect(self) -> Iterator[Metric]:
+        """Yield what has been counted."""
+        counts, seconds, still_open = dict(self._counts), dict(self._seconds), dict(self._open)
+        tallies = () if self._hot is None else zip(HOT_METHODS, self._hot.tallies(), strict=True)
+        for method, (count, sum_s, buckets) in tallies:
+            if count:
+                labels = method, grpc.StatusCode.OK.name
+                counts[labels] = counts.get(labels, 0) + count
+                seconds[labels] = _Tally(_SECONDS, buckets, sum_s).plus(seconds.get(labels))
+                still_open.setdefault(method, 0)
+        calls = CounterMetricFamily("pequod_calls", "Calls that ended.", labels=["method", "code"])
+        for labels, count in counts.items():
+            calls.add_metric(labels, count)
+        yield calls
+        text = "Time that the server took for calls, but not for streams of requests and watches."
+        times = HistogramMetricFamily("pequod_call_seconds", text, labels=["method", "code"])
+        for labels, tally in seconds.items():
+            times.add_metric(labels, tally.buckets(), tally.sum)
+        yield times
+        opened = GaugeMetricFamily("pequod_calls_open", "Calls under way, streams among them.", labels=["method"])
+        for method, count in still_open.items():
+            opened.add_metric([method], count)
+        yield opened
 
 
 class BatchMetrics(ScrapedCollector):
@@ -146,21 +177,33 @@ class BatchMetrics(ScrapedCollector):
 class _Tally:
     """A histogram of plain numbers."""
 
-    __slots__ = ("_bounds", "_counts", "_sum")
+    __slots__ = ("_bounds", "_counts", "sum")
 
-    def __init__(self, bounds: tuple[float, ...]) -> None:
+    def __init__(self, bounds: tuple[float, ...], counts: list[int] | None = None, total: float = 0.0) -> None:
         self._bounds = bounds
-        self._counts = [0] * (len(bounds) + 1)
-        self._sum = 0.0
+        self._counts = [0] * (len(bounds) + 1) if counts is None else counts
+        assert len(self._counts) == len(bounds) + 1, "a bucket for what is beyond the last bound"
+        #: Of all values.
+        self.sum = total
 
     def add(self, value: float) -> None:
         self._counts[bisect_left(self._bounds, value)] += 1
-        self._sum += value
+        self.sum += value
+
+    def plus(self, other: _Tally | None) -> _Tally:
+        """Return the histogram of both."""
+        if other is None:
+            return self
+        counts = [mine + its for mine, its in zip(self._counts, other._counts, strict=True)]
+        return _Tally(self._bounds, counts, self.sum + other.sum)
+
+    def buckets(self) -> list[tuple[str, float]]:
+        """Return how many values are up to each bound."""
+        bounds = (*map(str, map(float, self._bounds)), "+Inf")
+        return list(zip(bounds, map(float, accumulate(self._counts)), strict=True))
 
     def metric(self, name: str, text: str) -> HistogramMetricFamily:
-        bounds = (*map(str, map(float, self._bounds)), "+Inf")
-        buckets = list(zip(bounds, map(float, accumulate(self._counts)), strict=True))
-        return HistogramMetricFamily(name, text, buckets=buckets, sum_value=self._sum)
+        return HistogramMetricFamily(name, text, buckets=self.buckets(), sum_value=self.sum)
 
 
 #: Field of TableStatistics, what it says.

@@ -158,7 +158,7 @@ class CallObserver(aio.ServerInterceptor):
         if handler is None:
             metadata: Metadata = details.invocation_metadata or ()
             # gRPC answers by itself. The name is the caller's invention and not worth a line in the metrics.
-            call = Call("unknown", metadata, self._request_id(metadata), is_open_ended=False)
+            call = Call("unknown", metadata, self.request_id(metadata), is_open_ended=False)
             for sink in self._sinks:
                 sink.opened(call)(grpc.StatusCode.UNIMPLEMENTED, 0.0)
             return handler
@@ -172,12 +172,13 @@ class CallObserver(aio.ServerInterceptor):
 
         def observation(context: Context) -> _Observation:
             metadata = tuple(context.invocation_metadata() or ())
-            call = Call(name, metadata, self._request_id(metadata), is_open_ended=is_open_ended)
+            call = Call(name, metadata, self.request_id(metadata), is_open_ended=is_open_ended)
             return _Observation(self._sinks, call, context)
 
         return _wrapped(handler, observation)
 
-    def _request_id(self, metadata: Metadata) -> str:
+    def request_id(self, metadata: Metadata) -> str:
+        """Return the name of a request that its client gave it, or a new one."""
         for key, value in metadata:
             if key == REQUEST_ID_KEY and isinstance(value, str) and 0 < len(value) <= REQUEST_ID_LENGTH_MAX:
                 return value

@@ -16,6 +16,7 @@ from pequod_server.transport.call_turns import CallTurns
 from pequod_server.transport.connection import WireConnection
 from pequod_server.transport.counts import CallCounts
 from pequod_server.transport.exchange import EARLY_S, CallDetails, Exchange
+from pequod_server.transport.hot_calls import HotCalls
 from pequod_server.transport.keeping import Keeping
 from pequod_server.transport.listener import Certificates, WireListener
 
@@ -67,6 +68,8 @@ class WireServer(aio.Server):
         self.buffer = memoryview(bytearray(_READ_BYTES))
         self.budget = Budget(limits.held_bytes_max)
         self.counts = CallCounts()
+        #: Answers calls without a handler; None: none does.
+        self.hot: HotCalls | None = None
         #: The present connections, the oldest first.
         self.connections: dict[WireConnection, None] = {}
         self._count = 0

@@ -89,10 +89,11 @@ class Connections(aio.ServerInterceptor):
             del self._lasting[peer]
 
     async def _check(self, _request: object, context: Context) -> None:
-        if not self._admits(context.peer()):
+        if not self.admits(context.peer()):
             raise LimitExceededError("connections_max", self._connections_max + 1, self._connections_max)
 
-    def _admits(self, peer: str) -> bool:
+    def admits(self, peer: str) -> bool:
+        """Return whether a connection has a place, which it may get now."""
         if peer in self._admitted:
             return True
         if len(self._admitted) >= self._connections_max:

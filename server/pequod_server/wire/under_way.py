@@ -117,6 +117,12 @@ class CallsUnderWay(aio.ServerInterceptor):
         held.add(task)
         task.add_done_callback(held.discard)
 
+    @property
+    def admits_at_once(self) -> bool:
+        """Whether a call may begin that ends in the same turn of the event loop, without one that makes way for it."""
+        count = len(self._under_way)
+        return not self._is_stopping and count < self._config.calls_max and self._refusal(count) is None
+
     def refuse(self) -> None:
         """Admit no more calls."""
         self._is_stopping = True

@@ -1,0 +1,313 @@
+// One hot call: its message as protobuf would read it, the rights and ranges that it needs, its command, its reply.
+//
+// A message with anything that is not read here is Python's: fields that are not known, fields that stand twice, levels
+// of freshness, prefixes, open ranges.
+#include "hot_calls.hpp"
+
+namespace pequod::http2 {
+
+namespace {
+
+// Fields of requests and replies in proto/pequod/v1/pequod.proto: number, and 0 a varint, 1 fixed 64 bits, 2 bytes.
+enum GetTag : unsigned char { FIRST = 0x0a, SECOND = 0x12 };
+enum ScanTag : unsigned char { LIMIT = 0x18, REVERSE = 0x20, CHUNK_BYTES = 0x28, KEYS_ONLY = 0x38, ONE_CHUNK = 0x40 };
+enum HeaderTag : unsigned char {
+    HEADER = 0x0a,
+    HEADER_ID = 0x09,
+    HEADER_REVISION = 0x10,
+    HEADER_TOKEN = 0x1a,
+    HEADER_AGE = 0x20
+};
+enum HotReplyTag : unsigned char {
+    VALUE_OF = 0x12,
+    NUMBER_OF = 0x10,
+    KEYS_OF = 0x12,
+    VALUES_OF = 0x1a,
+    RESUME_KEY = 0x22
+};
+
+// A scan looks at so many rows at first, as `ScanCalls` does; a MultiGet of more keys is Python's.
+constexpr size_t ROWS_MAX = 1024, KEYS_MAX = 256, TOKEN_MAX = 256;
+
+struct Asked {
+    Piece first{nullptr, 0}, second{nullptr, 0};
+    uint64_t limit = 0, chunk_bytes = 0;
+    bool has_limit = false, is_down = false, keys_only = false, one_chunk = false;
+};
+
+// Whether the next field of a scan is a number that stands for the first time.
+bool read_number(Reader* reader, unsigned char tag, unsigned* seen, uint64_t* number) {
+    const unsigned bit = 1U << (tag >> 3);
+    if (*seen & bit) return false;
+    *seen |= bit;
+    *number = reader->varint();
+    return reader->is_right;
+}
+
+bool read_scan_field(Reader* reader, unsigned char tag, unsigned* seen, Asked* asked) {
+    uint64_t number = 0;
+    if (!read_number(reader, tag, seen, &number)) return false;
+    switch (tag) {
+        case LIMIT:
+            asked->has_limit = true;
+            asked->limit = number;
+            return true;
+        case REVERSE:
+            asked->is_down = number;
+            return true;
+        case CHUNK_BYTES:
+            asked->chunk_bytes = number;
+            return true;
+        case KEYS_ONLY:
+            asked->keys_only = number;
+            return true;
+        case ONE_CHUNK:
+            asked->one_chunk = number;
+            return true;
+        default:
+            return false;
+    }
+}
+
+bool parse(HotMethod method, Piece message, Asked* asked) {
+    const unsigned char* start = reinterpret_cast<const unsigned char*>(message.start);
+    Reader reader = {start, start + message.size};
+    unsigned seen = 0;
+    while (reader.is_right && reader.at < reader.end) {
+        const unsigned char tag = *reader.at++;
+        if (tag == FIRST && !asked->first.start) {
+            asked->first = reader.piece();
+        } else if (tag == SECOND && !asked->second.start && method != HOT_GET && method != HOT_REMOVE) {
+            asked->second = reader.piece();
+        } else if (method != HOT_SCAN || !read_scan_field(&reader, tag, &seen, asked)) {
+            return false;
+        }
+    }
+    return reader.is_right && asked->first.size;
+}
+
+char* write_header(char* to, const HotTurn& turn) {
+    const uint64_t revision = uint64_t(turn.engine->revision);
+    if (turn.calls->server_id) {
+        *to++ = HEADER_ID;
+        for (unsigned shift = 0; shift < 64; shift += 8) *to++ = char(turn.calls->server_id >> shift);
+    }
+    if (revision) {
+        *to++ = HEADER_REVISION;
+        to = write_varint(to, revision);
+    }
+    if (turn.token.size) {
+        char own[VARINT_MAX];
+        const size_t size = turn.is_token_own ? size_t(write_varint(own, revision) - own) : 0;
+        to = write_piece(to, HEADER_TOKEN, turn.token, {own, size});
+    }
+    if (turn.age_ms >= 0) {
+        *to++ = HEADER_AGE;
+        to = write_varint(to, uint64_t(turn.age_ms));
+    }
+    return to;
+}
+
+// Begin the reply of a call, with its header and room for as many further bytes; null: there is no memory.
+char* begin_reply(const HotTurn& turn, Stream* stream, size_t more) {
+    char header[TOKEN_MAX + 5 * VARINT_MAX];
+    const size_t size = size_t(write_header(header, turn) - header);
+    char* to = stream->reply.reserve(HEAD_BYTES + size + 1 + VARINT_MAX + more);
+    if (!to) return static_cast<char*>(static_cast<void*>(PyErr_NoMemory()));
+    return write_piece(to + HEAD_BYTES, HEADER, {header, size});
+}
+
+// The reply ends here: say how long it is.
+Ran end_reply(Stream* stream, const char* end) {
+    Bytes& reply = stream->reply;
+    const size_t size = size_t(end - reply.start) - HEAD_BYTES;
+    reply.start[0] = 0;
+    for (unsigned at = 1; at < HEAD_BYTES; ++at) reply.start[at] = char(size >> (32 - 8 * at));
+    reply.size = HEAD_BYTES + size;
+    return Ran::DONE;
+}
+
+Ran answer_get(const HotTurn& turn, const Asked& asked, Stream* stream) {
+    PyObject* value = nullptr;
+    const Ran ran = get(turn.engine, asked.first, {0, nullptr, 0, 0}, turn.now, &value);
+    if (ran != Ran::DONE && ran != Ran::ABSENT) return ran;
+    const Piece found = ran == Ran::DONE ? piece_of(value) : Piece{"", 0};
+    if (found.size > HOT_BYTES_MAX) return Ran::NOT_QUICK;
+    char* to = begin_reply(turn, stream, found.size + 1 + VARINT_MAX);
+    if (!to) return Ran::FAILED;
+    return end_reply(stream, ran == Ran::DONE ? write_piece(to, VALUE_OF, found) : to);
+}
+
+Ran answer_write(const HotTurn& turn, const Asked& asked, Stream* stream) {
+    // The memory first: what was written is acknowledged.
+    if (!begin_reply(turn, stream, 2 * VARINT_MAX)) return Ran::FAILED;
+    const bool is_put = stream->hot_method == HOT_PUT;
+    const Piece value = asked.second.start ? asked.second : Piece{"", 0};
+    const Ran ran = is_put ? put(turn.engine, asked.first, value) : remove(turn.engine, asked.first);
+    if (ran != Ran::DONE && ran != Ran::ABSENT) return ran;
+    char* to = begin_reply(turn, stream, 2 * VARINT_MAX);
+    if (!to) return Ran::FAILED;
+    if (!is_put && ran == Ran::DONE) {
+        *to++ = NUMBER_OF;
+        *to++ = 1;
+    }
+    return end_reply(stream, to);
+}
+
+Ran answer_count(const HotTurn& turn, const Asked& asked, Stream* stream) {
+    SortedRows* rows = nullptr;
+    const Ran ran = rows_between(turn.engine, asked.first, asked.second, &rows);
+    if (ran != Ran::DONE) return ran;
+    const size_t count =
+        rows ? count_between(rows, lower_bound(rows, asked.first), lower_bound(rows, asked.second)) : 0;
+    char* to = begin_reply(turn, stream, 1 + VARINT_MAX);
+    if (!to) return Ran::FAILED;
+    if (count) {
+        *to++ = NUMBER_OF;
+        to = write_varint(to, count);
+    }
+    return end_reply(stream, to);
+}
+
+// The rows of a span, from one of its ends, at most as many as there is room for.
+struct Found {
+    const Entry* entries[ROWS_MAX + 1];
+    size_t count;
+
+    void take_up(const Span& span, size_t most) {
+        for (Place place = span.start; place.leaf <= span.stop.leaf && count < most; place = {place.leaf + 1, 0}) {
+            const Leaf& leaf = span.rows->leaf(place.leaf);
+            const size_t end = place.leaf == span.stop.leaf ? span.stop.at : leaf.size;
+            for (; place.at < end && count < most; ++place.at) entries[count++] = leaf.entries + place.at;
+        }
+    }
+
+    void take_down(const Span& span, size_t most) {
+        for (size_t at_leaf = span.stop.leaf + 1; at_leaf > span.start.leaf && count < most; --at_leaf) {
+            const Leaf& leaf = span.rows->leaf(at_leaf - 1);
+            const size_t begin = at_leaf - 1 == span.start.leaf ? span.start.at : 0;
+            size_t end = at_leaf - 1 == span.stop.leaf ? span.stop.at : leaf.size;
+            for (; end > begin && count < most; --end) entries[count++] = leaf.entries + end - 1;
+        }
+    }
+};
+
+Ran write_scan(const HotTurn& turn, const Asked& asked, const Span& span, const Found& found, size_t shown,
+               Stream* stream) {
+    const size_t chunk = asked.chunk_bytes ? size_t(asked.chunk_bytes) : turn.calls->chunk_bytes;
+    size_t size = 0;
+    for (size_t at = 0; at < shown; ++at) {
+        size += span.prefix.size + piece_of(found.entries[at]->key).size + size_t(ROW_BYTES);
+        if (!asked.keys_only) size += piece_of(found.entries[at]->value).size;
+        if (size > chunk || size > turn.calls->reply_bytes_max || size > HOT_BYTES_MAX) return Ran::NOT_QUICK;
+    }
+    char* to = begin_reply(turn, stream, 2 * size + 2 * VARINT_MAX * (2 * shown + 1));
+    if (!to) return Ran::FAILED;
+    for (size_t at = 0; at < shown; ++at) to = write_piece(to, KEYS_OF, span.prefix, piece_of(found.entries[at]->key));
+    for (size_t at = 0; !asked.keys_only && at < shown; ++at) {
+        to = write_piece(to, VALUES_OF, piece_of(found.entries[at]->value));
+    }
+    if (found.count > shown) {
+        // From the last row on the rest follows, upwards right behind it.
+        const Piece key = piece_of(found.entries[shown - 1]->key);
+        const size_t behind = asked.is_down ? 0 : 1;
+        *to++ = RESUME_KEY;
+        to = write_varint(to, span.prefix.size + key.size + behind);
+        for (const Piece part : {span.prefix, key, Piece{"", behind}}) {
+            std::memcpy(to, part.start, part.size);
+            to += part.size;
+        }
+    }
+    return end_reply(stream, to);
+}
+
+Ran answer_scan(const HotTurn& turn, const Asked& asked, Stream* stream) {
+    if (asked.has_limit && !asked.limit) return Ran::NOT_QUICK;
+    const size_t most = turn.calls->rows_max < ROWS_MAX ? turn.calls->rows_max : ROWS_MAX;
+    const size_t shown_max = asked.has_limit && asked.limit < most ? size_t(asked.limit) : most;
+    Span span;
+    const Ran ran = find_span(turn.engine, asked.first, asked.second, hash_of(asked.second), turn.now, true, &span);
+    if (ran != Ran::DONE) return ran;
+    Found found;
+    found.count = 0;
+    if (span.rows && asked.is_down) found.take_down(span, shown_max + 1);
+    if (span.rows && !asked.is_down) found.take_up(span, shown_max + 1);
+    const bool has_more = found.count > shown_max;
+    // Only the last chunk, and a page, end here.
+    if (has_more && !asked.one_chunk && !(asked.has_limit && asked.limit == shown_max)) return Ran::NOT_QUICK;
+    const Ran written = write_scan(turn, asked, span, found, has_more ? shown_max : found.count, stream);
+    if (written == Ran::DONE) count_hit(turn.engine, span);
+    return written;
+}
+
+struct Keys {
+    Piece keys[KEYS_MAX];
+    size_t count = 0;
+
+    bool parse(Piece message, size_t most) {
+        const unsigned char* start = reinterpret_cast<const unsigned char*>(message.start);
+        Reader reader = {start, start + message.size};
+        while (reader.is_right && reader.at < reader.end) {
+            if (*reader.at++ != FIRST || count == KEYS_MAX || count == most) return false;
+            keys[count++] = reader.piece();
+        }
+        return reader.is_right;
+    }
+};
+
+Ran answer_multi_get(const HotTurn& turn, const Keys& asked, Stream* stream) {
+    PyObject* values[KEYS_MAX];
+    char present[KEYS_MAX];
+    size_t size = 0;
+    for (size_t at = 0; at < asked.count; ++at) {
+        values[at] = nullptr;
+        const Ran ran = get(turn.engine, asked.keys[at], {0, nullptr, 0, 0}, turn.now, values + at);
+        if (ran != Ran::DONE && ran != Ran::ABSENT) return ran;
+        present[at] = ran == Ran::DONE;
+        size += (present[at] ? piece_of(values[at]).size : 0) + size_t(ROW_BYTES);
+        if (size > HOT_BYTES_MAX || size > turn.calls->reply_bytes_max) return Ran::NOT_QUICK;
+    }
+    char* to = begin_reply(turn, stream, size + (asked.count + 1) * (2 + VARINT_MAX));
+    if (!to) return Ran::FAILED;
+    for (size_t at = 0; at < asked.count; ++at) {
+        to = write_piece(to, KEYS_OF, present[at] ? piece_of(values[at]) : Piece{"", 0});
+    }
+    return end_reply(stream, asked.count ? write_piece(to, VALUES_OF, {present, asked.count}) : to);
+}
+
+bool is_write(HotMethod method) { return method == HOT_PUT || method == HOT_REMOVE; }
+
+// Whether the caller may, and the keys of a write are this server's; if not, Python says why.
+bool is_allowed(const HotTurn& turn, const HotRights& rights, HotMethod method, const Asked& asked) {
+    if (is_write(method)) {
+        return (!rights.writable || rights.writable->holds(asked.first)) &&
+               (!turn.homes || turn.homes->holds(asked.first));
+    }
+    if (method == HOT_GET) return !rights.readable || rights.readable->holds(asked.first);
+    return !rights.readable || rights.readable->covers(asked.first, asked.second);
+}
+
+}  // namespace
+
+Ran hot_answer(const HotTurn& turn, const HotRights& rights, Stream* stream) {
+    const HotMethod method = HotMethod(stream->hot_method);
+    const Incoming next = stream->next();
+    const Piece message = {reinterpret_cast<const char*>(stream->in.front()) + HEAD_BYTES, next.size};
+    if (turn.token.size > TOKEN_MAX || (!turn.may_read && !is_write(method))) return Ran::NOT_QUICK;
+    if (method == HOT_MULTI_GET) {
+        Keys keys;
+        if (!keys.parse(message, turn.calls->commands_max)) return Ran::NOT_QUICK;
+        for (size_t at = 0; rights.readable && at < keys.count; ++at) {
+            if (!rights.readable->holds(keys.keys[at])) return Ran::NOT_QUICK;
+        }
+        return answer_multi_get(turn, keys, stream);
+    }
+    Asked asked;
+    if (!parse(method, message, &asked) || !is_allowed(turn, rights, method, asked)) return Ran::NOT_QUICK;
+    if (method == HOT_GET) return answer_get(turn, asked, stream);
+    if (is_write(method)) return answer_write(turn, asked, stream);
+    if (!asked.second.size) return Ran::NOT_QUICK;
+    return method == HOT_COUNT ? answer_count(turn, asked, stream) : answer_scan(turn, asked, stream);
+}
+
+}  // namespace pequod::http2

@@ -1,0 +1,346 @@
+#include "hot_calls.hpp"
+
+#include "../arguments.hpp"
+
+#include <structmember.h>
+
+#include <ctime>
+
+namespace pequod::http2 {
+
+namespace {
+
+constexpr char SERVICE[] = "/pequod.v1.Pequod/";
+constexpr const char* NAMES[HOT_METHODS] = {"", "Get", "Put", "Remove", "Count", "Scan", "MultiGet"};
+
+template <size_t N>
+bool is_text(Piece piece, const char (&text)[N]) {
+    return piece.size == N - 1 && std::memcmp(piece.start, text, N - 1) == 0;
+}
+
+template <size_t N>
+bool begins(Piece piece, const char (&text)[N]) {
+    return piece.size >= N - 1 && std::memcmp(piece.start, text, N - 1) == 0;
+}
+
+HotMethod method_of(Piece path) {
+    if (!begins(path, SERVICE)) return NOT_HOT;
+    const Piece name = {path.start + sizeof(SERVICE) - 1, path.size - (sizeof(SERVICE) - 1)};
+    for (unsigned char method = HOT_GET; method < HOT_METHODS; ++method) {
+        if (is_equal(name, {NAMES[method], std::strlen(NAMES[method])})) return HotMethod(method);
+    }
+    return NOT_HOT;
+}
+
+// Whether a field leaves a call hot: those that Python has to look at do not.
+bool is_plain(Piece name, Piece value) {
+    if (is_text(name, "content-type"))
+        return begins(value, "application/grpc") && !begins(value, "application/grpc-web");
+    // A deadline that is over is Python's to say.
+    if (is_text(name, "grpc-timeout")) return value.size && value.start[0] != '0';
+    return name.size < 4 || std::memcmp(name.start + name.size - 4, "-bin", 4) != 0;
+}
+
+double monotonic() {
+    timespec now;
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return double(now.tv_sec) + double(now.tv_nsec) * 1e-9;
+}
+
+// Whether two secrets are equal, in a time that does not tell where they differ.
+bool is_same_secret(Piece a, Piece b) {
+    if (a.size != b.size) return false;
+    unsigned difference = 0;
+    for (size_t at = 0; at < a.size; ++at) difference |= static_cast<unsigned char>(a.start[at] ^ b.start[at]);
+    return !difference;
+}
+
+const Rights* rights_of(const Session* self, Piece authorization) {
+    for (const Rights& one : self->rights) {
+        if (one.authorization && is_same_secret(piece_of(one.authorization), authorization)) return &one;
+    }
+    return nullptr;
+}
+
+HotCalls* hot_of(PyObject* object) { return reinterpret_cast<HotCalls*>(object); }
+Session* session_of(PyObject* object) { return reinterpret_cast<Session*>(object); }
+
+// The ranges that Python hands over: null stands for all keys. False: they are none.
+bool take_ranges(PyObject* object, KeyRanges* ranges, const KeyRanges** found) {
+    *found = object == Py_None ? nullptr : ranges;
+    return object == Py_None || read_ranges(object, ranges);
+}
+
+// Whether the one message of a call is there as a whole, and nothing else.
+bool is_whole(const Stream* stream) {
+    const Incoming message = stream->next();
+    return stream->is_half_closed && message.is_begun && !message.is_compressed && !stream->lengthy &&
+           message.size <= HOT_BYTES_MAX && stream->in.left() == HEAD_BYTES + message.size;
+}
+
+void tally(HotCalls* calls, unsigned char method, double seconds) {
+    HotTally& tally = calls->tallies[method];
+    size_t at = 0;
+    while (at + 1 < HOT_BUCKETS && seconds > HOT_BOUNDS_S[at]) ++at;
+    ++tally.count;
+    ++tally.buckets[at];
+    tally.seconds += seconds;
+}
+
+// What Python logs of a slow call: method, seconds, headers, request.
+bool tell_slow(PyObject** slow, const Stream* stream, double seconds) {
+    if (!*slow && !(*slow = PyList_New(0))) return false;
+    const Incoming message = stream->next();
+    PyObject* headers = stream->headers();
+    PyObject* told = headers ? Py_BuildValue("(idNy#)", int(stream->hot_method), seconds, headers,
+                                             reinterpret_cast<const char*>(stream->in.front()) + HEAD_BYTES,
+                                             Py_ssize_t(message.size))
+                             : nullptr;
+    return append(*slow, told);
+}
+
+// What one run did.
+struct Done {
+    Py_ssize_t answered = 0, reads = 0;
+    PyObject* slow = nullptr;
+};
+
+// Answer one call, or give it to Python; false: an error is set.
+bool run_one(Session* self, const HotTurn& turn, Stream* stream, double* at_s, Done* done) {
+    HotRights may = {nullptr, nullptr};
+    KeyRanges readable, writable;
+    if (self->has_guard) {
+        const Rights* rights = rights_of(self, stream->authorization);
+        if (!rights) return note_opened(self, stream);
+        if (!take_ranges(rights->readable, &readable, &may.readable)) return false;
+        if (!take_ranges(rights->writable, &writable, &may.writable)) return false;
+    }
+    const Ran ran = hot_answer(turn, may, stream);
+    if (ran == Ran::FAILED) return false;
+    if (ran != Ran::DONE) {
+        stream->reply.free();
+        return note_opened(self, stream);
+    }
+    const double now = monotonic(), seconds = now - *at_s;
+    *at_s = now;
+    tally(turn.calls, stream->hot_method, seconds);
+    if (seconds >= turn.calls->slow_s && !tell_slow(&done->slow, stream, seconds)) return false;
+    ++done->answered;
+    done->reads += stream->hot_method != HOT_PUT && stream->hot_method != HOT_REMOVE;
+    stream->unsent_bytes += stream->reply.left();
+    self->unsent_bytes += stream->reply.left();
+    stream->head.free();
+    return end_response(self, stream);
+}
+
+// All that was queued has had its turn.
+void rewind(Session* self) {
+    if (self->hot_at == self->hot_size) self->hot_at = self->hot_seen = self->hot_size = 0;
+}
+
+PyObject* hot_new(PyTypeObject* type, PyObject* arguments, PyObject*) {
+    PyObject* engine;
+    unsigned long long server_id;
+    Py_ssize_t rows_max, commands_max, reply_bytes_max, chunk_bytes;
+    double slow_s;
+    if (!PyArg_ParseTuple(arguments, "O!Knnnnd", engine_type, &engine, &server_id, &rows_max, &commands_max,
+                          &reply_bytes_max, &chunk_bytes, &slow_s)) {
+        return nullptr;
+    }
+    PyObject* object = type->tp_alloc(type, 0);
+    if (!object) return nullptr;
+    HotCalls* calls = hot_of(object);
+    calls->engine = Py_NewRef(engine);
+    calls->server_id = server_id;
+    calls->rows_max = size_t(rows_max);
+    calls->commands_max = size_t(commands_max);
+    calls->reply_bytes_max = size_t(reply_bytes_max);
+    calls->chunk_bytes = size_t(chunk_bytes);
+    calls->slow_s = slow_s;
+    return object;
+}
+
+void hot_dealloc(PyObject* object) {
+    PyTypeObject* type = Py_TYPE(object);
+    Py_XDECREF(hot_of(object)->engine);
+    type->tp_free(object);
+    Py_DECREF(type);
+}
+
+// tallies(): of each method how many calls were answered, their seconds, and how many fell into each bucket.
+PyObject* hot_tallies(PyObject* object, PyObject*) {
+    PyObject* found = PyList_New(0);
+    for (const HotTally& tally : hot_of(object)->tallies) {
+        PyObject* buckets = PyList_New(0);
+        for (const uint64_t count : tally.buckets) {
+            if (buckets && !append(buckets, PyLong_FromUnsignedLongLong(count))) Py_CLEAR(buckets);
+        }
+        PyObject* one = buckets ? Py_BuildValue("(KdN)", tally.count, tally.seconds, buckets) : nullptr;
+        if (found && !append(found, one)) Py_CLEAR(found);
+    }
+    return found;
+}
+
+PyMethodDef methods[] = {
+    {"tallies", hot_tallies, METH_NOARGS, nullptr},
+    {nullptr, nullptr, 0, nullptr},
+};
+PyType_Slot slots[] = {
+    {Py_tp_new, reinterpret_cast<void*>(hot_new)},
+    {Py_tp_dealloc, reinterpret_cast<void*>(hot_dealloc)},
+    {Py_tp_methods, methods},
+    {0, nullptr},
+};
+PyType_Spec spec = {"pequod.native._hot.HotCalls", sizeof(HotCalls), 0, Py_TPFLAGS_DEFAULT, slots};
+
+PyTypeObject* hot_type = nullptr;
+
+}  // namespace
+
+bool find_hot_method(Stream* stream) {
+    HotMethod method = NOT_HOT;
+    for (Fields fields(stream->head); fields.next();) {
+        if (is_text(fields.name, ":path")) {
+            method = method_of(fields.value);
+            if (method == NOT_HOT) return false;
+        } else if (is_text(fields.name, "authorization")) {
+            // An empty one, or a second one, is the guard's to refuse.
+            if (stream->authorization.start || !fields.value.size) return false;
+            stream->authorization = fields.value;
+        } else if (!is_plain(fields.name, fields.value)) {
+            return false;
+        }
+    }
+    stream->hot_method = method;
+    return method != NOT_HOT;
+}
+
+bool add_hot(Session* self, Stream* stream) {
+    return add(&self->hot_streams, &self->hot_size, &self->hot_room, stream->id) || (PyErr_NoMemory(), false);
+}
+
+bool sort_hot(Session* self) {
+    size_t kept = self->hot_seen;
+    for (size_t at = self->hot_seen; at < self->hot_size; ++at) {
+        Stream* stream = stream_of(self, self->hot_streams[at]);
+        if (!stream) continue;
+        if (is_whole(stream)) {
+            self->hot_streams[kept++] = stream->id;
+        } else if (!note_opened(self, stream)) {
+            return false;
+        }
+    }
+    self->hot_seen = self->hot_size = kept;
+    return true;
+}
+
+void drop_hot(Session* self) {
+    Py_CLEAR(self->hot);
+    PyMem_Free(self->hot_streams);
+    self->hot_streams = nullptr;
+    self->hot_at = self->hot_seen = self->hot_size = self->hot_room = 0;
+    Py_XDECREF(session_forget_rights(reinterpret_cast<PyObject*>(self), nullptr));
+}
+
+// use_hot(calls, has_guard): have calls answered from now on.
+PyObject* session_use_hot(PyObject* object, PyObject* const* arguments, Py_ssize_t count) {
+    if (count != 2 || !PyObject_TypeCheck(arguments[0], hot_type)) {
+        return check_all(false, "use_hot takes hot calls and whether there is a guard"), nullptr;
+    }
+    Py_XSETREF(session_of(object)->hot, Py_NewRef(arguments[0]));
+    session_of(object)->has_guard = arguments[1] == Py_True;
+    Py_RETURN_NONE;
+}
+
+// run_hot(most, unsent_max, now, token, is_token_own, age_ms, may_read, homes): how many calls were answered, how many
+// of them read, and the slow ones or None.
+PyObject* session_run_hot(PyObject* object, PyObject* const* arguments, Py_ssize_t count) {
+    Session* self = session_of(object);
+    if (!check_count("run_hot", count, 8)) return nullptr;
+    KeyRanges homes;
+    HotTurn turn = {};
+    const size_t most = PyLong_AsSize_t(arguments[0]), unsent_max = PyLong_AsSize_t(arguments[1]);
+    turn.now = PyFloat_AsDouble(arguments[2]);
+    turn.age_ms = arguments[5] == Py_None ? -1 : PyLong_AsLongLong(arguments[5]);
+    if (PyErr_Occurred()) return nullptr;
+    if (!check_all(PyBytes_CheckExact(arguments[3]) && take_ranges(arguments[7], &homes, &turn.homes) && self->hot,
+                   "run_hot takes a token as bytes, and ranges of keys")) {
+        return nullptr;
+    }
+    turn.calls = hot_of(self->hot);
+    turn.engine = engine_of(turn.calls->engine);
+    turn.token = piece_of(arguments[3]);
+    turn.is_token_own = arguments[4] == Py_True;
+    turn.may_read = arguments[6] == Py_True;
+    if (!check_all(turn.engine->is_sound(), "the engine is none")) return nullptr;
+    Done done;
+    double at_s = monotonic();
+    for (size_t left = most; self->hot_at < self->hot_size && left && self->unsent_bytes < unsent_max; --left) {
+        Stream* stream = stream_of(self, self->hot_streams[self->hot_at++]);
+        if (stream && !run_one(self, turn, stream, &at_s, &done)) {
+            Py_XDECREF(done.slow);
+            return nullptr;
+        }
+    }
+    rewind(self);
+    return Py_BuildValue("(nnN)", done.answered, done.reads, done.slow ? done.slow : Py_NewRef(Py_None));
+}
+
+// hand_over(): give all that wait to Python, and return the events.
+PyObject* session_hand_over(PyObject* object, PyObject*) {
+    Session* self = session_of(object);
+    while (self->hot_at < self->hot_size) {
+        Stream* stream = stream_of(self, self->hot_streams[self->hot_at++]);
+        if (stream && !note_opened(self, stream)) return nullptr;
+    }
+    rewind(self);
+    Py_RETURN_NONE;
+}
+
+// stranger(): the `authorization` of a call that waits whose rights are not known; None: there is none.
+PyObject* session_stranger(PyObject* object, PyObject*) {
+    Session* self = session_of(object);
+    for (size_t at = self->hot_at; self->has_guard && at < self->hot_size; ++at) {
+        Stream* stream = stream_of(self, self->hot_streams[at]);
+        if (!stream || rights_of(self, stream->authorization)) continue;
+        return PyBytes_FromStringAndSize(stream->authorization.start, Py_ssize_t(stream->authorization.size));
+    }
+    Py_RETURN_NONE;
+}
+
+// admit(authorization, readable, writable): what a caller may do, until `forget_rights`.
+PyObject* session_admit(PyObject* object, PyObject* const* arguments, Py_ssize_t count) {
+    Session* self = session_of(object);
+    KeyRanges ranges;
+    const KeyRanges* found;
+    if (count != 3 || !PyBytes_CheckExact(arguments[0]) || !take_ranges(arguments[1], &ranges, &found) ||
+        !take_ranges(arguments[2], &ranges, &found)) {
+        return check_all(false, "admit takes bytes and two pairs of lists"), nullptr;
+    }
+    Rights& rights = self->rights[self->rights_at++ % RIGHTS_MAX];
+    Py_XSETREF(rights.authorization, Py_NewRef(arguments[0]));
+    Py_XSETREF(rights.readable, Py_NewRef(arguments[1]));
+    Py_XSETREF(rights.writable, Py_NewRef(arguments[2]));
+    Py_RETURN_NONE;
+}
+
+PyObject* session_forget_rights(PyObject* object, PyObject*) {
+    for (Rights& rights : session_of(object)->rights) {
+        Py_CLEAR(rights.authorization);
+        Py_CLEAR(rights.readable);
+        Py_CLEAR(rights.writable);
+    }
+    Py_RETURN_NONE;
+}
+
+PyObject* session_hot_count(PyObject* object, void*) {
+    const Session* self = session_of(object);
+    return PyLong_FromSize_t(self->hot_size - self->hot_at);
+}
+
+int add_hot_type(PyObject* module) {
+    hot_type = reinterpret_cast<PyTypeObject*>(PyType_FromSpec(&spec));
+    return hot_type ? PyModule_AddObjectRef(module, "HotCalls", reinterpret_cast<PyObject*>(hot_type)) : -1;
+}
+
+}  // namespace pequod::http2

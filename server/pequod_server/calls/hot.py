@@ -1,0 +1,124 @@
+"""When calls are hot: answered by the native core from the bytes of a read to those of a write.
+
+What a handler and the interceptors before it ask for each call is asked here once for all that one read of a socket
+brings: whether calls are taken, how fresh reads are, which keys are written here, what callers may do. Where the answer
+is not plain, no call is hot, and handlers say what is wrong.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Sequence
+from typing import Any, Final
+
+from pequod_proto import pequod_pb2 as pb
+
+from pequod.errors import UnauthenticatedError
+from pequod.native.http2 import HOT_METHODS, HotLimits, HotTurn, NativeHotCalls, Ranges, SlowCall, new_hot_calls
+from pequod_server.access.grants import KeyRanges
+from pequod_server.access.guard import AccessGuard, certificate_names
+from pequod_server.calls.served import ServedEngine
+from pequod_server.homes.rules import HomeRules
+from pequod_server.memory.admission import Admission
+from pequod_server.ops.logs import SlowSink
+from pequod_server.transport.headers import Opening
+from pequod_server.transport.hot_calls import HotClient
+from pequod_server.wire.connections import Connections
+from pequod_server.wire.under_way import CallsUnderWay
+
+log = logging.getLogger("pequod.server")
+
+#: How many callers of one read are looked up: the core remembers no more of one connection.
+_CALLERS_MAX: Final = 4
+
+
+class ServedHotCalls:
+    """The hot calls of one server.
+
+    Args:
+        on_slow: Told of calls that took long.
+        guard: Knows the rights of callers; None: everybody may do everything.
+        rules: Which keys the map of the cluster lets this server write; None: it belongs to none.
+    """
+
+    __slots__ = (
+        *("_admission", "_calls", "_connections", "_guard", "_levels", "_on_slow", "_own_token", "_rules"),
+        *("_served", "has_guard", "native"),
+    )
+
+    def __init__(
+        self,
+        served: ServedEngine,
+        admission: Admission,
+        calls: CallsUnderWay,
+        connections: Connections,
+        on_slow: SlowSink,
+        *,
+        guard: AccessGuard | None,
+        rules: HomeRules | None,
+    ) -> None:
+        config = served.config
+        self._served = served
+        self._admission = admission
+        self._calls = calls
+        self._connections = connections
+        self._on_slow = on_slow
+        self._guard = guard
+        self._rules = rules
+        self._levels = served.executor.levels
+        self.has_guard = guard is not None
+        #: The token of a server without a database, up to the revision.
+        self._own_token = served.levels.own_token_head
+        limits = HotLimits(config.rows_max, config.batch_commands_max, config.reply_bytes_max, config.chunk_bytes)
+        slow_s = config.slow_ms / 1000 if config.slow_ms else float("inf")
+        self.native: NativeHotCalls = new_hot_calls(served.engine, served.server_id, limits, slow_s)
+
+    def turn(self, client: HotClient) -> HotTurn | None:
+        """Return what holds for the calls that a connection keeps back; None: they are calls as any others."""
+        served = self._served
+        if (
+            served.engine.is_timed
+            or log.isEnabledFor(logging.DEBUG)
+            or not self._calls.admits_at_once
+            or not self._admission.is_at_ease
+            or not self._connections.admits(client.peer)
+        ):
+            return None
+        if self._guard is not None:
+            self._admit(client, self._guard)
+        homes = None if self._rules is None else self._rules.bounds
+        now_s, may_read = served.executor.clock(), self._levels.passes_reads()
+        if not served.databases.all:
+            return HotTurn(now_s, self._own_token, True, 0, may_read, homes)  # noqa: FBT003 - a tuple of the core's
+        levels = served.levels
+        return HotTurn(now_s, levels.token, False, levels.age_ms, may_read, homes)  # noqa: FBT003 - as above
+
+    def ran(self, read_count: int, slow: Sequence[SlowCall] | None) -> None:
+        """Take note of hot calls that have run: how many of them read, and which were slow."""
+        if read_count:
+            self._served.levels.counters.reads["any"] += read_count
+        for method, seconds, fields, request in slow or ():
+            name = HOT_METHODS[method]
+            kind: Any = getattr(pb, f"{name}Request")
+            self._on_slow(name, Opening(fields).metadata, kind.FromString(request), seconds)
+
+    @staticmethod
+    def _admit(client: HotClient, guard: AccessGuard) -> None:
+        """Tell a connection the rights of its callers; those that are not known are refused by the guard."""
+        session, rules = client.session, guard.access.rules()
+        if rules is not client.rules:
+            session.forget_rights()
+            client.rules = rules
+        for _ in range(_CALLERS_MAX):
+            authorization = session.stranger()
+            if authorization is None:
+                return
+            try:
+                role = guard.role_of(authorization, lambda: certificate_names(client))
+            except UnauthenticatedError:
+                return
+            session.admit(authorization, _ranges(role.read), _ranges(role.write))
+
+
+def _ranges(ranges: KeyRanges) -> Ranges:
+    return None if ranges.is_everything else ranges.bounds

@@ -1,0 +1,38 @@
+"""Hot calls, as connections see them: asked once for what one read of a socket brings.
+
+read of a socket -> calls kept back -> HotCalls.turn -> run_hot -> replies, by one write
+                                       None          -> hand_over -> exchanges, as any call
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Protocol
+
+from pequod.native.http2 import HotTurn, NativeHotCalls, NativeSession, SlowCall
+
+
+class HotClient(Protocol):
+    """A connection, as far as the rights of its calls depend on it."""
+
+    session: NativeSession
+    peer: str
+    #: The rules by which rights were given to it; None: none were.
+    rules: object
+
+    def auth_context(self) -> Mapping[str, list[bytes]]:
+        """Return what is known of the client."""
+
+
+class HotCalls(Protocol):
+    """Decides when calls may be hot."""
+
+    native: NativeHotCalls
+    #: Whether callers have rights that are looked at.
+    has_guard: bool
+
+    def turn(self, client: HotClient) -> HotTurn | None:
+        """Return what holds for the calls that a connection keeps back; None: they are calls as any others."""
+
+    def ran(self, read_count: int, slow: Sequence[SlowCall] | None) -> None:
+        """Take note of hot calls that have run: how many of them read, and which were slow."""

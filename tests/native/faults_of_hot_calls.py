@@ -1,0 +1,44 @@
+"""Faults in hot calls."""
+
+from typing import Final
+
+from tests.native.fault import Fault
+
+FAULTS_OF_HOT_CALLS: Final = (
+    Fault(
+        "http2/hot_answer.cpp",
+        "if (method == HOT_GET) return !rights.readable || rights.readable->holds(asked.first);",
+        "if (method == HOT_GET) return true;",
+        "a caller gets keys that its role may not read",
+    ),
+    Fault(
+        "http2/hot_answer.cpp",
+        "if (turn.token.size > TOKEN_MAX || (!turn.may_read && !is_write(method))) return Ran::NOT_QUICK;",
+        "if (turn.token.size > TOKEN_MAX) return Ran::NOT_QUICK;",
+        "reads are answered that are older than they may be",
+    ),
+    Fault(
+        "http2/hot_answer.cpp",
+        "if (has_more && !asked.one_chunk && ",
+        "if (has_more && false && ",
+        "a scan ends with its first chunk",
+    ),
+    Fault(
+        "http2/hot_answer.cpp",
+        "const size_t behind = asked.is_down ? 0 : 1;",
+        "const size_t behind = 0;",
+        "a scan that goes on repeats the last row",
+    ),
+    Fault(
+        "http2/hot_calls.cpp",
+        "return stream->is_half_closed && message.is_begun && !message.is_compressed",
+        "return stream->is_half_closed && message.is_begun",
+        "a compressed request is read as it is",
+    ),
+    Fault(
+        "http2/hot_calls.cpp",
+        "if (stream->authorization.start || !fields.value.size) return false;",
+        "if (stream->authorization.start) return false;",
+        "an empty token counts as none",
+    ),
+)
