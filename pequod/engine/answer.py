@@ -28,39 +28,40 @@ from pequod.language.conditions import Met, Unmet, decoded
 #: What a command gives: a value or None, nothing, whether the key was there, rows, a count, or what came of a
 #: condition; see `Gives`.
 Answer = bytes | bool | int | Rows | Met | Unmet | None
-#: Takes the engine, the arguments of a command (empty where it has fewer), its number, and the time.
-Verb = Callable[[Engine, bytes, bytes, bytes, int, float], Answer]
+#: Takes the engine, the first two arguments of a command (empty where it has fewer), its number, the time, and the
+#: third argument, if it has one that is not empty.
+Verb = Callable[..., Answer]
 
 
-def _get(engine: Engine, key: bytes, _second: bytes, _third: bytes, _number: int, now: float) -> bytes | None:
+def _get(engine: Engine, key: bytes, _second: bytes, _number: int, now: float) -> bytes | None:
     return engine.get(key, now=now)
 
 
-def _put(engine: Engine, key: bytes, value: bytes, _third: bytes, _number: int, _now: float) -> None:
+def _put(engine: Engine, key: bytes, value: bytes, _number: int, _now: float) -> None:
     engine.put(key, value)
 
 
-def _remove(engine: Engine, key: bytes, _second: bytes, _third: bytes, _number: int, _now: float) -> bool:
+def _remove(engine: Engine, key: bytes, _second: bytes, _number: int, _now: float) -> bool:
     return engine.remove(key)
 
 
-def _scan(engine: Engine, first: bytes, last: bytes, _third: bytes, limit: int, now: float) -> Rows:
+def _scan(engine: Engine, first: bytes, last: bytes, limit: int, now: float) -> Rows:
     return engine.scan(first, last or None, limit=limit or None, now=now)
 
 
-def _scan_down(engine: Engine, first: bytes, last: bytes, _third: bytes, limit: int, now: float) -> Rows:
+def _scan_down(engine: Engine, first: bytes, last: bytes, limit: int, now: float) -> Rows:
     return engine.scan(first, last or None, limit=limit or None, reverse=True, now=now)
 
 
-def _count(engine: Engine, first: bytes, last: bytes, _third: bytes, _number: int, now: float) -> int:
+def _count(engine: Engine, first: bytes, last: bytes, _number: int, now: float) -> int:
     return engine.count(first, last or None, now=now)
 
 
-def _put_if(engine: Engine, key: bytes, value: bytes, expected: bytes, number: int, now: float) -> Met | Unmet:
+def _put_if(engine: Engine, key: bytes, value: bytes, number: int, now: float, expected: bytes = b"") -> Met | Unmet:
     return engine.write_if(key, value, decoded(number, expected), now=now)
 
 
-def _remove_if(engine: Engine, key: bytes, expected: bytes, _third: bytes, number: int, now: float) -> Met | Unmet:
+def _remove_if(engine: Engine, key: bytes, expected: bytes, number: int, now: float) -> Met | Unmet:
     return engine.write_if(key, None, decoded(number, expected), now=now)
 
 
@@ -95,4 +96,6 @@ def answer(
         MissingError, BackedKeyError: The command has to wait for ranges, or for a write to a database.
         PequodError: The command fails.
     """
-    return VERBS[kind](engine, first, second, third, number, now)
+    if third:
+        return VERBS[kind](engine, first, second, number, now, third)
+    return VERBS[kind](engine, first, second, number, now)

@@ -269,8 +269,8 @@ class Steps:
 
     def _write_if(self) -> WriteIf:
         """Return the write that waits, whose condition has been looked at."""
-        kind, key, second, number, third = self._run.command()
-        value, expected = (second, third) if kind == PUT_IF else (None, second)
+        kind, key, second, number = self._run.command()
+        value, expected = (second, self._run.third) if kind == PUT_IF else (None, second)
         return WriteIf(ConditionalChange(key, value, decoded(number, expected)))
 
     def _writes_ahead(self) -> list[RowChange]:
