@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from pequod.embedded import open as open  # noqa: A004 - pequod.open
     from pequod.embedded import open_async
     from pequod.freshness import ANY, LATEST, Token, after, max_age
+    from pequod.language.conditions import IF_ABSENT, IF_PRESENT, Met, Unmet, if_value
     from pequod.language.numbers import decode_f64, decode_i64, encode_f64, encode_i64
     from pequod.language.ranges import prefix_end
     from pequod.written import token_of
@@ -24,16 +25,21 @@ __version__ = "0.1.0"
 # Not `open`: `from pequod import *` must leave the one that opens files alone.
 __all__ = [
     "ANY",
+    "IF_ABSENT",
+    "IF_PRESENT",
     "LATEST",
     "AsyncClient",
     "Client",
+    "Met",
     "Token",
+    "Unmet",
     "__version__",
     "after",
     "decode_f64",
     "decode_i64",
     "encode_f64",
     "encode_i64",
+    "if_value",
     "max_age",
     "open_async",
     "prefix_end",
@@ -51,6 +57,10 @@ def __getattr__(name: str) -> object:
         from pequod.language import numbers  # noqa: PLC0415 - as said
 
         return getattr(numbers, name)
+    if name in ("IF_ABSENT", "IF_PRESENT", "Met", "Unmet", "if_value"):
+        from pequod.language import conditions  # noqa: PLC0415 - as said
+
+        return getattr(conditions, name)
     if name == "token_of":
         from pequod.written import token_of  # noqa: PLC0415 - as said
 

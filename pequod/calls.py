@@ -15,6 +15,7 @@ from pequod.answers.rows import Rows
 from pequod.answers.statistics import Statistics
 from pequod.errors import PequodError
 from pequod.freshness import NO_TOKEN, Freshness, Token
+from pequod.language.conditions import Met, Unmet
 from pequod.language.ranges import Range, within
 
 #: Keys and values as arguments; text is encoded as UTF-8.
@@ -23,8 +24,8 @@ Data = bytes | str
 Writes = Rows | Mapping[str, Data] | Mapping[bytes, Data] | Iterable[tuple[Data, Data]]
 Row = tuple[bytes, bytes]
 #: The result of a command: rows of a scan, value or None of a get, None of a put, whether a remove found its key, a
-#: count; or the error of a command that failed.
-Result = Rows | bytes | bool | int | PequodError | None
+#: count, what came of a condition; or the error of a command that failed.
+Result = Rows | bytes | bool | int | Met | Unmet | PequodError | None
 #: A token as an argument: as replies have it, as bytes, or as text.
 AnyToken = Token | bytes | str
 #: The largest limit on the wire; no store holds as many rows.

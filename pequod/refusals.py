@@ -22,6 +22,7 @@ from pequod.errors import (
     ClusterMapError,
     ComputedKeyError,
     CoordinatorUnavailableError,
+    InvalidConditionError,
     InvalidKeyError,
     InvalidPieceError,
     InvalidTokenError,
@@ -116,6 +117,7 @@ def _rebuild_join(facts: Facts) -> JoinError:
 REFUSALS: Final[dict[type[PequodError], Refusal]] = {
     BadRequestError: _with("INVALID_ARGUMENT", BadRequestError, reason=_TEXT),
     JoinError: Refusal("INVALID_ARGUMENT", _say_join, _rebuild_join),
+    InvalidConditionError: _with("INVALID_ARGUMENT", InvalidConditionError, number=_INT),
     InvalidKeyError: _with("INVALID_ARGUMENT", InvalidKeyError, key=_KEY, reason=_TEXT),
     PackError: _with("INVALID_ARGUMENT", PackError, place=_TEXT, reason=_TEXT),
     UnknownJoinError: _with("NOT_FOUND", UnknownJoinError, name=_TEXT),

@@ -8,6 +8,7 @@ from typing import Annotated, Final
 
 import typer
 
+from pequod.cli.condition import IfAbsent, IfPresent, IfValue, asked_condition, told
 from pequod.cli.connection import DEFAULT_TARGET, Json, Target
 from pequod.cli.exits import ExitCode, fail
 from pequod.cli.freshness import After, Latest, MaxAge, ShowToken, Wait, asked, in_session, shown
@@ -32,6 +33,8 @@ Prefix = Annotated[bool, typer.Option("--prefix", "-p", help="Take every key tha
         "pequod put 'page|home' < home.html",
         "pequod put 's|ann|bob' 1 --token               (for a `get --after` elsewhere)",
         "pequod put -- 'balance|ann' -12          (-- before arguments that start with -)",
+        "pequod put --if-absent 'user|ann' 1           (exit code 1 if the name is taken)",
+        "pequod put --if-value red 'light|1' green",
     ),
 )
 def put(
@@ -40,6 +43,9 @@ def put(
         str | None,
         typer.Argument(metavar="[VALUE]", help="The value; without it, standard input is the value."),
     ] = None,
+    if_absent: IfAbsent = False,
+    if_present: IfPresent = False,
+    if_value: IfValue = None,
     token: ShowToken = False,
     target: Target = DEFAULT_TARGET,
     json: Json = False,
@@ -48,14 +54,26 @@ def put(
 
     With --token the token of the write is printed, with --json {"token": ...}: `get --after TOKEN` shows the write,
     whichever server beside the same database it asks.
+
+    With --if-absent, --if-present or --if-value nothing is written unless the condition holds. Exit code 1 if it does
+    not: the present value is printed as `get` prints it, with --json {"token": ..., "met": ..., "value": ...}.
     """
+    condition = asked_condition(if_absent, if_present, if_value)
     if value is None and sys.stdin.isatty():
         fail(ExitCode.USAGE, "put needs a VALUE, or the value on standard input: pequod put KEY < FILE")
     content = sys.stdin.buffer.read() if value is None else argument_bytes(value)
     with in_session(target) as client:
-        client.put(argument_bytes(key), content)
+        if condition is None:
+            client.put(argument_bytes(key), content)
+            outcome = None
+        else:
+            outcome = client.put(argument_bytes(key), content, condition=condition)
         written = shown(client.last_token)
-    if json:
+    if outcome is not None:
+        told(argument_bytes(key), outcome, {"token": written or None} if json else None)
+        if token and not json:
+            print(written)
+    elif json:
         print(json_line({"token": written or None}))
     elif token:
         print(written)
@@ -100,6 +118,7 @@ def get(
     epilog=examples(
         "pequod rm 's|ann|bob'",
         "pequod rm --prefix 's|ann|'",
+        "pequod rm --if-value me 'lock|a'              (only if it is still mine)",
         "pequod rm --range 'p|bob|' 'p|bob|0000000100'   (all before 100)",
     ),
 )
@@ -110,13 +129,17 @@ def remove(
     ] = None,
     by_range: Annotated[bool, typer.Option("--range", help="Remove the keys from KEY to LAST.")] = False,
     prefix: Annotated[bool, typer.Option("--prefix", "-p", help="Remove every key that starts with KEY.")] = False,
+    if_value: IfValue = None,
     target: Target = DEFAULT_TARGET,
     json: Json = False,
 ) -> None:
     """Remove one key, or the keys of a range and print their number. With --json: {"removed": ...}.
 
-    Exit code 1 if one key was named and is not there. In a range, computed keys are left to their joins.
+    Exit code 1 if one key was named and is not there. In a range, computed keys are left to their joins. With
+    --if-value the key stays unless it has this value; exit code 1 then, as for put.
     """
+    if if_value is not None and (by_range or prefix):
+        fail(ExitCode.USAGE, "--if-value is for one key, without --range and --prefix")
     if by_range and (prefix or last is None):
         fail(ExitCode.USAGE, "--range takes KEY and LAST, and no --prefix")
     if last is not None and not by_range:
@@ -128,7 +151,12 @@ def remove(
         print(json_line({"removed": count}) if json else count)
         return
     wanted = argument_bytes(key)
+    condition = asked_condition(False, False, if_value)
     with in_session(target) as client:
+        if condition is not None:
+            outcome = client.remove(wanted, condition=condition)
+            told(wanted, outcome, {"removed": int(bool(outcome))} if json else None)
+            return
         was_there = client.remove(wanted)
     if json:
         print(json_line({"removed": int(was_there)}))

@@ -26,11 +26,13 @@ from pequod.commands.kinds import (
     NUMBER_COUNTS,
     OK,
     PART,
+    UNMET,
     WRITES,
     Gives,
 )
 from pequod.freshness import Freshness
 from pequod.interface.commands import Commands
+from pequod.language.conditions import MET, Unmet
 from pequod.native import core
 
 #: The kinds whose replies have nothing beside rows.
@@ -231,6 +233,12 @@ def _mixture(kinds: bytes | bytearray, reply: ExecuteReply) -> list[Result]:
             value_at += 1
         elif gives is Gives.WAS_THERE:
             append(status != ABSENT)
+        elif gives is Gives.MET:
+            if status == UNMET:
+                append(Unmet(values[value_at]))
+                value_at += 1
+            else:
+                append(Unmet(None) if status == ABSENT else MET)
         else:
             append(counts[count_at])
             count_at += 1

@@ -20,6 +20,8 @@ SCAN: Final = 4
 SCAN_LIMIT: Final = 5
 SCAN_DOWN: Final = 6
 COUNT: Final = 7
+PUT_IF: Final = 8
+REMOVE_IF: Final = 9
 
 # The statuses of commands in a reply.
 OK: Final = 0
@@ -27,6 +29,8 @@ ABSENT: Final = 1
 FAILED: Final = 2
 #: The first rows of a scan that goes on in the next piece of the reply.
 PART: Final = 3
+#: A condition did not hold, and the reply has the present value; of a key that is not there the status is ABSENT.
+UNMET: Final = 4
 
 
 class Gives(Enum):
@@ -39,6 +43,8 @@ class Gives(Enum):
     WAS_THERE = 2
     ROWS = 3
     COUNT = 4
+    #: That a condition held, or the present value. Who asks this learns what a read would tell.
+    MET = 5
 
 
 class CommandKind(NamedTuple):
@@ -69,6 +75,8 @@ KINDS: Final = (
     CommandKind(SCAN_LIMIT, "SCAN_LIMIT", ("first", "last"), ("limit",), is_write=False, gives=Gives.ROWS),
     CommandKind(SCAN_DOWN, "SCAN_DOWN", ("first", "last"), ("limit",), is_write=False, gives=Gives.ROWS, is_down=True),
     CommandKind(COUNT, "COUNT", ("first", "last"), (), is_write=False, gives=Gives.COUNT),
+    CommandKind(PUT_IF, "PUT_IF", ("key", "value", "expected"), ("condition",), is_write=True, gives=Gives.MET),
+    CommandKind(REMOVE_IF, "REMOVE_IF", ("key", "expected"), ("condition",), is_write=True, gives=Gives.MET),
 )
 
 KIND_OF: Final = {kind.code: kind for kind in KINDS}
@@ -76,6 +84,9 @@ NAMES: Final = {kind.code: kind.name for kind in KINDS}
 GIVES: Final = {kind.code: kind.gives for kind in KINDS}
 WRITES: Final = frozenset(kind.code for kind in KINDS if kind.is_write)
 RANGES: Final = frozenset(kind.code for kind in KINDS if kind.is_of_range)
+SCANS: Final = frozenset(kind.code for kind in KINDS if kind.gives is Gives.ROWS)
+#: Writes under a condition: their caller needs the right to read the key, too.
+CONDITIONAL: Final = frozenset(kind.code for kind in KINDS if kind.gives is Gives.MET)
 
 
 def _by_code(counts: dict[int, int]) -> bytes:

@@ -68,13 +68,13 @@ class SharedEngine:
             ClosedError: The store has been closed.
         """
         kind, arguments, numbers = commands.kinds[0], commands.arguments, commands.numbers
-        second = arguments[1] if len(arguments) > 1 else b""
+        second, third = [*arguments[1:], b"", b""][:2]
         with self._lock:
             if self._is_closed:
                 raise ClosedError
             now = time.monotonic()
             self._engine.tell_time(now)
-            return answer(self._engine, kind, arguments[0], second, numbers[0] if numbers else 0, now)
+            return answer(self._engine, kind, arguments[0], second, numbers[0] if numbers else 0, now, third)
 
     @property
     def token(self) -> Token:

@@ -21,13 +21,16 @@ from collections.abc import Callable
 from typing import Final
 
 from pequod.answers.rows import Rows
-from pequod.commands.kinds import COUNT, GET, PUT, REMOVE, SCAN, SCAN_DOWN, SCAN_LIMIT
+from pequod.commands.kinds import COUNT, GET, PUT, PUT_IF, REMOVE, REMOVE_IF, SCAN, SCAN_DOWN, SCAN_LIMIT
 from pequod.engine.engine import Engine
+from pequod.language.conditions import Met, Unmet, decoded
 
-#: What a command gives: a value or None, nothing, whether the key was there, rows, or a count; see `Gives`.
-Answer = bytes | bool | int | Rows | None
-#: Takes the engine, the arguments of a command (the second empty where it has one), its number, and the time.
-Verb = Callable[[Engine, bytes, bytes, int, float], Answer]
+#: What a command gives: a value or None, nothing, whether the key was there, rows, a count, or what came of a
+#: condition; see `Gives`.
+Answer = bytes | bool | int | Rows | Met | Unmet | None
+#: Takes the engine, the first two arguments of a command (empty where it has fewer), its number, the time, and the
+#: third argument, if it has one that is not empty.
+Verb = Callable[..., Answer]
 
 
 def _get(engine: Engine, key: bytes, _second: bytes, _number: int, now: float) -> bytes | None:
@@ -54,6 +57,14 @@ def _count(engine: Engine, first: bytes, last: bytes, _number: int, now: float) 
     return engine.count(first, last or None, now=now)
 
 
+def _put_if(engine: Engine, key: bytes, value: bytes, number: int, now: float, expected: bytes = b"") -> Met | Unmet:
+    return engine.write_if(key, value, decoded(number, expected), now=now)
+
+
+def _remove_if(engine: Engine, key: bytes, expected: bytes, number: int, now: float) -> Met | Unmet:
+    return engine.write_if(key, None, decoded(number, expected), now=now)
+
+
 #: By kind.
 VERBS: Final[dict[int, Verb]] = {
     GET: _get,
@@ -63,15 +74,19 @@ VERBS: Final[dict[int, Verb]] = {
     SCAN_LIMIT: _scan,
     SCAN_DOWN: _scan_down,
     COUNT: _count,
+    PUT_IF: _put_if,
+    REMOVE_IF: _remove_if,
 }
 
 
-def answer(engine: Engine, kind: int, first: bytes, second: bytes, number: int, now: float) -> Answer:
+def answer(
+    engine: Engine, kind: int, first: bytes, second: bytes, number: int, now: float, third: bytes = b""
+) -> Answer:
     """Run one command, and return what it gives.
 
     Args:
-        first, second: Its arguments; the second is empty where it has one. An empty end of a range is none.
-        number: The greatest number of rows of a scan, also of a SCAN; 0: no limit.
+        first, second, third: Its arguments, empty where it has fewer. An empty end of a range is none.
+        number: The greatest number of rows of a scan, also of a SCAN; 0: no limit. Or the number of a condition.
         now: The time, for snapshots.
 
     Requires:
@@ -81,4 +96,6 @@ def answer(engine: Engine, kind: int, first: bytes, second: bytes, number: int, 
         MissingError, BackedKeyError: The command has to wait for ranges, or for a write to a database.
         PequodError: The command fails.
     """
+    if third:
+        return VERBS[kind](engine, first, second, number, now, third)
     return VERBS[kind](engine, first, second, number, now)

@@ -22,7 +22,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 
 from pequod.commands.columns import Command, commands
-from pequod.commands.kinds import ARGUMENT_COUNTS, KIND_OF, NUMBER_COUNTS
+from pequod.commands.kinds import ARGUMENT_COUNTS, CONDITIONAL, KIND_OF, NUMBER_COUNTS
 from pequod.engine.answer import Answer, answer
 from pequod.engine.engine import Engine
 from pequod.language.errors import BackedKeyError, PequodError
@@ -62,10 +62,16 @@ class BatchRun:
         return self.kinds[self.index]
 
     def command(self) -> tuple[int, bytes, bytes, int]:
-        """Return the kind, the arguments and the number of the next command; what it does not take is empty, or 0."""
+        """Return kind, two arguments and number of the next command; what it does not take is empty, or 0."""
         kind, at = self.kinds[self.index], self.argument_at
         second = self.arguments[at + 1] if ARGUMENT_COUNTS[kind] > 1 else b""
         return kind, self.arguments[at], second, self.numbers[self.number_at] if NUMBER_COUNTS[kind] else 0
+
+    @property
+    def third(self) -> bytes:
+        """The third argument of the next command, empty if it has none."""
+        at = self.argument_at + 2
+        return self.arguments[at] if ARGUMENT_COUNTS[self.kind] > 2 else b""
 
     def run(
         self, engine: Engine, clock: Callable[[], float], take: Callable[[Answer | PequodError], bool]
@@ -87,10 +93,13 @@ class BatchRun:
                 now = clock()
             if refusal is None or (outcome := refusal(self.index)) is None:
                 kind, first, second, number = self.command()
-                if rows_max and not 0 < number < rows_max:
-                    number = rows_max
                 try:
-                    outcome = answer(engine, kind, first, second, number, now)
+                    if kind in CONDITIONAL:
+                        outcome = answer(engine, kind, first, second, number, now, self.third)
+                    else:
+                        if rows_max and not 0 < number < rows_max:
+                            number = rows_max
+                        outcome = answer(engine, kind, first, second, number, now)
                 except (MissingError, BackedKeyError) as error:
                     return error
                 except PequodError as error:

@@ -29,6 +29,8 @@ from pequod.engine.calls.databases import DatabaseCalls
 from pequod.engine.calls.joins import JoinCalls
 from pequod.engine.calls.shown import ShownCalls
 from pequod.engine.joins.watches import Watch
+from pequod.language.conditions import MET, Condition, Met, Unmet, holds
+from pequod.language.errors import BackedKeyError
 from pequod.language.missing import MissingError
 from pequod.language.ranges import Range
 from pequod.native import NativeBatch
@@ -98,6 +100,27 @@ class Engine(DatabaseCalls, JoinCalls, ShownCalls):
                 self.revision += self._writer.set_run(relations, list(keys[start:stop]), list(values[start:stop]))
             else:
                 self.revision += self._writer.set_base(relations, keys[start], values[start])
+
+    def write_if(self, key: bytes, value: bytes | None, condition: Condition, *, now: float = 0.0) -> Met | Unmet:
+        """Put base data, or (None) remove it, if the present value of ``key`` meets a condition.
+
+        Raises:
+            InvalidKeyError, LimitExceededError, ComputedKeyError, BackedKeyError: As `put`, whether the condition holds
+                or not.
+
+        Cost:
+            That of a `get` and a `put`.
+        """
+        if self.owned_by_database(key, value or b""):
+            raise BackedKeyError(key)
+        present = self.get(key, now=now)
+        if not holds(condition, present):
+            return Unmet(present)
+        if value is None:
+            self.remove(key)
+        else:
+            self.put(key, value)
+        return MET
 
     def owned_by_database(self, key: bytes, value: bytes = b"") -> bool:
         """Return whether a database owns the key, so that a put of it would raise BackedKeyError.

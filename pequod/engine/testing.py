@@ -21,6 +21,7 @@ from decimal import Decimal, Inexact, localcontext
 from functools import lru_cache
 
 from pequod.engine.naive_records import seen
+from pequod.language.conditions import Condition, IfAbsent, IfValue, Met, Unmet
 from pequod.language.spec import (
     JoinSpec,
     Operator,
@@ -64,6 +65,22 @@ class NaiveModel:
         """Remove a base row; return whether it was there."""
         assert not self.computes(key)
         return self.base.pop(key, None) is not None
+
+    def write_if(self, key: bytes, value: bytes | None, condition: Condition) -> Met | Unmet:
+        """Put a base row, or (None) remove it, if its present value meets a condition."""
+        assert not self.computes(key)
+        present = self.base.get(key)
+        if isinstance(condition, IfValue):
+            is_met = present == condition.value
+        else:
+            is_met = (present is None) == isinstance(condition, IfAbsent)
+        if not is_met:
+            return Unmet(present)
+        if value is None:
+            self.base.pop(key, None)
+        else:
+            self.base[key] = value
+        return Met()
 
     def get(self, key: bytes) -> bytes | None:
         """Return the value of ``key``, None if it is absent."""

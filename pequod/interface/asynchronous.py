@@ -12,7 +12,7 @@ from abc import abstractmethod
 from collections.abc import AsyncGenerator, Iterable
 from contextlib import aclosing
 from types import TracebackType
-from typing import Any, Self
+from typing import Any, Self, overload
 
 from pequod.answers.explanations import JoinExplanation, RangeExplanation
 from pequod.answers.rows import Rows
@@ -22,7 +22,6 @@ from pequod.calls import (
     Data,
     Join,
     Page,
-    Result,
     Row,
     WatchEvent,
     Writes,
@@ -34,10 +33,10 @@ from pequod.calls import (
     to_range,
     to_range_read,
 )
-from pequod.errors import PequodError
 from pequod.freshness import WAIT_S, Freshness, Token
-from pequod.interface.carried import Carried, logged
+from pequod.interface.carried import Carried, logged, outcome_of
 from pequod.interface.commands import Commands
+from pequod.language.conditions import Condition, Met, Unmet
 
 
 class AsyncCalls(Carried):
@@ -105,25 +104,36 @@ class AsyncCalls(Carried):
         """Return the value of ``key``, None if the key is absent."""
         turn = self._reading(freshness)
         turn.get(key)
-        value: bytes | None = _outcome(await turn.last_result(len(key)))
+        value: bytes | None = outcome_of(await turn.last_result(len(key)))
         return value
 
-    async def put(self, key: Data, value: Data) -> None:
-        """Write a base key.
+    @overload
+    async def put(self, key: Data, value: Data, *, condition: None = None) -> None: ...
+
+    @overload
+    async def put(self, key: Data, value: Data, *, condition: Condition) -> Met | Unmet: ...
+
+    async def put(self, key: Data, value: Data, *, condition: Condition | None = None) -> Any:
+        """Write a base key; with a condition, return `Met` (true), or `Unmet` (false) with the present value.
 
         Raises:
             ComputedKeyError: An installed join computes it.
         """
         turn = self._writing()
-        turn.put(key, value)
-        _outcome(await turn.last_result(len(key) + len(value)))
+        turn.put(key, value, condition=condition)
+        return outcome_of(await turn.last_result(len(key) + len(value)))
 
-    async def remove(self, key: Data) -> bool:
-        """Remove a base key; return whether it was there."""
+    @overload
+    async def remove(self, key: Data, *, condition: None = None) -> bool: ...
+
+    @overload
+    async def remove(self, key: Data, *, condition: Condition) -> Met | Unmet: ...
+
+    async def remove(self, key: Data, *, condition: Condition | None = None) -> Any:
+        """Remove a base key; return whether it was there, or, with a condition, what came of it as `put` does."""
         turn = self._writing()
-        turn.remove(key)
-        removed: bool = _outcome(await turn.last_result(len(key)))
-        return removed
+        turn.remove(key, condition=condition)
+        return outcome_of(await turn.last_result(len(key)))
 
     async def multi_get(self, keys: Iterable[Data], *, freshness: Freshness | None = None) -> list[bytes | None]:
         """Return the values of ``keys`` in their order, None for each that is absent.
@@ -164,7 +174,7 @@ class AsyncCalls(Carried):
         """
         turn = self._reading(freshness)
         turn.scan(first, last, prefix=prefix, limit=limit, reverse=reverse)
-        rows: Rows = _outcome(await turn.last_result(len(first) + len(last or b"") + len(prefix)))
+        rows: Rows = outcome_of(await turn.last_result(len(first) + len(last or b"") + len(prefix)))
         return list(zip(rows.keys, rows.values, strict=True))
 
     async def scan_iter(
@@ -272,7 +282,7 @@ class AsyncCalls(Carried):
         """Return the number of keys of ``[first, last)`` that start with ``prefix``; without both, of all keys."""
         turn = self._reading(freshness)
         turn.count(first, last, prefix=prefix)
-        count: int = _outcome(await turn.last_result(len(first) + len(last or b"") + len(prefix)))
+        count: int = outcome_of(await turn.last_result(len(first) + len(last or b"") + len(prefix)))
         return count
 
     async def splits(
@@ -322,13 +332,7 @@ class AsyncCalls(Carried):
         """
         start, stop = to_range(first, last)
         events = self._watch(
-            start,
-            stop,
-            rows=rows,
-            reconnect_s=reconnect_s,
-            progress_s=progress_s,
-            after=after,
-            freshness=freshness,
+            start, stop, rows=rows, reconnect_s=reconnect_s, progress_s=progress_s, after=after, freshness=freshness
         )
         async with aclosing(events):
             async for event in events:
@@ -390,11 +394,3 @@ class AsyncSession(AsyncCalls):
     @abstractmethod
     def token(self) -> Token:
         """The state that the session has seen; as text, in a cookie or a message, it goes to another session."""
-
-
-def _outcome(result: Result) -> Any:
-    """Return the result of a call, or raise it."""
-    if isinstance(result, PequodError):
-        # All calls of a failed batch share the exception; each raises it with its own traceback.
-        raise result.with_traceback(None)
-    return result

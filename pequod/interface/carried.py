@@ -5,11 +5,12 @@ from __future__ import annotations
 import logging
 from abc import ABC, abstractmethod
 from collections.abc import AsyncGenerator, Callable
-from typing import Final
+from typing import Any, Final
 
 from pequod.answers.explanations import JoinExplanation, RangeExplanation
 from pequod.answers.rows import Rows
-from pequod.calls import Join, Page, RangeRead, WatchEvent
+from pequod.calls import Join, Page, RangeRead, Result, WatchEvent
+from pequod.errors import PequodError
 from pequod.freshness import Freshness
 from pequod.interface.commands import Turn
 
@@ -22,6 +23,14 @@ def logged(joins: list[Join]) -> list[Join]:
         for warning in join.warnings:
             log.warning("join %s: %s", join.name, warning)
     return joins
+
+
+def outcome_of(result: Result) -> Any:
+    """Return the result of a call, or raise it."""
+    if isinstance(result, PequodError):
+        # All calls of a failed batch share the exception; each raises it with its own traceback.
+        raise result.with_traceback(None)
+    return result
 
 
 class Carried(ABC):

@@ -13,9 +13,10 @@ from collections.abc import Awaitable
 
 from pequod.calls import Data, Result, to_bytes, to_limit, to_range
 from pequod.commands.columns import range_arguments
-from pequod.commands.kinds import COUNT, GET, PUT, REMOVE, SCAN, SCAN_DOWN, SCAN_LIMIT
+from pequod.commands.kinds import COUNT, GET, PUT, PUT_IF, REMOVE, REMOVE_IF, SCAN, SCAN_DOWN, SCAN_LIMIT
 from pequod.freshness import Freshness
 from pequod.interface.seen import Seen
+from pequod.language.conditions import Condition, coded
 
 
 class Commands:
@@ -47,15 +48,27 @@ class Commands:
             self.overrides[len(self.kinds)] = freshness
         self.kinds.append(GET)
 
-    def put(self, key: Data, value: Data) -> None:
-        """Write a base key."""
-        self.arguments += (to_bytes(key), to_bytes(value))
-        self.kinds.append(PUT)
+    def put(self, key: Data, value: Data, *, condition: Condition | None = None) -> None:
+        """Write a base key; with a condition, only if its present value meets it."""
+        if condition is None:
+            self.arguments += (to_bytes(key), to_bytes(value))
+            self.kinds.append(PUT)
+            return
+        number, expected = coded(condition)
+        self.arguments += (to_bytes(key), to_bytes(value), expected)
+        self.numbers.append(number)
+        self.kinds.append(PUT_IF)
 
-    def remove(self, key: Data) -> None:
-        """Remove a base key."""
-        self.arguments.append(to_bytes(key))
-        self.kinds.append(REMOVE)
+    def remove(self, key: Data, *, condition: Condition | None = None) -> None:
+        """Remove a base key; with a condition, only if its present value meets it."""
+        if condition is None:
+            self.arguments.append(to_bytes(key))
+            self.kinds.append(REMOVE)
+            return
+        number, expected = coded(condition)
+        self.arguments += (to_bytes(key), expected)
+        self.numbers.append(number)
+        self.kinds.append(REMOVE_IF)
 
     def scan(
         self,

@@ -119,7 +119,9 @@ def _waiting(node: ast.FunctionDef | ast.AsyncFunctionDef) -> ast.FunctionDef:
     decorators = [decorator for decorator in node.decorator_list if isinstance(decorator, ast.Name)]
     returns = ast.unparse(node.returns) if node.returns else "None"
     document, call = node.body[:1], f"self._calls.{node.name}"
-    if node.name in CONTEXT or returns.startswith("AsyncGenerator"):
+    if any(decorator.id == "overload" for decorator in decorators):
+        body = document
+    elif node.name in CONTEXT or returns.startswith("AsyncGenerator"):
         body = [_Waiting().visit(statement) for statement in node.body]
     elif any(decorator.id == "property" for decorator in decorators):
         decorators, body = decorators[:1], [*document, *ast.parse(f"return {call}").body]

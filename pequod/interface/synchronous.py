@@ -9,7 +9,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Generator, Iterable
 from contextlib import closing
 from types import TracebackType
-from typing import Self
+from typing import Any, Self, overload
 
 from pequod.answers.explanations import JoinExplanation, RangeExplanation
 from pequod.answers.rows import Rows
@@ -29,6 +29,7 @@ from pequod.freshness import WAIT_S, Freshness, Token
 from pequod.interface.asynchronous import AsyncCalls, AsyncSession
 from pequod.interface.commands import Commands
 from pequod.interface.waiting import Waiter
+from pequod.language.conditions import Condition, Met, Unmet
 
 
 class Calls(ABC):
@@ -96,17 +97,29 @@ class Calls(ABC):
         """Return the value of ``key``, None if the key is absent."""
         return self._wait(self._calls.get(key, freshness=freshness))
 
-    def put(self, key: Data, value: Data) -> None:
-        """Write a base key.
+    @overload
+    def put(self, key: Data, value: Data, *, condition: None = None) -> None: ...
+
+    @overload
+    def put(self, key: Data, value: Data, *, condition: Condition) -> Met | Unmet: ...
+
+    def put(self, key: Data, value: Data, *, condition: Condition | None = None) -> Any:
+        """Write a base key; with a condition, return `Met` (true), or `Unmet` (false) with the present value.
 
         Raises:
             ComputedKeyError: An installed join computes it.
         """
-        self._wait(self._calls.put(key, value))
+        return self._wait(self._calls.put(key, value, condition=condition))
 
-    def remove(self, key: Data) -> bool:
-        """Remove a base key; return whether it was there."""
-        return self._wait(self._calls.remove(key))
+    @overload
+    def remove(self, key: Data, *, condition: None = None) -> bool: ...
+
+    @overload
+    def remove(self, key: Data, *, condition: Condition) -> Met | Unmet: ...
+
+    def remove(self, key: Data, *, condition: Condition | None = None) -> Any:
+        """Remove a base key; return whether it was there, or, with a condition, what came of it as `put` does."""
+        return self._wait(self._calls.remove(key, condition=condition))
 
     def multi_get(self, keys: Iterable[Data], *, freshness: Freshness | None = None) -> list[bytes | None]:
         """Return the values of ``keys`` in their order, None for each that is absent.

@@ -108,6 +108,14 @@ class ComputedKeyError(PequodError):
         self.join = join
 
 
+class InvalidConditionError(PequodError):
+    """A condition of a write whose number stands for none."""
+
+    def __init__(self, number: int) -> None:
+        super().__init__(f"there is no condition {number}; 1 is that the key is absent, 2 present, 3 of a value")
+        self.number = number
+
+
 class BackedKeyError(PequodError):
     """A client tried to write a key that a database behind the cache owns."""
 

@@ -320,14 +320,20 @@ class Batch:
     def run(self, engine: object, now: float) -> bool:
         """Run quick commands on an engine, up to one that is not quick; return whether there is one."""
 
-    def command(self) -> tuple[int, bytes, bytes, int]:
-        """Return kind, arguments and number of the next command; what it does not take is empty, or 0."""
+    def command(self) -> tuple[int, bytes, bytes, int, bytes]:
+        """Return kind, first and second argument, number, and third argument of the next command.
+
+        What it does not take is empty, or 0.
+        """
 
     def rows(self, keys: list[bytes], values: list[bytes]) -> bool:
         """Take the rows of the next command, a scan; return False, and change nothing, if there is no room."""
 
     def value(self, value: bytes) -> bool:
         """Take the value of the next command, a GET; return False, and change nothing, if there is no room."""
+
+    def unmet(self, value: bytes) -> bool:
+        """Take the present value, which does not meet the condition of the next command, as `value` does."""
 
     def count(self, count: int) -> None:
         """Take what the next command, a COUNT, gave."""

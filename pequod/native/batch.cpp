@@ -4,7 +4,7 @@
 //     batch = Batch.parse(message, ...)              None: what is unusual is protobuf's to read
 //     while batch.run(engine, now):                  runs what is quick, up to a command that is not
 //         kind, first, second, number = batch.command()
-//         batch.rows(keys, values), .value(value), .count(count), .done(), .absent() or .failed(error)
+//         batch.rows(keys, values), .value(value), .unmet(value), .count(count), .done(), .absent() or .failed(error)
 //     batch.reply(server_id, revision)
 //
 // Which commands are quick is said in batch_commands.cpp. Everything else is done by Python, in the order of the
@@ -114,16 +114,20 @@ bool is_at_command(Batch* batch) {
     return false;
 }
 
-// command(): kind, arguments, the second empty where there is one, and number of the next command.
+// command(): kind, first and second argument, number, and third argument of the next command; empty, or 0, is what it
+// does not take.
 PyObject* command(PyObject* self, PyObject*) {
     Batch* batch = batch_of(self);
     if (!is_at_command(batch)) return nullptr;
     const unsigned char kind = kind_of(batch);
     const Piece first = batch->arguments[batch->argument_at];
-    const Piece second = KIND_ROWS[kind].argument_count == 2 ? batch->arguments[batch->argument_at + 1] : Piece{"", 0};
+    const Piece* argument = batch->arguments + batch->argument_at;
+    const Piece second = KIND_ROWS[kind].argument_count > 1 ? argument[1] : Piece{"", 0};
+    const Piece third = KIND_ROWS[kind].argument_count > 2 ? argument[2] : Piece{"", 0};
     const uint64_t number = KIND_ROWS[kind].number_count ? batch->numbers[batch->number_at] : 0;
-    return Py_BuildValue("(iy#y#K)", int(kind), first.start, Py_ssize_t(first.size), second.start,
-                         Py_ssize_t(second.size), static_cast<unsigned long long>(number));
+    return Py_BuildValue("(iy#y#Ky#)", int(kind), first.start, Py_ssize_t(first.size), second.start,
+                         Py_ssize_t(second.size), static_cast<unsigned long long>(number), third.start,
+                         Py_ssize_t(third.size));
 }
 
 // rows(keys, values): a scan gave these; False, and nothing is changed, if there is no room for them.
@@ -162,8 +166,8 @@ PyObject* take_rows(PyObject* self, PyObject* const* arguments, Py_ssize_t count
     Py_RETURN_TRUE;
 }
 
-// value(value): a GET gave this. False, and nothing is changed, if there is no room for it.
-PyObject* take_value(PyObject* self, PyObject* value) {
+// The value that the next command gives, with its status. False, and nothing is changed, if there is no room for it.
+PyObject* take_with_status(PyObject* self, PyObject* value, char status) {
     Batch* batch = batch_of(self);
     if (!is_at_command(batch)) return nullptr;
     if (!PyBytes_Check(value)) {
@@ -173,9 +177,16 @@ PyObject* take_value(PyObject* self, PyObject* value) {
     const Ran ran = write_value(batch, piece_of(value));
     if (ran == Ran::FAILED) return nullptr;
     if (ran == Ran::NOT_QUICK) Py_RETURN_FALSE;
+    batch->statuses[batch->index] = status;
     advance(batch);
     Py_RETURN_TRUE;
 }
+
+// value(value): a GET gave this; see take_with_status.
+PyObject* take_value(PyObject* self, PyObject* value) { return take_with_status(self, value, 0); }
+
+// unmet(value): the condition of a write did not hold, since this is the present value; see take_with_status.
+PyObject* take_unmet(PyObject* self, PyObject* value) { return take_with_status(self, value, UNMET); }
 
 // count(count): a COUNT gave this.
 PyObject* take_count(PyObject* self, PyObject* argument) {
@@ -186,14 +197,14 @@ PyObject* take_count(PyObject* self, PyObject* argument) {
     Py_RETURN_NONE;
 }
 
-// done(): a PUT was done, or a REMOVE of a key that was there.
+// done(): a PUT was done, a REMOVE of a key that was there, or a write whose condition held.
 PyObject* done(PyObject* self, PyObject*) {
     if (!is_at_command(batch_of(self))) return nullptr;
     advance(batch_of(self));
     Py_RETURN_NONE;
 }
 
-// absent(): the key of a GET or a REMOVE is not there.
+// absent(): the key of a GET, a REMOVE or a condition that did not hold is not there.
 PyObject* absent(PyObject* self, PyObject*) {
     Batch* batch = batch_of(self);
     if (!is_at_command(batch)) return nullptr;
@@ -297,6 +308,7 @@ PyMethodDef methods[] = {
     {"first_argument", first_argument, METH_NOARGS, "Return the first argument, if there is one."},
     {"rows", as_method(take_rows), METH_FASTCALL, "Take what a scan gave."},
     {"value", take_value, METH_O, "Take what a GET gave."},
+    {"unmet", take_unmet, METH_O, "Take the present value, which does not meet a condition."},
     {"count", take_count, METH_O, "Take what a COUNT gave."},
     {"done", done, METH_NOARGS, "Note that a write was done."},
     {"absent", absent, METH_NOARGS, "Note that there is no such key."},

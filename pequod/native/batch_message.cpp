@@ -48,7 +48,7 @@ Parsed parse_message(Batch* batch, Piece message, size_t commands_max) {
     bool has_memory = true;
     while (reader.is_right && has_memory && reader.at < reader.end) {
         // No commands take more: a column that goes on would take memory for nothing.
-        if (batch->argument_count > 2 * commands_max || batch->number_count > commands_max) return Parsed::UNUSUAL;
+        if (batch->argument_count > ARGUMENTS_MAX * commands_max || batch->number_count > commands_max) return Parsed::UNUSUAL;
         switch (*reader.at++) {
             case BATCH:
                 batch->number = reader.varint();
@@ -104,6 +104,8 @@ int is_within(const Batch* batch, PyObject* readable_ranges, PyObject* writable_
     for (size_t at = 0; are_within && at < batch->kinds.size; ++at) {
         const KindRow& kind = KIND_ROWS[static_cast<unsigned char>(batch->kinds.start[at])];
         const KeyRanges& ranges = kind.is_write ? writable : readable;
+        // A condition says of the key what a read would tell.
+        if (kind.gives == Gives::MET && !readable.holds(argument[0])) return false;
         are_within = kind.is_of_range ? ranges.covers(argument[0], argument[1]) : ranges.holds(argument[0]);
         argument += kind.argument_count;
     }

@@ -194,6 +194,8 @@ bool is_fitting(Piece kinds, const ReplyColumns& reply) {
         if (!is_kind(kind)) return false;
         const Gives gives = KIND_ROWS[kind].gives;
         if (status && !(status == ABSENT && (gives == Gives::VALUE || gives == Gives::WAS_THERE))) return false;
+        // Python makes what came of a condition.
+        if (gives == Gives::MET) return false;
         if (gives == Gives::VALUE) {
             values += !status;
         } else if (gives == Gives::ROWS || gives == Gives::COUNT) {

@@ -7,8 +7,8 @@
 namespace pequod {
 
 enum Kind : unsigned char { GET = 1, PUT, REMOVE, SCAN, SCAN_LIMIT, SCAN_DOWN, COUNT };
-enum Status : char { ABSENT = 1, FAILED = 2 };
-enum class Gives : unsigned char { VALUE, NOTHING, WAS_THERE, ROWS, COUNT };
+enum Status : char { ABSENT = 1, FAILED = 2, UNMET = 4 };
+enum class Gives : unsigned char { VALUE, NOTHING, WAS_THERE, ROWS, COUNT, MET };
 
 struct KindRow {
     unsigned char argument_count;
@@ -23,6 +23,9 @@ static_assert(sizeof(KindRow) == 5, "five bytes, as Python hands a row over");
 
 // By the byte that stands for the kind; what is no kind takes no argument. Only use_kinds changes it.
 extern KindRow KIND_ROWS[256];
+
+// A batch takes no more arguments than this for each of its commands.
+constexpr size_t ARGUMENTS_MAX = 3;
 
 inline bool is_kind(unsigned char kind) { return KIND_ROWS[kind].argument_count; }
 

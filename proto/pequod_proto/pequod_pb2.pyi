@@ -60,6 +60,28 @@ class PutReply(_message.Message):
     header: Header
     def __init__(self, header: _Optional[_Union[Header, _Mapping]] = ...) -> None: ...
 
+class WriteIfRequest(_message.Message):
+    __slots__ = ("key", "value", "condition", "expected")
+    KEY_FIELD_NUMBER: _ClassVar[int]
+    VALUE_FIELD_NUMBER: _ClassVar[int]
+    CONDITION_FIELD_NUMBER: _ClassVar[int]
+    EXPECTED_FIELD_NUMBER: _ClassVar[int]
+    key: bytes
+    value: bytes
+    condition: int
+    expected: bytes
+    def __init__(self, key: _Optional[bytes] = ..., value: _Optional[bytes] = ..., condition: _Optional[int] = ..., expected: _Optional[bytes] = ...) -> None: ...
+
+class WriteIfReply(_message.Message):
+    __slots__ = ("header", "met", "present")
+    HEADER_FIELD_NUMBER: _ClassVar[int]
+    MET_FIELD_NUMBER: _ClassVar[int]
+    PRESENT_FIELD_NUMBER: _ClassVar[int]
+    header: Header
+    met: bool
+    present: bytes
+    def __init__(self, header: _Optional[_Union[Header, _Mapping]] = ..., met: _Optional[bool] = ..., present: _Optional[bytes] = ...) -> None: ...
+
 class RemoveRequest(_message.Message):
     __slots__ = ("key",)
     KEY_FIELD_NUMBER: _ClassVar[int]
@@ -1218,3 +1240,25 @@ class PeerWriteReply(_message.Message):
     place: PeerPlace
     absent: _containers.RepeatedScalarFieldContainer[int]
     def __init__(self, place: _Optional[_Union[PeerPlace, _Mapping]] = ..., absent: _Optional[_Iterable[int]] = ...) -> None: ...
+
+class PeerWriteIfRequest(_message.Message):
+    __slots__ = ("key", "value", "condition", "expected")
+    KEY_FIELD_NUMBER: _ClassVar[int]
+    VALUE_FIELD_NUMBER: _ClassVar[int]
+    CONDITION_FIELD_NUMBER: _ClassVar[int]
+    EXPECTED_FIELD_NUMBER: _ClassVar[int]
+    key: bytes
+    value: bytes
+    condition: int
+    expected: bytes
+    def __init__(self, key: _Optional[bytes] = ..., value: _Optional[bytes] = ..., condition: _Optional[int] = ..., expected: _Optional[bytes] = ...) -> None: ...
+
+class PeerWriteIfReply(_message.Message):
+    __slots__ = ("place", "met", "present")
+    PLACE_FIELD_NUMBER: _ClassVar[int]
+    MET_FIELD_NUMBER: _ClassVar[int]
+    PRESENT_FIELD_NUMBER: _ClassVar[int]
+    place: PeerPlace
+    met: bool
+    present: bytes
+    def __init__(self, place: _Optional[_Union[PeerPlace, _Mapping]] = ..., met: _Optional[bool] = ..., present: _Optional[bytes] = ...) -> None: ...

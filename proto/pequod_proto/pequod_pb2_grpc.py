@@ -49,6 +49,11 @@ class PequodStub:
                 request_serializer=pequod__proto_dot_pequod__pb2.RemoveRequest.SerializeToString,
                 response_deserializer=pequod__proto_dot_pequod__pb2.RemoveReply.FromString,
                 _registered_method=True)
+        self.WriteIf = channel.unary_unary(
+                '/pequod.v1.Pequod/WriteIf',
+                request_serializer=pequod__proto_dot_pequod__pb2.WriteIfRequest.SerializeToString,
+                response_deserializer=pequod__proto_dot_pequod__pb2.WriteIfReply.FromString,
+                _registered_method=True)
         self.MultiGet = channel.unary_unary(
                 '/pequod.v1.Pequod/MultiGet',
                 request_serializer=pequod__proto_dot_pequod__pb2.MultiGetRequest.SerializeToString,
@@ -185,6 +190,14 @@ class PequodServicer:
 
     def Remove(self, request, context):
         """Remove one base key; removing an absent one is no error.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def WriteIf(self, request, context):
+        """Write or remove one base key if its present value meets a condition. A condition that does not hold is no error: the
+        reply has the present value.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -383,6 +396,11 @@ def add_PequodServicer_to_server(servicer, server):
                     request_deserializer=pequod__proto_dot_pequod__pb2.RemoveRequest.FromString,
                     response_serializer=pequod__proto_dot_pequod__pb2.RemoveReply.SerializeToString,
             ),
+            'WriteIf': grpc.unary_unary_rpc_method_handler(
+                    servicer.WriteIf,
+                    request_deserializer=pequod__proto_dot_pequod__pb2.WriteIfRequest.FromString,
+                    response_serializer=pequod__proto_dot_pequod__pb2.WriteIfReply.SerializeToString,
+            ),
             'MultiGet': grpc.unary_unary_rpc_method_handler(
                     servicer.MultiGet,
                     request_deserializer=pequod__proto_dot_pequod__pb2.MultiGetRequest.FromString,
@@ -580,6 +598,33 @@ class Pequod:
             '/pequod.v1.Pequod/Remove',
             pequod__proto_dot_pequod__pb2.RemoveRequest.SerializeToString,
             pequod__proto_dot_pequod__pb2.RemoveReply.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def WriteIf(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/pequod.v1.Pequod/WriteIf',
+            pequod__proto_dot_pequod__pb2.WriteIfRequest.SerializeToString,
+            pequod__proto_dot_pequod__pb2.WriteIfReply.FromString,
             options,
             channel_credentials,
             insecure,
@@ -1248,6 +1293,11 @@ class PequodPeerStub:
                 request_serializer=pequod__proto_dot_pequod__pb2.PeerWriteRequest.SerializeToString,
                 response_deserializer=pequod__proto_dot_pequod__pb2.PeerWriteReply.FromString,
                 _registered_method=True)
+        self.WriteIf = channel.unary_unary(
+                '/pequod.v1.PequodPeer/WriteIf',
+                request_serializer=pequod__proto_dot_pequod__pb2.PeerWriteIfRequest.SerializeToString,
+                response_deserializer=pequod__proto_dot_pequod__pb2.PeerWriteIfReply.FromString,
+                _registered_method=True)
 
 
 class PequodPeerServicer:
@@ -1291,6 +1341,14 @@ class PequodPeerServicer:
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def WriteIf(self, request, context):
+        """Write one base key if its present value meets a condition, and return a place that the feeds pass after they have
+        delivered the state that has decided.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
 
 def add_PequodPeerServicer_to_server(servicer, server):
     rpc_method_handlers = {
@@ -1318,6 +1376,11 @@ def add_PequodPeerServicer_to_server(servicer, server):
                     servicer.Write,
                     request_deserializer=pequod__proto_dot_pequod__pb2.PeerWriteRequest.FromString,
                     response_serializer=pequod__proto_dot_pequod__pb2.PeerWriteReply.SerializeToString,
+            ),
+            'WriteIf': grpc.unary_unary_rpc_method_handler(
+                    servicer.WriteIf,
+                    request_deserializer=pequod__proto_dot_pequod__pb2.PeerWriteIfRequest.FromString,
+                    response_serializer=pequod__proto_dot_pequod__pb2.PeerWriteIfReply.SerializeToString,
             ),
     }
     generic_handler = grpc.method_handlers_generic_handler(
@@ -1457,6 +1520,33 @@ class PequodPeer:
             '/pequod.v1.PequodPeer/Write',
             pequod__proto_dot_pequod__pb2.PeerWriteRequest.SerializeToString,
             pequod__proto_dot_pequod__pb2.PeerWriteReply.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def WriteIf(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/pequod.v1.PequodPeer/WriteIf',
+            pequod__proto_dot_pequod__pb2.PeerWriteIfRequest.SerializeToString,
+            pequod__proto_dot_pequod__pb2.PeerWriteIfReply.FromString,
             options,
             channel_credentials,
             insecure,

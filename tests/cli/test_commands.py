@@ -245,3 +245,18 @@ def test_a_benchmark_without_its_packages_says_what_to_install(command: str) -> 
     assert (done.returncode, done.stdout) == (3, "")
     needed = re.escape(how_to_install("bench"))
     assert re.fullmatch(rf"pequod: the benchmarks need (numpy|psutil): {needed}\n", done.stderr)
+
+
+def test_a_write_under_a_condition_says_why_it_is_not_done(pequod: Pequod) -> None:
+    assert pequod("put", "--if-absent", "lock|a", "me").code == 0
+    taken = pequod("put", "--if-absent", "lock|a", "you")
+    assert (taken.code, taken.out) == (1, "me\n")
+    assert "the condition does not hold: key lock|a is there" in taken.err
+    assert pequod("put", "--if-value", "me", "lock|a", "you").code == 0
+    missing = pequod("put", "--if-present", "lock|b", "me", "--json")
+    assert missing.code == 1
+    assert '"met": false, "value": null' in missing.out
+    assert pequod("rm", "--if-value", "me", "lock|a").code == 1
+    assert pequod("rm", "--if-value", "you", "lock|a").code == 0
+    assert pequod("put", "--if-absent", "--if-present", "lock|a", "x").code == 2
+    assert pequod("rm", "--prefix", "--if-value", "x", "lock|").code == 2

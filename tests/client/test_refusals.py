@@ -19,6 +19,7 @@ SAMPLES: dict[type[errors.PequodError], errors.PequodError] = {
     for error in (
         errors.BadRequestError("each key needs one value"),
         errors.JoinError("'coutn' is no operator", hint="did you mean `count`?", span=errors.Span(3, 8, 1, 4)),
+        errors.InvalidConditionError(9),
         errors.InvalidKeyError(b"", "it is empty"),
         errors.PackError("t.body", "it is null"),
         errors.UnknownJoinError("t.7"),

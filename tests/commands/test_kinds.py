@@ -29,6 +29,7 @@ from pequod.commands.kinds import (
 )
 from pequod.engine import Engine, Rows
 from pequod.engine.answer import VERBS, Answer, answer
+from pequod.language.conditions import MET, Unmet
 from pequod.native import core, parse_batch
 
 ROOT = Path(__file__).parents[2]
@@ -59,13 +60,14 @@ def test_the_native_core_takes_kinds_of_the_table_and_no_others() -> None:
         kind = KIND_OF.get(code)
         request = ExecuteRequest(kinds=bytes([code]))
         if kind is not None:
-            request.arguments.extend([b"a", b"b"][: len(kind.arguments)])
+            request.arguments.extend([b"a", b"b", b"c"][: len(kind.arguments)])
             request.numbers.extend([7] * len(kind.numbers))
         batch = parse_batch(request.SerializeToString(), 1, 1, 1)
         assert (batch is not None) is (kind is not None), code
         if batch is not None and kind is not None:
             second = b"b" if len(kind.arguments) > 1 else b""
-            assert batch.command() == (code, b"a", second, 7 if kind.numbers else 0)
+            third = b"c" if len(kind.arguments) == 3 else b""
+            assert batch.command() == (code, b"a", second, 7 if kind.numbers else 0, third)
 
 
 def test_codes_are_one_after_the_other() -> None:
@@ -123,16 +125,18 @@ SHOWN: dict[Gives, tuple[Answer, Answer]] = {
     Gives.WAS_THERE: (True, False),
     Gives.ROWS: (Rows([b"a|1"], [b"1"]), Rows([], [])),
     Gives.COUNT: (1, 0),
+    Gives.MET: (MET, Unmet(None)),
 }
 
 
 @pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind.name)
 def test_the_engine_answers_each_kind_with_what_the_table_says_that_it_gives(kind: CommandKind) -> None:
-    arguments = {"key": b"a|1", "value": b"1", "first": b"a|", "last": b"a}"}
-    first, second = [*(arguments[name] for name in kind.arguments), b""][:2]
+    arguments = {"key": b"a|1", "value": b"2", "first": b"a|", "last": b"a}", "expected": b"1"}
+    first, second, third = [*(arguments[name] for name in kind.arguments), b"", b""][:3]
+    number = 3 if kind.numbers == ("condition",) else 0
     there, absent = Engine(), Engine()
     there.put(b"a|1", b"1")
-    answers = tuple(answer(engine, kind.code, first, second, 0, 0.0) for engine in (there, absent))
+    answers = tuple(answer(engine, kind.code, first, second, number, 0.0, third) for engine in (there, absent))
     assert answers == SHOWN[kind.gives]
     assert (there.revision > 1 or absent.revision > 0) is kind.is_write, "writes change something"
 

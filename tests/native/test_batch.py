@@ -11,6 +11,7 @@ from pequod_server.steps.executor import check_columns
 from pequod.commands.columns import commands
 from pequod.commands.kinds import (
     ARGUMENT_COUNTS,
+    CONDITIONAL,
     COUNT,
     GET,
     NAMES,
@@ -52,7 +53,7 @@ def read(batch: "hot.Batch", count: int) -> tuple[list[bytes], list[int]]:
     for kind in batch.kinds[:count]:
         command = batch.command()
         assert command[0] == kind
-        arguments += [command[1], command[2]][: ARGUMENT_COUNTS[kind]]
+        arguments += [command[1], command[2], command[4]][: ARGUMENT_COUNTS[kind]]
         numbers += [command[3]] * NUMBER_COUNTS[kind]
         batch.done()
     return arguments, numbers
@@ -121,6 +122,8 @@ def test_a_batch_keeps_to_ranges_where_each_of_its_commands_does(
     expected = [
         writable.holds(first)
         if kind in (PUT, REMOVE)
+        else writable.holds(first) and readable.holds(first)
+        if kind in CONDITIONAL
         else readable.holds(first)
         if kind == GET
         else readable.covers(first, last or None)

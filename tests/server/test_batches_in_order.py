@@ -20,6 +20,7 @@ from pequod.client import Result
 from pequod.commands.kinds import COUNT, FAILED, GET, PART, PUT, REMOVE, SCAN, SCAN_DOWN, SCAN_LIMIT
 from pequod.engine import PequodError, Rows
 from pequod.engine.testing import NaiveModel
+from pequod.language.conditions import Met, Unmet
 from tests.server.plain import Outcome, outcomes_of, pieces_of
 
 JOINS = """
@@ -164,6 +165,7 @@ def check_pieces(pieces: list[pb.ExecuteReply], bytes_max: int) -> None:
 
 
 def plain(result: Result) -> Outcome:
+    assert not isinstance(result, Met | Unmet), "no command has a condition"
     if isinstance(result, PequodError):
         return type(result).__name__
     return list(zip(result.keys, result.values, strict=True)) if isinstance(result, Rows) else result

@@ -17,10 +17,11 @@ from collections.abc import Sequence
 from random import Random
 from typing import Final
 
-from pequod_server.backing import Changes, KeyRange, Loaded, Progress, RowChange
+from pequod_server.backing import Changes, ConditionalChange, KeyRange, Loaded, Progress, RowChange
 from pequod_server.backing.rows import Clip
 from pequod_server.backing.store import SequenceHorizon, were_there
 
+from pequod.language.conditions import MET, Met, Unmet, holds
 from tests.simulation.links import ConnectionLostError, End, Network
 from tests.simulation.moments import Moment
 
@@ -178,6 +179,10 @@ class Database:
                 self._be_up(end)
                 await self._be_primary(end)
                 end.send(await self._write(changes))
+            case ("write_if", change):
+                self._be_up(end)
+                await self._be_primary(end)
+                end.send(await self._write_if(change))
             case ("latest",):
                 self._be_up(end)
                 await self._be_primary(end)
@@ -222,6 +227,14 @@ class Database:
         timeline, position = self.timeline, self.commit(changes)
         await self._be_visible(timeline, position)
         return timeline, (position, found)
+
+    async def _write_if(self, change: ConditionalChange) -> tuple[int, tuple[int, Met | Unmet]]:
+        present = self.states[self.timeline][-1].get(change.key)
+        is_met = holds(change.condition, present)
+        timeline = self.timeline
+        position = self.commit([RowChange(change.key, change.value)] if is_met else [])
+        await self._be_visible(timeline, position)
+        return timeline, (position, MET if is_met else Unmet(present))
 
     async def _be_visible(self, timeline: int, position: int) -> None:
         while timeline == self.timeline and self._visible < position:

@@ -102,6 +102,9 @@ async def answer(peers: PeerService, end: End, window: int) -> None:
             case "write":
                 written = await peers.Write(pb.PeerWriteRequest.FromString(data), context)
                 end.send(written.SerializeToString())
+            case "write_if":
+                decided = await peers.WriteIf(pb.PeerWriteIfRequest.FromString(data), context)
+                end.send(decided.SerializeToString())
             case "feed":
                 await _feed(peers, end, data, context, window)
     except (PequodError, CallEnded) as error:
@@ -166,6 +169,10 @@ class SimulatedChannel:
     async def write(self, request: pb.PeerWriteRequest) -> pb.PeerWriteReply:
         """Write changes."""
         return pb.PeerWriteReply.FromString(await self._reply(self._call("write", request), _CALL_S))
+
+    async def write_if(self, request: pb.PeerWriteIfRequest) -> pb.PeerWriteIfReply:
+        """Write a change if its condition holds."""
+        return pb.PeerWriteIfReply.FromString(await self._reply(self._call("write_if", request), _CALL_S))
 
     async def close(self) -> None:
         """Cut the calls under way off."""

@@ -14,6 +14,7 @@ from typing import Any, Final
 from pequod_server.backing import (
     BackingUnavailableError,
     Changes,
+    ConditionalChange,
     History,
     KeyRange,
     Loaded,
@@ -23,6 +24,7 @@ from pequod_server.backing import (
     Reload,
     RowChange,
     Status,
+    WrittenIf,
 )
 from pequod_server.backing.health import Backoff, FeedBrokenError, Health, mended
 from pequod_server.backing.store import Event, IsWanted, WrittenThrough, every_key
@@ -88,6 +90,11 @@ class SimulatedStore:
         """Write changes in one transaction."""
         timeline, (position, found) = await self._ask(("write", tuple(changes)))
         return WrittenThrough(Place(timeline + 1, position), found)
+
+    async def write_if(self, change: ConditionalChange) -> WrittenIf:
+        """Write a change if its condition holds."""
+        timeline, (position, outcome) = await self._ask(("write_if", change))
+        return WrittenIf(Place(timeline + 1, position), outcome)
 
     async def position(self) -> Place:
         """Return the position of the last commit."""

@@ -33,6 +33,7 @@ class Needs:
         self._rules: dict[str, Rule] = {
             "Get": lambda role, request: role.need_key(Right.READ, request.key),
             "Put": lambda role, request: role.need_key(Right.WRITE, request.key),
+            "WriteIf": _need_write_if,
             "Remove": lambda role, request: role.need_key(Right.WRITE, request.key),
             "MultiGet": lambda role, request: _need_keys(role, Right.READ, request.keys),
             "MultiPut": lambda role, request: _need_keys(role, Right.WRITE, request.keys),
@@ -66,6 +67,7 @@ class Needs:
             PEER_PATH + "Feed": _need_feed,
             PEER_PATH + "Position": _need_feed,
             PEER_PATH + "Write": lambda role, request: _need_keys(role, Right.WRITE, request.keys),
+            PEER_PATH + "WriteIf": _need_write_if,
         }
 
     def rule_of(self, method: str) -> Rule:
@@ -135,6 +137,12 @@ class Needs:
 
 def _need_nothing(_role: Role, _request: object) -> None:
     pass
+
+
+def _need_write_if(role: Role, request: pb.WriteIfRequest | pb.PeerWriteIfRequest) -> None:
+    """Pass if the role may write the key, and read it: what the condition says of its value is what a read tells."""
+    role.need_key(Right.WRITE, request.key)
+    role.need_key(Right.READ, request.key)
 
 
 def _need_keys(role: Role, right: Right, keys: Iterable[bytes]) -> None:

@@ -20,6 +20,7 @@ from pequod_server.backing.sqlite.store import SqliteStore
 from pequod_server.backing.store import (
     BackingStore,
     Changes,
+    ConditionalChange,
     Event,
     History,
     Horizon,
@@ -32,6 +33,7 @@ from pequod_server.backing.store import (
     Reload,
     RowChange,
     Status,
+    WrittenIf,
 )
 
 __all__ = [
@@ -40,6 +42,7 @@ __all__ = [
     "BackingUnavailableError",
     "Backoff",
     "Changes",
+    "ConditionalChange",
     "Event",
     "FakeStore",
     "History",
@@ -60,5 +63,6 @@ __all__ = [
     "SqliteStore",
     "Status",
     "WriteRefusedError",
+    "WrittenIf",
     "parse_mappings",
 ]

@@ -20,12 +20,14 @@ from typing import Literal
 
 from pequod.escapes import shown
 from pequod.freshness import database_of
+from pequod.language.conditions import MET, Unmet, holds
 from pequod_server.backing.errors import BackingUnavailableError, PackError
 from pequod_server.backing.health import Backoff, FeedBrokenError, Health, mended
 from pequod_server.backing.mapping import Mapping
 from pequod_server.backing.rows import Clip
 from pequod_server.backing.store import (
     Changes,
+    ConditionalChange,
     Event,
     History,
     IsWanted,
@@ -37,6 +39,7 @@ from pequod_server.backing.store import (
     RowChange,
     SequenceHorizon,
     Status,
+    WrittenIf,
     WrittenThrough,
     every_key,
     were_there,
@@ -169,6 +172,17 @@ class FakeStore:
         place = Place(self.timeline, self.commit({change.key: change.value for change in changes}))
         await self._pass("write")
         return WrittenThrough(place, found)
+
+    async def write_if(self, change: ConditionalChange) -> WrittenIf:
+        """Write a change if its condition holds."""
+        if self._failures.get("write"):
+            await self._pass("write")
+        present = self.rows.get(change.key)
+        is_met = holds(change.condition, present)
+        number = self.commit({change.key: change.value}) if is_met else len(self._log)
+        place = Place(self.timeline, number)
+        await self._pass("write")
+        return WrittenIf(place, MET if is_met else Unmet(present))
 
     async def position(self) -> Place:
         """Return the number of commits."""

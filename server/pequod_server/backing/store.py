@@ -20,6 +20,7 @@ from dataclasses import dataclass, field
 from typing import Literal, NamedTuple, Protocol, runtime_checkable
 
 from pequod.freshness import Mark
+from pequod.language.conditions import Condition, Met, Unmet
 from pequod.language.missing import NextGroups
 from pequod_server.backing.mapping import Mapping
 
@@ -72,6 +73,14 @@ class RowChange(NamedTuple):
     value: bytes | None
 
 
+class ConditionalChange(NamedTuple):
+    """A value that a key is to have, None to remove it, if its present value meets a condition."""
+
+    key: bytes
+    value: bytes | None
+    condition: Condition
+
+
 @dataclass(frozen=True, slots=True)
 class Changes:
     """The changes of mapped keys by one commit, or by a few that become visible together."""
@@ -121,6 +130,14 @@ class Reload:
 
 
 Event = Changes | Progress | Reload
+
+
+class WrittenIf(NamedTuple):
+    """The answer of the database to a write under a condition."""
+
+    #: The feed passes it after delivering the state that has decided.
+    place: Place
+    outcome: Met | Unmet
 
 
 class WrittenThrough(NamedTuple):
@@ -294,6 +311,14 @@ class BackingStore(Protocol):
             PackError: A key or value makes no row.
             WriteRefusedError: The database refuses; nothing is written.
             BackingUnavailableError: The database does not answer; whether it was written is unknown.
+        """
+        ...
+
+    async def write_if(self, change: ConditionalChange) -> WrittenIf:
+        """Write a change if the present row of its key meets the condition; one transaction decides and writes.
+
+        Raises:
+            PackError, WriteRefusedError, BackingUnavailableError: As `write`.
         """
         ...
 

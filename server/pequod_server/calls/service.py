@@ -81,6 +81,7 @@ class PequodService:
         writes = WriteCalls(served)
         self.Put = writes.put
         self.Remove = writes.remove
+        self.WriteIf = writes.write_if
         self.MultiPut = writes.multi_put
         self.RemoveRange = writes.remove_range
 

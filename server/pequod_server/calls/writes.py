@@ -4,15 +4,16 @@ from __future__ import annotations
 
 from pequod_proto import pequod_pb2 as pb
 
-from pequod.commands.kinds import PUT, REMOVE
+from pequod.commands.kinds import PUT, PUT_IF, REMOVE, REMOVE_IF
 from pequod.errors import BadRequestError
+from pequod.language.conditions import Unmet
 from pequod_server.calls.served import ServedEngine
 from pequod_server.wire.bounds import range_of
 from pequod_server.wire.handlers import Context
 
 
 class WriteCalls:
-    """Answers Put, Remove, MultiPut and RemoveRange."""
+    """Answers Put, Remove, WriteIf, MultiPut and RemoveRange."""
 
     def __init__(self, served: ServedEngine) -> None:
         self._served = served
@@ -27,6 +28,17 @@ class WriteCalls:
         """Remove one base key."""
         removed, token = await self._executor.answer(REMOVE, request.key)
         return pb.RemoveReply(header=self._served.header(written=token), removed=removed)
+
+    async def write_if(self, request: pb.WriteIfRequest, _context: Context) -> pb.WriteIfReply:
+        """Write or remove one base key under a condition."""
+        key, number, expected = request.key, request.condition, request.expected
+        if request.HasField("value"):
+            call = self._executor.answer(PUT_IF, key, request.value, number, third=expected)
+        else:
+            call = self._executor.answer(REMOVE_IF, key, expected, number)
+        outcome, token = await call
+        present = outcome.value if isinstance(outcome, Unmet) else None
+        return pb.WriteIfReply(header=self._served.header(written=token), met=bool(outcome), present=present)
 
     async def multi_put(self, request: pb.MultiPutRequest, _context: Context) -> pb.MultiPutReply:
         """Write many base keys, all or none."""

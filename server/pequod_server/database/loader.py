@@ -14,11 +14,13 @@ from typing import Final
 
 from pequod.calls import BackingStatistics
 from pequod.engine import Engine, PequodError
+from pequod.language.conditions import Met, Unmet
 from pequod_server.backing import (
     BackingStaleError,
     BackingStore,
     BackingUnavailableError,
     Backoff,
+    ConditionalChange,
     Event,
     KeyRange,
     Place,
@@ -250,6 +252,21 @@ class Loader:
             self.store.hurry(place.position)
         await self._wait(lambda: self._has(place))
         return self.followed.token_of(place), found
+
+    async def write_if(self, change: ConditionalChange) -> tuple[bytes, Met | Unmet]:
+        """Write to the database if the condition holds there, and return the token of what it has decided by.
+
+        The cache has that state then, whether anything was written or not: a read after it never shows an older one.
+
+        Raises:
+            PackError, WriteRefusedError, BackingUnavailableError: As `write`.
+        """
+        place, outcome = await self.store.write_if(change)
+        self.counters.writes += bool(outcome)
+        if not self._has(place):
+            self.store.hurry(place.position)
+        await self._wait(lambda: self._has(place))
+        return self.followed.token_of(place), outcome
 
     async def _wait(self, holds: Callable[[], bool]) -> None:
         if not await self.followed.until(holds, self._wait_s):

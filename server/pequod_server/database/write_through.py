@@ -16,9 +16,10 @@ from typing import Final, NamedTuple
 from pequod.engine import BackedKeyError, Engine, PequodError
 from pequod.errors import MixedWriteError, UnassignedKeyError
 from pequod.freshness import merged
+from pequod.language.conditions import Met, Unmet
 from pequod.language.ranges import within
 from pequod.language.spec import DELIMITER
-from pequod_server.backing import BackingUnavailableError, PackError, RowChange, WriteRefusedError
+from pequod_server.backing import BackingUnavailableError, ConditionalChange, PackError, RowChange, WriteRefusedError
 from pequod_server.backing.rows import sorted_in_steps
 from pequod_server.backing.turns import Turns, in_turns
 from pequod_server.database.databases import Databases
@@ -29,11 +30,14 @@ from pequod_server.wire.publishing import of_one, public
 TOGETHER_MAX: Final = 1000
 
 
+#: The outcome of a change: whether the key was there before, whether the condition held, or why the change failed.
+Settled = bool | Met | Unmet | PequodError
+
+
 class CarriedOut(NamedTuple):
     """The outcome of changes."""
 
-    #: For each of them whether the key was there before, or why it failed.
-    outcomes: list[bool | PequodError]
+    outcomes: Sequence[Settled]
     #: Of those that did not fail; a failover may lose them at any moment. Empty if all failed.
     token: bytes
 
@@ -59,7 +63,7 @@ class WriteThrough:
         Changes that a database refuses have no effect; the others are carried out. If the server cannot know whether
         they were carried out, all of the same database fail with BackingUnavailableError.
         """
-        outcomes: dict[int, bool | PequodError] = {}
+        outcomes: dict[int, Settled] = {}
         mine: dict[Loader, list[int]] = {}
         for number, change in enumerate(changes):
             try:
@@ -91,6 +95,18 @@ class WriteThrough:
             return CarriedOut([error] * len(changes), b"")
         were_there = dict(zip(order, found, strict=True))
         return CarriedOut([were_there[number] for number in range(len(changes))], token)
+
+    async def write_if(self, change: ConditionalChange) -> CarriedOut:
+        """Carry out a change if the present row in its database meets the condition: one transaction decides."""
+        try:
+            loader = self._databases.taker_of([change.key])
+            try:
+                token, outcome = await loader.write_if(change)
+            except BackingUnavailableError as error:
+                raise of_one(loader.name, error) from error
+        except PequodError as error:
+            return CarriedOut([error], b"")
+        return CarriedOut([outcome], token)
 
     async def put_all(self, keys: Sequence[bytes], values: Sequence[bytes]) -> bytes:
         """Put rows in one transaction, all or none; return the token of the write.

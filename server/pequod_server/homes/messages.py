@@ -18,8 +18,9 @@ from typing import Final, NamedTuple, Self
 from pequod_proto import pequod_pb2 as pb
 
 from pequod.errors import BadRequestError
+from pequod.language.conditions import MET, Unmet, coded, decoded
 from pequod.language.missing import NextGroups
-from pequod_server.backing.store import History, KeyRange, Place, RowChange
+from pequod_server.backing.store import ConditionalChange, History, KeyRange, Place, RowChange, WrittenIf
 
 #: The versions of the protocol that this server speaks as a compute; as a home it speaks the latest.
 VERSION_MIN: Final = 2
@@ -93,6 +94,34 @@ def write_request(changes: Sequence[tuple[bytes, bytes | None]], *, copies: bool
     """Return the message of changes, as keys with their new values; None: the key is removed."""
     columns = ChangeColumns.of(changes)
     return pb.PeerWriteRequest(keys=columns.keys, values=columns.values, present=columns.present, copies=copies)
+
+
+def write_if_request(change: ConditionalChange) -> pb.PeerWriteIfRequest:
+    """Return the message of a change under a condition."""
+    condition, expected = coded(change.condition)
+    return pb.PeerWriteIfRequest(key=change.key, value=change.value, condition=condition, expected=expected)
+
+
+def conditional_change_of(message: pb.PeerWriteIfRequest) -> ConditionalChange:
+    """Return the change of a message.
+
+    Raises:
+        InvalidConditionError: No condition has this number.
+    """
+    value = message.value if message.HasField("value") else None
+    return ConditionalChange(message.key, value, decoded(message.condition, message.expected))
+
+
+def write_if_reply(written: WrittenIf) -> pb.PeerWriteIfReply:
+    """Return the message of what came of a change."""
+    present = written.outcome.value if isinstance(written.outcome, Unmet) else None
+    return pb.PeerWriteIfReply(place=place_message(written.place), met=bool(written.outcome), present=present)
+
+
+def decided(message: pb.PeerWriteIfReply) -> WrittenIf:
+    """Return what came of a change."""
+    present = message.present if message.HasField("present") else None
+    return WrittenIf(place_of(message.place), MET if message.met else Unmet(present))
 
 
 def place_message(place: Place) -> pb.PeerPlace:

@@ -23,7 +23,7 @@ from pequod.engine import Engine
 from pequod.errors import BackingUnavailableError, NotHomeError
 from pequod.language.ranges import within
 from pequod.language.spec import DELIMITER
-from pequod_server.backing import RowChange
+from pequod_server.backing import ConditionalChange, RowChange
 from pequod_server.database.databases import Databases
 from pequod_server.database.write_through import CarriedOut, RemovedRange, WriteThrough
 from pequod_server.wire.publishing import DATABASE
@@ -243,6 +243,13 @@ class HeldWrites(WriteThrough):
         outcomes = iter(some.outcomes)
         all_outcomes = [errors[change.key] if change.key in errors else next(outcomes) for change in changes]
         return CarriedOut(all_outcomes, some.token)
+
+    async def write_if(self, change: ConditionalChange) -> CarriedOut:
+        """Carry a change out if it is taken and its condition holds; see `WriteThrough.write_if`."""
+        if (error := self._rules.error_of(change.key)) is not None:
+            return CarriedOut([error], b"")
+        async with self._rules.writing():
+            return await super().write_if(change)
 
     async def put_all(self, keys: Sequence[bytes], values: Sequence[bytes]) -> bytes:
         """Put rows, all or none; see `WriteThrough.put_all`.

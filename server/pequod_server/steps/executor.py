@@ -30,7 +30,7 @@ from pequod_server.homes.rules import HomeRules
 from pequod_server.steps.judges import CommandJudge, HomeJudge
 from pequod_server.steps.leveled import BatchLevels
 from pequod_server.steps.piece import ReplyPiece
-from pequod_server.steps.steps import Need, Outcomes, Room, Step, Steps, Writes
+from pequod_server.steps.steps import Need, Outcomes, Room, Step, Steps, WriteIf, Writes
 
 #: A removal takes 3 µs, and 0.4 µs for each computed key that goes with it: other calls wait for a few ms at most.
 _REMOVED_AT_A_TIME: Final = 256
@@ -139,12 +139,18 @@ class Executor:
     # Calls.
 
     async def answer(
-        self, kind: int, first: bytes, second: bytes = b"", number: int = 0, demand: Demand | None = None
+        self,
+        kind: int,
+        first: bytes,
+        second: bytes = b"",
+        number: int = 0,
+        demand: Demand | None = None,
+        third: bytes = b"",
     ) -> Answered:
         """Run one command: a batch of one, whose error is raised.
 
         Args:
-            first, second, number: As `pequod.engine.answer` has them.
+            first, second, third, number: As `pequod.engine.answer` has them.
             demand: How fresh the answer of a read has to be; None: as the server's settings say.
 
         Raises:
@@ -163,10 +169,10 @@ class Executor:
             may_run = self.levels.passes_read(bounds_of(kind, first, second), demand)
         if may_run:
             try:
-                return answer(self.engine, kind, first, second, number, self.clock()), b""
+                return answer(self.engine, kind, first, second, number, self.clock(), third), b""
             except (MissingError, BackedKeyError) as error:
                 waits = error
-        run = BatchRun(bytes((kind,)), [first, second], [number])
+        run = BatchRun(bytes((kind,)), [first, second, third], [number])
         steps = self._call(run, demand)
         if waits is None:
             await steps.ready()
@@ -258,6 +264,8 @@ class Executor:
                 return None
             case Writes(changes=changes):
                 return await self.through.carry_out(changes)
+            case WriteIf(change=change):
+                return await self.through.write_if(change)
             case _:
                 assert_never(need)
 

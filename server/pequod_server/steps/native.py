@@ -12,10 +12,11 @@ from typing import Final, NamedTuple
 from pequod_proto.pequod_pb2 import CommandError, ExecuteReply, ExecuteRequest
 
 from pequod.commands.columns import commands, needs
-from pequod.commands.kinds import ARGUMENT_COUNTS, GET, GIVES, KINDS, SCAN, Gives
+from pequod.commands.kinds import ARGUMENT_COUNTS, GET, GIVES, KINDS, SCAN, SCANS, Gives
 from pequod.engine import BackedKeyError, Engine, MissingError, PequodError, Rows
 from pequod.engine.answer import Answer, answer
 from pequod.engine.batch import BatchRun, Waits, is_whole
+from pequod.language.conditions import Unmet
 from pequod.native import NativeBatch, parse_batch
 from pequod_server.wire.errors import command_error
 
@@ -29,7 +30,7 @@ class Stop(NamedTuple):
     #: What the next command waits for.
     waits_for: Waits | None = None
     #: The rows of the next command, or its value, if there are more of them than fit.
-    excess: Rows | bytes | None = None
+    excess: Rows | bytes | Unmet | None = None
 
 
 class BegunBatch(NamedTuple):
@@ -53,10 +54,10 @@ def run_batch(engine: Engine, batch: NativeBatch, rows_max: int, now: float, err
         errors: Takes why commands failed.
     """
     while engine.run_quick(batch, now):
-        kind, first, second, asked = batch.command()
-        limit = min(asked or rows_max, rows_max)
+        kind, first, second, asked, third = batch.command()
+        number = min(asked or rows_max, rows_max) if kind in SCANS else asked
         try:
-            outcome = answer(engine, kind, first, second, limit, now)
+            outcome = answer(engine, kind, first, second, number, now, third)
         except (MissingError, BackedKeyError) as error:
             return Stop(error)
         except PequodError as error:
@@ -70,7 +71,7 @@ def run_batch(engine: Engine, batch: NativeBatch, rows_max: int, now: float, err
             else:
                 fits = _take(batch, kind, outcome)
             if not fits:
-                assert isinstance(outcome, Rows | bytes), "nothing else takes room"
+                assert isinstance(outcome, Rows | bytes | Unmet), "nothing else takes room"
                 return Stop(excess=outcome)
     return None
 
@@ -79,10 +80,12 @@ def _take(batch: NativeBatch, kind: int, outcome: Answer) -> bool:
     """Have a native batch take what the next command gives, unless there is no room for it."""
     if isinstance(outcome, bytes):
         return batch.value(outcome)
+    if isinstance(outcome, Unmet) and outcome.value is not None:
+        return batch.unmet(outcome.value)
     match GIVES[kind], outcome:
         case Gives.COUNT, int():
             batch.count(outcome)
-        case (Gives.VALUE, None) | (Gives.WAS_THERE, False):
+        case (Gives.VALUE, None) | (Gives.WAS_THERE, False) | (Gives.MET, Unmet()):
             batch.absent()
         case _:
             batch.done()
@@ -132,6 +135,6 @@ def slow_reads(engine: Engine, run: BatchRun, stop: int, room: int, now: float) 
             yield kind, first, last
         return
     while engine.run_quick(batch, now):
-        kind, first, last, _ = batch.command()
+        kind, first, last, _, _ = batch.command()
         yield kind, first, last
         batch.absent()

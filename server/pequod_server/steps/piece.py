@@ -13,13 +13,18 @@ from collections.abc import Sequence
 
 from pequod_proto.pequod_pb2 import CommandError, ExecuteReply
 
-from pequod.commands.kinds import ABSENT, FAILED, GIVES, OK, PART, Gives
+from pequod.commands.kinds import ABSENT, FAILED, GIVES, OK, PART, UNMET, Gives
 from pequod.engine import PequodError, Rows
 from pequod.engine.answer import Answer
 from pequod.engine.batch import BatchRun, is_whole
+from pequod.language.conditions import Met, Unmet
+from pequod_server.database.write_through import Settled
 from pequod_server.steps.native import BegunBatch
 from pequod_server.wire.errors import command_error
 from pequod_server.wire.fitting import ROW_BYTES
+
+#: `ReplyPiece` has a property of the name.
+Value = bytes
 
 
 class ReplyPiece:
@@ -78,12 +83,15 @@ class ReplyPiece:
                 self._fail(outcome)
                 return self.room > 0
             case bytes():
-                size = len(outcome) + ROW_BYTES
-                if size > self.room:
-                    self._lack(size)
+                if not self._take_value(outcome):
                     return False
-                self.room -= size
-                self._values.append(outcome)
+            case Unmet(value) if value is not None:
+                # If there is no room it runs again, under the same condition.
+                if not self._take_value(value):
+                    return False
+                self._statuses[run.index] = UNMET
+            case Unmet():
+                self._statuses[run.index] = ABSENT
             case False:
                 self._statuses[run.index] = ABSENT
             case None if GIVES[run.kind] is Gives.VALUE:
@@ -91,6 +99,15 @@ class ReplyPiece:
             case int() if outcome is not True:
                 self._counts.append(outcome)
         run.advance()
+        return True
+
+    def _take_value(self, value: Value) -> bool:
+        size = len(value) + ROW_BYTES
+        if size > self.room:
+            self._lack(size)
+            return False
+        self.room -= size
+        self._values.append(value)
         return True
 
     def _take_rows(self, rows: Rows) -> bool:
@@ -129,11 +146,12 @@ class ReplyPiece:
         self._errors.append(failure)
         self.room -= failure.ByteSize() + ROW_BYTES
 
-    def settle(self, outcomes: Sequence[bool | PequodError]) -> None:
+    def settle(self, outcomes: Sequence[Settled]) -> None:
         """Note what came of the next commands, without those that are refused, and pass by them.
 
         Args:
-            outcomes: For each of these commands, whether the key was there, or why the command failed.
+            outcomes: For each of these commands, whether the key was there, or why the command failed. What came of a
+                condition is the last of them: a value that has no room is asked for again.
         """
         run = self._run
         for outcome in outcomes:
@@ -141,6 +159,8 @@ class ReplyPiece:
                 self._fail(error)
             if isinstance(outcome, PequodError):
                 self._fail(outcome)
+            elif isinstance(outcome, Met | Unmet):
+                self.take(outcome)
             else:
                 self._statuses[run.advance()] = OK if outcome else ABSENT
 

@@ -15,14 +15,15 @@ from typing import Final, NamedTuple, Protocol
 
 from pequod_proto.pequod_pb2 import ExecuteReply
 
-from pequod.commands.kinds import ARGUMENT_COUNTS, SCAN, SCAN_DOWN, WRITES
+from pequod.commands.kinds import ARGUMENT_COUNTS, CONDITIONAL, PUT_IF, SCAN, SCAN_DOWN, WRITES
 from pequod.engine import BackedKeyError, Engine, MissingError, PequodError
 from pequod.engine.answer import Answer, answer
 from pequod.engine.batch import BatchRun, Waits, united
 from pequod.freshness import merged
-from pequod_server.backing import RowChange
+from pequod.language.conditions import decoded
+from pequod_server.backing import ConditionalChange, RowChange
 from pequod_server.database.flights import ROUNDS_MAX
-from pequod_server.database.write_through import TOGETHER_MAX, CarriedOut
+from pequod_server.database.write_through import TOGETHER_MAX, CarriedOut, Settled
 from pequod_server.steps.judges import CommandJudge
 from pequod_server.steps.leveled import BatchLevels
 from pequod_server.steps.native import BegunBatch, run_rest, slow_reads
@@ -39,6 +40,12 @@ class Writes(NamedTuple):
     """Puts of keys that the database owns, and removals (None): of the next command and of those right behind it."""
 
     changes: list[RowChange]
+
+
+class WriteIf(NamedTuple):
+    """A write under a condition, of a key that the database owns: the next command."""
+
+    change: ConditionalChange
 
 
 class Room(NamedTuple):
@@ -65,14 +72,14 @@ class Outcomes:
         self._run.advance()
         return True
 
-    def settle(self, outcomes: Sequence[bool | PequodError]) -> None:
+    def settle(self, outcomes: Sequence[Settled]) -> None:
         """Note what came of the next commands, and pass by them."""
         for outcome in outcomes:
             self.take(outcome)
 
 
 #: What a command waits for.
-Need = MissingError | Writes
+Need = MissingError | Writes | WriteIf
 Step = Need | Room | ExecuteReply | Outcomes
 
 
@@ -192,6 +199,8 @@ class Steps:
         """Return what the next command waits for, with what those behind it would wait for."""
         self._waits_left -= 1
         if isinstance(waits, BackedKeyError):
+            if self._run.kind in CONDITIONAL:
+                return self._noted(self._write_if())
             return self._noted(Writes(self._writes_ahead()))
         ahead = self._lacking_ahead() if self._is_looking_ahead else []
         self._is_shared = bool(ahead)
@@ -201,7 +210,7 @@ class Steps:
         """Note a step that is returned, and the state in which the commands before it have run."""
         self._step = step
         is_last = isinstance(step, Outcomes) or (isinstance(step, ExecuteReply) and not step.more)
-        if not is_last and (self._run.index or not isinstance(step, MissingError | Writes)):
+        if not is_last and (self._run.index or not isinstance(step, MissingError | Writes | WriteIf)):
             self.earlier = merged(self.earlier, self._executor.levels.token)
         return step
 
@@ -258,13 +267,19 @@ class Steps:
         reply.MergeFromString(executor.levels.tail(self.earlier))
         return reply
 
+    def _write_if(self) -> WriteIf:
+        """Return the write that waits, whose condition has been looked at."""
+        kind, key, second, number = self._run.command()
+        value, expected = (second, self._run.third) if kind == PUT_IF else (None, second)
+        return WriteIf(ConditionalChange(key, value, decoded(number, expected)))
+
     def _writes_ahead(self) -> list[RowChange]:
         """Return the write that waits, and those right behind it that the database owns, too, and that may run."""
         changes: list[RowChange] = []
         for position, kind, key, value in islice(self._run.ahead(), TOGETHER_MAX):
             if position in self._refused:
                 continue
-            if kind not in WRITES:
+            if kind not in WRITES or kind in CONDITIONAL:
                 break
             try:
                 if not self._executor.engine.owned_by_database(key, value):

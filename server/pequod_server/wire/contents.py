@@ -60,7 +60,7 @@ BOUNDS: Final[Mapping[str, Mapping[str, Bound]]] = {
     "MultiPutRequest": {"keys": _COMMANDS, "values": _COMMANDS},
     "ExecuteRequest": {
         "kinds": _COMMANDS,
-        "arguments": Beside("kinds", 2),
+        "arguments": Beside("kinds", 3),
         "numbers": Beside("kinds", 1),
         "fresh_commands": Beside("kinds", 1),
         "fresh_levels": Beside("kinds", 1),

@@ -31,6 +31,7 @@ from pequod_server.backing.mapping import Mapping
 from pequod_server.backing.rows import result_of, sorted_in_steps
 from pequod_server.backing.store import (
     Changes,
+    ConditionalChange,
     Event,
     History,
     IsWanted,
@@ -42,6 +43,7 @@ from pequod_server.backing.store import (
     RowChange,
     SequenceHorizon,
     Status,
+    WrittenIf,
     WrittenThrough,
     every_key,
     were_there,
@@ -137,6 +139,12 @@ class LakeStore:
             return WrittenThrough(await self._run(write), found)
         except (UploadRefusedError, LakeSchemaError) as error:
             raise WriteRefusedError(self._name, str(error)) from error
+
+    async def write_if(self, change: ConditionalChange) -> WrittenIf:
+        """Refuse: uploads of several writers are put in an order after they were taken, so none can decide."""
+        raise WriteRefusedError(
+            self._name, f"a lake takes no writes under a condition, as of key {shown(change.key)}; put it without one"
+        )
 
     async def position(self) -> Place:
         """Return the number of the newest SCU."""

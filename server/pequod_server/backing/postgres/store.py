@@ -16,6 +16,7 @@ import asyncpg
 
 from pequod.engine import SearchRange
 from pequod.escapes import shown
+from pequod.language.conditions import MET, Met, Unmet, holds
 from pequod_server.backing.errors import (
     BackingUnavailableError,
     MappingError,
@@ -41,9 +42,11 @@ from pequod_server.backing.postgres.schema import (
 )
 from pequod_server.backing.postgres.session import PostgresSession, keys_as_ranges
 from pequod_server.backing.postgres.slot import slot_feed
-from pequod_server.backing.postgres.writes import statements_of
+from pequod_server.backing.postgres.transactions import OneByOneError, in_transaction
+from pequod_server.backing.postgres.writes import lock_of, statements_of
 from pequod_server.backing.rows import sorted_in_steps
 from pequod_server.backing.store import (
+    ConditionalChange,
     Event,
     IsWanted,
     KeyRange,
@@ -52,6 +55,7 @@ from pequod_server.backing.store import (
     RowChange,
     SequenceHorizon,
     Status,
+    WrittenIf,
     WrittenThrough,
     every_key,
     were_there,
@@ -60,16 +64,10 @@ from pequod_server.backing.turns import Turns, in_turns
 from pequod_server.backing.values import decompose
 
 _FEED_NAME = re.compile(r"[a-z_][a-z0-9_]{0,62}").fullmatch
-#: If a write meets a row that was inserted a moment ago, it is tried again.
-_ATTEMPTS = 3
 #: Rows that one statement writes or looks up: they are encoded in one step.
 _TOGETHER = 250
 #: Another number says that rows of earlier versions are not what would be made of them now.
 _VALUES = 2
-
-
-class _OneByOneError(Exception):
-    """Rows are missing after they have been written: a condition refused them, or they were deleted meanwhile."""
 
 
 class PostgresStore:
@@ -231,33 +229,31 @@ class PostgresStore:
             plans.append(self._mapping(change))
             if turns.are_due():
                 await turns.give()
-        session = self._session
-        for attempt in range(_ATTEMPTS):
-            try:
-                async with session.connection() as connection:
-                    facts = await session.facts(connection)
-                    async with connection.transaction():
-                        if len(changes) > 1 and attempt == 0:
-                            found = await self._write_many(connection, facts, plans, changes)
-                        else:
-                            found = [
-                                await self._write_one(connection, facts, mapping, change)
-                                for mapping, change in zip(plans, changes, strict=True)
-                            ]
-                    return WrittenThrough(await place(connection), found)
-            except _OneByOneError:
-                continue
-            except (asyncpg.UniqueViolationError, asyncpg.TransactionRollbackError) as error:
-                if attempt + 1 == _ATTEMPTS:
-                    raise WriteRefusedError(session.name, _primary(error)) from error
-            except (
-                asyncpg.IntegrityConstraintViolationError,
-                asyncpg.DataError,
-                asyncpg.RaiseError,
-                asyncpg.ProgramLimitExceededError,
-            ) as error:
-                raise WriteRefusedError(session.name, _primary(error)) from error
-        raise AssertionError("the last attempt returns or raises")
+
+        async def work(connection: Connection, facts: Facts, attempt: int) -> list[bool]:
+            if len(changes) > 1 and attempt == 0:
+                return await self._write_many(connection, facts, plans, changes)
+            pairs = zip(plans, changes, strict=True)
+            return [await self._write_one(connection, facts, mapping, change) for mapping, change in pairs]
+
+        return WrittenThrough(*await in_transaction(self._session, work))
+
+    async def write_if(self, change: ConditionalChange) -> WrittenIf:
+        """Write a change if its condition holds: a row that is there is locked, and one that is not must not come."""
+        row = RowChange(change.key, change.value)
+        mapping = self._mapping(row)
+
+        async def work(connection: Connection, facts: Facts, _attempt: int) -> Met | Unmet:
+            lock = lock_of(mapping, facts, change.key)
+            await connection.execute(lock.text, *lock.parameters)
+            present = (await self._session._rows(connection, facts, keys_as_ranges([change.key]))).get(change.key)
+            if not holds(change.condition, present):
+                return Unmet(present)
+            # If another writer inserts the row first, its key is there already: then that row is looked at.
+            await self._write_one(connection, facts, mapping, row)
+            return MET
+
+        return WrittenIf(*await in_transaction(self._session, work))
 
     async def position(self) -> Place:
         """Return how far the log is flushed."""
@@ -332,7 +328,7 @@ class PostgresStore:
             For each change whether its key was there just before it.
 
         Raises:
-            _OneByOneError: There is one, which writing the rows one by one will show.
+            OneByOneError: There is one, which writing the rows one by one will show.
         """
         last = {change.key: (mapping, change) for mapping, change in zip(plans, changes, strict=True)}
         put = [key for key, (_, change) in last.items() if change.value is not None]
@@ -352,7 +348,7 @@ class PostgresStore:
                 gone = await connection.fetchmany(text, rows[at : at + _TOGETHER])
                 before.update(keys[tuple(one)] for one in gone)
         if len(await self._there(connection, facts, put)) < len(put):
-            raise _OneByOneError
+            raise OneByOneError
         return were_there(changes, before)
 
     async def _there(self, connection: Connection, facts: Facts, keys: Sequence[bytes]) -> set[bytes]:
@@ -379,8 +375,3 @@ class PostgresStore:
                 f"the row of key {shown(change.key)} would not meet the condition of {mapping.pattern}",
             )
         return True
-
-
-def _primary(error: asyncpg.PostgresError) -> str:
-    """Return the error's text with the name of a constraint, and without the detail, which may show other rows."""
-    return str(error.args[0]) if error.args else type(error).__name__

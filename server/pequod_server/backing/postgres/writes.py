@@ -1,4 +1,4 @@
-"""The statements that write a change to PostgreSQL."""
+"""The statements that write a change to PostgreSQL, and the one that locks its row."""
 
 from __future__ import annotations
 
@@ -8,6 +8,14 @@ from pequod_server.backing.postgres.schema import Facts
 from pequod_server.backing.sql import Query, quoted, quoted_table, table_parts
 from pequod_server.backing.store import RowChange
 from pequod_server.backing.values import Cell, decompose, written_text
+
+
+def lock_of(mapping: Mapping, facts: Facts, key: bytes) -> Query:
+    """Return the statement that locks the row of a key, if there is one, until the transaction ends."""
+    # Where the removal looks for the row.
+    (removal,) = statements_of(mapping, facts, RowChange(key, None))
+    condition = removal.text.removeprefix("DELETE ").rpartition(" RETURNING ")[0]
+    return Query(f"SELECT 1 {condition} FOR UPDATE", removal.parameters)
 
 
 def statements_of(mapping: Mapping, facts: Facts, change: RowChange) -> list[Query]:

@@ -18,8 +18,8 @@ from pathlib import Path
 from typing import Final
 
 from pequod.engine import SearchRange
-from pequod.escapes import shown
 from pequod.freshness import SQLITE_STATE, database_of
+from pequod.language.conditions import MET, Met, Unmet, holds
 from pequod_server.backing.errors import PackError, SchemaError, WriteRefusedError
 from pequod_server.backing.health import Backoff, FeedBrokenError, Health, mended
 from pequod_server.backing.mapping import GENERIC_TABLE, Mapping
@@ -31,8 +31,10 @@ from pequod_server.backing.sqlite import schema as sqlite_schema
 from pequod_server.backing.sqlite.connection import SqliteConnection, transaction
 from pequod_server.backing.sqlite.dialect import SqliteDialect, plan_of
 from pequod_server.backing.sqlite.schema import CHANGES
+from pequod_server.backing.sqlite.writes import carry_out, check_written, ranges_of
 from pequod_server.backing.store import (
     Changes,
+    ConditionalChange,
     Event,
     History,
     IsWanted,
@@ -44,6 +46,7 @@ from pequod_server.backing.store import (
     RowChange,
     SequenceHorizon,
     Status,
+    WrittenIf,
     WrittenThrough,
     every_key,
     whole,
@@ -197,18 +200,34 @@ class SqliteStore:
         def write(connection: sqlite3.Connection) -> tuple[int, list[bool]]:
             with transaction(connection, "IMMEDIATE"):
                 try:
-                    # Of a put, the last statement inserts the row if no other found it.
-                    found = [
-                        any(connection.execute(one.text, one.parameters).rowcount for one in statements)
-                        for statements in plans
-                    ]
-                    self._check_written(connection, written)
+                    found = [carry_out(connection, statements) for statements in plans]
+                    check_written(self._name, written, self._read(connection, ranges_of(written)))
                 except sqlite3.IntegrityError as error:
                     raise WriteRefusedError(self._name, str(error)) from error
                 return sqlite_schema.position_of(connection), found
 
         position, found = await self._writes.run(write)
         return WrittenThrough(Place(1, position), found)
+
+    async def write_if(self, change: ConditionalChange) -> WrittenIf:
+        """Write a change if its condition holds; no other writer comes between."""
+        mapping, statements = plan_of(self.mappings, RowChange(change.key, change.value))
+        written = {} if change.value is None else {change.key: mapping}
+
+        def write(connection: sqlite3.Connection) -> tuple[int, Met | Unmet]:
+            with transaction(connection, "IMMEDIATE"):
+                present = self._read(connection, [KeyRange(change.key, change.key + b"\0")]).get(change.key)
+                if not holds(change.condition, present):
+                    return sqlite_schema.position_of(connection), Unmet(present)
+                try:
+                    carry_out(connection, statements)
+                    check_written(self._name, written, self._read(connection, ranges_of(written)))
+                except sqlite3.IntegrityError as error:
+                    raise WriteRefusedError(self._name, str(error)) from error
+                return sqlite_schema.position_of(connection), MET
+
+        position, outcome = await self._writes.run(write)
+        return WrittenIf(Place(1, position), outcome)
 
     async def position(self) -> Place:
         """Return the number of the last change."""
@@ -379,12 +398,3 @@ class SqliteStore:
                 raise SchemaError(self._name, [str(error)]) from error
             raise
         yield from packed(mapping, (list(map(cell_of, record)) for record in records), self._health.unpackable)
-
-    def _check_written(self, connection: sqlite3.Connection, written: dict[bytes, Mapping]) -> None:
-        """Check that the rows of keys exist."""
-        there = self._read(connection, [KeyRange(key, key + b"\0") for key in written])
-        for key, mapping in written.items():
-            if key not in there:
-                raise WriteRefusedError(
-                    self._name, f"the row of key {shown(key)} would not meet the condition of {mapping.pattern}"
-                )

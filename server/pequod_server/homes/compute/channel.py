@@ -51,6 +51,10 @@ class PeerChannel(Protocol):
         """Write changes."""
         ...
 
+    async def write_if(self, request: pb.PeerWriteIfRequest) -> pb.PeerWriteIfReply:
+        """Write a change if its condition holds."""
+        ...
+
     async def close(self) -> None:
         """Cut the calls under way off."""
         ...
@@ -230,6 +234,11 @@ class GrpcPeerChannel:
     async def write(self, request: pb.PeerWriteRequest) -> pb.PeerWriteReply:
         """Write changes."""
         reply: pb.PeerWriteReply = await self._answered(self._stub.Write, request)
+        return reply
+
+    async def write_if(self, request: pb.PeerWriteIfRequest) -> pb.PeerWriteIfReply:
+        """Write a change if its condition holds."""
+        reply: pb.PeerWriteIfReply = await self._answered(self._stub.WriteIf, request)
         return reply
 
     async def close(self) -> None:

@@ -238,6 +238,18 @@ class PeerSession:
             raise SessionOverError
         return task.result()
 
+    async def once(self, call: Coroutine[Any, Any, T]) -> T:
+        """Return what a call returns that must not be made twice.
+
+        Raises:
+            BackingUnavailableError: The connection is over, before the call was.
+        """
+        try:
+            return await self.run(call)
+        except SessionOverError:
+            reason = "the connection broke; whether the write was carried out is not known"
+            raise BackingUnavailableError(f"the home {self.address}", reason) from None
+
     def give_up(self) -> None:
         """Have the feed end at its next message, which comes within a moment."""
         self._is_given_up = True

@@ -36,6 +36,7 @@ from pequod_server.backing.mapping import Mapping
 from pequod_server.backing.rows import Clip
 from pequod_server.backing.store import (
     Changes,
+    ConditionalChange,
     Event,
     History,
     IsWanted,
@@ -45,13 +46,14 @@ from pequod_server.backing.store import (
     Reload,
     RowChange,
     Status,
+    WrittenIf,
     WrittenThrough,
     every_key,
 )
 from pequod_server.homes.compute.channel import Connect, PeerCredentials
 from pequod_server.homes.compute.events import PeerEvents
 from pequod_server.homes.compute.session import STAMP_BITS, DatabasePlace, PeerSession, SessionOverError
-from pequod_server.homes.messages import VERSION_MAX, VERSION_MIN, place_of, write_request
+from pequod_server.homes.messages import VERSION_MAX, VERSION_MIN, decided, place_of, write_if_request, write_request
 from pequod_server.homes.subscriptions import Subscriptions
 
 T = TypeVar("T")
@@ -230,14 +232,15 @@ class PequodStore:
     async def write(self, changes: Sequence[RowChange]) -> WrittenThrough:
         """Have the home write changes in one transaction."""
         session = await self._standing()
-        try:
-            reply = await session.run(session.channel.write(write_request(changes)))
-        except SessionOverError:
-            reason = "the connection broke; whether the write was carried out is not known"
-            raise BackingUnavailableError(f"the home {session.address}", reason) from None
+        reply = await session.once(session.channel.write(write_request(changes)))
         absent = frozenset(reply.absent)
         found = [number not in absent for number in range(len(changes))]
         return WrittenThrough(place_of(reply.place), found)
+
+    async def write_if(self, change: ConditionalChange) -> WrittenIf:
+        """Have the home write a change if its condition holds there."""
+        session = await self._standing()
+        return decided(await session.once(session.channel.write_if(write_if_request(change))))
 
     async def _call(self, call: Callable[[PeerSession], Coroutine[Any, Any, T]]) -> T:
         """Return what a call at the present home returns; one that is cut off is made again at the next."""

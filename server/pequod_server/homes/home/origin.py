@@ -20,7 +20,7 @@ from pequod.engine import Engine, Rows, Watch
 from pequod.errors import BackedKeyError, BackingUnavailableError, BadRequestError
 from pequod.freshness import NO_TIMELINE, database_of
 from pequod.language.spec import DELIMITER
-from pequod_server.backing import History, KeyRange, Place, RowChange
+from pequod_server.backing import ConditionalChange, History, KeyRange, Place, RowChange, WrittenIf
 from pequod_server.backing.store import WrittenThrough, were_there
 from pequod_server.backing.turns import Turns
 from pequod_server.database.databases import Databases
@@ -174,6 +174,16 @@ class DatabaseOrigin:
         self._loader.store.hurry(written.place.position)
         return written
 
+    async def write_if(self, change: ConditionalChange) -> WrittenIf:
+        """Write to the database, if this server writes through, a change whose condition holds there."""
+        if not self._loader.is_write_through:
+            raise BackedKeyError(change.key)
+        self._engine.owned_by_database(change.key, change.value or b"")
+        written = await self._loader.store.write_if(change)
+        self._loader.counters.writes += bool(written.outcome)
+        self._loader.store.hurry(written.place.position)
+        return written
+
     def stop(self) -> None:
         """Ask nothing more."""
         self._position.stop()
@@ -297,6 +307,12 @@ class MemoryOrigin:
                 engine.remove(key)
         self.settle()
         return WrittenThrough(Place(NO_TIMELINE, self.position), found)
+
+    async def write_if(self, change: ConditionalChange) -> WrittenIf:
+        """Write to the engine, if the condition holds."""
+        outcome = self._engine.write_if(change.key, change.value, change.condition)
+        self.settle()
+        return WrittenIf(Place(NO_TIMELINE, self.position), outcome)
 
     def stop(self) -> None:
         """Watch nothing more."""

@@ -33,10 +33,12 @@ from pequod_server.homes.messages import (
     UNKNOWN_FEED,
     VERSION_MAX,
     changes_of,
+    conditional_change_of,
     firsts_of,
     lasts_of,
     place_message,
     ranges_of,
+    write_if_reply,
 )
 from pequod_server.homes.rules import HomeRules
 from pequod_server.memory.admission import COPIES, Admission
@@ -118,6 +120,7 @@ class PeerService:
         self.Feed = self._feed
         self.Position = self._position
         self.Write = self._write
+        self.WriteIf = self._write_if
 
     async def following(self) -> PeersFollowing:
         """Return who follows this home, for people; others have their turn meanwhile."""
@@ -302,6 +305,16 @@ class PeerService:
             place=place_message(written.place),
             absent=[number for number, was_there in enumerate(written.were_there) if not was_there],
         )
+
+    async def _write_if(self, request: pb.PeerWriteIfRequest, _context: Context) -> pb.PeerWriteIfReply:
+        """Write a change if its condition holds."""
+        self._refuse_unless_home()
+        change = conditional_change_of(request)
+        if self._rules is None:
+            return write_if_reply(await self.origin.write_if(change))
+        self._rules.refuse((change.key,))
+        async with self._rules.writing():
+            return write_if_reply(await self.origin.write_if(change))
 
     def _refuse_unless_home(self) -> None:
         if not self._is_home:
