@@ -48,7 +48,8 @@ Parsed parse_message(Batch* batch, Piece message, size_t commands_max) {
     bool has_memory = true;
     while (reader.is_right && has_memory && reader.at < reader.end) {
         // No commands take more: a column that goes on would take memory for nothing.
-        if (batch->argument_count > ARGUMENTS_MAX * commands_max || batch->number_count > commands_max) return Parsed::UNUSUAL;
+        const bool has_too_many = batch->argument_count > ARGUMENTS_MAX * commands_max;
+        if (has_too_many || batch->number_count > commands_max) return Parsed::UNUSUAL;
         switch (*reader.at++) {
             case BATCH:
                 batch->number = reader.varint();

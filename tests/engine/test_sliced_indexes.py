@@ -8,7 +8,7 @@ import pytest
 from pequod_grammar import parse
 
 from pequod.engine import Backfill, Engine, LimitExceededError, MissingError, Unindexed
-from pequod.engine.joins import indexes
+from pequod.engine.joins import indexes, record_parser
 from pequod.language import many_records, records
 from tests.engine.joins import put_all, scan
 
@@ -37,7 +37,7 @@ def parsed(monkeypatch: pytest.MonkeyPatch) -> list[bytes]:
 
 def _parse_by(monkeypatch: pytest.MonkeyPatch, loads: Callable[[bytes], object]) -> None:
     """Have every value parsed by a function."""
-    for module, name in ((records, "read_json"), (many_records, "read_json"), (indexes, "read_json")):
+    for module, name in ((records, "read_json"), (many_records, "read_json"), (record_parser, "read_json")):
         monkeypatch.setattr(module, name, loads)
     # The quick way of many records has orjson itself.
     monkeypatch.setattr(many_records, "loads", loads)
@@ -113,6 +113,24 @@ def test_no_slice_looks_at_more_bytes_than_one_may_and_a_row(
         is_more = engine.index_some(lacking)
         assert sum(map(len, parsed[:-1])) < 1000
     assert len(scan(engine, "by|x|")) == len(sizes)
+
+
+def test_a_long_record_is_parsed_once_and_freed_in_a_turn_of_its_own(parsed: list[bytes]) -> None:
+    engine = Engine(indexes_at_once=False)
+    engine.add_joins(parse(BY))
+    arrays = b",".join([b"[]"] * 100_000)
+    # Of the field, one value is as usual, one has to be looked at again, and one fits no slot.
+    for number, field in enumerate((b'"x"', b"7", b"[]")):
+        engine.put(b"item|%d" % number, b'{"a":%b,"b":1,"c":[%b]}' % (field, arrays))
+    lacking = _lacking(lambda: engine.scan(b"by|", b"by}"))
+    turns = []
+    is_more = True
+    while is_more:
+        del parsed[:]
+        is_more = engine.index_some(lacking)
+        turns.append(len(parsed))
+    assert turns == [1, 0, 1, 0, 1, 0, 0]
+    assert [*scan(engine, "by|")] == ["by|7|1", "by|x|0"]
 
 
 def test_a_small_index_is_made_by_the_read() -> None:

@@ -19,20 +19,18 @@ from bisect import bisect_left
 from collections.abc import Iterable, Sequence
 from enum import Enum, auto
 from sys import maxsize
-from typing import Final, Protocol, cast
+from typing import Final, Protocol
 
 from pequod.answers.rows import Rows
 from pequod.engine.base.table import Cut, Table
+from pequod.engine.joins.record_parser import RecordParser
 from pequod.engine.memory.eviction import PINNED, WAIT_READS, Evictor, Rank, Ticket
 from pequod.engine.memory.ledger import BYTES, GROUP, ROW, TABLE
-from pequod.language.collector import LONG_BYTES, collector_paused
 from pequod.language.containing import keys_of
 from pequod.language.forms import Misfit
 from pequod.language.many_records import cut_at, show_all
 from pequod.language.missing import Loadable
-from pequod.language.parsing import read_json
 from pequod.language.ranges import Range
-from pequod.language.record_checks import Record
 from pequod.language.records import Lens, Shown
 from pequod.language.spec import Slot
 from pequod.language.views import RecordView
@@ -44,43 +42,8 @@ SLICE_BYTES = 256 << 10
 #: Indexes are evicted after everything else that may be.
 _PRIORITY: Final = PINNED - 1
 _NOTHING: Final[Shown] = {}
-_NOT_PARSED: Final[tuple[bytes, Record | None]] = (b"", None)
 #: A plain key, the value that it had, and the one that it has; None: it is absent.
 PlainChange = tuple[bytes, bytes | None, bytes | None]
-
-
-class RecordParser:
-    """Parses values, each once for all the indexes that look at a change: the old value and the new one."""
-
-    __slots__ = ("_earlier", "_latest")
-
-    def __init__(self) -> None:
-        self.forget()
-
-    def forget(self) -> None:
-        """Forget what was parsed: a long record takes thirty times its bytes."""
-        self._latest = self._earlier = _NOT_PARSED
-
-    def __call__(self, value: bytes) -> Record | None:
-        """Return the object that a value is, None if it is something else: `parse_record`, without the call."""
-        latest = self._latest
-        if latest[0] is value:
-            return latest[1]
-        earlier = self._earlier
-        if earlier[0] is value:
-            return earlier[1]
-        self._earlier = latest
-        try:
-            if len(value) < LONG_BYTES:
-                found = read_json(value)
-            else:
-                with collector_paused():
-                    found = read_json(value)
-        except ValueError:
-            found = None
-        record = cast("Record", found) if found.__class__ is dict else None
-        self._latest = value, record
-        return record
 
 
 class Growth(Enum):
@@ -220,7 +183,7 @@ class Index:
         Cost:
             O(n log n); parsing takes most of it.
         """
-        keys, values = show_all(self.lens, rows.keys, rows.values, self._count)
+        keys, values = show_all(self.lens, rows.keys, rows.values, self._count, self._parse)
         # The values go where their keys go: a dictionary between them takes a third more (bench row: records, indexed).
         key_of = iter(keys)
         values.sort(key=lambda _value: next(key_of))
@@ -248,7 +211,8 @@ class Index:
     def build(self) -> Table | None:
         """Make the rows, as `grow` does, at once; return None if memory is too short for them."""
         # In slices, rows would be put into place one by one (bench row: records, indexed).
-        self.grow(maxsize, maxsize)
+        while self.grow(maxsize, maxsize) is Growth.MORE:
+            pass
         return self.rows
 
     def grow(self, rows_max: int, bytes_max: int) -> Growth:
@@ -262,13 +226,17 @@ class Index:
             No join computes rows of the source.
 
         Cost:
-            That of a slice; the rows have an order of their own, so each finds its place by itself.
+            That of a slice; the rows have an order of their own, so each finds its place by itself. Or, where the slice
+            before ended with a long record, that of freeing it.
         """
         if self.rows is not None:
             return Growth.WHOLE
         if self._was_evicted:
             self._was_evicted = False
             return Growth.NO_ROOM
+        if self._parse.holds_long:
+            self._parse.forget()
+            return Growth.MORE
         ledger, self.last_used = self.memory.ledger, self.memory.reads.number
         self._is_awaited = True
         while True:
@@ -285,7 +253,7 @@ class Index:
         rows.put_run(shown.keys, shown.values)
         self._reached = end
         self._weigh()
-        if end < self.range.last:
+        if end < self.range.last or self._parse.holds_long:
             return Growth.MORE
         self.rows, self._begun = rows, None
         return Growth.WHOLE

@@ -1,0 +1,51 @@
+"""Parses records once for all the indexes that look at them."""
+
+from __future__ import annotations
+
+from typing import Final, cast
+
+from pequod.language.collector import LONG_BYTES, collector_paused
+from pequod.language.many_records import RUN_BYTES
+from pequod.language.parsing import read_json
+from pequod.language.record_checks import Record
+
+_NOT_PARSED: Final[tuple[bytes, Record | None]] = (b"", None)
+
+
+class RecordParser:
+    """Parses values, each once for all the indexes that look at a change: the old value and the new one."""
+
+    __slots__ = ("_earlier", "_latest")
+
+    def __init__(self) -> None:
+        self.forget()
+
+    def forget(self) -> None:
+        """Forget what was parsed: a long record takes thirty times its bytes."""
+        self._latest = self._earlier = _NOT_PARSED
+
+    @property
+    def holds_long(self) -> bool:
+        """Whether it has the record of a value of more than `RUN_BYTES`, which takes milliseconds to free."""
+        return max(len(self._latest[0]), len(self._earlier[0])) > RUN_BYTES
+
+    def __call__(self, value: bytes) -> Record | None:
+        """Return the object that a value is, None if it is something else: `parse_record`, without the call."""
+        latest = self._latest
+        if latest[0] is value:
+            return latest[1]
+        earlier = self._earlier
+        if earlier[0] is value:
+            return earlier[1]
+        self._earlier = latest
+        try:
+            if len(value) < LONG_BYTES:
+                found = read_json(value)
+            else:
+                with collector_paused():
+                    found = read_json(value)
+        except ValueError:
+            found = None
+        record = cast("Record", found) if found.__class__ is dict else None
+        self._latest = value, record
+        return record
