@@ -89,6 +89,8 @@ def shake(seed: int) -> None:
                         session.begin(stream, [(b"x-a", b"b")])
                     case 6:
                         session.when_drained(stream)
+                        if rnd.random() < 0.3:
+                            session.ignore(stream)
                     case 7:
                         session.say_last(rnd.random() < 0.5)
                     case 8:

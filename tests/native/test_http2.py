@@ -90,6 +90,18 @@ def test_a_status_before_the_request_has_come_ends_the_stream(session: NativeSes
     assert session.stream_count == 0
 
 
+def test_what_comes_on_a_stream_that_is_ignored_is_not_kept(session: NativeSession) -> None:
+    body = message(b"a" * 100)
+    events_of(session, frame(HEADERS, END_HEADERS, 1, GET) + frame(DATA, 0, 1, body[:50]))
+    session.ignore(1)
+    assert (session.unread_bytes, session.held_bytes) == (0, 0)
+    assert events_of(session, frame(DATA, END_STREAM, 1, body[50:])) == []
+    assert (session.unread_bytes, session.held_bytes) == (0, 0)
+    assert session.take(1) is False
+    session.finish(1, [(b"grpc-status", b"8")], None)
+    assert [kind for kind, *_ in frames_in(session.output(1 << 20))] == [HEADERS]
+
+
 def test_a_message_is_told_of_once_it_is_there_as_a_whole(session: NativeSession) -> None:
     events_of(session, frame(HEADERS, END_HEADERS, 1, GET))
     assert session.take(1) is None

@@ -57,10 +57,14 @@ async def test_the_process_keeps_the_limit_whatever_clients_leave(name: str) -> 
         assert _peak_bytes(pid) <= share * LIMIT_MIB * heavy.MIB
 
 
-@pytest.mark.parametrize("is_filled", [False, True])
-@pytest.mark.parametrize("name", ["puts-at-once", "puts-beside-watches"])
-async def test_the_process_keeps_the_limit_however_many_puts_begin_at_once(name: str, is_filled: bool) -> None:
-    with started_server("--memory-limit", f"{LIMIT_MIB}MiB") as (target, pid):
+@pytest.mark.parametrize("transport", ["grpcio", "native"])
+@pytest.mark.parametrize(
+    ("name", "is_filled"), [("puts-at-once", False), ("puts-at-once", True), ("puts-beside-watches", True)]
+)
+async def test_the_process_keeps_the_limit_however_many_puts_begin_at_once(
+    name: str, is_filled: bool, transport: str
+) -> None:
+    with started_server("--transport", transport, "--memory-limit", f"{LIMIT_MIB}MiB") as (target, pid):
         if is_filled:
             _fill(target)
         _, count = heavy.LEFT[name]

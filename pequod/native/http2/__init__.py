@@ -120,6 +120,9 @@ class NativeSession(Protocol):
     def finish(self, stream: int, trailers: Fields | None, message: bytes | None) -> int:
         """Send a last message, if there is one, and the status: OK without trailers. Return as `send` does."""
 
+    def ignore(self, stream: int) -> None:
+        """Drop what nobody took of a stream, and whatever else its client sends on it."""
+
     def is_half_closed(self, stream: int) -> bool:
         """Return whether the client of a stream has sent everything; of a stream that is over, too."""
 

@@ -118,7 +118,8 @@ PyObject* want(Session* self, Stream* stream) {
 PyObject* session_take(PyObject* object, PyObject* argument) {
     Session* self = as_session(object);
     Stream* stream = stream_of_number(self, argument);
-    if (!stream || stream->is_ended) return PyErr_Occurred() ? nullptr : Py_NewRef(Py_False);
+    const bool is_over = !stream || stream->is_ended || stream->is_ignored;
+    if (is_over) return PyErr_Occurred() ? nullptr : Py_NewRef(Py_False);
     const Incoming message = stream->next();
     if (message.is_begun && message.size > self->message_bytes_max) return PyLong_FromSize_t(message.size);
     if (!message.is_begun || message.received < message.size) {
@@ -178,6 +179,15 @@ PyObject* session_finish(PyObject* object, PyObject* const* arguments, Py_ssize_
     if (arguments[2] != Py_None && !add_message(self, stream, arguments[2])) return nullptr;
     if (arguments[1] != Py_None) stream->trailers = Py_NewRef(arguments[1]);
     return end_response(self, stream) ? PyLong_FromSize_t(stream->unsent_bytes) : nullptr;
+}
+
+// ignore(id): see _hot.pyi.
+PyObject* session_ignore(PyObject* object, PyObject* argument) {
+    Session* self = as_session(object);
+    Stream* stream = stream_of_number(self, argument);
+    if (!stream) return PyErr_Occurred() ? nullptr : Py_NewRef(Py_None);
+    stream->is_ignored = true;
+    return drop_unread(self, stream) ? Py_NewRef(Py_None) : PyErr_NoMemory();
 }
 
 // is_half_closed(id): whether its client has sent everything; of a stream that is over, too.
@@ -262,6 +272,7 @@ PyMethodDef methods[] = {
     {"send", as_method(session_send), METH_FASTCALL, nullptr},
     {"begin", as_method(session_begin), METH_FASTCALL, nullptr},
     {"finish", as_method(session_finish), METH_FASTCALL, nullptr},
+    {"ignore", session_ignore, METH_O, nullptr},
     {"is_half_closed", session_is_half_closed, METH_O, nullptr},
     {"when_drained", session_when_drained, METH_O, nullptr},
     {"reset", as_method(session_reset), METH_FASTCALL, nullptr},

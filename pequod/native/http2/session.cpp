@@ -149,7 +149,8 @@ int on_frame(NgSession*, const Frame* frame, void* user) {
 int on_data(NgSession* session, uint8_t, int32_t id, const uint8_t* data, size_t length, void* user) {
     Session* self = session_of(user);
     Stream* stream = stream_of(self, id);
-    if (!stream || stream->is_ended) return nghttp2.session_consume_connection(session, length) ? CALLBACK_FAILURE : 0;
+    const bool is_taken = stream && !stream->is_ended && !stream->is_ignored;
+    if (!is_taken) return nghttp2.session_consume_connection(session, length) ? CALLBACK_FAILURE : 0;
     if (!stream->receive(reinterpret_cast<const char*>(data), length, self->message_bytes_max)) {
         return PyErr_NoMemory(), CALLBACK_FAILURE;
     }

@@ -96,8 +96,9 @@ struct Stream {
     bool is_lengthy_compressed;
     size_t unread_bytes, held_bytes;
     int32_t window;
-    // A handler waits for the next message; the client has sent everything; its headers are too long.
-    bool is_wanted, is_half_closed, is_overlong;
+    // A handler waits for the next message; the client has sent everything; its headers are too long; nobody will take
+    // what comes.
+    bool is_wanted, is_half_closed, is_overlong, is_ignored;
 
     // What goes: the reply of a hot call, with its head; or messages.
     Bytes reply;

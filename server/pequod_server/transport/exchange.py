@@ -101,7 +101,7 @@ class Exchange(aio.ServicerContext[Any, Any]):
             if opening.timeout_s < _TIMEOUT_MAX_S:
                 self._timer = loop.call_later(opening.timeout_s, self._late)
         self.task: asyncio.Task[None] | None = None
-        #: Whether interceptors have seen it.
+        #: Whether its task has begun to run.
         self.has_run = False
 
     # What handlers call.
@@ -297,10 +297,14 @@ class Exchange(aio.ServicerContext[Any, Any]):
         """End the call with a status before it is known what it asks; a handler that reads meets the error."""
         if self._is_ended:
             return
-        if self.task is None:
-            self._end(status.code, status.details, status.trailing_metadata or ())
-        else:
+        if self.has_run and self.task is not None:
+            self._carrier.session.ignore(self._stream)
             self.task.cancel(error)
+            return
+        self._end(status.code, status.details, status.trailing_metadata or ())
+        if self.task is not None:
+            # A task that is cancelled before it runs ends nothing.
+            self.task.cancel()
 
     def end_unknown(self, reason: str, *, is_too_long: bool) -> None:
         """End a call of which no more is known than that its headers are not right."""
@@ -331,6 +335,7 @@ class Exchange(aio.ServicerContext[Any, Any]):
         is_plain = code is grpc.StatusCode.OK and not details and not trailing
         trailers = None if is_plain else trailers_of(code, details, trailing)
         if trailers is not None and not self._carrier.session.is_half_closed(self._stream):
+            self._carrier.session.ignore(self._stream)
             asyncio.get_running_loop().call_later(EARLY_S, self._finish, trailers, last)
             return 0
         return self._finish(trailers, last)
