@@ -11,9 +11,9 @@ from pequod.engine.joins.below import filled_from, read_for, shown_by
 from pequod.engine.joins.compiled import JoinInfo
 from pequod.engine.joins.connected import connect, disconnect, readers_of, upstream_first
 from pequod.engine.joins.indexes import Index
-from pequod.engine.joins.record_parser import RecordParser
 from pequod.engine.joins.installed import InstalledJoin, Site
 from pequod.engine.joins.projections import Projection, TableReader
+from pequod.engine.joins.record_parser import RecordParser
 from pequod.engine.joins.relations import Directory, Relations
 from pequod.engine.joins.searched import Searched
 from pequod.engine.memory.eviction import Evictor
