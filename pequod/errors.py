@@ -242,6 +242,16 @@ class BadRequestError(PequodError):
         self.reason = reason
 
 
+def refuse_empty_watch(first: bytes, last: bytes | None) -> None:
+    """Pass if something may change in the range that is to be watched.
+
+    Raises:
+        BadRequestError: The range is empty, and its watch would wait for ever.
+    """
+    if last is not None and last <= first:
+        raise BadRequestError("a watch of an empty range tells nothing: its first key must come before its last")
+
+
 class UnauthenticatedError(PequodError):
     """The server does not know the caller: it accepts no token or certificate of the call."""
 

@@ -5,6 +5,6 @@
 ['karma|<author> = count vote|<author>|<id>|<voter>']
 """
 
-from pequod_grammar.parser import parse
+from pequod_grammar.parser import parse, parse_some
 
-__all__ = ["parse"]
+__all__ = ["parse", "parse_some"]

@@ -49,6 +49,17 @@ def parse(text: str) -> list[JoinSpec]:
         raise error.with_text(text) from None
 
 
+def parse_some(text: str) -> list[JoinSpec]:
+    """Return the joins of a text that has to declare at least one, as `parse` does.
+
+    Raises:
+        JoinError: It declares none, or one of them is wrong.
+    """
+    if joins := parse(text):
+        return joins
+    raise JoinError("the text declares no join", hint="write one as OUTPUT = SOURCES;", text=text)
+
+
 @cache
 def _parser() -> Lark:
     return Lark.open_from_package(

@@ -9,7 +9,7 @@ from contextlib import suppress
 from functools import partial
 from typing import Final, Protocol, TypeVar
 
-from pequod_grammar import parse
+from pequod_grammar import parse_some
 
 from pequod.calls import AnyToken, Join, Page, RangeRead, Result, Results, WatchEvent, to_token
 from pequod.embedded.batch import AsyncEmbeddedBatch
@@ -217,7 +217,7 @@ class AsyncEmbedded(AsyncCalls):
 
     async def _add_join(self, text: str) -> list[Join]:
         try:
-            joins = self._run(lambda engine: engine.add_joins(parse(text)))
+            joins = self._run(lambda engine: engine.add_joins(parse_some(text)))
         except JoinError as error:
             raise error.with_text(text) from None
         return [

@@ -12,7 +12,7 @@ from pequod.calls import WatchEvent
 from pequod.engine import Engine
 from pequod.engine.answer import Answer, answer
 from pequod.engine.joins.watches import Watch
-from pequod.errors import ClosedError, StaleError, TokenLostError, WatchCompactedError
+from pequod.errors import ClosedError, StaleError, TokenLostError, WatchCompactedError, refuse_empty_watch
 from pequod.freshness import NO_TIMELINE, After, AnyState, Freshness, Latest, Mark, MaxAge, Token, database_of
 from pequod.interface import Commands
 
@@ -123,6 +123,7 @@ class SharedEngine:
         after: WatchEvent | None,
     ) -> tuple[Watch, WatchEvent]:
         """Begin to watch a range; ``wake`` is called from any thread when there is something to settle."""
+        refuse_empty_watch(first, last)
         now = time.monotonic()
 
         def begin(engine: Engine) -> tuple[Watch, WatchEvent]:

@@ -5,11 +5,30 @@ from typing import Any
 
 import pytest
 
+import pequod
+from pequod import Client
+from pequod.errors import BadRequestError, JoinError
 from tests.client.conftest import ServerProcess
 from tests.client.test_clients import EVERYBODY
 
 ABSENT, MEANT = "no key and no join has the table 'folow'", "is the table 'follow' meant?"
 TEXT = "feed|<user>|<poster> = check folow|<user>|<poster> copy p|<poster>"
+
+
+@pytest.mark.parametrize("connect", EVERYBODY.values(), ids=EVERYBODY)
+def test_a_text_without_a_join_is_refused(server: ServerProcess, connect: Callable[[str], Any]) -> None:
+    with connect(server.target) as client:
+        for text in ("", " ;# nothing\n"):
+            with pytest.raises(JoinError, match="the text declares no join"):
+                client.add_join(text)
+
+
+@pytest.mark.parametrize("connect", [Client, lambda _: pequod.open()], ids=["server", "embedded"])
+def test_a_watch_of_an_empty_range_is_refused(server: ServerProcess, connect: Callable[[str], Any]) -> None:
+    with connect(server.target) as client:
+        for first, last in (("b", "a"), ("a", "a")):
+            with pytest.raises(BadRequestError, match="its first key must come before its last"):
+                next(client.watch(first, last))
 
 
 @pytest.mark.parametrize("connect", EVERYBODY.values(), ids=EVERYBODY)

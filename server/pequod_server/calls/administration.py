@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Awaitable, Callable
 
-from pequod_grammar import parse
+from pequod_grammar import parse_some
 from pequod_proto import pequod_pb2 as pb
 
 from pequod.engine import JoinError
@@ -39,7 +39,7 @@ class AdministrationCalls:
     async def add_join(self, request: pb.AddJoinRequest, _context: Context) -> pb.AddJoinReply:
         """Install the joins of a text, all or none."""
         self._join_limits.refuse_text(request.text)
-        specs = parse(request.text)
+        specs = parse_some(request.text)
         self._join_limits.refuse_joins(self._engine, specs)
         try:
             if self._cluster_joins is None:

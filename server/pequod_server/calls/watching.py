@@ -10,7 +10,7 @@ from typing import Any, Final
 from pequod_proto import pequod_pb2 as pb
 
 from pequod.engine import Rows
-from pequod.errors import BadRequestError, WatchCompactedError
+from pequod.errors import BadRequestError, WatchCompactedError, refuse_empty_watch
 from pequod_server.calls.feeds import Feed, Feeds
 from pequod_server.calls.served import ServedEngine
 from pequod_server.memory.admission import Admission
@@ -48,6 +48,7 @@ class WatchCalls:
         if request.rows and request.HasField("after"):
             raise BadRequestError("a watch that goes on has no use for the rows")
         bounds = request.first, last_of(request)
+        refuse_empty_watch(*bounds)
         demand = self._served.demand(request)
         # For every range, since the other watches are settled where this one begins.
         await self._served.opened()
