@@ -228,7 +228,7 @@ async def test_texts_of_joins_beyond_a_limit_are_refused_unparsed(
     def parse(_text: str) -> None:
         pytest.fail("it is parsed")
 
-    monkeypatch.setattr("pequod_server.calls.administration.parse", parse)
+    monkeypatch.setattr("pequod_server.calls.administration.parse_some", parse)
     config = ServerConfig(listen=LISTEN, joins_max=3, join_slots_max=5, join_text_bytes_max=200)
     async with serving(config) as port, connect(port) as channel:
         stub: Any = PequodStub(channel)  # type: ignore[no-untyped-call]

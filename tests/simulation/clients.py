@@ -16,7 +16,7 @@ from pequod_proto import pequod_pb2 as pb
 from pequod_server.backing import BackingUnavailableError, RowChange
 from pequod_server.wire.handlers import CallEnded
 
-from pequod.errors import StaleError, TokenLostError, WatchCompactedError
+from pequod.errors import BadRequestError, StaleError, TokenLostError, WatchCompactedError
 from pequod.freshness import Token
 from tests.simulation.batches import BatchStream, Command, Put, answers_of, request_of
 from tests.simulation.database import Database, Rows
@@ -183,6 +183,9 @@ class Clients:
                         self._judge(machine, reader, demanded, sorted(following.rows.items()), chunk, reply.header)
         except WATCH_ENDS:
             pass
+        except BadRequestError:
+            assert last is not None, "a range without an end is not empty"
+            assert last <= first, "only a watch of an empty range is no request"
         finally:
             if following in watched:
                 watched.remove(following)

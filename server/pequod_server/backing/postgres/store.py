@@ -245,12 +245,16 @@ class PostgresStore:
 
         async def work(connection: Connection, facts: Facts, _attempt: int) -> Met | Unmet:
             lock = lock_of(mapping, facts, change.key)
-            await connection.execute(lock.text, *lock.parameters)
-            present = (await self._session._rows(connection, facts, keys_as_ranges([change.key]))).get(change.key)
+            while True:
+                is_locked = not (await connection.execute(lock.text, *lock.parameters)).endswith(" 0")
+                present = (await self._session._rows(connection, facts, keys_as_ranges([change.key]))).get(change.key)
+                if is_locked or present is None:
+                    break
+                # Another writer inserted it between the two: it may change until it is locked.
             if not holds(change.condition, present):
                 return Unmet(present)
-            # If another writer inserts the row first, its key is there already: then that row is looked at.
-            await self._write_one(connection, facts, mapping, row)
+            # If another writer inserts the row first, the insertion fails: then that row is looked at.
+            await self._write_one(connection, facts, mapping, row, is_absent=not is_locked)
             return MET
 
         return WrittenIf(*await in_transaction(self._session, work))
@@ -358,12 +362,18 @@ class PostgresStore:
             there.update(await self._session._rows(connection, facts, keys_as_ranges(keys[at : at + _TOGETHER])))
         return there
 
-    async def _write_one(self, connection: Connection, facts: Facts, mapping: Mapping, change: RowChange) -> bool:
-        """Write a row, and return whether its key was there; True for a put."""
+    async def _write_one(
+        self, connection: Connection, facts: Facts, mapping: Mapping, change: RowChange, *, is_absent: bool = False
+    ) -> bool:
+        """Write a row, and return whether its key was there; True for a put.
+
+        Args:
+            is_absent: The row is not to be there: then it is inserted, or the write fails.
+        """
         *updates, insert = statements_of(mapping, facts, change)
         if change.value is None:
             return bool(await connection.fetch(insert.text, *insert.parameters))
-        for update in updates:
+        for update in () if is_absent else updates:
             if not (await connection.execute(update.text, *update.parameters)).endswith(" 0"):
                 break
         else:
