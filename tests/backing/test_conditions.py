@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+from typing import Any
 
+import pytest
 from pequod_server import ServerConfig
 from pequod_server.backing import SqliteStore
+from pequod_server.backing.postgres.session import PostgresSession
 from pequod_server.backing.postgres.store import PostgresStore
 from pequod_server.stores import make_store
 
@@ -60,6 +63,28 @@ async def test_one_of_many_takes_a_key_and_no_swap_is_lost(database: Database) -
         await asyncio.gather(*(_count_up(client, 5) for client in (one, two) for _ in range(2)))
         session = one.session(two.last_token)
         assert await session.get("p|bob|0000000001") == b"20"
+
+
+async def test_a_row_that_comes_between_look_and_write_is_not_written_over(
+    database: Database, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if str(database.config["backing"]).startswith("sqlite"):
+        return  # its transactions come one after the other
+    rows, looks = PostgresSession._rows, 0
+
+    async def look(self: PostgresSession, *arguments: Any) -> dict[bytes, bytes]:
+        nonlocal looks
+        found = await rows(self, *arguments)
+        looks += 1
+        if looks == 1:
+            insert = "INSERT INTO posts (poster, at, body) VALUES ($1, $2, $3)"
+            await database.application._run([(insert, ("bob", 1, "theirs"))])
+        return found
+
+    async with serving(database, backing_mode="write-through") as (_, client):
+        monkeypatch.setattr(PostgresSession, "_rows", look)
+        assert await client.put("p|bob|0000000001", "ours", condition=IF_ABSENT) == Unmet(b"theirs")
+    assert looks >= 2
 
 
 async def _count_up(client: AsyncClient, times: int) -> None:
