@@ -29,15 +29,15 @@ from pequod.language.spec import DELIMITER, Slot
 #: Told of each row that shows nothing: the reason, and the key.
 Note = Callable[[Misfit, bytes], None]
 #: The most rows of a run, whose parsed records are in memory at the same time, and the bytes of values after which it
-#: ends. A value with more takes milliseconds to parse, and its record takes some to free.
+#: ends.
 _ROWS: Final = 256
-RUN_BYTES: Final = 256 << 10
+_BYTES: Final = 256 << 10
 
 _Fit = TypeVar("_Fit")
 
 
 def show_all(
-    lens: Lens, keys: Sequence[bytes], values: Sequence[bytes], note: Note, parse: Parse = parse_record
+    lens: Lens, keys: Sequence[bytes], values: Sequence[bytes], note: Note, parse_long: Parse = parse_record
 ) -> tuple[list[bytes], list[bytes]]:
     """Return the plain rows of many rows, as `Lens.show` does.
 
@@ -46,8 +46,8 @@ def show_all(
         keys: Keys of the table, each once, that begin with the bytes before the pattern's first slot.
         values: Their values.
         note: Called with the reason and the key for each row whose value shows nothing.
-        parse: Parses the values of a run that ends with more than `RUN_BYTES`; so its caller can have each parsed once,
-            and can choose when the record is freed.
+        parse_long: Parses the values of a run whose last one is long; so the caller can have each parsed once, and can
+            choose when the record is freed.
 
     Returns:
         The plain keys in no order, each once, and their values.
@@ -56,14 +56,19 @@ def show_all(
     shown_values: list[bytes] = []
     start = 0
     while start < len(keys):
-        stop = start + cut_at(values[start : start + _ROWS], RUN_BYTES)
+        stop = start + cut_at(values[start : start + _ROWS], _BYTES)
         with collector_paused():
-            found_keys, found_values = RecordRun(lens, keys[start:stop], values[start:stop], note, parse).show()
+            found_keys, found_values = RecordRun(lens, keys[start:stop], values[start:stop], note, parse_long).show()
             shown_keys += found_keys
             shown_values += found_values
             del found_keys, found_values
         start = stop
     return shown_keys, shown_values
+
+
+def is_long(value: bytes) -> bool:
+    """Return whether a value takes milliseconds to parse, and its record some to free."""
+    return len(value) > _BYTES
 
 
 def cut_at(values: Sequence[bytes], bytes_max: int) -> int:
@@ -82,17 +87,17 @@ class RecordRun:
         1. The keys, the values, the records and each column of slots are of the same rows.
     """
 
-    __slots__ = ("_has_long", "_keys", "_lens", "_note", "_parse_one", "_records", "_slots", "_values")
+    __slots__ = ("_keys", "_lens", "_note", "_parse_long", "_records", "_slots", "_values")
 
     def __init__(
-        self, lens: Lens, keys: Sequence[bytes], values: Sequence[bytes], note: Note, parse: Parse = parse_record
+        self, lens: Lens, keys: Sequence[bytes], values: Sequence[bytes], note: Note, parse_long: Parse
     ) -> None:
         self._lens = lens
         self._keys = keys
         self._values = values
         self._note = note
-        self._has_long = len(values[-1]) > RUN_BYTES
-        self._parse_one = parse if self._has_long else parse_record
+        #: Parses its values if the last one is long; None: it is not, and they are parsed as usual.
+        self._parse_long = parse_long if is_long(values[-1]) else None
         self._records: Sequence[Record] = ()
         #: By the numbers of the slots.
         self._slots: list[Sequence[bytes]] = []
@@ -120,11 +125,10 @@ class RecordRun:
 
     def _show_quickly(self, quick: Quick) -> tuple[list[bytes], list[bytes]]:
         lens, keys, values = self._lens, [*self._keys], [*self._values]
-        parse = self._parse_one if self._has_long else loads
         give = lens.give if lens.has_own_values else None
-        shown_keys, shown_values, others = quick.look_all(keys, values, parse, give)
+        shown_keys, shown_values, others = quick.look_all(keys, values, self._parse_long or loads, give)
         for at in others:
-            row = lens.show_row(keys[at], values[at], self._parse_one)
+            row = lens.show_row(keys[at], values[at], self._parse_long or parse_record)
             if isinstance(row, Misfit):
                 self._note(row, keys[at])
             else:
@@ -150,7 +154,7 @@ class RecordRun:
     def _parse(self) -> None:
         """Parse the values; leave out those that are no objects."""
         try:
-            records: list[Any] = [*map(self._parse_one if self._has_long else read_json, self._values)]
+            records: list[Any] = [*map(self._parse_long or read_json, self._values)]
         except ValueError:
             records = [*map(parse_record, self._values)]
         if {*map(type, records)} - {dict}:

@@ -133,6 +133,19 @@ def test_a_long_record_is_parsed_once_and_freed_in_a_turn_of_its_own(parsed: lis
     assert [*scan(engine, "by|")] == ["by|7|1", "by|x|0"]
 
 
+def test_long_records_that_are_put_between_slices_do_not_hold_up_the_index() -> None:
+    engine = _engine()
+    lacking = _begun(engine)
+    for number in range(4 * COUNT):
+        # A row that the slices have passed, so that the index looks at the change.
+        engine.put(b"item|000", b'{"a":%d,"b":1,"c":"%b"}' % (number, b"c" * 300_000))
+        if not engine.index_some(lacking):
+            break
+    else:
+        pytest.fail("the index is not made while long records are put")
+    assert scan(engine, "by|") == _expected(engine)
+
+
 def test_a_small_index_is_made_by_the_read() -> None:
     engine = _engine(count=SLICE)
     assert list(scan(engine, "by|3|")) == ["by|3|003"]

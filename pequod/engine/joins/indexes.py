@@ -28,7 +28,7 @@ from pequod.engine.memory.eviction import PINNED, WAIT_READS, Evictor, Rank, Tic
 from pequod.engine.memory.ledger import BYTES, GROUP, ROW, TABLE
 from pequod.language.containing import keys_of
 from pequod.language.forms import Misfit
-from pequod.language.many_records import cut_at, show_all
+from pequod.language.many_records import cut_at, is_long, show_all
 from pequod.language.missing import Loadable
 from pequod.language.ranges import Range
 from pequod.language.records import Lens, Shown
@@ -76,6 +76,7 @@ class Index:
         "_begun",
         "_counted_bytes",
         "_is_awaited",
+        "_left_long",
         "_parse",
         "_reached",
         "_was_evicted",
@@ -103,6 +104,8 @@ class Index:
         self._reached = b""
         #: Whether memory was too short for the rows made so far; the next slice says so.
         self._was_evicted = False
+        #: Whether the slice before ended with a long record, which the parser still has: to free it takes a turn.
+        self._left_long = False
         #: Whether it was made for a read that has not used it yet.
         self._is_awaited = False
         #: What the database can be asked for beside ranges of its keys; None: nothing, or there is no database.
@@ -234,7 +237,8 @@ class Index:
         if self._was_evicted:
             self._was_evicted = False
             return Growth.NO_ROOM
-        if self._parse.holds_long:
+        if self._left_long:
+            self._left_long = False
             self._parse.forget()
             return Growth.MORE
         ledger, self.last_used = self.memory.ledger, self.memory.reads.number
@@ -252,8 +256,9 @@ class Index:
             # Rows of the table may have been evicted, and with them what was made: look again, now that there is room.
         rows.put_run(shown.keys, shown.values)
         self._reached = end
+        self._left_long = bool(looked_at.values) and is_long(looked_at.values[-1])
         self._weigh()
-        if end < self.range.last or self._parse.holds_long:
+        if end < self.range.last or self._left_long:
             return Growth.MORE
         self.rows, self._begun = rows, None
         return Growth.WHOLE

@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import Final, cast
 
 from pequod.language.collector import LONG_BYTES, collector_paused
-from pequod.language.many_records import RUN_BYTES
 from pequod.language.parsing import read_json
 from pequod.language.record_checks import Record
 
@@ -23,11 +22,6 @@ class RecordParser:
     def forget(self) -> None:
         """Forget what was parsed: a long record takes thirty times its bytes."""
         self._latest = self._earlier = _NOT_PARSED
-
-    @property
-    def holds_long(self) -> bool:
-        """Whether it has the record of a value of more than `RUN_BYTES`, which takes milliseconds to free."""
-        return max(len(self._latest[0]), len(self._earlier[0])) > RUN_BYTES
 
     def __call__(self, value: bytes) -> Record | None:
         """Return the object that a value is, None if it is something else: `parse_record`, without the call."""
