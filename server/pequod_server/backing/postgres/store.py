@@ -245,12 +245,11 @@ class PostgresStore:
 
         async def work(connection: Connection, facts: Facts, _attempt: int) -> Met | Unmet:
             lock = lock_of(mapping, facts, change.key)
-            while True:
-                is_locked = not (await connection.execute(lock.text, *lock.parameters)).endswith(" 0")
-                present = (await self._session._rows(connection, facts, keys_as_ranges([change.key]))).get(change.key)
-                if is_locked or present is None:
-                    break
-                # Another writer inserted it between the two: it may change until it is locked.
+            is_locked = not (await connection.execute(lock.text, *lock.parameters)).endswith(" 0")
+            present = (await self._session._rows(connection, facts, keys_as_ranges([change.key]))).get(change.key)
+            if present is not None and not is_locked:
+                # Another writer inserted it between the two, and it may change until it is locked: a conflict.
+                raise asyncpg.SerializationError(f"the row of key {shown(change.key)} came while it was looked at")
             if not holds(change.condition, present):
                 return Unmet(present)
             # If another writer inserts the row first, the insertion fails: then that row is looked at.
