@@ -248,10 +248,7 @@ class Loader:
         """
         place, found = await self.store.write(changes)
         self.counters.writes += len(changes)
-        if not self._has(place):
-            self.store.hurry(place.position)
-        await self._wait(lambda: self._has(place))
-        return self.followed.token_of(place), found
+        return await self._shown(place), found
 
     async def write_if(self, change: ConditionalChange) -> tuple[bytes, Met | Unmet]:
         """Write to the database if the condition holds there, and return the token of what it has decided by.
@@ -263,10 +260,14 @@ class Loader:
         """
         place, outcome = await self.store.write_if(change)
         self.counters.writes += bool(outcome)
+        return await self._shown(place), outcome
+
+    async def _shown(self, place: Place) -> bytes:
+        """Wait until the cache has the state of a place, and return its token."""
         if not self._has(place):
             self.store.hurry(place.position)
         await self._wait(lambda: self._has(place))
-        return self.followed.token_of(place), outcome
+        return self.followed.token_of(place)
 
     async def _wait(self, holds: Callable[[], bool]) -> None:
         if not await self.followed.until(holds, self._wait_s):

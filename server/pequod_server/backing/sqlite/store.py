@@ -20,7 +20,7 @@ from typing import Final
 from pequod.engine import SearchRange
 from pequod.freshness import SQLITE_STATE, database_of
 from pequod.language.conditions import MET, Met, Unmet, holds
-from pequod_server.backing.errors import PackError, SchemaError, WriteRefusedError
+from pequod_server.backing.errors import PackError, SchemaError
 from pequod_server.backing.health import Backoff, FeedBrokenError, Health, mended
 from pequod_server.backing.mapping import GENERIC_TABLE, Mapping
 from pequod_server.backing.noted import Noted
@@ -31,7 +31,7 @@ from pequod_server.backing.sqlite import schema as sqlite_schema
 from pequod_server.backing.sqlite.connection import SqliteConnection, transaction
 from pequod_server.backing.sqlite.dialect import SqliteDialect, plan_of
 from pequod_server.backing.sqlite.schema import CHANGES
-from pequod_server.backing.sqlite.writes import carry_out, check_written, ranges_of
+from pequod_server.backing.sqlite.writes import carry_out, ranges_of
 from pequod_server.backing.store import (
     Changes,
     ConditionalChange,
@@ -199,11 +199,7 @@ class SqliteStore:
 
         def write(connection: sqlite3.Connection) -> tuple[int, list[bool]]:
             with transaction(connection, "IMMEDIATE"):
-                try:
-                    found = [carry_out(connection, statements) for statements in plans]
-                    check_written(self._name, written, self._read(connection, ranges_of(written)))
-                except sqlite3.IntegrityError as error:
-                    raise WriteRefusedError(self._name, str(error)) from error
+                found = carry_out(self._name, connection, plans, written, self._read)
                 return sqlite_schema.position_of(connection), found
 
         position, found = await self._writes.run(write)
@@ -216,15 +212,11 @@ class SqliteStore:
 
         def write(connection: sqlite3.Connection) -> tuple[int, Met | Unmet]:
             with transaction(connection, "IMMEDIATE"):
-                present = self._read(connection, [KeyRange(change.key, change.key + b"\0")]).get(change.key)
-                if not holds(change.condition, present):
-                    return sqlite_schema.position_of(connection), Unmet(present)
-                try:
-                    carry_out(connection, statements)
-                    check_written(self._name, written, self._read(connection, ranges_of(written)))
-                except sqlite3.IntegrityError as error:
-                    raise WriteRefusedError(self._name, str(error)) from error
-                return sqlite_schema.position_of(connection), MET
+                present = self._read(connection, ranges_of([change.key])).get(change.key)
+                is_met = holds(change.condition, present)
+                if is_met:
+                    carry_out(self._name, connection, [statements], written, self._read)
+                return sqlite_schema.position_of(connection), MET if is_met else Unmet(present)
 
         position, outcome = await self._writes.run(write)
         return WrittenIf(Place(1, position), outcome)
