@@ -108,7 +108,7 @@ class AccessGuard(aio.ServerInterceptor):
         _caller.set(caller)
         return self._guarded.around(details.method, handler)
 
-    def role_of(self, authorization: bytes, names: Callable[[], tuple[str, ...]]) -> Role:
+    def role_of(self, authorization: str, names: Callable[[], tuple[str, ...]]) -> Role:
         """Return the role of a caller.
 
         Args:
@@ -118,10 +118,7 @@ class AccessGuard(aio.ServerInterceptor):
         Raises:
             UnauthenticatedError: The access file does not name the caller.
         """
-        if authorization:
-            credential = _credential([("authorization", _text(authorization))])
-        else:
-            credential = Credential(None, names())
+        credential = _credential([("authorization", authorization)]) if authorization else Credential(None, names())
         return self.access.rules().role_of(credential)
 
     def _guard(self, method: str, handler: Handler) -> Handler:
@@ -208,13 +205,6 @@ def _credential(metadata: Iterable[tuple[str, str | bytes]] | None) -> Credentia
     if len(sent) > 1 or value[: len(_BEARER)].lower() != _BEARER:
         raise UnauthenticatedError("`authorization` must be sent once, as `Bearer TOKEN`")
     return Credential.of_token(value[len(_BEARER) :])
-
-
-def _text(value: bytes) -> str:
-    try:
-        return value.decode()
-    except UnicodeDecodeError:
-        return value.decode("latin-1")
 
 
 def certificate_names(context: Certified) -> tuple[str, ...]:

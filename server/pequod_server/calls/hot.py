@@ -21,7 +21,7 @@ from pequod_server.calls.served import ServedEngine
 from pequod_server.homes.rules import HomeRules
 from pequod_server.memory.admission import Admission
 from pequod_server.ops.logs import SlowSink
-from pequod_server.transport.headers import Opening
+from pequod_server.transport.headers import Opening, text_of
 from pequod_server.transport.hot_calls import HotClient
 from pequod_server.wire.connections import Connections
 from pequod_server.wire.under_way import CallsUnderWay
@@ -114,7 +114,7 @@ class ServedHotCalls:
             if authorization is None:
                 return
             try:
-                role = guard.role_of(authorization, lambda: certificate_names(client))
+                role = guard.role_of(text_of(authorization), lambda: certificate_names(client))
             except UnauthenticatedError:
                 return
             session.admit(authorization, _ranges(role.read), _ranges(role.write))

@@ -59,7 +59,7 @@ class Opening:
             elif name.endswith(b"-bin"):
                 self._add_bytes(metadata, name.decode("latin-1"), value)
             else:
-                metadata.append((name.decode("latin-1"), _text(value)))
+                metadata.append((name.decode("latin-1"), text_of(value)))
         self.metadata = tuple(metadata)
 
     def _add_bytes(self, metadata: list[tuple[str, str | bytes]], name: str, value: bytes) -> None:
@@ -70,7 +70,8 @@ class Opening:
             self.refusal = f"the metadata {name} are not base64"
 
 
-def _text(value: bytes) -> str:
+def text_of(value: bytes) -> str:
+    """Return the text of a field: UTF-8, or Latin-1 where it is none."""
     try:
         return value.decode()
     except UnicodeDecodeError:
