@@ -93,6 +93,8 @@ def _by_code(counts: dict[int, int]) -> bytes:
     return bytes(counts.get(code, 0) for code in range(256))
 
 
+#: The most arguments that a command takes.
+ARGUMENTS_MAX: Final = max(len(kind.arguments) for kind in KINDS)
 #: For `bytes.translate`, and by index: how many arguments and numbers a command takes; 0 for what is no kind.
 ARGUMENT_COUNTS: Final = _by_code({kind.code: len(kind.arguments) for kind in KINDS})
 NUMBER_COUNTS: Final = _by_code({kind.code: len(kind.numbers) for kind in KINDS})

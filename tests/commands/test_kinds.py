@@ -14,6 +14,7 @@ from pequod_proto.pequod_pb2 import ExecuteRequest
 from pequod.commands.columns import bounds_of, commands, has_reads, has_writes, needs, range_arguments, reads, starts
 from pequod.commands.kinds import (
     ARGUMENT_COUNTS,
+    ARGUMENTS_MAX,
     COUNT,
     GET,
     KIND_OF,
@@ -52,6 +53,7 @@ def test_the_native_core_calls_its_kinds_by_the_same_codes() -> None:
     assert dict(enumerate(["GET", *names.split(", ")], 1)).items() <= NAMES.items(), "others are run by Python"
     (gives,) = re.findall(r"^enum class Gives : unsigned char \{ (.*?) \};$", header, re.MULTILINE)
     assert gives.split(", ") == [one.name for one in sorted(Gives, key=lambda one: one.value)]
+    assert f"constexpr size_t ARGUMENTS_MAX = {ARGUMENTS_MAX};" in header
 
 
 @pytest.mark.skipif(core is None, reason="the native core is not built, or PEQUOD_PURE is set")

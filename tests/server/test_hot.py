@@ -2,6 +2,7 @@
 
 import asyncio
 import logging
+import re
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from hashlib import sha256
@@ -15,6 +16,8 @@ from pequod_grammar import parse
 from pequod_proto import pequod_pb2 as pb
 from pequod_proto.pequod_pb2_grpc import PequodStub
 from pequod_server import PequodServer, ServerConfig
+from pequod_server.calls.hot import _CALLERS_MAX
+from pequod_server.ops.metrics import _SECONDS
 
 from pequod.native.http2 import HOT_METHODS, why_absent
 
@@ -39,6 +42,16 @@ def hot_counts(server: PequodServer) -> dict[str, int]:
     hot = server._server.hot  # type: ignore[attr-defined]
     tallies = () if hot is None else zip(HOT_METHODS, hot.native.tallies(), strict=True)
     return {name: tally[0] for name, tally in tallies if tally[0]}
+
+
+def test_the_core_and_the_server_have_the_same_methods_callers_and_bounds() -> None:
+    folder = Path(__file__).parents[2] / "pequod/native/http2"
+    source = "".join((folder / name).read_text() for name in ("session.hpp", "hot_calls.hpp", "hot_calls.cpp"))
+    (names,) = re.findall(r"NAMES\[HOT_METHODS\] = \{(.*?)\};", source)
+    assert tuple(re.findall(r'"(.*?)"', names)) == HOT_METHODS
+    (bounds,) = re.findall(r"HOT_BOUNDS_S\[\] = \{(.*?)\};", source, re.DOTALL)
+    assert tuple(map(float, bounds.split(","))) == _SECONDS
+    assert f"constexpr size_t RIGHTS_MAX = {_CALLERS_MAX};" in source
 
 
 async def test_calls_are_hot_and_channelz_counts_them() -> None:

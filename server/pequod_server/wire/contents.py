@@ -19,6 +19,7 @@ from google.protobuf.descriptor import FieldDescriptor
 from google.protobuf.message import DecodeError, Message
 from pequod_proto.contract import LOAD_ENTRIES_MAX, NEXT_GROUPS_MAX, RANGES_MAX
 
+from pequod.commands.kinds import ARGUMENTS_MAX
 from pequod.errors import BadRequestError, LimitExceededError
 from pequod_server.config import ServerConfig
 from pequod_server.memory.admission import SMALL_BYTES
@@ -60,7 +61,7 @@ BOUNDS: Final[Mapping[str, Mapping[str, Bound]]] = {
     "MultiPutRequest": {"keys": _COMMANDS, "values": _COMMANDS},
     "ExecuteRequest": {
         "kinds": _COMMANDS,
-        "arguments": Beside("kinds", 3),
+        "arguments": Beside("kinds", ARGUMENTS_MAX),
         "numbers": Beside("kinds", 1),
         "fresh_commands": Beside("kinds", 1),
         "fresh_levels": Beside("kinds", 1),
