@@ -68,7 +68,8 @@ class SharedEngine:
             ClosedError: The store has been closed.
         """
         kind, arguments, numbers = commands.kinds[0], commands.arguments, commands.numbers
-        second, third = [*arguments[1:], b"", b""][:2]
+        second = arguments[1] if len(arguments) > 1 else b""
+        third = arguments[2] if len(arguments) > 2 else b""
         with self._lock:
             if self._is_closed:
                 raise ClosedError

@@ -120,8 +120,8 @@ PyObject* command(PyObject* self, PyObject*) {
     Batch* batch = batch_of(self);
     if (!is_at_command(batch)) return nullptr;
     const unsigned char kind = kind_of(batch);
-    const Piece first = batch->arguments[batch->argument_at];
     const Piece* argument = batch->arguments + batch->argument_at;
+    const Piece first = argument[0];
     const Piece second = KIND_ROWS[kind].argument_count > 1 ? argument[1] : Piece{"", 0};
     const Piece third = KIND_ROWS[kind].argument_count > 2 ? argument[2] : Piece{"", 0};
     const uint64_t number = KIND_ROWS[kind].number_count ? batch->numbers[batch->number_at] : 0;

@@ -286,7 +286,7 @@ PyObject* session_run_hot(PyObject* object, PyObject* const* arguments, Py_ssize
     return Py_BuildValue("(nnN)", done.answered, done.reads, done.slow ? done.slow : Py_NewRef(Py_None));
 }
 
-// hand_over(): give all that wait to Python, and return the events.
+// hand_over(): give all that wait to Python, by events.
 PyObject* session_hand_over(PyObject* object, PyObject*) {
     Session* self = session_of(object);
     while (self->hot_at < self->hot_size) {
