@@ -183,9 +183,12 @@ bool find_known(const Kernel* kernel, const Hot* hot, size_t* known) {
     return false;
 }
 
+// Whether a database owns the keys of a table.
+bool is_backed(PyObject* table) { return table_of(table)->loaded != Py_None; }
+
 // Whether all rows from `first` on that a prefix selects are loaded. 1: they are; 0: not all are; -1: an error is set.
 int are_loaded(const Kernel* kernel, Piece prefix, Piece first) {
-    if (table_of(kernel->copied)->loaded == Py_None) return 1;
+    if (!is_backed(kernel->copied)) return 1;
     PyObject* begin = concatenated(prefix, first, {"", 0});
     if (!begin) return -1;
     const bool found = is_loaded_from(table_of(kernel->copied), piece_of(begin), prefix);
@@ -315,6 +318,9 @@ int refresh(Hot* hot, double now) {
     if (hot->is_fresh || !(now <= hot->expires_s) || !hot->log || !PyDict_GET_SIZE(hot->log)) {
         return 0;
     }
+    // Loaded ranges that the log needs count as used by this read, which Python notes.
+    const Kernel* kernel = kernel_of(hot->kernel);
+    if (is_backed(kernel->selecting) || is_backed(kernel->copied)) return 0;
     const int is_applied = apply_log(hot);
     if (is_applied <= 0) return is_applied;
     settle(hot);

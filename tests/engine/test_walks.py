@@ -106,8 +106,8 @@ def test_walks_meet_logs_of_selections(monkeypatch: pytest.MonkeyPatch) -> None:
     natively, by_loops = list[bool](), list[Context]()
     apply_natively, apply_by_loops = collecting.apply_log, differences.differences
 
-    def note(context: Context) -> bool:
-        natively.append(apply_natively(context))
+    def note(context: Context, read_number: int) -> bool:
+        natively.append(apply_natively(context, read_number))
         return natively[-1]
 
     def note_loops(context: Context, *arguments: Any) -> object:

@@ -36,6 +36,12 @@ def portrait(engine: Engine) -> dict[str, object]:
     shown: dict[str, object] = {name: getattr(engine.ledger, name) for name in _LEDGER}
     shown["revision"] = engine.revision
     shown["loaded"] = engine.loaded()
+    shown["used"] = [
+        (one.first, one.last, one.last_used)
+        for table in engine._store.backed
+        if table.presence is not None
+        for one in table.presence
+    ]
     shown["base"] = tuple(engine.base_rows())
     for join in engine._catalog:
         name, counters = join.info.name, join.counters

@@ -76,3 +76,25 @@ def test_a_log_of_changes_that_a_database_tells_is_too_long_at_the_same_change(t
             assert portrait(walker.engine) == twin.take(step), step
             counts.append(walker.engine.ledger.context_count)
     assert counts == [0, 1, 1, 1, 0, 0, 0, 0]
+
+
+def test_loaded_rows_that_a_log_takes_away_were_used_by_the_read_that_applied_it(twin: PureTwin) -> None:
+    (join,) = parse("t|<user>|<time:1>|<poster> = check s|<user>|<poster> copy p|<poster>|<time:1>")
+    scan = Step("scan", (b"t|ann|", b"t|ann}", None, False))
+    script = [
+        Step("put_all", (((b"s|ann|bob", b""), (b"s|ann|liz", b"")),)),
+        Step("put_all", (((b"p|bob|1", b"x"), (b"p|liz|2", b"y")),)),
+        Step("add", (join,)),
+        scan,
+        Step("remove", (b"s|ann|bob",)),
+        scan,
+    ]
+    with small_limits(Random(0)):
+        walker = begin(0, (b"p",))
+        assert portrait(walker.engine) == twin.take((0, (b"p",)))
+        for step in script:
+            walker.take(step)
+            assert portrait(walker.engine) == twin.take(step), step
+        bob, _ = walker.engine._store.backed[0].presence or ()
+        # The walker counts the rows after it has read them.
+        assert (bob.first, bob.last_used) == (b"p|bob|", walker.engine._reads.number - 1)

@@ -16,6 +16,7 @@ from pequod.engine.joins.contexts import Context
 from pequod.engine.joins.frames import Frames
 from pequod.engine.joins.timeline import Timeline
 from pequod.language.narrowing import relative
+from pequod.language.ranges import Range
 from pequod.language.spec import DELIMITER
 from pequod.native import NativeKernel, core
 
@@ -92,12 +93,39 @@ def collect(context: Context, first: bytes, last: bytes, rows_max: int) -> int |
     return found
 
 
-def apply_log(context: Context) -> bool:
+def apply_log(context: Context, read_number: int) -> bool:
     """Bring the rows and the frames of a context up to date with its log.
+
+    Args:
+        context: Its log stays as it is; `Context.settle` empties it.
+        read_number: The loaded ranges that this reads count as used by this read.
 
     Returns:
         False, and nothing has changed, if nothing is native or the case is not plain: it has several ranges, others
         follow its rows, or what the log needs is not loaded.
     """
-    kernel = context.kernel
-    return core is not None and kernel is not None and kernel.is_quiet and core.apply_log(context)
+    native, kernel = context.kernel, context.plan.log_kernel
+    if core is None or native is None or not native.is_quiet or not core.apply_log(context):
+        return False
+    is_backed = any([table.presence is not None for table in context.join.source_tables])
+    if is_backed and kernel is not None:
+        gaps = read_by_log(kernel, context, read_number)
+        assert not gaps, "the core applies a log only if all that it needs is loaded"
+    return True
+
+
+def read_by_log(kernel: Timeline, context: Context, read_number: int) -> list[Range]:
+    """Return what the log of a context needs of backed tables that is not loaded; what is counts as used by a read.
+
+    Requires:
+        ``kernel.applies_logs``, and the context is materialised up to its prefix's end.
+    """
+    tables = selecting, _ = context.join.source_tables
+    needed = kernel.read_by_log(context, context.environment, context.log, selecting)
+    return [
+        gap
+        for table, ranges in zip(tables, needed, strict=True)
+        if (presence := table.presence) is not None
+        for first, last in ranges
+        for gap in presence.gaps(first, last, read_number)
+    ]

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Final, NamedTuple
 
-from pequod.engine.joins.contexts import Context
+from pequod.engine.joins.collecting import read_by_log
 from pequod.engine.joins.installed import Site
 from pequod.engine.joins.projections import Projection
 from pequod.engine.joins.relations import Relations
@@ -50,7 +50,7 @@ def foresee(tables: Mapping[bytes, Relations], keys: Iterable[bytes], read_numbe
             updaters = None if match is None else site.at(key, match)
             for context in () if updaters is None else updaters.contexts:
                 if context.upper is None and 0 < len(context.log) <= _LOG_MAX:
-                    found |= dict.fromkeys(_lacked_by_log(kernel, context, read_number))
+                    found |= dict.fromkeys(read_by_log(kernel, context, read_number))
     return list(found)
 
 
@@ -61,20 +61,3 @@ def _selecting(relations: Relations | None) -> Iterator[_Selecting]:
             kernel, join = site.plan.log_kernel, site.join
             if kernel is not None and not site.step.is_value and join.reads_base and not join.reads_unbacked:
                 yield _Selecting(site, kernel)
-
-
-def _lacked_by_log(kernel: Timeline, context: Context, read_number: int) -> list[Range]:
-    """Return what the log of a context needs of backed tables that is not loaded; what is counts as used by a read.
-
-    Requires:
-        ``kernel.applies_logs``, and the context is materialised up to its prefix's end.
-    """
-    tables = selecting, _ = context.join.source_tables
-    needed = kernel.read_by_log(context, context.environment, context.log, selecting)
-    return [
-        gap
-        for table, ranges in zip(tables, needed, strict=True)
-        if (presence := table.presence) is not None
-        for first, last in ranges
-        for gap in presence.gaps(first, last, read_number)
-    ]

@@ -377,7 +377,7 @@ class Reader:
                 if lacking and context.is_live:
                     return False
                 continue
-            if apply_log(context):
+            if apply_log(context, read.number):
                 self.writer.serial += 1
                 context.settle()
             else:
