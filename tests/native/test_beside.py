@@ -95,6 +95,8 @@ def test_loaded_rows_that_a_log_takes_away_were_used_by_the_read_that_applied_it
         for step in script:
             walker.take(step)
             assert portrait(walker.engine) == twin.take(step), step
-        bob, _ = walker.engine._store.backed[0].presence or ()
+        loaded = walker.engine._store.backed[0].presence
+        assert loaded is not None
+        bob, _ = loaded
         # The walker counts the rows after it has read them.
         assert (bob.first, bob.last_used) == (b"p|bob|", walker.engine._reads.number - 1)

@@ -107,8 +107,7 @@ def apply_log(context: Context, read_number: int) -> bool:
     native, kernel = context.kernel, context.plan.log_kernel
     if core is None or native is None or not native.is_quiet or not core.apply_log(context):
         return False
-    is_backed = any([table.presence is not None for table in context.join.source_tables])
-    if is_backed and kernel is not None:
+    if kernel is not None and any(table.presence is not None for table in context.join.source_tables):
         gaps = read_by_log(kernel, context, read_number)
         assert not gaps, "the core applies a log only if all that it needs is loaded"
     return True
