@@ -170,7 +170,7 @@ def decode_reply(kinds: bytes | bytearray, reply: ExecuteReply) -> Reply:
 
 
 if not TYPE_CHECKING and core is not None:
-    core.use_reply(Reply)
+    core.use_reply(Reply, MET, Unmet)
     encode_request, decode_whole = core.encode_request, core.decode_whole
 
 

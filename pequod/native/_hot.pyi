@@ -1,7 +1,7 @@
 # The native core, where it is built (pequod/native/). This is its interface, written once: a test compares it with what
 # is there. Most names are the twins of Python classes and functions, whose docstrings hold for them.
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any, Literal
 
 from pequod.answers.rows import Rows
@@ -353,8 +353,8 @@ class Batch:
 def encode_request(batch: int, kinds: bytes | bytearray, arguments: list[bytes], numbers: list[int]) -> bytes: ...
 def decode_whole(kinds: bytes | bytearray, message: bytes) -> Any: ...
 
-# Return replies as this class of named tuples from now on.
-def use_reply(reply: type[tuple[Any, ...]]) -> None: ...
+# Return replies as this class of named tuples from now on, and as these what came of conditions.
+def use_reply(reply: type[tuple[Any, ...]], met: object, unmet: Callable[[bytes | None], object], /) -> None: ...
 
 # How many entries the columns of a message have; see pequod_server/wire/tally.py.
 def tally(message: bytes, layout: bytes, most: tuple[int, ...]) -> list[int] | None: ...

@@ -108,6 +108,12 @@ void fetch_last_row(const Ahead& ahead) {
     if (ahead.end) fetch(entry.value);
 }
 
+// Whether a command looks at the value of its key, and goes by what was seen of it.
+bool sees_value(unsigned char kind) {
+    const KindRow& row = KIND_ROWS[kind];
+    return row.gives == Gives::MET || (row.gives == Gives::VALUE && !row.is_of_range);
+}
+
 // So few searches have little to wait for together, and would only be done twice: of Twip, 5 % of the whole run.
 constexpr size_t SEARCHES_MIN = 8;
 
@@ -137,7 +143,7 @@ void search_all(const Ahead* ahead, const unsigned char* kinds, size_t count, Se
     }
     for (size_t at = 0, number = 0; at < count; ++at) {
         if (ahead[at].end) continue;
-        if (kinds[at] == GET) all[number].tell(seen + at);
+        if (sees_value(kinds[at])) all[number].tell(seen + at);
         ++number;
     }
 }

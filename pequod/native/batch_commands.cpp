@@ -116,6 +116,17 @@ Ran run_get(Batch* batch, HotEngine* engine, double now) {
     return ran == Ran::DONE ? write_value(batch, piece_of(value)) : ran;
 }
 
+Ran run_write_if(Batch* batch, HotEngine* engine, bool is_put) {
+    const Piece* argument = batch->arguments + batch->argument_at;
+    const Condition condition = {batch->numbers[batch->number_at], argument[is_put ? 2 : 1]};
+    PyObject* present = nullptr;
+    const Ran ran = is_put ? put_if(engine, argument[0], argument[1], condition, seen_of(batch), &present)
+                           : remove_if(engine, argument[0], condition, seen_of(batch), &present);
+    if (ran != Ran::UNMET) return ran;
+    const Ran written = write_value(batch, piece_of(present));
+    return written == Ran::DONE ? Ran::UNMET : written;
+}
+
 Ran run_one(Batch* batch, HotEngine* engine, double now) {
     const unsigned char kind = kind_of(batch);
     switch (kind) {
@@ -125,6 +136,9 @@ Ran run_one(Batch* batch, HotEngine* engine, double now) {
             return run_get(batch, engine, now);
         case REMOVE:
             return remove(engine, batch->arguments[batch->argument_at]);
+        case PUT_IF:
+        case REMOVE_IF:
+            return run_write_if(batch, engine, kind == PUT_IF);
         case COUNT:
             return run_count(batch, engine);
         case SCAN:
@@ -154,6 +168,7 @@ Ran run_quick(Batch* batch, HotEngine* engine, double now) {
         const Ran ran = run_one(batch, engine, now);
         if (ran == Ran::FAILED || ran == Ran::NOT_QUICK) return ran;
         if (ran == Ran::ABSENT) batch->statuses[batch->index] = ABSENT;
+        if (ran == Ran::UNMET) batch->statuses[batch->index] = UNMET;
         advance(batch);
     }
     return Ran::DONE;

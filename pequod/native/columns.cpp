@@ -14,6 +14,9 @@ namespace {
 
 // `Reply`, a named tuple.
 PyTypeObject* reply_type = nullptr;
+// What a write under a condition gives: `MET`, or an `Unmet` of the present value.
+PyObject* met = nullptr;
+PyObject* unmet_type = nullptr;
 
 size_t varint_size(uint64_t value) {
     size_t size = 1;
@@ -184,6 +187,12 @@ bool read_columns(Piece message, ReplyColumns* reply, bool* is_right) {
     return has_memory;
 }
 
+// Whether a command that gives this may have another status than that it is done.
+bool may_be(Gives gives, char status) {
+    if (status == UNMET) return gives == Gives::MET;
+    return status == ABSENT && (gives == Gives::VALUE || gives == Gives::WAS_THERE || gives == Gives::MET);
+}
+
 // The columns hold what the statuses of these kinds say, and nothing else.
 bool is_fitting(Piece kinds, const ReplyColumns& reply) {
     if (reply.statuses.size != kinds.size) return false;
@@ -193,11 +202,11 @@ bool is_fitting(Piece kinds, const ReplyColumns& reply) {
         const char status = reply.statuses.start[at];
         if (!is_kind(kind)) return false;
         const Gives gives = KIND_ROWS[kind].gives;
-        if (status && !(status == ABSENT && (gives == Gives::VALUE || gives == Gives::WAS_THERE))) return false;
-        // Python makes what came of a condition.
-        if (gives == Gives::MET) return false;
+        if (status && !may_be(gives, status)) return false;
         if (gives == Gives::VALUE) {
             values += !status;
+        } else if (gives == Gives::MET) {
+            values += status == UNMET;
         } else if (gives == Gives::ROWS || gives == Gives::COUNT) {
             if (counts == reply.counts.count) return false;
             const uint64_t count = reply.counts.items[counts++];
@@ -224,6 +233,19 @@ PyObject* take_list(Array<Piece>* pieces, size_t count) {
     return list;
 }
 
+PyObject* take_value(ReplyColumns* reply) {
+    const Piece value = reply->values.items[reply->values.taken++];
+    return PyBytes_FromStringAndSize(value.start, Py_ssize_t(value.size));
+}
+
+PyObject* take_condition(char status, ReplyColumns* reply) {
+    if (!status) return Py_NewRef(met);
+    PyObject* present = status == UNMET ? take_value(reply) : Py_NewRef(Py_None);
+    PyObject* unmet = present ? PyObject_CallOneArg(unmet_type, present) : nullptr;
+    Py_XDECREF(present);
+    return unmet;
+}
+
 // The result of the next command.
 PyObject* take_result(unsigned char kind, char status, ReplyColumns* reply) {
     switch (KIND_ROWS[kind].gives) {
@@ -233,11 +255,10 @@ PyObject* take_result(unsigned char kind, char status, ReplyColumns* reply) {
             return PyBool_FromLong(status != ABSENT);
         case Gives::COUNT:
             return PyLong_FromUnsignedLongLong(reply->counts.items[reply->counts.taken++]);
-        case Gives::VALUE: {
-            if (status == ABSENT) return Py_NewRef(Py_None);
-            const Piece value = reply->values.items[reply->values.taken++];
-            return PyBytes_FromStringAndSize(value.start, Py_ssize_t(value.size));
-        }
+        case Gives::VALUE:
+            return status == ABSENT ? Py_NewRef(Py_None) : take_value(reply);
+        case Gives::MET:
+            return take_condition(status, reply);
         default: {  // Gives::ROWS
             const size_t count = size_t(reply->counts.items[reply->counts.taken++]);
             PyObject* keys = take_list(&reply->keys, count);
@@ -293,12 +314,16 @@ PyObject* decode_whole(PyObject*, PyObject* const* arguments, Py_ssize_t count) 
     return reply;
 }
 
-PyObject* use_reply(PyObject*, PyObject* type) {
-    if (!PyType_Check(type) || !PyType_IsSubtype(reinterpret_cast<PyTypeObject*>(type), &PyTuple_Type)) {
+// use_reply(type, met, unmet_type)
+PyObject* use_reply(PyObject*, PyObject* const* arguments, Py_ssize_t count) {
+    PyObject* type = count == 3 ? arguments[0] : nullptr;
+    if (!type || !PyType_Check(type) || !PyType_IsSubtype(reinterpret_cast<PyTypeObject*>(type), &PyTuple_Type)) {
         PyErr_SetString(PyExc_TypeError, "replies are tuples");
         return nullptr;
     }
     Py_XDECREF(std::exchange(reply_type, reinterpret_cast<PyTypeObject*>(Py_NewRef(type))));
+    Py_XDECREF(std::exchange(met, Py_NewRef(arguments[1])));
+    Py_XDECREF(std::exchange(unmet_type, Py_NewRef(arguments[2])));
     Py_RETURN_NONE;
 }
 
@@ -310,7 +335,7 @@ PyCFunction as_function(Function function) {
 PyMethodDef functions[] = {
     {"encode_request", as_function(encode_request), METH_FASTCALL, "Return the bytes of a batch of commands."},
     {"decode_whole", as_function(decode_whole), METH_FASTCALL, "Take the bytes of a whole reply apart."},
-    {"use_reply", use_reply, METH_O, "Return replies as this class of named tuples from now on."},
+    {"use_reply", as_function(use_reply), METH_FASTCALL, "Return replies as this class of named tuples from now on."},
     {nullptr, nullptr, 0, nullptr},
 };
 

@@ -30,7 +30,7 @@ KindRow KIND_ROWS[256] = {};
 namespace {
 
 // That of pequod/native/__init__.py, which takes no other.
-constexpr int INTERFACE = 20;
+constexpr int INTERFACE = 21;
 
 PyModuleDef definition = {
     PyModuleDef_HEAD_INIT, "_hot", "The native core of the engine.", -1, nullptr, nullptr, nullptr, nullptr, nullptr,

@@ -47,6 +47,17 @@ Ran put_into(HotEngine* engine, HotRelations* relations, PyObject* key, PyObject
     return is_told ? Ran::DONE : Ran::FAILED;
 }
 
+// The same of bytes of which no object exists.
+Ran put_into(HotEngine* engine, HotRelations* relations, Piece key, Piece value) {
+    PyObject* own_key = PyBytes_FromStringAndSize(key.start, Py_ssize_t(key.size));
+    PyObject* own_value = PyBytes_FromStringAndSize(value.start, Py_ssize_t(value.size));
+    size_t told = 0;
+    const Ran ran = own_key && own_value ? put_into(engine, relations, own_key, own_value, &told) : Ran::FAILED;
+    Py_XDECREF(own_key);
+    Py_XDECREF(own_value);
+    return ran;
+}
+
 // Take a key out of its table.
 Ran take_out(HotEngine* engine, HotRelations* relations, PyObject* key) {
     PyObject* old = remove(table_of(relations->table), piece_of(key));
@@ -56,6 +67,14 @@ Ran take_out(HotEngine* engine, HotRelations* relations, PyObject* key) {
     const bool is_told = tell_readers(engine, relations->readers, {key, old, nullptr}, &told);
     Py_DECREF(old);
     return is_told ? Ran::DONE : Ran::FAILED;
+}
+
+// The same of bytes of which no object exists.
+Ran take_out(HotEngine* engine, HotRelations* relations, Piece key) {
+    PyObject* own_key = PyBytes_FromStringAndSize(key.start, Py_ssize_t(key.size));
+    const Ran ran = own_key ? take_out(engine, relations, own_key) : Ran::FAILED;
+    Py_XDECREF(own_key);
+    return ran;
 }
 
 }  // namespace
@@ -69,14 +88,7 @@ Ran put(HotEngine* engine, PyObject* key, PyObject* value) {
 
 Ran put(HotEngine* engine, Piece key, Piece value) {
     HotRelations* relations = written_relations(engine, key);
-    if (!relations || !has_room(engine, value.size)) return not_quick();
-    PyObject* own_key = PyBytes_FromStringAndSize(key.start, Py_ssize_t(key.size));
-    PyObject* own_value = PyBytes_FromStringAndSize(value.start, Py_ssize_t(value.size));
-    size_t told = 0;
-    const Ran ran = own_key && own_value ? put_into(engine, relations, own_key, own_value, &told) : Ran::FAILED;
-    Py_XDECREF(own_key);
-    Py_XDECREF(own_value);
-    return ran;
+    return relations && has_room(engine, value.size) ? put_into(engine, relations, key, value) : not_quick();
 }
 
 Ran remove(HotEngine* engine, PyObject* key) {
@@ -86,11 +98,50 @@ Ran remove(HotEngine* engine, PyObject* key) {
 
 Ran remove(HotEngine* engine, Piece key) {
     HotRelations* relations = written_relations(engine, key);
+    return relations ? take_out(engine, relations, key) : not_quick();
+}
+
+namespace {
+
+// The value of a key among the rows of its table, borrowed; null: it has none there.
+PyObject* stored(const HotRelations* relations, Piece key, const Seen& seen) {
+    SortedRows* rows = rows_of(table_of(relations->table), key);
+    if (!rows) return nullptr;
+    PyObject* value = seen.rows ? seen.value_in(rows, key) : nullptr;
+    return value ? value : get(rows, key);
+}
+
+bool is_met(const Condition& condition, PyObject* present) {
+    if (condition.number == IF_ABSENT) return !present;
+    return present && (condition.number == IF_PRESENT || is_equal(piece_of(present), condition.expected));
+}
+
+// Look whether a key of these relations meets a condition: DONE, or as `put_if` has it.
+Ran look(const HotRelations* relations, Piece key, const Condition& condition, const Seen& seen, PyObject** present) {
+    if (condition.number < IF_ABSENT || condition.number > IF_VALUE) return Ran::NOT_QUICK;
+    // No join computes a key of a table that clients write: its own rows have the value.
+    *present = stored(relations, key, seen);
+    if (is_met(condition, *present)) return Ran::DONE;
+    return *present ? Ran::UNMET : Ran::ABSENT;
+}
+
+}  // namespace
+
+Ran put_if(HotEngine* engine, Piece key, Piece value, const Condition& condition, const Seen& seen,
+           PyObject** present) {
+    HotRelations* relations = written_relations(engine, key);
+    // A value that Python refuses is refused whether the condition holds or not.
+    if (!relations || !has_room(engine, value.size)) return not_quick();
+    const Ran ran = look(relations, key, condition, seen, present);
+    return ran == Ran::DONE ? put_into(engine, relations, key, value) : ran;
+}
+
+Ran remove_if(HotEngine* engine, Piece key, const Condition& condition, const Seen& seen, PyObject** present) {
+    HotRelations* relations = written_relations(engine, key);
     if (!relations) return not_quick();
-    PyObject* own_key = PyBytes_FromStringAndSize(key.start, Py_ssize_t(key.size));
-    const Ran ran = own_key ? take_out(engine, relations, own_key) : Ran::FAILED;
-    Py_XDECREF(own_key);
-    return ran;
+    const Ran ran = look(relations, key, condition, seen, present);
+    // What is absent, and has to be, is removed already.
+    return ran == Ran::DONE && *present ? take_out(engine, relations, key) : ran;
 }
 
 namespace {
@@ -125,9 +176,7 @@ Ran get(HotEngine* engine, Piece key, const Seen& seen, double now, PyObject** v
     HotRelations* relations = relations_at(engine->relations, key);
     // Which rows are loaded is Python's to say, and to note.
     if (!relations || table_of(relations->table)->loaded != Py_None) return not_quick();
-    SortedRows* rows = seen.rows ? rows_of(table_of(relations->table), key) : nullptr;
-    *value = rows ? seen.value_in(rows, key) : nullptr;
-    if (!*value) *value = get(table_of(relations->table), key);
+    *value = stored(relations, key, seen);
     if (*value) return Ran::DONE;
     return relations->is_owned ? get_computed(engine, relations, key, now, value) : Ran::ABSENT;
 }

@@ -10,8 +10,9 @@
 
 namespace pequod {
 
-// How a command went: not quick means that nothing has changed; failed, that an error is set.
-enum class Ran { DONE, ABSENT, NOT_QUICK, FAILED };
+// How a command went: not quick means that nothing has changed, as do absent and unmet of a condition that does not
+// hold; failed, that an error is set.
+enum class Ran { DONE, ABSENT, UNMET, NOT_QUICK, FAILED };
 
 Ran put(HotEngine* engine, Piece key, Piece value);
 Ran remove(HotEngine* engine, Piece key);
@@ -23,7 +24,8 @@ Ran remove(HotEngine* engine, PyObject* key);
 struct Seen {
     // Of the end of a scan.
     size_t hash;
-    // Where the key of a GET was, null if it was not looked for. It is a guess: the rows may have changed since.
+    // Where the key of a GET, or of a write under a condition, was, null if it was not looked for. It is a guess: the
+    // rows may have changed since.
     const SortedRows* rows;
     size_t leaf;
     size_t at;
@@ -35,6 +37,21 @@ struct Seen {
         return at < present.size && is_equal(present.key(at), key) ? present.entries[at].value : nullptr;
     }
 };
+
+// What a write asks of the present value of its key, as pequod/language/conditions.py numbers it.
+enum ConditionNumber : unsigned char { IF_ABSENT = 1, IF_PRESENT, IF_VALUE };
+
+// What the present value of a key has to be before it is written; other numbers are not quick.
+struct Condition {
+    uint64_t number;
+    // Only IF_VALUE has it.
+    Piece expected;
+};
+
+// Put or remove a key if its present value meets a condition. ABSENT: it does not, since there is none; UNMET: it does
+// not, and is lent until the next change.
+Ran put_if(HotEngine* engine, Piece key, Piece value, const Condition& condition, const Seen& seen, PyObject** present);
+Ran remove_if(HotEngine* engine, Piece key, const Condition& condition, const Seen& seen, PyObject** present);
 
 // Find the value of a key, stored or in a fresh context; the reference is borrowed, until the next change.
 Ran get(HotEngine* engine, Piece key, const Seen& seen, double now, PyObject** value);

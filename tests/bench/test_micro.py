@@ -5,8 +5,7 @@ from __future__ import annotations
 import json
 
 from pequod_bench.micro.frame import SMOKE, TURNS, MicroRow, MicroScale, Samples, measure
-from pequod_bench.micro.records import RATIOS
-from pequod_bench.micro.run import compared, workloads
+from pequod_bench.micro.run import RATIOS, compared, workloads
 from typer.testing import CliRunner
 
 from pequod.cli.app import app

@@ -113,6 +113,30 @@ _FAULTS_OF_STRUCTURES: Final = (
         "changes of rows that a database was searched for are lost",
     ),
     Fault(
+        "verbs.cpp",
+        "if (is_met(condition, *present)) return Ran::DONE;",
+        "return Ran::DONE;",
+        "every condition is met",
+    ),
+    Fault(
+        "verbs.cpp",
+        "if (condition.number == IF_ABSENT) return !present;",
+        "if (condition.number == IF_ABSENT) return true;",
+        "a key that is there counts as absent",
+    ),
+    Fault(
+        "verbs.cpp",
+        "return ran == Ran::DONE && *present ? take_out(engine, relations, key) : ran;",
+        "return ran == Ran::DONE ? take_out(engine, relations, key) : ran;",
+        "a removal of what has to be absent, and is, tells that its condition did not hold",
+    ),
+    Fault(
+        "batch_commands.cpp",
+        "if (ran == Ran::UNMET) batch->statuses[batch->index] = UNMET;",
+        "if (ran == Ran::UNMET) batch->statuses[batch->index] = 0;",
+        "a condition that did not hold is told as one that held",
+    ),
+    Fault(
         "verbs.hpp",
         "return at < present.size && is_equal(present.key(at), key) ? present.entries[at].value : nullptr;",
         "return at < present.size ? present.entries[at].value : nullptr;",

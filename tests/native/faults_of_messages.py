@@ -98,6 +98,12 @@ FAULTS_OF_MESSAGES: Final = (
     ),
     Fault(
         "columns.cpp",
+        "status == UNMET ? take_value(reply) : Py_NewRef(Py_None);",
+        "Py_NewRef(Py_None);",
+        "the client takes a key that a condition found for an absent one",
+    ),
+    Fault(
+        "columns.cpp",
         "rows + values == reply.values.count;",
         "rows + values <= reply.values.count;",
         "the client takes a reply with values that belong to no command",

@@ -10,16 +10,31 @@ from hypothesis import example, given
 from pequod_proto.pequod_pb2 import CommandError, ExecuteReply
 
 from pequod.client.columns import Columns, Reply, decode_reply
-from pequod.commands.kinds import ABSENT, COUNT, FAILED, GET, OK, PART, PUT, REMOVE, SCAN, SCAN_DOWN, SCAN_LIMIT
+from pequod.commands.kinds import (
+    ABSENT,
+    COUNT,
+    FAILED,
+    GET,
+    GIVES,
+    KINDS,
+    OK,
+    PART,
+    PUT,
+    SCAN,
+    UNMET,
+    Gives,
+)
 from pequod.engine import Rows
 from tests.native.core import hot
 
-KINDS = st.lists(st.sampled_from([GET, PUT, REMOVE, SCAN, SCAN_LIMIT, SCAN_DOWN, COUNT]), max_size=8).map(bytes)
+COMMANDS = st.lists(st.sampled_from([kind.code for kind in KINDS]), max_size=8).map(bytes)
+#: By what a command gives, the statuses that it may have beside that it is done.
+STATUSES = {Gives.VALUE: [ABSENT], Gives.WAS_THERE: [ABSENT], Gives.MET: [ABSENT, UNMET]}
 BYTES = st.binary(max_size=6) | st.binary(min_size=120, max_size=140)
 NUMBERS = st.integers(0, 5) | st.integers(0, 2**64 - 1)
 
 
-@given(st.integers(0, 2**64 - 1), KINDS, st.lists(BYTES, max_size=8), st.lists(NUMBERS, max_size=8))
+@given(st.integers(0, 2**64 - 1), COMMANDS, st.lists(BYTES, max_size=8), st.lists(NUMBERS, max_size=8))
 def test_a_request_has_the_bytes_of_protobuf(
     batch: int, kinds: bytes, arguments: list[bytes], numbers: list[int]
 ) -> None:
@@ -40,16 +55,17 @@ def test_a_request_that_protobuf_refuses_is_refused(columns: tuple[int, bytes, l
 @st.composite
 def replies(draw: st.DrawFn) -> tuple[bytes, ExecuteReply]:
     """Return kinds, and a reply that fits them."""
-    kinds = draw(KINDS)
+    kinds = draw(COMMANDS)
     reply = ExecuteReply(batch=draw(NUMBERS), server_id=draw(NUMBERS), revision=draw(NUMBERS))
     statuses = bytearray()
     for kind in kinds:
-        statuses.append(draw(st.sampled_from([OK, ABSENT])) if kind in (GET, REMOVE) else OK)
-        if kind == GET and statuses[-1] == OK:
+        gives = GIVES[kind]
+        statuses.append(draw(st.sampled_from([OK, *STATUSES.get(gives, [])])))
+        if statuses[-1] == UNMET or (gives is Gives.VALUE and statuses[-1] == OK):
             reply.values.append(draw(BYTES))
-        elif kind == COUNT:
+        elif gives is Gives.COUNT:
             reply.counts.append(draw(NUMBERS))
-        elif kind >= SCAN:
+        elif gives is Gives.ROWS:
             rows = draw(st.lists(st.tuples(BYTES, BYTES), max_size=3))
             reply.counts.append(len(rows))
             reply.keys.extend(key for key, _ in rows)
@@ -80,14 +96,14 @@ def messages(draw: st.DrawFn) -> tuple[bytes, bytes]:
     kinds, reply = draw(replies())
     if draw(st.booleans()):
         reply.more = draw(st.booleans())
-        statuses = [OK, ABSENT, FAILED, PART, 7]
+        statuses = [OK, ABSENT, FAILED, PART, UNMET, 7]
         reply.statuses = bytes(draw(st.lists(st.sampled_from(statuses), min_size=len(kinds), max_size=len(kinds))))
         reply.errors.extend(CommandError(code=3) for _ in range(draw(st.integers(0, 2))))
     message = bytearray(reply.SerializeToString())
     for _ in range(draw(st.integers(0, 3))):
         at = draw(st.integers(0, len(message)))
         message[at : at + draw(st.integers(0, 3))] = draw(st.binary(max_size=3))
-    kinds = draw(st.just(kinds) | KINDS | st.binary(max_size=3))
+    kinds = draw(st.just(kinds) | COMMANDS | st.binary(max_size=3))
     return kinds, bytes(message) + draw(st.just(b"") | replies().map(lambda drawn: drawn[1].SerializeToString()))
 
 

@@ -15,9 +15,9 @@ from pequod.engine.joins import collecting
 from pequod.engine.joins.timeline import in_order
 from pequod.engine.testing import NaiveModel
 from tests.native.core import hot
+from tests.native.quick import make_executor
 from tests.native.test_collecting import JOINS
 from tests.native.test_leaves import run
-from tests.native.test_quick import make_executor
 
 assert hot.INTERFACE
 

@@ -17,7 +17,7 @@ from pequod.commands.kinds import COUNT, GET, PUT, REMOVE, SCAN, SCAN_DOWN, SCAN
 from pequod.engine.base import rows
 from pequod.engine.testing import NaiveModel, select
 from tests.native.core import hot
-from tests.native.test_quick import JOINS, make_executor, quick_pieces
+from tests.native.quick import JOINS, make_executor, quick_pieces
 
 assert hot.INTERFACE
 

@@ -3,7 +3,6 @@
 Both engines are native; what is compared is who reads the message, runs the commands and writes the reply.
 """
 
-import sys
 from collections.abc import Sequence
 
 import hypothesis.strategies as st
@@ -12,23 +11,23 @@ from pequod_grammar import parse
 from pequod_proto.pequod_pb2 import ExecuteReply, ExecuteRequest
 from pequod_server.access.grants import Right, Role
 from pequod_server.access.guard import Caller
-from pequod_server.steps.executor import Executor
 from pequod_server.steps.judges import RightsJudge
 from pequod_server.steps.quick import run_quick
-from pequod_server.steps.steps import Room
 
-from pequod.commands.kinds import COUNT, GET, PUT, REMOVE, SCAN, SCAN_DOWN, SCAN_LIMIT
-from pequod.engine import Engine
+from pequod.commands.kinds import (
+    COUNT,
+    GET,
+    PUT,
+    PUT_IF,
+    REMOVE,
+    REMOVE_IF,
+    SCAN,
+    SCAN_DOWN,
+    SCAN_LIMIT,
+)
 from pequod.engine.testing import NaiveModel
-from pequod.language.containing import keys_of
-from tests.native.core import hot
+from tests.native.quick import JOINS, make_executor, quick_pieces, runs_without_python
 
-assert hot.INTERFACE
-
-JOINS = """
-t|<user>|<time:2>|<poster> = check s|<user>|<poster> copy p|<poster>|<time>;
-c|<poster> = count p|<poster>|<time:2>
-"""
 #: Sets of joins: rows that others follow, slots of fixed widths, several sites at one source, keys known as a whole.
 JOIN_SETS = [
     JOINS,
@@ -65,51 +64,33 @@ RANGES = (
 )
 
 
+VALUES = st.sampled_from([b"", b"1", b"value" * 3, b"long" * 20])
+
+
 @st.composite
 def requests(draw: st.DrawFn) -> ExecuteRequest:
     request = ExecuteRequest(batch=draw(st.integers(0, 9)))
     for kind in draw(
-        st.lists(st.sampled_from([PUT, PUT, SCAN, SCAN, SCAN, GET, REMOVE, SCAN_LIMIT, SCAN_DOWN, COUNT]))
+        st.lists(
+            st.sampled_from(
+                [PUT, PUT, SCAN, SCAN, SCAN, GET, REMOVE, SCAN_LIMIT, SCAN_DOWN, COUNT, PUT_IF, PUT_IF, REMOVE_IF]
+            )
+        )
     ):
         request.kinds += bytes([kind])
         if kind in (SCAN, SCAN_LIMIT, SCAN_DOWN, COUNT):
             request.arguments.extend(draw(RANGES))
         else:
             request.arguments.append(draw(KEYS))
-        if kind == PUT:
-            request.arguments.append(draw(st.sampled_from([b"", b"1", b"value" * 3, b"long" * 20])))
+        if kind in (PUT, PUT_IF):
+            request.arguments.append(draw(VALUES))
+        if kind in (PUT_IF, REMOVE_IF):
+            request.arguments.append(draw(VALUES))
+            # No condition has the number 4.
+            request.numbers.append(draw(st.sampled_from([1, 1, 2, 2, 3, 3, 3, 4])))
         if kind in (SCAN_LIMIT, SCAN_DOWN):
             request.numbers.append(draw(st.integers(0, 4)))
     return request
-
-
-def make_executor(reply_bytes_max: int, rows_max: int, joins: str = JOINS, earlier: str = "") -> Executor:
-    engine = Engine(key_bytes_max=20, value_bytes_max=60)
-    engine.add_joins(parse(earlier))
-    for join in engine.joins():
-        engine.scan(*keys_of(join.spec.output))
-        engine.drop_join(join.name)
-    engine.add_joins(parse(joins))
-    return Executor(engine, 7, commands_max=100, reply_bytes_max=reply_bytes_max, rows_max=rows_max, clock=lambda: 1.0)
-
-
-def quick_pieces(executor: Executor, message: bytes) -> list[ExecuteReply]:
-    quick = run_quick(executor, message)
-    assert quick is not None
-    if quick.reply is not None:
-        assert quick.rest is None
-        return [ExecuteReply.FromString(quick.reply)]
-    assert quick.rest is not None
-    _, steps, step = quick.rest
-    pieces = []
-    while True:
-        if isinstance(step, ExecuteReply):
-            pieces.append(step)
-            if not step.more:
-                return pieces
-        else:
-            assert isinstance(step, Room)
-        step = steps.go_on()
 
 
 CHECK = ExecuteRequest(kinds=bytes([SCAN]), arguments=[b"t|a|", b"t|a}"])
@@ -182,23 +163,6 @@ def test_what_sinks_look_at_is_that_of_the_batch() -> None:
     assert quick is not None
     assert (quick.kinds, list(quick.arguments), len(quick.keys)) == (request.kinds, [b"t|a|"], 1)
     assert [error.reason for error in quick.errors] == ["InvalidKeyError"]
-
-
-def runs_without_python(executor: Executor, *commands: tuple[int | bytes, ...]) -> bool:
-    """Run commands as one batch; return whether all of them were quick."""
-    request = ExecuteRequest(kinds=bytes([int(kind) for kind, *_ in commands]))
-    for _, *arguments in commands:
-        request.arguments.extend(argument for argument in arguments if isinstance(argument, bytes))
-        request.numbers.extend(argument for argument in arguments if isinstance(argument, int))
-    batch = hot.Batch.parse(request.SerializeToString(), 100, 1000, 1 << 20)
-    assert batch is not None
-    called = list[str]()
-    sys.setprofile(lambda frame, event, _: called.append(frame.f_code.co_name) if event == "call" else None)
-    try:
-        is_left = batch.run(executor.engine, 1.0)
-    finally:
-        sys.setprofile(None)
-    return not is_left and not called
 
 
 def test_a_second_check_is_answered_without_python() -> None:

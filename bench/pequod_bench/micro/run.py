@@ -5,17 +5,22 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from importlib.util import find_spec
+from typing import Final
 
 from rich.console import Console
 
 from pequod_bench.micro.cluster import CLUSTER
 from pequod_bench.micro.engine import ENGINE
 from pequod_bench.micro.frame import FULL, SMOKE, MicroRatio, MicroRow, MicroSize, Result, measure
-from pequod_bench.micro.records import RATIOS, RECORDS
+from pequod_bench.micro.records import RATIOS as RECORD_RATIOS
+from pequod_bench.micro.records import RECORDS
 from pequod_bench.micro.sizes import SIZES
 from pequod_bench.micro.wire import HALVES
+from pequod_bench.micro.wire import RATIOS as HALF_RATIOS
 from pequod_bench.report.printed import Printed, print_rows
 from pequod_bench.settings import MicroSettings
+
+RATIOS: Final = (*RECORD_RATIOS, *HALF_RATIOS)
 
 
 @dataclass(frozen=True, slots=True)

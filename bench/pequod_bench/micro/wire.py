@@ -7,7 +7,7 @@ Every scan is an incremental check of Twip: three rows of 100 bytes at the end o
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import cache
+from functools import cache, partial
 from itertools import count
 from typing import Final, NamedTuple, cast
 
@@ -21,10 +21,16 @@ from pequod.client.columns import Columns, decode_whole, encode_request
 from pequod.client.levels import level
 from pequod.engine import Engine
 from pequod.freshness import After, Token
+from pequod.language.conditions import if_value
 from pequod.native import NativeBatch
 from pequod_bench.micro.frame import RUN, MicroRows, MicroScale, Samples, clock
 
 HALVES: Final = MicroRows()
+#: What is to cost how much more than what, at most.
+RATIOS: Final = (
+    ("server: conditional puts", "server: puts", 1.3),
+    ("server: conditional puts, unmet", "server: puts", 1.3),
+)
 #: The number of timelines, all of one poster, and of the posts in each.
 _USERS: Final = 1_000
 _POSTS: Final = 20
@@ -61,8 +67,24 @@ def _puts(turn: int) -> Columns:
     return columns
 
 
+def _put_before(turn: int) -> bytes:
+    return b"%d" % ((turn - 1) % _TURNS) + _TWEET
+
+
+def _never_put(_turn: int) -> bytes:
+    return _TWEET
+
+
+@cache
+def _conditional_puts(expected: Callable[[int], bytes], turn: int) -> Columns:
+    columns = Columns()
+    for i in range(_RUN):
+        columns.put(b"x|%08d" % i, b"%d" % turn + _TWEET, condition=if_value(expected(turn)))
+    return columns
+
+
 def _executor() -> Executor:
-    """Return a server's loop over batches, with all timelines up to date."""
+    """Return a server's loop over batches, with all timelines up to date, and what the last turn of puts wrote."""
     engine = Engine()
     engine.add_joins(parse(keys.PUSH_JOIN))
     for user in range(_USERS):
@@ -71,6 +93,8 @@ def _executor() -> Executor:
         engine.put(keys.post_key(1, tick), _TWEET)
     for user in range(_USERS):
         engine.scan(*keys.timeline(user))
+    for i in range(_RUN):
+        engine.put(b"x|%08d" % i, _put_before(0))
     return Executor(engine, 1, commands_max=1 << 20, reply_bytes_max=1 << 26, rows_max=1 << 20)
 
 
@@ -114,6 +138,10 @@ def _serve(columns: Callable[[int], Columns], _: MicroScale) -> Samples:
 HALVES.add("server: checks", "a check in a message of 256", _serve, _checks)
 HALVES.add("server: gets", "a get in a message of 256", _serve, _gets)
 HALVES.add("server: puts", "a put in a message of 256", _serve, _puts)
+HALVES.add("server: conditional puts", "a put in a message of 256", _serve, partial(_conditional_puts, _put_before))
+HALVES.add(
+    "server: conditional puts, unmet", "a put in a message of 256", _serve, partial(_conditional_puts, _never_put)
+)
 
 
 class _Asking(NamedTuple):

@@ -1,0 +1,65 @@
+"""Writes that look at the present value first, in native batches: done there, or nothing has changed."""
+
+from __future__ import annotations
+
+from pequod_proto.pequod_pb2 import ExecuteRequest
+
+from pequod.commands.kinds import ABSENT, OK, PUT_IF, REMOVE, REMOVE_IF, UNMET
+from tests.native.quick import make_executor, quick_pieces, request_of, runs_without_python
+
+
+def test_writes_under_a_condition_are_quick_and_see_the_writes_of_their_batch() -> None:
+    executor = make_executor(1 << 20, 1000)
+    executor.engine.put(b"k|20", b"old")
+    revision = executor.engine.revision
+    # In their order: key and value, expected value, and 1 absent, 2 present, 3 of this value.
+    puts = [
+        (PUT_IF, b"k|20", b"new", b"", 1),
+        (PUT_IF, b"k|10", b"1", b"", 1),
+        (PUT_IF, b"k|10", b"2", b"", 2),
+        (PUT_IF, b"k|10", b"3", b"1", 3),
+        (PUT_IF, b"k|10", b"3", b"2", 3),
+        (PUT_IF, b"k|15", b"3", b"", 2),
+    ]
+    removes = [
+        (REMOVE_IF, b"k|20", b"", 1),
+        (REMOVE_IF, b"k|20", b"new", 3),
+        (REMOVE_IF, b"k|20", b"old", 3),
+        (REMOVE_IF, b"k|20", b"old", 3),
+        (REMOVE_IF, b"k|20", b"", 1),
+    ]
+    assert runs_without_python(executor, *puts, *removes)
+    assert executor.engine.base_rows() == ([b"k|10"], [b"3"])
+    assert executor.engine.revision == revision + 4
+    executor.engine.put(b"k|20", b"old")
+    request = request_of(*puts, *removes)
+    executor.engine.remove(b"k|10")
+    (reply,) = quick_pieces(executor, request.SerializeToString())
+    assert reply.statuses == bytes([UNMET, OK, OK, UNMET, OK, ABSENT, UNMET, UNMET, OK, ABSENT, OK])
+    assert list(reply.values) == [b"old", b"2", b"old", b"old"]
+
+
+def test_a_present_value_that_a_condition_tells_is_that_of_its_key() -> None:
+    executor = make_executor(1 << 20, 1000)
+    present = {b"k|%02d" % number: b"%d" % number for number in range(0, 40, 2)}
+    executor.engine.put_all(list(present), list(present.values()))
+    # So many that their places are looked up in advance; then a removal moves all that follow.
+    keys = sorted(present)
+    request = ExecuteRequest(kinds=bytes([REMOVE, *[PUT_IF] * (len(keys) - 1)]), arguments=keys[:1])
+    for key in keys[1:]:
+        request.arguments.extend([key, b"new", b""])
+        request.numbers.append(1)
+    (reply,) = quick_pieces(executor, request.SerializeToString())
+    assert reply.statuses == bytes([OK, *[UNMET] * (len(keys) - 1)])
+    assert list(reply.values) == [present[key] for key in keys[1:]]
+
+
+def test_a_condition_is_not_quick_where_a_put_is_not() -> None:
+    executor = make_executor(1 << 20, 1000)
+    executor.engine.put(b"k|10", b"1")
+    assert not runs_without_python(executor, (PUT_IF, b"k|10", b"v" * 61, b"", 1)), "too long, met or not"
+    assert not runs_without_python(executor, (PUT_IF, b"k|10", b"2", b"", 4)), "no condition"
+    assert not runs_without_python(executor, (REMOVE_IF, b"k|10", b"", 0)), "no condition"
+    executor.engine.watch(b"k|", b"k}", lambda: None)
+    assert not runs_without_python(executor, (PUT_IF, b"k|10", b"2", b"", 2)), "Python tells the watch"
+    assert executor.engine.base_rows() == ([b"k|10"], [b"1"])
