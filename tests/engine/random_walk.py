@@ -19,6 +19,7 @@ from pequod.engine.base import presence, rows
 from pequod.engine.joins import indexes
 from pequod.engine.reads import execution
 from pequod.engine.writes import changes
+from pequod.language.conditions import IF_ABSENT, IF_PRESENT, Condition, IfValue
 from tests.engine.draw import BASE_TABLES, draw_bound, draw_join, draw_key, draw_range, draw_timeline
 from tests.engine.draw_records import draw_record_join, draw_searching_join, draw_value
 from tests.engine.earlier import draw_beginning, draw_earlier
@@ -34,9 +35,11 @@ def draw_step(random: Random, walker: Walker, *, snapshots: bool, limits: bool =
     """Draw the next step."""
     specs, base = walker.specs, walker.model.base
     chance = random.random()
-    if chance < 0.32:
+    if chance < 0.3:
         return Step("put", (draw_key(random, specs), draw_value(random, specs)))
-    if chance < 0.35:
+    if chance < 0.36:
+        return draw_write_if(random, walker)
+    if chance < 0.39:
         rows = tuple((draw_key(random, specs), draw_value(random, specs)) for _ in range(random.randrange(1, 8)))
         return Step("put_all", (rows if random.random() < 0.3 else tuple(sorted(dict(rows).items())),))
     if chance < 0.49:
@@ -77,6 +80,17 @@ def draw_step(random: Random, walker: Walker, *, snapshots: bool, limits: bool =
         return Step("again", (random.randrange(10),))
     first, last = draw_range(random, specs)
     return Step("scan", (first, last, random.choice([None] * 4 + [1, 2]), random.random() < 0.15))
+
+
+def draw_write_if(random: Random, walker: Walker) -> Step:
+    """Draw a write under a condition, of a key that is there half of the time, and often of its value."""
+    specs, base = walker.specs, walker.model.base
+    key = random.choice(sorted(base)) if base and random.random() < 0.5 else draw_key(random, specs)
+    expected = base.get(key, b"1") if random.random() < 0.7 else draw_value(random, specs)
+    conditions: list[Condition] = [IF_ABSENT, IF_PRESENT, IfValue(expected), IfValue(expected)]
+    return Step(
+        "write_if", (key, draw_value(random, specs) if random.random() < 0.7 else None, random.choice(conditions))
+    )
 
 
 def draw_backfill_step(random: Random, walker: Walker) -> Step:

@@ -9,6 +9,9 @@ from functools import partial
 from random import Random
 from typing import TypeVar
 
+import pytest
+
+from pequod.commands.kinds import PUT_IF, REMOVE_IF
 from pequod.engine import (
     BackedKeyError,
     Backfill,
@@ -26,8 +29,10 @@ from pequod.engine import (
 )
 from pequod.engine.memory.ledger import UNLIMITED
 from pequod.engine.testing import NaiveModel, select
+from pequod.language.conditions import Condition, coded
 from tests.engine import searching
 from tests.engine.backfilling import draw_pieces, source_rows
+from tests.engine.natively import run_one
 from tests.engine.stems import stems_of
 
 T = TypeVar("T")
@@ -191,6 +196,27 @@ class Walker:
             else:
                 self._same(self.engine.remove(key), self.model.remove(key))
             self._changed()
+
+    def _write_if(self, key: bytes, value: bytes | None, condition: Condition) -> None:
+        """Write under a condition, on the native core where it can; of backed tables the database decides."""
+        if self.model.computes(key):
+            return
+        if self._is_backed(key):
+            with pytest.raises(BackedKeyError):
+                self.engine.write_if(key, value, condition, now=self.now)
+            before = self.model.base.get(key)
+            self.model.write_if(key, value, condition)
+            if (after := self.model.base.get(key)) != before:
+                self.engine.apply(key, after)
+        else:
+            number, expected = coded(condition)
+            with suppress(LimitExceededError):
+                if value is None:
+                    found = run_one(self.engine, REMOVE_IF, [key, expected], number, now=self.now)
+                else:
+                    found = run_one(self.engine, PUT_IF, [key, value, expected], number, now=self.now)
+                self._same(found, self.model.write_if(key, value, condition))
+        self._changed()
 
     def _watch(self, first: bytes, last: bytes | None) -> None:
         try:

@@ -12,7 +12,8 @@ from typing import Any, cast
 from grpc import aio
 from pequod_proto import pequod_pb2 as pb
 
-from pequod.commands.kinds import ABSENT, COUNT, FAILED, GET, OK, PUT, REMOVE, SCAN, SCAN_DOWN, SCAN_LIMIT
+from pequod.commands.kinds import ABSENT, COUNT, FAILED, GET, OK, PUT, REMOVE, SCAN, SCAN_DOWN, SCAN_LIMIT, UNMET
+from tests.simulation.decided import Decided, WriteIf, outcome_in_batch
 from tests.simulation.levels import Level
 from tests.simulation.reads import Chunk, Count, Get
 
@@ -25,7 +26,7 @@ class Put:
     value: bytes | None
 
 
-Command = Put | Get | Count | Chunk
+Command = Put | Decided | Get | Count | Chunk
 
 
 class BatchStream:
@@ -59,6 +60,11 @@ def request_of(commands: Sequence[Command], level: Level, fresh: Mapping[int, Le
             case Put(key, value):
                 kinds.append(PUT)
                 arguments += [key, cast("bytes", value)]
+            case WriteIf():
+                kind, taken, number = command.columns
+                kinds.append(kind)
+                arguments += taken
+                numbers += number
             case Get(key):
                 kinds.append(GET)
                 arguments.append(key)
@@ -70,7 +76,7 @@ def request_of(commands: Sequence[Command], level: Level, fresh: Mapping[int, Le
                 arguments += [first, last or b""]
                 if reverse or count is not None:
                     numbers.append(count or 0)
-    reads = [at for at in sorted(fresh) if not isinstance(commands[at], Put)]
+    reads = [at for at in sorted(fresh) if not isinstance(commands[at], Put | Decided)]
     return pb.ExecuteRequest(
         kinds=bytes(kinds),
         arguments=arguments,
@@ -100,6 +106,8 @@ def answers_of(
                 yield command, next(counts)
             case Chunk():
                 yield command, [(next(keys), next(values)) for _ in range(next(counts))]
+            case WriteIf():
+                yield command, outcome_in_batch(status, next(values) if status == UNMET else None)
             case Put():
                 assert status in (OK, ABSENT)
                 yield command, None

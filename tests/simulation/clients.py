@@ -20,6 +20,7 @@ from pequod.errors import BadRequestError, StaleError, TokenLostError, WatchComp
 from pequod.freshness import Token
 from tests.simulation.batches import BatchStream, Command, Put, answers_of, request_of
 from tests.simulation.database import Database, Rows
+from tests.simulation.decided import Decided, WriteIf, outcome_of
 from tests.simulation.levels import Demand, Level, demand
 from tests.simulation.machine import NO_CONTEXT, Machine
 from tests.simulation.moments import Moment
@@ -103,6 +104,7 @@ class Clients:
             await machine.call("Execute")(None, stream)
         answers: list[tuple[Demand, Ask, object]] = []
         written: list[RowChange] = []
+        decided: list[tuple[Decided, object]] = []
         for demanded_here, (command, answer) in zip(demands, answers_of(commands, stream.replies), strict=True):
             match command, answer:
                 case _, pb.CommandError():
@@ -111,11 +113,14 @@ class Clients:
                         reader.begin_anew()
                 case Put(key, value), _:
                     written.append(RowChange(key, value))
+                case WriteIf(), _:
+                    decided.append((command, answer))
                 case _:
                     answers.append((demanded_here, command, answer))
         state = _state(stream.replies[0])
         self._oracle.judge_in_order(machine, answers, since, state)
         moments = [self._judge_write(machine, began, change, state) for change in written]
+        moments += [self._oracle.judge_decided(machine, *one, state, began) for one in decided]
         if isinstance(reader, Session):
             if answers:
                 reader.answered(state.token, state.moment)
@@ -138,6 +143,18 @@ class Clients:
         """Remove a key through a server."""
         request = pb.RemoveRequest(key=key)
         await self._write(machine, session, [RowChange(key, None)], lambda: machine.call("Remove")(request, NO_CONTEXT))
+
+    async def decide(self, machine: Machine, session: Session, command: Decided) -> None:
+        """Write a key by its present value through a server."""
+        began = self._database.moment
+        try:
+            reply = await machine.call("WriteIf")(command.request, NO_CONTEXT)
+        except BackingUnavailableError as error:
+            self.refused[type(error).__name__] += 1
+            return
+        state = _state(reply.header)
+        moment = self._oracle.judge_decided(machine, command, outcome_of(reply), state, began)
+        session.wrote(state.token, [moment])
 
     async def remove_range(self, machine: Machine, session: Session, first: bytes, last: bytes) -> None:
         """Remove the keys of a range through a server."""

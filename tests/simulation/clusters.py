@@ -20,6 +20,7 @@ from pequod.cluster.map import ClusterMap, HomeRange
 from pequod.errors import BackingUnavailableError, NotHomeError, StaleError, UnassignedKeyError
 from pequod.freshness import NO_TOKEN, Token
 from tests.simulation.database import Database
+from tests.simulation.decided import Decided, WriteIf, draw_decided, outcome_of
 from tests.simulation.framing import Report, fault_of, in_loop, still_running
 from tests.simulation.links import Network
 from tests.simulation.loop import SimulatedLoop
@@ -48,6 +49,7 @@ _RANGES: Final = (
 _STEPS: Final = {
     "put": 12,
     "remove": 4,
+    "decide": 6,
     "read": 24,
     "evict": 4,
     "hand_on": 2,
@@ -147,20 +149,28 @@ class ClusterSchedule:
     def _remove(self) -> None:
         self._write(RowChange(self._key(), None))
 
-    def _write(self, change: RowChange) -> None:
+    def _decide(self) -> None:
+        self._value += 1
+        key = self._key()
+        value = None if self._random.random() < 0.2 else b"%d" % self._value
+        self._write(draw_decided(self._random, key, self.truth.versions.get(key, [None])[-1], value))
+
+    def _write(self, change: RowChange | Decided) -> None:
         session = self._random.choice(self._sessions)
         if up := [server for server in self._servers if server.is_up]:
             # The map of this client is anything: it tries one server after another.
             self._begin(self._random.choice(up), self._written(session, change, self._random.sample(up, len(up))))
 
-    async def _written(self, session: Session, change: RowChange, servers: list[Server]) -> None:
+    async def _written(self, session: Session, change: RowChange | Decided, servers: list[Server]) -> None:
         since = self.truth.count_of(change.key)
         for server in servers:
             if not server.is_up:
                 continue
             try:
-                reply: pb.RemoveReply | pb.PutReply
-                if change.value is None:
+                reply: pb.RemoveReply | pb.PutReply | pb.WriteIfReply
+                if isinstance(change, WriteIf):
+                    reply = await server.service.WriteIf(change.request, NO_CONTEXT)
+                elif change.value is None:
                     reply = await server.service.Remove(pb.RemoveRequest(key=change.key), NO_CONTEXT)
                 else:
                     put = pb.PutRequest(key=change.key, value=change.value)
@@ -171,7 +181,12 @@ class ClusterSchedule:
                 self.refused[type(error).__name__] += 1
                 # Whether it was written is not known.
                 return
-            written = {change.key: self.truth.version_of(change, since)}
+            if isinstance(reply, pb.WriteIfReply):
+                assert isinstance(change, WriteIf)
+                written = {change.key: self.truth.decided_at(change, outcome_of(reply), since)}
+            else:
+                assert isinstance(change, RowChange)
+                written = {change.key: self.truth.version_of(change, since)}
             session.take_over(Session(Token.parse(reply.header.token), written))
             return
         self.refused[NotHomeError.__name__] += 1

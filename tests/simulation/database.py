@@ -13,7 +13,8 @@ from __future__ import annotations
 
 import asyncio
 from bisect import bisect_right
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from itertools import pairwise
 from random import Random
 from typing import Final
 
@@ -116,6 +117,13 @@ class Database:
             log = self._logs[timeline]
             found += [Moment(timeline, at) for at in range(start + 1, len(log) + 1) if change in log[at - 1]]
         return found
+
+    def commits(self, after: Moment) -> Iterator[tuple[Moment, Rows, Rows]]:
+        """Yield the moments after one, also those that are lost, each with the rows before it and those at it."""
+        for timeline in range(after.timeline, self.timeline + 1):
+            start = after.position if timeline == after.timeline else self.forks[timeline]
+            for at, (before, rows) in enumerate(pairwise(self.states[timeline][start:]), start + 1):
+                yield Moment(timeline, at), before, rows
 
     def _show(self, timeline: int, position: int) -> None:
         if timeline == self.timeline:

@@ -22,6 +22,7 @@ WEIGHTS: Final = {
     "execute": 10,
     "put": 8,
     "remove": 3,
+    "decide": 6,
     "remove_range": 1,
     "hand_on": 2,
     "evict": 8,

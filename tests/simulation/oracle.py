@@ -21,6 +21,7 @@ from pequod.engine.testing import NaiveModel
 from pequod.freshness import Token
 from tests.engine.stems import stems_of
 from tests.simulation.database import Database, Rows
+from tests.simulation.decided import Decided
 from tests.simulation.history import holds, is_lost, moments_of, shared
 from tests.simulation.levels import Demand
 from tests.simulation.machine import Machine
@@ -154,6 +155,26 @@ class Oracle:
         told = [moment for moment in moments if self._is_named(moment, state)]
         if not told:
             raise WrongError(f"{machine.name} acknowledged {change} at {state.moment}, and it is at {moments}")
+        return min(told)
+
+    def judge_decided(self, machine: Machine, command: Decided, answer: object, state: State, began: Moment) -> Moment:
+        """See that the database had reason for the answer to a write, at a moment that the reply names; return it.
+
+        Args:
+            began: Where the database was when the write was sent.
+        """
+        self._judge_state(machine, state)
+        self.checked += 1
+        possible = [
+            moment
+            for moment, before, after in self._database.commits(began)
+            if command.on(before) == (answer, after.get(command.key))
+        ]
+        told = [moment for moment in possible if self._is_named(moment, state)]
+        if not told:
+            raise WrongError(
+                f"{machine.name} answered {answer!r} to {command} at {state.moment}, and the database at {possible}"
+            )
         return min(told)
 
     # Errors.

@@ -26,6 +26,7 @@ from tests.engine.earlier import draw_rows, live_before
 from tests.simulation.batches import Command, Put
 from tests.simulation.clients import Clients, Reader, Watched
 from tests.simulation.database import DATABASE, Database
+from tests.simulation.decided import Decided, draw_decided
 from tests.simulation.framing import begun, still_running
 from tests.simulation.levels import draw_level
 from tests.simulation.links import Network
@@ -165,6 +166,14 @@ class Schedule:
     def _remove(self, machine: Machine) -> None:
         self._begin(machine, self._clients.remove(machine, self._session(), self._key()))
 
+    def _decide(self, machine: Machine) -> None:
+        self._begin(machine, self._clients.decide(machine, self._session(), self._decided()))
+
+    def _decided(self) -> Decided:
+        key = self._key()
+        value = self._random.choice([*VALUES, None])
+        return draw_decided(self._random, key, self._database.rows.get(key), value)
+
     def _remove_range(self, machine: Machine) -> None:
         key = self._key()
         self._begin(machine, self._clients.remove_range(machine, self._session(), key, key + b"}"))
@@ -178,13 +187,15 @@ class Schedule:
         first, last = self._bounds(machine)
         # No key is below the empty key, which the wire takes for no bound.
         last = last or None
-        match self._random.choice(["get", "count", "scan", "scan", "down", "put"]):
+        match self._random.choice(["get", "count", "scan", "scan", "down", "put", "decided"]):
             case "get":
                 return Get(first)
             case "count":
                 return Count(first, last)
             case "put":
                 return Put(self._key(), self._random.choice([*VALUES, None]))
+            case "decided":
+                return self._decided()
             case kind:
                 return Chunk(first, last, reverse=kind == "down", count=self._random.choice([None, 1, 3]))
 

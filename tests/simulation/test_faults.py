@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from unittest.mock import patch
 
-from pequod_server.backing import Changes, History, Landing, Place
+from pequod_server.backing import Changes, ConditionalChange, History, Landing, Place, RowChange, WrittenIf
 from pequod_server.backing.store import SequenceHorizon
 from pequod_server.database.followed import Followed, Reached
 from pequod_server.database.gate import Gate
@@ -13,6 +13,7 @@ from pequod_server.database.intake import Intake
 from pequod_server.database.loader import Loader
 
 from pequod.freshness import Token
+from pequod.language.conditions import MET, Unmet
 from tests.simulation.framing import Report
 from tests.simulation.run import simulate
 from tests.simulation.store import SimulatedStore
@@ -119,6 +120,29 @@ def test_a_server_that_does_not_notice_lost_tokens_is_found() -> None:
         return Reached.YES if found is Reached.LOST else found
 
     with patch.object(Followed, "reached", never_lost):
+        assert is_found(first_wrong())
+
+
+def test_a_condition_that_is_always_met_is_found() -> None:
+    async def met(store: SimulatedStore, change: ConditionalChange) -> WrittenIf:
+        written = await store.write([RowChange(change.key, change.value)])
+        return WrittenIf(written.place, MET)
+
+    with patch.object(SimulatedStore, "write_if", met):
+        assert is_found(first_wrong())
+
+
+def test_a_present_value_of_the_wrong_key_is_found() -> None:
+    write_if, before = SimulatedStore.write_if, [b"first"]
+
+    async def mixed_up(store: SimulatedStore, change: ConditionalChange) -> WrittenIf:
+        written = await write_if(store, change)
+        if isinstance(written.outcome, Unmet) and written.outcome.value is not None:
+            before.append(written.outcome.value)
+            return WrittenIf(written.place, Unmet(before.pop(0)))
+        return written
+
+    with patch.object(SimulatedStore, "write_if", mixed_up):
         assert is_found(first_wrong())
 
 

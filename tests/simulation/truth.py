@@ -17,6 +17,7 @@ from pequod_server.backing import RowChange
 from pequod.engine.testing import NaiveModel
 from pequod.freshness import NO_TOKEN, Token
 from tests.simulation.database import Database, Rows
+from tests.simulation.decided import Decided
 from tests.simulation.members import Server, history_name
 from tests.simulation.oracle import WrongError
 
@@ -103,6 +104,25 @@ class Truth:
         if at is None:
             raise WrongError(f"{change} was acknowledged, and no database has it")
         return at
+
+    def decided_at(self, command: Decided, answer: object, since: int) -> int:
+        """Return the version that was there when a client's write was decided, or the one that it made.
+
+        Args:
+            since: As `version_of` has it.
+
+        Raises:
+            WrongError: No version had reason for the answer.
+        """
+        key, versions = command.key, self.versions.get(command.key, [None])
+        for at in range(since - 1, len(versions)):
+            present = versions[at]
+            told, after = command.on({} if present is None else {key: present})
+            if told == answer and after == present:
+                return at
+            if told == answer and at + 1 < len(versions) and versions[at + 1] == after:
+                return at + 1
+        raise WrongError(f"{answer!r} was answered to {command}, and its key was {versions[since - 1 :]}")
 
     # Answers.
 
