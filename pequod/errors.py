@@ -17,6 +17,7 @@ from pequod.language.errors import (
     NotWatchableError,
     PequodError,
     Span,
+    TransactionError,
     UnknownJoinError,
 )
 
@@ -53,6 +54,7 @@ __all__ = [
     "Span",
     "StaleError",
     "TokenLostError",
+    "TransactionError",
     "UnassignedKeyError",
     "UnauthenticatedError",
     "UnavailableError",

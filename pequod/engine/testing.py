@@ -20,6 +20,9 @@ from decimal import Context as DecimalContext
 from decimal import Decimal, Inexact, localcontext
 from functools import lru_cache
 
+from pequod.answers.rows import Rows
+from pequod.answers.transacted import Outcome, Transacted
+from pequod.commands.kinds import NAMES
 from pequod.engine.naive_records import seen
 from pequod.language.conditions import Condition, IfAbsent, IfValue, Met, Unmet
 from pequod.language.spec import (
@@ -27,6 +30,7 @@ from pequod.language.spec import (
     Operator,
     Pattern,
 )
+from pequod.language.transactions import Transaction
 
 Row = tuple[bytes, bytes]
 
@@ -81,6 +85,27 @@ class NaiveModel:
         else:
             self.base[key] = value
         return Met()
+
+    def transact(self, transaction: Transaction) -> Transacted:
+        """Run a transaction: the commands of a list, one after the other."""
+        assert not any(map(self.computes, transaction.decided_by()))
+        held = all(_meets(self.base.get(key), operator, value) for key, operator, value in transaction.compares)
+        outcomes: list[Outcome] = []
+        for kind, first, second, number in (transaction.then if held else transaction.otherwise).commands():
+            match NAMES[kind]:
+                case "PUT":
+                    self.put(first, second)
+                    outcomes.append(None)
+                case "REMOVE":
+                    outcomes.append(self.remove(first))
+                case "GET":
+                    outcomes.append(self.get(first))
+                case "COUNT":
+                    outcomes.append(len(self.scan(first, second or None)))
+                case name:
+                    rows = self.scan(first, second or None, limit=number or None, reverse=name == "SCAN_DOWN")
+                    outcomes.append(Rows([key for key, _ in rows], [value for _, value in rows]))
+        return Transacted(held, outcomes)
 
     def get(self, key: bytes) -> bytes | None:
         """Return the value of ``key``, None if it is absent."""
@@ -187,6 +212,16 @@ def _combine(operator: Operator, contributions: list[Row]) -> bytes | None:
             return min(values, key=_rank)
         case _:
             return max(values, key=_rank)
+
+
+def _meets(present: bytes | None, operator: int, value: bytes) -> bool:
+    """Return whether a value is absent (1), present (2), equal (3), another one (4), a lower or a higher number (5, 6)."""
+    if operator < 5:
+        return (present is None, present is not None, present == value, present != value)[operator - 1]
+    number, other = _number(present or b""), _number(value)
+    if number is None or other is None:
+        return False
+    return number < other if operator == 5 else number > other
 
 
 def _number(value: bytes) -> Decimal | None:

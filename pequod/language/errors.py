@@ -116,6 +116,17 @@ class InvalidConditionError(PequodError):
         self.number = number
 
 
+class TransactionError(PequodError):
+    """A transaction that cannot run as it is; nothing was done."""
+
+    def __init__(self, reason: str, hint: str) -> None:
+        super().__init__(f"{reason}\nhint: {hint}")
+        #: What is wrong with it.
+        self.reason = reason
+        #: How to say it instead.
+        self.hint = hint
+
+
 class BackedKeyError(PequodError):
     """A client tried to write a key that a database behind the cache owns."""
 

@@ -22,6 +22,7 @@ from pequod.engine.writes import changes
 from pequod.language.conditions import IF_ABSENT, IF_PRESENT, Condition, IfValue
 from tests.engine.draw import BASE_TABLES, draw_bound, draw_join, draw_key, draw_range, draw_timeline
 from tests.engine.draw_records import draw_record_join, draw_searching_join, draw_value
+from tests.engine.draw_transactions import draw_transaction
 from tests.engine.earlier import draw_beginning, draw_earlier
 from tests.engine.walker import Step, Walker
 
@@ -37,9 +38,11 @@ def draw_step(random: Random, walker: Walker, *, snapshots: bool, limits: bool =
     chance = random.random()
     if chance < 0.3:
         return Step("put", (draw_key(random, specs), draw_value(random, specs)))
-    if chance < 0.36:
+    if chance < 0.35:
         return draw_write_if(random, walker)
-    if chance < 0.39:
+    if chance < 0.375:
+        return Step("transact", (draw_transaction(random, specs, base),))
+    if chance < 0.4:
         rows = tuple((draw_key(random, specs), draw_value(random, specs)) for _ in range(random.randrange(1, 8)))
         return Step("put_all", (rows if random.random() < 0.3 else tuple(sorted(dict(rows).items())),))
     if chance < 0.49:

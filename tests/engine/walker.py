@@ -30,6 +30,9 @@ from pequod.engine import (
 from pequod.engine.memory.ledger import UNLIMITED
 from pequod.engine.testing import NaiveModel, select
 from pequod.language.conditions import Condition, coded
+from pequod.engine.transactions import transact
+from pequod.language.errors import TransactionError
+from pequod.language.transactions import Transaction
 from tests.engine import searching
 from tests.engine.backfilling import draw_pieces, source_rows
 from tests.engine.natively import run_one
@@ -217,6 +220,23 @@ class Walker:
                     found = run_one(self.engine, PUT_IF, [key, value, expected], number, now=self.now)
                 self._same(found, self.model.write_if(key, value, condition))
         self._changed()
+
+    def _transact(self, transaction: Transaction) -> None:
+        if any(self.model.computes(key) or self._is_backed(key) for key in transaction.decided_by()):
+            return
+        before = self.engine.revision
+        try:
+            done = self._loading(lambda: transact(self.engine, transaction, self.now))
+        except TransactionError:
+            # Computed keys behind a write.
+            self._same(self.engine.revision, before)
+            return
+        except LimitExceededError:
+            return
+        expected = self.model.transact(transaction)
+        self._changed()
+        if not self._is_timed():
+            self._same(done, expected)
 
     def _watch(self, first: bytes, last: bytes | None) -> None:
         try:

@@ -47,6 +47,11 @@ class JoinCalls(Composed):
         """Return a join with the warnings that depend on the joins beside it."""
         return replace(join.info, warnings=(*join.info.warnings, *hidden_by(join)))
 
+    def computes(self, first: bytes, last: bytes | None) -> bool:
+        """Return whether installed joins may compute keys of ``[first, last)`` (None: to the end)."""
+        joins = self._catalog.over(first, last)
+        return any(join.match_output(first) for join in joins) if last == first + b"\0" else bool(joins)
+
     def drop_join(self, name: str) -> None:
         """Drop a join and its outputs.
 

@@ -1,0 +1,24 @@
+"""What a transaction gives."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from pequod.answers.rows import Rows
+
+
+#: What a command of a transaction gives: its value or None of a get, rows, a count, whether a remove found its key, None
+#: of a put.
+Outcome = bytes | bool | int | Rows | None
+
+
+class Transacted(NamedTuple):
+    """The outcome of a transaction, which is true if its compares held."""
+
+    #: Whether all compares held, so that the commands of `then` have run; otherwise those of `otherwise` have.
+    held: bool
+    #: By command what it gave.
+    outcomes: list[Outcome]
+
+    def __bool__(self) -> bool:
+        return self.held

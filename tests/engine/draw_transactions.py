@@ -1,0 +1,54 @@
+"""Draws transactions over the keys of walks: compares of values that are there and of others, and any commands."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from random import Random
+
+from pequod.commands.columns import range_arguments
+from pequod.commands.kinds import COUNT, GET, PUT, REMOVE, SCAN, SCAN_DOWN, SCAN_LIMIT
+from pequod.engine import JoinSpec
+from pequod.language.transactions import EQUAL, GREATER, IS_ABSENT, LESS, CommandList, KeyCompare, Transaction
+from tests.engine.draw import draw_bound, draw_key, draw_range
+from tests.engine.draw_records import draw_value
+
+#: Equal numbers with several texts among them, and what is none.
+NUMBERS = (b"0", b"-0.0", b"1", b"1.50", b"1.5", b"-2", b"no")
+
+
+def draw_transaction(random: Random, specs: Sequence[JoinSpec], base: Mapping[bytes, bytes]) -> Transaction:
+    """Draw a transaction; its compares often hold."""
+
+    def key() -> bytes:
+        return random.choice(sorted(base)) if base and random.random() < 0.5 else draw_key(random, specs)
+
+    compares = []
+    for _ in range(random.choice([0, 1, 1, 2])):
+        operator, compared = random.randint(IS_ABSENT, GREATER), key()
+        value = b""
+        if operator in (LESS, GREATER):
+            value = random.choice(NUMBERS[:-1])
+        elif operator >= EQUAL:
+            value = base.get(compared, b"") if random.random() < 0.6 else draw_value(random, specs)
+        compares.append(KeyCompare(compared, operator, value))
+    return Transaction(tuple(compares), _draw_list(random, specs, key()), _draw_list(random, specs, key()))
+
+
+def _draw_list(random: Random, specs: Sequence[JoinSpec], key: bytes) -> CommandList:
+    kinds, arguments, numbers = bytearray(), list[bytes](), list[int]()
+    for _ in range(random.randrange(6)):
+        kind = random.choice([GET, PUT, PUT, REMOVE, SCAN, SCAN_LIMIT, SCAN_DOWN, COUNT])
+        kinds.append(kind)
+        one = key if random.random() < 0.4 else draw_key(random, specs)
+        match kind:
+            case 2:
+                arguments += (one, draw_value(random, specs))
+            case 3:
+                arguments.append(one)
+            case 1:
+                arguments.append(draw_bound(random, specs) or one)
+            case _:
+                arguments += range_arguments(*draw_range(random, specs))
+        if kind in (SCAN_LIMIT, SCAN_DOWN):
+            numbers.append(random.choice([0, 1, 2, 3]))
+    return CommandList(bytes(kinds), arguments, numbers)
