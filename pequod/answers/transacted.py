@@ -6,9 +6,8 @@ from typing import NamedTuple
 
 from pequod.answers.rows import Rows
 
-
-#: What a command of a transaction gives: its value or None of a get, rows, a count, whether a remove found its key, None
-#: of a put.
+#: What a command of a transaction gives: a get its value or None, a scan rows, a count a number, a remove whether its
+#: key was there, a put None.
 Outcome = bytes | bool | int | Rows | None
 
 

@@ -57,6 +57,7 @@ _COMMANDS: Final[dict[str, Maker]] = {
     "addjoin": _addjoin,
     "serve": in_module("serve"),
     **dict.fromkeys(("put", "get", "rm", "scan", "count"), in_module("data")),
+    "transaction": in_module("transaction"),
     **dict.fromkeys(("load", "dump"), in_module("transfer")),
     **dict.fromkeys(("explain", "stats"), in_module("inspect")),
     "top": in_module("top"),

@@ -11,6 +11,7 @@ from pequod_proto import pequod_pb2 as pb
 
 from pequod.answers.explanations import JoinExplanation, RangeExplanation
 from pequod.answers.rows import Rows
+from pequod.answers.transacted import Transacted
 from pequod.calls import Join, Page, RangeRead, ServerStatistics, WatchEvent, to_age_s, token_of_reply
 from pequod.client import decode
 from pequod.client.batches import AsyncBatch
@@ -20,6 +21,8 @@ from pequod.client.link import Link
 from pequod.client.stream import Deliver
 from pequod.freshness import Freshness, Token
 from pequod.interface import AsyncCalls
+from pequod.language.transactions import Transaction
+from pequod.transaction_messages import transacted_of, transaction_request
 
 T = TypeVar("T")
 
@@ -96,6 +99,12 @@ class ServerCalls(AsyncCalls):
 
     async def _multi_put(self, keys: list[bytes], values: list[bytes]) -> None:
         await self._unary("MultiPut", pb.MultiPutRequest(keys=keys, values=values))
+
+    async def _transact(self, transaction: Transaction, freshness: Freshness | None) -> Transacted:
+        request = transaction_request(transaction)
+        if transaction.ranges_read() and (level := level_or_none(self._level(freshness))) is not None:
+            request.freshness.CopyFrom(level)
+        return transacted_of(transaction, await self._unary("Transaction", request))
 
     async def _remove_range(self, first: bytes, last: bytes | None) -> int:
         removed: int = (await self._unary("RemoveRange", pb.RemoveRangeRequest(first=first, last=last))).removed

@@ -11,15 +11,18 @@ from typing import Final, Protocol, TypeVar
 
 from pequod_grammar import parse_some
 
+from pequod.answers.transacted import Transacted
 from pequod.calls import AnyToken, Join, Page, RangeRead, Result, Results, WatchEvent, to_token
 from pequod.embedded.batch import AsyncEmbeddedBatch
 from pequod.embedded.shared import SharedEngine
 from pequod.engine import Engine, JoinExplanation, RangeExplanation, Rows, Statistics
+from pequod.engine.transacting import refuse, transact
 from pequod.errors import JoinError
 from pequod.freshness import WAIT_S, Freshness, Token
 from pequod.interface import AsyncCalls, AsyncSession
 from pequod.interface.commands import Turn
 from pequod.interface.seen import Seen
+from pequod.language.transactions import COMMANDS_MAX, Transaction
 
 T = TypeVar("T")
 
@@ -148,6 +151,11 @@ class AsyncEmbedded(AsyncCalls):
 
     async def _multi_put(self, keys: list[bytes], values: list[bytes]) -> None:
         self._run(lambda engine: engine.put_all(keys, values))
+
+    async def _transact(self, transaction: Transaction, freshness: Freshness | None) -> Transacted:
+        refuse(transaction, COMMANDS_MAX)
+        self._meet(freshness)
+        return self._run(lambda engine: transact(engine, transaction, time.monotonic()))
 
     async def _remove_range(self, first: bytes, last: bytes | None) -> int:
         return self._run(lambda engine: len(engine.remove_range(first, last)))

@@ -215,7 +215,7 @@ def _combine(operator: Operator, contributions: list[Row]) -> bytes | None:
 
 
 def _meets(present: bytes | None, operator: int, value: bytes) -> bool:
-    """Return whether a value is absent (1), present (2), equal (3), another one (4), a lower or a higher number (5, 6)."""
+    """Return whether a value is absent (1), present (2), equal (3), another (4), a lower or a higher number (5, 6)."""
     if operator < 5:
         return (present is None, present is not None, present == value, present != value)[operator - 1]
     number, other = _number(present or b""), _number(value)

@@ -17,6 +17,7 @@ from typing import Any, Self, overload
 from pequod.answers.explanations import JoinExplanation, RangeExplanation
 from pequod.answers.rows import Rows
 from pequod.answers.statistics import Statistics
+from pequod.answers.transacted import Transacted
 from pequod.calls import (
     AnyToken,
     Data,
@@ -36,7 +37,9 @@ from pequod.calls import (
 from pequod.freshness import WAIT_S, Freshness, Token
 from pequod.interface.carried import Carried, logged, outcome_of
 from pequod.interface.commands import Commands
+from pequod.interface.transaction_parts import TransactionCommand, transaction_of_parts
 from pequod.language.conditions import Condition, Met, Unmet
+from pequod.language.transactions import KeyCompare
 
 
 class AsyncCalls(Carried):
@@ -149,6 +152,16 @@ class AsyncCalls(Carried):
             ComputedKeyError, InvalidKeyError, LimitExceededError: One row is refused, so nothing is written.
         """
         await self._multi_put(*to_columns(rows))
+
+    async def transaction(
+        self,
+        compares: Iterable[KeyCompare],
+        then: Iterable[TransactionCommand],
+        otherwise: Iterable[TransactionCommand] = (),
+        freshness: Freshness | None = None,
+    ) -> Transacted:
+        """Run ``then`` if all compares of base keys hold, else ``otherwise``: at one revision, and all or none."""
+        return await self._transact(transaction_of_parts(compares, then, otherwise), freshness)
 
     async def remove_range(self, first: Data | None = None, last: Data | None = None, *, prefix: Data = b"") -> int:
         """Remove the base keys of ``[first, last)`` that start with ``prefix``; return their number.
@@ -263,8 +276,7 @@ class AsyncCalls(Carried):
     ) -> Page:
         """Return some rows of a range and the key of the next page: at most ``limit``, and at most a chunk.
 
-        Args:
-            resume_key: The one of the page before, to get the next page of the same range.
+        With the ``resume_key`` of a page, they are the next ones of the same range.
         """
         read = to_range_read(
             first, last, prefix=prefix, limit=to_page_limit(limit), reverse=reverse, freshness=freshness
@@ -272,12 +284,7 @@ class AsyncCalls(Carried):
         return await self._page(read if resume_key is None else read.resumed(resume_key))
 
     async def count(
-        self,
-        first: Data = b"",
-        last: Data | None = None,
-        *,
-        prefix: Data = b"",
-        freshness: Freshness | None = None,
+        self, first: Data = b"", last: Data | None = None, *, prefix: Data = b"", freshness: Freshness | None = None
     ) -> int:
         """Return the number of keys of ``[first, last)`` that start with ``prefix``; without both, of all keys."""
         turn = self._reading(freshness)
@@ -293,8 +300,7 @@ class AsyncCalls(Carried):
         They ascend. Rows that are present count: a computed range that has not been read yet is one part.
 
         Raises:
-            ValueError: ``count`` is below 1.
-            LimitExceededError: There would be too many parts.
+            ValueError, LimitExceededError: ``count`` is below 1, or too high.
         """
         start, stop = to_range(first, last, prefix)
         return await self._splits(start, stop, to_part_count(count))
@@ -343,11 +349,10 @@ class AsyncCalls(Carried):
     async def add_join(self, text: str) -> list[Join]:
         """Install the joins of ``text``, all or none; joins that are installed already stay as they are.
 
-        Warnings of the joins go to the log, too: most callers do not look at what is returned.
-
         Raises:
             JoinError: With the place in ``text``, the reason and a hint.
         """
+        # To the log, too: most callers do not look at what is returned.
         return logged(await self._add_join(text))
 
     async def drop_join(self, name: str) -> None:
@@ -369,8 +374,7 @@ class AsyncCalls(Carried):
     async def invalidate_range(self, first: Data, last: Data | None = None) -> int:
         """Drop the computed rows of ``[first, last)`` and those that they came from; reads compute them again.
 
-        Returns:
-            The number of dropped contexts; contexts that depend on them went as well.
+        Return the number of dropped contexts; contexts that depend on them went as well.
         """
         return await self._invalidate_range(*to_range(first, last))
 

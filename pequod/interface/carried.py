@@ -9,10 +9,12 @@ from typing import Any, Final
 
 from pequod.answers.explanations import JoinExplanation, RangeExplanation
 from pequod.answers.rows import Rows
+from pequod.answers.transacted import Transacted
 from pequod.calls import Join, Page, RangeRead, Result, WatchEvent
 from pequod.errors import PequodError
 from pequod.freshness import Freshness
 from pequod.interface.commands import Turn
+from pequod.language.transactions import Transaction
 
 log: Final = logging.getLogger("pequod.joins")
 
@@ -46,6 +48,9 @@ class Carried(ABC):
 
     @abstractmethod
     async def _multi_put(self, keys: list[bytes], values: list[bytes]) -> None: ...
+
+    @abstractmethod
+    async def _transact(self, transaction: Transaction, freshness: Freshness | None) -> Transacted: ...
 
     @abstractmethod
     async def _remove_range(self, first: bytes, last: bytes | None) -> int: ...

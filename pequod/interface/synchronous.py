@@ -14,6 +14,7 @@ from typing import Any, Self, overload
 from pequod.answers.explanations import JoinExplanation, RangeExplanation
 from pequod.answers.rows import Rows
 from pequod.answers.statistics import Statistics
+from pequod.answers.transacted import Transacted
 from pequod.calls import (
     AnyToken,
     Data,
@@ -28,8 +29,10 @@ from pequod.calls import (
 from pequod.freshness import WAIT_S, Freshness, Token
 from pequod.interface.asynchronous import AsyncCalls, AsyncSession
 from pequod.interface.commands import Commands
+from pequod.interface.transaction_parts import TransactionCommand
 from pequod.interface.waiting import Waiter
 from pequod.language.conditions import Condition, Met, Unmet
+from pequod.language.transactions import KeyCompare
 
 
 class Calls(ABC):
@@ -135,6 +138,16 @@ class Calls(ABC):
             ComputedKeyError, InvalidKeyError, LimitExceededError: One row is refused, so nothing is written.
         """
         self._wait(self._calls.multi_put(rows))
+
+    def transaction(
+        self,
+        compares: Iterable[KeyCompare],
+        then: Iterable[TransactionCommand],
+        otherwise: Iterable[TransactionCommand] = (),
+        freshness: Freshness | None = None,
+    ) -> Transacted:
+        """Run ``then`` if all compares of base keys hold, else ``otherwise``: at one revision, and all or none."""
+        return self._wait(self._calls.transaction(compares, then, otherwise, freshness))
 
     def remove_range(self, first: Data | None = None, last: Data | None = None, *, prefix: Data = b"") -> int:
         """Remove the base keys of ``[first, last)`` that start with ``prefix``; return their number.
@@ -246,8 +259,7 @@ class Calls(ABC):
     ) -> Page:
         """Return some rows of a range and the key of the next page: at most ``limit``, and at most a chunk.
 
-        Args:
-            resume_key: The one of the page before, to get the next page of the same range.
+        With the ``resume_key`` of a page, they are the next ones of the same range.
         """
         return self._wait(
             self._calls.scan_page(
@@ -267,8 +279,7 @@ class Calls(ABC):
         They ascend. Rows that are present count: a computed range that has not been read yet is one part.
 
         Raises:
-            ValueError: ``count`` is below 1.
-            LimitExceededError: There would be too many parts.
+            ValueError, LimitExceededError: ``count`` is below 1, or too high.
         """
         return self._wait(self._calls.splits(count, first, last, prefix=prefix))
 
@@ -315,8 +326,6 @@ class Calls(ABC):
     def add_join(self, text: str) -> list[Join]:
         """Install the joins of ``text``, all or none; joins that are installed already stay as they are.
 
-        Warnings of the joins go to the log, too: most callers do not look at what is returned.
-
         Raises:
             JoinError: With the place in ``text``, the reason and a hint.
         """
@@ -341,8 +350,7 @@ class Calls(ABC):
     def invalidate_range(self, first: Data, last: Data | None = None) -> int:
         """Drop the computed rows of ``[first, last)`` and those that they came from; reads compute them again.
 
-        Returns:
-            The number of dropped contexts; contexts that depend on them went as well.
+        Return the number of dropped contexts; contexts that depend on them went as well.
         """
         return self._wait(self._calls.invalidate_range(first, last))
 

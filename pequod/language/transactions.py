@@ -1,4 +1,4 @@
-"""Transactions: compares of keys, and two lists of commands, of which one runs.
+r"""Transactions: compares of keys, and two lists of commands, of which one runs.
 
     compares   account|ann > 40   account|bob is present      all of them hold   ->  then
     then       PUT account|ann    PUT account|bob             one does not       ->  otherwise
@@ -10,7 +10,7 @@ condition are not among them, since compares are the conditions of a transaction
 >>> from pequod.commands.kinds import GET, PUT
 >>> one = CommandList(bytes([PUT, GET]), [b"a", b"1", b"b"], [])
 >>> list(one.commands()), one.written_keys(), one.ranges_read()
-([(2, b'a', b'1', 0), (1, b'b', b'', 0)], [b'a'], [(b'b', b'b\\x00')])
+([(2, b'a', b'1', 0), (1, b'b', b'', 0)], [b'a'], [(b'b', b'b\x00')])
 """
 
 from __future__ import annotations
@@ -33,6 +33,8 @@ NOT_EQUAL: Final = 4
 LESS: Final = 5
 GREATER: Final = 6
 
+#: How many compares, and commands of both lists, a transaction has, unless the server's settings say it.
+COMMANDS_MAX: Final = 128
 #: The kinds of commands that transactions take.
 _TAKEN: Final = frozenset({GET, PUT, REMOVE, COUNT}) | SCANS
 
@@ -65,7 +67,9 @@ class CommandList(NamedTuple):
 
     def ranges_read(self) -> list[tuple[bytes, bytes | None]]:
         """Return the ranges that commands read, in their order."""
-        return [columns.bounds_of(kind, first, second) for kind, first, second, _ in self.commands() if kind not in WRITES]
+        return [
+            columns.bounds_of(kind, first, second) for kind, first, second, _ in self.commands() if kind not in WRITES
+        ]
 
 
 class Transaction(NamedTuple):
@@ -79,6 +83,11 @@ class Transaction(NamedTuple):
         """Return the keys that are compared, and those that either list may write: their owner decides."""
         compared = [compare.key for compare in self.compares]
         return [*compared, *self.then.written_keys(), *self.otherwise.written_keys()]
+
+    def writes(self) -> list[tuple[bytes, bytes | None]]:
+        """Return what either list may write: keys with their values; None: the key is removed."""
+        commands = [*self.then.commands(), *self.otherwise.commands()]
+        return [(key, value if kind == PUT else None) for kind, key, value, _ in commands if kind in WRITES]
 
     def ranges_read(self) -> list[tuple[bytes, bytes | None]]:
         """Return the ranges that commands of either list read."""

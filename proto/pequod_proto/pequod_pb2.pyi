@@ -82,6 +82,48 @@ class WriteIfReply(_message.Message):
     present: bytes
     def __init__(self, header: _Optional[_Union[Header, _Mapping]] = ..., met: _Optional[bool] = ..., present: _Optional[bytes] = ...) -> None: ...
 
+class CommandColumns(_message.Message):
+    __slots__ = ("kinds", "arguments", "numbers")
+    KINDS_FIELD_NUMBER: _ClassVar[int]
+    ARGUMENTS_FIELD_NUMBER: _ClassVar[int]
+    NUMBERS_FIELD_NUMBER: _ClassVar[int]
+    kinds: bytes
+    arguments: _containers.RepeatedScalarFieldContainer[bytes]
+    numbers: _containers.RepeatedScalarFieldContainer[int]
+    def __init__(self, kinds: _Optional[bytes] = ..., arguments: _Optional[_Iterable[bytes]] = ..., numbers: _Optional[_Iterable[int]] = ...) -> None: ...
+
+class TransactionRequest(_message.Message):
+    __slots__ = ("compare_keys", "compare_operators", "compare_values", "then", "otherwise", "freshness")
+    COMPARE_KEYS_FIELD_NUMBER: _ClassVar[int]
+    COMPARE_OPERATORS_FIELD_NUMBER: _ClassVar[int]
+    COMPARE_VALUES_FIELD_NUMBER: _ClassVar[int]
+    THEN_FIELD_NUMBER: _ClassVar[int]
+    OTHERWISE_FIELD_NUMBER: _ClassVar[int]
+    FRESHNESS_FIELD_NUMBER: _ClassVar[int]
+    compare_keys: _containers.RepeatedScalarFieldContainer[bytes]
+    compare_operators: bytes
+    compare_values: _containers.RepeatedScalarFieldContainer[bytes]
+    then: CommandColumns
+    otherwise: CommandColumns
+    freshness: Freshness
+    def __init__(self, compare_keys: _Optional[_Iterable[bytes]] = ..., compare_operators: _Optional[bytes] = ..., compare_values: _Optional[_Iterable[bytes]] = ..., then: _Optional[_Union[CommandColumns, _Mapping]] = ..., otherwise: _Optional[_Union[CommandColumns, _Mapping]] = ..., freshness: _Optional[_Union[Freshness, _Mapping]] = ...) -> None: ...
+
+class TransactionReply(_message.Message):
+    __slots__ = ("header", "held", "statuses", "keys", "values", "counts")
+    HEADER_FIELD_NUMBER: _ClassVar[int]
+    HELD_FIELD_NUMBER: _ClassVar[int]
+    STATUSES_FIELD_NUMBER: _ClassVar[int]
+    KEYS_FIELD_NUMBER: _ClassVar[int]
+    VALUES_FIELD_NUMBER: _ClassVar[int]
+    COUNTS_FIELD_NUMBER: _ClassVar[int]
+    header: Header
+    held: bool
+    statuses: bytes
+    keys: _containers.RepeatedScalarFieldContainer[bytes]
+    values: _containers.RepeatedScalarFieldContainer[bytes]
+    counts: _containers.RepeatedScalarFieldContainer[int]
+    def __init__(self, header: _Optional[_Union[Header, _Mapping]] = ..., held: _Optional[bool] = ..., statuses: _Optional[bytes] = ..., keys: _Optional[_Iterable[bytes]] = ..., values: _Optional[_Iterable[bytes]] = ..., counts: _Optional[_Iterable[int]] = ...) -> None: ...
+
 class RemoveRequest(_message.Message):
     __slots__ = ("key",)
     KEY_FIELD_NUMBER: _ClassVar[int]
@@ -1262,3 +1304,21 @@ class PeerWriteIfReply(_message.Message):
     met: bool
     present: bytes
     def __init__(self, place: _Optional[_Union[PeerPlace, _Mapping]] = ..., met: _Optional[bool] = ..., present: _Optional[bytes] = ...) -> None: ...
+
+class PeerTransactionRequest(_message.Message):
+    __slots__ = ("transaction", "reply_bytes_max", "rows_max")
+    TRANSACTION_FIELD_NUMBER: _ClassVar[int]
+    REPLY_BYTES_MAX_FIELD_NUMBER: _ClassVar[int]
+    ROWS_MAX_FIELD_NUMBER: _ClassVar[int]
+    transaction: TransactionRequest
+    reply_bytes_max: int
+    rows_max: int
+    def __init__(self, transaction: _Optional[_Union[TransactionRequest, _Mapping]] = ..., reply_bytes_max: _Optional[int] = ..., rows_max: _Optional[int] = ...) -> None: ...
+
+class PeerTransactionReply(_message.Message):
+    __slots__ = ("place", "transaction")
+    PLACE_FIELD_NUMBER: _ClassVar[int]
+    TRANSACTION_FIELD_NUMBER: _ClassVar[int]
+    place: PeerPlace
+    transaction: TransactionReply
+    def __init__(self, place: _Optional[_Union[PeerPlace, _Mapping]] = ..., transaction: _Optional[_Union[TransactionReply, _Mapping]] = ...) -> None: ...

@@ -54,6 +54,11 @@ class PequodStub:
                 request_serializer=pequod__proto_dot_pequod__pb2.WriteIfRequest.SerializeToString,
                 response_deserializer=pequod__proto_dot_pequod__pb2.WriteIfReply.FromString,
                 _registered_method=True)
+        self.Transaction = channel.unary_unary(
+                '/pequod.v1.Pequod/Transaction',
+                request_serializer=pequod__proto_dot_pequod__pb2.TransactionRequest.SerializeToString,
+                response_deserializer=pequod__proto_dot_pequod__pb2.TransactionReply.FromString,
+                _registered_method=True)
         self.MultiGet = channel.unary_unary(
                 '/pequod.v1.Pequod/MultiGet',
                 request_serializer=pequod__proto_dot_pequod__pb2.MultiGetRequest.SerializeToString,
@@ -198,6 +203,14 @@ class PequodServicer:
     def WriteIf(self, request, context):
         """Write or remove one base key if its present value meets a condition. A condition that does not hold is no error: the
         reply has the present value.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def Transaction(self, request, context):
+        """Compare base keys, and then run one of two lists of commands at one revision, all or none: if a command is refused,
+        nothing is done.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -400,6 +413,11 @@ def add_PequodServicer_to_server(servicer, server):
                     servicer.WriteIf,
                     request_deserializer=pequod__proto_dot_pequod__pb2.WriteIfRequest.FromString,
                     response_serializer=pequod__proto_dot_pequod__pb2.WriteIfReply.SerializeToString,
+            ),
+            'Transaction': grpc.unary_unary_rpc_method_handler(
+                    servicer.Transaction,
+                    request_deserializer=pequod__proto_dot_pequod__pb2.TransactionRequest.FromString,
+                    response_serializer=pequod__proto_dot_pequod__pb2.TransactionReply.SerializeToString,
             ),
             'MultiGet': grpc.unary_unary_rpc_method_handler(
                     servicer.MultiGet,
@@ -625,6 +643,33 @@ class Pequod:
             '/pequod.v1.Pequod/WriteIf',
             pequod__proto_dot_pequod__pb2.WriteIfRequest.SerializeToString,
             pequod__proto_dot_pequod__pb2.WriteIfReply.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def Transaction(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/pequod.v1.Pequod/Transaction',
+            pequod__proto_dot_pequod__pb2.TransactionRequest.SerializeToString,
+            pequod__proto_dot_pequod__pb2.TransactionReply.FromString,
             options,
             channel_credentials,
             insecure,
@@ -1298,6 +1343,11 @@ class PequodPeerStub:
                 request_serializer=pequod__proto_dot_pequod__pb2.PeerWriteIfRequest.SerializeToString,
                 response_deserializer=pequod__proto_dot_pequod__pb2.PeerWriteIfReply.FromString,
                 _registered_method=True)
+        self.Transaction = channel.unary_unary(
+                '/pequod.v1.PequodPeer/Transaction',
+                request_serializer=pequod__proto_dot_pequod__pb2.PeerTransactionRequest.SerializeToString,
+                response_deserializer=pequod__proto_dot_pequod__pb2.PeerTransactionReply.FromString,
+                _registered_method=True)
 
 
 class PequodPeerServicer:
@@ -1349,6 +1399,14 @@ class PequodPeerServicer:
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def Transaction(self, request, context):
+        """Run a transaction over base keys alone, and return a place that the feeds pass after they have delivered the state
+        that has decided.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
 
 def add_PequodPeerServicer_to_server(servicer, server):
     rpc_method_handlers = {
@@ -1381,6 +1439,11 @@ def add_PequodPeerServicer_to_server(servicer, server):
                     servicer.WriteIf,
                     request_deserializer=pequod__proto_dot_pequod__pb2.PeerWriteIfRequest.FromString,
                     response_serializer=pequod__proto_dot_pequod__pb2.PeerWriteIfReply.SerializeToString,
+            ),
+            'Transaction': grpc.unary_unary_rpc_method_handler(
+                    servicer.Transaction,
+                    request_deserializer=pequod__proto_dot_pequod__pb2.PeerTransactionRequest.FromString,
+                    response_serializer=pequod__proto_dot_pequod__pb2.PeerTransactionReply.SerializeToString,
             ),
     }
     generic_handler = grpc.method_handlers_generic_handler(
@@ -1547,6 +1610,33 @@ class PequodPeer:
             '/pequod.v1.PequodPeer/WriteIf',
             pequod__proto_dot_pequod__pb2.PeerWriteIfRequest.SerializeToString,
             pequod__proto_dot_pequod__pb2.PeerWriteIfReply.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def Transaction(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/pequod.v1.PequodPeer/Transaction',
+            pequod__proto_dot_pequod__pb2.PeerTransactionRequest.SerializeToString,
+            pequod__proto_dot_pequod__pb2.PeerTransactionReply.FromString,
             options,
             channel_credentials,
             insecure,

@@ -163,6 +163,7 @@ class PequodServer:
         for make in (self._snapshot_collector, self._transport_collector, self._peer_collector):
             self.instruments.add(make)
         self.instruments.count_levels(self.service.levels.counters)
+        self.instruments.count_transactions(self.service.served.executor.transaction_counts)
         if self.member is not None:
             self.instruments.follow(self.member)
 

@@ -178,6 +178,9 @@ class ServerConfig(BaseModel):
         default=256 * KIB, description="Keys and values in one chunk of a scan, unless the request says it."
     )
     batch_commands_max: Number = Field(default=100_000, description="Commands in one batch; keys in one MultiGet.")
+    transaction_commands_max: Number = Field(
+        default=128, description="Compares of one transaction, and commands of both of its lists."
+    )
     rows_max: Number = Field(default=8192, description="Rows of a scan read at a time; other calls run in between.")
     memory_limit: MemoryLimit = Field(
         default="75%", description="The limit of the process: a size, a share of the machine's memory, or none."

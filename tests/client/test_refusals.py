@@ -20,6 +20,7 @@ SAMPLES: dict[type[errors.PequodError], errors.PequodError] = {
         errors.BadRequestError("each key needs one value"),
         errors.JoinError("'coutn' is no operator", hint="did you mean `count`?", span=errors.Span(3, 8, 1, 4)),
         errors.InvalidConditionError(9),
+        errors.TransactionError("it compares a computed key", "compare its sources"),
         errors.InvalidKeyError(b"", "it is empty"),
         errors.PackError("t.body", "it is null"),
         errors.UnknownJoinError("t.7"),

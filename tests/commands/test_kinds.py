@@ -155,6 +155,8 @@ NAMED = {
     "pequod/client/columns.py": "a reply of values alone is taken apart by the shortest way",
     "server/pequod_server/calls/feeds.py": "the first rows of a watch",
     "server/pequod_server/calls/reads.py": "calls of one command",
+    "pequod/language/transactions.py": "what transactions take",
+    "pequod/engine/transacting.py": "writes are laid over what is read",
     "server/pequod_server/calls/scanning.py": "chunks",
     "server/pequod_server/calls/writes.py": "calls of one command",
     "server/pequod_server/steps/executor.py": "MultiGet",

@@ -12,7 +12,7 @@ from pequod_grammar import parse
 from pequod.commands.kinds import COUNT, GET, KINDS, PUT, PUT_IF, REMOVE, REMOVE_IF, SCAN, SCAN_DOWN, SCAN_LIMIT
 from pequod.engine import ComputedKeyError, Engine, InvalidKeyError, LimitExceededError, Rows
 from pequod.engine.testing import NaiveModel
-from pequod.engine.transactions import TransactionLimits, holds, refuse, transact
+from pequod.engine.transacting import TransactionLimits, holds, refuse, transact
 from pequod.language.errors import TransactionError
 from pequod.language.transactions import (
     EQUAL,
@@ -144,7 +144,7 @@ def test_computed_keys_are_read_before_the_writes_and_not_compared() -> None:
     done = run(engine, CommandList(bytes([SCAN, COUNT, REMOVE]), [b"t|x|", b"t|x}", b"t|", b"t}", b"p|a|1"], []))
     assert done == (True, [Rows([b"t|x|1|a"], [b"Hi"]), 1, True])
     assert engine.scan(b"t|", b"t}").keys == []
-    with pytest.raises(TransactionError, match="the join 't' computes it: .*\nhint: compare the keys from which"):
+    with pytest.raises(TransactionError, match=r"the join 't' computes it: .*\nhint: compare the keys from which"):
         run(engine, CommandList(), KeyCompare(b"t|x|1|a", IS_ABSENT))
 
 

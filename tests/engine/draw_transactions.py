@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from random import Random
 
+from pequod.answers.transacted import Transacted
 from pequod.commands.columns import range_arguments
 from pequod.commands.kinds import COUNT, GET, PUT, REMOVE, SCAN, SCAN_DOWN, SCAN_LIMIT
-from pequod.engine import JoinSpec
+from pequod.engine import Engine, JoinSpec, LimitExceededError
+from pequod.engine.transacting import transact
+from pequod.language.errors import TransactionError
 from pequod.language.transactions import EQUAL, GREATER, IS_ABSENT, LESS, CommandList, KeyCompare, Transaction
 from tests.engine.draw import draw_bound, draw_key, draw_range
 from tests.engine.draw_records import draw_value
@@ -16,7 +19,18 @@ from tests.engine.draw_records import draw_value
 NUMBERS = (b"0", b"-0.0", b"1", b"1.50", b"1.5", b"-2", b"no")
 
 
-def draw_transaction(random: Random, specs: Sequence[JoinSpec], base: Mapping[bytes, bytes]) -> Transaction:
+def outcome_of(engine: Engine, transaction: Transaction, now: float) -> Transacted | None:
+    """Run a transaction; return None if it is refused, and check that nothing is done then."""
+    before = engine.revision
+    try:
+        return transact(engine, transaction, now)
+    except (TransactionError, LimitExceededError):
+        # Computed keys behind a write; or there is no memory.
+        assert engine.revision == before
+        return None
+
+
+def draw_transaction(random: Random, specs: list[JoinSpec], base: Mapping[bytes, bytes]) -> Transaction:
     """Draw a transaction; its compares often hold."""
 
     def key() -> bytes:
@@ -34,7 +48,7 @@ def draw_transaction(random: Random, specs: Sequence[JoinSpec], base: Mapping[by
     return Transaction(tuple(compares), _draw_list(random, specs, key()), _draw_list(random, specs, key()))
 
 
-def _draw_list(random: Random, specs: Sequence[JoinSpec], key: bytes) -> CommandList:
+def _draw_list(random: Random, specs: list[JoinSpec], key: bytes) -> CommandList:
     kinds, arguments, numbers = bytearray(), list[bytes](), list[int]()
     for _ in range(random.randrange(6)):
         kind = random.choice([GET, PUT, PUT, REMOVE, SCAN, SCAN_LIMIT, SCAN_DOWN, COUNT])

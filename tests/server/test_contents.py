@@ -76,16 +76,20 @@ def entry_of(field: Any) -> bytes:
     return sized(field.number, b"\1" if field.is_packed else b"")
 
 
+#: Columns of single bytes, whose entries are not empty.
+BYTES = {("ExecuteRequest", "kinds"), ("CommandColumns", "kinds"), ("TransactionRequest", "compare_operators")}
 #: Entries of each column of each request, plain, packed and in a message of its own; and of no known field.
 FULL: list[tuple[type[Message], bytes]] = [
     *[
         (getattr(pb, name), entry_of(getattr(pb, name).DESCRIPTOR.fields_by_name[column]))
         for name, columns in BOUNDS.items()
         for column in columns
-        if (name, column) != ("ExecuteRequest", "kinds")
-        and name not in ("PeerFeedHello", "ExplainRequest", "InvalidateRequest")
+        if (name, column) not in BYTES and name not in ("PeerFeedHello", "ExplainRequest", "InvalidateRequest")
     ],
     (pb.ExecuteRequest, b"\x20\1"),
+    (pb.TransactionRequest, sized(2, bytes(1000))),
+    (pb.TransactionRequest, sized(4, sized(1, bytes(1000)))),
+    (pb.TransactionRequest, sized(4, b"") + sized(5, sized(2, b""))),
     (pb.ExecuteRequest, sized(4, bytes(1000))),
     (pb.ExecuteRequest, sized(6, bytes(1000))),
     (pb.LoadBackfillRequest, sized(10, bytes(1000))),

@@ -22,7 +22,10 @@ from pequod_server.backing import Changes, ConditionalChange, KeyRange, Loaded, 
 from pequod_server.backing.rows import Clip
 from pequod_server.backing.store import SequenceHorizon, were_there
 
+from pequod.answers.transacted import Transacted
+from pequod.engine.transacting import TransactionLimits, chosen, outcomes_of, reader_of
 from pequod.language.conditions import MET, Met, Unmet, holds
+from pequod.language.transactions import Transaction
 from tests.simulation.links import ConnectionLostError, End, Network
 from tests.simulation.moments import Moment
 
@@ -191,6 +194,10 @@ class Database:
                 self._be_up(end)
                 await self._be_primary(end)
                 end.send(await self._write_if(change))
+            case ("transact", transaction, limits):
+                self._be_up(end)
+                await self._be_primary(end)
+                end.send(await self._transact(transaction, limits))
             case ("latest",):
                 self._be_up(end)
                 await self._be_primary(end)
@@ -243,6 +250,16 @@ class Database:
         position = self.commit([RowChange(change.key, change.value)] if is_met else [])
         await self._be_visible(timeline, position)
         return timeline, (position, MET if is_met else Unmet(present))
+
+    async def _transact(
+        self, transaction: Transaction, limits: TransactionLimits
+    ) -> tuple[int, tuple[int, Transacted]]:
+        rows, timeline = self.states[self.timeline][-1], self.timeline
+        held, commands = chosen(transaction, rows.get)
+        outcomes, written = outcomes_of(commands, reader_of(rows), limits)
+        position = self.commit([RowChange(*one) for one in written.items()])
+        await self._be_visible(timeline, position)
+        return timeline, (position, Transacted(held, outcomes))
 
     async def _be_visible(self, timeline: int, position: int) -> None:
         while timeline == self.timeline and self._visible < position:

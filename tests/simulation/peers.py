@@ -105,6 +105,9 @@ async def answer(peers: PeerService, end: End, window: int) -> None:
             case "write_if":
                 decided = await peers.WriteIf(pb.PeerWriteIfRequest.FromString(data), context)
                 end.send(decided.SerializeToString())
+            case "transact":
+                done = await peers.Transaction(pb.PeerTransactionRequest.FromString(data), context)
+                end.send(done.SerializeToString())
             case "feed":
                 await _feed(peers, end, data, context, window)
     except (PequodError, CallEnded) as error:
@@ -173,6 +176,10 @@ class SimulatedChannel:
     async def write_if(self, request: pb.PeerWriteIfRequest) -> pb.PeerWriteIfReply:
         """Write a change if its condition holds."""
         return pb.PeerWriteIfReply.FromString(await self._reply(self._call("write_if", request), _CALL_S))
+
+    async def transact(self, request: pb.PeerTransactionRequest) -> pb.PeerTransactionReply:
+        """Run a transaction."""
+        return pb.PeerTransactionReply.FromString(await self._reply(self._call("transact", request), _CALL_S))
 
     async def close(self) -> None:
         """Cut the calls under way off."""

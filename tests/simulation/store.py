@@ -25,10 +25,13 @@ from pequod_server.backing import (
     RowChange,
     Status,
     WrittenIf,
+    WrittenTransaction,
 )
 from pequod_server.backing.health import Backoff, FeedBrokenError, Health, mended
 from pequod_server.backing.store import Event, IsWanted, WrittenThrough, every_key
 
+from pequod.engine.transacting import TransactionLimits
+from pequod.language.transactions import Transaction
 from tests.simulation.database import DATABASE, PROGRESS_S, REQUEST_S
 from tests.simulation.links import ConnectionLostError, Network
 
@@ -95,6 +98,11 @@ class SimulatedStore:
         """Write a change if its condition holds."""
         timeline, (position, outcome) = await self._ask(("write_if", change))
         return WrittenIf(Place(timeline + 1, position), outcome)
+
+    async def transact(self, transaction: Transaction, limits: TransactionLimits) -> WrittenTransaction:
+        """Run a transaction."""
+        timeline, (position, done) = await self._ask(("transact", transaction, limits))
+        return WrittenTransaction(Place(timeline + 1, position), done)
 
     async def position(self) -> Place:
         """Return the position of the last commit."""

@@ -1,7 +1,7 @@
 """Calls that have one reply: each goes to the server of its keys, or to one that calls about servers go to.
 
 MultiGet          divided by the owners of its keys         Invalidate       every compute
-MultiPut          one home group, all or none               AddJoin ...      one server, then the map is learned anew
+MultiPut, ...     one home group, all or none                 AddJoin ...      one server, then the map is learned anew
 RemoveRange       a home of each part of the range          Stats ...        one server
 """
 
@@ -27,6 +27,7 @@ from pequod.errors import (
     SettingError,
     UnavailableError,
 )
+from pequod.transaction_messages import transaction_of
 
 #: Calls that change the joins of the cluster.
 _JOINS: Final = frozenset({"AddJoin", "DropJoin"})
@@ -66,6 +67,8 @@ class Calling:
                 return await self._multi_get(request, deadline)
             case pb.MultiPutRequest():
                 return await self._multi_put(request, deadline)
+            case pb.TransactionRequest():
+                return await self._transaction(request, deadline)
             case pb.RemoveRangeRequest():
                 return await self._remove_range(request, deadline)
             case pb.InvalidateRequest():
@@ -189,6 +192,16 @@ class Calling:
         if len({routes.home_group_of(key) for key in request.keys}) > 1:
             raise MixedWriteError("MultiPut")
         return await self._at(lambda: self._routes.writers(request.keys[0]), "MultiPut", request, deadline)
+
+    async def _transaction(self, request: pb.TransactionRequest, deadline: float) -> Any:
+        """Run a transaction, whose keys have one home group, at a compute: a home does not know which are computed."""
+        transaction = transaction_of(request)
+        keys = transaction.decided_by()
+        if len({self._routes.home_group_of(key) for key in keys}) > 1:
+            raise MixedWriteError("the transaction")
+        first = next(iter((*keys, *(first for first, _ in transaction.ranges_read()))), b"")
+        ways = lambda: self._routes.readers(first) or self._routes.writers(first)  # noqa: E731 - the map may change
+        return await self._at(ways, "Transaction", request, deadline)
 
     async def _remove_range(self, request: pb.RemoveRangeRequest, deadline: float) -> Any:
         """Remove the keys of a range at a home of each part of it."""

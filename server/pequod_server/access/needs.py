@@ -11,6 +11,8 @@ from typing import Any, Final
 from pequod_grammar import parse
 from pequod_proto import pequod_pb2 as pb
 
+from pequod.commands.columns import bounds_of, commands, needs
+from pequod.commands.kinds import WRITES
 from pequod.engine import Engine, JoinError, JoinSpec
 from pequod.errors import PermissionDeniedError
 from pequod_server.access.grants import Right, Role, keys_of
@@ -34,6 +36,7 @@ class Needs:
             "Get": lambda role, request: role.need_key(Right.READ, request.key),
             "Put": lambda role, request: role.need_key(Right.WRITE, request.key),
             "WriteIf": _need_write_if,
+            "Transaction": _need_transaction,
             "Remove": lambda role, request: role.need_key(Right.WRITE, request.key),
             "MultiGet": lambda role, request: _need_keys(role, Right.READ, request.keys),
             "MultiPut": lambda role, request: _need_keys(role, Right.WRITE, request.keys),
@@ -68,6 +71,7 @@ class Needs:
             PEER_PATH + "Position": _need_feed,
             PEER_PATH + "Write": lambda role, request: _need_keys(role, Right.WRITE, request.keys),
             PEER_PATH + "WriteIf": _need_write_if,
+            PEER_PATH + "Transaction": lambda role, request: _need_transaction(role, request.transaction),
         }
 
     def rule_of(self, method: str) -> Rule:
@@ -143,6 +147,17 @@ def _need_write_if(role: Role, request: pb.WriteIfRequest | pb.PeerWriteIfReques
     """Pass if the role may write the key, and read it: what the condition says of its value is what a read tells."""
     role.need_key(Right.WRITE, request.key)
     role.need_key(Right.READ, request.key)
+
+
+def _need_transaction(role: Role, request: pb.TransactionRequest) -> None:
+    """Pass if the role may read all that is compared and read, and write all that may be written, by either list."""
+    _need_keys(role, Right.READ, request.compare_keys)
+    for columns in (request.then, request.otherwise):
+        needed = needs(columns.kinds)
+        if needed.unknown is not None or needed.argument_count != len(columns.arguments):
+            return  # the handler says what is wrong with the request
+        for _, kind, first, second in commands(columns.kinds, columns.arguments[:]):
+            _need_range(role, Right.WRITE if kind in WRITES else Right.READ, *bounds_of(kind, first, second))
 
 
 def _need_keys(role: Role, right: Right, keys: Iterable[bytes]) -> None:

@@ -34,6 +34,7 @@ from pequod_server.backing.store import (
     RowChange,
     Status,
     WrittenIf,
+    WrittenTransaction,
 )
 
 __all__ = [
@@ -64,5 +65,6 @@ __all__ = [
     "Status",
     "WriteRefusedError",
     "WrittenIf",
+    "WrittenTransaction",
     "parse_mappings",
 ]

@@ -18,9 +18,12 @@ from collections.abc import Mapping as AnyMapping
 from contextlib import asynccontextmanager
 from typing import Literal
 
+from pequod.answers.transacted import Transacted
+from pequod.engine.transacting import TransactionLimits, chosen, outcomes_of, reader_of
 from pequod.escapes import shown
 from pequod.freshness import database_of
 from pequod.language.conditions import MET, Unmet, holds
+from pequod.language.transactions import Transaction
 from pequod_server.backing.errors import BackingUnavailableError, PackError
 from pequod_server.backing.health import Backoff, FeedBrokenError, Health, mended
 from pequod_server.backing.mapping import Mapping
@@ -41,6 +44,7 @@ from pequod_server.backing.store import (
     Status,
     WrittenIf,
     WrittenThrough,
+    WrittenTransaction,
     every_key,
     were_there,
     whole,
@@ -183,6 +187,16 @@ class FakeStore:
         place = Place(self.timeline, number)
         await self._pass("write")
         return WrittenIf(place, MET if is_met else Unmet(present))
+
+    async def transact(self, transaction: Transaction, limits: TransactionLimits) -> WrittenTransaction:
+        """Run a transaction."""
+        if self._failures.get("write"):
+            await self._pass("write")
+        held, commands = chosen(transaction, self.rows.get)
+        outcomes, written = outcomes_of(commands, reader_of(self.rows), limits)
+        place = Place(self.timeline, self.commit(written) if written else len(self._log))
+        await self._pass("write")
+        return WrittenTransaction(place, Transacted(held, outcomes))
 
     async def position(self) -> Place:
         """Return the number of commits."""

@@ -19,9 +19,12 @@ from collections.abc import Mapping as AnyMapping
 from dataclasses import dataclass, field
 from typing import Literal, NamedTuple, Protocol, runtime_checkable
 
+from pequod.answers.transacted import Transacted
+from pequod.engine.transacting import TransactionLimits
 from pequod.freshness import Mark
 from pequod.language.conditions import Condition, Met, Unmet
 from pequod.language.missing import NextGroups
+from pequod.language.transactions import Transaction
 from pequod_server.backing.mapping import Mapping
 
 
@@ -130,6 +133,14 @@ class Reload:
 
 
 Event = Changes | Progress | Reload
+
+
+class WrittenTransaction(NamedTuple):
+    """The outcome of a transaction that the database has decided."""
+
+    #: The feed passes it after delivering the state that has decided, and the writes.
+    place: Place
+    done: Transacted
 
 
 class WrittenIf(NamedTuple):
@@ -318,6 +329,15 @@ class BackingStore(Protocol):
         """Write a change if the present row of its key meets the condition; one transaction decides and writes.
 
         Raises:
+            PackError, WriteRefusedError, BackingUnavailableError: As `write`.
+        """
+        ...
+
+    async def transact(self, transaction: Transaction, limits: TransactionLimits) -> WrittenTransaction:
+        """Run a transaction whose keys are all of this database; one transaction of the database decides and writes.
+
+        Raises:
+            LimitExceededError: What it gives is too much; nothing is written.
             PackError, WriteRefusedError, BackingUnavailableError: As `write`.
         """
         ...

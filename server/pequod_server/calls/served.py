@@ -55,6 +55,7 @@ class ServedEngine:
             commands_max=config.batch_commands_max,
             reply_bytes_max=config.reply_bytes_max,
             rows_max=config.rows_max,
+            transaction_commands_max=config.transaction_commands_max,
             piece_bytes_max=admission.piece_bytes_max,
             databases=databases,
             levels=self.levels,

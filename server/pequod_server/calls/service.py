@@ -82,6 +82,7 @@ class PequodService:
         self.Put = writes.put
         self.Remove = writes.remove
         self.WriteIf = writes.write_if
+        self.Transaction = writes.transaction
         self.MultiPut = writes.multi_put
         self.RemoveRange = writes.remove_range
 

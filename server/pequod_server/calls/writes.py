@@ -7,13 +7,14 @@ from pequod_proto import pequod_pb2 as pb
 from pequod.commands.kinds import PUT, PUT_IF, REMOVE, REMOVE_IF
 from pequod.errors import BadRequestError
 from pequod.language.conditions import Unmet
+from pequod.transaction_messages import transaction_of, transaction_reply
 from pequod_server.calls.served import ServedEngine
 from pequod_server.wire.bounds import range_of
 from pequod_server.wire.handlers import Context
 
 
 class WriteCalls:
-    """Answers Put, Remove, WriteIf, MultiPut and RemoveRange."""
+    """Answers Put, Remove, WriteIf, Transaction, MultiPut and RemoveRange."""
 
     def __init__(self, served: ServedEngine) -> None:
         self._served = served
@@ -39,6 +40,15 @@ class WriteCalls:
         outcome, token = await call
         present = outcome.value if isinstance(outcome, Unmet) else None
         return pb.WriteIfReply(header=self._served.header(written=token), met=bool(outcome), present=present)
+
+    async def transaction(self, request: pb.TransactionRequest, _context: Context) -> pb.TransactionReply:
+        """Compare base keys, and run one of two lists of commands, all or none."""
+        demand = self._served.demand(request)
+        transaction = transaction_of(request)
+        done, token = await self._executor.transact(transaction, demand)
+        reply = transaction_reply(transaction, done)
+        reply.header.CopyFrom(self._served.header(written=token))
+        return reply
 
     async def multi_put(self, request: pb.MultiPutRequest, _context: Context) -> pb.MultiPutReply:
         """Write many base keys, all or none."""

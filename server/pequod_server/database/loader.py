@@ -12,9 +12,12 @@ import time
 from collections.abc import Callable, Sequence
 from typing import Final
 
+from pequod.answers.transacted import Transacted
 from pequod.calls import BackingStatistics
 from pequod.engine import Engine, PequodError
+from pequod.engine.transacting import TransactionLimits
 from pequod.language.conditions import Met, Unmet
+from pequod.language.transactions import Transaction
 from pequod_server.backing import (
     BackingStaleError,
     BackingStore,
@@ -261,6 +264,16 @@ class Loader:
         place, outcome = await self.store.write_if(change)
         self.counters.writes += bool(outcome)
         return await self._shown(place), outcome
+
+    async def transact(self, transaction: Transaction, limits: TransactionLimits) -> tuple[bytes, Transacted]:
+        """Have the database run a transaction; return the token of what it has decided by, as `write_if` does.
+
+        Raises:
+            LimitExceededError, PackError, WriteRefusedError, BackingUnavailableError: As `BackingStore.transact`.
+        """
+        place, done = await self.store.transact(transaction, limits)
+        self.counters.writes += len((transaction.then if done.held else transaction.otherwise).written_keys())
+        return await self._shown(place), done
 
     async def _shown(self, place: Place) -> bytes:
         """Wait until the cache has the state of a place, and return its token."""

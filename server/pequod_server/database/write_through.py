@@ -13,12 +13,16 @@ from collections.abc import Iterator, Sequence
 from itertools import groupby, islice
 from typing import Final, NamedTuple
 
+from pequod.answers.transacted import Transacted
 from pequod.engine import BackedKeyError, Engine, PequodError
-from pequod.errors import MixedWriteError, UnassignedKeyError
+from pequod.engine.transacting import TransactionLimits
+from pequod.errors import MixedWriteError, TransactionError, UnassignedKeyError
+from pequod.escapes import shown
 from pequod.freshness import merged
 from pequod.language.conditions import Met, Unmet
 from pequod.language.ranges import within
 from pequod.language.spec import DELIMITER
+from pequod.language.transactions import Transaction
 from pequod_server.backing import BackingUnavailableError, ConditionalChange, PackError, RowChange, WriteRefusedError
 from pequod_server.backing.rows import sorted_in_steps
 from pequod_server.backing.turns import Turns, in_turns
@@ -107,6 +111,34 @@ class WriteThrough:
         except PequodError as error:
             return CarriedOut([error], b"")
         return CarriedOut([outcome], token)
+
+    async def transact(self, transaction: Transaction, limits: TransactionLimits) -> tuple[Transacted, bytes]:
+        """Have the database that owns the keys of a transaction run it; return the outcome, and the token of the state.
+
+        Raises:
+            MixedWriteError: Not all keys that are compared or written are of one database; nothing is done.
+            TransactionError: It reads what is not of this database alone; nothing is done.
+            PequodError: As `Loader.transact`.
+        """
+        decided_by = transaction.decided_by()
+        if not all(map(self._engine.owned_by_database, decided_by)):
+            raise MixedWriteError("the transaction")
+        loader = self._databases.taker_of(decided_by)
+        for first, last in transaction.ranges_read():
+            if last is not None and last <= first:
+                continue
+            is_base = self._engine.backed_reads(first, last) == ((first, last),)
+            owners = set(self._databases.assignment.owners_of(first, last))
+            if not is_base or owners != {loader} or self._engine.computes(first, last):
+                raise TransactionError(
+                    f"a database decides, and the keys from {shown(first)} on that are read are not all its own",
+                    "read them after the transaction, in a session or with its token",
+                )
+        try:
+            token, done = await loader.transact(transaction, limits)
+        except BackingUnavailableError as error:
+            raise of_one(loader.name, error) from error
+        return done, token
 
     async def put_all(self, keys: Sequence[bytes], values: Sequence[bytes]) -> bytes:
         """Put rows in one transaction, all or none; return the token of the write.

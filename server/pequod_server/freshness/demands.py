@@ -11,7 +11,15 @@ from pequod_server.backing import Place
 from pequod_server.database.loader import Loader
 
 #: Requests that read.
-Leveled = pb.GetRequest | pb.MultiGetRequest | pb.ScanRequest | pb.CountRequest | pb.WatchRequest | pb.ExecuteRequest
+Leveled = (
+    pb.GetRequest
+    | pb.MultiGetRequest
+    | pb.ScanRequest
+    | pb.CountRequest
+    | pb.WatchRequest
+    | pb.ExecuteRequest
+    | pb.TransactionRequest
+)
 #: The longest wait, whatever a request says: a stream of batches has no deadline.
 WAIT_S_MAX: Final = 60.0
 _TOKEN_TAG: Final = bytes([10 << 3 | 2])

@@ -17,10 +17,21 @@ from typing import Final, NamedTuple, Self
 
 from pequod_proto import pequod_pb2 as pb
 
+from pequod.engine.transacting import TransactionLimits
 from pequod.errors import BadRequestError
 from pequod.language.conditions import MET, Unmet, coded, decoded
 from pequod.language.missing import NextGroups
-from pequod_server.backing.store import ConditionalChange, History, KeyRange, Place, RowChange, WrittenIf
+from pequod.language.transactions import Transaction
+from pequod.transaction_messages import transacted_of, transaction_reply, transaction_request
+from pequod_server.backing.store import (
+    ConditionalChange,
+    History,
+    KeyRange,
+    Place,
+    RowChange,
+    WrittenIf,
+    WrittenTransaction,
+)
 
 #: The versions of the protocol that this server speaks as a compute; as a home it speaks the latest.
 VERSION_MIN: Final = 2
@@ -122,6 +133,27 @@ def decided(message: pb.PeerWriteIfReply) -> WrittenIf:
     """Return what came of a change."""
     present = message.present if message.HasField("present") else None
     return WrittenIf(place_of(message.place), MET if message.met else Unmet(present))
+
+
+def peer_transaction_request(transaction: Transaction, limits: TransactionLimits) -> pb.PeerTransactionRequest:
+    """Return the message of a transaction that a home decides."""
+    return pb.PeerTransactionRequest(transaction=transaction_request(transaction), **limits._asdict())
+
+
+def limits_of(message: pb.PeerTransactionRequest) -> TransactionLimits:
+    """Return the limits of a transaction's message."""
+    return TransactionLimits(message.reply_bytes_max, message.rows_max)
+
+
+def peer_transaction_reply(transaction: Transaction, written: WrittenTransaction) -> pb.PeerTransactionReply:
+    """Return the message of what came of a transaction."""
+    reply = transaction_reply(transaction, written.done)
+    return pb.PeerTransactionReply(place=place_message(written.place), transaction=reply)
+
+
+def written_transaction_of(transaction: Transaction, message: pb.PeerTransactionReply) -> WrittenTransaction:
+    """Return what came of a transaction."""
+    return WrittenTransaction(place_of(message.place), transacted_of(transaction, message.transaction))
 
 
 def place_message(place: Place) -> pb.PeerPlace:

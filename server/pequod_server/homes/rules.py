@@ -17,12 +17,15 @@ from collections.abc import AsyncIterator, Callable, Collection, Iterable, Seque
 from contextlib import asynccontextmanager
 from typing import Final
 
+from pequod.answers.transacted import Transacted
 from pequod.cluster.map import ClusterMap, HomeRange
 from pequod.cluster.servers import ServerEntry, ServerRole
 from pequod.engine import Engine
+from pequod.engine.transacting import TransactionLimits
 from pequod.errors import BackingUnavailableError, NotHomeError
 from pequod.language.ranges import within
 from pequod.language.spec import DELIMITER
+from pequod.language.transactions import Transaction
 from pequod_server.backing import ConditionalChange, RowChange
 from pequod_server.database.databases import Databases
 from pequod_server.database.write_through import CarriedOut, RemovedRange, WriteThrough
@@ -250,6 +253,16 @@ class HeldWrites(WriteThrough):
             return CarriedOut([error], b"")
         async with self._rules.writing():
             return await super().write_if(change)
+
+    async def transact(self, transaction: Transaction, limits: TransactionLimits) -> tuple[Transacted, bytes]:
+        """Have a database run a transaction if its keys are taken; see `WriteThrough.transact`.
+
+        Raises:
+            NotHomeError: A key belongs elsewhere, or moves; nothing is done.
+        """
+        self._rules.refuse(transaction.decided_by())
+        async with self._rules.writing():
+            return await super().transact(transaction, limits)
 
     async def put_all(self, keys: Sequence[bytes], values: Sequence[bytes]) -> bytes:
         """Put rows, all or none; see `WriteThrough.put_all`.

@@ -8,7 +8,7 @@ from __future__ import annotations
 import math
 import time
 from collections import Counter, defaultdict
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from itertools import accumulate
 from typing import Final
 
@@ -36,6 +36,21 @@ class ScrapedCollector(Collector):
     def describe(self) -> Iterator[Metric]:
         """Tell nothing before the first scrape."""
         return iter(())
+
+
+class TransactionCollector(ScrapedCollector):
+    """Tells how many transactions have run each of their lists."""
+
+    def __init__(self, counts: Mapping[str, int]) -> None:
+        self._counts = counts
+
+    def collect(self) -> Iterator[Metric]:
+        """Yield the figures."""
+        text = "Transactions that have run, by the list of commands: `then` if all compares held."
+        transactions = CounterMetricFamily("pequod_transactions", text, labels=["list"])
+        for name, count in self._counts.items():
+            transactions.add_metric([name], count)
+        yield transactions
 
 
 class BackfillCollector(ScrapedCollector):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
@@ -106,6 +106,13 @@ class Instruments:
             from pequod_server.ops.collectors import LevelCollector  # noqa: PLC0415 - as in the constructor
 
             self._metrics.add(LevelCollector(counters))
+
+    def count_transactions(self, counts: Mapping[str, int]) -> None:
+        """Show among the metrics how many transactions have run each of their lists."""
+        if self._metrics is not None:
+            from pequod_server.ops.collectors import TransactionCollector  # noqa: PLC0415 - as in the constructor
+
+            self._metrics.add(TransactionCollector(counts))
 
     @property
     def asks_for_each_call(self) -> bool:

@@ -16,13 +16,17 @@ from typing import Any, Final, assert_never
 
 from pequod_proto.pequod_pb2 import ExecuteReply, ExecuteRequest
 
-from pequod.commands.columns import bounds_of, needs
-from pequod.commands.kinds import GET, KINDS, WRITES
+from pequod.answers.transacted import Transacted
+from pequod.commands.columns import bounds_of, needs, range_arguments
+from pequod.commands.kinds import GET, KINDS, SCAN, WRITES
 from pequod.engine import BackedKeyError, Engine, LimitExceededError, MissingError, PequodError
 from pequod.engine.answer import answer
 from pequod.engine.batch import BatchRun, MomentRun
+from pequod.engine.transacting import TransactionLimits, backed_key, refuse, transact
 from pequod.errors import BadRequestError
+from pequod.language.transactions import COMMANDS_MAX, Transaction
 from pequod_server.database.databases import Databases
+from pequod_server.database.flights import ROUNDS_MAX
 from pequod_server.database.write_through import CarriedOut, RemovedRange, WriteThrough
 from pequod_server.freshness.demands import Demand
 from pequod_server.freshness.levels import Levels
@@ -31,6 +35,7 @@ from pequod_server.steps.judges import CommandJudge, HomeJudge
 from pequod_server.steps.leveled import BatchLevels
 from pequod_server.steps.piece import ReplyPiece
 from pequod_server.steps.steps import Need, Outcomes, Room, Step, Steps, WriteIf, Writes
+from pequod_server.wire.publishing import never_there
 
 #: A removal takes 3 µs, and 0.4 µs for each computed key that goes with it: other calls wait for a few ms at most.
 _REMOVED_AT_A_TIME: Final = 256
@@ -55,7 +60,7 @@ class Executor:
 
     __slots__ = (
         *("_rules", "clock", "commands_max", "databases", "engine", "home_judges", "levels", "piece_bytes_max"),
-        *("rows_max", "server_id", "through"),
+        *("reply_bytes_max", "rows_max", "server_id", "through", "transaction_commands_max", "transaction_counts"),
     )
 
     def __init__(
@@ -66,6 +71,7 @@ class Executor:
         commands_max: int,
         reply_bytes_max: int,
         rows_max: int,
+        transaction_commands_max: int = COMMANDS_MAX,
         piece_bytes_max: Callable[[], int] | None = None,
         clock: Callable[[], float] = time.monotonic,
         databases: Databases | None = None,
@@ -76,6 +82,10 @@ class Executor:
         self.engine = engine
         self.server_id = server_id
         self.commands_max = commands_max
+        self.transaction_commands_max = transaction_commands_max
+        self.reply_bytes_max = reply_bytes_max
+        #: How many transactions have run each of their lists.
+        self.transaction_counts = {"then": 0, "otherwise": 0}
         self.piece_bytes_max = piece_bytes_max or (lambda: reply_bytes_max)
         self.rows_max = rows_max
         self.clock = clock
@@ -227,6 +237,46 @@ class Executor:
         except BackedKeyError:
             return await self.through.put_all(keys, values)
         return b""
+
+    async def transact(self, transaction: Transaction, demand: Demand | None) -> tuple[Transacted, bytes]:
+        """Run a transaction; return its outcome, and the token of what a database has decided, as `Answered` has it.
+
+        Args:
+            demand: How fresh its reads have to be, where no database decides.
+
+        Raises:
+            TransactionError, LimitExceededError: It cannot run; nothing is done, as with all other errors.
+            MixedWriteError: Not all keys that are compared or written are of one database, or of none.
+            PequodError: As `answer`, of any of its commands.
+        """
+        refuse(transaction, self.transaction_commands_max)
+        done, token = await self._transact(transaction, demand)
+        self.transaction_counts["then" if done.held else "otherwise"] += 1
+        return done, token
+
+    async def _transact(self, transaction: Transaction, demand: Demand | None) -> tuple[Transacted, bytes]:
+        decided_by, limits = transaction.decided_by(), TransactionLimits(self.reply_bytes_max, self.rows_max)
+        reads = transaction.ranges_read()
+        columns = [bound for first, last in reads for bound in range_arguments(first, last)]
+        run = BatchRun(bytes((SCAN,)) * len(reads), columns, [])
+        fresh = self.levels.of_call(run, demand)
+        for _ in range(ROUNDS_MAX):
+            if backed_key(self.engine, transaction) is not None:
+                return await self.through.transact(transaction, limits)
+            await self.levels.ready(fresh, run)
+            for error in () if fresh is None else fresh.refused(run.ahead()).values():
+                raise error
+            if self._rules is not None:
+                # The map may have changed in the meantime.
+                self._rules.refuse(decided_by)
+            try:
+                return transact(self.engine, transaction, self.clock(), limits), b""
+            except MissingError as error:
+                await self.databases.load(error.lacking, error.next_groups)
+            except BackedKeyError:
+                # A database has come by its keys in the meantime.
+                continue
+        raise never_there(ROUNDS_MAX)
 
     async def remove_range(self, first: bytes, last: bytes | None) -> RemovedRange:
         """Remove the base keys of a range; other calls have their turn between two parts of it.

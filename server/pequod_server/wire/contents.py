@@ -48,6 +48,7 @@ class Beside(NamedTuple):
 Bound = Setting | AtMost | Beside
 
 _COMMANDS: Final = Setting("batch_commands_max")
+_OF_TRANSACTION: Final = Setting("transaction_commands_max")
 _ENTRIES: Final = AtMost(LOAD_ENTRIES_MAX)
 _RANGES: Final = AtMost(RANGES_MAX)
 #: Clients say it once; to say it again is no use.
@@ -65,6 +66,16 @@ BOUNDS: Final[Mapping[str, Mapping[str, Bound]]] = {
         "numbers": Beside("kinds", 1),
         "fresh_commands": Beside("kinds", 1),
         "fresh_levels": Beside("kinds", 1),
+    },
+    "CommandColumns": {
+        "kinds": _OF_TRANSACTION,
+        "arguments": Beside("kinds", ARGUMENTS_MAX),
+        "numbers": Beside("kinds", 1),
+    },
+    "TransactionRequest": {
+        "compare_keys": _OF_TRANSACTION,
+        "compare_operators": _OF_TRANSACTION,
+        "compare_values": _OF_TRANSACTION,
     },
     "ExplainRequest": {"range": _ONCE},
     "InvalidateRequest": {"range": _ONCE},

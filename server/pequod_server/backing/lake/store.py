@@ -22,8 +22,10 @@ from pequod_lake import IngestLimits, Lake, LakeError, LakeSnapshot
 from pequod_lake.errors import LakeBusyError, LakeSchemaError, NoLakeError, SnapshotGoneError, UploadRefusedError
 from pequod_lake.ingest import Ingestor
 
+from pequod.engine.transacting import TransactionLimits
 from pequod.escapes import shown
 from pequod.freshness import database_of
+from pequod.language.transactions import Transaction
 from pequod_server.backing.errors import BackingUnavailableError, PackError, SchemaError, WriteRefusedError
 from pequod_server.backing.health import Backoff, FeedBrokenError, Health, mended
 from pequod_server.backing.lake.rows import advice_of, key_columns, problems_of, rows_of, rows_with, written_row
@@ -45,6 +47,7 @@ from pequod_server.backing.store import (
     Status,
     WrittenIf,
     WrittenThrough,
+    WrittenTransaction,
     every_key,
     were_there,
     whole,
@@ -145,6 +148,10 @@ class LakeStore:
         raise WriteRefusedError(
             self._name, f"a lake takes no writes under a condition, as of key {shown(change.key)}; put it without one"
         )
+
+    async def transact(self, transaction: Transaction, limits: TransactionLimits) -> WrittenTransaction:  # noqa: ARG002 - none
+        """Refuse, as `write_if` does."""
+        raise WriteRefusedError(self._name, "a lake takes no transactions; put without compares")
 
     async def position(self) -> Place:
         """Return the number of the newest SCU."""

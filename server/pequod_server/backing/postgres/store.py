@@ -14,9 +14,12 @@ from contextlib import aclosing
 
 import asyncpg
 
+from pequod.answers.transacted import Transacted
 from pequod.engine import SearchRange
+from pequod.engine.transacting import TransactionLimits, locked_keys
 from pequod.escapes import shown
-from pequod.language.conditions import MET, Met, Unmet, holds
+from pequod.language.conditions import Met, Unmet
+from pequod.language.transactions import Transaction
 from pequod_server.backing.errors import (
     BackingUnavailableError,
     MappingError,
@@ -27,6 +30,7 @@ from pequod_server.backing.errors import (
 from pequod_server.backing.health import Backoff, mended
 from pequod_server.backing.mapping import GENERIC_TABLE, Mapping
 from pequod_server.backing.postgres import removal
+from pequod_server.backing.postgres.deciding import decide, decide_one, lock_numbers
 from pequod_server.backing.postgres.history import place, proven_place
 from pequod_server.backing.postgres.install import CREATE_GENERIC, check_installed, install_notify, install_slot
 from pequod_server.backing.postgres.notify import notify_feed
@@ -43,7 +47,7 @@ from pequod_server.backing.postgres.schema import (
 from pequod_server.backing.postgres.session import PostgresSession, keys_as_ranges
 from pequod_server.backing.postgres.slot import slot_feed
 from pequod_server.backing.postgres.transactions import OneByOneError, in_transaction
-from pequod_server.backing.postgres.writes import lock_of, statements_of
+from pequod_server.backing.postgres.writes import statements_of
 from pequod_server.backing.rows import sorted_in_steps
 from pequod_server.backing.store import (
     ConditionalChange,
@@ -57,6 +61,7 @@ from pequod_server.backing.store import (
     Status,
     WrittenIf,
     WrittenThrough,
+    WrittenTransaction,
     every_key,
     were_there,
 )
@@ -240,23 +245,24 @@ class PostgresStore:
 
     async def write_if(self, change: ConditionalChange) -> WrittenIf:
         """Write a change if its condition holds: a row that is there is locked, and one that is not must not come."""
-        row = RowChange(change.key, change.value)
-        mapping = self._mapping(row)
+        mapping = self._mapping(RowChange(change.key, change.value))
 
         async def work(connection: Connection, facts: Facts, _attempt: int) -> Met | Unmet:
-            lock = lock_of(mapping, facts, change.key)
-            is_locked = not (await connection.execute(lock.text, *lock.parameters)).endswith(" 0")
-            present = (await self._session._rows(connection, facts, keys_as_ranges([change.key]))).get(change.key)
-            if present is not None and not is_locked:
-                # Another writer inserted it between the two, and it may change until it is locked: a conflict.
-                raise asyncpg.SerializationError(f"the row of key {shown(change.key)} came while it was looked at")
-            if not holds(change.condition, present):
-                return Unmet(present)
-            # If another writer inserts the row first, the insertion fails: then that row is looked at.
-            await self._write_one(connection, facts, mapping, row, is_absent=not is_locked)
-            return MET
+            return await decide_one(connection, facts, change, mapping, self._session._rows, self._write_one)
 
         return WrittenIf(*await in_transaction(self._session, work))
+
+    async def transact(self, transaction: Transaction, limits: TransactionLimits) -> WrittenTransaction:
+        """Run a transaction; see `deciding`."""
+        for change in transaction.writes():
+            self._mapping(RowChange(*change))
+        mappings = {key: self._mapping(RowChange(key, None)) for key in locked_keys(transaction)}
+
+        async def work(connection: Connection, facts: Facts, _attempt: int) -> Transacted:
+            look, write = self._session._rows, self._write_one
+            return await decide(connection, facts, transaction, limits, mappings, look, write)
+
+        return WrittenTransaction(*await in_transaction(self._session, work, lock_numbers(mappings)))
 
     async def position(self) -> Place:
         """Return how far the log is flushed."""

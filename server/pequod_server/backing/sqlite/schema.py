@@ -42,6 +42,28 @@ CREATE_GENERIC: Final = (
 )
 
 
+def check_all(connection: sqlite3.Connection, store: str, mappings: Sequence[Mapping]) -> list[str]:
+    """Compare the mappings with the tables, the triggers and the settings, and return advice.
+
+    Raises:
+        SchemaError: With everything that does not fit.
+    """
+    advice, problems = list[str](), list[str]()
+    try:
+        advice = check_schema(connection, store, mappings)
+    except SchemaError as error:
+        problems += error.problems
+    try:
+        check_triggers(connection, store, mappings)
+    except SchemaError as error:
+        problems += error.problems
+    if problems:
+        raise SchemaError(store, problems)
+    if connection.execute("PRAGMA journal_mode").fetchone()[0] != "wal":
+        advice.append("writers and loads wait for each other; set PRAGMA journal_mode=WAL once")
+    return advice
+
+
 def check_schema(connection: sqlite3.Connection, store: str, mappings: Sequence[Mapping]) -> list[str]:
     """Compare the mappings with the tables and return advice.
 

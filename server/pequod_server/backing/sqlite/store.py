@@ -13,13 +13,16 @@ import contextlib
 import json
 import secrets
 import sqlite3
-from collections.abc import AsyncGenerator, AsyncIterator, Iterator, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterator, Sequence
 from pathlib import Path
-from typing import Final
+from typing import Final, TypeVar
 
+from pequod.answers.transacted import Transacted
 from pequod.engine import SearchRange
+from pequod.engine.transacting import TransactionLimits
 from pequod.freshness import SQLITE_STATE, database_of
-from pequod.language.conditions import MET, Met, Unmet, holds
+from pequod.language.conditions import Met, Unmet
+from pequod.language.transactions import Transaction
 from pequod_server.backing.errors import PackError, SchemaError
 from pequod_server.backing.health import Backoff, FeedBrokenError, Health, mended
 from pequod_server.backing.mapping import GENERIC_TABLE, Mapping
@@ -31,7 +34,7 @@ from pequod_server.backing.sqlite import schema as sqlite_schema
 from pequod_server.backing.sqlite.connection import SqliteConnection, transaction
 from pequod_server.backing.sqlite.dialect import SqliteDialect, plan_of
 from pequod_server.backing.sqlite.schema import CHANGES
-from pequod_server.backing.sqlite.writes import carry_out, ranges_of
+from pequod_server.backing.sqlite.writes import carry_out, transact, write_if
 from pequod_server.backing.store import (
     Changes,
     ConditionalChange,
@@ -48,11 +51,14 @@ from pequod_server.backing.store import (
     Status,
     WrittenIf,
     WrittenThrough,
+    WrittenTransaction,
     every_key,
     whole,
 )
 from pequod_server.backing.turns import Turns
 from pequod_server.backing.values import cell_of
+
+T = TypeVar("T")
 
 #: In place of a mapping's name among the changes.
 _MARK: Final = "mark"
@@ -90,20 +96,7 @@ class SqliteStore:
         """Compare the mappings with the real schema and return advice."""
 
         def check(connection: sqlite3.Connection) -> list[str]:
-            advice, problems = list[str](), list[str]()
-            try:
-                advice = sqlite_schema.check_schema(connection, self._name, self.mappings)
-            except SchemaError as error:
-                problems += error.problems
-            try:
-                sqlite_schema.check_triggers(connection, self._name, self.mappings)
-            except SchemaError as error:
-                problems += error.problems
-            if problems:
-                raise SchemaError(self._name, problems)
-            if connection.execute("PRAGMA journal_mode").fetchone()[0] != "wal":
-                advice.append("writers and loads wait for each other; set PRAGMA journal_mode=WAL once")
-            return advice
+            return sqlite_schema.check_all(connection, self._name, self.mappings)
 
         return await self._loads.run(check)
 
@@ -197,29 +190,36 @@ class SqliteStore:
             if turns.are_due():
                 await turns.give()
 
-        def write(connection: sqlite3.Connection) -> tuple[int, list[bool]]:
-            with transaction(connection, "IMMEDIATE"):
-                found = carry_out(self._name, connection, plans, written, self._read)
-                return sqlite_schema.position_of(connection), found
+        def write(line: sqlite3.Connection) -> list[bool]:
+            return carry_out(self._name, line, plans, written, self._read)
 
-        position, found = await self._writes.run(write)
-        return WrittenThrough(Place(1, position), found)
+        return WrittenThrough(*await self._decided(write))
 
     async def write_if(self, change: ConditionalChange) -> WrittenIf:
         """Write a change if its condition holds; no other writer comes between."""
-        mapping, statements = plan_of(self.mappings, RowChange(change.key, change.value))
-        written = {} if change.value is None else {change.key: mapping}
 
-        def write(connection: sqlite3.Connection) -> tuple[int, Met | Unmet]:
+        def write(line: sqlite3.Connection) -> Met | Unmet:
+            return write_if(self._name, line, change, self.mappings, self._read)
+
+        return WrittenIf(*await self._decided(write))
+
+    async def transact(self, transaction: Transaction, limits: TransactionLimits) -> WrittenTransaction:
+        """Run a transaction; no other writer comes between."""
+
+        def run(line: sqlite3.Connection) -> Transacted:
+            return transact(self._name, line, transaction, limits, self.mappings, self._read)
+
+        return WrittenTransaction(*await self._decided(run))
+
+    async def _decided(self, decide: Callable[[sqlite3.Connection], T]) -> tuple[Place, T]:
+        """Do work in one transaction; return the place behind it, and what the work returns."""
+
+        def write(connection: sqlite3.Connection) -> tuple[Place, T]:
             with transaction(connection, "IMMEDIATE"):
-                present = self._read(connection, ranges_of([change.key])).get(change.key)
-                is_met = holds(change.condition, present)
-                if is_met:
-                    carry_out(self._name, connection, [statements], written, self._read)
-                return sqlite_schema.position_of(connection), MET if is_met else Unmet(present)
+                found = decide(connection)
+                return Place(1, sqlite_schema.position_of(connection)), found
 
-        position, outcome = await self._writes.run(write)
-        return WrittenIf(Place(1, position), outcome)
+        return await self._writes.run(write)
 
     async def position(self) -> Place:
         """Return the number of the last change."""

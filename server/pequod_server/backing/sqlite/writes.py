@@ -3,16 +3,21 @@
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Callable, Container, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 
+from pequod.answers.transacted import Transacted
+from pequod.engine.transacting import TransactionLimits, chosen, locked_keys, outcomes_of, ranges_needed, reader_of
 from pequod.escapes import shown
+from pequod.language.conditions import MET, Met, Unmet, holds
+from pequod.language.transactions import Transaction
 from pequod_server.backing.errors import WriteRefusedError
 from pequod_server.backing.mapping import Mapping as TableMapping
 from pequod_server.backing.sql import Query
-from pequod_server.backing.store import KeyRange
+from pequod_server.backing.sqlite.dialect import plan_of
+from pequod_server.backing.store import ConditionalChange, KeyRange, RowChange
 
 #: Returns the rows of ranges, by their keys.
-Read = Callable[[sqlite3.Connection, Sequence[KeyRange]], Container[bytes]]
+Read = Callable[[sqlite3.Connection, Sequence[KeyRange]], dict[bytes, bytes]]
 
 
 def ranges_of(keys: Iterable[bytes]) -> list[KeyRange]:
@@ -47,3 +52,44 @@ def carry_out(
             reason = f"the row of key {shown(key)} would not meet the condition of {mapping.pattern}"
             raise WriteRefusedError(name, reason)
     return found
+
+
+def write_if(
+    name: str, connection: sqlite3.Connection, change: ConditionalChange, mappings: Sequence[TableMapping], read: Read
+) -> Met | Unmet:
+    """Write a change if the present row meets its condition.
+
+    Raises:
+        PackError, WriteRefusedError: As `plan_of` and `carry_out`.
+    """
+    mapping, statements = plan_of(mappings, RowChange(change.key, change.value))
+    present = read(connection, ranges_of([change.key])).get(change.key)
+    if not holds(change.condition, present):
+        return Unmet(present)
+    carry_out(name, connection, [statements], {} if change.value is None else {change.key: mapping}, read)
+    return MET
+
+
+def transact(
+    name: str,
+    connection: sqlite3.Connection,
+    transaction: Transaction,
+    limits: TransactionLimits,
+    mappings: Sequence[TableMapping],
+    read: Read,
+) -> Transacted:
+    """Run a transaction of clients.
+
+    Raises:
+        LimitExceededError: What it gives is too much.
+        PackError, WriteRefusedError: As `plan_of` and `carry_out`, also of the list that does not run.
+    """
+    for change in (*((key, None) for key in locked_keys(transaction)), *transaction.writes()):
+        plan_of(mappings, RowChange(*change))
+    held, commands = chosen(transaction, read(connection, ranges_of([one.key for one in transaction.compares])).get)
+    rows = read(connection, [KeyRange(*one) for one in ranges_needed(commands)])
+    outcomes, written = outcomes_of(commands, reader_of(rows), limits)
+    planned = {key: plan_of(mappings, RowChange(key, value)) for key, value in written.items()}
+    there = {key: mapping for key, (mapping, _) in planned.items() if written[key] is not None}
+    carry_out(name, connection, [statements for _, statements in planned.values()], there, read)
+    return Transacted(held, outcomes)

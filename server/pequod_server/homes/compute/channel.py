@@ -55,6 +55,10 @@ class PeerChannel(Protocol):
         """Write a change if its condition holds."""
         ...
 
+    async def transact(self, request: pb.PeerTransactionRequest) -> pb.PeerTransactionReply:
+        """Run a transaction."""
+        ...
+
     async def close(self) -> None:
         """Cut the calls under way off."""
         ...
@@ -239,6 +243,11 @@ class GrpcPeerChannel:
     async def write_if(self, request: pb.PeerWriteIfRequest) -> pb.PeerWriteIfReply:
         """Write a change if its condition holds."""
         reply: pb.PeerWriteIfReply = await self._answered(self._stub.WriteIf, request)
+        return reply
+
+    async def transact(self, request: pb.PeerTransactionRequest) -> pb.PeerTransactionReply:
+        """Run a transaction."""
+        reply: pb.PeerTransactionReply = await self._answered(self._stub.Transaction, request)
         return reply
 
     async def close(self) -> None:

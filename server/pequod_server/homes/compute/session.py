@@ -19,17 +19,35 @@ from typing import Any, Final, NamedTuple, TypeVar
 from pequod_proto import pequod_pb2 as pb
 from pequod_proto.contract import NEXT_GROUPS_MAX
 
+from pequod.engine.transacting import TransactionLimits
 from pequod.language.missing import NextGroups
+from pequod.language.transactions import Transaction
 from pequod_server.backing.errors import BackingUnavailableError
-from pequod_server.backing.store import KeyRange, Loaded, Place, SequenceHorizon
+from pequod_server.backing.store import (
+    ConditionalChange,
+    KeyRange,
+    Loaded,
+    Place,
+    RowChange,
+    SequenceHorizon,
+    WrittenIf,
+    WrittenThrough,
+    WrittenTransaction,
+)
 from pequod_server.homes.compute.channel import PeerChannel
 from pequod_server.homes.messages import (
     UNKNOWN_FEED,
     VERSION_MAX,
     VERSION_MIN,
+    decided,
     firsts_of,
     groups_message,
     lasts_of,
+    peer_transaction_request,
+    place_of,
+    write_if_request,
+    write_request,
+    written_transaction_of,
 )
 
 T = TypeVar("T")
@@ -212,6 +230,21 @@ class PeerSession:
         horizon = SequenceHorizon(last.place.position, (self.epoch << STAMP_BITS) + last.sequence)
         prefetched = tuple(map(KeyRange, last.more_firsts, last.more_lasts))
         return Loaded(tuple(rows), horizon, last.place.timeline, prefetched)
+
+    async def write(self, changes: Sequence[RowChange]) -> WrittenThrough:
+        """Have the home write changes in one transaction."""
+        reply = await self.once(self.channel.write(write_request(changes)))
+        absent = frozenset(reply.absent)
+        return WrittenThrough(place_of(reply.place), [number not in absent for number in range(len(changes))])
+
+    async def write_if(self, change: ConditionalChange) -> WrittenIf:
+        """Have the home write a change if its condition holds there."""
+        return decided(await self.once(self.channel.write_if(write_if_request(change))))
+
+    async def transact(self, transaction: Transaction, limits: TransactionLimits) -> WrittenTransaction:
+        """Have the home run a transaction."""
+        request = peer_transaction_request(transaction, limits)
+        return written_transaction_of(transaction, await self.once(self.channel.transact(request)))
 
     async def run(self, call: Coroutine[Any, Any, T]) -> T:
         """Return what a call on this connection returns.

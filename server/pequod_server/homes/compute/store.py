@@ -20,6 +20,7 @@ from typing import Any, Final, TypeVar
 
 from pequod_proto import pequod_pb2 as pb
 
+from pequod.engine.transacting import TransactionLimits
 from pequod.errors import (
     BackingUnavailableError,
     BadRequestError,
@@ -31,6 +32,7 @@ from pequod.errors import (
 from pequod.language.missing import NextGroups
 from pequod.language.ranges import prefix_end
 from pequod.language.spec import DELIMITER
+from pequod.language.transactions import Transaction
 from pequod_server.backing.health import Backoff, Health
 from pequod_server.backing.mapping import Mapping
 from pequod_server.backing.rows import Clip
@@ -48,12 +50,13 @@ from pequod_server.backing.store import (
     Status,
     WrittenIf,
     WrittenThrough,
+    WrittenTransaction,
     every_key,
 )
 from pequod_server.homes.compute.channel import Connect, PeerCredentials
 from pequod_server.homes.compute.events import PeerEvents
 from pequod_server.homes.compute.session import STAMP_BITS, DatabasePlace, PeerSession, SessionOverError
-from pequod_server.homes.messages import VERSION_MAX, VERSION_MIN, decided, place_of, write_if_request, write_request
+from pequod_server.homes.messages import VERSION_MAX, VERSION_MIN, place_of
 from pequod_server.homes.subscriptions import Subscriptions
 
 T = TypeVar("T")
@@ -231,16 +234,15 @@ class PequodStore:
 
     async def write(self, changes: Sequence[RowChange]) -> WrittenThrough:
         """Have the home write changes in one transaction."""
-        session = await self._standing()
-        reply = await session.once(session.channel.write(write_request(changes)))
-        absent = frozenset(reply.absent)
-        found = [number not in absent for number in range(len(changes))]
-        return WrittenThrough(place_of(reply.place), found)
+        return await (await self._standing()).write(changes)
 
     async def write_if(self, change: ConditionalChange) -> WrittenIf:
         """Have the home write a change if its condition holds there."""
-        session = await self._standing()
-        return decided(await session.once(session.channel.write_if(write_if_request(change))))
+        return await (await self._standing()).write_if(change)
+
+    async def transact(self, transaction: Transaction, limits: TransactionLimits) -> WrittenTransaction:
+        """Have the home run a transaction."""
+        return await (await self._standing()).transact(transaction, limits)
 
     async def _call(self, call: Callable[[PeerSession], Coroutine[Any, Any, T]]) -> T:
         """Return what a call at the present home returns; one that is cut off is made again at the next."""

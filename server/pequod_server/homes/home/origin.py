@@ -17,10 +17,20 @@ from collections.abc import Sequence
 from typing import Final
 
 from pequod.engine import Engine, Rows, Watch
+from pequod.engine.transacting import TransactionLimits, backed_key, transact
 from pequod.errors import BackedKeyError, BackingUnavailableError, BadRequestError
 from pequod.freshness import NO_TIMELINE, database_of
 from pequod.language.spec import DELIMITER
-from pequod_server.backing import ConditionalChange, History, KeyRange, Place, RowChange, WrittenIf
+from pequod.language.transactions import Transaction
+from pequod_server.backing import (
+    ConditionalChange,
+    History,
+    KeyRange,
+    Place,
+    RowChange,
+    WrittenIf,
+    WrittenTransaction,
+)
 from pequod_server.backing.store import WrittenThrough, were_there
 from pequod_server.backing.turns import Turns
 from pequod_server.database.databases import Databases
@@ -184,6 +194,14 @@ class DatabaseOrigin:
         self._loader.store.hurry(written.place.position)
         return written
 
+    async def transact(self, transaction: Transaction, limits: TransactionLimits) -> WrittenTransaction:
+        """Have the database run a transaction, if this server writes through."""
+        if not self._loader.is_write_through or backed_key(self._engine, transaction) is None:
+            raise BackedKeyError(transaction.decided_by()[0])
+        written = await self._loader.store.transact(transaction, limits)
+        self._loader.store.hurry(written.place.position)
+        return written
+
     def stop(self) -> None:
         """Ask nothing more."""
         self._position.stop()
@@ -313,6 +331,12 @@ class MemoryOrigin:
         outcome = self._engine.write_if(change.key, change.value, change.condition)
         self.settle()
         return WrittenIf(Place(NO_TIMELINE, self.position), outcome)
+
+    async def transact(self, transaction: Transaction, limits: TransactionLimits) -> WrittenTransaction:
+        """Run a transaction on the engine."""
+        done = transact(self._engine, transaction, time.monotonic(), limits)
+        self.settle()
+        return WrittenTransaction(Place(NO_TIMELINE, self.position), done)
 
     def stop(self) -> None:
         """Watch nothing more."""

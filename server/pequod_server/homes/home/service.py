@@ -14,7 +14,9 @@ from pequod_proto.pequod_pb2_grpc import add_PequodPeerServicer_to_server
 
 from pequod.calls import PeerStatistics
 from pequod.engine import Engine
+from pequod.engine.transacting import refuse
 from pequod.errors import BackingUnavailableError, BadRequestError, LimitExceededError, PequodError, SettingError
+from pequod.transaction_messages import transaction_of
 from pequod_server.access.grants import Right
 from pequod_server.access.guard import present_caller
 from pequod_server.backing import KeyRange, Releasing
@@ -36,6 +38,8 @@ from pequod_server.homes.messages import (
     conditional_change_of,
     firsts_of,
     lasts_of,
+    limits_of,
+    peer_transaction_reply,
     place_message,
     ranges_of,
     write_if_reply,
@@ -121,6 +125,7 @@ class PeerService:
         self.Position = self._position
         self.Write = self._write
         self.WriteIf = self._write_if
+        self.Transaction = self._transaction
 
     async def following(self) -> PeersFollowing:
         """Return who follows this home, for people; others have their turn meanwhile."""
@@ -315,6 +320,20 @@ class PeerService:
         self._rules.refuse((change.key,))
         async with self._rules.writing():
             return write_if_reply(await self.origin.write_if(change))
+
+    async def _transaction(self, request: pb.PeerTransactionRequest, _context: Context) -> pb.PeerTransactionReply:
+        """Run a transaction."""
+        self._refuse_unless_home()
+        transaction = transaction_of(request.transaction)
+        # As the computes' clients have it, whose servers have judged it.
+        refuse(transaction, self._writes_max)
+        if not transaction.decided_by():
+            raise BadRequestError("there is nothing to decide")
+        if self._rules is None:
+            return peer_transaction_reply(transaction, await self.origin.transact(transaction, limits_of(request)))
+        self._rules.refuse(transaction.decided_by())
+        async with self._rules.writing():
+            return peer_transaction_reply(transaction, await self.origin.transact(transaction, limits_of(request)))
 
     def _refuse_unless_home(self) -> None:
         if not self._is_home:

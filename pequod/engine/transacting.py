@@ -179,9 +179,7 @@ def _size(outcome: Answer) -> int:
             return 0
 
 
-def transact(
-    engine: Engine, transaction: Transaction, now: float, limits: TransactionLimits = NO_LIMITS
-) -> Transacted:
+def transact(engine: Engine, transaction: Transaction, now: float, limits: TransactionLimits = NO_LIMITS) -> Transacted:
     """Run a transaction on an engine, in one turn, all or none.
 
     Requires:
@@ -230,14 +228,13 @@ def backed_key(engine: Engine, transaction: Transaction) -> bytes | None:
                 found = compare.key
         except ComputedKeyError as error:
             raise TransactionError(
-                f"key {shown(compare.key)} is compared, and the join {error.join!r} computes it: with a database behind "
-                "the server it would be of an earlier moment",
+                f"key {shown(compare.key)} is compared, and the join {error.join!r} computes it: with a database "
+                "behind the server it would be of an earlier moment",
                 "compare the keys from which it is computed",
             ) from error
-    for commands in (transaction.then, transaction.otherwise):
-        for kind, key, value, _ in commands.commands():
-            if kind in (PUT, REMOVE) and engine.owned_by_database(key, value):
-                found = key
+    for key, value in transaction.writes():
+        if engine.owned_by_database(key, value or b""):
+            found = key
     return found
 
 

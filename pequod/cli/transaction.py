@@ -1,0 +1,195 @@
+"""pequod transaction: compares and two lists of commands, as JSON from a file.
+
+    {"compares": [{"key": "lock|a", "is": "absent"}], "then": [{"put": "lock|a", "value": "me"}], "otherwise": []}
+
+What is wrong is said with its place: `then[2].value: it must be text in quotes or {"base64": ...}`.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, Final, TypeVar
+
+import typer
+
+from pequod.cli.connection import DEFAULT_TARGET, Target
+from pequod.cli.exits import ExitCode, fail
+from pequod.cli.freshness import in_session
+from pequod.cli.teaching import examples
+from pequod.cli.text import bytes_of_json, json_bytes, json_line
+
+if TYPE_CHECKING:
+    from pequod.answers.transacted import Outcome
+    from pequod.interface.transaction_parts import TransactionCommand
+    from pequod.language.transactions import KeyCompare
+
+app: Final = typer.Typer()
+
+T = TypeVar("T")
+#: The members of each command beside the first one, which names it.
+_COMMANDS: Final = {
+    "get": (),
+    "put": ("value",),
+    "remove": (),
+    "scan": ("limit", "reverse"),
+    "count": (),
+}
+_OPERATORS: Final = ("is", "=", "!=", "<", ">")
+
+
+class _FormError(ValueError):
+    """A part of the form is not as it must be; the text has its place."""
+
+
+@app.command(
+    "transaction",
+    epilog=examples(
+        "pequod transaction -f transfer.json",
+        """echo '{"compares": [{"key": "lock|a", "is": "absent"}], "then": [{"put": "lock|a", "value": "me"}]}' \\"""
+        "\n    | pequod transaction -f -",
+    ),
+)
+def transaction(
+    file: Annotated[str, typer.Option("--file", "-f", metavar="FILE", help="The transaction; - for standard input.")],
+    target: Target = DEFAULT_TARGET,
+) -> None:
+    """Compare base keys, then run one of two lists of commands, all or none.
+
+    FILE has one JSON object: "compares", "then" and "otherwise" are lists, each of which may be left out.
+
+    A compare is {"key": KEY, "is": "absent"}, {"key": KEY, "is": "present"}, or has one of "=", "!=", "<", ">" with a
+    value in the place of "is". A command is {"get": KEY}, {"put": KEY, "value": VALUE}, {"remove": KEY},
+    {"scan": PREFIX} with "limit" and "reverse" if wanted, or {"count": PREFIX}; in the place of a prefix, [FIRST, LAST]
+    is a range. Keys and values are text, or {"base64": ...}.
+
+    Prints {"held": ..., "outcomes": [...]}: of a get its value or null, of a scan its rows, of a count a number, of a
+    remove whether the key was there, of a put null. Exit code 1 if a compare does not hold.
+    """
+    try:
+        text = sys.stdin.buffer.read() if file == "-" else Path(file).read_bytes()
+    except OSError as error:
+        fail(ExitCode.USAGE, f"{file} cannot be read: {error.strerror}")
+    try:
+        compares, then, otherwise = parts_of(text)
+    except _FormError as error:
+        fail(ExitCode.USAGE, f"{'standard input' if file == '-' else file}: {error}")
+    with in_session(target) as client:
+        done = client.transaction(compares, then, otherwise)
+    print(json_line({"held": done.held, "outcomes": [_shown(outcome) for outcome in done.outcomes]}))
+    if not done.held:
+        fail(ExitCode.ABSENT, "a compare does not hold, so the commands of `otherwise` have run")
+
+
+def parts_of(text: bytes) -> tuple[list[KeyCompare], list[TransactionCommand], list[TransactionCommand]]:
+    """Return the compares and the commands of a form.
+
+    Raises:
+        ValueError: A part is not as it must be; the message has its place.
+    """
+    try:
+        form = json.loads(text)
+    except json.JSONDecodeError as error:
+        raise _FormError(f"line {error.lineno}, column {error.colno}: {error.msg}") from None
+    except UnicodeDecodeError as error:
+        raise _FormError(f"byte {error.start} is no UTF-8") from None
+    _refuse_members("", form, (), ("compares", "then", "otherwise"))
+    compares = _each("compares", form, _compare)
+    return compares, _each("then", form, _command), _each("otherwise", form, _command)
+
+
+def _each(name: str, form: dict[str, Any], make: Callable[[str, Any], T]) -> list[T]:
+    entries = form.get(name, [])
+    if not isinstance(entries, list):
+        raise _FormError(f"{name}: it must be a list")
+    return [make(f"{name}[{number}]", entry) for number, entry in enumerate(entries)]
+
+
+def _compare(place: str, entry: Any) -> KeyCompare:
+    from pequod.interface.transaction_parts import absent, present, value_of
+
+    _refuse_members(place, entry, ("key",), _OPERATORS)
+    operators = [name for name in _OPERATORS if name in entry]
+    if len(operators) != 1:
+        raise _FormError(f"{place}: it must have one of {', '.join(map(repr, _OPERATORS))}")
+    (operator,), key = operators, _bytes(f"{place}.key", entry["key"])
+    value = entry[operator]
+    if operator == "is":
+        if value not in ("absent", "present"):
+            raise _FormError(f'{place}.is: it must be "absent" or "present"')
+        return absent(key) if value == "absent" else present(key)
+    if operator in ("<", ">") and isinstance(value, int) and not isinstance(value, bool):
+        value = str(value)
+    present_value, other = value_of(key), _bytes(f"{place}.{operator}", value)
+    match operator:
+        case "=":
+            return present_value == other
+        case "!=":
+            return present_value != other
+        case "<":
+            return present_value < other
+        case _:
+            return present_value > other
+
+
+def _command(place: str, entry: Any) -> TransactionCommand:
+    from pequod.interface.transaction_parts import Count, Get, Put, Remove, Scan
+
+    names = [name for name in _COMMANDS if isinstance(entry, dict) and name in entry]
+    if len(names) != 1:
+        raise _FormError(f"{place}: it must be an object with one of {', '.join(map(repr, _COMMANDS))}")
+    (name,) = names
+    needed = ("value",) if name == "put" else ()
+    _refuse_members(place, entry, (name, *needed), _COMMANDS[name])
+    if name in ("scan", "count"):
+        bounds = _range(f"{place}.{name}", entry[name])
+        if name == "count":
+            return Count(**bounds)
+        limit, reverse = entry.get("limit"), entry.get("reverse", False)
+        if limit is not None and (not isinstance(limit, int) or isinstance(limit, bool) or limit < 0):
+            raise _FormError(f"{place}.limit: it must be a number of rows")
+        if not isinstance(reverse, bool):
+            raise _FormError(f"{place}.reverse: it must be true or false")
+        return Scan(**bounds, limit=limit, reverse=reverse)
+    key = _bytes(f"{place}.{name}", entry[name])
+    if name == "put":
+        return Put(key, _bytes(f"{place}.value", entry["value"]))
+    return Get(key) if name == "get" else Remove(key)
+
+
+def _range(place: str, bounds: Any) -> dict[str, bytes]:
+    if not isinstance(bounds, list):
+        return {"prefix": _bytes(place, bounds)}
+    if len(bounds) != 2:
+        raise _FormError(f"{place}: a range is [FIRST, LAST]")
+    return {"first": _bytes(f"{place}[0]", bounds[0]), "last": _bytes(f"{place}[1]", bounds[1])}
+
+
+def _bytes(place: str, value: object) -> bytes:
+    try:
+        return bytes_of_json(value)
+    except ValueError as error:
+        raise _FormError(f"{place}: {error}") from None
+
+
+def _refuse_members(place: str, entry: Any, needed: tuple[str, ...], others: tuple[str, ...]) -> None:
+    """Pass if an entry is an object with the members that it needs, and no others than it may have."""
+    start = f"{place}: " if place else ""
+    if not isinstance(entry, dict):
+        raise _FormError(f"{start}it must be an object, {{...}}")
+    for name in needed:
+        if name not in entry:
+            raise _FormError(f"{start}it lacks {name!r}")
+    for name in entry:
+        if name not in (*needed, *others):
+            raise _FormError(f"{start}it has {name!r}; members are {', '.join(map(repr, (*needed, *others)))}")
+
+
+def _shown(outcome: Outcome) -> object:
+    if isinstance(outcome, bytes):
+        return json_bytes(outcome)
+    if isinstance(outcome, tuple):
+        return [[json_bytes(key), json_bytes(value)] for key, value in zip(*outcome, strict=True)]
+    return outcome

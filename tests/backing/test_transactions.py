@@ -1,0 +1,171 @@
+"""Transactions where a database owns the keys: one transaction of it decides, also between other writers."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Any
+
+import pytest
+from pequod_server import ServerConfig
+from pequod_server.backing import SqliteStore
+from pequod_server.backing.postgres.session import PostgresSession
+from pequod_server.backing.postgres.store import PostgresStore
+from pequod_server.stores import make_store
+
+import pequod
+from pequod.client import AsyncClient
+from pequod.engine import Rows
+from pequod.errors import LimitExceededError, PackError, WriteRefusedError
+from tests.backing.test_twip import Database, database, serving, timeline
+
+__all__ = ["database"]
+
+ONE, TWO, THREE = (f"p|bob|000000000{number}" for number in (1, 2, 3))
+
+
+@asynccontextmanager
+async def two_servers(database: Database) -> AsyncIterator[tuple[AsyncClient, AsyncClient]]:
+    # Each server beside PostgreSQL has a slot of its own.
+    second = {**database.config, "backing_feed_name": "second"}
+    store = make_store(ServerConfig(**second))  # type: ignore[arg-type]
+    assert isinstance(store, PostgresStore | SqliteStore)
+    await store.install()
+    await store.close()
+    async with (
+        serving(database, backing_mode="write-through") as (_, one),
+        serving(Database(second, database.application), backing_mode="write-through") as (_, two),
+    ):
+        yield one, two
+
+
+async def test_a_transaction_holds_in_the_database_and_timelines_follow(database: Database) -> None:
+    async with serving(database, backing_mode="write-through") as (server, client):
+        await client.put("s|ann|bob", "")
+        done = await client.transaction(
+            [pequod.absent(ONE), pequod.value_of(TWO) != "x"],
+            [
+                *(pequod.Put(ONE, "one"), pequod.Get(ONE), pequod.Put(TWO, "2"), pequod.Remove(THREE)),
+                *(pequod.Remove(TWO), pequod.Put(TWO, "7"), pequod.Scan(prefix="p|bob|", limit=1)),
+                *(pequod.Scan(prefix="p|bob|", reverse=True), pequod.Count(prefix="p|")),
+            ],
+        )
+        rows = [ONE.encode(), TWO.encode()], [b"one", b"7"]
+        down = Rows(rows[0][::-1], rows[1][::-1])
+        assert done == (True, [None, b"one", None, False, True, None, Rows(rows[0][:1], rows[1][:1]), down, 2])
+        assert await timeline(client, "ann") == [
+            (b"t|ann|0000000001|bob", b"one"),
+            (b"t|ann|0000000002|bob", b"7"),
+        ]
+        refused = await client.transaction(
+            [pequod.value_of(TWO) > "7.0"], [pequod.Remove(ONE)], [pequod.Get(TWO), pequod.Put(THREE, "three")]
+        )
+        assert refused == (False, [b"7", None])
+        server.engine.forget(b"", None)
+        assert len(await timeline(client, "ann")) == 3
+
+
+async def test_what_the_database_refuses_takes_all_with_it(database: Database) -> None:
+    async with serving(database, backing_mode="write-through", reply_bytes_max=300) as (_, client):
+        await client.put(ONE, "x" * 200)
+        with pytest.raises(PackError):
+            await client.transaction([], [pequod.Remove(ONE)], [pequod.Put("p|bob|no number", "")])
+        with pytest.raises(LimitExceededError):
+            await client.transaction([], [pequod.Put(TWO, ""), pequod.Get(ONE), pequod.Get(ONE)])
+        assert await client.scan(prefix="p|") == [(ONE.encode(), b"x" * 200)]
+
+
+async def test_transfers_of_racing_writers_at_two_servers_keep_the_sum(database: Database) -> None:
+    async with two_servers(database) as (one, two):
+        await one.multi_put({ONE: "50", TWO: "50"})
+        moved = await asyncio.gather(
+            *(
+                _transfer(client, *keys, amount)
+                for client in (one, two)
+                for keys, amount in (((ONE, TWO), 3), ((TWO, ONE), 5))
+            )
+        )
+        assert sum(moved) > 0
+        session = one.session(two.last_token)
+        rows = await session.multi_get([ONE, TWO])
+        assert sum(int(value or b"0") for value in rows) == 100
+
+
+async def _transfer(client: AsyncClient, source: str, target: str, amount: int) -> int:
+    """Move an amount some times, if the source has it; another writer may be faster, and then nothing is done."""
+    moved = 0
+    for _ in range(6):
+        before = [int(value or b"0") for value in await client.multi_get([source, target])]
+        done = await client.transaction(
+            [pequod.value_of(source) == str(before[0]), pequod.value_of(target) == str(before[1]),
+             pequod.value_of(source) > amount],
+            [pequod.Put(source, str(before[0] - amount)), pequod.Put(target, str(before[1] + amount))],
+        )  # fmt: skip
+        moved += done.held
+    return moved
+
+
+async def test_of_two_that_each_want_the_others_key_absent_one_writes(database: Database) -> None:
+    """No row is there that could be locked."""
+    async with two_servers(database) as (one, two):
+        for number in range(8):
+            mine, yours = (f"p|{name}{number}|0000000001" for name in ("x", "y"))
+            done = await asyncio.gather(
+                one.transaction([pequod.absent(mine)], [pequod.Put(yours, "1")]),
+                two.transaction([pequod.absent(yours)], [pequod.Put(mine, "1")]),
+            )
+            assert [outcome.held for outcome in done].count(True) == 1
+
+
+async def test_a_row_that_changes_between_lock_and_write_has_all_tried_again(
+    database: Database, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if str(database.config["backing"]).startswith("sqlite"):
+        return  # its transactions come one after the other
+    rows, looks = PostgresSession._rows, 0
+
+    async def look(self: PostgresSession, *arguments: Any) -> dict[bytes, bytes]:
+        nonlocal looks
+        looks += 1
+        if looks == 1:
+            insert = "INSERT INTO posts (poster, at, body) VALUES ($1, $2, $3)"
+            await database.application._run([(insert, ("bob", 1, "theirs"))])
+        return await rows(self, *arguments)
+
+    async with serving(database, backing_mode="write-through") as (_, client):
+        monkeypatch.setattr(PostgresSession, "_rows", look)
+        done = await client.transaction(
+            [pequod.absent(ONE)], [pequod.Put(ONE, "ours"), pequod.Put(TWO, "ours")], [pequod.Get(ONE)]
+        )
+        assert done == (False, [b"theirs"])
+        assert await client.get(TWO) is None
+        # A write under a condition meets the same between its lock and its look.
+        monkeypatch.undo()
+        looks = 0
+        await client.remove(ONE)
+        monkeypatch.setattr(PostgresSession, "_rows", look)
+        assert await client.put(ONE, "ours", condition=pequod.IF_ABSENT) == pequod.Unmet(b"theirs")
+
+
+async def test_a_conflict_that_does_not_end_is_a_refusal(database: Database, monkeypatch: pytest.MonkeyPatch) -> None:
+    if str(database.config["backing"]).startswith("sqlite"):
+        return  # its transactions come one after the other
+    rows, attempts = PostgresSession._rows, 0
+
+    async def look(self: PostgresSession, *arguments: Any) -> dict[bytes, bytes]:
+        nonlocal attempts
+        if not arguments[2]:
+            # The compares, of which there are none.
+            attempts += 1
+            insert = "INSERT INTO posts (poster, at, body) VALUES ($1, $2, $3)"
+            await database.application._run([(insert, ("bob", attempts, "theirs"))])
+        return await rows(self, *arguments)
+
+    async with serving(database, backing_mode="write-through") as (_, client):
+        monkeypatch.setattr(PostgresSession, "_rows", look)
+        with pytest.raises(WriteRefusedError):
+            await client.transaction([], [pequod.Put(f"p|bob|{number:010}", "ours") for number in range(1, 6)])
+        monkeypatch.undo()
+        assert {value for _, value in await client.scan(prefix="p|bob|")} == {b"theirs"}
+        assert attempts >= 3
