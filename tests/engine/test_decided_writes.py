@@ -10,8 +10,9 @@ from pequod_grammar import parse
 
 from pequod.engine import Engine
 from pequod.engine import engine as engine_module
+from tests.engine.pair import DifferenceError
 from tests.engine.random_walk import draw_write_if
-from tests.engine.walker import DifferenceError, Step, Walker
+from tests.engine.walker import Step, Walker
 
 
 def walk_of_writes(seed: int) -> None:

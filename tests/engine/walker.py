@@ -2,52 +2,36 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 from random import Random
-from typing import TypeVar
 
 import pytest
 
 from pequod.commands.kinds import PUT_IF, REMOVE_IF
 from pequod.engine import (
     BackedKeyError,
-    Backfill,
     BackfillEndedError,
-    Engine,
     JoinError,
     JoinSpec,
     LimitExceededError,
     MissingError,
     NotBackfillableError,
     NotWatchableError,
-    SearchRange,
     Snapshot,
-    Watch,
 )
-from pequod.engine.memory.ledger import UNLIMITED
 from pequod.engine.testing import NaiveModel, select
 from pequod.language.conditions import Condition, coded
 from pequod.language.transactions import Transaction
-from tests.engine import searching
 from tests.engine.backfilling import draw_pieces, source_rows
 from tests.engine.draw_transactions import outcome_of
 from tests.engine.natively import run_one
+from tests.engine.pair import DifferenceError, Pair
 from tests.engine.stems import stems_of
 
-T = TypeVar("T")
-
-
-#: A read needs no more rounds of loads than its joins have sources, one after the other.
-ROUNDS_MAX = 20
 #: More timelines are not read one after the other.
 STEMS_MAX = 12
-
-
-class DifferenceError(AssertionError):
-    """The engine and the model disagree."""
 
 
 @dataclass(frozen=True)
@@ -58,92 +42,14 @@ class Step:
     arguments: tuple[object, ...] = ()
 
 
-class Walker:
-    """An engine and a model that take the same steps; what the model holds of backed tables is the database."""
-
-    def __init__(self) -> None:
-        self.backed: tuple[bytes, ...] = ()
-        #: Draws what the database gives beside what it is searched for.
-        self.extras = Random(0)
-        self.engine = Engine(indexes_at_once=False)
-        self.model = NaiveModel()
-        self.now = 0.0
-        #: Arguments of scans, which are made again: the engine remembers how it answered.
-        self.scanned: list[tuple[bytes, bytes | None, int | None, bool]] = []
-        #: Watches, and what somebody who followed their changes has.
-        self.followed: list[tuple[Watch, dict[bytes, bytes]]] = []
-        #: Backfills, and the base rows when they began.
-        self.backfills: list[tuple[Backfill, dict[bytes, bytes]]] = []
-        #: Mostly backfills are drawn.
-        self.is_backfilling = False
-        #: (moment, all rows then), for snapshot joins; the last entry is of now.
-        self._past: list[tuple[float, dict[bytes, bytes]]] = [(0.0, {})]
-
-    @property
-    def specs(self) -> list[JoinSpec]:
-        """The installed joins."""
-        return self.model.joins
+class Walker(Pair):
+    """An engine and a model that take the same steps."""
 
     def take(self, step: Step) -> None:
         """Take a step and compare."""
         getattr(self, "_" + step.kind)(*step.arguments)
         self.engine._check()
         self._within_limit()
-
-    def _within_limit(self) -> None:
-        """What a call takes may be over the limit until the next one; what is over it then was refused."""
-        if self._is_limited and self.engine.make_room():
-            assert self.engine.ledger.total_bytes <= self.engine.ledger.limit_bytes
-
-    @property
-    def _is_limited(self) -> bool:
-        return self.engine.ledger.limit_bytes < UNLIMITED
-
-    def _back(self, *tables: bytes) -> None:
-        self.backed = tables
-        self.engine = Engine(backed=tables, indexes_at_once=False)
-
-    def _back_searched(self, *tables: bytes) -> None:
-        """The same with a database that can be asked by some fields."""
-        self.backed = tables
-        self.engine = Engine(backed=tables, can_search=searching.can_search, indexes_at_once=False)
-
-    def _is_backed(self, key: bytes) -> bool:
-        name, delimiter, _ = key.partition(b"|")
-        return bool(delimiter) and name in self.backed
-
-    def _load(self, first: bytes, last: bytes | None) -> None:
-        with suppress(LimitExceededError):
-            self._load_from_model(first, last)
-
-    def _load_from_model(self, first: bytes, last: bytes | None) -> None:
-        self.engine.load(first, last, [row for row in self.model.base.items() if self._is_backed(row[0])])
-
-    def _search(self, found: SearchRange) -> None:
-        first, last = found.search.keys
-        rows = [row for row in self.model.base.items() if self._is_backed(row[0]) and first <= row[0] < last]
-        searching.answer(self.engine, found, rows, self.extras)
-
-    def _forget(self, first: bytes, last: bytes | None) -> None:
-        self.engine.forget(first, last)
-
-    def _loading(self, read: Callable[[], T]) -> T:
-        """Read, load what is missing and make the indexes that are, until nothing is."""
-        for _ in range(ROUNDS_MAX):
-            try:
-                return read()
-            except MissingError as error:
-                for first, last in error.ranges:
-                    if not first < last or any(a < last and first < b for a, b in self.engine.loaded()):
-                        raise DifferenceError(f"{first!r} .. {last!r} is said to be missing") from error
-                    self._load_from_model(first, last)
-                for found in error.searches:
-                    self._search(found)
-                for index in error.indexes:
-                    while self.engine.index_some(index):
-                        self.engine._check()
-                self.engine._check()
-        raise DifferenceError(f"something is missing after {ROUNDS_MAX} rounds of loads")
 
     def _add(self, spec: JoinSpec) -> None:
         try:
@@ -378,20 +284,6 @@ class Walker:
         for first, last in stems_of(self.model)[:STEMS_MAX]:
             self._scan(first, last, None, False)
 
-    def _changed(self) -> None:
-        if self._is_timed():
-            self._past.append((self.now, self.model.evaluate()))
-
-    def _is_timed(self) -> bool:
-        return any(isinstance(spec.maintenance, Snapshot) for spec in self.specs)
-
-    def _recent(self) -> list[tuple[float, dict[bytes, bytes]]]:
-        """The moments that reads may still show: those not over for longer than all snapshots' ages together."""
-        ages = [spec.maintenance.age_s for spec in self.specs if isinstance(spec.maintenance, Snapshot)]
-        oldest = self.now - float(sum(ages))
-        over = [moment for moment, _ in self._past[1:]] + [self.now]
-        return [entry for entry, until in zip(self._past, over, strict=True) if until >= oldest]
-
     def _plausible(self, rows: dict[bytes, bytes | None]) -> None:
         """Each row must have been so at a moment that a snapshot may still show; what no snapshot feeds, now.
 
@@ -412,11 +304,6 @@ class Walker:
     def _reads_joins(self, spec: JoinSpec) -> bool:
         outputs = {other.output.literal_prefix.split(b"|")[0] for other in self.specs}
         return any(source.pattern.literal_prefix.split(b"|")[0] in outputs for source in spec.sources)
-
-    @staticmethod
-    def _same(found: object, expected: object) -> None:
-        if found != expected:
-            raise DifferenceError(f"the engine says {found!r}, the model {expected!r}")
 
 
 def _computes(spec: JoinSpec, key: bytes) -> bool:

@@ -17,11 +17,11 @@ from pequod_server.steps.executor import Executor
 from pequod_server.steps.quick import run_quick
 from pequod_workloads import twip as keys
 
+import pequod
 from pequod.client.columns import Columns, decode_whole, encode_request
 from pequod.client.levels import level
 from pequod.engine import Engine
 from pequod.freshness import After, Token
-from pequod.language.conditions import if_value
 from pequod.native import NativeBatch
 from pequod_bench.micro.frame import RUN, MicroRows, MicroScale, Samples, clock
 
@@ -79,7 +79,7 @@ def _never_put(_turn: int) -> bytes:
 def _conditional_puts(expected: Callable[[int], bytes], turn: int) -> Columns:
     columns = Columns()
     for i in range(_RUN):
-        columns.put(b"x|%08d" % i, b"%d" % turn + _TWEET, condition=if_value(expected(turn)))
+        columns.put(b"x|%08d" % i, b"%d" % turn + _TWEET, condition=pequod.if_value(expected(turn)))
     return columns
 
 
