@@ -11,6 +11,8 @@ _BY_SLOTS: Final = (
 _CHECK: Final = "a source is an operator and a pattern, and `check` joins one more: `check s|<user>|<poster>`"
 _ONE_VALUE: Final = "compare with one value, or give a slot the value: `status = <status>`"
 
+_UNLESS: Final = "`unless` leaves out the rows for which a key is there: `unless mute|<user>|<poster>`"
+
 #: In lower case.
 SQL: Final = {
     "limit": f"{_READER}; the reader takes some: `scan(first, last, limit=10)`",
@@ -24,9 +26,8 @@ SQL: Final = {
     "mean": "keep a `sum` and a `count` in two joins, and divide where they are read",
     "distinct": "keys are distinct: leave out of the output the slots that are not to tell rows apart. "
     "To count distinct values, count the keys of another join",
-    "not": "a join finds what is there, not what is missing: `!=` compares a field. "
-    "Write a key for what is to be found, such as unread|<user>|<id>",
-    "except": "a join finds what is there, not what is missing. Write a key for what is to be found",
+    "not": f"`!=` compares a field, and {_UNLESS}",
+    "except": _UNLESS,
     "having": "a count or a sum is compared by the reader; the fields of a source are compared after `with`",
     "where": "conditions follow the pattern of a source: `copy article|<id> with votes > 10`",
     "select": "a join reads `output = copy source`; after `as` stand the fields: `copy article|<id> as {title}`",

@@ -29,6 +29,7 @@ from pequod.language.spec import (
     JoinSpec,
     Operator,
     Pattern,
+    Source,
 )
 from pequod.language.transactions import Transaction
 
@@ -167,19 +168,30 @@ def _tuples(
         yield slots, b"", b""
         return
     source = spec.sources[number]
+    if source.operator is Operator.UNLESS:
+        if not any(_matches(source, rows, slots)):
+            yield from _tuples(spec, rows, number + 1, slots)
+        return
+    for key, found, given in _matches(source, rows, slots):
+        for bound, value_key, shown in _tuples(spec, rows, number + 1, {**slots, **found}):
+            if source.operator is Operator.CHECK:
+                yield bound, value_key, shown
+            else:
+                yield bound, key, given
+
+
+def _matches(
+    source: Source, rows: dict[bytes, bytes], slots: dict[str, bytes]
+) -> Iterator[tuple[bytes, dict[str, bytes], bytes]]:
+    """Yield the keys of a source that agree with the slots so far, with the slots that each has, and what it gives."""
     expression = _expression(source.pattern)
     for key, value in rows.items():
         match = expression.fullmatch(key)
         if match is None:
             continue
         for found, given in seen(source, match.groupdict(), value):
-            if any(slots.get(name, text) != text for name, text in found.items()):
-                continue
-            for bound, value_key, shown in _tuples(spec, rows, number + 1, {**slots, **found}):
-                if source.operator is Operator.CHECK:
-                    yield bound, value_key, shown
-                else:
-                    yield bound, key, given
+            if all(slots.get(name, text) == text for name, text in found.items()):
+                yield key, found, given
 
 
 @lru_cache(maxsize=1024)

@@ -88,7 +88,7 @@ def _check_given(source: Source) -> None:
     given = source.given
     if given is None:
         return
-    if source.operator is Operator.CHECK:
+    if not source.operator.gives_value:
         raise JoinError(
             f"the source {source.operator} {source.pattern} gives no value, so that `as {given}` has no meaning",
             hint="write `as` after the source that gives the value",

@@ -60,6 +60,10 @@ def parse_record(value: bytes) -> Record | None:
     return cast("Record", record) if record.__class__ is dict else None
 
 
+def _shows_values(operator: Operator) -> bool:
+    return operator.gives_value and operator is not Operator.COUNT
+
+
 class Each(NamedTuple):
     """The array of which each element gives a row."""
 
@@ -121,7 +125,7 @@ class Lens:
         #: What the source gives for a value and its record, or why it gives nothing.
         self.give = compile_given(source)
         #: Whether the rows' values are not those of the table.
-        self.has_own_values = source.given is not None or source.operator in (Operator.CHECK, Operator.COUNT)
+        self.has_own_values = source.given is not None or not _shows_values(source.operator)
         #: Its quick half; None: there is none.
         self.quick = None if self.checks or self.each else _compile_quick(view)
         #: Slots -> the plain key.

@@ -29,6 +29,7 @@ def check_spec(spec: JoinSpec) -> None:
     _check_widths(spec)
     _check_sources(spec)
     _check_bound(spec)
+    _check_absences(spec)
     if isinstance(spec.maintenance, Snapshot) and not (
         spec.maintenance.age_s.is_finite() and spec.maintenance.age_s > 0
     ):
@@ -156,10 +157,10 @@ def _check_sources(spec: JoinSpec) -> None:
             hint="compute a part of it in another join and read its output",
             span=spec.sources[SOURCES_MAX].span,
         )
-    values = [source for source in spec.sources if source.operator is not Operator.CHECK]
+    values = [source for source in spec.sources if source.operator.gives_value]
     if not values:
         raise JoinError(
-            "the join has no value source: all its sources are `check`",
+            "the join has no value source: all its sources are `check` or `unless`",
             hint="exactly one source is copy, count, sum, min or max; it gives the value",
             span=spec.span,
         )
@@ -172,7 +173,7 @@ def _check_sources(spec: JoinSpec) -> None:
 
 
 def _check_bound(spec: JoinSpec) -> None:
-    bound = {slot.name for source in spec.sources for slot in source.slots()}
+    bound = {slot.name for source in spec.sources for slot in source.bound()}
     missing = [slot.name for slot in spec.output.slots() if slot.name not in bound]
     if missing:
         slots = ", ".join(f"<{name}>" for name in dict.fromkeys(missing))
@@ -181,6 +182,31 @@ def _check_bound(spec: JoinSpec) -> None:
             hint="every slot of the output must occur in a source; is it spelled the same there?",
             span=spec.output.span,
         )
+
+
+def _check_absences(spec: JoinSpec) -> None:
+    """Refuse an `unless` with a slot that only a later source gives a value to, or that another `unless` has."""
+    bound: set[str] = set()
+    free: set[str] = set()
+    later = {slot.name for source in spec.sources for slot in source.bound()}
+    for source in spec.sources:
+        bound |= {slot.name for slot in source.bound()}
+        if source.operator is not Operator.UNLESS:
+            continue
+        for name in dict.fromkeys(slot.name for slot in source.slots() if slot.name not in bound):
+            if name in later:
+                raise JoinError(
+                    f"<{name}> has no value where `{source}` is looked at",
+                    hint=f"write it after the source that gives <{name}> a value",
+                    span=source.span,
+                )
+            if name in free:
+                raise JoinError(
+                    f"no source gives a value to <{name}>, which two `unless` have",
+                    hint=f"such a slot stands for any bytes, in each `unless` by itself: call it <{name}2> in this one",
+                    span=source.span,
+                )
+        free |= {slot.name for slot in source.slots()} - bound
 
 
 def _shown(literal: bytes) -> str:

@@ -4,7 +4,8 @@
     karma|<writer> = sum vote|<writer>|<id>            hidden: each of its keys is a key of the first one, too
 
 Whether one join computes all keys of another is decided by names alone: the sources of the earlier one are found, one
-by one, among those of the later one. So `hides` may say no where a closer look would say yes, and never the reverse.
+by one, among those of the later one; an earlier one with `unless` is taken to hide nothing. So `hides` may say no where
+a closer look would say yes, and never the reverse.
 """
 
 from __future__ import annotations
@@ -47,8 +48,11 @@ def hides(earlier: JoinSpec, later: JoinSpec) -> bool:
     if names is None or isinstance(earlier.maintenance, Snapshot):
         # Until a snapshot is taken again, the later join shows the rows that are newer.
         return False
+    there = [other for other in later.sources if other.operator is not Operator.UNLESS]
     for source in earlier.sources:
-        found = (_found_in(source, other, names) for other in later.sources)
+        if source.operator is Operator.UNLESS:
+            return False
+        found = (_found_in(source, other, names) for other in there)
         names = next((one for one in found if one is not None), None)
         if names is None:
             return False

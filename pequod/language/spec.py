@@ -3,6 +3,8 @@
     t|<user>|<time:10>|<poster> = check s|<user>|<poster> copy p|<poster>|<time>
     ^ output pattern              ^ sources, in plan order; exactly one of them gives the value
 
+A source after `unless` must not be there: `unless mute|<user>|<poster>`.
+
 >>> pattern = Pattern((b"p|", Slot("poster"), b"|", Slot("time", 10)))
 >>> str(pattern)
 'p|<poster>|<time:10>'
@@ -35,6 +37,13 @@ class Operator(StrEnum):
     SUM = "sum"
     MIN = "min"
     MAX = "max"
+    #: No key of the source matches: it gives no slot a value.
+    UNLESS = "unless"
+
+    @property
+    def gives_value(self) -> bool:
+        """Whether the source gives the value of the output key."""
+        return self is not Operator.CHECK and self is not Operator.UNLESS
 
 
 class NumberForm(StrEnum):
@@ -233,6 +242,10 @@ class Source:
             if isinstance(condition, Bind):
                 yield condition.slot
 
+    def bound(self) -> Iterator[Slot]:
+        """Yield the slots that a row of the source gives values to; what must not be there gives none."""
+        return iter(()) if self.operator is Operator.UNLESS else self.slots()
+
     def __str__(self) -> str:
         text = f"{self.operator} {self.pattern}"
         if self.conditions:
@@ -285,12 +298,12 @@ class JoinSpec:
 
     @property
     def value_depth(self) -> int:
-        """The number of the value source: the one whose operator is not `check`.
+        """The number of the value source.
 
         Requires:
             There is one; `check_spec` refuses other joins.
         """
-        return next(depth for depth, source in enumerate(self.sources) if source.operator is not Operator.CHECK)
+        return next(depth for depth, source in enumerate(self.sources) if source.operator.gives_value)
 
     @property
     def value_source(self) -> Source:
@@ -301,9 +314,8 @@ class JoinSpec:
     def is_unique(self) -> bool:
         """Whether each output key has at most one contribution, a copy: the output has every slot of the sources."""
         shown = {slot.name for slot in self.output.slots()}
-        return all(
-            source.operator in (Operator.CHECK, Operator.COPY) and all(slot.name in shown for slot in source.slots())
-            for source in self.sources
+        return self.value_source.operator is Operator.COPY and all(
+            slot.name in shown for source in self.sources for slot in source.bound()
         )
 
     @property

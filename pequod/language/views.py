@@ -40,8 +40,10 @@ class RecordView:
 
 
 def _seeing_alike(source: Source) -> Operator:
-    """Return one operator for all that see the same of a record: a check sees whether there is a row."""
-    if source.operator in (Operator.CHECK, Operator.COUNT):
+    """Return one operator for all that see the same of a record: `check` and `unless` see whether there is a row."""
+    if not source.operator.gives_value:
+        return Operator.CHECK
+    if source.operator is Operator.COUNT:
         return source.operator
     # Of a field, sums and extremes do not see the numbers that take too many bytes.
     return Operator.COPY if source.given is None or source.operator is Operator.COPY else Operator.SUM
@@ -78,7 +80,7 @@ def plain_join(spec: JoinSpec) -> tuple[JoinSpec, list[RecordView | None]]:
         else:
             sources.append(source)
             views.append(None)
-        known = known | {slot.name for slot in source.slots()}
+        known = known | {slot.name for slot in source.bound()}
     return replace(spec, sources=tuple(sources)), views
 
 

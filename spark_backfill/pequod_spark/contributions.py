@@ -41,7 +41,7 @@ def _aggregate(operator: Operator) -> Column:
             return f.min(rank(value)).getField("value")
         case Operator.MAX:
             return f.max(rank(value)).getField("value")
-        case Operator.SUM | Operator.CHECK:
+        case Operator.SUM | Operator.CHECK | Operator.UNLESS:
             raise AssertionError(f"{operator} is no aggregate of Spark's")
         case _:
             assert_never(operator)

@@ -114,12 +114,15 @@ def _contexts(spec: JoinSpec, level: int, read: Read, first: bytes, last: bytes)
     """Return the contexts that one source alone names, also those without rows; None if no source can."""
     leading, run = _run(spec, level)
     found = []
-    for source, view in zip(spec.sources, plain_join(spec)[1], strict=True):
+    there = [
+        one for one in zip(spec.sources, plain_join(spec)[1], strict=True) if one[0].operator is not Operator.UNLESS
+    ]
+    for source, view in there:
         pattern, within = source.pattern, keys_of(source.pattern)
         rows = clip(read(*within), *within, take_apart(pattern, f.col("key")).matches)
         if not leading <= {slot.name for slot in pattern.slots()}:
             # Fields of records name contexts as well. If no other source can leave them empty, their rows name them.
-            if view is None or len(spec.sources) == 1 or not leading <= {slot.name for slot in source.slots()}:
+            if view is None or len(there) == 1 or not leading <= {slot.name for slot in source.slots()}:
                 continue
             rows, pattern = plain_rows(rows, view), view.pattern
         _, slots = take_apart(pattern, f.col("key"))

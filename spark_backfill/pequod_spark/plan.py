@@ -6,7 +6,7 @@ r"""Cache joins compiled to DataFrames: Spark computes a range of outputs from b
        |                 |
     match, slots      match, slots        keys.take_apart
         \               /
-         join on poster                   slots that sources share
+         join on poster                   slots that sources share; those after `unless`, left anti
                |
      put together the key                 keys.put_together
                |
@@ -127,13 +127,16 @@ class SparkPlan:
         columns = {name: f"slot_{number}" for name, number in number_slots(spec).items()}
         _, views = plain_join(spec)
         seen = dict(zip(spec.sources, views, strict=True))
+        needed = needs(self._joins, spec, first, last)
+        there = [need for need in needed if need.source.operator is not Operator.UNLESS]
         sources = [
-            self._source(
-                need, seen[need.source], columns, fixed, 1 if need.source.operator is Operator.CHECK else one_of
-            )
-            for need in _join_order(needs(self._joins, spec, first, last))
+            self._source(need, seen[need.source], columns, fixed, one_of if need.source.operator.gives_value else 1)
+            for need in _join_order(there)
         ]
         joined = reduce(_join, sources)
+        for need in needed:
+            if need.source.operator is Operator.UNLESS:
+                joined = _without(joined, self._source(need, seen[need.source], columns, fixed, 1))
         slots = {name: f.col(column) for name, column in columns.items()}
         keyed = joined.withColumn("key", put_together(spec.output.parts, slots))
         # All keys are in the whole range, and with a filter Spark would make each key twice.
@@ -161,7 +164,7 @@ class SparkPlan:
         for name in slots.keys() & fixed.keys():
             matches &= slots[name] == f.lit(fixed[name])
         shown = [column.alias(columns[name]) for name, column in slots.items()]
-        if source.operator is not Operator.CHECK:
+        if source.operator.gives_value:
             shown += [source_key, f.col("value")]
         return rows.where(matches).select(*shown)
 
@@ -188,6 +191,12 @@ def _join(left: DataFrame, right: DataFrame) -> DataFrame:
     return left.join(right, shared) if shared else left.crossJoin(right)
 
 
+def _without(left: DataFrame, right: DataFrame) -> DataFrame:
+    """Return the rows of ``left`` to which no row of ``right`` fits; columns of ``right`` alone fit with anything."""
+    shared = [column for column in left.columns if column in right.columns]
+    return left.join(right, shared or f.lit(True), "left_anti")  # noqa: FBT003 - a column
+
+
 def _join_order(sources: Sequence[Need]) -> list[Need]:
     """Return the sources in an order in which each shares a slot with those before it, if there is one."""
     ordered = [sources[0]]
@@ -210,5 +219,5 @@ def contributes_once(spec: JoinSpec) -> bool:
 
     `JoinSpec.is_unique` says so of copies alone, whose rows the server takes as they are.
     """
-    bound = {slot.name for source in spec.sources for slot in source.slots()}
+    bound = {slot.name for source in spec.sources for slot in source.bound()}
     return bound == {slot.name for slot in spec.output.slots()}

@@ -5,12 +5,13 @@ Everything takes a `random.Random`, so that the random walk and Hypothesis (`st.
 
 from __future__ import annotations
 
+from dataclasses import replace
 from decimal import Decimal
 from random import Random
 
 from pequod.engine import JoinSpec, Maintenance, Operator, Pattern, Pull, Push, Slot, Snapshot, Source, prefix_end
 from pequod.language.numbers import encode_f64, encode_i64
-from pequod.language.spec import NumberForm
+from pequod.language.spec import SOURCES_MAX, NumberForm
 
 #: Bytes below and above `|`, and values that are prefixes of others.
 WORDS = [b"a", b"b", b"ab", b"a!", b"~", b"b~"]
@@ -26,7 +27,8 @@ VALUE_OPERATORS = [Operator.COPY] * 3 + [Operator.COUNT, Operator.SUM, Operator.
 def draw_join(random: Random, *, snapshots: bool = False) -> JoinSpec:
     """Draw a well-formed join; it may still be part of a cycle with others."""
     if random.random() < 0.25:
-        return draw_timeline(random)
+        timeline = draw_timeline(random)
+        return draw_absences(random, timeline) if random.random() < 0.3 else timeline
     widths = {name: random.choice([None, None, None, 1, 2]) for name in NAMES}
     sources = []
     count = random.choice([1, 1, 2, 2, 2, 3])
@@ -45,7 +47,7 @@ def draw_join(random: Random, *, snapshots: bool = False) -> JoinSpec:
     maintenance: Maintenance = random.choice([Push()] * 5 + [Pull()])
     if snapshots and random.random() < 0.3:
         maintenance = Snapshot(Decimal(random.choice(["1", "2.5"])))
-    return JoinSpec(output, tuple(sources), maintenance)
+    return draw_absences(random, JoinSpec(output, tuple(sources), maintenance))
 
 
 def draw_timeline(random: Random) -> JoinSpec:
@@ -54,6 +56,19 @@ def draw_timeline(random: Random) -> JoinSpec:
     check = Source(Operator.CHECK, Pattern((b"s|", x, b"|", z)))
     copy = Source(Operator.COPY, Pattern((b"p|", z, b"|", y)))
     return JoinSpec(Pattern((b"t|", x, b"|", y, b"|", z)), (check, copy))
+
+
+def draw_absences(random: Random, spec: JoinSpec) -> JoinSpec:
+    """Return a join with some sources that must not be there, mostly none."""
+    sources = list(spec.sources)
+    for number in range(random.choice([0, 0, 0, 1, 1, 2])):
+        at = random.randint(1, len(sources))
+        slots = {slot.name: slot.width for source in sources[:at] for slot in source.bound()}
+        free = {f"free{number}": random.choice([None, None, 1, 2])}
+        names = random.choices([*slots, *free], k=random.choice([1, 2, 2, 3]))
+        table = random.choice(BASE_TABLES * 2 + OUTPUT_TABLES)
+        sources.insert(at, Source(Operator.UNLESS, _pattern(random, table, names, {**slots, **free})))
+    return replace(spec, sources=tuple(sources[:SOURCES_MAX]))
 
 
 def _pattern(random: Random, table: bytes, names: list[str], widths: dict[str, int | None]) -> Pattern:

@@ -8,7 +8,9 @@ from random import Random
 import orjson
 
 from pequod.engine import JoinSpec, Operator, Pattern, Slot, Source
+from pequod.language.errors import JoinError
 from pequod.language.missing import search_of
+from pequod.language.rules import check_spec
 from pequod.language.spec import (
     FORM_WIDTH,
     Bind,
@@ -89,12 +91,21 @@ def draw_record_join(random: Random, *, snapshots: bool = False) -> JoinSpec:
             slots.setdefault(name, Slot(name))
         sources = [_draw_source(random, source, slots) for source in spec.sources]
         spec = JoinSpec(_with(spec.output, slots), tuple(sources), spec.maintenance)
-        bound = [slot for source in spec.sources for slot in source.slots() if slot not in spec.output.slots()]
+        bound = [slot for source in spec.sources for slot in source.bound() if slot not in spec.output.slots()]
         if bound and random.random() < 0.6:
             # What a field binds is usually shown.
             spec = replace(spec, output=_showing(random, spec.output, random.choice(bound)))
-        if spec.has_records:
+        if spec.has_records and _is_sound(spec):
             return spec
+
+
+def _is_sound(spec: JoinSpec) -> bool:
+    """Return whether each `unless` has its slots where they may stand."""
+    try:
+        check_spec(spec)
+    except JoinError:
+        return False
+    return True
 
 
 def draw_searching_join(random: Random, *, snapshots: bool = False) -> JoinSpec:
@@ -108,7 +119,7 @@ def draw_searching_join(random: Random, *, snapshots: bool = False) -> JoinSpec:
 
 
 def _with(pattern: Pattern, slots: dict[str, Slot]) -> Pattern:
-    return Pattern(tuple(slots[part.name] if isinstance(part, Slot) else part for part in pattern.parts))
+    return Pattern(tuple(slots.get(part.name, part) if isinstance(part, Slot) else part for part in pattern.parts))
 
 
 def _showing(random: Random, output: Pattern, slot: Slot) -> Pattern:
@@ -151,7 +162,7 @@ def _draw_condition(random: Random, pattern: Pattern, slots: dict[str, Slot]) ->
 
 
 def _draw_given(random: Random, operator: Operator) -> Given | None:
-    if operator is Operator.CHECK or random.random() < 0.3:
+    if not operator.gives_value or random.random() < 0.3:
         return None
     if operator is Operator.COPY and random.random() < 0.5:
         return SomeFields((("a", Path(("a",))), ("v", random.choice([*PATHS, ARRAY]))))

@@ -34,7 +34,7 @@ TABLES = st.text(
 ).filter(lambda table: not table.startswith(("#", "//")))
 NAMES = st.from_regex(r"[A-Za-z_][A-Za-z0-9_]{0,3}", fullmatch=True)
 WIDTHS = st.none() | st.integers(1, WIDTH_MAX)
-VALUE_OPERATORS = st.sampled_from([operator for operator in Operator if operator is not Operator.CHECK])
+VALUE_OPERATORS = st.sampled_from([operator for operator in Operator if operator.gives_value])
 MAINTENANCE = (
     st.just(Push())
     | st.just(Pull())
@@ -72,6 +72,8 @@ def join_specs(draw: st.DrawFn) -> JoinSpec:
     sources = tuple(Source(operator, _pattern(draw(TABLES), draw(pieces))) for operator in operators)
     bound = list(dict.fromkeys(slot for source in sources for slot in source.pattern.slots()))
     piece = st.one_of(st.sampled_from(bound), LITERALS) if bound else LITERALS
+    if len(sources) < SOURCES_MAX and draw(st.booleans()):
+        sources += (Source(Operator.UNLESS, _pattern(draw(TABLES), draw(st.lists(piece, max_size=4)))),)
     return JoinSpec(_pattern(draw(TABLES), draw(st.lists(piece, max_size=4))), sources, draw(MAINTENANCE))
 
 

@@ -41,6 +41,7 @@ class Step:
         "extras",
         "frame_key",
         "frame_key_of",
+        "is_absence",
         "is_point",
         "is_value",
         "known",
@@ -55,10 +56,12 @@ class Step:
     def __init__(self, spec: JoinSpec, depth: int, numbers: dict[str, int], fixed: set[str], matcher: Matcher) -> None:
         source = spec.sources[depth]
         parts = source.pattern.parts
-        known = fixed.union(*({slot.name for slot in earlier.pattern.slots()} for earlier in spec.sources[:depth]))
+        known = fixed.union(*({slot.name for slot in earlier.bound()} for earlier in spec.sources[:depth]))
         self.depth = depth
         self.operator = source.operator
-        self.is_value = source.operator is not Operator.CHECK
+        self.is_value = source.operator.gives_value
+        #: Whether no key may match, for the loops to go on.
+        self.is_absence = source.operator is Operator.UNLESS
         self.match = matcher.match
         run = known_run(parts, known)
         #: Environment -> the source key up to its first unknown slot.

@@ -6,9 +6,16 @@ log of t|ann|    s|ann|liz: absent before       loops resumed at the frame s|ann
 
 from __future__ import annotations
 
+import re
+from collections.abc import Iterator
+
 from pequod.engine.joins.batches import Batch
 from pequod.engine.joins.contexts import Context, Log
+from pequod.engine.joins.plan import FrameKey, Step
 from pequod.engine.reads.execution import Execution, Frame, Sources
+
+#: Keys of one source that changed, with their values before; None: absent.
+_Changed = dict[bytes, bytes | None]
 
 
 def differences(context: Context, log: Log, sources: Sources) -> list[tuple[int, Batch]]:
@@ -18,44 +25,86 @@ def differences(context: Context, log: Log, sources: Sources) -> list[tuple[int,
     sources are done. So each tuple of source keys that appeared or disappeared is met exactly once, at the shallowest
     of its changed keys.
     """
-    plan, join = context.plan, context.join
-
-    def value_of(key: bytes) -> bytes:
-        logged = (plan.value_depth, key)
-        value = log[logged] if logged in log else sources.get(*logged)
-        assert value is not None, "a frame below the value source knows a key of it"
-        return value
-
-    batches = []
-    entries = list(log.items())
-    if len(entries) > 1:
-        entries.sort(key=_depth_of, reverse=True)
-    for (depth, key), old in entries:
-        new = sources.get(depth, key)
-        step = plan.steps[depth]
-        if old == new or (not step.is_value and (old is None) == (new is None)):
-            continue
-        match = step.match(key)
-        assert match is not None, "only keys of the pattern are logged"
-        updaters = context.frames[depth].get(step.frame_key_of(key, match))
-        waiting = () if updaters is None else updaters.contexts.get(context, ())
-        for extras in (None,) if waiting is None else tuple(waiting):
-            frame = Frame(depth, extras, match, value_of)
-            execution = Execution(
-                plan,
-                context.environment.copy(),
-                context.first,
-                context.last,
-                sources,
-                is_unique=join.is_unique,
-                has_frames=True,
-            )
-            if old is not None:
-                batches.append((-1, execution.resume(frame, key, old)))
-            if new is not None:
-                batches.append((1, execution.resume(frame, key, new)))
+    by_depth: dict[int, _Changed] = {}
+    for (depth, key), old in log.items():
+        by_depth.setdefault(depth, {})[key] = old
+    found = _Differences(context, log, sources)
+    batches: list[tuple[int, Batch]] = []
+    for depth in sorted(by_depth, reverse=True):
+        step = context.plan.steps[depth]
+        batches += (found.of_absences if step.is_absence else found.of_keys)(step, by_depth[depth])
     return batches
 
 
-def _depth_of(entry: tuple[tuple[int, bytes], bytes | None]) -> int:
-    return entry[0][0]
+class _Differences:
+    """Resumes the loops of a context at the frames of changed keys."""
+
+    def __init__(self, context: Context, log: Log, sources: Sources) -> None:
+        self._context = context
+        self._log = log
+        self._sources = sources
+
+    def of_keys(self, step: Step, changed: _Changed) -> Iterator[tuple[int, Batch]]:
+        """Yield the differences that keys of a source make, each by itself."""
+        for key, old in changed.items():
+            new = self._sources.get(step.depth, key)
+            if old == new or (not step.is_value and (old is None) == (new is None)):
+                continue
+            match, frame_key = _place(step, key)
+            for frame in self._frames(step, match, frame_key):
+                if old is not None:
+                    yield -1, self._execution().resume(frame, key, old)
+                if new is not None:
+                    yield 1, self._execution().resume(frame, key, new)
+
+    def of_absences(self, step: Step, changed: _Changed) -> Iterator[tuple[int, Batch]]:
+        """Yield the differences that the keys of an `unless` make: those of each frame together.
+
+        The rows of a frame are there while none of its keys is.
+        """
+        by_frame: dict[FrameKey, tuple[re.Match[bytes], _Changed]] = {}
+        for key, old in changed.items():
+            match, frame_key = _place(step, key)
+            by_frame.setdefault(frame_key, (match, {}))[1][key] = old
+        for frame_key, (match, before) in by_frame.items():
+            for frame in self._frames(step, match, frame_key):
+                present = self._execution().present(frame)
+                was_blocked = any(old is not None for old in before.values()) or any(
+                    key not in before for key in present
+                )
+                if was_blocked != bool(present):
+                    yield 1 if was_blocked else -1, self._execution().resume(frame, b"", b"")
+
+    def _frames(self, step: Step, match: re.Match[bytes], frame_key: FrameKey) -> list[Frame]:
+        """Return the frames of the context that wait for a key."""
+        context = self._context
+        updaters = context.frames[step.depth].get(frame_key)
+        waiting = () if updaters is None else updaters.contexts.get(context, ())
+        # Changed rows are taken in when all differences are found.
+        return [
+            Frame(step.depth, extras, match, self._value_of) for extras in ((None,) if waiting is None else waiting)
+        ]
+
+    def _execution(self) -> Execution:
+        context = self._context
+        return Execution(
+            context.plan,
+            context.environment.copy(),
+            context.first,
+            context.last,
+            self._sources,
+            is_unique=context.join.is_unique,
+            has_frames=True,
+        )
+
+    def _value_of(self, key: bytes) -> bytes:
+        logged = (self._context.plan.value_depth, key)
+        value = self._log[logged] if logged in self._log else self._sources.get(*logged)
+        assert value is not None, "a frame below the value source knows a key of it"
+        return value
+
+
+def _place(step: Step, key: bytes) -> tuple[re.Match[bytes], FrameKey]:
+    match = step.match(key)
+    assert match is not None, "only keys of the pattern are logged"
+    return match, step.frame_key_of(key, match)

@@ -60,7 +60,10 @@ class Sources(Protocol):
 
 
 class Frame(NamedTuple):
-    """Nested loops stopped at a source, with the match of one of its keys."""
+    """Nested loops stopped at a source, with the match of one of its keys.
+
+    Of an `unless`, any of the keys that the frame waits for: what they have in common is known.
+    """
 
     depth: int
     extras: tuple[bytes, ...] | None
@@ -136,7 +139,20 @@ class Execution:
         return self._batch
 
     def resume(self, frame: Frame, key: bytes, value: bytes) -> Batch:
-        """Return the contributions of one source key at a frame where the loops were stopped."""
+        """Return the contributions of one source key at a frame where the loops were stopped.
+
+        At the frame of an `unless`, those that there are while no key is there, whatever ``key`` and ``value`` are.
+        """
+        self._stop_at(frame)
+        self._choose(frame.depth, key, value)
+        return self._batch
+
+    def present(self, frame: Frame) -> list[bytes]:
+        """Return the keys that the frame of an `unless` waits for and that are there."""
+        self._stop_at(frame)
+        return self._present(frame.depth)
+
+    def _stop_at(self, frame: Frame) -> None:
         self._batch = Batch(self._last_depth + 1)
         step = self._plan.steps[frame.depth]
         if frame.extras is not None:
@@ -148,12 +164,13 @@ class Execution:
         if frame.depth > self._plan.value_depth:
             self._source_key = self._plan.value_key(self._env)
             self._value = frame.value_of(self._source_key)
-        self._choose(frame.depth, key, value)
-        return self._batch
 
     def _descend(self, depth: int) -> None:
         step = self._plan.steps[depth]
         env = self._env
+        if step.is_absence:
+            self._pass(depth)
+            return
         if step.is_point and not self._has_frames:
             # A look-up instead of a scan, if no frame has to be noted (bench row: pull, celebrity).
             key = step.prefix(env)
@@ -170,9 +187,7 @@ class Execution:
             return
         lower, upper = (b"", b"\0") if step.is_point else cast("Narrowed", narrowed)
         prefix = step.prefix(env)
-        self._batch.frame_keys[depth].append(step.frame_key(prefix, env))
-        if step.extras:
-            self._batch.extras[depth].append(tuple([env[number] for number in step.extras]))
+        self._note_frame(depth, prefix)
         rows = self._sources.read(depth, prefix, lower, upper)
         if not rows.keys:
             if (timeline := self._plan.timeline) is not None and depth == timeline.depth:
@@ -186,6 +201,31 @@ class Execution:
                 self._room = self._sources.make_room(batch.tails)
         else:
             self._loop(depth, len(prefix), rows)
+
+    def _note_frame(self, depth: int, prefix: bytes) -> None:
+        step, env = self._plan.steps[depth], self._env
+        self._batch.frame_keys[depth].append(step.frame_key(prefix, env))
+        if step.extras:
+            self._batch.extras[depth].append(tuple([env[number] for number in step.extras]))
+
+    def _pass(self, depth: int) -> None:
+        """Go on if no key is there that must not be."""
+        if self._has_frames:
+            self._note_frame(depth, self._plan.steps[depth].prefix(self._env))
+        if not self._present(depth):
+            self._choose(depth, b"", b"")
+
+    def _present(self, depth: int) -> list[bytes]:
+        """Return the keys of an `unless` that are there, for the slots so far."""
+        step, env = self._plan.steps[depth], self._env
+        prefix = step.prefix(env)
+        if step.is_point and not self._has_frames:
+            is_there = self._sources.get(depth, prefix) is not None and step.match(prefix) is not None
+            return [prefix] if is_there else []
+        rows = self._sources.read(depth, prefix, b"", b"\0" if step.is_point else None)
+        wanted = [(group + 1, env[number]) for group, number in step.verify]
+        matches = [match for key in rows.keys if (match := step.match(key)) is not None]
+        return [match.string for match in matches if all(match[group] == value for group, value in wanted)]
 
     def _look_ahead(self, timeline: Timeline, prefix: bytes) -> None:
         """Say which groups keys of the timeline's check lead to, in case they are missing."""

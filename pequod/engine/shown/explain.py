@@ -22,7 +22,7 @@ from pequod.engine.joins.indexes import Index
 from pequod.engine.joins.installed import InstalledJoin
 from pequod.engine.memory.story import Dropped
 from pequod.language.slots import known_run
-from pequod.language.spec import Operator, Pattern, Slot, Snapshot
+from pequod.language.spec import Pattern, Slot, Snapshot
 
 #: An explanation has at most this many dropped ranges.
 DROPPED_MAX: Final = 20
@@ -48,7 +48,7 @@ def explain_join(join: InstalledJoin, warnings: tuple[str, ...], notes: tuple[No
     sources = []
     for depth, source in enumerate(spec.sources):
         sources.append(_explain_source(join, depth, known))
-        known = known | {slot.name for slot in source.slots()}
+        known = known | {slot.name for slot in source.bound()}
     return JoinExplanation(
         name=join.info.name,
         text=str(spec),
@@ -84,7 +84,7 @@ def _explain_source(join: InstalledJoin, depth: int, known: set[str]) -> SourceE
         source=str(source),
         reads=str(Pattern(parts[:run])),
         narrowed_by=slot.name if is_narrowed and isinstance(slot, Slot) else None,
-        binds=tuple(dict.fromkeys(slot.name for slot in source.slots() if slot.name not in known)),
+        binds=tuple(dict.fromkeys(slot.name for slot in source.bound() if slot.name not in known)),
         upkeep=_upkeep(join, depth),
         computed_by=tuple(upstream.info.name for upstream in join.upstreams[depth]),
         index=None if index is None or join.upstreams[depth] else _explain_index(index, parts),
@@ -111,7 +111,7 @@ def _upkeep(join: InstalledJoin, depth: int) -> Upkeep:
     if isinstance(join.spec.maintenance, Snapshot):
         return Upkeep.AT_EXPIRY
     is_last = depth == len(join.spec.sources) - 1
-    is_eager = is_last and join.spec.sources[depth].operator is not Operator.CHECK
+    is_eager = is_last and join.spec.sources[depth].operator.gives_value
     return Upkeep.EAGER if is_eager else Upkeep.LOGGED
 
 
