@@ -28,10 +28,11 @@ HotRelations* written_relations(HotEngine* engine, Piece key) {
     return relations && is_quiet(relations) ? relations : nullptr;
 }
 
-// Whether the ledger need not be looked at before a value of this size is written.
-bool has_room(const HotEngine* engine, size_t value_bytes) {
+// Whether the ledger need not be looked at before a value of this size is written, the last of as many.
+bool has_room(const HotEngine* engine, size_t value_bytes, size_t count = 1) {
+    const long long revisions = static_cast<long long>(count) - 1;
     return static_cast<long long>(value_bytes) <= engine->value_bytes_quick &&
-           engine->revision < reinterpret_cast<HotLedger*>(engine->ledger)->weigh_at;
+           engine->revision < reinterpret_cast<HotLedger*>(engine->ledger)->weigh_at - revisions;
 }
 
 // Put a row of a table, and count what was told of it.
@@ -89,6 +90,21 @@ Ran put(HotEngine* engine, PyObject* key, PyObject* value) {
 Ran put(HotEngine* engine, Piece key, Piece value) {
     HotRelations* relations = written_relations(engine, key);
     return relations && has_room(engine, value.size) ? put_into(engine, relations, key, value) : not_quick();
+}
+
+Ran put_all(HotEngine* engine, const Piece* keys, const Piece* values, size_t count) {
+    if (!has_room(engine, 0, count)) return Ran::NOT_QUICK;
+    for (size_t at = 0; at < count; ++at) {
+        if (!written_relations(engine, keys[at]) || !has_room(engine, values[at].size)) return not_quick();
+    }
+    // All have been admitted: as in Python, none is asked for again, whatever the rows before it have brought.
+    for (size_t at = 0; at < count; ++at) {
+        HotRelations* relations = relations_at(engine->relations, keys[at]);
+        if (!relations)
+            return PyErr_SetString(PyExc_RuntimeError, "a table is gone while its rows are put"), Ran::FAILED;
+        if (put_into(engine, relations, keys[at], values[at]) == Ran::FAILED) return Ran::FAILED;
+    }
+    return Ran::DONE;
 }
 
 Ran remove(HotEngine* engine, PyObject* key) {

@@ -19,6 +19,8 @@ Ran remove(HotEngine* engine, Piece key);
 // The same of exact `bytes` that exist.
 Ran put(HotEngine* engine, PyObject* key, PyObject* value);
 Ran remove(HotEngine* engine, PyObject* key);
+// Put many rows, all or none.
+Ran put_all(HotEngine* engine, const Piece* keys, const Piece* values, size_t count);
 
 // What was seen of a command in advance.
 struct Seen {

@@ -96,7 +96,7 @@ _FAULTS_OF_STRUCTURES: Final = (
     Fault("tables.cpp", "    --table->entry_count;\n", "", "removed rows are still counted"),
     Fault(
         "verbs.cpp",
-        "engine->revision < reinterpret_cast<HotLedger*>(engine->ledger)->weigh_at;",
+        "engine->revision < reinterpret_cast<HotLedger*>(engine->ledger)->weigh_at - revisions;",
         "engine->revision >= 0;",
         "quick writes go on when memory is to be weighed",
     ),

@@ -30,6 +30,18 @@ FAULTS_OF_HOT_CALLS: Final = (
         "a scan that goes on repeats the last row",
     ),
     Fault(
+        "http2/hot_answer.cpp",
+        "if (!asked.are_all_in(is_put ? rights.writable : rights.readable)) return Ran::NOT_QUICK;",
+        "if (!asked.are_all_in(rights.readable)) return Ran::NOT_QUICK;",
+        "a caller puts many keys that it may only read",
+    ),
+    Fault(
+        "verbs.cpp",
+        "if (!has_room(engine, 0, count)) return Ran::NOT_QUICK;",
+        "",
+        "many puts go beyond the moment at which the ledger is weighed",
+    ),
+    Fault(
         "http2/hot_calls.cpp",
         "return stream->is_half_closed && message.is_begun && !message.is_compressed",
         "return stream->is_half_closed && message.is_begun",

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from pequod_proto import pequod_pb2 as pb
 
-from pequod.engine import Engine
+from pequod.engine import UNLIMITED, Engine
 from pequod.native import core
 from pequod.native.http2 import HOT_METHODS, HotLimits, HotTurn, NativeSession, new_hot_calls, new_session, why_absent
 from tests.server.frames import (
@@ -118,7 +118,7 @@ def test_replies_are_those_of_handlers(hot: Hot) -> None:
         assert found is not None, method
         assert type(reply).FromString(found) == reply
     counts = {name: tally[0] for name, tally in zip(HOT_METHODS, hot.calls.tallies(), strict=True)}
-    assert counts == {"": 0, "Get": 2, "Put": 0, "Remove": 0, "Count": 2, "Scan": 3, "MultiGet": 1}
+    assert counts == {"": 0, "Get": 2, "Put": 0, "Remove": 0, "Count": 2, "Scan": 3, "MultiGet": 1, "MultiPut": 0}
     assert sum(hot.calls.tallies()[1][2]) == 2
 
 
@@ -131,6 +131,28 @@ def test_writes_are_done_and_named_by_their_revision(hot: Hot) -> None:
         found = hot.ask("Remove", pb.RemoveRequest(key=b"x|4"))
         assert found is not None
         assert pb.RemoveReply.FromString(found) == pb.RemoveReply(header=header(hot), removed=removed)
+
+
+def test_many_puts_are_done_at_one_moment_or_not_at_all(hot: Hot) -> None:
+    keys, values = [b"x|4", b"x|5", b"x|4"], [b"4", b"", b"last"]
+    found = hot.ask("MultiPut", pb.MultiPutRequest(keys=keys, values=values))
+    assert found is not None
+    assert pb.MultiPutReply.FromString(found) == pb.MultiPutReply(header=header(hot))
+    assert [hot.engine.get(key, now=0.0) for key in keys[:2]] == [b"last", b""]
+    assert hot.ask("MultiPut", pb.MultiPutRequest()) is not None
+    # The last key has no table; `ask` sees that nothing was written before it.
+    assert hot.ask("MultiPut", pb.MultiPutRequest(keys=[b"x|6", b"loose"], values=[b"6", b"7"])) is None
+    assert hot.engine.get(b"x|6", now=0.0) is None
+
+
+def test_many_puts_wait_for_the_ledger_to_be_weighed_before_the_first_of_them(hot: Hot) -> None:
+    request = pb.MultiPutRequest(keys=[b"x|4", b"x|5"], values=[b"4", b"5"])
+    hot.engine.ledger.weigh_at = hot.engine.revision + 1
+    assert hot.ask("MultiPut", request) is None
+    hot.engine.ledger.weigh_at += 1
+    assert hot.ask("MultiPut", request) is not None
+    assert hot.ask("Put", pb.PutRequest(key=b"x|6", value=b"6")) is None
+    hot.engine.ledger.weigh_at = UNLIMITED
 
 
 GET = pb.GetRequest(key=b"x|1")
@@ -149,6 +171,14 @@ NOT_HOT: dict[str, tuple[str, Any, dict[str, Any]]] = {
     "several chunks": ("Scan", pb.ScanRequest(first=b"x|", last=b"x}", chunk_bytes=20), {}),
     "no row": ("Scan", pb.ScanRequest(first=b"x|", last=b"x}", limit=0), {}),
     "a key of another server": ("Put", pb.PutRequest(key=b"x|1", value=b"n"), {"turn": TURN._replace(homes=([], []))}),
+    "fewer values than keys": ("MultiPut", pb.MultiPutRequest(keys=[b"x|1"]), {}),
+    "more values than keys": ("MultiPut", pb.MultiPutRequest(keys=[b"x|1"], values=[b"n", b"m"]), {}),
+    "more keys than a call may have": ("MultiPut", pb.MultiPutRequest(keys=[b"x|1"] * 101, values=[b"n"] * 101), {}),
+    "one key of many that is another server's": (
+        "MultiPut",
+        pb.MultiPutRequest(keys=[b"x|1", b"x|2"], values=[b"n", b"m"]),
+        {"turn": TURN._replace(homes=([b"x|1"], [b"x|2"]))},
+    ),
     "a key of no table": ("Put", pb.PutRequest(key=b"loose", value=b"n"), {}),
 }
 
@@ -193,6 +223,7 @@ def test_rights_are_asked_for_once_and_kept_until_the_rules_change() -> None:
     assert hot.ask("Count", pb.CountRequest(first=b"x|1", last=b"x|3"), token) is None
     assert hot.ask("Count", pb.CountRequest(first=b"x|1", last=b"x|2"), token) is not None
     assert hot.ask("Put", pb.PutRequest(key=b"x|1", value=b"n"), token) is None
+    assert hot.ask("MultiPut", pb.MultiPutRequest(keys=[b"x|1"], values=[b"n"]), token) is None
     hot.session.forget_rights()
     assert hot.ask("Get", GET, token) is None
     hot.close()

@@ -58,16 +58,17 @@ async def test_calls_are_hot_and_channelz_counts_them() -> None:
     async with served() as (server, stub):
         replies = await asyncio.gather(*(stub.Get(GET) for _ in range(300)))
         assert {reply.value for reply in replies} == {b"one"}
+        await stub.MultiPut(pb.MultiPutRequest(keys=[b"x|2", b"x|4"], values=[b"old", b"four"]))
         await stub.Put(pb.PutRequest(key=b"x|2", value=b"two"))
         reply = await stub.MultiGet(pb.MultiGetRequest(keys=[b"x|1", b"x|2", b"x|3"]))
         assert list(reply.present) == [True, True, False]
         assert reply.header.server_id == server.service.server_id
         assert reply.header.token == server.service.levels.token
         counts = hot_counts(server)
-        assert (counts["Put"], counts["MultiGet"]) == (1, 1)
+        assert (counts["Put"], counts["MultiPut"], counts["MultiGet"]) == (1, 1, 1)
         # One whose bytes two reads brought is not hot.
         assert 250 <= counts["Get"] <= 300
-        assert server._server.counts.succeeded >= 302  # type: ignore[attr-defined]
+        assert server._server.counts.succeeded >= 303  # type: ignore[attr-defined]
         assert server.service.levels.counters.reads["any"] == 301
 
 
@@ -147,6 +148,10 @@ async def test_a_token_that_is_withdrawn_does_nothing_more(tmp_path: Path) -> No
         refused = {
             "other keys": (stub.Get(pb.GetRequest(key=b"y|1"), **mine), grpc.StatusCode.PERMISSION_DENIED),
             "writes": (stub.Put(pb.PutRequest(key=b"x|1"), **mine), grpc.StatusCode.PERMISSION_DENIED),
+            "many writes": (
+                stub.MultiPut(pb.MultiPutRequest(keys=[b"x|1"], values=[b""]), **mine),
+                grpc.StatusCode.PERMISSION_DENIED,
+            ),
             "no token": (stub.Get(GET), grpc.StatusCode.UNAUTHENTICATED),
         }
         for call, code in refused.values():

@@ -26,7 +26,7 @@ enum HotReplyTag : unsigned char {
     RESUME_KEY = 0x22
 };
 
-// A scan looks at so many rows at first, as `ScanCalls` does; a MultiGet of more keys is Python's.
+// A scan looks at so many rows at first, as `ScanCalls` does; a call of more keys is Python's.
 constexpr size_t ROWS_MAX = 1024, KEYS_MAX = 256, TOKEN_MAX = 256;
 
 struct Asked {
@@ -240,18 +240,33 @@ Ran answer_scan(const HotTurn& turn, const Asked& asked, Stream* stream) {
     return written;
 }
 
+// The keys of a call, and the values of one that writes.
 struct Keys {
-    Piece keys[KEYS_MAX];
-    size_t count = 0;
+    Piece keys[KEYS_MAX], values[KEYS_MAX];
+    size_t count = 0, value_count = 0;
 
-    bool parse(Piece message, size_t most) {
+    bool parse(Piece message, size_t most, bool has_values) {
+        if (most > KEYS_MAX) most = KEYS_MAX;
         const unsigned char* start = reinterpret_cast<const unsigned char*>(message.start);
         Reader reader = {start, start + message.size};
         while (reader.is_right && reader.at < reader.end) {
-            if (*reader.at++ != FIRST || count == KEYS_MAX || count == most) return false;
-            keys[count++] = reader.piece();
+            const unsigned char tag = *reader.at++;
+            if (tag == FIRST && count < most) {
+                keys[count++] = reader.piece();
+            } else if (tag == SECOND && has_values && value_count < most) {
+                values[value_count++] = reader.piece();
+            } else {
+                return false;
+            }
         }
-        return reader.is_right;
+        return reader.is_right && (!has_values || count == value_count);
+    }
+
+    bool are_all_in(const KeyRanges* ranges) const {
+        for (size_t at = 0; ranges && at < count; ++at) {
+            if (!ranges->holds(keys[at])) return false;
+        }
+        return true;
     }
 };
 
@@ -275,7 +290,24 @@ Ran answer_multi_get(const HotTurn& turn, const Keys& asked, Stream* stream) {
     return end_reply(stream, asked.count ? write_piece(to, VALUES_OF, {present, asked.count}) : to);
 }
 
-bool is_write(HotMethod method) { return method == HOT_PUT || method == HOT_REMOVE; }
+Ran answer_multi_put(const HotTurn& turn, const Keys& asked, Stream* stream) {
+    // The memory first, as for one write.
+    if (!begin_reply(turn, stream, 0)) return Ran::FAILED;
+    const Ran ran = put_all(turn.engine, asked.keys, asked.values, asked.count);
+    if (ran != Ran::DONE) return ran;
+    char* to = begin_reply(turn, stream, 0);
+    return to ? end_reply(stream, to) : Ran::FAILED;
+}
+
+// A call of many keys.
+Ran answer_keys(const HotTurn& turn, const HotRights& rights, HotMethod method, Piece message, Stream* stream) {
+    Keys asked;
+    const bool is_put = method == HOT_MULTI_PUT;
+    if (!asked.parse(message, turn.calls->commands_max, is_put)) return Ran::NOT_QUICK;
+    if (!asked.are_all_in(is_put ? rights.writable : rights.readable)) return Ran::NOT_QUICK;
+    if (is_put && !asked.are_all_in(turn.homes)) return Ran::NOT_QUICK;
+    return is_put ? answer_multi_put(turn, asked, stream) : answer_multi_get(turn, asked, stream);
+}
 
 // Whether the caller may, and the keys of a write are this server's; if not, Python says why.
 bool is_allowed(const HotTurn& turn, const HotRights& rights, HotMethod method, const Asked& asked) {
@@ -294,14 +326,7 @@ Ran hot_answer(const HotTurn& turn, const HotRights& rights, Stream* stream) {
     const Incoming next = stream->next();
     const Piece message = {reinterpret_cast<const char*>(stream->in.front()) + HEAD_BYTES, next.size};
     if (turn.token.size > TOKEN_MAX || (!turn.may_read && !is_write(method))) return Ran::NOT_QUICK;
-    if (method == HOT_MULTI_GET) {
-        Keys keys;
-        if (!keys.parse(message, turn.calls->commands_max)) return Ran::NOT_QUICK;
-        for (size_t at = 0; rights.readable && at < keys.count; ++at) {
-            if (!rights.readable->holds(keys.keys[at])) return Ran::NOT_QUICK;
-        }
-        return answer_multi_get(turn, keys, stream);
-    }
+    if (method == HOT_MULTI_GET || method == HOT_MULTI_PUT) return answer_keys(turn, rights, method, message, stream);
     Asked asked;
     if (!parse(method, message, &asked) || !is_allowed(turn, rights, method, asked)) return Ran::NOT_QUICK;
     if (method == HOT_GET) return answer_get(turn, asked, stream);

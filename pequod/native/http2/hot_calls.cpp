@@ -11,7 +11,7 @@ namespace pequod::http2 {
 namespace {
 
 constexpr char SERVICE[] = "/pequod.v1.Pequod/";
-constexpr const char* NAMES[HOT_METHODS] = {"", "Get", "Put", "Remove", "Count", "Scan", "MultiGet"};
+constexpr const char* NAMES[HOT_METHODS] = {"", "Get", "Put", "Remove", "Count", "Scan", "MultiGet", "MultiPut"};
 
 template <size_t N>
 bool is_text(Piece piece, const char (&text)[N]) {
@@ -126,7 +126,7 @@ bool run_one(Session* self, const HotTurn& turn, Stream* stream, double* at_s, D
     tally(turn.calls, stream->hot_method, seconds);
     if (seconds >= turn.calls->slow_s && !tell_slow(&done->slow, stream, seconds)) return false;
     ++done->answered;
-    done->reads += stream->hot_method != HOT_PUT && stream->hot_method != HOT_REMOVE;
+    done->reads += !is_write(HotMethod(stream->hot_method));
     stream->unsent_bytes += stream->reply.left();
     self->unsent_bytes += stream->reply.left();
     stream->head.free();

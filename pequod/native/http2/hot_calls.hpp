@@ -23,8 +23,11 @@ enum HotMethod : unsigned char {
     HOT_COUNT,
     HOT_SCAN,
     HOT_MULTI_GET,
+    HOT_MULTI_PUT,
     HOT_METHODS
 };
+
+inline bool is_write(HotMethod method) { return method == HOT_PUT || method == HOT_REMOVE || method == HOT_MULTI_PUT; }
 
 // Longer requests and replies are counted against memory, which is Python's to do.
 constexpr size_t HOT_BYTES_MAX = 16 << 10;
