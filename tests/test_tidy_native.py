@@ -14,7 +14,7 @@ LINE_LENGTH_MAX = 120
 LAYERS = (
     "module",
     "http2/calls",
-    "http2/hot_calls http2/hot_answer",
+    "http2/hot_calls http2/hot_answer http2/hot_batches",
     "http2/session",
     "http2/library http2/stream",
     "http2/nghttp2_check",
@@ -36,7 +36,12 @@ LAYERS = (
     "rows kinds registers records fetch",
 )
 #: Parts of one thing, which have one header.
-PARTS = {"batch_message": "batch", "batch_commands": "batch", "http2/hot_answer": "http2/hot_calls"}
+PARTS = {
+    "batch_message": "batch",
+    "batch_commands": "batch",
+    "http2/hot_answer": "http2/hot_calls",
+    "http2/hot_batches": "http2/hot_calls",
+}
 #: What begins a block that is no function.
 NO_FUNCTION = re.compile(
     r"\s*(?:}|#|//|namespace|struct|class|enum|template|if|for|while|switch|else|do|case|default)\b"

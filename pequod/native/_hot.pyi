@@ -286,6 +286,10 @@ class Batch:
     def kinds(self) -> bytes:
         """The kinds of its commands."""
 
+    # The message that it is made of.
+    message: bytes
+    # How many bytes of rows and errors the reply has.
+    reply_bytes: int
     # The next command.
     index: int
     # Where its arguments are.
@@ -399,8 +403,16 @@ class Session:
         age_ms: int | None,
         may_read: bool,
         homes: KeyBounds | None,
+        room: int,
         /,
-    ) -> tuple[int, int, list[tuple[int, float, list[tuple[bytes, bytes]], bytes]] | None]: ...
+    ) -> tuple[
+        int,
+        int,
+        list[tuple[int, float, list[tuple[bytes, bytes]], bytes]] | None,
+        list[int] | None,
+        list[tuple[float, bytes, bytes | None, int]] | None,
+        tuple[int, Batch] | None,
+    ]: ...
     def hand_over(self) -> None: ...
     def stranger(self) -> bytes | None: ...
     def admit(self, authorization: bytes, readable: KeyBounds | None, writable: KeyBounds | None, /) -> None: ...
@@ -420,3 +432,4 @@ class HotCalls:
         /,
     ) -> None: ...
     def tallies(self) -> list[tuple[int, float, list[int]]]: ...
+    def batch_tallies(self) -> tuple[tuple[int, float, list[int]], list[int], int, list[int]]: ...

@@ -54,9 +54,6 @@ namespace {
 
 PyTypeObject* batch_type = nullptr;
 
-// No reply begins with more room than this, and this for each of its commands.
-constexpr size_t OUTPUT_BYTES = 256, COMMAND_BYTES = 4096;
-
 // parse(message, commands_max, rows_max, piece_bytes_max): a batch, or None if its message is unusual, or refused.
 PyObject* parse(PyObject*, PyObject* const* arguments, Py_ssize_t count) {
     if (count != 4 || !PyBytes_CheckExact(arguments[0])) {
@@ -67,23 +64,14 @@ PyObject* parse(PyObject*, PyObject* const* arguments, Py_ssize_t count) {
     const long long rows_max = PyLong_AsLongLong(arguments[2]);
     const long long piece_bytes_max = PyLong_AsLongLong(arguments[3]);
     if (PyErr_Occurred()) return nullptr;
-    PyObject* self = batch_type->tp_alloc(batch_type, 0);
-    if (!self) return nullptr;
-    Batch* batch = batch_of(self);
+    Batch* batch = new_batch();
+    if (!batch) return nullptr;
+    PyObject* self = reinterpret_cast<PyObject*>(batch);
     batch->message = Py_NewRef(arguments[0]);
-    batch->room = piece_bytes_max;
-    batch->rows_max = rows_max;
-    batch->kinds = batch->freshness = batch->trace_parent = batch->trace_state = {"", 0};
-    const Parsed parsed = parse_message(batch, piece_of(arguments[0]), commands_max);
-    if (parsed == Parsed::RIGHT && piece_bytes_max > 0) {
-        batch->statuses = static_cast<char*>(PyMem_Calloc(batch->kinds.size + 1, 1));
-        if (batch->statuses && batch->rows.begin(OUTPUT_BYTES + batch->kinds.size * COMMAND_BYTES)) return self;
-    } else if (parsed != Parsed::NO_MEMORY) {
-        Py_DECREF(self);
-        Py_RETURN_NONE;
-    }
+    const Parsed parsed = begin(batch, piece_of(arguments[0]), {commands_max, rows_max, piece_bytes_max});
+    if (parsed == Parsed::RIGHT) return self;
     Py_DECREF(self);
-    return PyErr_NoMemory();
+    return parsed == Parsed::NO_MEMORY ? PyErr_NoMemory() : Py_NewRef(Py_None);
 }
 
 // is_within(readable, writable): whether all keys that commands read, and all that they write, lie in ranges.
@@ -92,8 +80,12 @@ PyObject* are_within(PyObject* self, PyObject* const* arguments, Py_ssize_t coun
         PyErr_SetString(PyExc_TypeError, "is_within takes two pairs of lists of bytes");
         return nullptr;
     }
-    const int found = is_within(batch_of(self), arguments[0], arguments[1]);
-    return found < 0 ? nullptr : PyBool_FromLong(found);
+    KeyRanges readable, writable;
+    if (!read_ranges(arguments[0], &readable) || !read_ranges(arguments[1], &writable)) {
+        PyErr_SetString(PyExc_TypeError, "ranges are pairs of lists of bytes");
+        return nullptr;
+    }
+    return PyBool_FromLong(is_within(batch_of(self), &readable, &writable));
 }
 
 // run(engine, now): return whether it has stopped before a command that is not quick.
@@ -243,22 +235,7 @@ PyObject* reply(PyObject* self, PyObject* const* arguments, Py_ssize_t count) {
     const uint64_t revision = PyErr_Occurred() ? 0 : PyLong_AsUnsignedLongLong(arguments[1]);
     if (PyErr_Occurred()) return nullptr;
     const size_t row_bytes = batch->rows.size;
-    const size_t most = batch->kinds.size + batch->counts.size + batch->errors.size + rest.size + 6 * (1 + VARINT_MAX);
-    char* to = batch->rows.reserve(most);
-    if (!to) return nullptr;
-    *to++ = REPLY_BATCH;
-    to = write_varint(to, batch->number);
-    to = write_piece(to, STATUSES, {batch->statuses, batch->kinds.size});
-    if (batch->counts.size) to = write_piece(to, COUNTS, {batch->counts.start, batch->counts.size});
-    if (batch->errors.size) std::memcpy(to, batch->errors.start, batch->errors.size);
-    to += batch->errors.size;
-    *to++ = SERVER_ID;
-    for (unsigned shift = 0; shift < 64; shift += 8) *to++ = char(server_id >> shift);
-    *to++ = REVISION;
-    to = write_varint(to, revision);
-    std::memcpy(to, rest.start, rest.size);
-    batch->rows.write_up_to(to + rest.size);
-    return batch->rows.give_out(row_bytes);
+    return write_reply(batch, server_id, revision, rest) ? batch->rows.give_out(row_bytes) : nullptr;
 }
 
 // first_argument(): a tuple of the first argument, empty if there is none.
@@ -275,6 +252,10 @@ PyObject* get_freshness(PyObject* self, void*) { return bytes_of(batch_of(self)-
 PyObject* get_trace_parent(PyObject* self, void*) { return bytes_of(batch_of(self)->trace_parent); }
 
 PyObject* get_trace_state(PyObject* self, void*) { return bytes_of(batch_of(self)->trace_state); }
+
+PyObject* get_reply_bytes(PyObject* self, void*) {
+    return PyLong_FromLongLong(batch_of(self)->bytes_max - batch_of(self)->room);
+}
 
 PyObject* get_kinds(PyObject* self, void*) {
     const Batch* batch = batch_of(self);
@@ -318,6 +299,7 @@ PyMethodDef methods[] = {
 };
 
 PyMemberDef members[] = {
+    {"message", T_OBJECT, offsetof(Batch, message), READONLY, "The message that it is made of."},
     {"index", T_PYSSIZET, offsetof(Batch, index), READONLY, "The next command."},
     {"argument_at", T_PYSSIZET, offsetof(Batch, argument_at), READONLY, "Where its arguments are."},
     {"number_at", T_PYSSIZET, offsetof(Batch, number_at), READONLY, "Where its number is."},
@@ -328,6 +310,7 @@ PyMemberDef members[] = {
 
 PyGetSetDef getters[] = {
     {"freshness", get_freshness, nullptr, "How fresh the reads have to be, as bytes.", nullptr},
+    {"reply_bytes", get_reply_bytes, nullptr, "How many bytes of rows and errors the reply has.", nullptr},
     {"kinds", get_kinds, nullptr, "The kinds of the commands.", nullptr},
     {"trace_parent", get_trace_parent, nullptr, "The span of the caller, as bytes.", nullptr},
     {"trace_state", get_trace_state, nullptr, "What its tracing system says of it, as bytes.", nullptr},
@@ -347,6 +330,27 @@ PyType_Spec spec = {"pequod.native._hot.Batch", sizeof(Batch), 0,
                     Py_TPFLAGS_DEFAULT | Py_TPFLAGS_DISALLOW_INSTANTIATION | Py_TPFLAGS_IMMUTABLETYPE, slots};
 
 }  // namespace
+
+Batch* new_batch() { return batch_of(batch_type->tp_alloc(batch_type, 0)); }
+
+bool write_reply(Batch* batch, uint64_t server_id, uint64_t revision, Piece rest) {
+    const size_t most = batch->kinds.size + batch->counts.size + batch->errors.size + rest.size + 6 * (1 + VARINT_MAX);
+    char* to = batch->rows.reserve(most);
+    if (!to) return false;
+    *to++ = REPLY_BATCH;
+    to = write_varint(to, batch->number);
+    to = write_piece(to, STATUSES, {batch->statuses, batch->kinds.size});
+    if (batch->counts.size) to = write_piece(to, COUNTS, {batch->counts.start, batch->counts.size});
+    if (batch->errors.size) std::memcpy(to, batch->errors.start, batch->errors.size);
+    to += batch->errors.size;
+    *to++ = SERVER_ID;
+    for (unsigned shift = 0; shift < 64; shift += 8) *to++ = char(server_id >> shift);
+    *to++ = REVISION;
+    to = write_varint(to, revision);
+    std::memcpy(to, rest.start, rest.size);
+    batch->rows.write_up_to(to + rest.size);
+    return true;
+}
 
 int add_batch_type(PyObject* module) {
     batch_type = reinterpret_cast<PyTypeObject*>(PyType_FromSpec(&spec));

@@ -1,11 +1,12 @@
 // A batch of commands from the bytes of its message to those of its reply: what its files share.
 //
-//     batch_message.cpp   reads the message
+//     batch_message.cpp   begins with a message, which it reads
 //     batch_commands.cpp  runs the commands that are quick
 //     batch.cpp           the Python type: the other commands, and the reply
 #pragma once
 
 #include "ahead.hpp"
+#include "key_ranges.hpp"
 #include "messages.hpp"
 
 namespace pequod {
@@ -60,9 +61,16 @@ struct Output {
     bool grow(size_t more);
 };
 
+// What one batch may be asked and may give.
+struct BatchBounds {
+    size_t commands_max;
+    // Rows of one scan, and bytes of rows and errors.
+    long long rows_max, bytes_max;
+};
+
 struct Batch {
     PyObject_HEAD
-    // Its bytes are what the pieces below are of.
+    // Its bytes are what the pieces below are of; null: they are somebody else's.
     PyObject* message;
     uint64_t number;
     Piece kinds;
@@ -72,18 +80,19 @@ struct Batch {
     Piece trace_parent;
     Piece trace_state;
     Piece* arguments;
-    size_t argument_count;
+    size_t argument_count, argument_room;
     uint64_t* numbers;
-    size_t number_count;
+    size_t number_count, number_room;
     // The next command, and where its arguments and its number are.
     Py_ssize_t index;
     Py_ssize_t argument_at;
     Py_ssize_t number_at;
-    // How many bytes of rows and errors the reply still has room for, and how many rows a scan may give.
-    long long room;
+    // How many bytes of rows and errors the reply still has room for, of as many; and how many rows a scan may give.
+    long long room, bytes_max;
     long long rows_max;
     Py_ssize_t row_count;
     char* statuses;
+    size_t status_room;
     // The commands from `ahead_start` up to `ahead_stop` have been looked at, and what was seen of them.
     Py_ssize_t ahead_start;
     Py_ssize_t ahead_stop;
@@ -111,16 +120,28 @@ inline void advance(Batch* batch) {
 
 enum class Parsed { RIGHT, UNUSUAL, NO_MEMORY };
 
+// A batch without a message, null with an error set.
+Batch* new_batch();
+
+// Begin with a message, which has to stay; see parse_message. The batch may have run another one before, if nobody has
+// anything of that.
+Parsed begin(Batch* batch, Piece message, const BatchBounds& bounds);
+
+// Have a batch keep a copy of its message; false: an error is set.
+bool own_message(Batch* batch, Piece message);
+
 // Read a message of at most as many commands into a batch, whose columns fit the kinds then; the message has to stay.
 // UNUSUAL is all that protobuf may read in another way, or refuse.
 Parsed parse_message(Batch* batch, Piece message, size_t commands_max);
 
-// Whether all keys that commands read, and all that they write, lie in ranges: each a pair of lists of where these
-// start and end, which ascend and do not touch. -1: an error is set.
-int is_within(const Batch* batch, PyObject* readable, PyObject* writable);
+// Whether all keys that commands read, and all that they write, lie in ranges; null: those of all keys.
+bool is_within(const Batch* batch, const KeyRanges* readable, const KeyRanges* writable);
 
 // Run quick commands from the next one on. NOT_QUICK: one that is not comes next; FAILED: an error is set.
 Ran run_quick(Batch* batch, HotEngine* engine, double now);
+
+// Write the reply with what has run so far, and further fields behind it; `rows` has it then. False: an error is set.
+bool write_reply(Batch* batch, uint64_t server_id, uint64_t revision, Piece rest);
 
 bool write_count(Batch* batch, uint64_t count);
 

@@ -1,10 +1,12 @@
 // The message of a batch: its columns, and whether they keep to ranges of keys.
 #include "batch.hpp"
-#include "key_ranges.hpp"
 
 namespace pequod {
 
 namespace {
+
+// No reply begins with more room than this, and this for each of its commands.
+constexpr size_t OUTPUT_BYTES = 256, COMMAND_BYTES = 4096;
 
 // The columns fit the kinds: as many arguments and numbers as these take.
 bool is_fitting(const Batch* batch) {
@@ -44,7 +46,6 @@ bool is_plain_level(Piece level) {
 Parsed parse_message(Batch* batch, Piece message, size_t commands_max) {
     const unsigned char* start = reinterpret_cast<const unsigned char*>(message.start);
     Reader reader = {start, start + message.size};
-    size_t argument_room = 0, number_room = 0;
     bool has_memory = true;
     while (reader.is_right && has_memory && reader.at < reader.end) {
         // No commands take more: a column that goes on would take memory for nothing.
@@ -58,10 +59,10 @@ Parsed parse_message(Batch* batch, Piece message, size_t commands_max) {
                 batch->kinds = reader.piece();
                 break;
             case ARGUMENT:
-                has_memory = add(&batch->arguments, &batch->argument_count, &argument_room, reader.piece());
+                has_memory = add(&batch->arguments, &batch->argument_count, &batch->argument_room, reader.piece());
                 break;
             case NUMBER:
-                has_memory = add(&batch->numbers, &batch->number_count, &number_room, reader.varint());
+                has_memory = add(&batch->numbers, &batch->number_count, &batch->number_room, reader.varint());
                 break;
             case NUMBERS: {
                 const Piece packed = reader.piece();
@@ -69,7 +70,7 @@ Parsed parse_message(Batch* batch, Piece message, size_t commands_max) {
                 Reader inside = {first, first + packed.size};
                 while (reader.is_right && has_memory && inside.at < inside.end) {
                     if (batch->number_count > commands_max) return Parsed::UNUSUAL;
-                    has_memory = add(&batch->numbers, &batch->number_count, &number_room, inside.varint());
+                    has_memory = add(&batch->numbers, &batch->number_count, &batch->number_room, inside.varint());
                     reader.is_right = inside.is_right;
                 }
                 break;
@@ -94,20 +95,51 @@ Parsed parse_message(Batch* batch, Piece message, size_t commands_max) {
     return reader.is_right && batch->kinds.size <= commands_max && is_fitting(batch) ? Parsed::RIGHT : Parsed::UNUSUAL;
 }
 
-int is_within(const Batch* batch, PyObject* readable_ranges, PyObject* writable_ranges) {
-    KeyRanges readable, writable;
-    if (!read_ranges(readable_ranges, &readable) || !read_ranges(writable_ranges, &writable)) {
-        PyErr_SetString(PyExc_TypeError, "ranges are pairs of lists of bytes");
-        return -1;
+Parsed begin(Batch* batch, Piece message, const BatchBounds& bounds) {
+    batch->kinds = batch->freshness = batch->trace_parent = batch->trace_state = {"", 0};
+    batch->number = 0;
+    batch->argument_count = batch->number_count = 0;
+    batch->index = batch->argument_at = batch->number_at = batch->row_count = 0;
+    batch->ahead_start = batch->ahead_stop = 0;
+    batch->room = batch->bytes_max = bounds.bytes_max;
+    batch->rows_max = bounds.rows_max;
+    batch->rows.size = batch->counts.size = batch->errors.size = 0;
+    const Parsed parsed = parse_message(batch, message, bounds.commands_max);
+    if (parsed != Parsed::RIGHT) return parsed;
+    if (bounds.bytes_max <= 0) return Parsed::UNUSUAL;
+    if (batch->status_room <= batch->kinds.size) {
+        char* grown = static_cast<char*>(PyMem_Realloc(batch->statuses, batch->kinds.size + 1));
+        if (!grown) return Parsed::NO_MEMORY;
+        batch->statuses = grown;
+        batch->status_room = batch->kinds.size + 1;
     }
+    std::memset(batch->statuses, 0, batch->kinds.size + 1);
+    if (batch->rows.bytes) return Parsed::RIGHT;
+    return batch->rows.begin(OUTPUT_BYTES + batch->kinds.size * COMMAND_BYTES) ? Parsed::RIGHT : Parsed::NO_MEMORY;
+}
+
+bool own_message(Batch* batch, Piece message) {
+    PyObject* own = PyBytes_FromStringAndSize(message.start, Py_ssize_t(message.size));
+    if (!own) return false;
+    Py_XSETREF(batch->message, own);
+    const auto move = [&](Piece* piece) {
+        *piece = piece->size ? Piece{piece_of(own).start + (piece->start - message.start), piece->size} : Piece{"", 0};
+    };
+    for (Piece* piece : {&batch->kinds, &batch->freshness, &batch->trace_parent, &batch->trace_state}) move(piece);
+    for (size_t at = 0; at < batch->argument_count; ++at) move(batch->arguments + at);
+    return true;
+}
+
+bool is_within(const Batch* batch, const KeyRanges* readable, const KeyRanges* writable) {
     const Piece* argument = batch->arguments;
     bool are_within = true;
     for (size_t at = 0; are_within && at < batch->kinds.size; ++at) {
         const KindRow& kind = KIND_ROWS[static_cast<unsigned char>(batch->kinds.start[at])];
-        const KeyRanges& ranges = kind.is_write ? writable : readable;
+        const KeyRanges* ranges = kind.is_write ? writable : readable;
         // A condition says of the key what a read would tell.
-        if (kind.gives == Gives::MET && !readable.holds(argument[0])) return false;
-        are_within = kind.is_of_range ? ranges.covers(argument[0], argument[1]) : ranges.holds(argument[0]);
+        if (kind.gives == Gives::MET && readable && !readable->holds(argument[0])) return false;
+        are_within =
+            !ranges || (kind.is_of_range ? ranges->covers(argument[0], argument[1]) : ranges->holds(argument[0]));
         argument += kind.argument_count;
     }
     return are_within;

@@ -152,7 +152,8 @@ class PequodServer:
             self._admission,
             self._calls,
             connections,
-            self.instruments.slow_call,
+            self.service.batches,
+            self.instruments,
             guard=self.guard,
             rules=rules,
         )

@@ -53,4 +53,40 @@ FAULTS_OF_HOT_CALLS: Final = (
         "if (stream->authorization.start) return false;",
         "an empty token counts as none",
     ),
+    Fault(
+        "http2/hot_batches.cpp",
+        "is_within(batch, rights.readable, rights.writable) && is_within(batch, nullptr, turn.homes)",
+        "is_within(batch, rights.readable, rights.writable)",
+        "a hot batch writes keys that belong to another server",
+    ),
+    Fault(
+        "http2/hot_batches.cpp",
+        "!batch->freshness.size &&",
+        "",
+        "a hot batch is answered below its level of freshness",
+    ),
+    Fault(
+        "http2/hot_batches.cpp",
+        "!message.is_compressed && message.size <= HOT_BYTES_MAX && !stream->first_out",
+        "!message.is_compressed && message.size <= HOT_BYTES_MAX",
+        "the reply of a hot batch overtakes one of the handler",
+    ),
+    Fault(
+        "http2/hot_batches.cpp",
+        "const bool is_whole = ran == Ran::DONE && !is_long;",
+        "const bool is_whole = ran == Ran::DONE;",
+        "long replies of hot batches are not counted against the memory for messages",
+    ),
+    Fault(
+        "http2/hot_calls.cpp",
+        "stream->is_left = true;",
+        "",
+        "a batch that is not for the core never comes to its handler",
+    ),
+    Fault(
+        "batch_message.cpp",
+        "for (size_t at = 0; at < batch->argument_count; ++at) move(batch->arguments + at);",
+        "",
+        "a batch that is handed over reads its arguments where they are no more",
+    ),
 )

@@ -9,7 +9,16 @@ from pequod_proto import pequod_pb2 as pb
 
 from pequod.engine import UNLIMITED, Engine
 from pequod.native import core
-from pequod.native.http2 import HOT_METHODS, HotLimits, HotTurn, NativeSession, new_hot_calls, new_session, why_absent
+from pequod.native.http2 import (
+    HOT_METHODS,
+    HotLimits,
+    HotRan,
+    HotTurn,
+    NativeSession,
+    new_hot_calls,
+    new_session,
+    why_absent,
+)
 from tests.server.frames import (
     DATA,
     END_HEADERS,
@@ -26,7 +35,7 @@ from tests.server.frames import (
 )
 
 pytestmark = pytest.mark.skipif(core is None, reason="there is no twin in Python")
-TURN = HotTurn(0.0, b"T", is_token_own=True, age_ms=0, may_read=True, homes=None)
+TURN = HotTurn(0.0, b"T", is_token_own=True, age_ms=0, may_read=True, homes=None, room=1 << 20)
 HEADER = {"server_id": 7, "age_ms": 0}
 
 
@@ -56,9 +65,10 @@ class Hot:
         revision = self.engine.revision
         opened = self.session.receive(call(self.stream, heads(method, *more), message(data, flag=flag)))
         if self.session.hot_count:
-            answered, _, self.slow = self.session.run_hot(100, 1 << 20, *turn)
+            done = HotRan._make(self.session.run_hot(100, 1 << 20, *turn))
+            self.slow = done.slow
             opened = self.session.events()
-            assert answered + len(opened) == 1
+            assert done.answered + len(opened) == 1
         if opened:
             ((kind, stream, fields),) = [event for event in opened if event is not None]
             assert (kind, stream) == (0, self.stream)

@@ -9,9 +9,11 @@ from __future__ import annotations
 import argparse
 import asyncio
 import random
+import threading
 from collections import Counter
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterable, Iterator
 from contextlib import AsyncExitStack, asynccontextmanager
+from functools import partial
 from typing import Any, Final
 
 import grpc
@@ -138,7 +140,35 @@ def _plain(method: str, reply: bytes) -> bytes:
     return bytes(made.SerializeToString(deterministic=True))
 
 
-def _answer(channel: Any, method: str, requests: list[bytes], options: dict[str, Any]) -> object:
+class _InTurn:
+    """The requests of a stream, each once the one before it has been answered: then a handler waits for it."""
+
+    def __init__(self, requests: list[bytes]) -> None:
+        self._requests = requests
+        self._may_go = threading.Semaphore(1)
+
+    def __iter__(self) -> Iterator[bytes]:
+        for request in self._requests:
+            self._may_go.acquire()
+            yield request
+
+    def answered(self) -> None:
+        """Let the next one go."""
+        self._may_go.release()
+
+    def taken(self, replies: Iterable[bytes]) -> Iterator[bytes]:
+        """Yield replies."""
+        try:
+            for reply in replies:
+                yield reply
+                if not pb.ExecuteReply.FromString(reply).more:
+                    self.answered()
+        finally:
+            for _ in self._requests:
+                self.answered()
+
+
+def _answer(channel: Any, method: str, requests: list[bytes], options: dict[str, Any], *, in_turn: bool) -> object:
     """Return the replies and how the call ended.
 
     By the blocking client: the asyncio one says INTERNAL by itself if a stream is refused before it has written all.
@@ -146,15 +176,16 @@ def _answer(channel: Any, method: str, requests: list[bytes], options: dict[str,
     replies: list[bytes] = []
     path = _SERVICE + method
     try:
+        turns = _InTurn(requests)
         if method == "Execute":
-            call: Any = channel.stream_stream(path)(iter(requests), **options)
+            call: Any = channel.stream_stream(path)(iter(turns if in_turn else requests), **options)
         elif method in _STREAMING:
             call = channel.unary_stream(path)(requests[0], **options)
         else:
             reply, call = channel.unary_unary(path).with_call(requests[0], **options)
             replies.append(_plain(method, reply))
         if method == "Execute" or method in _STREAMING:
-            replies += [_plain(method, reply) for reply in call]
+            replies += [_plain(method, reply) for reply in (turns.taken(call) if method == "Execute" else call)]
     except grpc.RpcError as error:
         # A deadline is the client's own; what the server says of it may come first or not.
         if error.code() is grpc.StatusCode.DEADLINE_EXCEEDED:
@@ -209,7 +240,8 @@ async def compare(count: int, seed: int) -> Counter[str]:
     async with both() as channels:
         for number in range(count):
             method, requests, options = calls.next()
-            one, other = [await asyncio.to_thread(_answer, channel, method, requests, options) for channel in channels]
+            ask, in_turn = partial(_answer, method=method, requests=requests, options=options), number % 4 > 0
+            one, other = [await asyncio.to_thread(ask, channel, in_turn=in_turn) for channel in channels]
             said = f"call {number} of seed {seed}: {method}({requests[0][:200]!r}...), {options}"
             assert one == other, f"{said}:\n  {str(one)[:800]}\n  {str(other)[:800]}"
             assert isinstance(one, tuple)

@@ -68,7 +68,7 @@ class Machine:
         config = ServerConfig(chunk_bytes=64)
         self.service = PequodService(self.engine, config, lambda *_: None, snapshots, self.databases)
         # Its clock was chosen before the simulation replaced the clocks.
-        self.service._batches._executor.clock = lambda: time.monotonic()  # noqa: PLW0108
+        self.service.batches._executor.clock = lambda: time.monotonic()  # noqa: PLW0108
 
     def _make_store(self) -> BackingStore:
         """Return what is behind the server."""

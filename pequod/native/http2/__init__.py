@@ -12,7 +12,7 @@ from enum import IntEnum
 from pathlib import Path
 from typing import Any, Final, NamedTuple, Protocol
 
-from pequod.native import KeyBounds, core, why_pure
+from pequod.native import KeyBounds, NativeBatch, core, why_pure
 
 #: What a wheel may bring, by the systems that look for libraries under such names.
 _BESIDE: Final = ("libnghttp2.so.14", "libnghttp2.14.dylib")
@@ -26,6 +26,10 @@ Ranges = KeyBounds | None
 HOT_METHODS: Final = ("", "Get", "Put", "Remove", "Count", "Scan", "MultiGet", "MultiPut")
 #: The number of a method, seconds, headers, and the request of a call that took long.
 SlowCall = tuple[int, float, Fields, bytes]
+#: Seconds, kinds, first argument (None: there is none) and number of rows of a batch that took long.
+SlowBatch = tuple[float, bytes, bytes | None, int]
+#: How many there were, their seconds, and how many fell into each bucket.
+Tally = tuple[int, float, list[int]]
 
 
 class HotTurn(NamedTuple):
@@ -40,6 +44,23 @@ class HotTurn(NamedTuple):
     may_read: bool
     #: The keys that this server takes writes of.
     homes: Ranges
+    #: How many bytes of rows the reply of a batch may have.
+    room: int
+
+
+class HotRan(NamedTuple):
+    """What a run of hot calls did."""
+
+    #: How many calls were answered, and how many of them, and batches, read.
+    answered: int
+    reads: int
+    slow: list[SlowCall] | None
+    #: The streams whose batches ran, and those batches that took long.
+    streams: list[int] | None
+    slow_batches: list[SlowBatch] | None
+    #: A stream, and its batch that has run up to a command that is not quick, or whose reply is long: it is Python's
+    #: to go on with at once.
+    begun: tuple[int, NativeBatch] | None
 
 
 class HotLimits(NamedTuple):
@@ -54,8 +75,11 @@ class HotLimits(NamedTuple):
 class NativeHotCalls(Protocol):
     """The hot calls of one server."""
 
-    def tallies(self) -> list[tuple[int, float, list[int]]]:
-        """Return of each of `HOT_METHODS` how many were answered, their seconds, and how many fell into each bucket."""
+    def tallies(self) -> list[Tally]:
+        """Return a tally of the calls of each of `HOT_METHODS`."""
+
+    def batch_tallies(self) -> tuple[Tally, list[int], int, list[int]]:
+        """Return a tally of the batches, how their sizes fell into buckets, all their commands, and those by kind."""
 
 
 class EventKind(IntEnum):
@@ -78,7 +102,7 @@ class NativeSession(Protocol):
     #: Bytes of the headers of open streams.
     header_bytes: int
     stream_count: int
-    #: Calls that may be hot and have come as a whole, and have not been run.
+    #: Calls that may be hot and have come as a whole, and calls with batches, that have not been run.
     hot_count: int
 
     @property
@@ -144,20 +168,23 @@ class NativeSession(Protocol):
     def use_hot(self, calls: NativeHotCalls, has_guard: bool, /) -> None:  # noqa: FBT001 - native
         """Keep calls back that may be hot: `run_hot` or `hand_over` comes when there are some."""
 
-    def run_hot(self, most: int, unsent_max: int, /, *turn: Any) -> tuple[int, int, list[SlowCall] | None]:
+    def run_hot(self, most: int, unsent_max: int, /, *turn: Any) -> tuple[Any, ...]:
         """Answer hot calls; those that are not quick are opened, and nothing of them has happened.
 
+        So are batches run: the messages of calls of Execute whose handlers wait for them, from the second one on. It
+        ends behind a batch that is Python's to go on with.
+
         Args:
-            most: How many calls are looked at.
+            most: How many calls and batches are looked at.
             unsent_max: No further call is begun while as many bytes of replies wait.
             turn: A `HotTurn`.
 
         Returns:
-            How many were answered, how many of them read, and those that took long.
+            A `HotRan`.
         """
 
     def hand_over(self) -> None:
-        """Open all calls that were kept back."""
+        """Open all calls that were kept back, and leave all messages to their handlers."""
 
     def stranger(self) -> bytes | None:
         """Return the header `authorization` of a call whose rights are not known; empty: it has none. None: no such."""

@@ -104,16 +104,6 @@ PyObject* session_output(PyObject* object, PyObject* argument) {
     return bytes;
 }
 
-// Wait for the next message of a stream, whose windows are given back.
-PyObject* want(Session* self, Stream* stream) {
-    if (!stream->is_wanted) {
-        stream->is_wanted = true;
-        ++self->wanted_count;
-    }
-    if (!give_back_of(self, stream, stream->held_bytes) || !widen(self, stream)) return PyErr_NoMemory();
-    Py_RETURN_NONE;
-}
-
 // take(id): see _hot.pyi.
 PyObject* session_take(PyObject* object, PyObject* argument) {
     Session* self = as_session(object);
@@ -124,11 +114,15 @@ PyObject* session_take(PyObject* object, PyObject* argument) {
     if (message.is_begun && message.size > self->message_bytes_max) return PyLong_FromSize_t(message.size);
     if (!message.is_begun || message.received < message.size) {
         if (stream->is_half_closed) Py_RETURN_FALSE;
-        return want(self, stream);
+        return want(self, stream) ? Py_NewRef(Py_None) : PyErr_NoMemory();
     }
+    if (stream->is_of_batches && self->hot && !stream->is_left)
+        return add_hot(self, stream) ? Py_NewRef(Py_None) : nullptr;
+    stream->is_left = false;
     PyObject* taken = stream->take(message);
     if (!taken) return nullptr;
     self->unread_bytes -= HEAD_BYTES + message.size;
+    stream->is_of_batches = stream->takes_batches;
     if (!give_back_of(self, stream, HEAD_BYTES + message.size) || !set_window(self, stream, STREAM_WINDOW)) {
         Py_DECREF(taken);
         return PyErr_NoMemory();

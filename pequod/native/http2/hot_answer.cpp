@@ -27,7 +27,7 @@ enum HotReplyTag : unsigned char {
 };
 
 // A scan looks at so many rows at first, as `ScanCalls` does; a call of more keys is Python's.
-constexpr size_t ROWS_MAX = 1024, KEYS_MAX = 256, TOKEN_MAX = 256;
+constexpr size_t ROWS_MAX = 1024, KEYS_MAX = 256;
 
 struct Asked {
     Piece first{nullptr, 0}, second{nullptr, 0};
@@ -96,16 +96,7 @@ char* write_header(char* to, const HotTurn& turn) {
         *to++ = HEADER_REVISION;
         to = write_varint(to, revision);
     }
-    if (turn.token.size) {
-        char own[VARINT_MAX];
-        const size_t size = turn.is_token_own ? size_t(write_varint(own, revision) - own) : 0;
-        to = write_piece(to, HEADER_TOKEN, turn.token, {own, size});
-    }
-    if (turn.age_ms >= 0) {
-        *to++ = HEADER_AGE;
-        to = write_varint(to, uint64_t(turn.age_ms));
-    }
-    return to;
+    return write_state(to, turn, HEADER_TOKEN, HEADER_AGE);
 }
 
 // Begin the reply of a call, with its header and room for as many further bytes; null: there is no memory.

@@ -10,7 +10,9 @@ namespace pequod::http2 {
 
 namespace {
 
-constexpr char SERVICE[] = "/pequod.v1.Pequod/";
+constexpr char SERVICE[] = "/pequod.v1.Pequod/", EXECUTE[] = "/pequod.v1.Pequod/Execute";
+// So many of a queue that have run are forgotten, though others wait behind them.
+constexpr size_t RUN_MAX = 256;
 constexpr const char* NAMES[HOT_METHODS] = {"", "Get", "Put", "Remove", "Count", "Scan", "MultiGet", "MultiPut"};
 
 template <size_t N>
@@ -39,12 +41,6 @@ bool is_plain(Piece name, Piece value) {
     // A deadline that is over is Python's to say.
     if (is_text(name, "grpc-timeout")) return value.size && value.start[0] != '0';
     return name.size < 4 || std::memcmp(name.start + name.size - 4, "-bin", 4) != 0;
-}
-
-double monotonic() {
-    timespec now;
-    clock_gettime(CLOCK_MONOTONIC, &now);
-    return double(now.tv_sec) + double(now.tv_nsec) * 1e-9;
 }
 
 // Whether two secrets are equal, in a time that does not tell where they differ.
@@ -78,15 +74,6 @@ bool is_whole(const Stream* stream) {
            message.size <= HOT_BYTES_MAX && stream->in.left() == HEAD_BYTES + message.size;
 }
 
-void tally(HotCalls* calls, unsigned char method, double seconds) {
-    HotTally& tally = calls->tallies[method];
-    size_t at = 0;
-    while (at + 1 < HOT_BUCKETS && seconds > HOT_BOUNDS_S[at]) ++at;
-    ++tally.count;
-    ++tally.buckets[at];
-    tally.seconds += seconds;
-}
-
 // What Python logs of a slow call: method, seconds, headers, request.
 bool tell_slow(PyObject** slow, const Stream* stream, double seconds) {
     if (!*slow && !(*slow = PyList_New(0))) return false;
@@ -99,22 +86,13 @@ bool tell_slow(PyObject** slow, const Stream* stream, double seconds) {
     return append(*slow, told);
 }
 
-// What one run did.
-struct Done {
-    Py_ssize_t answered = 0, reads = 0;
-    PyObject* slow = nullptr;
-};
-
 // Answer one call, or give it to Python; false: an error is set.
 bool run_one(Session* self, const HotTurn& turn, Stream* stream, double* at_s, Done* done) {
     HotRights may = {nullptr, nullptr};
     KeyRanges readable, writable;
-    if (self->has_guard) {
-        const Rights* rights = rights_of(self, stream->authorization);
-        if (!rights) return note_opened(self, stream);
-        if (!take_ranges(rights->readable, &readable, &may.readable)) return false;
-        if (!take_ranges(rights->writable, &writable, &may.writable)) return false;
-    }
+    bool is_known = true;
+    if (self->has_guard && !take_rights(self, stream, &readable, &writable, &may, &is_known)) return false;
+    if (!is_known) return note_opened(self, stream);
     const Ran ran = hot_answer(turn, may, stream);
     if (ran == Ran::FAILED) return false;
     if (ran != Ran::DONE) {
@@ -123,7 +101,7 @@ bool run_one(Session* self, const HotTurn& turn, Stream* stream, double* at_s, D
     }
     const double now = monotonic(), seconds = now - *at_s;
     *at_s = now;
-    tally(turn.calls, stream->hot_method, seconds);
+    add_to(turn.calls->tallies + stream->hot_method, seconds);
     if (seconds >= turn.calls->slow_s && !tell_slow(&done->slow, stream, seconds)) return false;
     ++done->answered;
     done->reads += !is_write(HotMethod(stream->hot_method));
@@ -133,9 +111,33 @@ bool run_one(Session* self, const HotTurn& turn, Stream* stream, double* at_s, D
     return end_response(self, stream);
 }
 
-// All that was queued has had its turn.
+// Run what comes next in the queue; false: an error is set.
+bool run_next(Session* self, const HotTurn& turn, double* at_s, Done* done) {
+    Stream* stream = stream_of(self, self->hot_streams[self->hot_at++]);
+    if (!stream) return true;
+    return (stream->is_of_batches ? run_batch : run_one)(self, turn, stream, at_s, done);
+}
+
+// What a run returns.
+PyObject* told(const Done& done) {
+    const auto or_none = [](PyObject* object) { return object ? object : Py_NewRef(Py_None); };
+    return Py_BuildValue("(nnNNNN)", done.answered, done.reads, or_none(done.slow), or_none(done.streams),
+                         or_none(done.slow_batches), or_none(done.begun));
+}
+
+PyObject* dropped(const Done& done) {
+    for (PyObject* one : {done.slow, done.streams, done.slow_batches, done.begun}) Py_XDECREF(one);
+    return nullptr;
+}
+
+// Forget those that have had their turn. The others are known to have come as a whole.
 void rewind(Session* self) {
-    if (self->hot_at == self->hot_size) self->hot_at = self->hot_seen = self->hot_size = 0;
+    const size_t left = self->hot_size - self->hot_at;
+    self->hot_seen = self->hot_size;
+    if (left && self->hot_at < RUN_MAX) return;
+    if (left) std::memmove(self->hot_streams, self->hot_streams + self->hot_at, left * sizeof(*self->hot_streams));
+    self->hot_at = 0;
+    self->hot_seen = self->hot_size = left;
 }
 
 PyObject* hot_new(PyTypeObject* type, PyObject* arguments, PyObject*) {
@@ -163,6 +165,7 @@ PyObject* hot_new(PyTypeObject* type, PyObject* arguments, PyObject*) {
 void hot_dealloc(PyObject* object) {
     PyTypeObject* type = Py_TYPE(object);
     Py_XDECREF(hot_of(object)->engine);
+    Py_XDECREF(reinterpret_cast<PyObject*>(hot_of(object)->batch));
     type->tp_free(object);
     Py_DECREF(type);
 }
@@ -171,18 +174,14 @@ void hot_dealloc(PyObject* object) {
 PyObject* hot_tallies(PyObject* object, PyObject*) {
     PyObject* found = PyList_New(0);
     for (const HotTally& tally : hot_of(object)->tallies) {
-        PyObject* buckets = PyList_New(0);
-        for (const uint64_t count : tally.buckets) {
-            if (buckets && !append(buckets, PyLong_FromUnsignedLongLong(count))) Py_CLEAR(buckets);
-        }
-        PyObject* one = buckets ? Py_BuildValue("(KdN)", tally.count, tally.seconds, buckets) : nullptr;
-        if (found && !append(found, one)) Py_CLEAR(found);
+        if (found && !append(found, tally_of(tally))) Py_CLEAR(found);
     }
     return found;
 }
 
 PyMethodDef methods[] = {
     {"tallies", hot_tallies, METH_NOARGS, nullptr},
+    {"batch_tallies", hot_batch_tallies, METH_NOARGS, nullptr},
     {nullptr, nullptr, 0, nullptr},
 };
 PyType_Slot slots[] = {
@@ -197,12 +196,55 @@ PyTypeObject* hot_type = nullptr;
 
 }  // namespace
 
+double monotonic() {
+    timespec now;
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return double(now.tv_sec) + double(now.tv_nsec) * 1e-9;
+}
+
+void add_to(HotTally* tally, double seconds) {
+    size_t at = 0;
+    while (at + 1 < HOT_BUCKETS && seconds > HOT_BOUNDS_S[at]) ++at;
+    ++tally->count;
+    ++tally->buckets[at];
+    tally->seconds += seconds;
+}
+
+PyObject* list_of_counts(const uint64_t* counts, size_t count) {
+    PyObject* list = PyList_New(0);
+    for (size_t at = 0; list && at < count; ++at) {
+        if (!append(list, PyLong_FromUnsignedLongLong(counts[at]))) Py_CLEAR(list);
+    }
+    return list;
+}
+
+PyObject* tally_of(const HotTally& tally) {
+    PyObject* buckets = list_of_counts(tally.buckets, HOT_BUCKETS);
+    return buckets ? Py_BuildValue("(KdN)", tally.count, tally.seconds, buckets) : nullptr;
+}
+
+bool take_rights(const Session* self, const Stream* stream, KeyRanges* readable, KeyRanges* writable, HotRights* rights,
+                 bool* is_known) {
+    const Rights* found = rights_of(self, stream->authorization);
+    *is_known = found;
+    return !found || (take_ranges(found->readable, readable, &rights->readable) &&
+                      take_ranges(found->writable, writable, &rights->writable));
+}
+
+bool leave(Session* self, Stream* stream) {
+    if (!stream->is_of_batches) return note_opened(self, stream);
+    stream->is_left = true;
+    return note(self, stream, READABLE, nullptr);
+}
+
 bool find_hot_method(Stream* stream) {
     HotMethod method = NOT_HOT;
+    bool takes_batches = false;
     for (Fields fields(stream->head); fields.next();) {
         if (is_text(fields.name, ":path")) {
             method = method_of(fields.value);
-            if (method == NOT_HOT) return false;
+            takes_batches = is_text(fields.value, EXECUTE);
+            if (method == NOT_HOT && !takes_batches) return false;
         } else if (is_text(fields.name, "authorization")) {
             // An empty one, or a second one, is the guard's to refuse.
             if (stream->authorization.start || !fields.value.size) return false;
@@ -212,6 +254,7 @@ bool find_hot_method(Stream* stream) {
         }
     }
     stream->hot_method = method;
+    stream->takes_batches = takes_batches;
     return method != NOT_HOT;
 }
 
@@ -224,7 +267,7 @@ bool sort_hot(Session* self) {
     for (size_t at = self->hot_seen; at < self->hot_size; ++at) {
         Stream* stream = stream_of(self, self->hot_streams[at]);
         if (!stream) continue;
-        if (is_whole(stream)) {
+        if (stream->is_of_batches || is_whole(stream)) {
             self->hot_streams[kept++] = stream->id;
         } else if (!note_opened(self, stream)) {
             return false;
@@ -252,16 +295,16 @@ PyObject* session_use_hot(PyObject* object, PyObject* const* arguments, Py_ssize
     Py_RETURN_NONE;
 }
 
-// run_hot(most, unsent_max, now, token, is_token_own, age_ms, may_read, homes): how many calls were answered, how many
-// of them read, and the slow ones or None.
+// run_hot(most, unsent_max, now, token, is_token_own, age_ms, may_read, homes, room): see NativeSession.
 PyObject* session_run_hot(PyObject* object, PyObject* const* arguments, Py_ssize_t count) {
     Session* self = session_of(object);
-    if (!check_count("run_hot", count, 8)) return nullptr;
+    if (!check_count("run_hot", count, 9)) return nullptr;
     KeyRanges homes;
     HotTurn turn = {};
     const size_t most = PyLong_AsSize_t(arguments[0]), unsent_max = PyLong_AsSize_t(arguments[1]);
     turn.now = PyFloat_AsDouble(arguments[2]);
     turn.age_ms = arguments[5] == Py_None ? -1 : PyLong_AsLongLong(arguments[5]);
+    turn.room = PyLong_AsLongLong(arguments[8]);
     if (PyErr_Occurred()) return nullptr;
     if (!check_all(PyBytes_CheckExact(arguments[3]) && take_ranges(arguments[7], &homes, &turn.homes) && self->hot,
                    "run_hot takes a token as bytes, and ranges of keys")) {
@@ -276,14 +319,11 @@ PyObject* session_run_hot(PyObject* object, PyObject* const* arguments, Py_ssize
     Done done;
     double at_s = monotonic();
     for (size_t left = most; self->hot_at < self->hot_size && left && self->unsent_bytes < unsent_max; --left) {
-        Stream* stream = stream_of(self, self->hot_streams[self->hot_at++]);
-        if (stream && !run_one(self, turn, stream, &at_s, &done)) {
-            Py_XDECREF(done.slow);
-            return nullptr;
-        }
+        if (!run_next(self, turn, &at_s, &done)) return dropped(done);
+        if (done.begun) break;
     }
     rewind(self);
-    return Py_BuildValue("(nnN)", done.answered, done.reads, done.slow ? done.slow : Py_NewRef(Py_None));
+    return told(done);
 }
 
 // hand_over(): give all that wait to Python, by events.
@@ -291,7 +331,7 @@ PyObject* session_hand_over(PyObject* object, PyObject*) {
     Session* self = session_of(object);
     while (self->hot_at < self->hot_size) {
         Stream* stream = stream_of(self, self->hot_streams[self->hot_at++]);
-        if (stream && !note_opened(self, stream)) return nullptr;
+        if (stream && !leave(self, stream)) return nullptr;
     }
     rewind(self);
     Py_RETURN_NONE;

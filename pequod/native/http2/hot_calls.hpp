@@ -6,11 +6,14 @@
 //
 //     hot_calls.cpp    the queue, and what Python says about it
 //     hot_answer.cpp   one call: its message, its rights, its command, its reply
+//     hot_batches.cpp  the messages of Execute, once Python has taken the first one of a stream
 #pragma once
 
 #include "../batch.hpp"
 #include "../key_ranges.hpp"
 #include "session.hpp"
+
+#include <iterator>
 
 namespace pequod::http2 {
 
@@ -34,7 +37,12 @@ constexpr size_t HOT_BYTES_MAX = 16 << 10;
 // The bounds of the histogram of durations, in seconds, as metrics have them.
 constexpr double HOT_BOUNDS_S[] = {0.0001, 0.00025, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025,
                                    0.05,   0.1,     0.25,   0.5,   1.0,    2.5,   10.0};
-constexpr size_t HOT_BUCKETS = sizeof(HOT_BOUNDS_S) / sizeof(*HOT_BOUNDS_S) + 1;
+constexpr size_t HOT_BUCKETS = std::size(HOT_BOUNDS_S) + 1;
+// Those of the histogram of how many commands batches have.
+constexpr size_t BATCH_BOUNDS[] = {1, 4, 16, 64, 256, 1024, 4096, 16384};
+constexpr size_t BATCH_BUCKETS = std::size(BATCH_BOUNDS) + 1;
+// Longer tokens are Python's to write.
+constexpr size_t TOKEN_MAX = 256;
 
 // How many calls of a method were answered, and how long they took.
 struct HotTally {
@@ -52,6 +60,11 @@ struct HotCalls {
     // Slower calls are told of.
     double slow_s;
     HotTally tallies[HOT_METHODS];
+    // Batches of Execute, how many commands they had, and how many of each kind.
+    HotTally batches;
+    uint64_t batch_sizes[BATCH_BUCKETS], batch_commands, commands[256];
+    // The one that runs, or ran last; null: there is none yet.
+    Batch* batch;
 };
 
 // What holds while one run of hot calls lasts.
@@ -68,6 +81,8 @@ struct HotTurn {
     long long age_ms;
     // Whose writes are taken; null: all.
     const KeyRanges* homes;
+    // How many bytes of rows the reply of a batch may have.
+    long long room;
 };
 
 // What the caller may do; null: everything.
@@ -76,12 +91,51 @@ struct HotRights {
     const KeyRanges* writable;
 };
 
+// What one run did.
+struct Done {
+    Py_ssize_t answered = 0, reads = 0;
+    // Lists of slow calls, of slow batches, and of the streams whose batches ran; null: there are none.
+    PyObject *slow = nullptr, *slow_batches = nullptr, *streams = nullptr;
+    int32_t last_stream = 0;
+    // A stream, and its batch with which Python has to go on at once; null: there is none.
+    PyObject* begun = nullptr;
+};
+
+double monotonic();
+void add_to(HotTally* tally, double seconds);
+// Null: an error is set.
+PyObject* tally_of(const HotTally& tally);
+PyObject* list_of_counts(const uint64_t* counts, size_t count);
+
+// Find what the caller of a stream may do, if that is known; false: an error is set.
+bool take_rights(const Session* self, const Stream* stream, KeyRanges* readable, KeyRanges* writable, HotRights* rights,
+                 bool* is_known);
+
+// Write the present state as fields of a reply: the token, unless it is empty, and the age if it is known.
+inline char* write_state(char* to, const HotTurn& turn, unsigned char token_tag, unsigned char age_tag) {
+    if (turn.token.size) {
+        char own[VARINT_MAX];
+        const size_t size = turn.is_token_own ? size_t(write_varint(own, uint64_t(turn.engine->revision)) - own) : 0;
+        to = write_piece(to, token_tag, turn.token, {own, size});
+    }
+    if (turn.age_ms < 0) return to;
+    *to++ = char(age_tag);
+    return write_varint(to, uint64_t(turn.age_ms));
+}
+
 // Give those to Python whose messages have not come as a whole; false: an error is set.
 bool sort_hot(Session* self);
 void drop_hot(Session* self);
 
 // Answer one call: DONE, its reply is in the stream; NOT_QUICK, nothing has happened; FAILED, an error is set.
 Ran hot_answer(const HotTurn& turn, const HotRights& rights, Stream* stream);
+
+// Give a call that was kept back, or the next message of one, to Python; false: an error is set.
+bool leave(Session* self, Stream* stream);
+
+// Run the next message of a stream of batches, or give it to Python; false: an error is set.
+bool run_batch(Session* self, const HotTurn& turn, Stream* stream, double* at_s, Done* done);
+PyObject* hot_batch_tallies(PyObject* object, PyObject*);
 
 PyObject* session_use_hot(PyObject* object, PyObject* const* arguments, Py_ssize_t count);
 PyObject* session_run_hot(PyObject* object, PyObject* const* arguments, Py_ssize_t count);

@@ -125,7 +125,8 @@ bool take_headers(Session* self, Stream* stream) {
 bool note_opened(Session* self, Stream* stream) {
     PyObject* headers = stream->is_overlong ? Py_NewRef(Py_None) : stream->headers();
     if (!headers) return false;
-    stream->head.free();
+    // What its caller may do is asked for with each of its batches.
+    if (!stream->takes_batches) stream->head.free();
     stream->is_told = true;
     stream->event_at = PyList_GET_SIZE(self->events);
     stream->event_round = self->event_round;
@@ -260,7 +261,16 @@ bool note_readable(Session* self, Stream* stream) {
     if (!is_there && !stream->is_half_closed) return true;
     stream->is_wanted = false;
     --self->wanted_count;
+    if (is_there && stream->is_of_batches && self->hot) return add_hot(self, stream);
     return note(self, stream, READABLE, nullptr);
+}
+
+bool want(Session* self, Stream* stream) {
+    if (!stream->is_wanted) {
+        stream->is_wanted = true;
+        ++self->wanted_count;
+    }
+    return give_back_of(self, stream, stream->held_bytes) && widen(self, stream);
 }
 
 bool widen(Session* self, Stream* stream) {

@@ -56,8 +56,8 @@ struct Session {
     PyObject* events;
     // A `HotCalls`, which answers calls without Python; null: none does.
     PyObject* hot;
-    // The streams that may be hot calls, in their order; those before `hot_at` are done, those from `hot_seen` on are
-    // not known to have come as a whole.
+    // The streams that may be hot calls, or have a message that may be, in their order; those before `hot_at` are done,
+    // those from `hot_seen` on are not known to have come as a whole.
     int32_t* hot_streams;
     size_t hot_at, hot_seen, hot_size, hot_room;
     // The rights of those who call by this connection.
@@ -77,13 +77,15 @@ void stop(Session* self);
 Stream* stream_of(Session* self, int32_t id);
 // Note an event; false: an error is set.
 bool note(Session* self, Stream* stream, EventKind kind, PyObject* detail);
-// Whether the headers of a stream are those of a hot call, which it then is: `hot_method` and `authorization` are set.
+// Whether the headers of a stream are those of a hot call, which it then is: `hot_method` and `authorization` are set;
+// or `takes_batches` and `authorization`, for one whose messages may be hot.
 bool find_hot_method(Stream* stream);
 // Queue a hot call; false: an error is set.
 bool add_hot(Session* self, Stream* stream);
 // Note that a call begins, with its headers.
 bool note_opened(Session* self, Stream* stream);
-// Note that a wanted message is there, or none will come, if that is so; false: an error is set.
+// Note that a wanted message is there, or none will come, if that is so; one that may be hot is queued. False: an error
+// is set.
 bool note_readable(Session* self, Stream* stream);
 // Let a long message in that is wanted, and set a stream's window; false: there is no memory.
 bool widen(Session* self, Stream* stream);
@@ -91,6 +93,8 @@ bool set_window(Session* self, Stream* stream, int32_t window);
 // Give back the windows that may be given back; false: there is no memory.
 bool give_back(Session* self);
 bool give_back_of(Session* self, Stream* stream, size_t bytes);
+// Wait for the next message of a stream, whose windows are given back; false: there is no memory.
+bool want(Session* self, Stream* stream);
 // A stream's handler takes nothing more.
 bool drop_unread(Session* self, Stream* stream);
 // Begin a response, or go on with one; false: an error is set.

@@ -89,6 +89,10 @@ struct Stream {
     bool has_headers, is_told;
     // How a hot call is named by `HotMethod`, 0 for others, and its header `authorization`, a part of `head`.
     unsigned char hot_method;
+    // It is a call of Execute, whose messages may be hot; once Python has taken the first one, they are queued.
+    bool takes_batches, is_of_batches;
+    // The next of them is Python's to take.
+    bool is_left;
     Piece authorization;
     Bytes in;
     PyObject* lengthy;

@@ -2,13 +2,15 @@
 
 read -> batch -> reply without ``more``, and small -> write             nearly all batches
              -> piece, ranges, writes, room: one step after another    the rest, in `_finish`
+
+A hot batch is run by its connection while the handler waits; one that is not quick comes to the handler by `go_on`.
 """
 
 from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from functools import partial
 from typing import Any, NamedTuple
@@ -19,6 +21,7 @@ from grpc import aio
 from pequod_proto import pequod_pb2 as pb
 
 from pequod.engine import PequodError
+from pequod.native import NativeBatch
 from pequod_server.access.guard import present_caller
 from pequod_server.calls.served import ServedEngine
 from pequod_server.database.write_through import CarriedOut
@@ -26,7 +29,7 @@ from pequod_server.memory.admission import COPIES, SMALL_BYTES, Admission
 from pequod_server.memory.places import refusal_of
 from pequod_server.ops.observe import ONE_PIECE, BatchSink, BatchTraces, BatchWork
 from pequod_server.steps.judges import CommandJudge, RightsJudge
-from pequod_server.steps.quick import run_quick
+from pequod_server.steps.quick import QuickBatch, run_quick
 from pequod_server.steps.steps import Outcomes, Room, Step, Steps
 from pequod_server.wire.contents import Contents
 from pequod_server.wire.errors import stopping_status
@@ -53,6 +56,13 @@ class _Begun(NamedTuple):
     rows_computed: int
 
 
+class _Hot(NamedTuple):
+    """A batch that has run while its handler waited for it."""
+
+    quick: QuickBatch
+    begun: _Begun
+
+
 class ExecuteCalls:
     """Answers Execute.
 
@@ -75,6 +85,28 @@ class ExecuteCalls:
         self._is_stopping = False
         self._contents = Contents(pb.ExecuteRequest, served.config)
         self._executor = served.executor
+        #: What judges the batches of each stream.
+        self._judges: dict[asyncio.Task[Any], tuple[CommandJudge, ...]] = {}
+
+    # What connections call while handlers wait.
+
+    def ran(self, streams: Iterable[asyncio.Task[Any]]) -> None:
+        """Take note of streams whose batches have run and been answered: they are in use."""
+        idle, now_s = self._admission.pressure.streams, time.monotonic()
+        for task in streams:
+            if task in idle:
+                idle[task] = now_s
+
+    def go_on(self, task: asyncio.Task[Any], batch: NativeBatch) -> object:
+        """Go on with a batch that has run natively, up to a command that is not quick or to the end; return it.
+
+        Requires:
+            No call has run since the batch has, and the judges of its stream let it pass.
+        """
+        begun = _Begun(time.monotonic(), self._executor.engine.rows_computed)
+        # From here on it may have been applied: its client must not be told that it was not.
+        self._admission.pressure.streams.pop(task, None)
+        return _Hot(QuickBatch(self._executor, batch, self._judges[task]), begun)
 
     def end(self) -> None:
         """End the streams: idle ones now, the others after the batch that they are at."""
@@ -93,15 +125,20 @@ class ExecuteCalls:
         judges = self._executor.home_judges if caller is None else (*self._executor.home_judges, RightsJudge(caller))
         #: The first batch comes at once, so it waits for a place like the request of any call.
         receive: Callable[[], Awaitable[Any]] = partial(self._admission.read, context.peer(), read)
+        self._judges[task] = judges
         try:
             while not self._is_stopping:
                 idle[task] = clock()
                 message = await receive()
-                del idle[task]
+                idle.pop(task, None)
                 if message is aio.EOF:
                     return
                 started_s, computed = clock(), engine.rows_computed
-                quick = None if gate.closed else run_quick(self._executor, message, judges)
+                quick: QuickBatch | None
+                if isinstance(message, _Hot):
+                    quick, (started_s, computed) = message
+                else:
+                    quick = None if gate.closed else run_quick(self._executor, message, judges)
                 if quick is not None and quick.reply is not None:
                     duration_s = clock() - started_s
                     self._on_batch(quick, quick, self._work(computed), duration_s)
@@ -125,6 +162,7 @@ class ExecuteCalls:
             self._refuse_cancelled(error)
         finally:
             idle.pop(task, None)
+            del self._judges[task]
         end_call(stopping_status())
 
     def _work(self, computed: int, row_count: int = 0, errors: Sequence[pb.CommandError] = ()) -> BatchWork:

@@ -7,6 +7,7 @@ is not plain, no call is hot, and handlers say what is wrong.
 
 from __future__ import annotations
 
+import asyncio
 import logging
 from collections.abc import Sequence
 from typing import Any, Final
@@ -14,13 +15,15 @@ from typing import Any, Final
 from pequod_proto import pequod_pb2 as pb
 
 from pequod.errors import UnauthenticatedError
-from pequod.native.http2 import HOT_METHODS, HotLimits, HotTurn, NativeHotCalls, Ranges, SlowCall, new_hot_calls
+from pequod.native import NativeBatch
+from pequod.native.http2 import HOT_METHODS, HotLimits, HotRan, HotTurn, NativeHotCalls, Ranges, new_hot_calls
 from pequod_server.access.grants import KeyRanges
 from pequod_server.access.guard import AccessGuard, certificate_names
+from pequod_server.calls.executing import ExecuteCalls
 from pequod_server.calls.served import ServedEngine
 from pequod_server.homes.rules import HomeRules
 from pequod_server.memory.admission import Admission
-from pequod_server.ops.logs import SlowSink
+from pequod_server.ops.logs import SlowLog
 from pequod_server.transport.headers import Opening, text_of
 from pequod_server.transport.hot_calls import HotClient
 from pequod_server.wire.connections import Connections
@@ -36,14 +39,15 @@ class ServedHotCalls:
     """The hot calls of one server.
 
     Args:
-        on_slow: Told of calls that took long.
+        batches: Has the streams of batches.
+        slow: Told of calls and batches that took long.
         guard: Knows the rights of callers; None: everybody may do everything.
         rules: Which keys the map of the cluster lets this server write; None: it belongs to none.
     """
 
     __slots__ = (
-        *("_admission", "_calls", "_connections", "_guard", "_levels", "_on_slow", "_own_token", "_rules"),
-        *("_served", "has_guard", "native"),
+        *("_admission", "_batches", "_calls", "_connections", "_guard", "_levels", "_own_token", "_rules"),
+        *("_served", "_slow", "has_guard", "native"),
     )
 
     def __init__(
@@ -52,7 +56,8 @@ class ServedHotCalls:
         admission: Admission,
         calls: CallsUnderWay,
         connections: Connections,
-        on_slow: SlowSink,
+        batches: ExecuteCalls,
+        slow: SlowLog,
         *,
         guard: AccessGuard | None,
         rules: HomeRules | None,
@@ -62,7 +67,8 @@ class ServedHotCalls:
         self._admission = admission
         self._calls = calls
         self._connections = connections
-        self._on_slow = on_slow
+        self._batches = batches
+        self._slow = slow
         self._guard = guard
         self._rules = rules
         self._levels = served.executor.levels
@@ -87,20 +93,29 @@ class ServedHotCalls:
         if self._guard is not None:
             self._admit(client, self._guard)
         homes = None if self._rules is None else self._rules.bounds
+        room = self._admission.piece_bytes_max()
         now_s, may_read = served.executor.clock(), self._levels.passes_reads()
         if not served.databases.all:
-            return HotTurn(now_s, self._own_token, True, 0, may_read, homes)  # noqa: FBT003 - a tuple of the core's
+            return HotTurn(now_s, self._own_token, True, 0, may_read, homes, room)  # noqa: FBT003 - a tuple of the core's
         levels = served.levels
-        return HotTurn(now_s, levels.token, False, levels.age_ms, may_read, homes)  # noqa: FBT003 - as above
+        return HotTurn(now_s, levels.token, False, levels.age_ms, may_read, homes, room)  # noqa: FBT003 - as above
 
-    def ran(self, read_count: int, slow: Sequence[SlowCall] | None) -> None:
-        """Take note of hot calls that have run: how many of them read, and which were slow."""
-        if read_count:
-            self._served.levels.counters.reads["any"] += read_count
-        for method, seconds, fields, request in slow or ():
+    def ran(self, done: HotRan, streams: Sequence[asyncio.Task[Any]]) -> None:
+        """Take note of hot calls that have run, and of the calls whose batches have."""
+        if done.reads:
+            self._served.levels.counters.reads["any"] += done.reads
+        if streams:
+            self._batches.ran(streams)
+        for method, seconds, fields, request in done.slow or ():
             name = HOT_METHODS[method]
             kind: Any = getattr(pb, f"{name}Request")
-            self._on_slow(name, Opening(fields).metadata, kind.FromString(request), seconds)
+            self._slow.slow_call(name, Opening(fields).metadata, kind.FromString(request), seconds)
+        for batch in done.slow_batches or ():
+            self._slow.slow_batch(*batch)
+
+    def go_on(self, stream: asyncio.Task[Any], batch: NativeBatch) -> object:
+        """Go on with a batch of a call that waits for one; return what its handler gets in its place."""
+        return self._batches.go_on(stream, batch)
 
     @staticmethod
     def _admit(client: HotClient, guard: AccessGuard) -> None:

@@ -86,8 +86,8 @@ class PequodService:
         self.MultiPut = writes.multi_put
         self.RemoveRange = writes.remove_range
 
-        self._batches = ExecuteCalls(served, admission, on_batch, batch_traces)
-        self.Execute = self._batches.execute
+        self.batches = ExecuteCalls(served, admission, on_batch, batch_traces)
+        self.Execute = self.batches.execute
 
         self._watches = WatchCalls(served, admission, snapshots.origins)
         self.Watch = self._watches.watch
@@ -132,4 +132,4 @@ class PequodService:
         """End the streams: those that only tell, and idle batch streams now; the others after their present batch."""
         self._watches.end()
         self._follows.end()
-        self._batches.end()
+        self.batches.end()

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 import grpc
 from grpc import aio
 from pequod_installed.names import how_to_install
+from pequod_proto import pequod_pb2 as pb
 
 from pequod.engine import Engine
 from pequod.native.http2 import NativeHotCalls
@@ -120,15 +121,21 @@ class Instruments:
         return self.batch_traces is not None
 
     def count_hot(self, hot: NativeHotCalls) -> None:
-        """Show the calls that the native core answers among the metrics."""
+        """Show the calls and batches that the native core answers among the metrics."""
         if self._metrics is not None:
             self._metrics.calls.count_hot(hot)
+            self._metrics.batches.count_hot(hot)
 
     def slow_call(self, method: str, metadata: Metadata, request: object, duration_s: float) -> None:
         """Take note of a call that took long and that no interceptor has seen."""
         call = Call(method, metadata, self._observer.request_id(metadata), is_open_ended=False)
         call.request = request
         self._call_log.opened(call)(grpc.StatusCode.OK, duration_s)
+
+    def slow_batch(self, duration_s: float, kinds: bytes, first: bytes | None, row_count: int) -> None:
+        """Take note of a batch that took long and that its handler has not seen."""
+        request = pb.ExecuteRequest(kinds=kinds, arguments=() if first is None else (first,))
+        self._call_log.executed(request, pb.ExecuteReply(), BatchWork(row_count), duration_s)
 
     def add(self, make: Callable[[], ScrapedCollector]) -> None:
         """Show further figures among the metrics, if there are metrics."""

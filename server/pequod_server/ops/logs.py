@@ -11,7 +11,7 @@ import logging
 import sys
 from collections import Counter
 from collections.abc import Callable
-from typing import Any, Final, TextIO
+from typing import Any, Final, Protocol, TextIO
 
 import grpc
 import structlog
@@ -23,8 +23,6 @@ from pequod_server.ops.shown import shortened
 
 log = logging.getLogger("pequod.server")
 
-#: Takes the method, the metadata, the request and the seconds of a call that took long.
-SlowSink = Callable[[str, Metadata, Any, float], None]
 #: Fields of requests that say where a call reads or writes. Nothing else of a request is ever logged.
 _PLACES: Final = ("key", "first", "last")
 #: Codes that say that the server is at fault.
@@ -59,6 +57,16 @@ def formatter(log_format: LogFormat, *, is_coloured: bool = False) -> logging.Fo
             structlog.processors.TimeStamper(fmt="iso", utc=True),
         ],
     )
+
+
+class SlowLog(Protocol):
+    """Takes what took long and no interceptor has seen."""
+
+    def slow_call(self, method: str, metadata: Metadata, request: object, duration_s: float) -> None:
+        """Take note of a call that took long."""
+
+    def slow_batch(self, duration_s: float, kinds: bytes, first: bytes | None, row_count: int) -> None:
+        """Take note of a batch that took long; ``first`` is its first argument, None if it has none."""
 
 
 class CallLog:

@@ -143,6 +143,11 @@ class BatchMetrics(ScrapedCollector):
         self._errors: dict[str, int] = {}
         self._seconds = _Tally(_SECONDS)
         self._sizes = _Tally(_COMMANDS)
+        self._hot: NativeHotCalls | None = None
+
+    def count_hot(self, hot: NativeHotCalls) -> None:
+        """Show the batches that the native core answers, too."""
+        self._hot = hot
 
     def executed(self, request: BatchRequest, reply: BatchReply, work: BatchWork, duration_s: float) -> None:
         """Take note of a batch."""
@@ -162,10 +167,17 @@ class BatchMetrics(ScrapedCollector):
 
     def collect(self) -> Iterator[Metric]:
         """Yield what has been counted."""
-        yield self._seconds.metric("pequod_batch_seconds", "Time that the commands of a batch of Execute took.")
-        yield self._sizes.metric("pequod_batch_commands", "Commands in a batch of Execute.")
+        seconds, sizes, counts = self._seconds, self._sizes, dict(self._commands)
+        if self._hot is not None:
+            (_, sum_s, buckets), hot_sizes, command_count, by_kind = self._hot.batch_tallies()
+            seconds = _Tally(_SECONDS, buckets, sum_s).plus(seconds)
+            sizes = _Tally(_COMMANDS, hot_sizes, command_count).plus(sizes)
+            for kind in counts:
+                counts[kind] += by_kind[kind]
+        yield seconds.metric("pequod_batch_seconds", "Time that the commands of a batch of Execute took.")
+        yield sizes.metric("pequod_batch_commands", "Commands in a batch of Execute.")
         commands = CounterMetricFamily("pequod_commands", "Commands of Execute.", labels=["kind"])
-        for kind, count in self._commands.items():
+        for kind, count in counts.items():
             commands.add_metric([NAMES[kind]], count)
         yield commands
         errors = CounterMetricFamily("pequod_command_errors", "Commands of Execute that failed.", labels=["reason"])

@@ -34,7 +34,7 @@ def run_quick(executor: Executor, message: bytes, judges: Sequence[CommandJudge]
     batch = parse_batch(message, executor.commands_max, executor.rows_max, reply_bytes_max)
     if batch is None or not executor.levels.passes(batch) or not all(judge.passes(batch) for judge in judges):
         return None
-    return QuickBatch(executor, batch, message, reply_bytes_max, judges)
+    return QuickBatch(executor, batch, judges)
 
 
 class QuickBatch:
@@ -50,26 +50,19 @@ class QuickBatch:
 
     __slots__ = ("_batch", "errors", "reply", "reply_bytes", "rest")
 
-    def __init__(
-        self,
-        executor: Executor,
-        batch: NativeBatch,
-        message: bytes,
-        reply_bytes_max: int,
-        judges: Sequence[CommandJudge],
-    ) -> None:
+    def __init__(self, executor: Executor, batch: NativeBatch, judges: Sequence[CommandJudge]) -> None:
         self._batch = batch
         self.errors: list[CommandError] = []
         self.reply: bytes | None = None
         self.rest: tuple[ExecuteRequest, Steps, Step] | None = None
         stop = run_batch(executor.engine, batch, executor.rows_max, executor.clock(), self.errors)
-        self.reply_bytes = reply_bytes_max - batch.room
+        self.reply_bytes = batch.reply_bytes
         if stop is None:
             executor.levels.count(batch)
             self.reply = batch.reply(executor.server_id, executor.engine.revision, executor.levels.tail())
             return
         # The native core takes no message that protobuf refuses, or whose columns are longer than its kinds.
-        request = ExecuteRequest.FromString(message)
+        request = ExecuteRequest.FromString(batch.message)
         fresh = executor.levels.of(request)
         steps = executor.steps(request, judges, fresh)
         self.rest = request, steps, steps.resume(begun(batch, stop))

@@ -10,7 +10,7 @@ from typing import Any, Final, Protocol, cast
 import grpc
 
 from pequod.errors import LimitExceededError, PequodError
-from pequod.native.http2 import EventKind, Fields, new_session
+from pequod.native.http2 import EventKind, Fields, HotRan, new_session
 from pequod_server.transport.budget import Budget
 from pequod_server.transport.call_turns import CallTurns
 from pequod_server.transport.counts import CallCounts
@@ -297,24 +297,37 @@ class WireConnection(asyncio.BufferedProtocol):
         server, session, hot = self._server, self.session, self._server.hot
         assert hot is not None, "calls are kept back for it"
         turn = None if self.is_crowded else hot.turn(self)
-        answered = 0
+        is_answered = False
         if turn is None:
             session.hand_over()
         else:
             unsent_max = server.budget.allowed_bytes(self._noted_bytes)
             try:
-                answered, reads, slow = session.run_hot(most, unsent_max, *turn)
+                done = HotRan._make(session.run_hot(most, unsent_max, *turn))
+                is_answered = self._note_hot(hot, done)
             except Exception:
                 # Nobody knows what has run: the client is not to wait for it.
                 log.exception("a defect ended a connection")
                 self.abort()
                 return False
-            self.begun_count += answered
-            server.counts.pass_by(answered)
-            hot.ran(reads, slow)
         if events := session.events():
             self._take(events)
-        return answered > 0
+        return is_answered
+
+    def _note_hot(self, hot: HotCalls, done: HotRan) -> bool:
+        """Take note of what has run, and go on with a batch that is not quick; return whether there are replies."""
+        self.begun_count += done.answered
+        self._server.counts.pass_by(done.answered)
+        hot.ran(done, [self._task_of(stream) for stream in done.streams or ()])
+        if done.begun is not None:
+            stream, batch = done.begun
+            self.exchanges[stream].readable(hot.go_on(self._task_of(stream), batch))
+        return done.answered > 0 or done.streams is not None
+
+    def _task_of(self, stream: int) -> asyncio.Task[None]:
+        task = self.exchanges[stream].task
+        assert task is not None, "it has taken a message"
+        return task
 
     def _opened(self, stream: int) -> Exchange | None:
         """Return a call with what its headers say; None: it is refused."""

@@ -89,7 +89,7 @@ class Exchange(aio.ServicerContext[Any, Any]):
         self._callbacks: list[Callable[[Any], None]] = []
         #: Futures that a handler waits for: a message is there; the client has let in what was sent. Two of its tasks
         #: may wait at a time.
-        self._readable: asyncio.Future[None] | None = None
+        self._readable: asyncio.Future[object] | None = None
         self._drained: asyncio.Future[None] | None = None
         self._is_ended = self._is_gone = False
         self._deserialize: Any = None
@@ -114,9 +114,11 @@ class Exchange(aio.ServicerContext[Any, Any]):
             carrier.flush_soon()
             self._readable = asyncio.get_running_loop().create_future()
             try:
-                await self._readable
+                made = await self._readable
             finally:
                 self._readable = None
+            if made is not None:
+                return made
         if found is False:
             return aio.EOF
         if session.has_output:
@@ -268,10 +270,10 @@ class Exchange(aio.ServicerContext[Any, Any]):
         """Whether its handler waits for a message."""
         return self._readable is not None
 
-    def readable(self) -> None:
-        """Note that there is a message, or none will come."""
+    def readable(self, made: object = None) -> None:
+        """Note that there is a message, or none will come; or say what has been made of the one that is waited for."""
         if self._readable is not None and not self._readable.done():
-            self._readable.set_result(None)
+            self._readable.set_result(made)
 
     def drained(self) -> None:
         """Note that what was sent has gone."""

@@ -1,15 +1,18 @@
 """Hot calls, as connections see them: asked once for what one read of a socket brings.
 
 read of a socket -> calls kept back -> HotCalls.turn -> run_hot -> replies, by one write
+                    messages                                    -> HotCalls.go_on: a batch that is not quick
                                        None          -> hand_over -> exchanges, as any call
 """
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Mapping, Sequence
-from typing import Protocol
+from typing import Any, Protocol
 
-from pequod.native.http2 import HotTurn, NativeHotCalls, NativeSession, SlowCall
+from pequod.native import NativeBatch
+from pequod.native.http2 import HotRan, HotTurn, NativeHotCalls, NativeSession
 
 
 class HotClient(Protocol):
@@ -34,5 +37,8 @@ class HotCalls(Protocol):
     def turn(self, client: HotClient) -> HotTurn | None:
         """Return what holds for the calls that a connection keeps back; None: they are calls as any others."""
 
-    def ran(self, read_count: int, slow: Sequence[SlowCall] | None) -> None:
-        """Take note of hot calls that have run: how many of them read, and which were slow."""
+    def ran(self, done: HotRan, streams: Sequence[asyncio.Task[Any]]) -> None:
+        """Take note of hot calls that have run, and of the calls whose batches have."""
+
+    def go_on(self, stream: asyncio.Task[Any], batch: NativeBatch) -> object:
+        """Go on with a batch of a call that waits for one; return what its handler gets in its place."""
