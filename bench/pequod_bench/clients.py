@@ -3,8 +3,8 @@
     AsyncClient   1 to 1,000 callers under asyncio.gather; calls of one turn of the loop share a message
     Client        call after call, from one thread and from several; batches of 1 to 256 commands, each waited for,
                   and four of them under way at once
-
-    gRPC          unary calls by themselves, without a client of ours
+    gRPC          unary calls by themselves, without a client of ours, one and 32 at once
+    native        the same to a server on the native transport, if it can run here
 
 All read or write the same: posts, and timelines of three rows. A sample gives operations a second and the CPU of
 this process and of the server for each operation; the forms take turns, so that a noisy machine disturbs all alike, and
@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import ExitStack
 from dataclasses import dataclass
@@ -24,14 +24,14 @@ from statistics import median
 from typing import Any, Final, Literal
 
 from grpc import aio
-from pequod_proto.pequod_pb2 import GetRequest, ScanRequest
+from pequod_proto.pequod_pb2 import GetRequest, PutRequest, ScanRequest
 from pequod_proto.pequod_pb2_grpc import PequodStub
 from pequod_workloads import twip as keys
 from rich.console import Console
 
 from pequod.client import AsyncClient, Client, Results
-from pequod.errors import PequodError
-from pequod_bench.report.printed import Printed, print_rows
+from pequod.native.http2 import why_absent
+from pequod_bench.report.printed import Printed, WrongAnswerError, print_rows
 from pequod_bench.report.progress import ProgressBars
 from pequod_bench.settings import ClientsSettings
 from pequod_bench.systems.server import listening_pid, loop_factory, started_server, usage
@@ -46,18 +46,15 @@ _USERS: Final = 1_000
 _POSTER: Final = 1
 _POSTS: Final = 3
 _TWEET: Final = b"v" * 66
-#: Batches that are under way at once.
-_WINDOW: Final = 4
+#: Batches, and unary calls, that are under way at once.
+_WINDOW, _IN_FLIGHT = 4, 32
+_TIMEOUT_S: Final = 60.0
 #: What each call is called with; puts go beside the posts, so that no timeline grows.
 _ARGUMENTS: Final[dict[Call, list[tuple[bytes, ...]]]] = {
     "get": [(keys.post_key(_POSTER, i % _POSTS),) for i in range(_USERS)],
     "put": [(b"x|%08d" % i, _TWEET) for i in range(_USERS)],
     "scan": [keys.timeline(user) for user in range(_USERS)],
 }
-
-
-class WrongAnswerError(PequodError):
-    """A call returned something other than what is there."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,48 +100,55 @@ class ClientsReport(Printed):
         print_rows(console, self.forms, columns)
 
 
-def run(settings: ClientsSettings, target: str | None, bars: ProgressBars) -> ClientsReport:
-    """Measure every form against the server at ``target``, or one that is started for the run.
+def run(settings: ClientsSettings, bars: ProgressBars) -> ClientsReport:
+    """Measure every form against the server that the settings name, or those that are started for the run.
 
     Raises:
         WrongAnswerError: A call returned something other than what is there.
     """
-    pid: int | None
-    factory = loop_factory(settings.client_loop)
+    loop = loop_factory(settings.client_loop)
     with ExitStack() as stack:
-        if target is None:
-            target, pid = stack.enter_context(started_server())
+        servers: dict[str, tuple[str, int | None]] = {}
+        if settings.target is not None:
+            servers["gRPC"] = settings.target, listening_pid(settings.target)
         else:
-            pid = listening_pid(target)
-        with asyncio.Runner(loop_factory=factory) as runner:
-            client, channel = runner.run(_connect(target))
+            servers["gRPC"] = stack.enter_context(started_server("--transport", "grpcio"))
+            if why_absent() is None:
+                servers["native"] = stack.enter_context(started_server("--transport", "native"))
+        target, pid = servers["gRPC"]
+        with asyncio.Runner(loop_factory=loop) as runner:
+            clients = {name: runner.run(_connect(address)) for name, (address, _) in servers.items()}
             try:
-                forms = [*_asyncio_forms(runner, client), *_unary_forms(runner, channel)]
-                figures = _measure(forms, settings, pid, bars)
+                forms = [(form, pid) for form in _asyncio_forms(runner, clients["gRPC"][0])]
+                for name, (_, channel) in clients.items():
+                    forms += [(form, servers[name][1]) for form in _unary_forms(runner, name, channel)]
+                figures = _measure(forms, settings, bars)
             finally:
-                runner.run(client.close())
-                runner.run(channel.close())
+                for client, channel in clients.values():
+                    runner.run(client.close())
+                    runner.run(channel.close())
         # Not None, which would mean the quickest loop there is.
-        with Client(target, timeout_s=60.0, loop_factory=factory or asyncio.new_event_loop) as sync_client:
-            figures += _measure(list(_sync_forms(sync_client)), settings, pid, bars)
+        with Client(target, timeout_s=_TIMEOUT_S, loop_factory=loop or asyncio.new_event_loop) as sync_client:
+            figures += _measure([(form, pid) for form in _sync_forms(sync_client)], settings, bars)
     return ClientsReport(figures)
 
 
 def _measure(
-    forms: Sequence[Form], settings: ClientsSettings, pid: int | None, bars: ProgressBars
+    forms: Sequence[tuple[Form, int | None]], settings: ClientsSettings, bars: ProgressBars
 ) -> list[FormFigures]:
-    forms = [form for form in forms if settings.only in form.name]
-    samples: dict[str, list[tuple[int, float, float, float]]] = {form.name: [] for form in forms}
+    """Take samples of forms, each with the process of its server."""
+    forms = [(form, pid) for form, pid in forms if settings.only in form.name]
+    samples: list[list[tuple[int, float, float, float]]] = [[] for _ in forms]
     with bars.bar("running", settings.samples * len(forms)) as advance:
         for _ in range(settings.samples):
-            for form in forms:
-                samples[form.name].append(form.sample(settings, pid))
+            for (form, pid), taken in zip(forms, samples, strict=True):
+                taken.append(form.sample(settings, pid))
                 advance(1)
     figures = []
-    for form in forms:
-        rate = median(operations / seconds for operations, seconds, _, _ in samples[form.name])
-        client_us = median(client_s / operations * 1e6 for operations, _, client_s, _ in samples[form.name])
-        operations, server_s = (sum(one[at] for one in samples[form.name]) for at in (0, 3))
+    for (form, pid), taken in zip(forms, samples, strict=True):
+        rate = median(operations / seconds for operations, seconds, _, _ in taken)
+        client_us = median(client_s / operations * 1e6 for operations, _, client_s, _ in taken)
+        operations, server_s = (sum(one[at] for one in taken) for at in (0, 3))
         server_us = None if pid is None else server_s / operations * 1e6
         figures.append(FormFigures(form.name, form.at_once, rate, client_us, server_us))
     return figures
@@ -152,7 +156,7 @@ def _measure(
 
 async def _connect(target: str) -> tuple[AsyncClient, aio.Channel]:
     """Connect, with a client and without one, and write what is read."""
-    client = AsyncClient(target, timeout_s=60.0)
+    client = AsyncClient(target, timeout_s=_TIMEOUT_S)
     await client.add_join(keys.PUSH_JOIN)
     rows = {keys.subscription_key(user, _POSTER): keys.FOLLOWS for user in range(_USERS)}
     await client.multi_put(rows | {keys.post_key(_POSTER, tick): _TWEET for tick in range(_POSTS)})
@@ -166,12 +170,17 @@ def _expect(call: Call, result: Any) -> None:
         raise WrongAnswerError(f"{call} returned {result!r:.200}")
 
 
+def _some(call: Call, start: int, count: int) -> list[tuple[bytes, ...]]:
+    """Return the arguments of ``count`` calls, the first of which is call number ``start``."""
+    at = start % (_USERS - count + 1)
+    return _ARGUMENTS[call][at : at + count]
+
+
 def _asyncio_forms(runner: asyncio.Runner, client: AsyncClient) -> Iterator[Form]:
     async def gather(call: Call, at_once: int, operations: int) -> None:
-        method, arguments = getattr(client, call), _ARGUMENTS[call]
+        method = getattr(client, call)
         for start in range(0, operations, at_once):
-            at = start % (len(arguments) - at_once + 1)
-            results = await asyncio.gather(*[method(*some) for some in arguments[at : at + at_once]])
+            results = await asyncio.gather(*[method(*some) for some in _some(call, start, at_once)])
             _expect(call, results[-1])
 
     async def scan_all(operations: int) -> None:
@@ -193,22 +202,30 @@ def _in(runner: asyncio.Runner, work: Callable[[int], Any]) -> Callable[[int], N
     return lambda operations: runner.run(work(operations))
 
 
-def _unary_forms(runner: asyncio.Runner, channel: aio.Channel) -> Iterator[Form]:
+def _unary_forms(runner: asyncio.Runner, name: str, channel: aio.Channel) -> Iterator[Form]:
     stub = PequodStub(channel)  # type: ignore[no-untyped-call]
 
-    async def get(operations: int) -> None:
-        for number in range(operations):
-            reply = await stub.Get(GetRequest(key=keys.post_key(_POSTER, number % _POSTS)))
-        _expect("get", reply.value)
+    async def get(number: int) -> None:
+        _expect("get", (await stub.Get(GetRequest(key=keys.post_key(_POSTER, number % _POSTS)))).value)
 
-    async def scan(operations: int) -> None:
-        for number in range(operations):
-            first, last = keys.timeline(number % _USERS)
-            rows = [key async for chunk in stub.Scan(ScanRequest(first=first, last=last)) for key in chunk.keys]
-        _expect("scan", rows)
+    async def put(number: int) -> None:
+        await stub.Put(PutRequest(key=b"x|%08d" % (number % _USERS), value=_TWEET))
 
-    yield Form("gRPC, unary Get", 1, _in(runner, get))
-    yield Form("gRPC, unary Scan", 1, _in(runner, scan))
+    async def scan(number: int) -> None:
+        first, last = keys.timeline(number % _USERS)
+        _expect("scan", [key async for chunk in stub.Scan(ScanRequest(first=first, last=last)) for key in chunk.keys])
+
+    async def calls(call: Callable[[int], Awaitable[None]], at_once: int, operations: int) -> None:
+        async def caller(begin: int) -> None:
+            for number in range(begin, operations, at_once):
+                await call(number)
+
+        await asyncio.gather(*map(caller, range(at_once)))
+
+    for call in (get, put, scan):
+        for at_once, words in ((1, ""), (_IN_FLIGHT, f", {_IN_FLIGHT} at once")):
+            title = f"{name}, unary {call.__name__.capitalize()}{words}"
+            yield Form(title, at_once, _in(runner, partial(calls, call, at_once)))
 
 
 def _sync_forms(client: Client) -> Iterator[Form]:
@@ -226,7 +243,7 @@ def _sync_forms(client: Client) -> Iterator[Form]:
 def _one_by_one(client: Client, call: Call, operations: int) -> None:
     method, arguments = getattr(client, call), _ARGUMENTS[call]
     for number in range(operations):
-        result = method(*arguments[number % len(arguments)])
+        result = method(*arguments[number % _USERS])
     _expect(call, result)
 
 
@@ -239,14 +256,12 @@ def _threads(client: Client, call: Call, threads: int, operations: int) -> None:
 
 def _batches(client: Client, call: Call, size: int, window: int, operations: int) -> None:
     under_way: deque[Future[Results]] = deque()
-    arguments = _ARGUMENTS[call]
     for start in range(0, operations, size):
         if len(under_way) == window:
             _expect(call, under_way.popleft().result()[-1])
         batch = client.batch()
         command = getattr(batch, call)
-        at = start % (len(arguments) - size + 1)
-        for some in arguments[at : at + size]:
+        for some in _some(call, start, size):
             command(*some)
         under_way.append(batch.send_nowait())
     while under_way:

@@ -130,9 +130,7 @@ class ClusterTwipReport(Printed):
     large_users: int
     large: tuple[LargeCluster, ...]
 
-    @property
-    def difference(self) -> str:
-        """The first answer that was not what it must be; empty if all were."""
+    def fault(self) -> str:
         runs: list[ClusterRun | MemberRun] = [*self.runs, *(run for one in self.large for run in one.runs)]
         return next((f"{run.computes} computes: {run.difference}" for run in runs if run.difference), "")
 

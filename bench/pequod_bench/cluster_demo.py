@@ -88,6 +88,9 @@ class ClusterReport(Printed):
     difference: str
     servers: list[ServerRow]
 
+    def fault(self) -> str:
+        return self.difference
+
     def print_table(self, console: Console) -> None:
         homes, computes = (sum(role in one.role for one in self.servers) for role in ("home", "compute"))
         console.print(

@@ -23,6 +23,8 @@ from tempfile import TemporaryDirectory
 from time import monotonic
 from typing import Any, Final, Literal
 
+from pequod_bench.paper.comparison import Comparison, from_json, lost, ratios, server_ratios
+
 Size = Literal["reference", "smoke"]
 #: The JSON of each run of one command.
 Runs = Sequence[dict[str, Any]]
@@ -79,46 +81,40 @@ def _pure(runs: Runs) -> Found:
 
 def _ratio(system: str, least: float) -> Callable[[Runs], Found]:
     def found(runs: Runs) -> Found:
-        by_name = {one["name"]: one["outcomes"] for one in runs[0]["twip"]}
-        pairs = list(zip(by_name["pequod"], by_name[system], strict=False))
-        ratios = [theirs["seconds"] / own["seconds"] for own, theirs in pairs]
-        cpu = median(theirs["server_cpu_seconds"] / max(own["server_cpu_seconds"], 0.01) for own, theirs in pairs)
-        text = f"{median(ratios):.2f} ({min(ratios):.2f} to {max(ratios):.2f}); server CPU {cpu:.2f}"
-        return text, median(ratios) >= least
+        lines = {line.name: line for line in _compared(runs).twip}
+        times = ratios(lines[system], lines["pequod"])
+        cpu = server_ratios(lines[system], lines["pequod"]).median
+        return f"{times}; server CPU {cpu:.2f}", times.median >= least
 
     return found
 
 
-def _seconds(outcomes: Sequence[dict[str, float]]) -> float:
-    return median(run["seconds"] for run in outcomes)
-
-
 def _ahead(section: str, ahead: str, rival: str, percent: int) -> Callable[[Runs], Found]:
     def found(runs: Runs) -> Found:
-        lines = {
-            line["title"].split()[0]: {one["x"]: _seconds(one["outcomes"]) for one in line["points"]}
-            for line in runs[0][section]
-        }
-        lost = sorted(x for x, value in lines[ahead].items() if value >= lines[rival][x])
-        reached = max((x for x in lines[ahead] if not lost or x < lost[0]), default=0)
-        behind = f"; behind at {', '.join(f'{x} %' for x in lost)}" if lost else ""
-        return f"{reached} %{behind}", reached >= percent
+        lines = {line.name: line for line in getattr(_compared(runs), section)}
+        behind = lost(lines[ahead], lines[rival], 100)
+        xs = [point.x for point in lines[ahead].points]
+        reached = max((x for x in xs if not behind or x < behind[0]), default=0)
+        where = f"; behind at {', '.join(f'{x} %' for x in behind)}" if behind else ""
+        return f"{reached} %{where}", reached >= percent
 
     return found
 
 
 def _ycsb(runs: Runs) -> Found:
-    found: dict[str, float] = {}
-    for workload in runs[0]["ycsb"]:
-        by_name = {one["name"]: _seconds(one["outcomes"]) for one in workload["stores"]}
-        found[workload["letter"]] = by_name["redis"] / by_name["pequod"]
+    lines = {line.name: line for line in _compared(runs).ycsb}
+    pairs = zip(lines["pequod"].points, lines["redis"].points, strict=True)
+    found = {ours.x: theirs.seconds.median / ours.seconds.median for ours, theirs in pairs}
     return ", ".join(f"{letter} {ratio:.2f}" for letter, ratio in found.items()), min(found.values()) >= 1
+
+
+def _compared(runs: Runs) -> Comparison:
+    return from_json(json.dumps(runs[0]))
 
 
 def _scale(field: str) -> Callable[[Runs], Found]:
     def found(runs: Runs) -> Found:
-        points = sorted(runs[0]["points"], key=lambda point: float(point["users"]))
-        few, many = float(points[0][field]), float(points[-1][field])
+        few, many = (float(runs[0]["points"][at][field]) for at in (0, -1))
         return f"{many / few:.2f} ({few:.2f}, {many:.2f} µs)", many / few <= 1.5
 
     return found
@@ -133,7 +129,7 @@ def _most(field: str, most: float, form: str) -> Callable[[Runs], Found]:
 
 
 def _unary(runs: Runs) -> Found:
-    form = next(one for one in runs[0]["forms"] if "unary Get" in one["name"])
+    form = next(one for one in runs[0]["forms"] if one["name"] == "gRPC, unary Get")
     client, server = float(form["client_cpu_us"]), float(form["server_cpu_us"])
     return f"{client + server:,.0f} µs ({client:,.0f} + {server:,.0f})", client + server <= 350
 

@@ -10,6 +10,7 @@ from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from dataclasses import dataclass, field
 from pathlib import Path
 from statistics import median, quantiles
+from tempfile import TemporaryDirectory
 from threading import Event
 from time import perf_counter, sleep
 from typing import Any, Final
@@ -24,6 +25,7 @@ from rich.console import Console
 
 from pequod_bench.report.plots import Curve, Panel, panels
 from pequod_bench.report.printed import Printed, print_rows
+from pequod_bench.settings import LakeDemoSettings
 
 SCHEMA: Final = """
 [[table]]
@@ -63,6 +65,9 @@ class DemoReport(Printed):
     #: Queries that saw one half of an upload.
     wrong: list[str] = field(default_factory=list)
 
+    def fault(self) -> str:
+        return self.wrong[0] if self.wrong else ""
+
     def print_table(self, console: Console) -> None:
         rows = []
         for level, samples in self.latencies_ms.items():
@@ -76,15 +81,16 @@ class DemoReport(Printed):
         console.print(f"{len(self.wrong)} answers with one half of an upload")
 
 
-def run_demo(folder: Path, seconds: float, rows_per_s: int) -> DemoReport:
+def run(settings: LakeDemoSettings) -> DemoReport:
     """Take in rows, merge and query for some seconds; then merge everything and compare."""
+    seconds = settings.seconds
     report = DemoReport(seconds, 0, {level: [] for level in LEVELS}, {name: [] for name in STALENESS})
-    with Lake.create(folder, SCHEMA) as lake:
+    with TemporaryDirectory() as folder, Lake.create(Path(folder, "lake"), SCHEMA) as lake:
         stop = Event()
         worker = lake.worker(MergePolicy(fan_in=4, authority_after_s=4.0))
         start_s = perf_counter()
         with ThreadPoolExecutor(len(LEVELS) + 3) as pool:
-            taking = pool.submit(_take_in, lake, seconds, rows_per_s, stop)
+            taking = pool.submit(_take_in, lake, seconds, settings.rows_per_s, stop)
             beside: list[Future[Any]] = [pool.submit(worker.run, stop), pool.submit(_look, lake, report, start_s, stop)]
             beside += [pool.submit(_query, lake, level, report, start_s, stop) for level in LEVELS]
             try:

@@ -29,8 +29,8 @@ from rich.console import Console
 
 from pequod.engine import Engine, PequodError, Rows
 from pequod_bench.collector import Collector, Pauses, kept
-from pequod_bench.report.plots import Curve, Panel, panels, svg
-from pequod_bench.report.printed import Printed, print_rows
+from pequod_bench.report.plots import Curve, Panel, panels, require_plotter, svg
+from pequod_bench.report.printed import Printed, WrongAnswerError, made_folder, print_rows
 from pequod_bench.report.progress import ProgressBars
 from pequod_bench.settings import ScaleSettings
 
@@ -62,10 +62,6 @@ _PANELS: Final = {
 
 class ScaleError(PequodError):
     """A point that cannot be made; the text says which, and what to change."""
-
-
-class WrongTimelineError(PequodError):
-    """A timeline is not what its definition says."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -146,13 +142,17 @@ class ScaleReport(Printed):
         )
 
 
-def measure_all(settings: ScaleSettings, bars: ProgressBars) -> ScaleReport:
-    """Measure each size in a fresh process.
+def run(settings: ScaleSettings, bars: ProgressBars) -> ScaleReport:
+    """Measure each size in a fresh process, and draw the points if the settings say where.
 
     Raises:
+        NoPlotterError: They do, and there is nothing to draw with.
         ScaleError: A size cannot be made, or its process ended.
-        WrongTimelineError: A timeline is not what its definition says.
+        WrongAnswerError: A timeline is not what its definition says.
     """
+    if settings.out is not None:
+        require_plotter()
+        made_folder(settings.out)
     sizes = [
         ScaleSize(users, entries, settings.collector)
         for entries in sorted(set(settings.entries))
@@ -172,7 +172,11 @@ def measure_all(settings: ScaleSettings, bars: ProgressBars) -> ScaleReport:
                         "if memory ran out, take fewer entries"
                     ) from error
             advance(1)
-    return ScaleReport(points)
+    report = ScaleReport(points)
+    if settings.out is not None:
+        (settings.out / "scale.json").write_text(report.to_json() + "\n", "utf-8")
+        draw(points, settings.out / "scale.svg")
+    return report
 
 
 def draw(points: Sequence[ScalePoint], path: Path) -> None:
@@ -196,7 +200,7 @@ def measure(size: ScaleSize) -> ScalePoint:
 
     Raises:
         ScaleError: The size cannot be made.
-        WrongTimelineError: A timeline is not what its definition says.
+        WrongAnswerError: A timeline is not what its definition says.
     """
     size.require()
     begun = time.process_time()
@@ -324,7 +328,7 @@ class _Population:
         """Compare some timelines with their definition, the posts of everyone followed.
 
         Raises:
-            WrongTimelineError: One differs.
+            WrongAnswerError: One differs.
         """
         scan = self._engine.scan
         for user in self._some_users(VERIFIED):
@@ -335,7 +339,7 @@ class _Population:
                     rows[keys.timeline_key(user, int(key[-10:]), poster)] = value
             found = self._whole_timeline(user)
             if found.keys != sorted(rows) or found.values != [rows[key] for key in found.keys]:
-                raise WrongTimelineError(f"the timeline of user {user} is not the posts of everyone followed")
+                raise WrongAnswerError(f"the timeline of user {user} is not the posts of everyone followed")
 
     def _follow_at_random(self, users: Sequence[int], follows: int) -> None:
         """Let each of the users follow some of them, and each be followed by as many."""

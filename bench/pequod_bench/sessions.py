@@ -78,10 +78,8 @@ class SessionReport(Printed):
     plain_reads: int
     plain_misses: int
 
-    @property
-    def is_correct(self) -> bool:
-        """Whether each session saw its own writes."""
-        return not self.session_misses
+    def fault(self) -> str:
+        return "a session did not see its own write" if self.session_misses else ""
 
     def print_table(self, console: Console) -> None:
         rows = (

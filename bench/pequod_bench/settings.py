@@ -6,6 +6,7 @@ It imports nothing large, so that `--help` stays quick.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Annotated, Final, Literal
 
 from pequod_workloads.twip import Mode
@@ -28,6 +29,8 @@ TweetBytes = Annotated[int, Option(min=0, help="Size of a post.")]
 Only = Annotated[str, Option(help="Only those whose names hold this.")]
 Batch = Annotated[int, Option(min=1, help="Commands a message.")]
 ClientLoop = Annotated[Loop, Option(help="Event loop of the client; asyncio's where uvloop is not installed.")]
+Target = Annotated[str | None, Option("--target", metavar="HOST:PORT", help="Use the server that runs there.")]
+Out = Annotated[Path | None, Option("--out", metavar="DIR", help="Write the report and its drawing there.")]
 Numbers = tuple[int, ...]
 
 SYSTEMS: Final = ("pequod", "redis", "client-pequod", "memcached", "postgres", "postgres-calls", "postgres-query")
@@ -36,7 +39,7 @@ SECTIONS: Final = ("7", "8", "9", "latency", "ycsb")
 
 @dataclass(frozen=True, slots=True)
 class TwipSettings:
-    """What run of Twip to make; the defaults are small enough to watch."""
+    """What Twip to run; the defaults are small enough to watch."""
 
     graph: Graph = "synthetic"
     users: Users = 2_000
@@ -52,8 +55,29 @@ class TwipSettings:
     ] = "all"
     client_loop: ClientLoop = "uvloop"
     server_loop: Annotated[Loop, Option(help="Event loop of a server that is started.")] = "uvloop"
-    #: Declarations to install in place of the mode's.
-    join_text: str | None = None
+    #: The file of the declarations to install in place of the mode's.
+    join_file: Path | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class TwipRunSettings(TwipSettings):
+    """What Twip to run on one server, or without one."""
+
+    join_file: Annotated[
+        Path | None, Option("--join-file", metavar="FILE", help="Install the joins of this file instead.")
+    ] = None
+    target: Annotated[
+        str | None,
+        Option(
+            "--target",
+            metavar="HOST:PORT",
+            help="Use the empty server that runs there (options like --ca stand before `bench`); without it, one is "
+            "started for the run.",
+        ),
+    ] = None
+    in_process: Annotated[
+        bool, Option("--in-process", help="On the engine in this process, without a server and a wire.")
+    ] = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,6 +126,7 @@ class ScaleSettings:
     collector: Annotated[
         Literal["tamed", "default"], Option(help="The garbage collector as the server keeps it, or as CPython starts.")
     ] = "tamed"
+    out: Out = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,14 +138,7 @@ class ClientsSettings:
     samples: Annotated[int, Option(min=1, help="Samples of each form; their medians count.")] = 5
     only: Only = ""
     client_loop: ClientLoop = "uvloop"
-
-
-@dataclass(frozen=True, slots=True)
-class WireSettings:
-    """What run of the transports to make."""
-
-    calls: Annotated[int, Option(min=32, help="Calls in a round.")] = 2_000
-    rounds: Annotated[int, Option(min=1, help="Rounds of each kind of call; the least counts.")] = 3
+    target: Target = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,37 +151,12 @@ class SessionSettings:
 
 
 @dataclass(frozen=True, slots=True)
-class LakeSettings:
-    """How many rows go into a lake."""
+class LakeDemoSettings:
+    """What a lake takes in while queries run."""
 
-    workload: Annotated[
-        Literal["simple", "complex"], Option(help="Posts; or two tables with ids, two orders each.")
-    ] = "simple"
-    scu_rows: Annotated[int, Option(min=10, help="Rows of an SCU.")] = 1_000_000
-    scus: Annotated[int, Option(min=2, help="SCUs; eight are one merge.")] = 8
-
-
-@dataclass(frozen=True, slots=True)
-class BackfillSettings:
-    """What Spark fills."""
-
-    users: Users = 2_000
-    follows: Annotated[int, Option(min=1, help="Users whom each user follows.")] = 50
-    posts: Annotated[int, Option(min=20, help="Posts; all followers get them.")] = 20_000
-    writes_per_s: Annotated[int, Option(min=0, help="Writes a second during the backfill.")] = 2_000
-    behind: Annotated[bool, Option(help="Have Spark stand back behind the server and the writers (nice 15).")] = True
-    seed: Seed = 1
-
-
-@dataclass(frozen=True, slots=True)
-class VersionedSettings:
-    """How large a run over a store without a master is."""
-
-    rows: Annotated[int, Option(min=1, help="Base records.")] = 300
-    calls: Annotated[int, Option(min=10, help="Calls of each kind.")] = 500
-    nodes: Annotated[int, Option(min=3, help="Nodes; each record is at three of them.")] = 4
-    replicas: int = 3
-    seed: Seed = 1
+    seconds: Annotated[float, Option("--seconds", min=1.0, help="How long rows come.")] = 20.0
+    rows_per_s: Annotated[int, Option("--rows-per-s", min=1, help="At which rate.")] = 20_000
+    out: Annotated[Path, Option("--out", metavar="DIR", help="Where the two figures go.")] = Path("lake-figures")
 
 
 @dataclass(frozen=True, slots=True)
@@ -235,3 +228,19 @@ class CompareSettings:
             "are known to check."
         ),
     ] = "followers"
+    out: Annotated[
+        Path | None, Option("--out", metavar="DIR", help="Write compare.html, compare.md and compare.json there.")
+    ] = None
+    again: Annotated[
+        Path | None,
+        Option("--from", metavar="FILE", help="Measure nothing: report on a compare.json of an earlier run."),
+    ] = None
+    readme: Annotated[
+        Path | None,
+        Option(
+            "--readme",
+            metavar="FILE",
+            help="Put the figures into a Markdown file, between the two lines <!-- compare: figures --> and "
+            "<!-- compare: end -->.",
+        ),
+    ] = None

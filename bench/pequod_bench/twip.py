@@ -13,21 +13,22 @@ from collections import deque
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Final
 
 from pequod_grammar import parse
-from pequod_workloads.twip import JOINS
+from pequod_workloads.twip import JOINS, PUSH_JOIN
 from rich.console import Console
 
 from pequod.client import AsyncClient, Result, Results
 from pequod.commands.kinds import PUT, SCAN
 from pequod.engine import Engine
-from pequod.errors import PequodError
+from pequod.errors import PequodError, SettingError
 from pequod.freshness import Freshness as Level
 from pequod_bench.collector import resting_collector
 from pequod_bench.report.printed import Printed, print_rows
 from pequod_bench.report.progress import Advance, ProgressBars
-from pequod_bench.settings import TwipSettings
+from pequod_bench.settings import TwipRunSettings, TwipSettings
 from pequod_bench.systems.server import Usage, listening_pid, loop_factory, seen_usage, started_server
 from pequod_bench.workloads.stream import (
     LOGOUT,
@@ -70,6 +71,8 @@ class Prepared:
     settings: TwipSettings
     stream: TwipStream
     batches: list[CommandBatch]
+    #: The declarations to install.
+    joins: str = PUSH_JOIN
 
     @property
     def load_count(self) -> int:
@@ -79,11 +82,6 @@ class Prepared:
     def command_count(self) -> int:
         """How many commands are timed; logouts are none."""
         return sum(len(batch.kinds) for batch in self.batches)
-
-    @property
-    def joins(self) -> str:
-        """The declarations to install."""
-        return self.settings.join_text or JOINS[self.settings.mode]
 
     def loads(self) -> Iterable[CommandBatch]:
         """Return the puts of what is there before the start."""
@@ -161,6 +159,9 @@ class TwipReport(Printed):
     #: The first thing that is not; empty if correct.
     difference: str
 
+    def fault(self) -> str:
+        return self.difference
+
     def print_table(self, console: Console) -> None:
         title = f"{self.workload} on {self.graph}"
         print_rows(console, self._lines(), {"": "{0[0]}", " ": "{0[1]}", "  ": "{0[2]}"}, title=title, left=3)
@@ -194,8 +195,16 @@ class TwipReport(Printed):
 
 def prepare(settings: TwipSettings) -> Prepared:
     """Draw the graph and the operations and render every command."""
+    joins = JOINS[settings.mode] if settings.join_file is None else _text(settings.join_file)
     stream = make_stream(settings.graph, settings.users, settings.ticks, settings.seed, settings.initial_posts)
-    return Prepared(settings, stream, timed_batches(stream, settings.tweet_bytes, settings.batch))
+    return Prepared(settings, stream, timed_batches(stream, settings.tweet_bytes, settings.batch), joins)
+
+
+def _text(file: Path) -> str:
+    try:
+        return file.read_text("utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise SettingError("--join-file", f"cannot read the joins: {error}") from error
 
 
 def verify(prepared: Prepared, replies: Sequence[Reply], timelines: Sequence[Reply]) -> tuple[Verdict, int]:
@@ -229,7 +238,7 @@ def report(name: str, prepared: Prepared, run: TwipRun) -> TwipReport:
         edges=stream.graph.edge_count,
         seed=settings.seed,
         tweet_bytes=settings.tweet_bytes,
-        mode=settings.mode if settings.join_text is None else "custom",
+        mode=settings.mode if settings.join_file is None else "custom",
         batch=settings.batch,
         window=settings.window,
         load_seconds=run.load_s,
@@ -254,21 +263,39 @@ def report(name: str, prepared: Prepared, run: TwipRun) -> TwipReport:
 
 
 def run(
-    settings: TwipSettings, target: str | None, bars: ProgressBars, connect: Callable[[str], AsyncClient] | None = None
+    settings: TwipRunSettings, bars: ProgressBars, connect: Callable[[str], AsyncClient] | None = None
 ) -> TwipReport:
-    """Run Twip against the server at ``target``, or one that is started for the run.
+    """Run Twip against the server that the settings name, one that is started for the run, or in the engine.
 
     Args:
         settings: What run to make.
-        target: None: a server is started, and reached in plain text.
         bars: Show how far it is.
-        connect: Returns a client of ``target``.
+        connect: Returns a client of the server that is named; one that is started is reached in plain text.
+
+    Raises:
+        SettingError: The settings do not go together, or the file of joins cannot be read.
     """
+    if settings.in_process and settings.target is not None:
+        raise SettingError("--target", "--in-process has no server: leave out one of them")
     with bars.working("preparing"):
-        prepared = prepare(settings)
+        prepared = prepare(replace(settings, window=0) if settings.in_process else settings)
+    if settings.in_process:
+        name, found = "engine-twip", _run_in_process(prepared, bars)
+    else:
+        name, found = "twip", _run_on_server(prepared, settings, bars, connect)
+    with bars.working("verifying"):
+        return report(name, prepared, found)
+
+
+def _run_on_server(
+    prepared: Prepared,
+    settings: TwipRunSettings,
+    bars: ProgressBars,
+    connect: Callable[[str], AsyncClient] | None,
+) -> TwipRun:
     with ExitStack() as stack:
         runner = stack.enter_context(asyncio.Runner(loop_factory=loop_factory(settings.client_loop)))
-        pid: int | None
+        target, pid = settings.target, None
         if target is None:
             flags = ["--no-uvloop"] if settings.server_loop == "asyncio" else []
             target, pid = stack.enter_context(started_server(*flags))
@@ -276,9 +303,7 @@ def run(
         else:
             pid = listening_pid(target)
         client = AsyncClient(target, timeout_s=TIMEOUT_S) if connect is None else connect(target)
-        found = runner.run(_run(prepared, client, pid, bars))
-    with bars.working("verifying"):
-        return report("twip", prepared, found)
+        return runner.run(_run(prepared, client, pid, bars))
 
 
 async def _run(prepared: Prepared, client: AsyncClient, pid: int | None, bars: ProgressBars) -> TwipRun:
@@ -341,10 +366,7 @@ async def execute_all(
     return replies
 
 
-def run_in_process(settings: TwipSettings, bars: ProgressBars) -> TwipReport:
-    """Run Twip in the engine, without a wire."""
-    with bars.working("preparing"):
-        prepared = prepare(replace(settings, window=0))
+def _run_in_process(prepared: Prepared, bars: ProgressBars) -> TwipRun:
     engine = Engine()
     engine.add_joins(parse(prepared.joins))
     loading = Stopwatch()
@@ -359,8 +381,7 @@ def run_in_process(settings: TwipSettings, bars: ProgressBars) -> TwipReport:
             advance(1)
         seconds, cpu_s = watch.seconds(), watch.cpu_seconds()
     timelines = [execute(engine, batch) for batch in timeline_scans(prepared.stream, SCAN_BATCH)]
-    with bars.working("verifying"):
-        return report("engine-twip", prepared, TwipRun(load_s, seconds, cpu_s, (None, None), replies, timelines))
+    return TwipRun(load_s, seconds, cpu_s, (None, None), replies, timelines)
 
 
 def execute(engine: Engine, batch: CommandBatch) -> Reply:

@@ -3,44 +3,28 @@
 from __future__ import annotations
 
 import signal
-from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Final
+from typing import TYPE_CHECKING, Final
 
 import typer
 from pequod_bench.settings import CompareSettings
 
-from pequod.cli.bench import Json, progress_bars
-from pequod.cli.bench_options import of_settings
+from pequod.cli.bench_options import measuring
 from pequod.cli.exits import ExitCode, fail, say
-from pequod.cli.teaching import examples
 
 if TYPE_CHECKING:
     from pequod_bench.paper.comparison import Comparison
+    from pequod_bench.report.printed import Printed
+    from pequod_bench.report.progress import ProgressBars
 
 app: Final = typer.Typer()
 
-Out = Annotated[
-    Path | None, typer.Option("--out", metavar="DIR", help="Write compare.html, compare.md and compare.json there.")
-]
-Again = Annotated[
-    Path | None,
-    typer.Option("--from", metavar="FILE", help="Measure nothing: report on a compare.json of an earlier run."),
-]
-Readme = Annotated[
-    Path | None,
-    typer.Option(
-        "--readme",
-        metavar="FILE",
-        help="Put the figures into a Markdown file, between the two lines <!-- compare: figures --> and "
-        "<!-- compare: end -->.",
-    ),
-]
 
-
-@app.command(
+@measuring(
+    app,
     "compare",
+    CompareSettings,
     short_help="The paper's figures, beside other systems.",
-    epilog=examples(
+    shown=(
         "pequod bench compare --quick --out report                   (two or three minutes)",
         "pequod bench compare --reference --out report               (twenty minutes, on a quiet machine)",
         "pequod bench compare --systems pequod,redis --figures 7",
@@ -49,10 +33,7 @@ Readme = Annotated[
         "pequod bench compare --reference --users 20000 --ticks 1000000 --figures 7 --out report   (an hour)",
     ),
 )
-@of_settings(CompareSettings)
-def compare(
-    settings: CompareSettings, out: Out = None, again: Again = None, readme: Readme = None, json: Json = False
-) -> None:
+def compare(settings: CompareSettings, bars: ProgressBars) -> Printed:
     """Repeat the Pequod paper's evaluation beside real peers: Redis, memcached and PostgreSQL.
 
     Figure 7, Twip on all systems; 8, ways to materialise; 9, Newp with separate and interleaved joins. Then latencies
@@ -60,35 +41,29 @@ def compare(
     same operations, and their final contents must be equal. If one fails, it is reported and the others run. Sizes in
     brackets: plain, --quick, --reference.
     """
-    from pequod_bench.paper.study import UnknownNameError, plan, run
+    from pequod_bench.paper.comparison import from_json
+    from pequod_bench.paper.report import Compared, refuse_unmarked, rewrite, write_report
+    from pequod_bench.paper.study import plan, run
 
     from pequod.errors import PequodError
 
-    try:
-        study = plan(settings)
-    except UnknownNameError as error:
-        fail(ExitCode.USAGE, str(error))
-
-    from pequod_bench.paper.comparison import from_json
-    from pequod_bench.paper.report import refuse_unmarked, rewrite, write_report
-
     def keep(found: Comparison) -> None:
         """Write what there is after each section."""
-        if out is not None:
-            write_report(found, out)
-        if readme is not None:
-            rewrite(readme, found)
+        if settings.out is not None:
+            write_report(found, settings.out)
+        if settings.readme is not None:
+            rewrite(settings.readme, found)
 
     try:
-        if readme is not None:
-            refuse_unmarked(readme)
-        if out is not None:
-            out.mkdir(parents=True, exist_ok=True)
-        if again is not None:
-            found = from_json(again.read_text("utf-8"))
+        study = plan(settings)
+        if settings.readme is not None:
+            refuse_unmarked(settings.readme)
+        if settings.out is not None:
+            settings.out.mkdir(parents=True, exist_ok=True)
+        if settings.again is not None:
+            found = from_json(settings.again.read_text("utf-8"))
             keep(found)
-            _print(found, json)
-            return
+            return Compared(found)
     except (PequodError, OSError, UnicodeDecodeError) as error:
         fail(ExitCode.USAGE, str(error))
     for name, reason in study.skipped.items():
@@ -96,26 +71,11 @@ def compare(
     # SIGTERM is treated as Ctrl-C: the running server is stopped, and its directory removed.
     before = signal.signal(signal.SIGTERM, signal.default_int_handler)
     try:
-        found = run(study, progress_bars(json), keep)
+        found = run(study, bars, keep)
     finally:
         signal.signal(signal.SIGTERM, before)
-    if out is not None:
-        say(f"the report is in {out / 'compare.html'}")
-    _print(found, json)
-    _judge(found)
-
-
-def _judge(found: Comparison) -> None:
-    """End with an exit code other than 0 if something was wrong or failed."""
+    if settings.out is not None:
+        say(f"the report is in {settings.out / 'compare.html'}")
     for failure in found.failures:
         say(f"{failure.section}: {failure.title} failed: {failure.reason}")
-    if differences := found.differences():
-        fail(ExitCode.WRONG, f"the answers are wrong: {differences[0]}")
-    if found.failures:
-        fail(ExitCode.WRONG, "not everything could be measured; the report says what")
-
-
-def _print(found: Comparison, json: bool) -> None:
-    from pequod_bench.paper.report import to_markdown
-
-    print(found.to_json() if json else to_markdown(found))
+    return Compared(found)

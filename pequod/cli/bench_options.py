@@ -1,4 +1,4 @@
-"""Commands whose options are the fields of a settings' dataclass."""
+"""Commands that measure: their options are the fields of a settings' dataclass, and they print a report."""
 
 from __future__ import annotations
 
@@ -6,29 +6,50 @@ import typing
 from collections.abc import Callable, Mapping
 from dataclasses import Field, fields
 from enum import StrEnum
-from inspect import Parameter, Signature, signature
-from typing import Annotated, Any, Literal, TypeVar
+from inspect import Parameter, Signature
+from typing import TYPE_CHECKING, Annotated, Any, Final, Literal, TypeVar
 
-from pequod.cli.bench import Json, Smoke
+import typer
+
 from pequod.cli.exits import ExitCode, fail
+from pequod.cli.teaching import examples
+
+if TYPE_CHECKING:
+    from pequod_bench.report.printed import Printed
+    from pequod_bench.report.progress import ProgressBars
 
 S = TypeVar("S")
+#: Measures what settings say, with bars that show how far it is.
+Measure = Callable[[S, "ProgressBars"], "Printed"]
 
-_NUMBERS = tuple[int, ...]
+_NUMBERS: Final = tuple[int, ...]
+_SMOKE: Final = Annotated[bool, typer.Option("--smoke", help="Tiny sizes: shows that all runs, figures mean nothing.")]
+_JSON: Final = Annotated[bool, typer.Option("--json", help="Print one JSON object and no progress bar.")]
 
 
-def of_settings(
-    settings: type[S], smoke: Mapping[str, object] | None = None, *, without: tuple[str, ...] = ()
-) -> Callable[[Callable[..., None]], Callable[..., None]]:
-    """Make a command of a function that takes settings, some options of its own, and whether to print JSON.
+def measuring(
+    app: typer.Typer,
+    name: str,
+    settings: type[S],
+    smoke: Mapping[str, object] | None = None,
+    *,
+    without: tuple[str, ...] = (),
+    short_help: str | None = None,
+    shown: tuple[str, ...],
+) -> Callable[[Measure[S]], Measure[S]]:
+    """Make a command of a function that measures; its docstring is the help. The report is printed as a table or JSON.
 
-    The options are the fields that have one (``Annotated[int, typer.Option(...)]``), then the function's own, then
-    --smoke, if there is a small size, and --json. A field of several numbers is written ``1,2,4``.
+    The options are the fields that have one (``Annotated[int, typer.Option(...)]``), then --smoke, if there is a small
+    size, and --json. A field of several numbers is written ``1,2,4``.
 
     Args:
+        app: The group of the command.
+        name: The name of the command.
         settings: A dataclass with a default for each field.
         smoke: The values that --smoke puts in place of what was said; None: there is no such option.
         without: Fields that are no options of this command.
+        short_help: The line of the command in the help of its group, if not the first of its own help.
+        shown: Lines to type, for the help.
     """
     hints = typing.get_type_hints(settings, include_extras=True)
     options = [
@@ -36,29 +57,53 @@ def of_settings(
         for field in fields(settings)  # type: ignore[arg-type]
         if typing.get_origin(hints[field.name]) is Annotated and field.name not in without
     ]
-    last = {"json": Json} if smoke is None else {"smoke": Smoke, "json": Json}
+    last = {"json": _JSON} if smoke is None else {"smoke": _SMOKE, "json": _JSON}
+    parameters = [
+        *(_parameter(field, hints[field.name]) for field in options),
+        *(Parameter(name, Parameter.KEYWORD_ONLY, default=False, annotation=kind) for name, kind in last.items()),
+    ]
 
-    def decorate(body: Callable[..., None]) -> Callable[..., None]:
-        own = list(signature(body, eval_str=True).parameters.values())[1:-1]
-        parameters = [
-            *(_parameter(field, hints[field.name]) for field in options),
-            *own,
-            *(Parameter(name, Parameter.KEYWORD_ONLY, default=False, annotation=kind) for name, kind in last.items()),
-        ]
-
+    def decorate(measure: Measure[S]) -> Measure[S]:
         def command(**given: Any) -> None:
-            values = {field.name: _value(field, given.pop(field.name)) for field in options}
-            if given.pop("smoke", False):
+            values = {field.name: _value(field, given[field.name]) for field in options}
+            if given.get("smoke"):
                 values.update(smoke or {})
-            body(settings(**values), **given)
+            _show(measure, settings(**values), json=given["json"])
 
-        command.__doc__ = body.__doc__
+        command.__doc__ = measure.__doc__
         command.__annotations__ = {each.name: each.annotation for each in parameters}
-        each_by_name = [each.replace(kind=Parameter.KEYWORD_ONLY) for each in parameters]
-        command.__signature__ = Signature(each_by_name)  # type: ignore[attr-defined]
-        return command
+        command.__signature__ = Signature(parameters)  # type: ignore[attr-defined]
+        app.command(name, short_help=short_help, epilog=examples(*shown))(command)
+        return measure
 
     return decorate
+
+
+def _show(measure: Measure[S], settings: S, *, json: bool) -> None:
+    """Measure, and print the report; end with exit code 1 if something was not what it had to be."""
+    from pequod_bench.report.printed import WrongAnswerError
+    from rich.console import Console
+
+    try:
+        report = measure(settings, progress_bars(json=json))
+    except WrongAnswerError as error:
+        fail(ExitCode.WRONG, f"the answers are wrong: {error}")
+    if json:
+        print(report.to_json())
+    else:
+        report.print_table(Console(highlight=False))
+    if fault := report.fault():
+        fail(ExitCode.WRONG, f"the answers are wrong: {fault}")
+    if unmeasured := report.unmeasured():
+        fail(ExitCode.WRONG, unmeasured)
+
+
+def progress_bars(*, json: bool) -> ProgressBars:
+    """Return bars on standard error, or none with JSON output."""
+    from pequod_bench.report.progress import ProgressBars
+    from rich.console import Console
+
+    return ProgressBars(Console(stderr=True, quiet=json))
 
 
 def _parameter(field: Field[Any], hint: Any) -> Parameter:

@@ -8,13 +8,16 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
+from pequod_bench.settings import LakeDemoSettings
 from pequod_installed.names import how_to_install
 
-from pequod.cli.connection import Json
+from pequod.cli.bench_options import measuring
 from pequod.cli.exits import ExitCode, fail, say
 from pequod.cli.teaching import examples
 
 if TYPE_CHECKING:
+    from pequod_bench.report.printed import Printed
+    from pequod_bench.report.progress import ProgressBars
     from pequod_lake import Lake
 
 app: Final = typer.Typer()
@@ -92,32 +95,21 @@ def serve(
                 worker.close()
 
 
-@app.command(
-    "demo", epilog=examples("pequod lake demo", "pequod lake demo --seconds 60 --rows-per-s 50000 --out figures")
+@measuring(
+    app,
+    "demo",
+    LakeDemoSettings,
+    shown=("pequod lake demo", "pequod lake demo --seconds 60 --rows-per-s 50000 --out figures"),
 )
-def demo(
-    seconds: Annotated[float, typer.Option("--seconds", min=1.0, help="How long rows come.")] = 20.0,
-    rows_per_s: Annotated[int, typer.Option("--rows-per-s", min=1, help="At which rate.")] = 20_000,
-    out: Annotated[Path, typer.Option("--out", metavar="DIR", help="Where the two figures go.")] = Path("lake-figures"),
-    json: Json = False,
-) -> None:
+def demo(settings: LakeDemoSettings, _bars: ProgressBars) -> Printed:
     """Take in rows while queries of four freshness levels run, and draw latency and staleness over time.
 
     Each upload moves a balance between two rows, and each query checks that it sees both halves; exit code 1 if one
     does not.
     """
-    from tempfile import TemporaryDirectory
+    with lake_errors():
+        from pequod_bench.lake_demo import draw, run
 
-    with lake_errors(), TemporaryDirectory() as place:
-        from pequod_bench.lake_demo import draw, run_demo
-        from rich.console import Console
-
-        report = run_demo(Path(place) / "lake", seconds, rows_per_s)
-        paths = draw(report, out)
-    if json:
-        print(report.to_json())
-    else:
-        report.print_table(Console(highlight=False))
-    say(f"drawn: {', '.join(map(str, paths))}")
-    if report.wrong:
-        fail(ExitCode.WRONG, f"the answers are wrong: {report.wrong[0]}")
+        report = run(settings)
+        say(f"drawn: {', '.join(map(str, draw(report, settings.out)))}")
+        return report

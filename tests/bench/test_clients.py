@@ -6,7 +6,8 @@ import asyncio
 import json
 
 import pytest
-from pequod_bench.clients import WrongAnswerError, run
+from pequod_bench.clients import run
+from pequod_bench.report.printed import WrongAnswerError
 from pequod_bench.report.progress import QUIET
 from pequod_bench.settings import ClientsSettings
 from pequod_bench.systems.server import loop_factory
@@ -21,8 +22,8 @@ def test_every_form_runs_and_reports() -> None:
     result = CliRunner().invoke(app, ["bench", "clients", "--smoke", "--json"])
     assert result.exit_code == 0, result.stderr
     forms = json.loads(result.stdout)["forms"]
-    assert {form["at_once"] for form in forms} == {1, 4, 10, 16, 100, 256, 1000, 3000}
-    assert len({form["name"] for form in forms}) == len(forms) == 36
+    assert {form["at_once"] for form in forms} == {1, 4, 10, 16, 32, 100, 256, 1000, 3000}
+    assert len({form["name"] for form in forms}) == len(forms) == 46
     for form in forms:
         assert form["operations_per_s"] > 0
         assert form["client_cpu_us"] > 0
@@ -46,7 +47,7 @@ def test_other_answers_are_found_out(form: str) -> None:
         batch.send()
         client.put("p|00000002|0000000007", "one more")
         with pytest.raises(WrongAnswerError, match="scan returned"):
-            run(ClientsSettings(operations=20, samples=1, only=form), target, QUIET)
+            run(ClientsSettings(operations=20, samples=1, only=form, target=target), QUIET)
 
 
 def test_the_loop_that_was_asked_for_is_taken() -> None:

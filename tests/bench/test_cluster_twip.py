@@ -30,7 +30,7 @@ def test_twip_on_clusters_is_right_and_so_is_one_compute_of_larger_ones() -> Non
     bars = ProgressBars(Console(quiet=True))
     sizes = ClusterSettings(users=60, ticks=600, tweet_bytes=5, computes=(1,), homes=2, large_users=300, rounds=1)
     report = run(sizes, bars)
-    assert not report.difference
+    assert not report.fault()
     assert [(one.computes, one.correct) for one in report.runs] == [(1, True)]
     assert [one.computes for one in report.large] == [12, 48]
     assert all(one.runs[0].changes > 0 and one.ticks_per_s > 0 for one in report.large)

@@ -6,31 +6,39 @@ from pathlib import Path
 import pytest
 from pequod_bench import figures
 from pequod_bench.figures import COMMANDS, Command
+from pequod_bench.paper.comparison import Comparison, Line, LinePoint, Machine
+from pequod_bench.paper.measure import RunOutcome
 
 
-def outcomes(*seconds: float) -> list[dict[str, float]]:
-    return [{"seconds": value, "server_cpu_seconds": value / 2} for value in seconds]
+def line(name: str, *points: tuple[int | str, list[float]]) -> Line:
+    def outcome(seconds: float) -> RunOutcome:
+        return RunOutcome(1.0, seconds, seconds / 2, seconds / 4, 50.0, 1000, 10, 500, 400, "")
+
+    return Line(name, name, "", "", [LinePoint(x, list(map(outcome, seconds))) for x, seconds in points])
 
 
-def line(title: str, *seconds: float) -> dict[str, object]:
-    return {"title": title, "points": [{"x": 25 * at, "outcomes": outcomes(value)} for at, value in enumerate(seconds)]}
+def curve(name: str, *seconds: float) -> Line:
+    return line(name, *((25 * at, [value]) for at, value in enumerate(seconds)))
 
 
-COMPARED = {
-    "twip": [{"name": "pequod", "outcomes": outcomes(1, 2)}, {"name": "redis", "outcomes": outcomes(3, 7)}],
-    "materialisation": [line("full materialisation", 1, 1, 1), line("dynamic materialisation", 0.5, 0.9, 1.2)],
-    "newp": [line("interleaved", 1, 1, 1, 1), line("separate", 2, 2, 2, 2)],
-    "ycsb": [
-        {
-            "letter": "A",
-            "stores": [{"name": "redis", "outcomes": outcomes(1)}, {"name": "pequod", "outcomes": outcomes(2)}],
-        }
-    ],
-}
+COMPARED = Comparison(
+    command="",
+    commit="",
+    started_at="",
+    machine=Machine("Linux", "one", 2, 16.0, "CPython 3.11", 0.5),
+    seed=1,
+    repetitions=2,
+    sizes={},
+    skipped={},
+    twip=[line("pequod", (0, [1, 2])), line("redis", (0, [3, 7]))],
+    materialisation=[curve("full", 1, 1, 1), curve("dynamic", 0.5, 0.9, 1.2)],
+    newp=[curve("interleaved", 1, 1, 1, 1), curve("separate", 2, 2, 2, 2)],
+    ycsb=[line("pequod", ("A", [2])), line("redis", ("A", [1]))],
+)
 RESULTS: dict[str, figures.Runs | str] = {
     "twip": [{"server_cpu_us_per_tick": 2.0, "ticks_per_s": 200_000, "correct": True}],
     "pure": "failed: no luck",
-    "compare": [COMPARED],
+    "compare": [json.loads(COMPARED.to_json())],
     "scale": [
         {
             "points": [

@@ -1,11 +1,11 @@
-"""Calls that start by the clock count from their intended start; calls in turn, from their own."""
+"""Calls that start by the clock count from their intended start."""
 
 from __future__ import annotations
 
 import asyncio
 
 import pytest
-from pequod_bench.report.latency import closed_loop, latencies, open_loop
+from pequod_bench.report.latency import latencies, open_loop
 
 
 async def test_a_call_that_waits_for_another_is_charged_for_it() -> None:
@@ -29,17 +29,6 @@ async def test_a_call_that_fails_ends_the_run() -> None:
 
     with pytest.raises(ValueError, match="no"):
         await open_loop(call, rate=1000, count=3)
-
-
-async def test_calls_in_turn_are_timed_one_by_one() -> None:
-    async def call(pause_s: float) -> float:
-        await asyncio.sleep(pause_s)
-        return 2 * pause_s
-
-    seconds, found = await closed_loop(call, [0.02, 0.0, 0.01])
-    assert found == [0.04, 0.0, 0.02]
-    assert all(spent >= pause for spent, pause in zip(seconds, (0.02, 0.0, 0.01), strict=True))
-    assert seconds[1] < 0.02
 
 
 def test_percentiles_of_one_call() -> None:

@@ -13,8 +13,9 @@ from xml.etree import ElementTree as ET
 import pytest
 from pequod_bench import scale
 from pequod_bench.collector import Pauses, kept
+from pequod_bench.report.printed import WrongAnswerError
 from pequod_bench.report.progress import QUIET
-from pequod_bench.scale import ScaleError, ScalePoint, ScaleSize, WrongTimelineError, draw, measure
+from pequod_bench.scale import ScaleError, ScalePoint, ScaleSize, draw, measure
 from pequod_bench.settings import ScaleSettings
 from typer.testing import CliRunner
 
@@ -48,7 +49,7 @@ def test_a_wrong_timeline_ends_the_point() -> None:
         found = whole(engine, first, last, **options)
         return Rows(found.keys[1:], found.values[1:])
 
-    is_refused = pytest.raises(WrongTimelineError, match="is not the posts")
+    is_refused = pytest.raises(WrongAnswerError, match="is not the posts")
     with patch.object(Engine, "scan", all_but_the_first), is_refused:
         measure(ScaleSize(40, 1_200))
 
@@ -60,11 +61,11 @@ def kill_itself(_: ScaleSize) -> ScalePoint:
 def test_a_process_that_is_killed_is_told_by_its_size(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(scale, "measure", kill_itself)
     with pytest.raises(ScaleError, match="40 users and 1,200 entries was ended from outside"):
-        scale.measure_all(ScaleSettings((40,), (1_200,)), QUIET)
+        scale.run(ScaleSettings((40,), (1_200,)), QUIET)
 
 
 def answer_wrongly(_: ScaleSize) -> ScalePoint:
-    raise WrongTimelineError("the timeline of user 7 is not the posts of everyone followed")
+    raise WrongAnswerError("the timeline of user 7 is not the posts of everyone followed")
 
 
 def test_a_wrong_timeline_is_exit_code_1(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 from pequod_bench.report.progress import QUIET
-from pequod_bench.settings import TwipSettings
+from pequod_bench.settings import TwipRunSettings
 from pequod_bench.twip import NotEmptyError, run
 from typer.testing import CliRunner
 
@@ -91,12 +91,12 @@ def test_a_join_that_computes_something_else_is_found_out(tmp_path: Path) -> Non
 
 def test_a_server_that_holds_keys_is_refused() -> None:
     with started_server() as (target, pid):
-        settings = TwipSettings(users=50, ticks=200)
-        report = run(settings, target, QUIET)
+        settings = TwipRunSettings(users=50, ticks=200, target=target)
+        report = run(settings, QUIET)
         assert report.correct
         assert report.server_cpu_us_per_tick is not None, f"process {pid} listens at {target}"
         with pytest.raises(NotEmptyError, match="needs an empty one"):
-            run(settings, target, QUIET)
+            run(settings, QUIET)
         with Client(target) as client:
             assert client.count("s|") > 0
 

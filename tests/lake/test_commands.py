@@ -6,13 +6,10 @@ import json
 from pathlib import Path
 
 import pyarrow as pa
-from pequod_bench.systems.postgres_cluster import find_postgres
-from pequod_bench.systems.system import Missing
 from pyarrow import parquet
 from typer.testing import CliRunner, Result
 
 from pequod.cli.app import app
-from tests.installed import lacking
 
 SCHEMA = """
 [[id]]
@@ -104,22 +101,3 @@ def test_the_demo_is_never_off_and_draws_two_figures(tmp_path: Path) -> None:
     assert (report["row_count"], report["wrong"]) == (500, [])
     assert set(report["latencies_ms"]) == {"authority", "5s", "1s", "newest"}
     assert {path.name for path in tmp_path.glob("*.png")} == {"latency.png", "staleness.png"}
-
-
-def test_the_benchmark_takes_rows_through_all_stages(tmp_path: Path) -> None:
-    command = ["bench", "lake", "--smoke", "--workload", "complex", "--dir", str(tmp_path), "--json"]
-    result = CliRunner().invoke(app, command)
-    assert result.exit_code == 0, result.output
-    report = json.loads(result.stdout)
-    assert [one["stage"] for one in report["stages"]] == ["ingest", "remap", "sort", "authority"]
-    assert report["elapsed_s"] > 0 < report["through_s"]
-    assert report["copy_s"] is None
-    assert list(tmp_path.iterdir()) == []
-
-
-def test_the_benchmark_copies_the_same_rows_into_a_postgresql_of_its_own() -> None:
-    if isinstance(missing := find_postgres(), Missing):
-        lacking(missing.reason)
-    result = CliRunner().invoke(app, ["bench", "lake", "--smoke", "--postgres", "own", "--json"])
-    assert result.exit_code == 0, result.output
-    assert json.loads(result.stdout)["copy_s"] > 0

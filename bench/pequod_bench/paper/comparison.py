@@ -12,7 +12,7 @@ from pydantic import TypeAdapter, ValidationError
 from pequod.errors import PequodError
 from pequod_bench.paper.latency import LatencyResult
 from pequod_bench.paper.measure import Failure, RunOutcome
-from pequod_bench.report.printed import Printed
+from pequod_bench.report.printed import AsJson
 
 #: Runtime as a multiple of Pequod's, in the paper's figure 7.
 PAPER_RATIOS: Final = {
@@ -68,22 +68,11 @@ def of_all(outcomes: Sequence[RunOutcome], figure: Callable[[RunOutcome], float]
 
 
 @dataclass(frozen=True, slots=True)
-class SystemResult:
-    """One system, or one way of using it, on one workload."""
-
-    name: str
-    title: str
-    version: str
-    tuning: str
-    #: One for each repetition, in their order; repetition i of all systems ran one after the other.
-    outcomes: list[RunOutcome]
-
-
-@dataclass(frozen=True, slots=True)
 class LinePoint:
     """One point of a line."""
 
-    x: int
+    x: int | str
+    #: One for each repetition, in their order; repetition i of all lines ran one after the other.
     outcomes: list[RunOutcome]
 
     @property
@@ -93,25 +82,22 @@ class LinePoint:
 
 @dataclass(frozen=True, slots=True)
 class Line:
-    """One way of doing things, over what is varied."""
+    """One system, or one way of using it, over what is varied; figure 7 varies nothing, and has one point."""
 
+    name: str
     title: str
-    points: list[LinePoint]
+    version: str
+    tuning: str
+    points: list[LinePoint] = field(default_factory=list)
 
-
-@dataclass(frozen=True, slots=True)
-class StoreResults:
-    """All stores on one of YCSB's workloads."""
-
-    letter: str
-    text: str
-    #: Of each run. A store may need two commands for one, as Redis does for an insert.
-    operation_count: int
-    stores: list[SystemResult]
+    @property
+    def outcomes(self) -> list[RunOutcome]:
+        """The runs of the first point."""
+        return self.points[0].outcomes
 
 
 @dataclass(slots=True)
-class Comparison(Printed):
+class Comparison(AsJson):
     """The whole of it; what is not measured, or not yet, is empty."""
 
     indent: ClassVar[int | None] = 1
@@ -129,11 +115,13 @@ class Comparison(Printed):
     failures: list[Failure] = field(default_factory=list)
     #: How long each section took to measure.
     section_seconds: dict[str, float] = field(default_factory=dict)
-    twip: list[SystemResult] = field(default_factory=list)
+    twip: list[Line] = field(default_factory=list)
     materialisation: list[Line] = field(default_factory=list)
     newp: list[Line] = field(default_factory=list)
     latencies: list[LatencyResult] = field(default_factory=list)
-    ycsb: list[StoreResults] = field(default_factory=list)
+    #: By the letters of the workloads; each run has so many operations.
+    ycsb: list[Line] = field(default_factory=list)
+    ycsb_operations: int = 0
 
     def where(self) -> str:
         """Say in one sentence what was measured, when and where."""
@@ -146,10 +134,8 @@ class Comparison(Printed):
 
     def differences(self) -> list[str]:
         """Return what was wrong, if anything was."""
-        results = self.twip + [store for workload in self.ycsb for store in workload.stores]
-        runs = [(result.title, result.outcomes) for result in results]
-        runs += [(line.title, point.outcomes) for line in self.materialisation + self.newp for point in line.points]
-        found = [(title, outcome.difference) for title, outcomes in runs for outcome in outcomes]
+        lines = self.twip + self.materialisation + self.newp + self.ycsb
+        found = [(one.title, run.difference) for one in lines for point in one.points for run in point.outcomes]
         found += [(result.title, result.difference) for result in self.latencies]
         return [f"{title}: {difference}" for title, difference in found if difference]
 
@@ -172,22 +158,28 @@ def from_json(text: str) -> Comparison:
         raise UnreadableReportError(f"this is no compare.json of this version: {first['msg']} at {place}") from error
 
 
-def ratios(result: SystemResult, base: SystemResult) -> Spread:
+def ratios(line: Line, base: Line) -> Spread:
     """Return how many times longer a system took, repetition by repetition."""
-    pairs = zip(result.outcomes, base.outcomes, strict=True)
+    pairs = zip(line.outcomes, base.outcomes, strict=True)
     return spread([outcome.seconds / beside.seconds for outcome, beside in pairs])
 
 
-def server_ratios(result: SystemResult, base: SystemResult) -> Spread:
+def server_ratios(line: Line, base: Line) -> Spread:
     """Return how many times more CPU a system's server took, repetition by repetition."""
-    pairs = zip(result.outcomes, base.outcomes, strict=True)
+    pairs = zip(line.outcomes, base.outcomes, strict=True)
     return spread([max(CPU_S_MIN, a.server_cpu_seconds) / max(CPU_S_MIN, b.server_cpu_seconds) for a, b in pairs])
 
 
-def paper_ratio(result: SystemResult, base: SystemResult) -> float | None:
+def paper_ratio(line: Line, base: Line) -> float | None:
     """Return the paper's ratio of two systems, None if it has one of them not."""
-    theirs, ours = PAPER_RATIOS.get(result.name), PAPER_RATIOS.get(base.name)
+    theirs, ours = PAPER_RATIOS.get(line.name), PAPER_RATIOS.get(base.name)
     return None if theirs is None or ours is None else theirs / ours
+
+
+def lost(ahead: Line, rival: Line, percent_max: int) -> list[int | str]:
+    """Return where one line is not ahead of another, up to a percentage."""
+    pairs = zip(ahead.points, rival.points, strict=True)
+    return [own.x for own, other in pairs if int(own.x) <= percent_max and own.seconds.median >= other.seconds.median]
 
 
 def busiest(outcomes: Sequence[RunOutcome]) -> str:
@@ -229,13 +221,8 @@ def goals(comparison: Comparison) -> list[Goal]:
         ("interleaved", "separate", "votes"),
     ):
         if ahead in lines and rival in lines:
-            pairs = zip(lines[ahead].points, lines[rival].points, strict=True)
-            lost = [
-                own.x
-                for own, other in pairs
-                if own.x <= PAPER_AHEAD_PERCENT and own.seconds.median >= other.seconds.median
-            ]
+            behind = lost(lines[ahead], lines[rival], PAPER_AHEAD_PERCENT)
             text = f"{lines[ahead].title} ahead of {lines[rival].title} up to {PAPER_AHEAD_PERCENT} % {what}"
-            behind = f"behind at {', '.join(f'{x} %' for x in lost)}" if lost else "ahead everywhere"
-            found.append(Goal(text, behind, not lost))
+            where = f"behind at {', '.join(f'{x} %' for x in behind)}" if behind else "ahead everywhere"
+            found.append(Goal(text, where, not behind))
     return found

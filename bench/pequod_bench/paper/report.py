@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
 from markdown_it import MarkdownIt
+from rich.console import Console
 
 from pequod.errors import PequodError
 from pequod_bench.paper.comparison import Comparison, goals
 from pequod_bench.paper.tables import FigureTable, figures, tables
+from pequod_bench.report.printed import Printed
 from pequod_bench.systems.system import BATCH, WINDOW
 
 #: The two lines between which figures go.
@@ -49,6 +52,26 @@ Nothing is pinned to a core.""".splitlines()
 
 class UnmarkedError(PequodError):
     """A file does not say where the figures go."""
+
+
+@dataclass(frozen=True, slots=True)
+class Compared(Printed):
+    """The comparison as a report of one command."""
+
+    comparison: Comparison
+
+    def fault(self) -> str:
+        return next(iter(self.comparison.differences()), "")
+
+    def unmeasured(self) -> str:
+        return "not everything could be measured; the report says what" if self.comparison.failures else ""
+
+    def to_json(self) -> str:
+        return self.comparison.to_json()
+
+    def print_table(self, console: Console) -> None:
+        # Lines of Markdown are not wrapped.
+        print(to_markdown(self.comparison), file=console.file)
 
 
 def write_report(comparison: Comparison, folder: Path) -> None:

@@ -19,9 +19,9 @@ import psutil
 from pequod.errors import PequodError
 from pequod_bench import settings as sizes
 from pequod_bench.paper import latency, materialisation, newp
-from pequod_bench.paper.comparison import Comparison, Line, LinePoint, Machine, StoreResults, SystemResult
+from pequod_bench.paper.comparison import Comparison, Line, LinePoint, Machine
 from pequod_bench.paper.measure import RunOutcome, Trials, run_twip, trying
-from pequod_bench.paper.ycsb_stores import CONTENDERS, run_ycsb
+from pequod_bench.paper.ycsb_stores import CONTENDERS, Contender, run_ycsb
 from pequod_bench.report.progress import ProgressBars
 from pequod_bench.settings import SECTIONS, CompareScale, CompareSettings
 from pequod_bench.systems.memcached_system import MemcachedSystem
@@ -33,6 +33,7 @@ from pequod_bench.workloads import ycsb
 from pequod_bench.workloads.stream import make_stream
 
 Subject = TypeVar("Subject")
+X = TypeVar("X", int, str)
 
 #: In the order of the paper's figure; ratios are to the first.
 SYSTEMS: Final[tuple[System, ...]] = (
@@ -161,7 +162,9 @@ def _twip(study: Study, trials: Trials, found: Comparison) -> str:
     settings, scale = study.settings, study.scale
     stream = make_stream(settings.graph, scale.users, scale.ticks, settings.seed)
     workload = SystemWorkload(stream, settings.tweet_bytes, settings.delivery)
-    found.twip = _systems("figure 7", study.here, workload, scale.repetitions, trials)
+    run_one = partial(run_twip, workload=workload, trials=trials)
+    subjects = [(_line(system, version), system) for system, version in study.here]
+    found.twip = _lines("figure 7", (0,), subjects, scale.repetitions, lambda _: run_one, trials)
     receivers = "every follower" if settings.delivery == "followers" else "followers who ever check"
     return (
         f"{stream.graph.user_count:,} users, {stream.graph.edge_count:,} subscriptions ({stream.graph.name}), "
@@ -169,37 +172,28 @@ def _twip(study: Study, trials: Trials, found: Comparison) -> str:
     )
 
 
-def _systems(
-    section: str, systems: Iterable[tuple[System, str]], workload: SystemWorkload, repetitions: int, trials: Trials
-) -> list[SystemResult]:
-    """Run Twip on some systems."""
-    subjects = {system.title: system for system, _ in systems}
-    with trials.bars.bar(section, repetitions * len(subjects)) as advance:
-        run_one = partial(run_twip, workload=workload, trials=trials)
-        found = trials.interleaved(section, subjects, repetitions, run_one, advance)
-    return [
-        SystemResult(system.name, system.title, version, system.tuning, found[system.title])
-        for system, version in systems
-        if system.title in found
-    ]
+def _line(system: System, version: str = "", tuning: str = "") -> Line:
+    return Line(system.name, system.title, version, tuning or system.tuning)
 
 
-def _curves(
+def _lines(
     section: str,
-    xs: Sequence[int],
-    subjects: Mapping[str, Subject],
+    xs: Sequence[X],
+    subjects: Sequence[tuple[Line, Subject]],
     repetitions: int,
-    run_at: Callable[[int], Callable[[Subject], RunOutcome]],
+    run_at: Callable[[X], Callable[[Subject], RunOutcome]],
     trials: Trials,
 ) -> list[Line]:
-    """Run all subjects at each x; a subject that fails anywhere has no line."""
-    lines: dict[str, list[LinePoint]] = {title: [] for title in subjects}
+    """Run all subjects at each x, and return their lines; a subject that fails anywhere has none."""
+    lines = {line.title: line for line, _ in subjects}
+    left = {line.title: subject for line, subject in subjects}
     with trials.bars.bar(section, len(xs) * len(subjects) * repetitions) as advance:
         for x in xs:
-            left = {title: subjects[title] for title in lines}
             found = trials.interleaved(section, left, repetitions, run_at(x), advance)
-            lines = {title: [*lines[title], LinePoint(x, found[title])] for title in found}
-    return [Line(title, points) for title, points in lines.items()]
+            left = {title: left[title] for title in found}
+            for title, outcomes in found.items():
+                lines[title].points.append(LinePoint(x, outcomes))
+    return [lines[title] for title in left]
 
 
 def _materialisation(study: Study, trials: Trials, found: Comparison) -> str:
@@ -209,8 +203,8 @@ def _materialisation(study: Study, trials: Trials, found: Comparison) -> str:
         stream = materialisation.make_stream(settings.graph, scale.materialisation_users, percent, settings.seed)
         return partial(run_twip, workload=SystemWorkload(stream, settings.tweet_bytes), trials=trials)
 
-    ways: dict[str, System] = {system.title: system for system in materialisation.STRATEGIES}
-    found.materialisation = _curves("figure 8", scale.active_percents, ways, scale.curve_repetitions, run_at, trials)
+    ways = [(_line(system), system) for system in materialisation.STRATEGIES]
+    found.materialisation = _lines("figure 8", scale.active_percents, ways, scale.curve_repetitions, run_at, trials)
     return f"{scale.materialisation_users:,} users; runs a point: {scale.curve_repetitions}"
 
 
@@ -221,8 +215,8 @@ def _newp(study: Study, trials: Trials, found: Comparison) -> str:
         sessions = newp.make_sessions(scale.articles, scale.sessions, percent, study.settings.seed)
         return partial(newp.run_newp, sessions=sessions, trials=trials)
 
-    versions: dict[str, newp.Version] = {version: version for version in newp.VERSIONS}
-    found.newp = _curves("figure 9", scale.vote_percents, versions, scale.curve_repetitions, run_at, trials)
+    versions = [(Line(version, version, "", ""), version) for version in newp.VERSIONS]
+    found.newp = _lines("figure 9", scale.vote_percents, versions, scale.curve_repetitions, run_at, trials)
     return f"{scale.articles:,} articles, {scale.sessions:,} sessions; runs a point: {scale.curve_repetitions}"
 
 
@@ -241,28 +235,29 @@ def _latency(study: Study, trials: Trials, found: Comparison) -> str:
 
 
 def _ycsb(study: Study, trials: Trials, found: Comparison) -> str:
-    scale = study.scale
+    scale, mixes = study.scale, {mix.letter: mix for mix in ycsb.MIXES}
     here, skipped = _present(contender.system for contender in CONTENDERS)
     found.skipped |= skipped
     versions = {system.title: version for system, version in here}
-    contenders = {one.system.title: one for one in CONTENDERS if one.system.title in versions}
-    with trials.bars.bar("YCSB", len(ycsb.MIXES) * len(contenders) * scale.curve_repetitions) as advance:
-        for mix in ycsb.MIXES:
-            operations = ycsb.make_operations(mix, scale.records, scale.operations, study.settings.seed)
-            run_one = partial(run_ycsb, operations=operations, trials=trials)
-            runs = trials.interleaved(f"YCSB {mix.letter}", contenders, scale.curve_repetitions, run_one, advance)
-            stores = [
-                SystemResult(contenders[title].system.name, title, versions[title], contenders[title].tuning, outcomes)
-                for title, outcomes in runs.items()
-            ]
-            found.ycsb.append(StoreResults(mix.letter, mix.text, scale.operations, stores))
+
+    def run_at(letter: str) -> Callable[[Contender], RunOutcome]:
+        operations = ycsb.make_operations(mixes[letter], scale.records, scale.operations, study.settings.seed)
+        return partial(run_ycsb, operations=operations, trials=trials)
+
+    stores = [
+        (_line(one.system, versions[one.system.title], one.tuning), one)
+        for one in CONTENDERS
+        if one.system.title in versions
+    ]
+    found.ycsb = _lines("YCSB", list(mixes), stores, scale.curve_repetitions, run_at, trials)
+    found.ycsb_operations = scale.operations
     return (
         f"{scale.records:,} records of {ycsb.RECORD_BYTES:,} bytes, {scale.operations:,} operations; "
         f"runs each: {scale.curve_repetitions}"
     )
 
 
-#: In the order in which they are made and reported; each returns its size as text.
+#: In the order and reported; each returns its size as text.
 _STUDIES: Final[dict[str, Callable[[Study, Trials, Comparison], str]]] = dict(
     zip(SECTIONS, (_twip, _materialisation, _newp, _latency, _ycsb), strict=True)
 )

@@ -4,24 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from itertools import chain
 from typing import Final
 
-from pequod_bench.paper.comparison import (
-    Comparison,
-    Line,
-    StoreResults,
-    SystemResult,
-    busiest,
-    of_all,
-    paper_ratio,
-    ratios,
-    server_ratios,
-    spread,
-)
+from pequod_bench.paper.comparison import Comparison, Line, busiest, of_all, paper_ratio, ratios, server_ratios
 from pequod_bench.paper.latency import LatencyResult
 from pequod_bench.paper.measure import RunOutcome
 from pequod_bench.report.latency import Latencies
 from pequod_bench.report.plots import BarSeries, Curve, Panel, bars, panels, svg
+from pequod_bench.workloads.ycsb import MIXES
 
 _OURS, _SERVER, _PAPER = "#1b6ca8", "#9ecae1", "#b9c4cc"
 #: For a line a system, and for a line a way.
@@ -51,7 +42,7 @@ def tables(comparison: Comparison) -> list[FigureTable]:
         (c.materialisation, lambda: _curves("8", "active users", sizes["8"], c.materialisation)),
         (c.newp, lambda: _curves("9", "sessions that vote", sizes["9"], c.newp)),
         (c.latencies, lambda: _latencies(sizes["latency"], c.latencies)),
-        (c.ycsb, lambda: _ycsb(sizes["ycsb"], c.ycsb)),
+        (c.ycsb, lambda: _ycsb(sizes["ycsb"], c.ycsb, c.ycsb_operations)),
     ]
     return [make() for there, make in made if there]
 
@@ -135,26 +126,19 @@ def _percentiles(found: Latencies) -> list[str]:
     return [f"{ms:.2f}" for ms in (found.p50_ms, found.p99_ms, found.p999_ms, found.max_ms)]
 
 
-def _ycsb(size: str, workloads: Sequence[StoreResults]) -> FigureTable:
-    titles = _store_titles(workloads)
-    rows = []
-    for workload in workloads:
-        by_title = {store.title: store for store in workload.stores}
-        row = [f"{workload.letter}: {workload.text}"]
-        for title in titles:
-            row += _store_figures(by_title[title].outcomes, workload.operation_count) if title in by_title else [""] * 3
-        rows.append(row)
+def _ycsb(size: str, lines: Sequence[Line], operations: int) -> FigureTable:
+    titles = {mix.letter: f"{mix.letter}: {mix.text}" for mix in MIXES}
+    rows = [
+        [titles[str(points[0].x)], *chain.from_iterable(_store_figures(one.outcomes, operations) for one in points)]
+        for points in zip(*(line.points for line in lines), strict=True)
+    ]
     note = (
         f"{size}. Batches of 256 operations (16 with scans), 2 under way; a write that depends on a read goes out "
         "when that is answered. After each run all records, and the number of rows read, must be what they must be. "
-        + " ".join(f"{store.title}: {store.tuning}" for store in workloads[0].stores)
+        + " ".join(f"{line.title}: {line.tuning}" for line in lines)
     )
-    figures = (f"{title}, {what}" for title in titles for what in ("operations/s", "server µs each", "MiB"))
+    figures = (f"{line.title}, {what}" for line in lines for what in ("operations/s", "server µs each", "MiB"))
     return FigureTable("ycsb", "YCSB: the ordered store without joins", note, ["workload", *figures], rows)
-
-
-def _store_titles(workloads: Sequence[StoreResults]) -> list[str]:
-    return list(dict.fromkeys(store.title for workload in workloads for store in workload.stores))
 
 
 def _store_figures(outcomes: Sequence[RunOutcome], count: int) -> list[str]:
@@ -173,12 +157,12 @@ def figures(comparison: Comparison) -> dict[str, str]:
         ("8", c.materialisation, lambda: _draw_lines(c.materialisation, "active users, %", _COLOURS)),
         ("9", c.newp, lambda: _draw_lines(c.newp, "sessions that vote, %", _COLOURS[1:])),
         ("latency", c.latencies, lambda: _draw_latencies(c.latencies)),
-        ("ycsb", c.ycsb, lambda: _draw_ycsb(c.ycsb)),
+        ("ycsb", c.ycsb, lambda: _draw_ycsb(c.ycsb, c.ycsb_operations)),
     ]
     return {section: draw() for section, there, draw in drawn if there}
 
 
-def _draw_twip(results: list[SystemResult]) -> str:
+def _draw_twip(results: list[Line]) -> str:
     series = []
     for title, colour, ratio in (("runtime here", _OURS, ratios), ("server CPU here", _SERVER, server_ratios)):
         found = [ratio(result, results[0]) for result in results]
@@ -210,13 +194,10 @@ def _draw_latencies(results: list[LatencyResult]) -> str:
     return svg(panels([Panel("", title, curves, "done within, ms", x_log=True, y_log=True, x_ticks=ticks)]))
 
 
-def _draw_ycsb(workloads: list[StoreResults]) -> str:
-    series = []
-    for number, title in enumerate(_store_titles(workloads)):
-        rates: list[float | None] = []
-        for workload in workloads:
-            found = [store for store in workload.stores if store.title == title]
-            seconds = [outcome.seconds for store in found for outcome in store.outcomes]
-            rates.append(spread([workload.operation_count / one for one in seconds]).median if seconds else None)
-        series.append(BarSeries(title, (_OURS, _PAPER)[number % 2], rates))
-    return svg(bars([workload.letter for workload in workloads], series, "operations a second", is_flat=False))
+def _draw_ycsb(lines: list[Line], operations: int) -> str:
+    series = [
+        BarSeries(line.title, colour, [operations / point.seconds.median for point in line.points])
+        for line, colour in zip(lines, (_OURS, _PAPER), strict=False)
+    ]
+    letters = [str(point.x) for point in lines[0].points]
+    return svg(bars(letters, series, "operations a second", is_flat=False))

@@ -1,4 +1,4 @@
-"""Latencies: of calls that start by the clock, whether or not the earlier ones are done, and of calls in turn.
+"""Latencies of calls that start by the clock, whether or not the earlier ones are done.
 
 intended   |    |    |    |    |
 call       |--| |-----------------|        latency: from the intended start to the end,
@@ -15,12 +15,9 @@ import asyncio
 import time
 from collections.abc import Awaitable, Callable, Iterable
 from dataclasses import dataclass
-from typing import Final, TypeVar
+from typing import Final
 
 from hdrh.histogram import HdrHistogram
-
-Item = TypeVar("Item")
-Found = TypeVar("Found")
 
 _US_MAX: Final = 3_600_000_000
 _DIGITS: Final = 3
@@ -78,18 +75,6 @@ class LatencyHistogram:
 def latencies(seconds: Iterable[float]) -> Latencies:
     """Sum up the latencies of at least one call."""
     return LatencyHistogram(seconds).summary()
-
-
-async def closed_loop(
-    call: Callable[[Item], Awaitable[Found]], items: Iterable[Item]
-) -> tuple[list[float], list[Found]]:
-    """Make one call after the other; return the seconds of each, and what they returned."""
-    seconds, found = list[float](), list[Found]()
-    for item in items:
-        begun = time.perf_counter()
-        found.append(await call(item))
-        seconds.append(time.perf_counter() - begun)
-    return seconds, found
 
 
 async def open_loop(call: Callable[[int], Awaitable[None]], rate: float, count: int) -> list[float]:

@@ -3,27 +3,61 @@
 from __future__ import annotations
 
 import json
+from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping
 from dataclasses import asdict
+from pathlib import Path
 from typing import Any, ClassVar, cast
 
 from rich.console import Console
 from rich.table import Table
 
+from pequod.errors import PequodError, SettingError
 
-class Printed:
-    """A report: a dataclass of figures."""
+
+class WrongAnswerError(PequodError):
+    """Something under test has answered other than it must, and there is nothing to report."""
+
+
+def made_folder(path: Path) -> None:
+    """Make the folder that --out names.
+
+    Raises:
+        SettingError: It cannot be made.
+    """
+    try:
+        path.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise SettingError("--out", f"cannot write there: {error}") from error
+
+
+class AsJson:
+    """A dataclass that is one JSON object."""
 
     __slots__ = ()
     #: The spaces that a level of the JSON object is indented by; None for one line.
     indent: ClassVar[int | None] = None
 
-    def derived(self) -> dict[str, object]:
-        """Return figures that stand in the JSON object after the fields, and follow from these."""
-        return {}
-
     def to_json(self) -> str:
-        return json.dumps(asdict(cast("Any", self)) | self.derived(), indent=self.indent)
+        return json.dumps(asdict(cast("Any", self)), indent=self.indent)
+
+
+class Printed(AsJson, ABC):
+    """A report: a dataclass of figures."""
+
+    __slots__ = ()
+
+    def fault(self) -> str:
+        """Return the first answer that is not what it must be; empty if all are."""
+        return ""
+
+    def unmeasured(self) -> str:
+        """Say what could not be measured; empty if all was."""
+        return ""
+
+    @abstractmethod
+    def print_table(self, console: Console) -> None:
+        """Print it for a person."""
 
 
 def print_rows(

@@ -22,10 +22,6 @@ BACKING_SETTINGS: Final = {
     "max_slot_wal_keep_size": "1GB",
     "shared_buffers": "256MB",
 }
-#: As it is set up for loads of some million rows; every commit waits for the disk.
-LOAD_SETTINGS: Final = {
-    "unix_socket_directories": "", "shared_buffers": "1GB", "max_wal_size": "8GB", "maintenance_work_mem": "256MB"
-}  # fmt: skip
 _INSTALL: Final = "install it with: apt-get install postgresql"
 #: PostgreSQL refuses to run as root; the first of these that exists runs it then.
 _USERS: Final = ("postgres", "nobody")

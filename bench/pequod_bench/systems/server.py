@@ -38,8 +38,6 @@ _SERVING: Final = re.compile(r"serving on (\S+)\n")
 #: Longest wait for a started server to listen, and for one that is told to end.
 START_S_MAX: Final = 20.0
 END_S_MAX: Final = 10.0
-#: How much a process stands back behind those that are measured.
-NICE: Final = 15
 #: For the clock of another process, which Python has no call for.
 _LIBC: Final = ctypes.CDLL(None)
 #: Ports below those that systems give to outgoing connections, how many of them this process has looked at, and how far
@@ -260,22 +258,6 @@ def _memory_bytes(process: psutil.Process) -> int:
         return int(process.memory_full_info().pss)
     except (AttributeError, psutil.AccessDenied):
         return process.memory_info().rss
-
-
-def stand_back(pid: int) -> None:
-    """Have a process, and what it starts from now on, use only the processor time that others leave.
-
-    Raises:
-        psutil.Error: It is gone, or not ours.
-    """
-    process = psutil.Process(pid)
-    if psutil.LINUX:
-        # On Linux each thread has its own priority, and the threads and processes that it starts inherit it.
-        for thread in process.threads():
-            with suppress(ProcessLookupError):
-                os.setpriority(os.PRIO_PROCESS, thread.id, NICE)
-    else:
-        process.nice(NICE)
 
 
 def loop_factory(loop: Loop = "uvloop") -> Callable[[], asyncio.AbstractEventLoop] | None:

@@ -26,8 +26,6 @@ WHERE excluded.timestamp > timestamp OR (excluded.timestamp = timestamp AND excl
     AND (value IS NULL OR excluded.value > value))"""
 _KEYS: Final = "SELECT DISTINCT key FROM cells WHERE tbl = ?1 AND (?2 IS NULL OR key > ?2) ORDER BY key LIMIT ?3"
 _FORGET: Final = "DELETE FROM cells WHERE tbl = ? AND key = ? AND name = ? AND base_key = ? AND timestamp <= ?"
-_INDEX: Final = "CREATE INDEX IF NOT EXISTS by_value ON cells (tbl, name, value)"
-_FIND: Final = "SELECT DISTINCT key FROM cells WHERE tbl = ? AND name = ? AND base_key = '' AND value = ?"
 _BUSY_S: Final = 5.0
 
 
@@ -77,15 +75,6 @@ class SqliteReplicas:
         """Remove cells."""
         rows = [(table, key, *column, cell.timestamp) for column, cell in cells.items()]
         await self._ask(lambda file: _write(file, rows, _FORGET), quorum)
-
-    async def make_index(self) -> None:
-        """Have each replica index its cells by value, in the transaction that writes them."""
-        await self._ask(lambda file: file.execute(_INDEX), self.replica_count)
-
-    async def find(self, table: str, column: str, value: str) -> Sequence[str]:
-        """Return the keys of base records whose cell has a value at some replica, as the index of each has them."""
-        found = await self._ask(lambda file: file.execute(_FIND, (table, column, value)).fetchall(), 1)
-        return sorted({key for rows in found for (key,) in rows})
 
     async def spread(self) -> None:
         """Bring all replicas that are up to one state (anti-entropy)."""

@@ -17,8 +17,6 @@ from pequod_bench.paper.comparison import (
     Line,
     LinePoint,
     Machine,
-    StoreResults,
-    SystemResult,
     UnreadableReportError,
     from_json,
     goals,
@@ -47,8 +45,9 @@ def test_compare_runs_what_is_installed_and_says_what_is_left_out(
     report = json.loads(result.stdout)
     assert report == json.loads((out / "compare.json").read_text())
     assert [system["name"] for system in report["twip"]] == ["pequod", "client-pequod"]
-    assert [len(system["outcomes"]) for system in report["twip"]] == [1, 1]
-    final_rows = {outcome["final_rows"] for system in report["twip"] for outcome in system["outcomes"]}
+    runs = [point["outcomes"] for system in report["twip"] for point in system["points"]]
+    assert [len(outcomes) for outcomes in runs] == [1, 1]
+    final_rows = {outcome["final_rows"] for outcomes in runs for outcome in outcomes}
     assert len(final_rows) == 1
     assert final_rows.pop() > 0
     assert report["seed"] == 1
@@ -196,7 +195,11 @@ def outcome(seconds: float, difference: str = "") -> RunOutcome:
 @pytest.fixture
 def comparison() -> Comparison:
     def line(title: str, *seconds: float) -> Line:
-        return Line(title, [LinePoint(x, [outcome(s)]) for x, s in zip((0, 50, 100), seconds, strict=True)])
+        points = [LinePoint(x, [outcome(s)]) for x, s in zip((0, 50, 100), seconds, strict=True)]
+        return Line(title, title, "", "", points)
+
+    def system(name: str, title: str, version: str, tuning: str, *seconds: float) -> Line:
+        return Line(name, title, version, tuning, [LinePoint(0, list(map(outcome, seconds)))])
 
     return Comparison(
         command="pequod bench compare --quick",
@@ -208,9 +211,9 @@ def comparison() -> Comparison:
         sizes=dict.fromkeys(settings.SECTIONS, "9 users"),
         skipped={"memcached": "no memcached on PATH"},
         twip=[
-            SystemResult("pequod", "Pequod", "1", "joins", [outcome(1.0), outcome(2.0)]),
-            SystemResult("redis", "Redis", "7", "sets", [outcome(3.0), outcome(4.0)]),
-            SystemResult("postgres", "PostgreSQL", "15", "triggers", [outcome(0.5), outcome(0.5)]),
+            system("pequod", "Pequod", "1", "joins", 1.0, 2.0),
+            system("redis", "Redis", "7", "sets", 3.0, 4.0),
+            system("postgres", "PostgreSQL", "15", "triggers", 0.5, 0.5),
         ],
         materialisation=[line("no", 1, 8, 9), line("full", 3, 4, 5), line("dynamic", 1, 3, 6)],
         newp=[line("separate", 2, 2, 2), line("interleaved", 1, 1, 3)],
@@ -241,7 +244,8 @@ def test_stores_have_a_table(comparison: Comparison) -> None:
         twip=[],
         materialisation=[],
         newp=[],
-        ycsb=[StoreResults("E", "95 % scan, 5 % insert", 1_000, [pequod, redis])],
+        ycsb=[replace(line, points=[LinePoint("E", line.outcomes)]) for line in (pequod, redis)],
+        ycsb_operations=1_000,
     )
     text = to_markdown(more)
     assert "| E: 95 % scan, 5 % insert | 750 | 750.0 | 50 | 292 | 1750.0 | 50 |" in text
@@ -304,7 +308,7 @@ def costing(server_s: float, client_s: float) -> list[RunOutcome]:
 
 def test_the_table_says_which_process_is_busiest(comparison: Comparison) -> None:
     pequod, redis, memcached = (
-        replace(each, outcomes=costing(*cpu))
+        replace(each, points=[LinePoint(0, costing(*cpu))])
         for each, cpu in zip(comparison.twip, ((1.8, 0.4), (1.2, 0.7), (0.6, 1.9)), strict=True)
     )
     text = to_markdown(replace(comparison, twip=[pequod, redis, memcached]))
@@ -339,7 +343,7 @@ def test_the_figures_stand_between_the_marks_of_a_file(comparison: Comparison, t
 
 
 def test_a_wrong_answer_stands_in_every_report(comparison: Comparison) -> None:
-    line = Line("full", [LinePoint(x, [outcome(1.0, "a row is missing")]) for x in (0, 50, 100)])
+    line = Line("full", "full", "", "", [LinePoint(x, [outcome(1.0, "a row is missing")]) for x in (0, 50, 100)])
     wrong = replace(comparison, materialisation=[comparison.materialisation[0], line, comparison.materialisation[2]])
     assert len(wrong.differences()) == 3
     assert "WRONG: full: a row is missing" in to_markdown(wrong)
