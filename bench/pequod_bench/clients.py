@@ -101,11 +101,7 @@ class ClientsReport(Printed):
 
 
 def run(settings: ClientsSettings, bars: ProgressBars) -> ClientsReport:
-    """Measure every form against the server that the settings name, or those that are started for the run.
-
-    Raises:
-        WrongAnswerError: A call returned something other than what is there.
-    """
+    """Measure every form against the server that the settings name, or those that are started for the run."""
     loop = loop_factory(settings.client_loop)
     with ExitStack() as stack:
         servers: dict[str, tuple[str, int | None]] = {}

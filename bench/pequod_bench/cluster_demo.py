@@ -13,7 +13,7 @@ import asyncio
 import sqlite3
 import time
 from collections.abc import Iterator, Sequence
-from contextlib import ExitStack, closing
+from contextlib import ExitStack, closing, suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -32,13 +32,13 @@ from pequod.cluster.servers import ServerRole
 from pequod.commands.kinds import PUT
 from pequod.errors import PequodError, UnavailableError
 from pequod.freshness import Latest
-from pequod_bench.report.printed import Printed, print_rows
+from pequod_bench.report.printed import print_rows
 from pequod_bench.report.progress import Advance, ProgressBars
 from pequod_bench.settings import DemoSettings
 from pequod_bench.systems.postgres_cluster import BACKING_SETTINGS, started_cluster
 from pequod_bench.systems.server import loop_factory
 from pequod_bench.systems.site import OWNED, ClusterShape, ClusterSite, SiteServer, StartDatabase, started_site
-from pequod_bench.twip import SCAN_BATCH, TIMEOUT_S, execute_all, prepare, sent, verify
+from pequod_bench.twip import SCAN_BATCH, TIMEOUT_S, Prepared, TwipOutcome, execute_all, outcome, prepare, sent, verify
 from pequod_bench.workloads.graph import Graph
 from pequod_bench.workloads.stream import CommandBatch, timeline_scans
 from pequod_bench.workloads.verify import Reply
@@ -62,18 +62,12 @@ class ServerRow:
     rss_mib: float | None
 
 
-@dataclass(frozen=True, slots=True)
-class ClusterReport(Printed):
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ClusterReport(TwipOutcome):
     """What a run has found."""
 
     database: str
     coordinator: str
-    graph: str
-    users: int
-    edges: int
-    ticks: int
-    seconds: float
-    ticks_per_s: float
     #: At which part of the run a server was killed, and which.
     kills: dict[str, str]
     #: The longest time from the sending of a batch to its results, with what was tried again: from the start on, when
@@ -83,13 +77,7 @@ class ClusterReport(Printed):
     writes_repeated: int
     reads_failed: int
     timelines: int
-    timeline_rows: int
-    correct: bool
-    difference: str
     servers: list[ServerRow]
-
-    def fault(self) -> str:
-        return self.difference
 
     def print_table(self, console: Console) -> None:
         homes, computes = (sum(role in one.role for one in self.servers) for role in ("home", "compute"))
@@ -124,11 +112,7 @@ class _Course:
 
 
 def run(settings: DemoSettings, bars: ProgressBars) -> ClusterReport:
-    """Run Twip on a cluster that is started for it.
-
-    Raises:
-        ServerStartError: A server does not start, or is not installed.
-    """
+    """Run Twip on a cluster that is started for it."""
     with bars.working("preparing"):
         prepared = prepare(replace(settings, verify="final"))
     stream = prepared.stream
@@ -136,30 +120,21 @@ def run(settings: DemoSettings, bars: ProgressBars) -> ClusterReport:
     with started_site(shape, (_postgres if settings.postgres else _sqlite)(stream.graph)) as site:
         course = _Course()
         order = _killing(site, prepared.batches, course) if settings.kill else iter(prepared.batches)
-        scans = list(timeline_scans(stream, SCAN_BATCH))
         with asyncio.Runner(loop_factory=loop_factory(settings.client_loop)) as runner:
-            seconds, timelines = runner.run(_run(site, order, prepared.command_count, scans, course, bars))
+            seconds, timelines = runner.run(_run(prepared, site, order, course, bars))
         servers = [_row(one) for one in site.servers]
     with bars.working("verifying"):
         verdict, _ = verify(prepared, [], timelines)
     difference = verdict.reason or (f"{course.reads_failed} reads failed" if course.reads_failed else "")
     return ClusterReport(
+        **outcome(prepared, seconds, verdict.row_count, difference),
         database="PostgreSQL" if settings.postgres else "SQLite",
         coordinator="etcd, 3 nodes" if settings.etcd else "a file",
-        graph=stream.graph.name,
-        users=stream.graph.user_count,
-        edges=stream.graph.edge_count,
-        ticks=stream.tick_count,
-        seconds=seconds,
-        ticks_per_s=stream.tick_count / seconds,
         kills=course.kills,
         longest_ms={stage: longest_s * 1000 for stage, longest_s in course.longest_s.items()},
         writes_repeated=course.writes_repeated,
         reads_failed=course.reads_failed,
         timelines=len(stream.active),
-        timeline_rows=verdict.row_count,
-        correct=not difference,
-        difference=difference,
         servers=servers,
     )
 
@@ -171,22 +146,18 @@ def _row(server: SiteServer) -> ServerRow:
 
 
 async def _run(
-    site: ClusterSite,
-    order: Iterator[CommandBatch],
-    command_count: int,
-    scans: list[CommandBatch],
-    course: _Course,
-    bars: ProgressBars,
+    prepared: Prepared, site: ClusterSite, order: Iterator[CommandBatch], course: _Course, bars: ProgressBars
 ) -> tuple[float, list[Reply]]:
     """Return how long the ticks took, and the final timelines."""
     async with AsyncClient(site.target, timeout_s=TIMEOUT_S) as client:
-        with bars.bar("running", command_count) as advance:
+        with bars.bar("running", prepared.command_count) as advance:
             begun = time.perf_counter()
             async with asyncio.TaskGroup() as workers:
                 for _ in range(_WORKERS):
                     workers.create_task(_work(client, order, course, advance))
             seconds = time.perf_counter() - begun
-        with bars.bar("reading", sum(len(batch.kinds) for batch in scans)) as advance:
+        with bars.bar("reading", len(prepared.stream.active)) as advance:
+            scans = timeline_scans(prepared.stream, SCAN_BATCH)
             return seconds, await execute_all(client, scans, 1, advance, _LATEST)
 
 
@@ -226,11 +197,8 @@ async def _work(client: AsyncClient, order: Iterator[CommandBatch], course: _Cou
 async def _put(client: AsyncClient, key: bytes, value: bytes) -> None:
     """Put a key until it is certain that it is there."""
     while True:
-        try:
-            await client.put(key, value)
-        except UnavailableError:
-            continue
-        return
+        with suppress(UnavailableError):
+            return await client.put(key, value)
 
 
 def _subscriptions(graph: Graph) -> list[tuple[bytes, bytes]]:

@@ -17,6 +17,7 @@ import subprocess
 import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from math import inf
 from pathlib import Path
 from statistics import median
 from tempfile import TemporaryDirectory
@@ -24,6 +25,7 @@ from time import monotonic
 from typing import Any, Final, Literal
 
 from pequod_bench.paper.comparison import Comparison, from_json, lost, ratios, server_ratios
+from pequod_bench.report.printed import table_text
 
 Size = Literal["reference", "smoke"]
 #: The JSON of each run of one command.
@@ -46,11 +48,8 @@ class Command:
     times: int = 1
     is_pure: bool = False
 
-    def arguments(self, size: Size) -> str:
-        return self.reference if size == "reference" else self.smoke
-
     def text(self, size: Size) -> str:
-        return f"{'PEQUOD_PURE=1 ' if self.is_pure else ''}pequod bench {self.arguments(size)}"
+        return f"{'PEQUOD_PURE=1 ' if self.is_pure else ''}pequod bench {getattr(self, size)}"
 
 
 #: By name, in the order in which they run.
@@ -66,10 +65,10 @@ COMMANDS: Final = {
 }
 
 
-def _values(path: str, unit: str, digits: int, is_met: Callable[[float], bool]) -> Callable[[Runs], Found]:
+def _value(field: str, unit: str, digits: int, *, least: float = 0, most: float = inf) -> Callable[[Runs], Found]:
     def found(runs: Runs) -> Found:
-        values = [float(run[path]) for run in runs]
-        return ", ".join(f"{value:,.{digits}f}" for value in values) + unit, is_met(median(values))
+        values = [float(run[field]) for run in runs]
+        return ", ".join(f"{value:,.{digits}f}" for value in values) + unit, least <= median(values) <= most
 
     return found
 
@@ -120,10 +119,10 @@ def _scale(field: str) -> Callable[[Runs], Found]:
     return found
 
 
-def _most(field: str, most: float, form: str) -> Callable[[Runs], Found]:
+def _greatest(field: str, most: float, unit: str, digits: int = 0) -> Callable[[Runs], Found]:
     def found(runs: Runs) -> Found:
         value = max(float(point[field]) for point in runs[0]["points"])
-        return form.format(value), value <= most
+        return f"{value:,.{digits}f} {unit}", value <= most
 
     return found
 
@@ -134,60 +133,51 @@ def _unary(runs: Runs) -> Found:
     return f"{client + server:,.0f} µs ({client:,.0f} + {server:,.0f})", client + server <= 350
 
 
-#: What is measured, what is wanted, which command measures it, and what its runs say of it.
-FIGURES: Final[list[tuple[str, str, str, Callable[[Runs], Found]]]] = [
-    (
-        "server CPU a tick, 20,000 users",
-        "at most 2.5 µs",
-        "twip",
-        _values("server_cpu_us_per_tick", " µs", 2, lambda us: us <= 2.5),
-    ),
-    (
-        "ticks/s, one server and one client process",
-        "at least 250,000",
-        "twip",
-        _values("ticks_per_s", "", 0, lambda ticks: ticks >= 250_000),
-    ),
-    ("the same in pure Python", "right", "pure", _pure),
-    ("Redis's runtime by ours", "at least 3", "compare", _ratio("redis", 3)),
-    ("memcached's", "at least 3", "compare", _ratio("memcached", 3)),
-    ("PostgreSQL's, pipelined", "at least 3", "compare", _ratio("postgres", 3)),
-    ("client-managed timelines'", "at least 2", "compare", _ratio("client-pequod", 2)),
-    (
-        "dynamic ahead of full materialisation up to",
-        "75 % active",
-        "compare",
-        _ahead("materialisation", "dynamic", "full", 75),
-    ),
-    ("interleaved ahead of separate up to", "75 % votes", "compare", _ahead("newp", "interleaved", "separate", 75)),
-    ("YCSB by Redis's operations/s", "at least 1", "compare", _ycsb),
-    ("100,000 users by 1,000, 10 M entries: a check", "at most 1.5", "scale", _scale("check_us")),
-    ("the same: an entry of a fan-out", "at most 1.5", "scale", _scale("fan_out_entry_us")),
-    ("longest pause of the collector there", "at most 5 ms", "scale", _most("pause_ms_max", 5, "{:.1f} ms")),
-    (
-        "a timeline of one who follows 116",
-        "at most 2,600 bytes",
-        "scale",
-        _most("bytes_per_twip_timeline", 2600, "{:,.0f} bytes"),
-    ),
-    ("one unary Get, client and server CPU", "at most 350 µs", "clients", _unary),
-]
+#: By the command that measures it: what is measured, what is wanted, and what its runs say of it.
+FIGURES: Final[dict[str, list[tuple[str, str, Callable[[Runs], Found]]]]] = {
+    "twip": [
+        ("server CPU a tick, 20,000 users", "at most 2.5 µs", _value("server_cpu_us_per_tick", " µs", 2, most=2.5)),
+        ("ticks/s, one server and one client process", "at least 250,000", _value("ticks_per_s", "", 0, least=250_000)),
+    ],
+    "pure": [("the same in pure Python", "right", _pure)],
+    "compare": [
+        ("Redis's runtime by ours", "at least 3", _ratio("redis", 3)),
+        ("memcached's", "at least 3", _ratio("memcached", 3)),
+        ("PostgreSQL's, pipelined", "at least 3", _ratio("postgres", 3)),
+        ("client-managed timelines'", "at least 2", _ratio("client-pequod", 2)),
+        (
+            "dynamic ahead of full materialisation up to",
+            "75 % active",
+            _ahead("materialisation", "dynamic", "full", 75),
+        ),
+        ("interleaved ahead of separate up to", "75 % votes", _ahead("newp", "interleaved", "separate", 75)),
+        ("YCSB by Redis's operations/s", "at least 1", _ycsb),
+    ],
+    "scale": [
+        ("100,000 users by 1,000, 10 M entries: a check", "at most 1.5", _scale("check_us")),
+        ("the same: an entry of a fan-out", "at most 1.5", _scale("fan_out_entry_us")),
+        ("longest pause of the collector there", "at most 5 ms", _greatest("pause_ms_max", 5, "ms", 1)),
+        (
+            "a timeline of one who follows 116",
+            "at most 2,600 bytes",
+            _greatest("bytes_per_twip_timeline", 2600, "bytes"),
+        ),
+    ],
+    "clients": [("one unary Get, client and server CPU", "at most 350 µs", _unary)],
+}
 
 
 def run(name: str, size: Size, report: Path | None = None) -> Runs | str:
     """Run a command as often as it says; return the JSON of its runs, or why there is none.
 
-    Args:
-        name: The name of the command.
-        size: Which of its sizes.
-        report: The folder that keeps the report of the comparison; None: it is not kept.
+    The folder ``report`` keeps the report of the comparison, if it is given.
     """
     command = COMMANDS[name]
     environment = {**os.environ, **({"PEQUOD_PURE": "1"} if command.is_pure else {})}
     found: list[dict[str, Any]] = []
     with TemporaryDirectory(prefix="pequod-figures-") as folder:
         out = ["--out", str(report or folder)] if name == "compare" else []
-        line = [sys.executable, "-m", "pequod.cli", "bench", *shlex.split(command.arguments(size)), *out, "--json"]
+        line = [sys.executable, "-m", "pequod.cli", "bench", *shlex.split(getattr(command, size)), *out, "--json"]
         for _ in range(command.times if size == "reference" else 1):
             try:
                 done = subprocess.run(
@@ -203,9 +193,9 @@ def run(name: str, size: Size, report: Path | None = None) -> Runs | str:
 
 def table(results: dict[str, Runs | str], size: Size) -> str:
     """Return the figures as a table in Markdown, and the commands by their numbers."""
-    lines = ["| measure | wanted | reached | | command |", "|---|---|---|---|---|"]
+    rows = []
     numbers = {name: number for number, name in enumerate(COMMANDS, 1)}
-    for measure, wanted, command, found in FIGURES:
+    for command, measure, wanted, found in ((command, *one) for command, some in FIGURES.items() for one in some):
         runs, verdict = results[command], ""
         if isinstance(runs, str):
             text = "not measured: " + runs
@@ -215,9 +205,9 @@ def table(results: dict[str, Runs | str], size: Size) -> str:
                 verdict = "met" if is_met else "missed"
             except (KeyError, StopIteration, ValueError, IndexError, ZeroDivisionError):
                 text = "not measured"
-        lines.append(f"| {measure} | {wanted} | {text} | {verdict} | {numbers[command]} |")
+        rows.append([measure, wanted, text, verdict, str(numbers[command])])
     commands = [f"{numbers[name]}. `{command.text(size)}`" for name, command in COMMANDS.items()]
-    return "\n".join([*lines, "", *commands, ""])
+    return "\n".join([table_text(["measure", "wanted", "reached", "", "command"], rows), "", *commands, ""])
 
 
 def main(arguments: Sequence[str] | None = None) -> None:

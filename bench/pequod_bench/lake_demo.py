@@ -161,14 +161,13 @@ def draw(report: DemoReport, folder: Path) -> list[Path]:
         for level, some in report.latencies_ms.items()
     ]
     ages = [Curve(stage, some) for stage, some in report.staleness_s.items()]
-    paths = []
-    for name, panel in (
-        ("latency", Panel("Latency of a point query, by its freshness", "s", latency, "ms", y_log=True)),
-        ("staleness", Panel("Age of the state at each stage", "s", ages, "s")),
-    ):
-        paths.append(folder / f"{name}.png")
-        panels([panel]).savefig(paths[-1], dpi=120)
-    return paths
+    drawn = {
+        folder / "latency.png": Panel("Latency of a point query, by its freshness", "s", latency, "ms", y_log=True),
+        folder / "staleness.png": Panel("Age of the state at each stage", "s", ages, "s"),
+    }
+    for path, panel in drawn.items():
+        panels([panel]).savefig(path, dpi=120)
+    return list(drawn)
 
 
 def _smooth(values: Sequence[float]) -> list[float]:

@@ -15,11 +15,11 @@ import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from itertools import count
 from multiprocessing import get_context
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 import numpy as np
 import psutil
@@ -28,9 +28,11 @@ from pequod_workloads import twip as keys
 from rich.console import Console
 
 from pequod.engine import Engine, PequodError, Rows
+from pequod.errors import SettingError
 from pequod_bench.collector import Collector, Pauses, kept
+from pequod_bench.micro.frame import timed
 from pequod_bench.report.plots import Curve, Panel, panels, require_plotter, svg
-from pequod_bench.report.printed import Printed, WrongAnswerError, made_folder, print_rows
+from pequod_bench.report.printed import Printed, WrongAnswerError, print_rows
 from pequod_bench.report.progress import ProgressBars
 from pequod_bench.settings import ScaleSettings
 
@@ -73,11 +75,7 @@ class ScaleSize:
     collector: Collector = "tamed"
 
     def require(self) -> None:
-        """Refuse sizes that do not fit together.
-
-        Raises:
-            ScaleError: There are too few users, or fewer entries than subscriptions.
-        """
+        """Refuse sizes that do not fit together."""
         if self.users < 2 * FOLLOWS:
             raise ScaleError(f"a point needs {2 * FOLLOWS} users or more, not {self.users}")
         if self.entries < FOLLOWS * self.users:
@@ -87,13 +85,10 @@ class ScaleSize:
             )
 
 
-@dataclass(frozen=True, slots=True)
-class ScalePoint:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ScalePoint(ScaleSize):
     """What one size costs."""
 
-    users: int
-    entries: int
-    collector: Collector
     #: µs of a check of three rows, of a row of a first check, of an entry of a fan-out, and of a check that has a
     #: subscription to apply.
     check_us: float
@@ -122,18 +117,11 @@ class ScaleReport(Printed):
     points: list[ScalePoint]
 
     def print_table(self, console: Console) -> None:
-        columns = {
-            "users": "{0.users:,}",
-            "entries": "{0.entries:,}",
-            "check": "{0.check_us:.2f}",
-            "first": "{0.first_check_row_us:.2f}",
-            "fan-out": "{0.fan_out_entry_us:.2f}",
-            "log": "{0.check_after_subscribe_us:.1f}",
-            "B/entry": "{0.bytes_per_entry:.0f}",
-            "B/timeline": "{0.bytes_per_timeline:,.0f}",
-            "pause": "{0.pause_ms_max:.1f}",
-            "memory": "{0.rss_mib:,.0f}",
-        }
+        columns = {"users": "{0.users:,}", "entries": "{0.entries:,}", "check": "{0.check_us:.2f}"}
+        columns |= {"first": "{0.first_check_row_us:.2f}", "fan-out": "{0.fan_out_entry_us:.2f}"}
+        columns |= {"log": "{0.check_after_subscribe_us:.1f}", "B/entry": "{0.bytes_per_entry:.0f}"}
+        columns |= {"B/timeline": "{0.bytes_per_timeline:,.0f}", "pause": "{0.pause_ms_max:.1f}"}
+        columns |= {"memory": "{0.rss_mib:,.0f}"}
         print_rows(console, self.points, columns)
         console.print(
             "[dim]µs of CPU for a check of three rows, a row of a first check, an entry of a fan-out, a check with a "
@@ -143,16 +131,13 @@ class ScaleReport(Printed):
 
 
 def run(settings: ScaleSettings, bars: ProgressBars) -> ScaleReport:
-    """Measure each size in a fresh process, and draw the points if the settings say where.
-
-    Raises:
-        NoPlotterError: They do, and there is nothing to draw with.
-        ScaleError: A size cannot be made, or its process ended.
-        WrongAnswerError: A timeline is not what its definition says.
-    """
+    """Measure each size in a fresh process, and draw the points if the settings say where."""
     if settings.out is not None:
         require_plotter()
-        made_folder(settings.out)
+        try:
+            settings.out.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise SettingError("--out", f"cannot write there: {error}") from error
     sizes = [
         ScaleSize(users, entries, settings.collector)
         for entries in sorted(set(settings.entries))
@@ -197,35 +182,23 @@ def measure(size: ScaleSize) -> ScalePoint:
 
     Requires:
         A fresh process.
-
-    Raises:
-        ScaleError: The size cannot be made.
-        WrongAnswerError: A timeline is not what its definition says.
     """
-    size.require()
     begun = time.process_time()
     pauses = Pauses()
     with kept(size.collector), pauses.watching():
         population = _Population(size)
-        bytes_per_twip_timeline = population.bytes_per_timeline(TWIP_FOLLOWS)
-        bytes_per_timeline = population.bytes_per_timeline(FOLLOWS)
-        bytes_per_entry = population.grow(bytes_per_timeline)
-        fan_out = _median_us(population.fan_out())
-        after_subscribe = _median_us(population.check_after_subscribe)
-        check = _median_us(population.check)
-        first_check = _median_us(population.first_check)
+        # In this order: each finds what those before it have left.
+        figures: dict[str, Any] = {"bytes_per_twip_timeline": population.bytes_per_timeline(TWIP_FOLLOWS)}
+        figures["bytes_per_timeline"] = population.bytes_per_timeline(FOLLOWS)
+        figures["bytes_per_entry"] = population.grow(figures["bytes_per_timeline"])
+        figures["fan_out_entry_us"] = _median_us(population.fan_out())
+        figures["check_after_subscribe_us"] = _median_us(population.check_after_subscribe)
+        figures["check_us"] = _median_us(population.check)
+        figures["first_check_row_us"] = _median_us(population.first_check)
     population.verify()
     return ScalePoint(
-        users=size.users,
-        entries=size.entries,
-        collector=size.collector,
-        check_us=check,
-        first_check_row_us=first_check,
-        fan_out_entry_us=fan_out,
-        check_after_subscribe_us=after_subscribe,
-        bytes_per_timeline=bytes_per_timeline,
-        bytes_per_entry=bytes_per_entry,
-        bytes_per_twip_timeline=bytes_per_twip_timeline,
+        **asdict(size),
+        **figures,
         pause_ms_max=pauses.longest_ms,
         pause_ms_total=pauses.total_ms,
         pause_count=pauses.count,
@@ -325,11 +298,7 @@ class _Population:
         return [keys.timeline(user) for user in newcomers], rows, self._engine.scan
 
     def verify(self) -> None:
-        """Compare some timelines with their definition, the posts of everyone followed.
-
-        Raises:
-            WrongAnswerError: One differs.
-        """
+        """Compare some timelines with their definition, the posts of everyone followed."""
         scan = self._engine.scan
         for user in self._some_users(VERIFIED):
             rows: dict[bytes, bytes] = {}
@@ -375,10 +344,7 @@ def _median_us(sample: Callable[[], _Sample]) -> float:
     figures = []
     for _ in range(ROUNDS):
         calls, operations, call = sample()
-        begun = time.process_time_ns()
-        for first, second in calls:
-            call(first, second)
-        figures.append((time.process_time_ns() - begun) / operations / 1000)
+        figures.append(timed(call, calls) / operations / 1000)
     return statistics.median(figures)
 
 

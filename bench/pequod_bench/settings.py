@@ -14,6 +14,8 @@ from typer import Option
 
 #: Event loops.
 Loop = Literal["uvloop", "asyncio"]
+#: Where no join keeps timelines, who gets posts: every follower, as in the paper, or those who ever check.
+Delivery = Literal["followers", "active"]
 Graph = Annotated[
     str,
     Option(
@@ -86,10 +88,6 @@ class ClusterSettings(TwipSettings):
 
     computes: Annotated[Numbers, Option(help="The sizes of the clusters, one after another.")] = (1, 2, 3, 4)
     homes: Annotated[int, Option(min=1, max=2, help="One home for all base data, or one a table.")] = 1
-    large: Annotated[Numbers, Option(help="The sizes of clusters of which one compute runs.")] = (12, 48)
-    #: Of a graph that is small for the number of computes, hardly two followers of a poster are at one of them.
-    large_users: Annotated[int, Option(min=100, help="Users of the made-up graph of large clusters.")] = 40_000
-    rounds: Annotated[int, Option(min=1, help="How often each of these runs, in turns.")] = 3
 
 
 @dataclass(frozen=True, slots=True)
@@ -139,15 +137,6 @@ class ClientsSettings:
     only: Only = ""
     client_loop: ClientLoop = "uvloop"
     target: Target = None
-
-
-@dataclass(frozen=True, slots=True)
-class SessionSettings:
-    """How large a run of sessions over two servers is."""
-
-    seconds: Annotated[float, Option(min=0.1, help="Seconds of writing.")] = 20.0
-    rate: Annotated[float, Option(min=1, help="Writes a second of all writers.")] = 200.0
-    writers: Annotated[int, Option(min=1, help="Sessions that write at the first server.")] = 16
 
 
 @dataclass(frozen=True, slots=True)
@@ -222,7 +211,7 @@ class CompareSettings:
     seed: Seed = 1
     tweet_bytes: TweetBytes = 140
     delivery: Annotated[
-        Literal["followers", "active"],
+        Delivery,
         Option(
             help="Where clients or triggers keep timelines: every follower gets posts, as in the paper, or those who "
             "are known to check."

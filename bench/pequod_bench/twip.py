@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterable, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 from pequod_grammar import parse
 from pequod_workloads.twip import JOINS, PUSH_JOIN
@@ -30,27 +30,10 @@ from pequod_bench.report.printed import Printed, print_rows
 from pequod_bench.report.progress import Advance, ProgressBars
 from pequod_bench.settings import TwipRunSettings, TwipSettings
 from pequod_bench.systems.server import Usage, listening_pid, loop_factory, seen_usage, started_server
-from pequod_bench.workloads.stream import (
-    LOGOUT,
-    POST,
-    SUBSCRIBE,
-    CommandBatch,
-    TwipStream,
-    load_batches,
-    make_stream,
-    timed_batches,
-    timeline_scans,
-)
-from pequod_bench.workloads.verify import (
-    Differs,
-    Reply,
-    Same,
-    StreamPosts,
-    Verdict,
-    row_count,
-    verify_checks,
-    verify_timelines,
-)
+from pequod_bench.workloads import stream as operations
+from pequod_bench.workloads import verify as answers
+from pequod_bench.workloads.stream import CommandBatch, TwipStream, timeline_scans
+from pequod_bench.workloads.verify import Reply, Verdict
 
 #: Puts a message while the graph is loaded.
 LOAD_BATCH: Final = 512
@@ -85,7 +68,7 @@ class Prepared:
 
     def loads(self) -> Iterable[CommandBatch]:
         """Return the puts of what is there before the start."""
-        return load_batches(self.stream, self.settings.tweet_bytes, LOAD_BATCH)
+        return operations.load_batches(self.stream, self.settings.tweet_bytes, LOAD_BATCH)
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,16 +99,50 @@ class Stopwatch:
         return time.process_time() - self._cpu
 
 
-@dataclass(frozen=True, slots=True)
-class TwipReport(Printed):
-    """The figures of one run; `seconds` and all that follows from it cover the timed part alone."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TwipOutcome(Printed):
+    """What every run of Twip tells; `seconds` and what follows from it cover the timed part alone."""
 
-    workload: str
     #: Where the graph comes from, and its size.
     graph: str
     users: int
-    active_users: int
     edges: int
+    #: Operations of the model, of every kind, and how long they took.
+    ticks: int
+    seconds: float
+    ticks_per_s: float
+    #: Rows of all active users' timelines at the end.
+    timeline_rows: int
+    #: Whether all that was compared is what it must be, and the first thing that is not; empty if correct.
+    correct: bool
+    difference: str
+
+    def fault(self) -> str:
+        return self.difference
+
+
+def outcome(prepared: Prepared, seconds: float, timeline_rows: int, difference: str) -> dict[str, Any]:
+    """Return the fields of a `TwipOutcome`."""
+    stream = prepared.stream
+    return {
+        "graph": stream.graph.name,
+        "users": stream.graph.user_count,
+        "edges": stream.graph.edge_count,
+        "ticks": stream.tick_count,
+        "seconds": seconds,
+        "ticks_per_s": stream.tick_count / seconds,
+        "timeline_rows": timeline_rows,
+        "correct": not difference,
+        "difference": difference,
+    }
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TwipReport(TwipOutcome):
+    """The figures of one run on a server, or in an engine."""
+
+    workload: str
+    active_users: int
     seed: int
     tweet_bytes: int
     mode: str
@@ -134,10 +151,6 @@ class TwipReport(Printed):
     window: int
     #: How long the graph's subscriptions and the initial posts took to load.
     load_seconds: float
-    #: Operations of the model, of every kind, and how long they took.
-    ticks: int
-    seconds: float
-    ticks_per_s: float
     checks: int
     full_checks: int
     checks_per_s: float
@@ -150,38 +163,17 @@ class TwipReport(Printed):
     server_cpu_us_per_tick: float | None
     server_rss_mib: float | None
     client_cpu_us_per_tick: float
-    #: Rows of all active users' timelines at the end.
-    timeline_rows: int
     #: How many checks of the run were compared row by row with what they must have been.
     checks_verified: int
-    #: Whether the final timelines, and all checks that were compared, are what they must be.
-    correct: bool
-    #: The first thing that is not; empty if correct.
-    difference: str
-
-    def fault(self) -> str:
-        return self.difference
 
     def print_table(self, console: Console) -> None:
-        title = f"{self.workload} on {self.graph}"
-        print_rows(console, self._lines(), {"": "{0[0]}", " ": "{0[1]}", "  ": "{0[2]}"}, title=title, left=3)
-        if self.correct:
-            checked = f"{self.checks_verified:,} checks and " if self.checks_verified else ""
-            console.print(
-                f"[green]correct[/]: {checked}the final timelines of {self.active_users:,} users "
-                f"({self.timeline_rows:,} rows) equal a computation from scratch"
-            )
-        else:
-            console.print("[red]WRONG[/]: not what a computation from scratch gives")
-
-    def _lines(self) -> list[tuple[str, str, str]]:
         users = f"{self.active_users:,} active, {self.edges:,} subscriptions"
         checks = f"{self.full_checks:,} at login, {self.rows:,} rows returned"
         rss = "unknown" if self.server_rss_mib is None else f"{self.server_rss_mib:,.0f} MiB"
         cpu = "unknown" if self.server_cpu_us_per_tick is None else f"{self.server_cpu_us_per_tick:.2f} µs"
         writes = f"{self.posts:,} posts of {self.tweet_bytes} bytes, {self.subscribes:,} subscribes"
         wire = f", {self.batch} commands a batch, {self.window} at once" if self.window else ""
-        return [
+        lines = [
             ("users", f"{self.users:,}", users),
             ("loaded in", f"{self.load_seconds:.1f} s", f"server memory at the end {rss}"),
             ("ticks", f"{self.ticks:,}", writes),
@@ -191,13 +183,25 @@ class TwipReport(Printed):
             ("server CPU a tick", cpu, ""),
             ("client CPU a tick", f"{self.client_cpu_us_per_tick:.2f} µs", ""),
         ]
+        title = f"{self.workload} on {self.graph}"
+        print_rows(console, lines, {"": "{0[0]}", " ": "{0[1]}", "  ": "{0[2]}"}, title=title, left=3)
+        if self.correct:
+            checked = f"{self.checks_verified:,} checks and " if self.checks_verified else ""
+            console.print(
+                f"[green]correct[/]: {checked}the final timelines of {self.active_users:,} users "
+                f"({self.timeline_rows:,} rows) equal a computation from scratch"
+            )
+        else:
+            console.print("[red]WRONG[/]: not what a computation from scratch gives")
 
 
 def prepare(settings: TwipSettings) -> Prepared:
     """Draw the graph and the operations and render every command."""
     joins = JOINS[settings.mode] if settings.join_file is None else _text(settings.join_file)
-    stream = make_stream(settings.graph, settings.users, settings.ticks, settings.seed, settings.initial_posts)
-    return Prepared(settings, stream, timed_batches(stream, settings.tweet_bytes, settings.batch), joins)
+    stream = operations.make_stream(
+        settings.graph, settings.users, settings.ticks, settings.seed, settings.initial_posts
+    )
+    return Prepared(settings, stream, operations.timed_batches(stream, settings.tweet_bytes, settings.batch), joins)
 
 
 def _text(file: Path) -> str:
@@ -210,14 +214,14 @@ def _text(file: Path) -> str:
 def verify(prepared: Prepared, replies: Sequence[Reply], timelines: Sequence[Reply]) -> tuple[Verdict, int]:
     """Compare what came back with what must have come; also return how many checks were compared."""
     stream = prepared.stream
-    posts = StreamPosts(stream, prepared.settings.tweet_bytes)
+    posts = answers.StreamPosts(stream, prepared.settings.tweet_bytes)
     checks_verified = 0
     if prepared.settings.verify == "all":
-        checks = verify_checks(stream, posts, prepared.batches, replies)
-        if isinstance(checks, Differs):
+        checks = answers.verify_checks(stream, posts, prepared.batches, replies)
+        if isinstance(checks, answers.Differs):
             return checks, 0
         checks_verified = checks.scan_count
-    return verify_timelines(stream, posts, timeline_scans(stream, SCAN_BATCH), timelines), checks_verified
+    return answers.verify_timelines(stream, posts, timeline_scans(stream, SCAN_BATCH), timelines), checks_verified
 
 
 def report(name: str, prepared: Prepared, run: TwipRun) -> TwipReport:
@@ -231,49 +235,40 @@ def report(name: str, prepared: Prepared, run: TwipRun) -> TwipReport:
     if before is not None and after is not None:
         server_cpu_us, rss_mib = (after.cpu_s - before.cpu_s) / ticks * 1e6, after.rss_bytes / 2**20
     return TwipReport(
+        **outcome(prepared, run.seconds, answers.row_count(run.timelines), verdict.reason),
         workload=name,
-        graph=stream.graph.name,
-        users=stream.graph.user_count,
         active_users=len(stream.active),
-        edges=stream.graph.edge_count,
         seed=settings.seed,
         tweet_bytes=settings.tweet_bytes,
         mode=settings.mode if settings.join_file is None else "custom",
         batch=settings.batch,
         window=settings.window,
         load_seconds=run.load_s,
-        ticks=ticks,
-        seconds=run.seconds,
-        ticks_per_s=ticks / run.seconds,
         checks=checks,
         full_checks=stream.full_check_count,
         checks_per_s=checks / run.seconds,
-        subscribes=stream.count(SUBSCRIBE),
-        posts=stream.count(POST),
-        logouts=stream.count(LOGOUT),
-        rows=row_count(run.replies),
+        subscribes=stream.count(operations.SUBSCRIBE),
+        posts=stream.count(operations.POST),
+        logouts=stream.count(operations.LOGOUT),
+        rows=answers.row_count(run.replies),
         server_cpu_us_per_tick=server_cpu_us,
         server_rss_mib=rss_mib,
         client_cpu_us_per_tick=run.client_cpu_s / ticks * 1e6,
-        timeline_rows=row_count(run.timelines),
         checks_verified=checks_verified,
-        correct=isinstance(verdict, Same),
-        difference=verdict.reason,
     )
 
 
+def _in_plain_text(target: str) -> AsyncClient:
+    return AsyncClient(target, timeout_s=TIMEOUT_S)
+
+
 def run(
-    settings: TwipRunSettings, bars: ProgressBars, connect: Callable[[str], AsyncClient] | None = None
+    settings: TwipRunSettings, bars: ProgressBars, connect: Callable[[str], AsyncClient] = _in_plain_text
 ) -> TwipReport:
     """Run Twip against the server that the settings name, one that is started for the run, or in the engine.
 
     Args:
-        settings: What run to make.
-        bars: Show how far it is.
         connect: Returns a client of the server that is named; one that is started is reached in plain text.
-
-    Raises:
-        SettingError: The settings do not go together, or the file of joins cannot be read.
     """
     if settings.in_process and settings.target is not None:
         raise SettingError("--target", "--in-process has no server: leave out one of them")
@@ -288,10 +283,7 @@ def run(
 
 
 def _run_on_server(
-    prepared: Prepared,
-    settings: TwipRunSettings,
-    bars: ProgressBars,
-    connect: Callable[[str], AsyncClient] | None,
+    prepared: Prepared, settings: TwipRunSettings, bars: ProgressBars, connect: Callable[[str], AsyncClient]
 ) -> TwipRun:
     with ExitStack() as stack:
         runner = stack.enter_context(asyncio.Runner(loop_factory=loop_factory(settings.client_loop)))
@@ -299,11 +291,10 @@ def _run_on_server(
         if target is None:
             flags = ["--no-uvloop"] if settings.server_loop == "asyncio" else []
             target, pid = stack.enter_context(started_server(*flags))
-            connect = None
+            connect = _in_plain_text
         else:
             pid = listening_pid(target)
-        client = AsyncClient(target, timeout_s=TIMEOUT_S) if connect is None else connect(target)
-        return runner.run(_run(prepared, client, pid, bars))
+        return runner.run(_run(prepared, connect(target), pid, bars))
 
 
 async def _run(prepared: Prepared, client: AsyncClient, pid: int | None, bars: ProgressBars) -> TwipRun:

@@ -31,6 +31,8 @@ VOTE: Final = b"vote|%08d|%08d|%08d"
 #: The range of a page.
 PAGE_FIRST: Final = b"page|%08d|%08d|"
 PAGE_LAST: Final = b"page|%08d|%08d}"
+KARMA: Final = b"karma|%08d"
+RANK: Final = b"rank|%08d|%08d"
 #: The value of every vote.
 VOTED: Final = b"1"
 TEXT_BYTES: Final = 100

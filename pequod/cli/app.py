@@ -74,7 +74,7 @@ _COMMANDS: Final[dict[str, Maker]] = {
     "spark": in_group("spark", "spark", "spark_load", "spark_workloads"),
     "backfill": in_group("backfill", "backfill"),
     "lake": in_group("lake", "lake"),
-    "bench": in_group("bench", "bench", "bench_commands", "bench_compare"),
+    "bench": in_group("bench", "bench"),
 }
 
 

@@ -1,13 +1,23 @@
-"""The group of the benchmarks, and the group's help."""
+"""The group of the benchmarks and its commands, each with the options of its settings."""
 
 from __future__ import annotations
 
-from typing import Final
+import signal
+from typing import TYPE_CHECKING, Final
 
 import typer
+from pequod_bench import settings as sizes
 
+from pequod.cli.bench_options import measuring
+from pequod.cli.connection import ConnectionSettings, connection_settings
+from pequod.cli.exits import ExitCode, fail, say
 from pequod.cli.group import BenchCommands
 from pequod.cli.teaching import examples
+
+if TYPE_CHECKING:
+    from pequod_bench.paper.comparison import Comparison
+    from pequod_bench.report.printed import Printed
+    from pequod_bench.report.progress import ProgressBars
 
 _HELP: Final = """Measure Pequod, and check that what it answers is right.
 
@@ -27,3 +37,183 @@ app: Final = typer.Typer(
     no_args_is_help=True,
     rich_markup_mode=None,
 )
+
+
+@measuring(
+    app,
+    "twip",
+    sizes.TwipRunSettings,
+    short_help="Twip: a server and a client, or the engine alone.",
+    shown=(
+        "pequod bench twip                                          (some seconds)",
+        "pequod bench twip --users 20000 --ticks 1000000            (the reference run)",
+        "pequod bench twip --graph follows.tsv.gz --json",
+        "pequod bench twip --in-process                             (the engine alone)",
+    ),
+)
+def twip(settings: sizes.TwipRunSettings, bars: ProgressBars) -> Printed:
+    """Run Twip, a service like Twitter, against a server: one server process, one client process.
+
+    Users follow, post and check their timelines (by weight 10, 1 and 100), which one cache join keeps.
+    Afterwards every check and every final timeline is compared with a computation in the client.
+    """
+    from pequod_bench.twip import TIMEOUT_S, run
+
+    from pequod.client import AsyncClient
+
+    security: ConnectionSettings = {"timeout_s": TIMEOUT_S, **connection_settings()}
+    return run(settings, bars, lambda address: AsyncClient(address, **security))
+
+
+@measuring(
+    app,
+    "micro",
+    sizes.MicroSettings,
+    {"small": True},
+    short_help="Single operations of engine and wire.",
+    shown=(
+        "pequod bench micro                  (a minute)",
+        "pequod bench micro --only check     (only the rows whose names hold it)",
+        "pequod bench micro --only records, --records 1000000",
+    ),
+)
+def micro(settings: sizes.MicroSettings, _bars: ProgressBars) -> Printed:
+    """Measure single operations: µs of CPU for each, least, median and 99th percentile."""
+    from pequod_bench.micro.run import run
+
+    return run(settings)
+
+
+@measuring(
+    app,
+    "scale",
+    sizes.ScaleSettings,
+    {"users": (100, 200), "entries": (8_000,)},
+    short_help="Single operations in ever larger engines.",
+    shown=(
+        "pequod bench scale                                     (20 s of CPU time)",
+        "pequod bench scale --users 1000,10000,100000 --entries 1000000,10000000 --out bench/figures",
+        "                                                       (the reference: five minutes, 2 GiB)",
+        "pequod bench scale --users 10000 --entries 1000000 --collector default --json",
+    ),
+)
+def scale(settings: sizes.ScaleSettings, bars: ProgressBars) -> Printed:
+    """Measure whether costs stay flat as users and timelines grow: checks, fan-out, memory, collector pauses.
+
+    Each number of users with each number of entries is a point, measured in its own process. A point takes some 3 µs
+    and 120 bytes an entry, and 250 µs and 4 KiB a user. --out writes scale.json and scale.svg.
+    """
+    from pequod_bench.scale import run
+
+    return run(settings, bars)
+
+
+@measuring(
+    app,
+    "clients",
+    sizes.ClientsSettings,
+    {"operations": 20, "samples": 1},
+    short_help="The clients and the transports: calls, batches, threads.",
+    shown=(
+        "pequod bench clients                             (about a minute)",
+        "pequod bench clients --only 'AsyncClient.get' --operations 100000",
+        "pequod bench clients --only unary                (what a call takes of the server, by each transport)",
+        "pequod bench clients --client-loop asyncio --json",
+    ),
+)
+def clients(settings: sizes.ClientsSettings, bars: ProgressBars) -> Printed:
+    """Measure the clients: operations a second and µs of client CPU, by form of use.
+
+    Callers under asyncio.gather, threads, call after call, batches, and unary calls of gRPC alone, on the transport
+    `grpcio` and on `native`. The users of a server that --target names are overwritten.
+    """
+    from pequod_bench.clients import run
+
+    return run(settings, bars)
+
+
+@measuring(
+    app,
+    "cluster",
+    sizes.ClusterSettings,
+    {"users": 100, "ticks": 2_000, "computes": (1, 2)},
+    without=("verify", "server_loop"),
+    short_help="Twip on homes and computes.",
+    shown=(
+        "pequod bench cluster                                       (a minute or two)",
+        "pequod bench cluster --graph follows.tsv.gz --computes 1,2,4 --homes 2",
+    ),
+)
+def cluster(settings: sizes.ClusterSettings, bars: ProgressBars) -> Printed:
+    """Run Twip on clusters of several sizes: homes have the base data, computes the timelines.
+
+    Each role's CPU follows from the accounts of its processes, so that they mean something also where there are fewer
+    cores than servers. With a core for each server the busiest compute limits the cluster.
+
+    Afterwards every timeline is compared with a computation in the client.
+    """
+    from pequod_bench.cluster import run
+
+    return run(settings, bars)
+
+
+@measuring(
+    app,
+    "compare",
+    sizes.CompareSettings,
+    short_help="The paper's figures, beside other systems.",
+    shown=(
+        "pequod bench compare --quick --out report                   (two or three minutes)",
+        "pequod bench compare --reference --out report               (twenty minutes, on a quiet machine)",
+        "pequod bench compare --systems pequod,redis --figures 7",
+        "pequod bench compare --figures latency,ycsb",
+        "pequod bench compare --from report/compare.json --readme bench/README.md",
+        "pequod bench compare --reference --users 20000 --ticks 1000000 --figures 7 --out report   (an hour)",
+    ),
+)
+def compare(settings: sizes.CompareSettings, bars: ProgressBars) -> Printed:
+    """Repeat the Pequod paper's evaluation beside real peers: Redis, memcached and PostgreSQL.
+
+    Figure 7, Twip on all systems; 8, ways to materialise; 9, Newp with separate and interleaved joins. Then latencies
+    at fixed rates, and YCSB. Each server that is installed is started for its run, in its own directory; all get the
+    same operations, and their final contents must be equal. If one fails, it is reported and the others run. Sizes in
+    brackets: plain, --quick, --reference.
+    """
+    from pequod_bench.paper.comparison import from_json
+    from pequod_bench.paper.report import Compared, refuse_unmarked, rewrite, write_report
+    from pequod_bench.paper.study import plan, run
+
+    from pequod.errors import PequodError
+
+    def keep(found: Comparison) -> None:
+        """Write what there is after each section."""
+        if settings.out is not None:
+            write_report(found, settings.out)
+        if settings.readme is not None:
+            rewrite(settings.readme, found)
+
+    try:
+        study = plan(settings)
+        if settings.readme is not None:
+            refuse_unmarked(settings.readme)
+        if settings.out is not None:
+            settings.out.mkdir(parents=True, exist_ok=True)
+        if settings.again is not None:
+            found = from_json(settings.again.read_text("utf-8"))
+            keep(found)
+            return Compared(found)
+    except (PequodError, OSError, UnicodeDecodeError) as error:
+        fail(ExitCode.USAGE, str(error))
+    for name, reason in study.skipped.items():
+        say(f"{name} is left out: {reason}")
+    # SIGTERM is treated as Ctrl-C: the running server is stopped, and its directory removed.
+    before = signal.signal(signal.SIGTERM, signal.default_int_handler)
+    try:
+        found = run(study, bars, keep)
+    finally:
+        signal.signal(signal.SIGTERM, before)
+    if settings.out is not None:
+        say(f"the report is in {settings.out / 'compare.html'}")
+    for failure in found.failures:
+        say(f"{failure.section}: {failure.title} failed: {failure.reason}")
+    return Compared(found)

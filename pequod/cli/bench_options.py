@@ -22,7 +22,6 @@ S = TypeVar("S")
 #: Measures what settings say, with bars that show how far it is.
 Measure = Callable[[S, "ProgressBars"], "Printed"]
 
-_NUMBERS: Final = tuple[int, ...]
 _SMOKE: Final = Annotated[bool, typer.Option("--smoke", help="Tiny sizes: shows that all runs, figures mean nothing.")]
 _JSON: Final = Annotated[bool, typer.Option("--json", help="Print one JSON object and no progress bar.")]
 
@@ -43,8 +42,6 @@ def measuring(
     size, and --json. A field of several numbers is written ``1,2,4``.
 
     Args:
-        app: The group of the command.
-        name: The name of the command.
         settings: A dataclass with a default for each field.
         smoke: The values that --smoke puts in place of what was said; None: there is no such option.
         without: Fields that are no options of this command.
@@ -82,10 +79,11 @@ def measuring(
 def _show(measure: Measure[S], settings: S, *, json: bool) -> None:
     """Measure, and print the report; end with exit code 1 if something was not what it had to be."""
     from pequod_bench.report.printed import WrongAnswerError
+    from pequod_bench.report.progress import ProgressBars
     from rich.console import Console
 
     try:
-        report = measure(settings, progress_bars(json=json))
+        report = measure(settings, ProgressBars(Console(stderr=True, quiet=json)))
     except WrongAnswerError as error:
         fail(ExitCode.WRONG, f"the answers are wrong: {error}")
     if json:
@@ -98,14 +96,6 @@ def _show(measure: Measure[S], settings: S, *, json: bool) -> None:
         fail(ExitCode.WRONG, unmeasured)
 
 
-def progress_bars(*, json: bool) -> ProgressBars:
-    """Return bars on standard error, or none with JSON output."""
-    from pequod_bench.report.progress import ProgressBars
-    from rich.console import Console
-
-    return ProgressBars(Console(stderr=True, quiet=json))
-
-
 def _parameter(field: Field[Any], hint: Any) -> Parameter:
     """Return the parameter of an option.
 
@@ -116,8 +106,8 @@ def _parameter(field: Field[Any], hint: Any) -> Parameter:
     if typing.get_origin(kind) is Literal:
         choices: Any = StrEnum(field.name, {choice.upper(): choice for choice in typing.get_args(kind)})  # type: ignore[misc]
         kind, default = choices, choices(default)
-    elif kind == _NUMBERS:
-        kind, default, option.metavar = str, _text(default), "N,N,..."
+    elif kind == tuple[int, ...]:
+        kind, default, option.metavar = str, ",".join(map(str, default)), "N,N,..."
     return Parameter(field.name, Parameter.KEYWORD_ONLY, default=default, annotation=Annotated[kind, option])
 
 
@@ -133,9 +123,5 @@ def _value(field: Field[Any], said: Any) -> Any:
         numbers = ()
     if not numbers or min(numbers) < 1:
         option = f"--{field.name.replace('_', '-')}"
-        fail(ExitCode.USAGE, f"{option} takes numbers such as {_text(field.default)}, not {said!r}")
+        fail(ExitCode.USAGE, f"{option} takes numbers such as {','.join(map(str, field.default))}, not {said!r}")
     return numbers
-
-
-def _text(numbers: tuple[int, ...]) -> str:
-    return ",".join(map(str, numbers))

@@ -89,7 +89,7 @@ def test_the_small_size_takes_figures_of_each_command_on_its_own(
 ) -> None:
     for name in ("compare", "scale", "pure"):
         monkeypatch.delitem(COMMANDS, name)
-    monkeypatch.setattr(figures, "FIGURES", [figure for figure in figures.FIGURES if figure[2] in COMMANDS])
+    monkeypatch.setattr(figures, "FIGURES", {name: figures.FIGURES[name] for name in COMMANDS})
     out = tmp_path / "figures.md"
     figures.main(["--smoke", "--out", str(out)])
     assert capsys.readouterr().out == out.read_text()

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 
 import pytest
-from pequod_bench.report.latency import latencies, open_loop
+from pequod_bench.report.latency import histogram, open_loop, percentiles
 
 
 async def test_a_call_that_waits_for_another_is_charged_for_it() -> None:
@@ -32,5 +32,5 @@ async def test_a_call_that_fails_ends_the_run() -> None:
 
 
 def test_percentiles_of_one_call() -> None:
-    only = latencies([0.002])
+    only = percentiles(histogram([0.002]))
     assert (only.p50_ms, only.p999_ms, only.max_ms) == (2.0, 2.0, 2.0)

@@ -18,7 +18,6 @@ def test_every_workload_runs_and_reports() -> None:
     assert len(report["workloads"]) >= 19
     for row in report["workloads"]:
         assert 0 < row["min_us"] <= row["median_us"] <= row["p99_us"], row
-    assert all(size["bytes_each"] > 0 for size in report["sizes"])
 
 
 def test_figures_are_microseconds_an_operation() -> None:

@@ -48,8 +48,8 @@ def _commits() -> Iterator[list[RowChange]]:
 class _Home:
     """A home whose only compute wants all posts."""
 
-    def __init__(self, keep_bytes: int = 1 << 20) -> None:
-        self.relay = Relay(keep_bytes)
+    def __init__(self) -> None:
+        self.relay = Relay(1 << 20)
         self.origin = MemoryOrigin(Engine(), 1, self.relay)
         self.feed = PeerFeed(self.origin, "micro", lambda: None)
         self._replies = self.feed.replies()
@@ -65,18 +65,12 @@ class _Home:
         return await anext(self._replies)
 
 
-def _ranges() -> list[KeyRange]:
-    """Return the subscriptions of a compute: the posts of each poster."""
-    posters = (b"p|%08d" % poster for poster in range(_POSTERS))
-    return [KeyRange(one + b"|", one + b"}") for one in posters]
-
-
 @CLUSTER.row("feed: tell", "a change at a home, in commits of 16")
 def tell(_scale: MicroScale) -> Samples:
     """Keep commits for a feed, and make the messages that tell them."""
     home, commits, number = _Home(), _commits(), 0
     with asyncio.Runner() as runner:
-        runner.run(home.start(_ranges()))
+        runner.run(home.start([KeyRange(*keys.posts_of(poster)) for poster in range(_POSTERS)]))
         while True:
             some = [next(commits) for _ in range(_COMMITS)]
             begun = clock()

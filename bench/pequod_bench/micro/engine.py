@@ -10,6 +10,7 @@ from itertools import count
 from typing import Final
 
 from pequod_grammar import parse
+from pequod_workloads import newp
 from pequod_workloads import twip as keys
 
 from pequod.engine import Engine, Piece, general_way
@@ -21,13 +22,7 @@ TWEET: Final = b"x" * 140
 _MANY: Final = 100_000
 #: Subscriptions that wait in a log together, and posts of each; posts whose fan-out is timed together.
 _LOGGED, _POSTS = 10, 10
-#: Four joins fill one table, interleaved (paper §2.3).
-_PAGE_JOINS: Final = """
-    page|<author>|<id>|a = copy article|<author>|<id>;
-    page|<author>|<id>|r = count vote|<author>|<id>|<voter>;
-    page|<author>|<id>|c|<number>|<user> = copy comment|<author>|<id>|<number>|<user>;
-    page|<author>|<id>|k|<number>|<user> = check comment|<author>|<id>|<number>|<user> copy karma|<user>;
-"""
+#: Comments of a page, which four joins fill, interleaved (paper §2.3).
 _COMMENTS: Final = 5
 #: Enough for every round.
 _RECORD_BYTES_MAX: Final = 1 << 30
@@ -285,21 +280,22 @@ def page(scale: MicroScale) -> Samples:
 
 
 def _pages(page_count: int) -> Engine:
+    """Return an engine with pages of author 1, all of which have been read; ranks and karma are written by hand."""
     engine = Engine()
-    engine.add_joins(parse(_PAGE_JOINS))
+    engine.add_joins(parse(newp.PAGE_JOINS))
     for number in range(page_count):
-        engine.put(b"article|ann|%d" % number, TWEET)
+        engine.put(newp.ARTICLE % (1, number), TWEET)
+        engine.put(newp.RANK % (1, number), b"5")
         for i in range(_COMMENTS):
-            engine.put(b"vote|ann|%d|%d" % (number, i), b"1")
-            engine.put(b"comment|ann|%d|%d|%d" % (number, i, i), TWEET)
-            engine.put(b"karma|%d" % i, b"1")
+            engine.put(newp.COMMENT % (1, number, i, i), TWEET)
+            engine.put(newp.KARMA % i, b"1")
     for number in range(page_count):
         engine.scan(*_page(number))
     return engine
 
 
 def _page(number: int) -> tuple[bytes, bytes]:
-    return b"page|ann|%d|" % number, b"page|ann|%d|}" % number
+    return newp.PAGE_FIRST % (1, number), newp.PAGE_LAST % (1, number)
 
 
 @ENGINE.row("pull, celebrity", "a scan of 4 rows, 1 computed")
@@ -358,7 +354,7 @@ def replace(scale: MicroScale) -> Samples:
     page_count = scale.of(100)
     engine = _pages(page_count)
     for value in count(2):
-        karma = [(b"karma|%d" % user, b"%d" % value) for user in range(_COMMENTS)]
+        karma = [(newp.KARMA % user, b"%d" % value) for user in range(_COMMENTS)]
         yield _COMMENTS * page_count, timed(engine.put, karma)
 
 

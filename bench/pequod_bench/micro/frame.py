@@ -59,6 +59,9 @@ FULL: Final = MicroScale(sample_count=300, part=1.0)
 SMOKE: Final = MicroScale(sample_count=3, part=0.05)
 
 
+Workload = Callable[[MicroScale], Samples]
+
+
 @dataclass(frozen=True, slots=True)
 class MicroRow:
     """One row of the table."""
@@ -66,7 +69,7 @@ class MicroRow:
     name: str
     #: What one operation is.
     operation: str
-    samples: Callable[[MicroScale], Samples]
+    samples: Workload
     #: Whether one sample takes all records of an index: of more records, fewer samples do.
     is_indexing: bool = False
 
@@ -79,12 +82,10 @@ class MicroRow:
 class MicroRows(list[MicroRow]):
     """Rows of the table, in their order."""
 
-    def row(
-        self, name: str, operation: str
-    ) -> Callable[[Callable[[MicroScale], Samples]], Callable[[MicroScale], Samples]]:
+    def row(self, name: str, operation: str) -> Callable[[Workload], Workload]:
         """Take a function in as a row."""
 
-        def take(samples: Callable[[MicroScale], Samples]) -> Callable[[MicroScale], Samples]:
+        def take(samples: Workload) -> Workload:
             self.append(MicroRow(name, operation, samples))
             return samples
 
@@ -118,14 +119,6 @@ class MicroRatio:
     times: float
     #: The most that is wanted.
     times_max: float
-
-
-@dataclass(frozen=True, slots=True)
-class MicroSize:
-    """What something occupies."""
-
-    name: str
-    bytes_each: float
 
 
 def measure(workloads: Sequence[MicroRow], scale: MicroScale) -> list[Result]:
@@ -170,8 +163,6 @@ def over_and_over(
     """Make the calls in samples of `RUN`, and all of them again, for as long as samples are taken.
 
     Args:
-        call: What is timed.
-        arguments: Of each call.
         stride: How far apart those of successive calls are, to leave the order that the processor's cache likes.
     """
     for start in count(0, RUN):

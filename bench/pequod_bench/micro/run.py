@@ -4,31 +4,23 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
-from importlib.util import find_spec
 from typing import Final
 
 from rich.console import Console
 
-from pequod_bench.micro.cluster import CLUSTER
-from pequod_bench.micro.engine import ENGINE
-from pequod_bench.micro.frame import FULL, SMOKE, MicroRatio, MicroRow, MicroSize, Result, measure
-from pequod_bench.micro.records import RATIOS as RECORD_RATIOS
-from pequod_bench.micro.records import RECORDS
-from pequod_bench.micro.sizes import SIZES
-from pequod_bench.micro.wire import HALVES
-from pequod_bench.micro.wire import RATIOS as HALF_RATIOS
+from pequod_bench.micro import cluster, engine, feed, records, wire
+from pequod_bench.micro.frame import FULL, SMOKE, MicroRatio, MicroRow, Result, measure
 from pequod_bench.report.printed import Printed, print_rows
 from pequod_bench.settings import MicroSettings
 
-RATIOS: Final = (*RECORD_RATIOS, *HALF_RATIOS)
+RATIOS: Final = (*records.RATIOS, *wire.RATIOS)
 
 
 @dataclass(frozen=True, slots=True)
 class MicroReport(Printed):
-    """What the rows took, and what has a size."""
+    """What the rows took."""
 
     workloads: list[Result]
-    sizes: list[MicroSize]
     ratios: list[MicroRatio]
 
     def print_table(self, console: Console) -> None:
@@ -37,8 +29,6 @@ class MicroReport(Printed):
         print_rows(console, self.workloads, columns, title="µs of CPU an operation", left=2)
         for ratio in self.ratios:
             console.print(f"{ratio.name}: {ratio.times:.2f} times {ratio.than}; at most {ratio.times_max} is wanted")
-        for size in self.sizes:
-            console.print(f"{size.name}: {size.bytes_each:.0f} bytes")
 
 
 def run(settings: MicroSettings) -> MicroReport:
@@ -52,7 +42,7 @@ def run(settings: MicroSettings) -> MicroReport:
         for name, than, times_max in RATIOS
         if name in medians and than in medians
     ]
-    return MicroReport(results, [size(scale) for name, size in SIZES.items() if settings.only in name], ratios)
+    return MicroReport(results, ratios)
 
 
 def compared(rows: Iterable[MicroRow]) -> list[list[MicroRow]]:
@@ -65,9 +55,5 @@ def compared(rows: Iterable[MicroRow]) -> list[list[MicroRow]]:
 
 
 def workloads() -> Iterator[MicroRow]:
-    """Yield the rows of the engine, of both halves of the wire, and of the feed if its packages are installed."""
-    yield from (*ENGINE, *RECORDS, *HALVES, *CLUSTER)
-    if find_spec("asyncpg") is not None and find_spec("psycopg2") is not None:
-        from pequod_bench.micro.feed import FEED  # noqa: PLC0415 -- optional
-
-        yield from FEED
+    """Yield the rows of the engine, of both halves of the wire, and of both feeds."""
+    yield from (*engine.ENGINE, *records.RECORDS, *wire.HALVES, *cluster.CLUSTER, *feed.FEED)

@@ -6,10 +6,10 @@ Every scan is an incremental check of Twip: three rows of 100 bytes at the end o
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from functools import cache, partial
+from functools import cache
 from itertools import count
-from typing import Final, NamedTuple, cast
+from types import SimpleNamespace
+from typing import Final, Literal, cast
 
 from pequod_grammar import parse
 from pequod_proto.pequod_pb2 import ExecuteRequest
@@ -41,45 +41,27 @@ _RUN: Final = 256
 _TURNS: Final = 16
 
 
+#: Commands of a message: incremental checks, gets, puts, and puts under a condition that holds, or does not.
+_Kind = Literal["scan", "get", "put", "put, met", "put, unmet"]
+
+
+def _written(turn: int) -> bytes:
+    """Return what the puts of a turn write; other values than before, or nothing would change."""
+    return b"%d" % (turn % _TURNS) + _TWEET
+
+
 @cache
-def _checks(turn: int) -> Columns:
+def _columns(kind: _Kind, turn: int) -> Columns:
     columns = Columns()
+    expected = {"put": None, "put, met": pequod.if_value(_written(turn - 1)), "put, unmet": pequod.if_value(_TWEET)}
     for i in range(_RUN):
         user = (turn + i * 7919) % _USERS
-        columns.scan(*keys.timeline(user, _POSTS - 3))
-    return columns
-
-
-@cache
-def _gets(turn: int) -> Columns:
-    columns = Columns()
-    for i in range(_RUN):
-        columns.get(keys.subscription_key((turn + i * 7919) % _USERS, 1))
-    return columns
-
-
-@cache
-def _puts(turn: int) -> Columns:
-    columns = Columns()
-    for i in range(_RUN):
-        # Other values with each turn, or nothing would change.
-        columns.put(b"x|%08d" % i, b"%d" % turn + _TWEET)
-    return columns
-
-
-def _put_before(turn: int) -> bytes:
-    return b"%d" % ((turn - 1) % _TURNS) + _TWEET
-
-
-def _never_put(_turn: int) -> bytes:
-    return _TWEET
-
-
-@cache
-def _conditional_puts(expected: Callable[[int], bytes], turn: int) -> Columns:
-    columns = Columns()
-    for i in range(_RUN):
-        columns.put(b"x|%08d" % i, b"%d" % turn + _TWEET, condition=pequod.if_value(expected(turn)))
+        if kind == "scan":
+            columns.scan(*keys.timeline(user, _POSTS - 3))
+        elif kind == "get":
+            columns.get(keys.subscription_key(user, 1))
+        else:
+            columns.put(b"x|%08d" % i, _written(turn), condition=expected[kind])
     return columns
 
 
@@ -94,7 +76,7 @@ def _executor() -> Executor:
     for user in range(_USERS):
         engine.scan(*keys.timeline(user))
     for i in range(_RUN):
-        engine.put(b"x|%08d" % i, _put_before(0))
+        engine.put(b"x|%08d" % i, _written(-1))
     return Executor(engine, 1, commands_max=1 << 20, reply_bytes_max=1 << 26, rows_max=1 << 20)
 
 
@@ -102,7 +84,7 @@ def _executor() -> Executor:
 def encode(_: MicroScale) -> Samples:
     """Make a message of 256 checks and serialise it."""
     for number in count():
-        columns = _checks(number % _TURNS)
+        columns = _columns("scan", number % _TURNS)
         begun = clock()
         encode_request(number, columns.kinds, columns.arguments, columns.numbers)
         yield _RUN, clock() - begun
@@ -111,7 +93,7 @@ def encode(_: MicroScale) -> Samples:
 @HALVES.row("client: decode", "a check in a reply to 256")
 def decode(_: MicroScale) -> Samples:
     """Parse a reply of 256 checks and take it apart."""
-    columns = _checks(0)
+    columns = _columns("scan", 0)
     (reply,) = _executor().execute(columns.message(0))
     data = reply.SerializeToString()
     while True:
@@ -120,11 +102,11 @@ def decode(_: MicroScale) -> Samples:
         yield _RUN, clock() - begun
 
 
-def _serve(columns: Callable[[int], Columns], _: MicroScale) -> Samples:
+def _serve(kind: _Kind, _: MicroScale) -> Samples:
     """Take messages of 256 commands, run them and make the replies, natively where the core is."""
     executor = _executor()
     for number in count():
-        data = columns(number % _TURNS).message(number).SerializeToString()
+        data = _columns(kind, number % _TURNS).message(number).SerializeToString()
         begun = clock()
         quick = run_quick(executor, data)
         if quick is None:
@@ -135,20 +117,11 @@ def _serve(columns: Callable[[int], Columns], _: MicroScale) -> Samples:
         yield _RUN, clock() - begun
 
 
-HALVES.add("server: checks", "a check in a message of 256", _serve, _checks)
-HALVES.add("server: gets", "a get in a message of 256", _serve, _gets)
-HALVES.add("server: puts", "a put in a message of 256", _serve, _puts)
-HALVES.add("server: conditional puts", "a put in a message of 256", _serve, partial(_conditional_puts, _put_before))
-HALVES.add(
-    "server: conditional puts, unmet", "a put in a message of 256", _serve, partial(_conditional_puts, _never_put)
-)
-
-
-class _Asking(NamedTuple):
-    """What levels need to know of a message."""
-
-    #: As `NativeBatch.freshness`.
-    freshness: bytes
+HALVES.add("server: checks", "a check in a message of 256", _serve, "scan")
+HALVES.add("server: gets", "a get in a message of 256", _serve, "get")
+HALVES.add("server: puts", "a put in a message of 256", _serve, "put")
+HALVES.add("server: conditional puts", "a put in a message of 256", _serve, "put, met")
+HALVES.add("server: conditional puts, unmet", "a put in a message of 256", _serve, "put, unmet")
 
 
 def _levels(*, is_after: bool) -> Samples:
@@ -156,7 +129,7 @@ def _levels(*, is_after: bool) -> Samples:
     levels, asked = _executor().levels, b""
     if is_after and (found := level(After(Token.parse(levels.token)))) is not None:
         asked = found.SerializeToString()
-    message = cast("NativeBatch", _Asking(asked))
+    message = cast("NativeBatch", SimpleNamespace(freshness=asked))
     while True:
         begun = clock()
         for _time in range(RUN):

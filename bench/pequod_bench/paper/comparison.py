@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
+import json
 import statistics
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
-from typing import ClassVar, Final
+from dataclasses import asdict, dataclass, field
+from typing import Final
 
 from pydantic import TypeAdapter, ValidationError
 
-from pequod.errors import PequodError
+from pequod.errors import SettingError
 from pequod_bench.paper.latency import LatencyResult
 from pequod_bench.paper.measure import Failure, RunOutcome
-from pequod_bench.report.printed import AsJson
 
 #: Runtime as a multiple of Pequod's, in the paper's figure 7.
 PAPER_RATIOS: Final = {
@@ -97,10 +97,9 @@ class Line:
 
 
 @dataclass(slots=True)
-class Comparison(AsJson):
+class Comparison:
     """The whole of it; what is not measured, or not yet, is empty."""
 
-    indent: ClassVar[int | None] = 1
     command: str
     commit: str
     started_at: str
@@ -119,9 +118,13 @@ class Comparison(AsJson):
     materialisation: list[Line] = field(default_factory=list)
     newp: list[Line] = field(default_factory=list)
     latencies: list[LatencyResult] = field(default_factory=list)
-    #: By the letters of the workloads; each run has so many operations.
+    #: By the letters of the workloads, and the number of operations of each run.
     ycsb: list[Line] = field(default_factory=list)
     ycsb_operations: int = 0
+
+    def to_json(self) -> str:
+        """Return what `from_json` reads."""
+        return json.dumps(asdict(self), indent=1)
 
     def where(self) -> str:
         """Say in one sentence what was measured, when and where."""
@@ -140,22 +143,18 @@ class Comparison(AsJson):
         return [f"{title}: {difference}" for title, difference in found if difference]
 
 
-class UnreadableReportError(PequodError):
-    """A file is not a comparison's JSON."""
-
-
 def from_json(text: str) -> Comparison:
     """Return the comparison that `Comparison.to_json` wrote.
 
     Raises:
-        UnreadableReportError: It did not, or an earlier version did that held other figures.
+        SettingError: It did not, or an earlier version did that held other figures.
     """
     try:
         return TypeAdapter(Comparison).validate_json(text)
     except ValidationError as error:
         first = error.errors()[0]
         place = ".".join(map(str, first["loc"])) or "its beginning"
-        raise UnreadableReportError(f"this is no compare.json of this version: {first['msg']} at {place}") from error
+        raise SettingError("--from", f"this is no compare.json of this version: {first['msg']} at {place}") from error
 
 
 def ratios(line: Line, base: Line) -> Spread:

@@ -13,6 +13,8 @@ import asyncio
 from collections.abc import Awaitable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
+from itertools import compress
+from operator import not_
 from typing import Final
 
 from pequod_workloads import twip as keys
@@ -20,7 +22,7 @@ from pequod_workloads import twip as keys
 from pequod_bench.collector import resting_collector
 from pequod_bench.paper.materialisation import make_stream
 from pequod_bench.paper.measure import Trials, verified
-from pequod_bench.report.latency import Latencies, LatencyHistogram, open_loop
+from pequod_bench.report.latency import Latencies, curve, histogram, open_loop, percentiles
 from pequod_bench.systems.system import Server, System, SystemSession, SystemWorkload
 from pequod_bench.workloads.stream import CHECK
 
@@ -90,13 +92,11 @@ def run_alone(load: Load, trials: Trials) -> LatencyResult:
 
 
 class _Nothing:
-    async def check(self, user: int, since: int) -> int:
-        del user, since
+    async def check(self, *_: object) -> int:
         return 0
 
-    async def post(self, poster: int, tick: int, text: bytes) -> Awaitable[None]:
-        del poster, tick, text
-        return asyncio.sleep(0)
+    async def post(self, *_: object) -> None:
+        """Return at once."""
 
 
 async def _rates(session: SystemSession | _Nothing, load: Load) -> list[AtRate]:
@@ -111,7 +111,9 @@ async def _rates(session: SystemSession | _Nothing, load: Load) -> list[AtRate]:
             await session.check(user, detail)
         else:
             tick = stream.first_tick + row
-            deliveries.append(await session.post(user, tick, keys.tweet(tick, tweet_bytes)))
+            delivery = await session.post(user, tick, keys.tweet(tick, tweet_bytes))
+            if delivery is not None:
+                deliveries.append(delivery)
 
     for row in range(_WARM_COUNT):
         await operation(0, row)
@@ -122,11 +124,11 @@ async def _rates(session: SystemSession | _Nothing, load: Load) -> list[AtRate]:
         with resting_collector():
             seconds = await open_loop(partial(operation, begin), rate, count)
         done_s = max(number / rate + latency for number, latency in enumerate(seconds))
-        checks, posts = LatencyHistogram(), LatencyHistogram()
-        for number, latency in enumerate(seconds, begin):
-            (checks if operations[number][0] == CHECK else posts).record(latency)
+        is_check = [kind == CHECK for kind, _, _ in operations[begin : begin + count]]
+        checks = histogram(compress(seconds, is_check))
+        posts = histogram(compress(seconds, map(not_, is_check)))
         begin += count
-        found.append(AtRate(rate, count / done_s, checks.summary(), posts.summary(), checks.curve()))
+        found.append(AtRate(rate, count / done_s, percentiles(checks), percentiles(posts), curve(checks)))
         await asyncio.gather(*deliveries)
         deliveries.clear()
     return found

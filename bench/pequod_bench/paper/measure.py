@@ -72,7 +72,6 @@ class Trials:
 
     Args:
         loop: Runs the clients: one event loop for all of them, since gRPC holds on to the first that it meets.
-        bars: Show how far it is.
     """
 
     def __init__(self, loop: asyncio.Runner, bars: ProgressBars) -> None:
@@ -81,12 +80,17 @@ class Trials:
         self.failures: list[Failure] = []
 
     def on_server(self, system: System, work: Callable[[Server], Awaitable[Found]]) -> Found:
-        """Do something on a fresh server of a system.
+        """Do something on a fresh server of a system, whose files are in a directory of its own.
 
         Raises:
             TimeoutError: It takes longer than `RUN_S_MAX`.
         """
-        with started(system) as server:
+        has_room = _MEMORY.is_dir() and shutil.disk_usage(_MEMORY).free > _MEMORY_BYTES_MIN
+        folder = _MEMORY if has_room else None
+        with (
+            TemporaryDirectory(prefix="pequod-compare-", dir=folder, ignore_cleanup_errors=True) as directory,
+            system.started(Path(directory)) as server,
+        ):
             return self.run(work(server))
 
     def run(self, work: Awaitable[Found]) -> Found:
@@ -132,18 +136,6 @@ def trying(bars: ProgressBars = QUIET) -> Iterator[Trials]:
     """Yield what makes runs, in an event loop of uvloop where that is installed, which helps every client."""
     with asyncio.Runner(loop_factory=loop_factory()) as loop:
         yield Trials(loop, bars)
-
-
-@contextmanager
-def started(system: System) -> Iterator[Server]:
-    """Start a server in its own directory."""
-    has_room = _MEMORY.is_dir() and shutil.disk_usage(_MEMORY).free > _MEMORY_BYTES_MIN
-    folder = _MEMORY if has_room else None
-    with (
-        TemporaryDirectory(prefix="pequod-compare-", dir=folder, ignore_cleanup_errors=True) as directory,
-        system.started(Path(directory)) as server,
-    ):
-        yield server
 
 
 @cache

@@ -19,14 +19,14 @@ from pequod_workloads.twip import tweet as text_of
 
 from pequod.client import AsyncBatch, AsyncClient, Result, Rows
 from pequod_bench.paper.measure import RunOutcome, Trials, timed
-from pequod_bench.systems.pequod_results import count_rows, empty, raise_first
+from pequod_bench.systems.pequod_results import checked, count_rows, empty
 from pequod_bench.systems.pequod_system import PEQUOD, TIMEOUT_S
 from pequod_bench.systems.system import BATCH, Server, Work, in_messages
 from pequod_bench.workloads.graph import Ids
 from pequod_bench.workloads.verify import Differs, Same, Verdict
 
 Version = Literal["separate", "interleaved"]
-VERSIONS: Final[tuple[Version, ...]] = ("separate", "interleaved")
+#: In the order of the figure.
 JOINS: Final[dict[Version, str]] = {"separate": model.COUNT_JOINS, "interleaved": model.COUNT_JOINS + model.PAGE_JOINS}
 _LOAD_BATCH: Final = 512
 
@@ -163,7 +163,7 @@ class _Newp:
         else:
             batch.get(model.ARTICLE % page)
             batch.scan(b"comment|%08d|%08d|" % page, b"comment|%08d|%08d}" % page)
-            batch.get(b"rank|%08d|%08d" % page)
+            batch.get(model.RANK % page)
 
     async def verify(self) -> Verdict:
         wanted = expected_pages(self._sessions)
@@ -180,8 +180,7 @@ class _Newp:
             batch = self._client.batch()
             for article in range(start, min(start + BATCH, len(self._authors))):
                 self._read(batch, article)
-            results = await batch.send()
-            raise_first(results)
+            results = await checked(batch.send())
             if self._version == "interleaved":
                 pages += [_page_of_scan(cast("Rows", rows)) for rows in results]
             else:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
@@ -10,17 +10,15 @@ from typing import Final
 from markdown_it import MarkdownIt
 from rich.console import Console
 
-from pequod.errors import PequodError
+from pequod.errors import SettingError
 from pequod_bench.paper.comparison import Comparison, goals
-from pequod_bench.paper.tables import FigureTable, figures, tables
-from pequod_bench.report.printed import Printed
+from pequod_bench.paper.tables import tables
+from pequod_bench.report.printed import Printed, table_text
 from pequod_bench.systems.system import BATCH, WINDOW
 
 #: The two lines between which figures go.
 BEGIN: Final = "<!-- compare: figures -->"
 END: Final = "<!-- compare: end -->"
-#: Whose first tables go there; the report has all.
-_SECTIONS: Final = ("7", "8", "9", "ycsb")
 _HEAD: Final = """<!DOCTYPE html><html lang="en"><head><meta charset="utf-8">
 <meta name="viewport" content="width=device-width, initial-scale=1">
 <title>Pequod beside other systems</title><style>
@@ -50,10 +48,6 @@ go into an HDR histogram (three digits, a microsecond to an hour).
 Nothing is pinned to a core.""".splitlines()
 
 
-class UnmarkedError(PequodError):
-    """A file does not say where the figures go."""
-
-
 @dataclass(frozen=True, slots=True)
 class Compared(Printed):
     """The comparison as a report of one command."""
@@ -80,94 +74,61 @@ def write_report(comparison: Comparison, folder: Path) -> None:
         (folder / f"compare.{name}").write_text(text, "utf-8")
 
 
-def to_markdown(comparison: Comparison) -> str:
-    """Return the whole report."""
-    return "\n".join(_lines(comparison, frozenset())).rstrip() + "\n"
+def to_markdown(comparison: Comparison, mark: str = "") -> str:
+    """Return the whole report; below each table that can be drawn stands the mark, if there is one."""
+    return "\n".join(_lines(comparison, mark)).rstrip() + "\n"
 
 
 def to_html(comparison: Comparison) -> str:
     """Return the whole report, with figures, as one file that needs no other."""
-    drawn = figures(comparison)
-    text = "\n".join(_lines(comparison, drawn.keys()))
-    body: str = MarkdownIt("commonmark", {"html": False}).enable("table").render(text)
-    for section, figure in drawn.items():
-        body = body.replace(f"<p>{_mark(section)}</p>", figure)
+    mark = "(figure)"
+    body: str = MarkdownIt("commonmark", {"html": False}).enable("table").render(to_markdown(comparison, mark))
+    for table in tables(comparison):
+        if table.draw is not None:
+            body = body.replace(f"<p>{mark}</p>", table.draw(), 1)
     return f"{_HEAD}{body}</body></html>\n"
 
 
-def _lines(comparison: Comparison, drawn: Collection[str]) -> Iterator[str]:
-    """Yield the report in Markdown, with a mark after the first table of each section that has a figure."""
+def _lines(comparison: Comparison, mark: str) -> Iterator[str]:
     yield from ("# Pequod beside other systems", "", f"    {comparison.command}", "", comparison.where(), "")
     yield from (f"Skipped: {name}: {reason}.\n" for name, reason in comparison.skipped.items())
     yield from (f"FAILED: {each.section}: {each.title}: {each.reason}\n" for each in comparison.failures)
     yield from (f"WRONG: {difference}\n" for difference in comparison.differences())
     if goals(comparison):
         yield from ("## Goals", "", goals_text(comparison), "")
-    left = set(drawn)
     for table in tables(comparison):
-        yield from (f"## {table.title}", "", table_text(table), "", table.note, "")
-        if table.section in left:
-            left.remove(table.section)
-            yield from (_mark(table.section), "")
-    yield from ("## Method", "", *(f"- {sentence}" for sentence in _method(comparison)), "")
+        yield from (f"## {table.title}", "", table_text(table.columns, table.rows), "", table.note, "")
+        if mark and table.draw is not None:
+            yield from (mark, "")
+    minutes = ", ".join(f"{section} {seconds / 60:.1f}" for section, seconds in comparison.section_seconds.items())
+    yield from ("## Method", "", *(f"- {sentence}" for sentence in _METHOD), f"- Minutes by section: {minutes}.", "")
     if comparison.twip:
         yield from ("## Systems and what was done for them", "")
         yield from (f"- **{result.title}** ({result.version}). {result.tuning}" for result in comparison.twip)
 
 
-def _mark(section: str) -> str:
-    return f"(figure of {section})"
-
-
-def _method(comparison: Comparison) -> list[str]:
-    """Say what every reader of the figures should know."""
-    minutes = ", ".join(f"{section} {seconds / 60:.1f}" for section, seconds in comparison.section_seconds.items())
-    return [*_METHOD, f"Minutes by section: {minutes or 'none'}."]
-
-
 def goals_text(comparison: Comparison) -> str:
     """Return a table of the goals."""
     rows = [[goal.wanted, goal.found, goal.beside, "met" if goal.is_met else "missed"] for goal in goals(comparison)]
-    return table_text(FigureTable("goals", "Goals", "", ["the paper's figure", "found", "and", ""], rows))
-
-
-def table_text(table: FigureTable) -> str:
-    """Return a table in Markdown."""
-    rule = ["---", *("---:" for _ in table.columns[1:])]
-    return "\n".join(f"| {' | '.join(row)} |" for row in (table.columns, rule, *table.rows))
-
-
-def figures_text(comparison: Comparison) -> str:
-    """Return goals and the first table of some sections, each under a heading of the fourth level."""
-    lines = [f"`{comparison.command}`", "", comparison.where(), ""]
-    lines += ["#### Goals", "", goals_text(comparison), ""]
-    shown = {table.section: table for table in reversed(tables(comparison))}
-    for section in _SECTIONS:
-        if section in shown:
-            table = shown[section]
-            lines += [f"#### {table.title}", "", table_text(table), "", table.note, ""]
-    return "\n".join(lines).rstrip()
+    return table_text(["the paper's figure", "found", "and", ""], rows)
 
 
 def rewrite(file: Path, comparison: Comparison) -> None:
-    """Put the figures between the marks of a file, in place of what is there.
-
-    Raises:
-        UnmarkedError: It does not have both marks, each once and in their order.
-    """
+    """Put the report between the marks of a file, in place of what is there, below a heading of the third level."""
     before, after = refuse_unmarked(file)
-    file.write_text(f"{before}{BEGIN}\n{figures_text(comparison)}\n{END}{after}", "utf-8")
+    _, _, report = to_markdown(comparison).replace("\n## ", "\n#### ").partition("\n\n")
+    file.write_text(f"{before}{BEGIN}\n{report}{END}{after}", "utf-8")
 
 
 def refuse_unmarked(file: Path) -> tuple[str, str]:
     """Return what stands before the first mark and after the second.
 
     Raises:
-        UnmarkedError: It does not have both marks, each once and in their order.
+        SettingError: It does not have both marks, each once and in their order.
     """
     text = file.read_text("utf-8")
     before, _, rest = text.partition(BEGIN)
     between, _, after = rest.partition(END)
     if text.count(BEGIN) != 1 or text.count(END) != 1 or END in before or BEGIN in between:
-        raise UnmarkedError(f"{file} must have the two lines {BEGIN} and {END}, in this order: figures go between them")
+        raise SettingError("--readme", f"{file} must have the two lines {BEGIN} and {END}, in this order")
     return before, after

@@ -16,7 +16,7 @@ from typing import Final, TypeVar
 
 import psutil
 
-from pequod.errors import PequodError
+from pequod.errors import SettingError
 from pequod_bench import settings as sizes
 from pequod_bench.paper import latency, materialisation, newp
 from pequod_bench.paper.comparison import Comparison, Line, LinePoint, Machine
@@ -49,10 +49,6 @@ SYSTEMS: Final[tuple[System, ...]] = (
 SYSTEMS_BY_CALL: Final = tuple(system for system in SYSTEMS if system is not POSTGRES_CALLS)
 
 
-class UnknownNameError(PequodError):
-    """A name on the command line that no system or figure has, or two sizes at once."""
-
-
 @dataclass(frozen=True, slots=True)
 class Study:
     """What is compared."""
@@ -66,13 +62,9 @@ class Study:
 
 
 def plan(settings: CompareSettings) -> Study:
-    """Look up what was named.
-
-    Raises:
-        UnknownNameError: There is no such system or figure, or both sizes were asked for.
-    """
+    """Look up what was named."""
     if settings.quick and settings.reference:
-        raise UnknownNameError("--quick and --reference are two sizes: take one")
+        raise SettingError("--quick", "--reference is another size: take one")
     scale = sizes.QUICK if settings.quick else sizes.REFERENCE if settings.reference else sizes.FEW_MINUTES
     scale = replace(
         scale,
@@ -83,13 +75,13 @@ def plan(settings: CompareSettings) -> Study:
     )
     sections = frozenset(part.strip() for part in settings.figures.split(","))
     if not sections <= set(SECTIONS):
-        raise UnknownNameError(
-            f"--figures takes {', '.join(SECTIONS)}, with commas between them, not {settings.figures!r}"
+        raise SettingError(
+            "--figures", f"takes {', '.join(SECTIONS)}, with commas between them, not {settings.figures!r}"
         )
     by_name = {system.name: system for system in SYSTEMS}
     names = [name.strip() for name in settings.systems.split(",") if name.strip()]
     if unknown := [name for name in names if name not in by_name]:
-        raise UnknownNameError(f"there is no system {unknown[0]!r}; there are {', '.join(by_name)}")
+        raise SettingError("--systems", f"there is no system {unknown[0]!r}; there are {', '.join(by_name)}")
     here, skipped = _present([by_name[name] for name in names])
     return Study(settings, scale, sections, here, skipped)
 
@@ -215,7 +207,7 @@ def _newp(study: Study, trials: Trials, found: Comparison) -> str:
         sessions = newp.make_sessions(scale.articles, scale.sessions, percent, study.settings.seed)
         return partial(newp.run_newp, sessions=sessions, trials=trials)
 
-    versions = [(Line(version, version, "", ""), version) for version in newp.VERSIONS]
+    versions = [(Line(version, version, "", ""), version) for version in newp.JOINS]
     found.newp = _lines("figure 9", scale.vote_percents, versions, scale.curve_repetitions, run_at, trials)
     return f"{scale.articles:,} articles, {scale.sessions:,} sessions; runs a point: {scale.curve_repetitions}"
 
@@ -257,7 +249,7 @@ def _ycsb(study: Study, trials: Trials, found: Comparison) -> str:
     )
 
 
-#: In the order and reported; each returns its size as text.
+#: In the order in which they are made and reported; each returns its size as text.
 _STUDIES: Final[dict[str, Callable[[Study, Trials, Comparison], str]]] = dict(
     zip(SECTIONS, (_twip, _materialisation, _newp, _latency, _ycsb), strict=True)
 )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from itertools import chain
 from typing import Final
 
@@ -26,21 +27,23 @@ _PERCENTILES: Final = ("p50", "p99", "p99.9", "max")
 class FigureTable:
     """A table; all columns but the first hold figures."""
 
-    #: Of the section, as in `Comparison.sizes`; a section may have several tables.
+    #: Of the section, as in `Comparison.sizes`.
     section: str
     title: str
     note: str
     columns: list[str]
     rows: list[list[str]]
+    #: Draws the same as an SVG element, if there is something to draw.
+    draw: Callable[[], str] | None = None
 
 
 def tables(comparison: Comparison) -> list[FigureTable]:
-    """Return a table, or two, for each section that was measured."""
+    """Return a table for each section that was measured."""
     c, sizes = comparison, comparison.sizes
     made: list[tuple[object, Callable[[], FigureTable]]] = [
         (c.twip, lambda: _twip(c)),
-        (c.materialisation, lambda: _curves("8", "active users", sizes["8"], c.materialisation)),
-        (c.newp, lambda: _curves("9", "sessions that vote", sizes["9"], c.newp)),
+        (c.materialisation, lambda: _curves("8", "active users", sizes["8"], c.materialisation, _COLOURS)),
+        (c.newp, lambda: _curves("9", "sessions that vote", sizes["9"], c.newp, _COLOURS[1:])),
         (c.latencies, lambda: _latencies(sizes["latency"], c.latencies)),
         (c.ycsb, lambda: _ycsb(sizes["ycsb"], c.ycsb, c.ycsb_operations)),
     ]
@@ -71,6 +74,7 @@ def _twip(comparison: Comparison) -> FigureTable:
             ]
             for result in comparison.twip
         ],
+        draw=partial(_draw_twip, comparison.twip),
     )
 
 
@@ -96,14 +100,15 @@ _CURVE_NOTES: Final = {
 }
 
 
-def _curves(section: str, x_title: str, size: str, lines: list[Line]) -> FigureTable:
+def _curves(section: str, x_title: str, size: str, lines: list[Line], colours: Sequence[str]) -> FigureTable:
     rows = []
     for points in zip(*(line.points for line in lines), strict=True):
         cpu = [of_all(point.outcomes, lambda outcome: outcome.server_cpu_seconds).median for point in points]
         figures = [f"{point.seconds} [{cpu_s:.2f}]" for point, cpu_s in zip(points, cpu, strict=True)]
         rows.append([f"{points[0].x} %", *figures])
     note = f"{size}. {_CURVE_NOTES[section]}"
-    return FigureTable(section, _CURVE_TITLES[section], note, [x_title, *(line.title for line in lines)], rows)
+    draw = partial(_draw_lines, lines, f"{x_title}, %", colours)
+    return FigureTable(section, _CURVE_TITLES[section], note, [x_title, *(line.title for line in lines)], rows, draw)
 
 
 def _latencies(size: str, results: Sequence[LatencyResult]) -> FigureTable:
@@ -119,7 +124,8 @@ def _latencies(size: str, results: Sequence[LatencyResult]) -> FigureTable:
         "timers are late by that much; it is part of all the others. A post counts until it is acknowledged."
     )
     columns = ["system, rate", "done/s", *(f"check {name}" for name in _PERCENTILES), "post p50", "post p99"]
-    return FigureTable("latency", "Latencies at a fixed rate", note, columns, rows)
+    draw = partial(_draw_latencies, results)
+    return FigureTable("latency", "Latencies at a fixed rate", note, columns, rows, draw)
 
 
 def _percentiles(found: Latencies) -> list[str]:
@@ -138,7 +144,8 @@ def _ycsb(size: str, lines: Sequence[Line], operations: int) -> FigureTable:
         + " ".join(f"{line.title}: {line.tuning}" for line in lines)
     )
     figures = (f"{line.title}, {what}" for line in lines for what in ("operations/s", "server µs each", "MiB"))
-    return FigureTable("ycsb", "YCSB: the ordered store without joins", note, ["workload", *figures], rows)
+    draw = partial(_draw_ycsb, lines, operations)
+    return FigureTable("ycsb", "YCSB: the ordered store without joins", note, ["workload", *figures], rows, draw)
 
 
 def _store_figures(outcomes: Sequence[RunOutcome], count: int) -> list[str]:
@@ -149,19 +156,6 @@ def _store_figures(outcomes: Sequence[RunOutcome], count: int) -> list[str]:
     ]
 
 
-def figures(comparison: Comparison) -> dict[str, str]:
-    """Return an SVG element for each section that has a figure."""
-    c = comparison
-    drawn: list[tuple[str, object, Callable[[], str]]] = [
-        ("7", c.twip, lambda: _draw_twip(c.twip)),
-        ("8", c.materialisation, lambda: _draw_lines(c.materialisation, "active users, %", _COLOURS)),
-        ("9", c.newp, lambda: _draw_lines(c.newp, "sessions that vote, %", _COLOURS[1:])),
-        ("latency", c.latencies, lambda: _draw_latencies(c.latencies)),
-        ("ycsb", c.ycsb, lambda: _draw_ycsb(c.ycsb, c.ycsb_operations)),
-    ]
-    return {section: draw() for section, there, draw in drawn if there}
-
-
 def _draw_twip(results: list[Line]) -> str:
     series = []
     for title, colour, ratio in (("runtime here", _OURS, ratios), ("server CPU here", _SERVER, server_ratios)):
@@ -169,7 +163,7 @@ def _draw_twip(results: list[Line]) -> str:
         reach = [(one.least, one.greatest) for one in found]
         series.append(BarSeries(title, colour, [one.median for one in found], reach))
     series.append(BarSeries("runtime in the paper", _PAPER, [paper_ratio(one, results[0]) for one in results]))
-    return svg(bars([result.title for result in results], series, f"{results[0].title} = 1", is_flat=True))
+    return svg(bars([result.title for result in results], series, f"{results[0].title} = 1", is_ratio=True))
 
 
 def _draw_lines(lines: list[Line], x_title: str, colours: Sequence[str]) -> str:
@@ -181,7 +175,7 @@ def _draw_lines(lines: list[Line], x_title: str, colours: Sequence[str]) -> str:
     return svg(panels([Panel("", x_title, curves, "runtime, s", y_log=True)]))
 
 
-def _draw_latencies(results: list[LatencyResult]) -> str:
+def _draw_latencies(results: Sequence[LatencyResult]) -> str:
     """Draw the whole distribution of the checks, at the highest rate; towards the right ever rarer ones."""
     curves = []
     for number, result in enumerate(results):
@@ -194,10 +188,10 @@ def _draw_latencies(results: list[LatencyResult]) -> str:
     return svg(panels([Panel("", title, curves, "done within, ms", x_log=True, y_log=True, x_ticks=ticks)]))
 
 
-def _draw_ycsb(lines: list[Line], operations: int) -> str:
+def _draw_ycsb(lines: Sequence[Line], operations: int) -> str:
     series = [
         BarSeries(line.title, colour, [operations / point.seconds.median for point in line.points])
         for line, colour in zip(lines, (_OURS, _PAPER), strict=False)
     ]
     letters = [str(point.x) for point in lines[0].points]
-    return svg(bars(letters, series, "operations a second", is_flat=False))
+    return svg(bars(letters, series, "operations a second", is_ratio=False))

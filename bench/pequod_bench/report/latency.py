@@ -34,47 +34,29 @@ class Latencies:
     max_ms: float
 
 
-class LatencyHistogram:
-    """Latencies of any number of calls, each to three digits."""
-
-    __slots__ = ("_histogram",)
-
-    def __init__(self, seconds: Iterable[float] = ()) -> None:
-        self._histogram = HdrHistogram(1, _US_MAX, _DIGITS)
-        for each in seconds:
-            self.record(each)
-
-    def record(self, seconds: float) -> None:
-        """Take a latency in; what is below nothing counts as nothing, and what is above an hour as an hour."""
-        self._histogram.record_value(min(_US_MAX, max(0, round(seconds * 1e6))))
-
-    @property
-    def count(self) -> int:
-        count: int = self._histogram.get_total_count()
-        return count
-
-    def percentile_ms(self, percent: float) -> float:
-        """Return the latency that ``percent`` percent of all latencies do not exceed."""
-        us: int = self._histogram.get_value_at_percentile(percent)
-        return us / 1000
-
-    def summary(self) -> Latencies:
-        """Return the percentiles that matter.
-
-        >>> LatencyHistogram(i / 1000 for i in range(1, 1001)).summary()
-        Latencies(count=1000, p50_ms=500.223, p99_ms=990.207, p999_ms=999.423, max_ms=1000.447)
-        """
-        return Latencies(self.count, *map(self.percentile_ms, (50.0, 99.0, 99.9, 100.0)))
-
-    def curve(self) -> list[tuple[float, float]]:
-        """Return percents and their ms, ever denser towards the slowest call."""
-        steps = self._histogram.get_percentile_iterator(2)
-        return [(step.percentile_level_iterated_to, step.value_iterated_to / 1000) for step in steps]
+def histogram(seconds: Iterable[float]) -> HdrHistogram:
+    """Keep each latency to three digits, as nothing if it is below nothing, and as an hour if it is above an hour."""
+    kept = HdrHistogram(1, _US_MAX, _DIGITS)
+    for each in seconds:
+        kept.record_value(min(_US_MAX, max(0, round(each * 1e6))))
+    return kept
 
 
-def latencies(seconds: Iterable[float]) -> Latencies:
-    """Sum up the latencies of at least one call."""
-    return LatencyHistogram(seconds).summary()
+def percentiles(kept: HdrHistogram) -> Latencies:
+    """Return the percentiles that matter.
+
+    >>> percentiles(histogram(i / 1000 for i in range(1, 1001)))
+    Latencies(count=1000, p50_ms=500.223, p99_ms=990.207, p999_ms=999.423, max_ms=1000.447)
+    """
+    return Latencies(
+        kept.get_total_count(), *(kept.get_value_at_percentile(percent) / 1000 for percent in (50.0, 99.0, 99.9, 100.0))
+    )
+
+
+def curve(kept: HdrHistogram) -> list[tuple[float, float]]:
+    """Return percents and their ms, ever denser towards the slowest call."""
+    steps = kept.get_percentile_iterator(2)
+    return [(step.percentile_level_iterated_to, step.value_iterated_to / 1000) for step in steps]
 
 
 async def open_loop(call: Callable[[int], Awaitable[None]], rate: float, count: int) -> list[float]:

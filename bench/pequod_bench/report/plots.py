@@ -67,11 +67,7 @@ class BarSeries:
 
 
 def require_plotter() -> None:
-    """Refuse before anything is measured if there will be nothing to draw with.
-
-    Raises:
-        NoPlotterError: Matplotlib is not installed.
-    """
+    """Refuse before anything is measured if there will be nothing to draw with."""
     if find_spec("matplotlib") is None:
         raise NoPlotterError(f"drawing needs matplotlib: {how_to_install('bench')}; or leave out --out")
 
@@ -109,31 +105,25 @@ def panels(some: Sequence[Panel], columns: int = 1) -> Figure:
     return figure
 
 
-def bars(names: Sequence[str], series: Sequence[BarSeries], title: str, *, is_flat: bool) -> Figure:
-    """Draw bars of each name beside each other; flat ones with their figures, and a line at 1."""
-    figure, (axes,) = _figure((7.5, 0.6 + 0.7 * len(names) if is_flat else 3.0))
+def bars(names: Sequence[str], series: Sequence[BarSeries], title: str, *, is_ratio: bool) -> Figure:
+    """Draw the bars of each name below each other, with their figures; ratios with a line at 1."""
+    figure, (axes,) = _figure((7.5, 0.6 + 0.7 * len(names)))
     thick = 0.75 / len(series)
     for number, one in enumerate(series):
         for place, value in enumerate(one.values):
             if value is None:
                 continue
             at = place + (number - (len(series) - 1) / 2) * thick
-            label = one.title if place == 0 else None
-            if not is_flat:
-                axes.bar(at, value, 0.94 * thick, color=one.colour, label=label)
-                continue
             least, greatest = one.reach[place] if one.reach else (value, value)
             reach = [[value - least], [greatest - value]] if one.reach else None
+            label = one.title if place == 0 else None
             axes.barh(at, value, 0.92 * thick, xerr=reach, color=one.colour, ecolor="#333333", capsize=2, label=label)
-            axes.annotate(f" {value:.2f}", (greatest, at), va="center", fontsize=9)
-    if is_flat:
-        axes.set_yticks(range(len(names)), list(names))
-        axes.invert_yaxis()
+            axes.annotate(f" {value:.2f}" if is_ratio else f" {value:,.0f}", (greatest, at), va="center", fontsize=9)
+    axes.set_yticks(range(len(names)), list(names))
+    axes.invert_yaxis()
+    if is_ratio:
         axes.axvline(1, color="#333333", linewidth=0.8)
-        axes.set_xlabel(title)
-    else:
-        axes.set_xticks(range(len(names)), list(names))
-        axes.set_ylabel(title)
+    axes.set_xlabel(title)
     axes.legend(frameon=False, fontsize=8)
     return figure
 

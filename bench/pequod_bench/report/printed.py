@@ -4,48 +4,28 @@ from __future__ import annotations
 
 import json
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict
-from pathlib import Path
-from typing import Any, ClassVar, cast
+from typing import Any, cast
 
 from rich.console import Console
 from rich.table import Table
 
-from pequod.errors import PequodError, SettingError
+from pequod.errors import PequodError
 
 
 class WrongAnswerError(PequodError):
     """Something under test has answered other than it must, and there is nothing to report."""
 
 
-def made_folder(path: Path) -> None:
-    """Make the folder that --out names.
-
-    Raises:
-        SettingError: It cannot be made.
-    """
-    try:
-        path.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise SettingError("--out", f"cannot write there: {error}") from error
-
-
-class AsJson:
-    """A dataclass that is one JSON object."""
-
-    __slots__ = ()
-    #: The spaces that a level of the JSON object is indented by; None for one line.
-    indent: ClassVar[int | None] = None
-
-    def to_json(self) -> str:
-        return json.dumps(asdict(cast("Any", self)), indent=self.indent)
-
-
-class Printed(AsJson, ABC):
+class Printed(ABC):
     """A report: a dataclass of figures."""
 
     __slots__ = ()
+
+    def to_json(self) -> str:
+        """Return it as one JSON object."""
+        return json.dumps(asdict(cast("Any", self)))
 
     def fault(self) -> str:
         """Return the first answer that is not what it must be; empty if all are."""
@@ -66,7 +46,6 @@ def print_rows(
     """Print a table of objects.
 
     Args:
-        console: Where to.
         rows: An object, or a tuple, for each row.
         columns: Heads, each with its format, such as ``{0.seconds:.2f}`` or ``{0[1]:,}``; None shows as nothing.
         title: What stands above.
@@ -87,3 +66,9 @@ def _shown(form: str, row: object) -> str:
         return form.format(row)
     except TypeError:
         return ""
+
+
+def table_text(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+    """Return a table in Markdown; all columns but the first hold figures."""
+    rule = ["---", *("---:" for _ in columns[1:])]
+    return "\n".join(f"| {' | '.join(row)} |" for row in (columns, rule, *rows))

@@ -18,7 +18,7 @@ import asyncio
 from abc import ABC, abstractmethod
 from collections.abc import Awaitable, Callable, Collection, Sequence
 from dataclasses import dataclass
-from typing import Any, Generic, TypeVar
+from typing import Any, Generic, Literal, TypeVar
 
 from pequod_workloads.twip import tweet
 
@@ -27,11 +27,9 @@ from pequod_bench.workloads.stream import CHECK, LOGOUT, SUBSCRIBE
 
 #: A post as the store keeps it in a timeline.
 Post = TypeVar("Post")
-
-
 #: What a reply answers: a check; a subscription that was written, or looked up before; a poster's posts; a poster's
 #: followers; another write, as most do.
-CHECKED, SUBSCRIBED, POSTS, FOLLOWERS, WRITTEN = "cspfw"
+Kind = Literal["checked", "subscribed", "posts", "followers", "written"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,8 +48,8 @@ class TimelineMessage(ABC, Generic[Post]):
     """Commands that go out together, carried out in their order; stores say how they are written and read."""
 
     def __init__(self) -> None:
-        #: What each reply answers, in their order: a letter each, since there are hundreds of thousands.
-        self.kinds: list[str] = []
+        #: What each reply answers, in their order.
+        self.kinds: list[Kind] = []
 
     @abstractmethod
     def __len__(self) -> int: ...
@@ -106,13 +104,13 @@ class TimelineMessage(ABC, Generic[Post]):
         followers: list[list[int]] = []
         rows = self.rows
         for kind, reply in zip(self.kinds, await coming, strict=True):
-            if kind == WRITTEN:
+            if kind == "written":
                 continue
-            if kind == CHECKED:
+            if kind == "checked":
                 row_count += rows(reply)
-            elif kind == SUBSCRIBED:
+            elif kind == "subscribed":
                 is_new = self.is_new(reply)
-            elif kind == POSTS:
+            elif kind == "posts":
                 posts.append(self.posts(reply) if is_new else [])
             else:
                 followers.append(self.followers(reply))

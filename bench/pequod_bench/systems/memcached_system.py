@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 from pequod_workloads.twip import timeline_key
 
 from pequod.engine import Rows
-from pequod_bench.systems.client_managed import CHECKED, FOLLOWERS, POSTS, SUBSCRIBED, ManagedSession, TimelineMessage
+from pequod_bench.systems.client_managed import Kind, ManagedSession, TimelineMessage
 from pequod_bench.systems.pipe import NOTHING_YET, Pipe, connected
 from pequod_bench.systems.server import find_program, free_port, running
 from pequod_bench.systems.system import PeerError, Presence, Server, SystemWorkload
@@ -171,23 +171,23 @@ class _MemcachedMessage(TimelineMessage[bytes]):
     def __len__(self) -> int:
         return len(self._parts)
 
-    def _get(self, kind: str, detail: int, key: bytes) -> None:
+    def _get(self, kind: Kind, detail: int, key: bytes) -> None:
         self.kinds.append(kind)
         self._details.append(detail)
         self._parts.append(b"mg %b v\r\n" % key)
 
     def check(self, user: int, since: int) -> None:
-        self._get(CHECKED, since, b"t:%08d" % user)
+        self._get("checked", since, b"t:%08d" % user)
 
     def follow(self, user: int, poster: int) -> None:
-        self._get(SUBSCRIBED, user, b"f:%08d" % poster)
+        self._get("subscribed", user, b"f:%08d" % poster)
         self._parts.append(_append(b"f:%08d" % poster, user.to_bytes(4)))
-        self._get(POSTS, 0, b"p:%08d" % poster)
+        self._get("posts", 0, b"p:%08d" % poster)
 
     def publish(self, poster: int, tick: int, text: bytes) -> bytes:
         post = (tick.to_bytes(4) + poster.to_bytes(4) + text).ljust(self._record.itemsize, b"\0")
         self._parts.append(_append(b"p:%08d" % poster, post))
-        self._get(FOLLOWERS, 0, b"f:%08d" % poster)
+        self._get("followers", 0, b"f:%08d" % poster)
         return post
 
     def deliver(self, users: Collection[int], post: bytes) -> None:

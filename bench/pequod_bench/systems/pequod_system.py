@@ -20,18 +20,10 @@ from pequod_workloads import twip as keys
 
 from pequod.client import AsyncBatch, AsyncClient, Result, Rows
 from pequod.engine import FLAVOUR
-from pequod_bench.systems.client_managed import (
-    CHECKED,
-    FOLLOWERS,
-    POSTS,
-    SUBSCRIBED,
-    WRITTEN,
-    ManagedSession,
-    TimelineMessage,
-)
+from pequod_bench.systems.client_managed import ManagedSession, TimelineMessage
 from pequod_bench.systems.pequod_results import checked, count_rows, empty, raise_first, timelines
 from pequod_bench.systems.server import started_server
-from pequod_bench.systems.system import Found, Presence, Server, SystemWorkload, Work, at_once, in_messages
+from pequod_bench.systems.system import Found, Presence, Server, SystemWorkload, Work, in_messages
 from pequod_bench.workloads.stream import CHECK, LOGOUT, SUBSCRIBE, load_batches
 
 #: First checks of large timelines may take a while.
@@ -118,9 +110,8 @@ class JoinSession:
     async def check(self, user: int, since: int) -> int:
         return len(await self._client.scan(*keys.timeline(user, since)))
 
-    async def post(self, poster: int, tick: int, text: bytes) -> Awaitable[None]:
+    async def post(self, poster: int, tick: int, text: bytes) -> None:
         await self._client.put(keys.post_key(poster, tick), text)
-        return at_once()
 
     async def clear(self) -> None:
         await empty(self._client)
@@ -161,24 +152,24 @@ class _PequodMessage(TimelineMessage[Tail]):
         return len(self._batch)
 
     def check(self, user: int, since: int) -> None:
-        self.kinds.append(CHECKED)
+        self.kinds.append("checked")
         self._batch.scan(keys.timeline_first(user, since), keys.timeline_last(user))
 
     def follow(self, user: int, poster: int) -> None:
-        self.kinds += (SUBSCRIBED, WRITTEN, POSTS)
+        self.kinds += ("subscribed", "written", "posts")
         key = b"f|%08d|%08d" % (poster, user)
         self._batch.get(key)
         self._batch.put(key, keys.FOLLOWS)
         self._batch.scan(*keys.posts_of(poster))
 
     def publish(self, poster: int, tick: int, text: bytes) -> Tail:
-        self.kinds += (WRITTEN, FOLLOWERS)
+        self.kinds += ("written", "followers")
         self._batch.put(keys.post_key(poster, tick), text)
         self._batch.scan(b"f|%08d|" % poster, b"f|%08d}" % poster)
         return b"|%010d|%08d" % (tick, poster), text
 
     def deliver(self, users: Collection[int], post: Tail) -> None:
-        self.kinds += WRITTEN * len(users)
+        self.kinds += ["written"] * len(users)
         put = self._batch.put
         tail, text = post
         for user in users:

@@ -15,12 +15,8 @@ from typing import Final, Protocol, cast
 
 from pequod_bench.systems.system import PeerError
 
-
-class NothingYet:
-    """What a parser gives while a reply is incomplete."""
-
-
-NOTHING_YET: Final = NothingYet()
+#: What a parser gives while a reply is incomplete.
+NOTHING_YET: Final = object()
 
 
 class Parser(Protocol):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import pwd
 import shutil
 import signal
 import subprocess
@@ -41,22 +42,18 @@ def find_postgres() -> Presence:
     found = _find("postgres")
     if isinstance(found, Found) and isinstance(missing := _find("initdb"), Missing):
         return missing
-    if _is_root() and _user() is None:
+    if os.geteuid() == 0 and _user() is None:
         return Missing(f"PostgreSQL does not run as root, and there is no user {' or '.join(_USERS)} to run it")
     return found
 
 
 @contextmanager
 def started_cluster(directory: Path, settings: Mapping[str, str]) -> Iterator[PostgresServer]:
-    """Make a cluster in ``directory`` and start it on the loopback; its superuser is `bench`.
-
-    Raises:
-        ServerStartError: PostgreSQL is not there, or does not start.
-    """
+    """Make a cluster in ``directory`` and start it on the loopback; its superuser is `bench`."""
     postgres, initdb = _find("postgres"), _find("initdb")
     if isinstance(postgres, Missing) or isinstance(initdb, Missing):
         raise ServerStartError(f"no PostgreSQL on this machine; {_INSTALL}")
-    user = _user() if _is_root() else None
+    user = _user() if os.geteuid() == 0 else None
     if user is not None:
         shutil.chown(directory, user)
     data = directory / "data"
@@ -79,12 +76,6 @@ def _find(program: str) -> Presence:
     return find_program(program, _INSTALL, folders=folders)
 
 
-def _is_root() -> bool:
-    return os.geteuid() == 0
-
-
 def _user() -> str | None:
-    import pwd  # noqa: PLC0415 -- not on every platform
-
     names = {entry.pw_name for entry in pwd.getpwall()}
     return next((user for user in _USERS if user in names), None)

@@ -6,7 +6,7 @@ p(poster, tick, tweet)   s(poster, follower, receives)   t(follower, tick, poste
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Sequence
+from collections.abc import AsyncIterator, Sequence
 from contextlib import AbstractContextManager, AsyncExitStack, asynccontextmanager
 from pathlib import Path
 from typing import Any, Final, Literal
@@ -16,7 +16,7 @@ from pequod_workloads.twip import timeline_key, tweet
 
 from pequod.engine import Rows
 from pequod_bench.systems.postgres_cluster import PostgresServer, find_postgres, started_cluster
-from pequod_bench.systems.system import BATCH, PeerError, Presence, Server, SystemWorkload, Work, at_once
+from pequod_bench.systems.system import BATCH, PeerError, Presence, Server, SystemWorkload, Work
 from pequod_bench.workloads.stream import CHECK, POST, SUBSCRIBE
 
 Timelines = Literal["triggers", "query"]
@@ -73,6 +73,12 @@ _CHECK: Final[dict[Timelines, str]] = {
     "query": "SELECT tick, poster, tweet FROM s JOIN p USING (poster) WHERE follower = $1 AND tick >= $2 "
     "ORDER BY tick, poster",
 }
+
+
+#: Rows to write: poster, follower, and whether the follower receives; poster, tick and text.
+_Follows = list[tuple[int, int, bool]]
+_Posts = list[tuple[int, int, bytes]]
+_Writes = tuple[_Follows, _Posts]
 
 
 class PostgresSystem:
@@ -183,11 +189,8 @@ class _PostgresSession:
             await writes.put(None)
         return Work(row_count, command_count, message_count)
 
-    def _message(self, start: int) -> tuple[list[tuple[int, int, bool]], list[tuple[int, int, bytes]], list[Any]]:
-        stream = self._workload.stream
-        follows: list[tuple[int, int, bool]] = []
-        posts: list[tuple[int, int, bytes]] = []
-        checks: list[tuple[int, int]] = []
+    def _message(self, start: int) -> tuple[_Follows, _Posts, list[tuple[int, int]]]:
+        stream, follows, posts, checks = self._workload.stream, _Follows(), _Posts(), list[tuple[int, int]]()
         operations = stream.operations(start, start + BATCH)
         for tick, (kind, user, detail) in enumerate(operations, stream.first_tick + start):
             if kind == CHECK:
@@ -214,10 +217,9 @@ class _PostgresSession:
         finally:
             self._free.put_nowait(reader)
 
-    async def post(self, poster: int, tick: int, text: bytes) -> Awaitable[None]:
+    async def post(self, poster: int, tick: int, text: bytes) -> None:
         async with _one_error(), self._writing:
             await self._writer.execute(_POST, poster, tick, text)
-        return at_once()
 
     async def clear(self) -> None:
         await self._writer.execute(_CLEAR)
@@ -268,6 +270,3 @@ class _OneByOne(_PostgresSession):
             for _ in reads:
                 await checks.put(None)
         return Work(sum([read.result() for read in reads]), command_count, command_count)
-
-
-_Writes = tuple[list[tuple[int, int, bool]], list[tuple[int, int, bytes]]]

@@ -16,15 +16,7 @@ import hiredis
 from pequod_workloads.twip import timeline_key
 
 from pequod.engine import Rows
-from pequod_bench.systems.client_managed import (
-    CHECKED,
-    FOLLOWERS,
-    POSTS,
-    SUBSCRIBED,
-    WRITTEN,
-    ManagedSession,
-    TimelineMessage,
-)
+from pequod_bench.systems.client_managed import Kind, ManagedSession, TimelineMessage
 from pequod_bench.systems.pipe import NOTHING_YET, Parser, Pipe, connected
 from pequod_bench.systems.server import find_program, free_port, running
 from pequod_bench.systems.system import Presence, Server, SystemWorkload
@@ -120,31 +112,31 @@ class _RedisMessage(TimelineMessage[bytes]):
     def __len__(self) -> int:
         return len(self._parts)
 
-    def _add(self, kind: str, *command: bytes | int) -> None:
+    def _add(self, kind: Kind, *command: bytes | int) -> None:
         self.kinds.append(kind)
         self._parts.append(pack(*command))
 
     def check(self, user: int, since: int) -> None:
-        self._add(CHECKED, b"ZRANGE", b"t:%08d" % user, since, b"+inf", b"BYSCORE")
+        self._add("checked", b"ZRANGE", b"t:%08d" % user, since, b"+inf", b"BYSCORE")
 
     def follow(self, user: int, poster: int) -> None:
-        self._add(SUBSCRIBED, b"SADD", b"f:%08d" % poster, user)
-        self._add(POSTS, b"LRANGE", b"p:%08d" % poster, 0, -1)
+        self._add("subscribed", b"SADD", b"f:%08d" % poster, user)
+        self._add("posts", b"LRANGE", b"p:%08d" % poster, 0, -1)
 
     def publish(self, poster: int, tick: int, text: bytes) -> bytes:
         post = b"%010d|%08d|%b" % (tick, poster, text)
-        self._add(WRITTEN, b"RPUSH", b"p:%08d" % poster, post)
-        self._add(FOLLOWERS, b"SMEMBERS", b"f:%08d" % poster)
+        self._add("written", b"RPUSH", b"p:%08d" % poster, post)
+        self._add("followers", b"SMEMBERS", b"f:%08d" % poster)
         return post
 
     def deliver(self, users: Collection[int], post: bytes) -> None:
         tick = int(post[:10])
         for user in users:
-            self._add(WRITTEN, b"ZADD", b"t:%08d" % user, tick, post)
+            self._add("written", b"ZADD", b"t:%08d" % user, tick, post)
 
     def copy(self, user: int, posts: Sequence[bytes]) -> None:
         scored = [part for post in posts for part in (int(post[:10]), post)]
-        self._add(WRITTEN, b"ZADD", b"t:%08d" % user, *scored)
+        self._add("written", b"ZADD", b"t:%08d" % user, *scored)
 
     def replies(self) -> Awaitable[Sequence[Any]]:
         return self._pipe.send(b"".join(self._parts), len(self._parts))

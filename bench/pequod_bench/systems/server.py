@@ -6,8 +6,8 @@ CPU seconds and memory come from the operating system's account of the process.
 from __future__ import annotations
 
 import asyncio
-import ctypes
 import os
+import pwd
 import re
 import shutil
 import signal
@@ -23,23 +23,21 @@ from importlib.util import find_spec
 from itertools import count
 from pathlib import Path
 from tempfile import TemporaryFile
-from typing import Final, Literal, TypeVar
+from typing import Final, TypeVar
 
 import psutil
 
 from pequod.errors import PequodError
+from pequod_bench.settings import Loop
 from pequod_bench.systems.system import Found, Missing, Presence, Server
 
 T = TypeVar("T")
-Loop = Literal["uvloop", "asyncio"]
 
 #: How `pequod serve` tells its address when it listens.
 _SERVING: Final = re.compile(r"serving on (\S+)\n")
 #: Longest wait for a started server to listen, and for one that is told to end.
 START_S_MAX: Final = 20.0
 END_S_MAX: Final = 10.0
-#: For the clock of another process, which Python has no call for.
-_LIBC: Final = ctypes.CDLL(None)
 #: Ports below those that systems give to outgoing connections, how many of them this process has looked at, and how far
 #: apart processes with neighbouring numbers begin.
 _PORTS: Final = range(20_000, 32_768)
@@ -58,7 +56,7 @@ class ServerProcess:
         self, command: Sequence[str], *, user: str | None = None, stop: signal.Signals = signal.SIGTERM
     ) -> None:
         self._said = TemporaryFile()  # noqa: SIM115 -- closed with the process
-        own = {} if user is None else {"user": user, "group": _group_of(user), "extra_groups": list[int]()}
+        own = {} if user is None else {"user": user, "group": pwd.getpwnam(user).pw_gid, "extra_groups": list[int]()}
         self._process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=self._said, stderr=self._said, **own)  # type: ignore[call-overload]
         self._name = command[0] if command[0] != sys.executable else "the server"
         self._stop = stop
@@ -97,11 +95,7 @@ class ServerProcess:
 
 @contextmanager
 def started_server(*arguments: str) -> Iterator[tuple[str, int]]:
-    """Run `pequod serve` on a free port of this machine; yield its target and its process id.
-
-    Raises:
-        ServerStartError: It ended, or did not listen in time.
-    """
+    """Run `pequod serve` on a free port of this machine; yield its target and its process id."""
     process = ServerProcess([sys.executable, "-m", "pequod.cli", "serve", "--listen", "127.0.0.1:0", *arguments])
     try:
         yield process.wait(serving), process.pid
@@ -127,9 +121,6 @@ def running(
     """Run a server that listens at ``port`` until the block ends.
 
     ``ready`` is what it says when it takes connections, if listening is not enough.
-
-    Raises:
-        ServerStartError: It ended, or did not listen in time; with what it said.
     """
     process = ServerProcess(command, user=user, stop=stop)
     try:
@@ -137,12 +128,6 @@ def running(
         yield Server(port, process.pid)
     finally:
         process.end()
-
-
-def _group_of(user: str) -> int:
-    import pwd  # noqa: PLC0415 -- not on every platform
-
-    return pwd.getpwnam(user).pw_gid
 
 
 def _listens(port: int) -> bool:
@@ -183,17 +168,19 @@ def listening_pid(target: str) -> int | None:
     try:
         addresses = {str(info[4][0]) for info in socket.getaddrinfo(host.strip("[]"), int(port))}
         local = {address.address for nic in psutil.net_if_addrs().values() for address in nic}
-        if not addresses & local:
-            return None
-        for connection in psutil.net_connections("tcp"):
-            if connection.status == psutil.CONN_LISTEN and connection.laddr:
-                # gRPC listens on IPv6 sockets, where an IPv4 address is a mapped one.
-                is_there = connection.laddr.ip.removeprefix("::ffff:") in addresses | {"0.0.0.0", "::"}  # noqa: S104 -- compared, not bound
-                if is_there and connection.laddr.port == int(port):
-                    return connection.pid
+        here = addresses | {"0.0.0.0", "::"} if addresses & local else set[str]()  # noqa: S104 -- compared, not bound
+        listening = (
+            # gRPC listens on IPv6 sockets, where an IPv4 address is a mapped one.
+            one.pid
+            for one in psutil.net_connections("tcp")
+            if one.status == psutil.CONN_LISTEN
+            and one.laddr
+            and one.laddr.port == int(port)
+            and one.laddr.ip.removeprefix("::ffff:") in here
+        )
+        return next(listening, None)
     except (OSError, ValueError, psutil.Error):
         return None
-    return None
 
 
 @dataclass(frozen=True, slots=True)
@@ -225,10 +212,9 @@ def seen_usage(pid: int | None) -> Usage | None:
 def _cpu_s(process: psutil.Process) -> float:
     """Return the CPU time of a process: to the nanosecond on Linux, elsewhere in ticks of some 10 ms."""
     if sys.platform == "linux":
-        clock = ctypes.c_int()
         with suppress(OSError):
-            if not _LIBC.clock_getcpuclockid(process.pid, ctypes.byref(clock)):
-                return time.clock_gettime(clock.value)
+            # The kernel's number for the clock of another process, which Python has no call for.
+            return time.clock_gettime((~process.pid << 3) | 2)
     times = process.cpu_times()
     return times.user + times.system
 
@@ -237,9 +223,6 @@ def tree_usage(pid: int) -> Usage:
     """Return the CPU time and the memory of a server with its child processes, those that ended included.
 
     Memory is the proportional set size where the system tells it: pages that processes share count once.
-
-    Raises:
-        psutil.Error: It is gone, or not ours to look at.
     """
     server = psutil.Process(pid)
     times = server.cpu_times()

@@ -12,19 +12,14 @@ it, and tables are spread over the homes. Every server is a process of its own, 
 from __future__ import annotations
 
 import asyncio
-import re
 import shutil
 import sys
-import time
-from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
-from http.client import HTTPConnection, HTTPException
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Final
-from urllib.request import urlopen
 
 from pequod_server.cluster.membership import coordinator_of
 from pequod_workloads.twip import PUSH_JOIN
@@ -32,25 +27,14 @@ from pequod_workloads.twip import PUSH_JOIN
 from pequod.cluster.document import written
 from pequod.cluster.map import ClusterMap, ClusterState, HomeRange
 from pequod.cluster.servers import ServerEntry, ServerRole
-from pequod_bench.systems.server import (
-    START_S_MAX,
-    ServerProcess,
-    ServerStartError,
-    Usage,
-    free_port,
-    running,
-    seen_usage,
-    serving,
-)
+from pequod_bench.systems.server import ServerProcess, ServerStartError, Usage, free_port, seen_usage, serving
 
 #: The tables of base data in Twip, whose keys the homes own.
 OWNED: Final = ("p", "s")
 _ETCD_NODES: Final = 3
+_ETCD_READY: Final = "ready to serve client requests"
 #: Many processes start at once.
 _START_S_MAX: Final = 90.0
-_METRICS_S_MAX: Final = 30.0
-_SAMPLE: Final = re.compile(rb"^(\w+)(?:\{[^}]*\})? ([0-9.e+-]+)$", re.MULTILINE)
-
 #: Starts a database, which ends with the stack, with its files in the folder; returns the flags of each home by its id.
 StartDatabase = Callable[[ExitStack, Path, Sequence[str]], dict[str, list[str]]]
 
@@ -72,18 +56,13 @@ class SiteServer:
     def __init__(self, entry: ServerEntry, arguments: Sequence[str]) -> None:
         self.entry = entry
         self.was_killed = False
-        self._metrics = _address()
-        self._process = self.start("--listen", entry.address, "--metrics", self._metrics, *arguments)
+        self._process = self.start("--listen", entry.address, *arguments)
 
     def start(self, *flags: str) -> ServerProcess:
         return ServerProcess([sys.executable, "-m", "pequod.cli", "serve", *flags])
 
     def wait(self) -> None:
-        """Wait until it listens.
-
-        Raises:
-            ServerStartError: It does not.
-        """
+        """Wait until it listens."""
         self._process.wait(serving, _START_S_MAX)
 
     def kill(self) -> None:
@@ -96,14 +75,6 @@ class SiteServer:
     def usage(self) -> Usage | None:
         return None if self.was_killed else seen_usage(self._process.pid)
 
-    def metrics(self) -> dict[str, float]:
-        """Return the figures of its metrics page, those of all labels of a name added up; some ms of its CPU."""
-        found: defaultdict[str, float] = defaultdict(float)
-        with urlopen(f"http://{self._metrics}/metrics", timeout=_METRICS_S_MAX) as page:
-            for name, figure in _SAMPLE.findall(page.read()):
-                found[name.decode()] += float(figure)
-        return found
-
 
 @dataclass(frozen=True, slots=True)
 class ClusterSite:
@@ -115,28 +86,12 @@ class ClusterSite:
 
     def one(self, role: ServerRole) -> SiteServer:
         """Return the first server with a role that has not been killed."""
-        return next(one for one in self.of(role) if not one.was_killed)
-
-    def of(self, role: ServerRole) -> list[SiteServer]:
-        """Return the servers with a role, in the order of their ids."""
-        return [one for one in self.servers if role in one.entry.roles]
-
-    @property
-    def computes(self) -> list[SiteServer]:
-        return self.of(ServerRole.COMPUTE)
-
-    @property
-    def homes(self) -> list[SiteServer]:
-        return self.of(ServerRole.HOME)
+        return next(one for one in self.servers if role in one.entry.roles and not one.was_killed)
 
 
 @contextmanager
 def started_site(shape: ClusterShape, database: StartDatabase | None = None) -> Iterator[ClusterSite]:
-    """Start a cluster.
-
-    Raises:
-        ServerStartError: A server does not start, or is not installed.
-    """
+    """Start a cluster."""
     with ExitStack() as stack:
         folder = Path(stack.enter_context(TemporaryDirectory(prefix="pequod-cluster-", ignore_cleanup_errors=True)))
         groups = "a" * shape.homes if database else [chr(ord("a") + number) for number in range(shape.homes)]
@@ -196,16 +151,13 @@ def _place(stack: ExitStack, folder: Path, state: ClusterState, shape: ClusterSh
 
 @contextmanager
 def started_etcd(folder: Path, count: int) -> Iterator[list[str]]:
-    """Run nodes of etcd that agree with each other; yield their addresses.
-
-    Raises:
-        ServerStartError: etcd is not installed, or does not start.
-    """
+    """Run nodes of etcd that agree with each other; yield their addresses."""
     program = shutil.which("etcd")
     if program is None:
         raise ServerStartError("no etcd on this machine; install it with: apt-get install etcd-server")
     ports = {f"n{number}": (free_port(), free_port()) for number in range(1, count + 1)}
-    nodes = ",".join(f"{name}=http://127.0.0.1:{peer}" for name, (_, peer) in ports.items())
+    members = ",".join(f"{name}=http://127.0.0.1:{peer}" for name, (_, peer) in ports.items())
+    nodes = list[ServerProcess]()
     with ExitStack() as stack:
         for name, (port, peer) in ports.items():
             client_url, peer_url = f"http://127.0.0.1:{port}", f"http://127.0.0.1:{peer}"
@@ -216,25 +168,12 @@ def started_etcd(folder: Path, count: int) -> Iterator[list[str]]:
                 "advertise-client-urls": client_url,
                 "listen-peer-urls": peer_url,
                 "initial-advertise-peer-urls": peer_url,
-                "initial-cluster": nodes,
+                "initial-cluster": members,
             }
-            # It listens for its peers at once, and for clients when the nodes agree.
-            stack.enter_context(running([program, *(f"--{key}={value}" for key, value in options.items())], peer))
-        for port, _ in ports.values():
-            _wait_until_healthy(port)
+            process = ServerProcess([program, *(f"--{key}={value}" for key, value in options.items())])
+            stack.callback(process.end)
+            nodes.append(process)
+        # They answer when they agree with each other.
+        for process in nodes:
+            process.wait(lambda said: _ETCD_READY in said or None)
         yield [f"127.0.0.1:{port}" for port, _ in ports.values()]
-
-
-def _wait_until_healthy(port: int) -> None:
-    deadline = time.monotonic() + START_S_MAX
-    while time.monotonic() < deadline:
-        connection = HTTPConnection("127.0.0.1", port, timeout=2)
-        try:
-            connection.request("GET", "/health")
-            if b'"true"' in connection.getresponse().read():
-                return
-        except (OSError, HTTPException):
-            time.sleep(0.05)
-        finally:
-            connection.close()
-    raise ServerStartError(f"etcd at port {port} is not healthy after {START_S_MAX:.0f} s")

@@ -7,15 +7,15 @@ system.session(server, workload)  a connection: load(), run(), timelines(); chec
 
 from __future__ import annotations
 
-import asyncio
 from collections import deque
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import AbstractAsyncContextManager, AbstractContextManager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Final, Literal, Protocol, TypeVar
+from typing import Any, Final, Protocol, TypeVar
 
 from pequod.engine import PequodError, Rows
+from pequod_bench.settings import Delivery
 from pequod_bench.workloads.stream import TwipStream
 
 #: Operations whose commands share a message, and messages under way at once, the same for all systems. More would save
@@ -54,16 +54,12 @@ class Server:
     pid: int
 
 
-Delivery = Literal["followers", "active"]
-
-
 @dataclass(frozen=True, slots=True)
 class SystemWorkload:
     """The operations that every system gets, and the size of a post."""
 
     stream: TwipStream
     tweet_bytes: int = 140
-    #: Where no join keeps timelines, who gets posts: every follower, as in the paper, or those who ever check.
     delivery: Delivery = "followers"
 
     @property
@@ -132,13 +128,6 @@ async def in_messages(
     return Work(row_count, command_count, message_count)
 
 
-def at_once() -> Awaitable[None]:
-    """Return what ended already."""
-    ended: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-    ended.set_result(None)
-    return ended
-
-
 class SystemClient(Protocol):
     """A connected client that has work to do."""
 
@@ -158,8 +147,11 @@ class SystemSession(SystemClient, Protocol):
     async def check(self, user: int, since: int) -> int:
         """Read one timeline from a tick on, by itself; return how many rows came."""
 
-    async def post(self, poster: int, tick: int, text: bytes) -> Awaitable[None]:
-        """Write one post, by itself, until it is acknowledged; what comes back ends when it is in all timelines."""
+    async def post(self, poster: int, tick: int, text: bytes) -> Awaitable[None] | None:
+        """Write one post, by itself, until it is acknowledged; what comes back ends when it is in all timelines.
+
+        None comes back if it is there at once, or the store delivers it.
+        """
 
     async def clear(self) -> None:
         """Remove everything that `load` and operations wrote."""

@@ -127,7 +127,7 @@ def read_edges(path: Path) -> Graph:
     return from_edges(users, posters, path.name)
 
 
-def _read_parquet(path: Path) -> tuple[Ids, Ids]:
+def _read_parquet(path: Path) -> Ids:
     try:
         from pyarrow import parquet  # noqa: PLC0415 -- optional
     except ImportError as error:
@@ -135,8 +135,7 @@ def _read_parquet(path: Path) -> tuple[Ids, Ids]:
     table = parquet.read_table(path)
     if table.num_columns < 2:
         raise ValueError("fewer than two columns")
-    users, posters = (np.asarray(table.column(i).to_numpy(), dtype=np.int64) for i in (0, 1))
-    return users, posters
+    return np.array([table.column(i).to_numpy() for i in (0, 1)], dtype=np.int64)
 
 
 def make_graph(choice: str, user_count: int, rng: np.random.Generator) -> Graph:

@@ -19,6 +19,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Iterator
 from dataclasses import dataclass
+from itertools import islice
 from typing import Final, NamedTuple
 
 import numpy as np
@@ -173,14 +174,9 @@ class CommandBatch(NamedTuple):
 
 def load_batches(stream: TwipStream, tweet_bytes: int, size: int) -> Iterator[CommandBatch]:
     """Yield the puts of what is there before the start: the graph's subscriptions and the initial posts."""
-    arguments: list[bytes] = []
-    for key, value in _load_rows(stream, tweet_bytes):
-        arguments += (key, value)
-        if len(arguments) == 2 * size:
-            yield CommandBatch(bytes([PUT]) * size, arguments)
-            arguments = []
-    if arguments:
-        yield CommandBatch(bytes([PUT]) * (len(arguments) // 2), arguments)
+    rows = _load_rows(stream, tweet_bytes)
+    while some := list(islice(rows, size)):
+        yield CommandBatch(bytes([PUT]) * len(some), [argument for row in some for argument in row])
 
 
 def _load_rows(stream: TwipStream, tweet_bytes: int) -> Iterator[tuple[bytes, bytes]]:

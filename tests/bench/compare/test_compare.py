@@ -17,7 +17,6 @@ from pequod_bench.paper.comparison import (
     Line,
     LinePoint,
     Machine,
-    UnreadableReportError,
     from_json,
     goals,
     ratios,
@@ -31,6 +30,7 @@ from pequod_bench.workloads.stream import CHECK, POST
 from typer.testing import CliRunner
 
 from pequod.cli.app import app
+from pequod.errors import SettingError
 
 
 def test_compare_runs_what_is_installed_and_says_what_is_left_out(
@@ -104,7 +104,7 @@ def test_the_quick_run_is_right_with_whatever_is_installed(
     ("arguments", "message"),
     [
         (["--systems", "pequod,oracle"], "there is no system 'oracle'; there are pequod, redis"),
-        (["--figures", "7,10"], "--figures takes 7, 8, 9, latency, ycsb"),
+        (["--figures", "7,10"], "--figures: takes 7, 8, 9, latency, ycsb"),
         (["--quick", "--reference"], "take one"),
     ],
 )
@@ -318,7 +318,7 @@ def test_the_table_says_which_process_is_busiest(comparison: Comparison) -> None
 def test_a_comparison_is_read_again_as_it_was_written(comparison: Comparison) -> None:
     assert from_json(comparison.to_json()) == comparison
     for text in ("not JSON", "{}"):
-        with pytest.raises(UnreadableReportError, match=r"this is no compare\.json of this version"):
+        with pytest.raises(SettingError, match=r"this is no compare\.json of this version"):
             from_json(text)
 
 
@@ -331,7 +331,8 @@ def test_the_figures_stand_between_the_marks_of_a_file(comparison: Comparison, t
         result = CliRunner().invoke(app, arguments)
         assert result.exit_code == 0, result.stderr
         text = readme.read_text()
-        assert text.startswith(f"above\n{BEGIN}\n`pequod bench compare --quick`\n")
+        assert text.startswith(f"above\n{BEGIN}\n    pequod bench compare --quick\n")
+        assert "\n#### Figure 7: " in text
         assert text.endswith(f"\n{END}\nbelow\n")
         assert "earlier figures" not in text
         assert text.count("| Redis | 3.50 (3.00 to 4.00) | 2.50 (2.00 to 3.00) | 1.33 |") == 1

@@ -8,7 +8,7 @@ import pytest
 from pequod_bench.paper import latency
 from pequod_bench.paper.measure import trying
 from pequod_bench.paper.study import SYSTEMS_BY_CALL
-from pequod_bench.report.latency import LatencyHistogram, latencies, open_loop
+from pequod_bench.report.latency import curve, histogram, open_loop, percentiles
 from pequod_bench.systems.system import Missing, System
 
 from tests.installed import lacking
@@ -52,12 +52,11 @@ async def test_a_stall_is_charged_to_all_who_wait() -> None:
 
 
 def test_a_histogram_keeps_three_digits_of_anything() -> None:
-    histogram = LatencyHistogram([-1.0, 0.000_05, 0.012_345, 7_200.0])
-    assert histogram.count == 4
-    assert histogram.percentile_ms(25) == 0
-    assert histogram.percentile_ms(50) == pytest.approx(0.05, rel=0.001)
-    assert histogram.percentile_ms(75) == pytest.approx(12.345, rel=0.001)
-    assert histogram.percentile_ms(100) == pytest.approx(3_600_000, rel=0.001)
-    levels = [percent for percent, _ in histogram.curve()]
+    kept = histogram([-1.0, 0.000_05, 0.012_345, 7_200.0])
+    found = [kept.get_value_at_percentile(percent) for percent in (25, 50, 75, 100)]
+    assert found == [0, 50, pytest.approx(12_345, rel=0.001), pytest.approx(3_600_000_000, rel=0.001)]
+    levels = [percent for percent, _ in curve(kept)]
     assert levels == sorted(levels)
-    assert latencies([0.002]).max_ms == pytest.approx(2.0, rel=0.001)
+    summary = percentiles(histogram([0.002]))
+    assert summary.count == 1
+    assert summary.max_ms == pytest.approx(2.0, rel=0.001)
