@@ -57,7 +57,7 @@ def measuring(
     last = {"json": _JSON} if smoke is None else {"smoke": _SMOKE, "json": _JSON}
     parameters = [
         *(_parameter(field, hints[field.name]) for field in options),
-        *(Parameter(name, Parameter.KEYWORD_ONLY, default=False, annotation=kind) for name, kind in last.items()),
+        *(Parameter(each, Parameter.KEYWORD_ONLY, default=False, annotation=kind) for each, kind in last.items()),
     ]
 
     def decorate(measure: Measure[S]) -> Measure[S]:
