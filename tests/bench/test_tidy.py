@@ -15,8 +15,8 @@ import pequod
 
 #: "(bench row: replace)"; "Bench rows: check, first; fan-out."
 _CITED = re.compile(r"[Bb]ench rows?: ([^).]*)[).]")
-#: Of `os`, of named tuples and of Spark, which have no other names for them.
-_NOT_OURS = {"_exit", "_fields", "_jvm", "_replace"}
+#: Of `os` and of named tuples, which have no other names for them.
+_NOT_OURS = {"_exit", "_fields", "_replace"}
 ROWS = {workload.name for workload in workloads()}
 
 

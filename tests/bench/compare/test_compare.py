@@ -343,9 +343,15 @@ def test_the_figures_stand_between_the_marks_of_a_file(comparison: Comparison, t
     assert readme.read_text() == "no marks"
 
 
-def test_a_wrong_answer_stands_in_every_report(comparison: Comparison) -> None:
+def test_a_wrong_answer_stands_in_every_report(comparison: Comparison, tmp_path: Path) -> None:
     line = Line("full", "full", "", "", [LinePoint(x, [outcome(1.0, "a row is missing")]) for x in (0, 50, 100)])
     wrong = replace(comparison, materialisation=[comparison.materialisation[0], line, comparison.materialisation[2]])
     assert len(wrong.differences()) == 3
     assert "WRONG: full: a row is missing" in to_markdown(wrong)
     assert "WRONG: full: a row is missing" in to_html(wrong)
+    file = tmp_path / "compare.json"
+    file.write_text(wrong.to_json())
+    result = CliRunner().invoke(app, ["bench", "compare", "--from", str(file)])
+    assert result.exit_code == 1
+    assert "WRONG: full: a row is missing" in result.stdout
+    assert result.stderr == "pequod: the answers are wrong: full: a row is missing\n"
