@@ -50,7 +50,7 @@ $(INSTALLED): .venv/.installed.packages
 demo: $(DEMO) ## start a server, run a small Twip against it, print a report
 	$(BIN)/pequod bench twip --users 2000 --ticks 100000
 
-# Three processes for each core, which tests/conftest.py counts; each takes half a GiB.
+# Two processes for each core, which tests/conftest.py counts; each takes half a GiB.
 PARALLEL := -n logical --maxprocesses 6
 test: $(INSTALLED) ## run the whole test suite
 	$(BIN)/python -m pytest $(PARALLEL)
@@ -124,8 +124,8 @@ COVERAGE := build/coverage
 COVERED := tests/engine tests/grammar tests/regress tests/native --timeout=600 --cov --cov-report=
 coverage: $(INSTALLED) ## branch coverage of the engine and the grammar, natively and in Python together; fails below 100 %
 	rm -rf $(COVERAGE) && mkdir -p $(COVERAGE)
-	COVERAGE_FILE=$(COVERAGE)/.coverage.native $(BIN)/python -m pytest $(PARALLEL) $(COVERED)
-	PEQUOD_PURE=1 COVERAGE_FILE=$(COVERAGE)/.coverage.pure $(BIN)/python -m pytest $(PARALLEL) $(COVERED)
+	HYPOTHESIS_PROFILE=long COVERAGE_FILE=$(COVERAGE)/.coverage.native $(BIN)/python -m pytest $(PARALLEL) $(COVERED)
+	HYPOTHESIS_PROFILE=long PEQUOD_PURE=1 COVERAGE_FILE=$(COVERAGE)/.coverage.pure $(BIN)/python -m pytest $(PARALLEL) $(COVERED)
 	$(BIN)/python -m coverage combine --quiet --data-file=$(COVERAGE)/.coverage $(COVERAGE)
 	$(BIN)/python -m coverage report --data-file=$(COVERAGE)/.coverage --skip-covered --fail-under=100
 

@@ -235,18 +235,18 @@ TestTimelinesInADatabase.settings = settings()
 
 
 def test_random_walks_agree() -> None:
-    for seed in range(200):
+    for seed in range(100):
         assert walk(seed, 40) is None, f"python -m tests.engine.random_walk --seed {seed} --steps 40"
 
 
 def test_random_walks_with_a_database_agree() -> None:
-    for seed in range(150):
+    for seed in range(75):
         script = walk(seed, 40, backed=True)
         assert script is None, f"python -m tests.engine.random_walk --backed --seed {seed} --steps 40"
 
 
 def test_random_walks_with_backfills_agree() -> None:
-    for seed in range(150):
+    for seed in range(75):
         records, backed = seed % 3 == 0, seed % 4 == 1
         script = walk(seed, 40, backfills=True, records=records, backed=backed)
         flags = "--backfills" + " --records" * records + " --backed" * backed
@@ -254,18 +254,18 @@ def test_random_walks_with_backfills_agree() -> None:
 
 
 def test_random_walks_over_records_agree() -> None:
-    for seed in range(150):
+    for seed in range(75):
         script = walk(seed, 40, records=True)
         assert script is None, f"python -m tests.engine.random_walk --records --seed {seed} --steps 40"
 
 
 def test_random_walks_over_records_of_a_database_agree() -> None:
-    for seed in range(150):
+    for seed in range(75):
         script = walk(seed, 40, records=True, backed=True)
         assert script is None, f"python -m tests.engine.random_walk --records --backed --seed {seed} --steps 40"
 
 
 def test_random_walks_over_records_that_a_database_is_searched_for_agree() -> None:
-    for seed in range(150):
+    for seed in range(75):
         script = walk(seed, 40, records=True, backed=True, searched=True)
         assert script is None, f"python -m tests.engine.random_walk --searched --seed {seed} --steps 40"

@@ -11,7 +11,7 @@ import pytest
 from tests.freshness.places import Place, beside_postgres, beside_sqlite
 from tests.freshness.tries import Report, Run
 
-TRIES = 200
+TRIES = 100
 SESSIONS = 8
 #: The mean time between two faults, and how many there are at least.
 FAULT_S = 0.5

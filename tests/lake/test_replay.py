@@ -14,7 +14,7 @@ from tests.lake.replay import SCHEMA, Call, check_snapshot, ingest, random_calls
 
 @pytest.mark.parametrize("seed", range(3))
 def test_every_freshness_equals_a_replay_of_the_acknowledged_uploads(seed: int, folder: Path) -> None:
-    run_schedule(folder, seed, steps=50)
+    run_schedule(folder, seed, steps=32)
 
 
 def run_schedule(folder: Path, seed: int, steps: int) -> None:
