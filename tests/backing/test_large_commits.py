@@ -15,6 +15,7 @@ from pathlib import Path
 import asyncpg
 import pytest
 from pequod_server.backing import Backoff, Changes, Mapping, SchemaError, parse_mappings
+from pequod_server.backing.postgres import lookout
 from pequod_server.backing.postgres.store import PostgresStore
 
 from tests.backing.chaos.proxy import Proxy
@@ -132,8 +133,16 @@ async def test_a_sender_that_neither_works_nor_answers_is_given_up(dsn: str, dat
         assert follower.reloads == []
 
 
-async def test_a_sender_that_works_may_be_silent(dsn: str, database: Connection) -> None:
-    store = await make(dsn, timeout_s=1.0)
+async def test_a_sender_that_works_may_be_silent(
+    dsn: str, database: Connection, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    began_s = time.monotonic()
+    await busy(database, 250_000)
+    # On this machine, as busy as it is: to decode the rows below takes three times as long. What says that the sender
+    # works is asked for ten times meanwhile, as a server does in the ten seconds that it has.
+    timeout_s = 2 * (time.monotonic() - began_s)
+    monkeypatch.setattr(lookout, "ASK_S", timeout_s / 10)
+    store = await make(dsn, timeout_s=timeout_s)
     async with following(store) as follower:
         await follower.load(EVERYTHING)
         await busy(database, 1_000_000)
