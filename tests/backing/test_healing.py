@@ -267,8 +267,9 @@ async def test_a_trigger_that_fails_leaves_the_write_of_the_application_alone(ds
         with pytest.raises(SchemaError, match="has no column poster"):
             await checking.check()
         await checking.close()
+        # What is loaded may be served still: the feed sees the catalog or the trigger's note first.
         with pytest.raises(PequodError):
-            await client.count("p|", "p}")
+            await client.count("s|", "s}")
         await database.execute("ALTER TABLE posts RENAME COLUMN author TO poster")
         async with asyncio.timeout(30):
             while (await state())[0] != "ok":  # noqa: ASYNC110 - a status has no event to wait for
