@@ -75,18 +75,20 @@ settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "ci" if os.environ.ge
 
 #: What takes longest comes first, so that the processes end at about the same time: the seconds of CPU on two cores.
 _LONG: Final = (
-    "tests/spark",  # 150
-    "tests/server/test_held.py",  # 30
-    "tests/freshness",  # 20, and as long waiting
-    "tests/packaging/test_extras.py",  # 25
-    "tests/engine/test_exactness.py",  # 20
+    "tests/spark",  # 170, in two processes
+    "tests/server/test_held.py",  # 40, and a minute of waiting
+    "tests/freshness",  # 15, and longer waiting
+    "tests/packaging/test_extras.py",  # 20
+    "tests/engine/test_exactness.py",  # 15
     "tests/backing/chaos",  # 15
     "tests/backing/test_large_commits.py",  # 12
     "tests/backing/test_large_writes.py",  # 12
     "tests/views/test_classes.py",  # 12
     "tests/cluster_faults",  # 20, and as long waiting
+    "tests/soak",  # 5, and as long waiting
     "tests/cluster/test_moves_killed.py",  # 10
     "tests/lake",  # 40
+    "tests/simulation",  # 20
     "tests/backing/test_levels_of_databases.py",  # 8
     "tests/bench",  # 30
     "tests/views/chaos",  # 7
@@ -104,7 +106,7 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
 def pytest_xdist_auto_num_workers() -> int:
     """Run two processes for each core, as many tests wait for servers of their own.
 
-    With more, the one that has Spark's tests, which takes longest, gets less of the cores than it can use.
+    With more, those that have Spark's tests, which take longest, get less of the cores than they can use.
     """
     return 2 * (os.cpu_count() or 1)
 

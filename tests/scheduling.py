@@ -8,11 +8,15 @@ import pytest
 from xdist.remote import Producer
 from xdist.scheduler import LoadScopeScheduling
 
-_SPARK: Final = "tests/spark"
+#: Spark's tests in two parts of about the same length.
+_SPARK: Final = ("tests/spark/test_backfill", "tests/spark")
 
 
 class ByFile(LoadScopeScheduling):  # type: ignore[misc]
-    """Keeps the tests of a file in one process, since they share servers, and all of Spark's, which share a session."""
+    """Keeps the tests of a file in one process, since they share servers, and each part of Spark's, for its session.
+
+    To start a session takes fifteen seconds. In one process, Spark's tests would end long after all others.
+    """
 
     def __init__(self, config: pytest.Config, log: Producer) -> None:
         super().__init__(config, log)
@@ -20,4 +24,4 @@ class ByFile(LoadScopeScheduling):  # type: ignore[misc]
         config.option.loadscopereorder = False
 
     def _split_scope(self, nodeid: str) -> str:
-        return _SPARK if nodeid.startswith(_SPARK) else nodeid.partition("::")[0]
+        return next((part for part in _SPARK if nodeid.startswith(part)), nodeid.partition("::")[0])

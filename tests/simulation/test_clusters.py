@@ -16,7 +16,7 @@ from tests.simulation.clusters import simulate_cluster
 from tests.simulation.framing import shows_fault
 
 #: Schedules with four homes and two computes: some seconds of CPU.
-SUITE_SCHEDULES = 6
+SUITE_SCHEDULES = 4
 #: Schedules in which a planted fault must show.
 FAULT_SCHEDULES = 200
 

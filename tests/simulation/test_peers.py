@@ -16,7 +16,7 @@ from tests.simulation.framing import Report, shows_fault
 from tests.simulation.run import simulate
 
 #: Schedules of 200 steps with two homes and two computes: some seconds of CPU.
-SUITE_SCHEDULES = 8
+SUITE_SCHEDULES = 4
 #: Schedules in which a planted fault must show.
 FAULT_SCHEDULES = 30
 

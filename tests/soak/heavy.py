@@ -203,7 +203,7 @@ def send_unfinished(target: str, count: int, method: str) -> Counter[str]:
     ]
     with ThreadPoolExecutor(20) as threads:
         for connection in connections:
-            threads.submit(connection.send, 6)
+            threads.submit(connection.send, 4)
         codes = _others(target)
     for connection in connections:
         connection.close()

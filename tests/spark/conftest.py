@@ -1,4 +1,4 @@
-"""One Spark session for all tests; without PySpark or a fit Java they are skipped, and the reason says what to do."""
+"""One Spark session a process; without PySpark or a fit Java its tests are skipped, and the reason says what to do."""
 
 from __future__ import annotations
 
@@ -78,8 +78,8 @@ def spark() -> Iterator[SparkSession]:
 
 
 #: The workloads that tests share, as the command generates them.
-TWIP = "--users 300 --ticks 6000 --seed 7 --initial-posts 500 --tweet-bytes 20"
-NEWP = "--articles 50 --sessions 4000 --votes 25 --seed 3 --text-bytes 30"
+TWIP = "--users 300 --ticks 3000 --seed 7 --initial-posts 500 --tweet-bytes 20"
+NEWP = "--articles 50 --sessions 2000 --votes 25 --seed 3 --text-bytes 30"
 
 
 @pytest.fixture(scope="session")

@@ -13,7 +13,7 @@ from pyspark.sql import SparkSession
 
 from tests.spark.rows import rows_of
 
-NEWP = Newp(article_count=50, session_count=4_000, vote_percent=25, seed=3, text_bytes=30)
+NEWP = Newp(article_count=50, session_count=2_000, vote_percent=25, seed=3, text_bytes=30)
 
 
 @pytest.fixture(scope="module")
@@ -48,10 +48,10 @@ def test_the_population_is_that_of_the_model(spark: SparkSession, written: Path)
 
 def test_sessions_read_vote_and_comment_as_often_as_the_model_says(spark: SparkSession, written: Path) -> None:
     found = sessions_of(spark, written)
-    assert [session for session, *_ in found] == list(range(4_000))
-    assert abs(sum(voter is not None for *_, voter, _ in found) - 1_000) < 5 * 750**0.5
-    assert abs(sum(commenter is not None for *_, commenter in found) - 40) < 5 * 40**0.5
-    assert max(Counter(article for _, _, article, _, _ in found).values()) < 2 * 4_000 / 50
+    assert [session for session, *_ in found] == list(range(2_000))
+    assert abs(sum(voter is not None for *_, voter, _ in found) - 500) < 5 * 375**0.5
+    assert abs(sum(commenter is not None for *_, commenter in found) - 20) < 5 * 20**0.5
+    assert max(Counter(article for _, _, article, _, _ in found).values()) < 2 * 2_000 / 50
     keys = [key.split(b"|") for key, _ in rows_of(spark.read.parquet(str(written / "rows")))]
     authors = {int(key[2]): int(key[1]) for key in keys if key[0] == b"article"}
     assert all(authors[article] == author for _, author, article, _, _ in found if article is not None)

@@ -20,7 +20,7 @@ from pyspark.sql import functions as f
 from pequod.engine import Engine
 from tests.spark.rows import rows_of
 
-TWIP = Twip(user_count=300, tick_count=6_000, seed=7, initial_post_count=500, tweet_bytes=20)
+TWIP = Twip(user_count=300, tick_count=3_000, seed=7, initial_post_count=500, tweet_bytes=20)
 JOIN = "t|<user:8>|<time:10>|<poster:8> = check s|<user>|<poster> copy p|<poster>|<time>"
 
 
@@ -49,7 +49,7 @@ def test_users_follow_distinct_others_and_some_are_followed_by_many(spark: Spark
 
 def test_operations_are_those_of_a_simulation_step_by_step(spark: SparkSession, written: Path) -> None:
     found = operations_of(spark, written)
-    assert [tick for tick, *_ in found] == list(range(500, 6_500))
+    assert [tick for tick, *_ in found] == list(range(500, 3_500))
     logins: deque[int] = deque()
     checked_at: dict[int, int] = {}
     turns: list[int] = []
@@ -71,7 +71,7 @@ def test_operations_are_those_of_a_simulation_step_by_step(spark: SparkSession, 
     assert turns == [turns[number % 210] for number in range(len(turns))]
     counts = Counter(kind for _, kind, *_ in found)
     for kind, weight in {"check": 100, "subscribe": 10, "logout": 5, "post": 1}.items():
-        assert abs(counts[kind] - 6_000 * weight / 116) < 5 * (6_000 * weight / 116) ** 0.5
+        assert abs(counts[kind] - 3_000 * weight / 116) < 5 * (3_000 * weight / 116) ** 0.5
 
 
 def test_posts_are_those_of_users_with_followers(spark: SparkSession, written: Path) -> None:
