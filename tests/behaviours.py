@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import ast
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
+from functools import cache
 from pathlib import Path
 from typing import Final, NamedTuple
 
@@ -46,18 +47,22 @@ class Module(NamedTuple):
     behaviours: list[Behaviour]
 
 
-def modules() -> Iterator[Module]:
-    """Yield the files of tests, in the order of their paths."""
-    for file in sorted((ROOT / "tests").rglob("test_*.py")):
-        tree = ast.parse(file.read_text("utf-8"))
-        path = file.relative_to(ROOT).as_posix()
-        about = " ".join((ast.get_docstring(tree) or "").split("\n\n")[0].split())
-        found = [
-            Behaviour(node.name.removeprefix("test_").replace("_", " "), path, node.lineno)
-            for node in ast.walk(tree)
-            if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef) and node.name.startswith("test_")
-        ]
-        yield Module(path, about, sorted(found, key=lambda one: one.line))
+@cache
+def modules() -> Sequence[Module]:
+    """Return the files of tests, in the order of their paths."""
+    return [_module(file) for file in sorted((ROOT / "tests").rglob("test_*.py"))]
+
+
+def _module(file: Path) -> Module:
+    tree = ast.parse(file.read_text("utf-8"))
+    path = file.relative_to(ROOT).as_posix()
+    about = " ".join((ast.get_docstring(tree) or "").split("\n\n")[0].split())
+    found = [
+        Behaviour(node.name.removeprefix("test_").replace("_", " "), path, node.lineno)
+        for node in ast.walk(tree)
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef) and node.name.startswith("test_")
+    ]
+    return Module(path, about, sorted(found, key=lambda one: one.line))
 
 
 def search(words: Sequence[str]) -> list[tuple[Module, list[Behaviour]]]:

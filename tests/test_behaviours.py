@@ -16,7 +16,7 @@ def test_the_page_about_tests_is_that_of_the_files() -> None:
 
 
 def test_each_file_says_what_it_is_about_and_each_test_is_a_sentence() -> None:
-    found = list(modules())
+    found = modules()
     assert [module.path for module in found if not module.about] == []
     names = [(one.path, one.sentence) for module in found for one in module.behaviours]
     assert [(path, name) for path, name in names if len(name.split()) < _WORDS_MIN] == []
