@@ -66,6 +66,18 @@ FAULTS_OF_HTTP2: Final = (
         "many headers are kept, however long they are together",
     ),
     Fault(
+        "http2/session.cpp",
+        "        is_done = widen(self, stream);\n",
+        "",
+        "a long message comes in small pieces whose client hears of the windows meanwhile",
+    ),
+    Fault(
+        "http2/stream.cpp",
+        "smaller(message.size, 2 * message.received + KEPT_BYTES)",
+        "message.size",
+        "a message takes all of its memory as soon as it begins to come",
+    ),
+    Fault(
         "http2/stream.cpp",
         "        is_lengthy_compressed = message.is_compressed;\n",
         "",

@@ -1,6 +1,7 @@
 """Connections of the native core: bytes in, events out, bytes out, with frames by hand."""
 
 import random
+import tracemalloc
 from collections.abc import Iterator
 from typing import Any
 
@@ -151,6 +152,78 @@ def test_a_window_is_given_back_when_a_message_is_taken_and_a_long_one_is_let_in
     assert session.take(1) is None
     assert session.held_bytes == 0
     assert updates()[1] >= 500_005 - 65_535, "all of it may come"
+
+
+def updates_in(data: bytes) -> dict[int, int]:
+    """Return by how much the windows of streams are opened."""
+    found: dict[int, int] = {}
+    for kind, _, stream, payload in frames_in(data):
+        if kind == WINDOW_UPDATE:
+            found[stream] = found.get(stream, 0) + int.from_bytes(payload, "big")
+    return found
+
+
+@pytest.fixture
+def narrow() -> Iterator[NativeSession]:
+    """A connection whose streams have a window of 4 KiB."""
+    made = new_session(MESSAGE_MAX, HEADERS_MAX, 100, 4096)
+    made.receive(HELLO)
+    assert setting(INITIAL_WINDOW, 4096) in made.output(1 << 20)
+    yield made
+    made.close()
+    assert (made.unread_bytes, made.held_bytes) == (0, 0)
+
+
+def test_a_window_of_our_own_holds_once_the_client_has_heard_of_it(narrow: NativeSession) -> None:
+    body = message(bytes(9995))
+    narrow.receive(frame(SETTINGS, ACK, 0))
+    events_of(narrow, frame(HEADERS, END_HEADERS, 1, GET) + frame(DATA, 0, 1, body[:4096]))
+    assert 1 not in updates_in(narrow.output(1 << 20)), "nobody wants it yet"
+    assert narrow.take(1) is None
+    # What was sent, and the rest of the message.
+    assert updates_in(narrow.output(1 << 20))[1] >= 10_000 - 4096
+    assert events_of(narrow, frame(DATA, END_STREAM, 1, body[4096:])) == [(READABLE, 1, None)]
+    assert narrow.take(1) == bytes(9995)
+    narrow.receive(frame(HEADERS, END_HEADERS, 3, GET) + frame(DATA, 0, 3, bytes(4097)))
+    assert any(kind in (RESET, GOAWAY) for kind, *_ in frames_in(narrow.output(1 << 20)))
+
+
+def test_what_a_client_sends_before_it_has_heard_of_the_window_is_taken(narrow: NativeSession) -> None:
+    body = message(bytes(29_995))
+    events_of(narrow, frame(HEADERS, END_HEADERS, 1, GET))
+    events_of(narrow, frame(DATA, 0, 1, body[:16_000]))
+    events_of(narrow, frame(DATA, 0, 1, body[16_000:20_000]) + frame(SETTINGS, ACK, 0))
+    assert narrow.take(1) is None
+    # The client takes its window for used up, by 15,904 bytes.
+    assert updates_in(narrow.output(1 << 20))[1] >= 30_000 - 4096
+    assert events_of(narrow, frame(DATA, END_STREAM, 1, body[20_000:])) == [(READABLE, 1, None)]
+    assert narrow.take(1) == bytes(29_995)
+
+
+def test_a_message_that_is_wanted_when_the_client_hears_of_the_window_is_let_in(narrow: NativeSession) -> None:
+    body = message(bytes(29_995))
+    events_of(narrow, frame(HEADERS, END_HEADERS, 1, GET) + frame(DATA, 0, 1, body[:1000]))
+    assert narrow.take(1) is None
+    narrow.output(1 << 20)
+    narrow.receive(frame(SETTINGS, ACK, 0))
+    # 65,535 less 61,439, and 1,000 are used up.
+    assert updates_in(narrow.output(1 << 20))[1] >= 30_000 - 4096
+    assert events_of(narrow, frame(DATA, 0, 1, body[1000:17_000])) == []
+    assert events_of(narrow, frame(DATA, END_STREAM, 1, body[17_000:])) == [(READABLE, 1, None)]
+    assert narrow.take(1) == bytes(29_995)
+
+
+def test_a_long_message_takes_no_more_than_twice_what_has_come_of_it(session: NativeSession) -> None:
+    begun = message(bytes(MESSAGE_MAX))[:1000]
+    tracemalloc.start()
+    try:
+        for stream in range(1, 101, 2):
+            session.receive(frame(HEADERS, END_HEADERS, stream, GET) + frame(DATA, 0, stream, begun))
+        traced, _ = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert session.unread_bytes == 50_000
+    assert traced < 1 << 20
 
 
 def test_a_connection_holds_no_more_than_two_windows_while_nobody_reads(session: NativeSession) -> None:

@@ -17,6 +17,9 @@ from pequod.native import KeyBounds, NativeBatch, core, why_pure
 #: What a wheel may bring, by the systems that look for libraries under such names.
 _BESIDE: Final = ("libnghttp2.so.14", "libnghttp2.14.dylib")
 
+#: HTTP/2's own window of a stream.
+WINDOW_BYTES: Final = (64 << 10) - 1
+
 Fields = list[tuple[bytes, bytes]]
 
 
@@ -208,18 +211,22 @@ def why_absent() -> str | None:
     return None if reason is None else f"the library nghttp2 is not there: {reason}"
 
 
-def new_session(message_bytes_max: int, header_bytes_max: int, streams_max: int) -> NativeSession:
+def new_session(
+    message_bytes_max: int, header_bytes_max: int, streams_max: int, window_bytes: int = WINDOW_BYTES
+) -> NativeSession:
     """Return a connection that has just been accepted.
 
     Args:
         message_bytes_max: Longer messages are not let in.
         header_bytes_max: The headers of one request, each with 32 bytes more.
         streams_max: How many streams its client may have open.
+        window_bytes: How much of a stream its client may send before a handler wants a longer message.
 
     Requires:
         `why_absent` has returned None.
     """
-    session: NativeSession = core.Session(message_bytes_max, header_bytes_max, streams_max)  # type: ignore[union-attr]
+    limits = message_bytes_max, header_bytes_max, streams_max, window_bytes
+    session: NativeSession = core.Session(*limits)  # type: ignore[union-attr]
     return session
 
 

@@ -35,13 +35,17 @@ PyObject* wrong(const char* text) {
 
 PyObject* session_new(PyTypeObject* type, PyObject* arguments, PyObject*) {
     Py_ssize_t message_bytes_max, header_bytes_max, streams_max;
-    if (!PyArg_ParseTuple(arguments, "nnn", &message_bytes_max, &header_bytes_max, &streams_max)) return nullptr;
+    int window;
+    if (!PyArg_ParseTuple(arguments, "nnni", &message_bytes_max, &header_bytes_max, &streams_max, &window)) {
+        return nullptr;
+    }
     if (!nghttp2.session_del) return PyErr_SetString(PyExc_RuntimeError, "load_nghttp2 comes first"), nullptr;
     PyObject* object = type->tp_alloc(type, 0);
     if (!object) return nullptr;
     Session* self = as_session(object);
     self->message_bytes_max = size_t(message_bytes_max);
     self->header_bytes_max = size_t(header_bytes_max);
+    self->own_window = window;
     self->events = PyList_New(0);
     if (self->events && start(self, size_t(streams_max))) return object;
     Py_DECREF(object);
@@ -123,7 +127,7 @@ PyObject* session_take(PyObject* object, PyObject* argument) {
     if (!taken) return nullptr;
     self->unread_bytes -= HEAD_BYTES + message.size;
     stream->is_of_batches = stream->takes_batches;
-    if (!give_back_of(self, stream, HEAD_BYTES + message.size) || !set_window(self, stream, STREAM_WINDOW)) {
+    if (!give_back_of(self, stream, HEAD_BYTES + message.size) || !set_window(self, stream, self->window)) {
         Py_DECREF(taken);
         return PyErr_NoMemory();
     }

@@ -70,7 +70,7 @@ bool go_on(Session* self, Stream* stream, const Incoming& message) {
     stream->in.skip(HEAD_BYTES + message.size);
     stream->unread_bytes -= HEAD_BYTES + message.size;
     self->unread_bytes -= HEAD_BYTES + message.size;
-    return (give_back_of(self, stream, HEAD_BYTES + message.size) && set_window(self, stream, STREAM_WINDOW)) ||
+    return (give_back_of(self, stream, HEAD_BYTES + message.size) && set_window(self, stream, self->window)) ||
            (PyErr_NoMemory(), false);
 }
 

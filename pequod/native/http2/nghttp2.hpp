@@ -115,8 +115,8 @@ enum Code : int {
     NO_MEMORY = -901,
     CALLBACK_FAILURE = -902,
 };
-enum FrameKind : uint8_t { DATA = 0, HEADERS = 1, CONTINUATION = 9 };
-enum FrameFlag : uint8_t { FLAG_NONE = 0, FLAG_END_STREAM = 1 };
+enum FrameKind : uint8_t { DATA = 0, HEADERS = 1, SETTINGS = 4, CONTINUATION = 9 };
+enum FrameFlag : uint8_t { FLAG_NONE = 0, FLAG_END_STREAM = 1, FLAG_ACK = 1 };
 enum DataFlag : uint32_t { DATA_EOF = 1, DATA_NO_END_STREAM = 2 };
 enum FieldFlag : uint8_t { FIELD_NONE = 0, FIELD_STATIC = 6 };
 enum SettingId : int32_t { MAX_CONCURRENT_STREAMS = 3, INITIAL_WINDOW_SIZE = 4, MAX_HEADER_LIST_SIZE = 6 };

@@ -84,7 +84,7 @@ int on_begin_headers(NgSession* session, const Frame* frame, void* user) {
     if (frame->head.kind != HEADERS || stream_of(self, frame->head.stream)) return 0;
     Stream* stream = new_stream(frame->head.stream);
     if (!stream) return PyErr_NoMemory(), CALLBACK_FAILURE;
-    stream->window = STREAM_WINDOW;
+    stream->window = self->window;
     stream->behind = self->streams;
     if (self->streams) self->streams->before = stream;
     self->streams = stream;
@@ -137,9 +137,23 @@ bool note_opened(Session* self, Stream* stream) {
 
 namespace {
 
+// The client has heard of our windows: nghttp2 has taken the difference from those of all streams.
+bool take_own_window(Session* self) {
+    const int32_t difference = self->own_window - self->window;
+    self->window = self->own_window;
+    bool is_done = true;
+    for (Stream* stream = self->streams; stream && is_done; stream = stream->behind) {
+        stream->window += difference;
+        is_done = widen(self, stream);
+    }
+    return is_done;
+}
+
 int on_frame(NgSession*, const Frame* frame, void* user) {
-    if (frame->head.kind != HEADERS && frame->head.kind != DATA) return 0;
     Session* self = session_of(user);
+    if (frame->head.kind == SETTINGS && frame->head.flags & FLAG_ACK)
+        return take_own_window(self) ? 0 : CALLBACK_FAILURE;
+    if (frame->head.kind != HEADERS && frame->head.kind != DATA) return 0;
     Stream* stream = stream_of(self, frame->head.stream);
     if (!stream) return 0;
     if (frame->head.flags & FLAG_END_STREAM) stream->is_half_closed = true;
@@ -275,9 +289,9 @@ bool want(Session* self, Stream* stream) {
 
 bool widen(Session* self, Stream* stream) {
     const Incoming message = stream->next();
-    if (!stream->is_wanted || !message.is_begun || stream->window > STREAM_WINDOW) return true;
+    if (!stream->is_wanted || !message.is_begun || stream->window > self->window) return true;
     const size_t size = HEAD_BYTES + message.size;
-    if (size <= size_t(STREAM_WINDOW)) return true;
+    if (size <= size_t(self->window)) return true;
     return set_window(self, stream, size < size_t(WIDE_WINDOW) ? int32_t(size) : WIDE_WINDOW);
 }
 
@@ -344,9 +358,10 @@ bool push(Session* self, Stream* stream) {
 bool start(Session* self, size_t streams_max) {
     if (!make_callbacks()) return false;
     self->event_round = 1;
+    self->window = FIRST_WINDOW;
     if (nghttp2.session_server_new2(&self->session, callbacks, self, options)) return failed(NO_MEMORY);
     const Setting settings[] = {{MAX_CONCURRENT_STREAMS, uint32_t(streams_max)},
-                                {INITIAL_WINDOW_SIZE, uint32_t(STREAM_WINDOW)},
+                                {INITIAL_WINDOW_SIZE, uint32_t(self->own_window)},
                                 {MAX_HEADER_LIST_SIZE, uint32_t(self->header_bytes_max)}};
     if (nghttp2.submit_settings(self->session, FLAG_NONE, settings, std::size(settings))) return failed(NO_MEMORY);
     const int code = nghttp2.session_set_local_window_size(self->session, FLAG_NONE, 0, CONNECTION_WINDOW);

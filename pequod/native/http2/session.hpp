@@ -12,9 +12,9 @@
 
 namespace pequod::http2 {
 
-// The window of a connection; that of a stream before a longer message is wanted, which is HTTP/2's own; and while one
-// is.
-constexpr int32_t CONNECTION_WINDOW = 1 << 20, STREAM_WINDOW = 65535, WIDE_WINDOW = 1 << 20;
+// The window of a connection; that of a stream until its client has heard of ours, which is HTTP/2's own; and that of a
+// stream while a longer message is wanted, at most.
+constexpr int32_t CONNECTION_WINDOW = 1 << 20, FIRST_WINDOW = 65535, WIDE_WINDOW = 1 << 20;
 // While no handler waits for a message, windows are given back up to as many bytes that wait for their handlers.
 constexpr size_t HELD_BYTES_MAX = 1 << 20;
 
@@ -50,6 +50,8 @@ struct Session {
     Stream* streams;
     size_t stream_count;
     size_t message_bytes_max, header_bytes_max;
+    // The window of a stream now, before a longer message is wanted; and once the client has heard of it.
+    int32_t window, own_window;
     size_t unread_bytes, unsent_bytes, held_bytes, withheld_bytes, header_bytes;
     size_t wanted_count;
     // A list of (kind, stream, detail); of a stream that was over before anybody knew, None.

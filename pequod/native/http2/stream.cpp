@@ -68,16 +68,24 @@ PyObject* Stream::headers() const {
 }
 
 Incoming Stream::next() const {
-    if (lengthy) return {true, is_lengthy_compressed, size_t(PyBytes_GET_SIZE(lengthy)), lengthy_at};
+    if (lengthy) return {true, is_lengthy_compressed, lengthy_size, lengthy_at};
     if (in.left() < HEAD_BYTES) return {false, false, 0, 0};
     const Incoming begun = read_head(in.front(), in.left() - HEAD_BYTES);
     return {true, begun.is_compressed, begun.size, smaller(begun.received, begun.size)};
 }
 
+// Room for all of it at once is memory that a client need not fill: of 40 messages that had begun to come,
+// `make soak-memory` saw 60 MiB taken where 6 had come.
+bool Stream::lengthen() {
+    const size_t room = size_t(PyBytes_GET_SIZE(lengthy));
+    return lengthy_at < room || !_PyBytes_Resize(&lengthy, Py_ssize_t(smaller(lengthy_size, 2 * room)));
+}
+
 bool Stream::receive(const char* data, size_t length, size_t message_bytes_max) {
     unread_bytes += length;
     while (length) {
-        if (lengthy && lengthy_at < size_t(PyBytes_GET_SIZE(lengthy))) {
+        if (lengthy && lengthy_at < lengthy_size) {
+            if (!lengthen()) return false;
             const size_t taken = smaller(length, size_t(PyBytes_GET_SIZE(lengthy)) - lengthy_at);
             std::memcpy(PyBytes_AS_STRING(lengthy) + lengthy_at, data, taken);
             lengthy_at += taken;
@@ -93,8 +101,10 @@ bool Stream::receive(const char* data, size_t length, size_t message_bytes_max) 
         const Incoming message = next();
         if (lengthy || !message.is_begun || message.size <= LONG_BYTES || message.size > message_bytes_max) continue;
         if (message.received == message.size) continue;
-        lengthy = PyBytes_FromStringAndSize(nullptr, Py_ssize_t(message.size));
+        const size_t room = smaller(message.size, 2 * message.received + KEPT_BYTES);
+        lengthy = PyBytes_FromStringAndSize(nullptr, Py_ssize_t(room));
         if (!lengthy) return false;
+        lengthy_size = message.size;
         std::memcpy(PyBytes_AS_STRING(lengthy), in.front() + HEAD_BYTES, message.received);
         lengthy_at = message.received;
         is_lengthy_compressed = message.is_compressed;

@@ -1,7 +1,7 @@
 // One stream of a connection: the messages that came and are not taken, and those that are not sent.
 //
 //     frames of data -> in -> take                head and size of each message: 5 bytes, then the message
-//                      long -> the message itself, filled as it comes
+//                      long -> the message itself, which grows as it comes
 //     send -> out, one behind the other -> frames of data
 #pragma once
 
@@ -74,7 +74,8 @@ struct Incoming {
 // INVARIANTS:
 // 1. `unread_bytes` are those of `in` that are left, and those of `lengthy` with its head.
 // 2. `unsent_bytes` are those of `reply`, and of `first_out` to `last_out`, that are not sent.
-// 3. `held_bytes` have no window given back for them; they are 0 while the next message is wanted.
+// 3. The room of `lengthy` is no more than its size, and all of it once the message is there as a whole.
+// 4. `held_bytes` have no window given back for them; they are 0 while the next message is wanted.
 struct Stream {
     int32_t id;
     // Of events that were not handed out yet, which one tells of this stream.
@@ -95,8 +96,9 @@ struct Stream {
     bool is_left;
     Piece authorization;
     Bytes in;
+    // A long message as far as there is room for it, its size, and how much of it is there.
     PyObject* lengthy;
-    size_t lengthy_at;
+    size_t lengthy_size, lengthy_at;
     bool is_lengthy_compressed;
     size_t unread_bytes, held_bytes;
     int32_t window;
@@ -120,6 +122,8 @@ struct Stream {
     // Whether something is not sent.
     bool has_out() const { return first_out || reply.left(); }
     Incoming next() const;
+    // Make room for more of a long message; false: there is no memory.
+    bool lengthen();
     // Take in what came; false: there is no memory.
     bool receive(const char* data, size_t length, size_t message_bytes_max);
     // Return the next message, which is there as a whole; null: an error is set.

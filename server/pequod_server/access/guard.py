@@ -179,6 +179,7 @@ def _guarded_generator(
                     role = caller.role()
                     rule(role, request)
                 yield reply
+                del reply
 
     return guarded
 

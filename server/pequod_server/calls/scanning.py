@@ -51,13 +51,17 @@ class ScanCalls:
                 reply = pb.ScanReply(header=self._served.header(), keys=rows.keys[:count])
                 if not request.keys_only:
                     reply.values.extend(rows.values[:count])
+                resume_key = b""
                 if count < len(rows.keys):
-                    reply.resume_key = reply.keys[-1] if request.reverse else reply.keys[-1] + b"\0"
+                    last = rows.keys[count - 1]
+                    resume_key = reply.resume_key = last if request.reverse else last + b"\0"
                 del rows
                 yield reply
-            if request.one_chunk or not reply.HasField("resume_key"):
+                # While the next chunk waits for memory, nothing holds this one.
+                del reply
+            if request.one_chunk or not resume_key:
                 return
-            bounds = (bounds[0], reply.resume_key) if request.reverse else (reply.resume_key, bounds[1])
+            bounds = (bounds[0], resume_key) if request.reverse else (resume_key, bounds[1])
             if remaining is not None:
                 remaining -= count
             # As many rows fill a chunk if the next ones are as long as these: more would be read in vain.

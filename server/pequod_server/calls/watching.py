@@ -60,6 +60,7 @@ class WatchCalls:
             async with aclosing(self._told(header, rows)) as replies:
                 async for reply in replies:
                     yield reply
+                    del reply
             # They may be many, and the watch may take long.
             del rows
             yield pb.WatchReply(header=header, ready=True, origins=self._origins())
@@ -67,7 +68,10 @@ class WatchCalls:
                 while (batch := feed.take()) is not None:
                     changes = [pb.Change(key=key, old=old, new=new) for key, old, new in batch.changes]
                     header = self._served.header(batch.revision, batch.token)
-                    yield pb.WatchReply(header=header, changes=changes)
+                    reply = pb.WatchReply(header=header, changes=changes)
+                    del batch, changes
+                    yield reply
+                    del reply
                 if feed.ended is not None:
                     raise feed.ended
                 if not await feed.wait(request.progress_ms / 1000):

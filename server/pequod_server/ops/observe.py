@@ -246,6 +246,7 @@ def _wrapped(handler: Handler, observe: Callable[[Context], _Observation]) -> Ha
                                 yield reply
                             finally:
                                 call.client_s += time.perf_counter() - ready_s
+                                del reply
                 except aio.AbortError:
                     raise
                 except Exception:

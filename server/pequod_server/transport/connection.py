@@ -57,6 +57,10 @@ class Host(Protocol):
     def streams_max(self) -> int:
         """How many streams one connection may have."""
 
+    @property
+    def unread_bytes_max(self) -> int:
+        """How much of a request a client may send before the call asks for it."""
+
     def begin(self, exchange: Exchange) -> asyncio.Task[None]:
         """Run a call in a task of its own."""
 
@@ -83,7 +87,9 @@ class WireConnection(asyncio.BufferedProtocol):
         self.message_bytes_max = server.message_bytes_max
         #: By which access rules the session knows rights of hot calls.
         self.rules: object = None
-        self.session = new_session(server.message_bytes_max, _HEADER_BYTES_MAX, server.streams_max)
+        self.session = new_session(
+            server.message_bytes_max, _HEADER_BYTES_MAX, server.streams_max, server.unread_bytes_max
+        )
         if server.hot is not None:
             self.session.use_hot(server.hot.native, server.hot.has_guard)
         #: The address of the client, as gRPC writes it.

@@ -11,6 +11,7 @@ import grpc
 from grpc import aio
 
 from pequod.errors import PequodError
+from pequod.native.http2 import WINDOW_BYTES
 from pequod_server.transport.budget import Budget
 from pequod_server.transport.call_turns import CallTurns
 from pequod_server.transport.connection import WireConnection
@@ -42,6 +43,8 @@ class Limits(NamedTuple):
     #: See `Keeping`.
     keepalive_s: float
     keepalive_timeout_s: float
+    #: How much of a request a client may send before the call asks for it.
+    unread_bytes_max: int = WINDOW_BYTES
 
 
 class WireServer(aio.Server):
@@ -86,6 +89,11 @@ class WireServer(aio.Server):
     def streams_max(self) -> int:
         """How many streams one connection may have."""
         return self._limits.streams_max
+
+    @property
+    def unread_bytes_max(self) -> int:
+        """How much of a request a client may send before the call asks for it."""
+        return self._limits.unread_bytes_max
 
     def peers(self) -> set[str]:
         """Return the addresses of the present clients."""

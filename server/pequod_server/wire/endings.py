@@ -49,6 +49,7 @@ def _ending(handler: Handler) -> Handler:
                 async with aclosing(behaviour(request, context)) as replies:
                     async for reply in replies:
                         yield reply
+                        del reply
                 return
             except (CallEnded, PequodError) as end:
                 _forget(end)

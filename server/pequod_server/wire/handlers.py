@@ -55,6 +55,7 @@ def checked_first(
         await check(request, context)
         async for reply in behaviour(request, context):
             yield reply
+            del reply
 
     checked = checked_replies if inspect.isasyncgenfunction(behaviour) else checked_reply
     return make(checked, request_deserializer or handler.request_deserializer, handler.response_serializer)

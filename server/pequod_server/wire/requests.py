@@ -5,7 +5,8 @@
 gRPC by itself reads at once, however many calls begin, and holds bytes, message and reply until the call has ended. Its
 handlers of streams of requests read when they are asked to; on the wire there is no difference. Until a request is
 read, flow control keeps all but the beginning of it with the client. A reply that is not small counts against the
-memory for messages until its client has taken it; calls that yield their replies count those by themselves.
+memory for messages until its client has taken it; calls that yield their replies count those by themselves. Whoever
+hands a reply on lets go of it before asking for the next one, which may wait for memory.
 """
 
 from __future__ import annotations
@@ -61,6 +62,7 @@ def _written(handler: Handler) -> Handler:
         async with aclosing(behaviour(requests, context)) as replies:
             async for reply in replies:
                 await written(context, reply)
+                del reply
 
     return make(generate, handler.request_deserializer, handler.response_serializer)
 
@@ -96,6 +98,7 @@ def _read_first(handler: Handler, admission: Admission) -> Handler:
         async with aclosing(behaviour(await read(context), context)) as replies:
             async for reply in replies:
                 await written(context, serialize(reply))
+                del reply
 
     if inspect.isasyncgenfunction(behaviour):
         return grpc.stream_stream_rpc_method_handler(generate)

@@ -8,7 +8,7 @@ from grpc import aio
 
 from pequod_server.config import ServerConfig
 from pequod_server.memory.admission import message_bytes_max, messages_bytes_max
-from pequod_server.memory.begun import connection_calls_max
+from pequod_server.memory.begun import connection_calls_max, unread_bytes_max
 from pequod_server.transport.choice import Choice
 from pequod_server.transport.server import Limits, WireServer
 from pequod_server.wire.connections import SLACK, living_of_grpc
@@ -35,6 +35,7 @@ def _native_server(config: ServerConfig, interceptors: Sequence[aio.ServerInterc
         streams_max=connection_calls_max(config),
         keepalive_s=config.keepalive_s,
         keepalive_timeout_s=config.keepalive_timeout_s,
+        unread_bytes_max=unread_bytes_max(config),
     )
     return WireServer(interceptors, limits, status_of)
 

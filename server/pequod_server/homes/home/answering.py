@@ -85,6 +85,7 @@ class LoadStream:
                 async for reply in replies:
                     reply.number = request.number
                     await self._write(reply)
+                    del reply
         except PequodError as error:
             await self._write(pb.PeerLoadReply(number=request.number, refusal=command_error(error)))
 

@@ -166,6 +166,7 @@ class PeerService:
         async with aclosing(self._answer_load(request)) as replies:  # type: ignore[type-var]
             async for reply in replies:
                 yield reply
+                del reply
 
     async def _loads(self, _requests: object, context: Context) -> None:
         """Do the same for one request after another."""
@@ -181,6 +182,7 @@ class PeerService:
             async with aclosing(self._answer_load(request)) as replies:  # type: ignore[type-var]
                 async for reply in replies:
                     yield reply
+                    del reply
 
         stream = LoadStream(context, accept, answer)
         self._load_streams.add(stream)
@@ -219,6 +221,7 @@ class PeerService:
                 reply.more_lasts.extend(lasts_of(found.prefetched))
             async with self._admission.bytes(COPIES * reply.ByteSize()):
                 yield reply
+                del reply
             start = stop
 
     def _may_load(self, one: KeyRange) -> bool:
@@ -267,6 +270,7 @@ class PeerService:
                     for one in self.origin.relay.wants.ranges_of(feed.subscriber.bit):
                         role.need(Right.FEED, one.first, one.last)
                 yield reply
+                del reply
             if reading.done() and not reading.cancelled() and (error := reading.exception()) is not None:
                 raise error
         finally:
