@@ -12,6 +12,7 @@ from collections.abc import Callable
 
 from pequod.native.http2 import new_session, why_absent
 from tests.server.frames import (
+    ACK,
     CONTINUATION,
     DATA,
     END_HEADERS,
@@ -50,6 +51,7 @@ def _frames(rnd: random.Random) -> bytes:
         lambda: frame(RESET, 0, stream, (8).to_bytes(4, "big")),
         lambda: frame(WINDOW_UPDATE, 0, stream, rnd.choice([1, 70_000, 1 << 30]).to_bytes(4, "big")),
         lambda: frame(SETTINGS, 0, 0, setting(INITIAL_WINDOW, rnd.choice([0, 10, 70_000]))),
+        lambda: frame(SETTINGS, ACK, 0),
         lambda: frame(PING, 0, 0, bytes(8)),
         lambda: frame(GOAWAY, 0, 0, bytes(8)),
         lambda: frame(rnd.randrange(12), rnd.randrange(256), stream, rnd.randbytes(rnd.randrange(20))),
@@ -64,7 +66,7 @@ def shake(seed: int) -> None:
         AssertionError: A sum does not end at nothing.
     """
     rnd = random.Random(seed)
-    session = new_session(rnd.choice([100, 50_000, 1 << 20]), 500, rnd.choice([2, 100]))
+    session = new_session(rnd.choice([100, 50_000, 1 << 20]), 500, rnd.choice([2, 100]), rnd.choice([4096, 65_535]))
     data = bytearray(PREFACE + frame(SETTINGS, 0, 0) + b"".join(_frames(rnd) for _ in range(rnd.randrange(30))))
     for _ in range(rnd.choice([0, 0, 1, 5])):
         data[rnd.randrange(len(data))] = rnd.randrange(256)

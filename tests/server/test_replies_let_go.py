@@ -52,7 +52,7 @@ async def test_nobody_between_a_handler_and_its_client_holds_a_reply_that_is_sen
     assert made.guard is not None
     interceptors = [RequestReader(made._admission), made.instruments.interceptor, Endings(), made._calls, made.guard]
     server = make_server(config, interceptors, choose(transport))
-    handler = grpc.unary_stream_rpc_method_handler(scanning.scan, pb.ScanRequest.FromString, lambda _reply: b"")
+    handler: Any = grpc.unary_stream_rpc_method_handler(scanning.scan, pb.ScanRequest.FromString, lambda _reply: b"")
     server.add_generic_rpc_handlers((grpc.method_handlers_generic_handler("pequod.v1.Pequod", {"Scan": handler}),))
     port = server.add_insecure_port(LISTEN)
     await server.start()
@@ -73,7 +73,8 @@ async def test_a_scan_that_waits_for_memory_holds_nothing_of_the_chunk_before() 
     server = PequodServer(ServerConfig(listen=LISTEN, chunk_bytes=1000))
     for number in range(100):
         server.engine.put(b"x|%02d" % number, bytes(100))
-    chunks: Any = server.service.Scan(pb.ScanRequest(first=b"x|", last=b"x}"), None)
+    scan: Any = server.service.Scan
+    chunks = scan(pb.ScanRequest(first=b"x|", last=b"x}"), None)
     chunk = await anext(chunks)
     # It comes first once the chunk's memory is given back.
     everything = asyncio.create_task(server._admission.acquire(server._admission.bytes_max))
@@ -89,7 +90,8 @@ async def test_a_scan_that_waits_for_memory_holds_nothing_of_the_chunk_before() 
 
 async def test_a_watch_that_waits_for_news_holds_nothing_of_those_before() -> None:
     server = PequodServer(ServerConfig(listen=LISTEN))
-    told: Any = server.service.Watch(pb.WatchRequest(first=b"x|", last=b"x}"), None)
+    watch: Any = server.service.Watch
+    told = watch(pb.WatchRequest(first=b"x|", last=b"x}"), None)
     assert (await anext(told)).ready
     server.engine.put(b"x|1", bytes(100))
     news = await anext(told)
