@@ -1,4 +1,7 @@
-"""The native core of a wheel, and of an editable install (pequod/native/): it is built where a C++ compiler is."""
+"""The native core of a wheel, and of an editable install (pequod/native/): it is built where a C++ compiler is.
+
+A wheel has the library nghttp2 beside it, if the machine that builds it has.
+"""
 
 from __future__ import annotations
 
@@ -25,7 +28,7 @@ class NativeBuildHook(BuildHookInterface[Any]):
             self._build_native(Path(self.root, _NATIVE))
             return
         (self._scratch / _NATIVE).mkdir(parents=True)
-        self._build_native(self._scratch / _NATIVE)
+        self._build_native(self._scratch / _NATIVE, "--wheel")
         for made in sorted((self._scratch / _NATIVE).iterdir()):
             build_data["force_include"][str(made)] = str(made.relative_to(self._scratch))
             # Without the core there is a file that says why, and the wheel fits every machine.
@@ -37,9 +40,9 @@ class NativeBuildHook(BuildHookInterface[Any]):
         """Remove the scratch folder."""
         shutil.rmtree(self._scratch)
 
-    def _build_native(self, folder: Path) -> None:
+    def _build_native(self, folder: Path, *flags: str) -> None:
         """Compile the native core into a folder; where that cannot be done, say so and go on without it."""
-        script = Path(self.root, "pequod", "native", "build.py")
-        done = subprocess.run([sys.executable, str(script), str(folder)], capture_output=True, text=True, check=False)
+        command = [sys.executable, str(Path(self.root, "pequod", "native", "build.py")), *flags, str(folder)]
+        done = subprocess.run(command, capture_output=True, text=True, check=False)
         if done.returncode:
             self.app.display_warning(done.stderr.strip())

@@ -1,5 +1,7 @@
 """Compile the native core into a folder: `python pequod/native/build.py pequod/native`; `--check` lints it instead.
 
+`--wheel` before the folder is for a wheel, which carries a copy of the library nghttp2 beside the core, if it is here.
+
 It is one extension of a few C++ files without dependencies, so the compiler is called as Python's own build would call
 it; setuptools would have to be installed first, and says less of what is missing.
 
@@ -9,6 +11,7 @@ them keeps the reason, for `pequod --version` and `pequod serve`.
 
 from __future__ import annotations
 
+import ctypes
 import os
 import shlex
 import shutil
@@ -40,6 +43,11 @@ _LINK = ("-bundle", "-undefined", "dynamic_lookup") if sys.platform == "darwin" 
 #: Where `dlopen` is, with which nghttp2 is found at run time: older C libraries have it apart.
 _LIBRARIES = ("-ldl",)
 _COMPILERS = ("c++", "g++", "clang++")
+#: The library that carries calls, by the name that systems look for, and where macOS may have it.
+_NGHTTP2 = "libnghttp2.14.dylib" if sys.platform == "darwin" else "libnghttp2.so.14"
+_MAC_FOLDERS = ("/opt/homebrew/lib", "/usr/local/lib", "/opt/local/lib")
+#: The last function that was added to it of those that are needed.
+_NGHTTP2_NEEDED = "nghttp2_option_set_no_rfc9113_leading_and_trailing_ws_validation"
 
 
 class BuildError(Exception):
@@ -77,6 +85,38 @@ def build(folder: Path) -> Path:
         # Moved, not written: a process that has the former one loaded goes on with it.
         moved = shutil.copy2(built, folder / f".{target.name}.{os.getpid()}")
         return Path(moved).replace(target)
+
+
+def copy_nghttp2(folder: Path) -> Path | None:
+    """Copy the system's library nghttp2 into the folder of the core, which looks there first; return where it is.
+
+    None: the system has none, or one that is too old. It is for wheels: an editable install takes the system's.
+    """
+    try:
+        library = ctypes.CDLL(next(filter(os.path.exists, (f"{one}/{_NGHTTP2}" for one in _MAC_FOLDERS)), _NGHTTP2))
+    except OSError:
+        return None
+    found = _place_of(library, _NGHTTP2_NEEDED)
+    return None if found is None else Path(shutil.copyfile(found, folder / _NGHTTP2))
+
+
+def _place_of(library: ctypes.CDLL, symbol: str) -> str | None:
+    """Return the file of a library that has a symbol; None: it does not have it."""
+
+    class Found(ctypes.Structure):
+        # As `dladdr` fills it in.
+        _fields_ = (
+            ("file", ctypes.c_char_p),
+            ("base", ctypes.c_void_p),
+            ("name", ctypes.c_char_p),
+            ("address", ctypes.c_void_p),
+        )
+
+    if not hasattr(library, symbol):
+        return None
+    found = Found()
+    address = ctypes.cast(getattr(library, symbol), ctypes.c_void_p)
+    return os.fsdecode(found.file) if ctypes.CDLL(None).dladdr(address, ctypes.byref(found)) else None
 
 
 def lint() -> None:
@@ -121,5 +161,8 @@ def main(folder: Path) -> None:
 if __name__ == "__main__":
     if sys.argv[1] == "--check":
         lint()
+    elif sys.argv[1] == "--wheel":
+        main(Path(sys.argv[2]))
+        copy_nghttp2(Path(sys.argv[2]))
     else:
         main(Path(sys.argv[1]))

@@ -14,6 +14,7 @@ from zipfile import ZipFile
 import pytest
 
 from pequod import Client
+from pequod.native.http2 import why_absent
 from tests.forked import started_server
 from tests.installed import lacking
 from tests.packaging.environments import ROOT, built_wheel, environment
@@ -186,3 +187,30 @@ def test_what_needs_an_extra_names_it_where_there_is_none(wheel: Path, tmp_path:
     # The wheel that was installed is there still: nothing is fetched by name.
     assert done.stderr.endswith(f": pip install '{wheel}[server]'\n"), done.stderr
     assert sys.prefix not in done.stderr
+
+
+_TRANSPORT = """
+import asyncio
+from pequod import AsyncClient
+from pequod_server import PequodServer, ServerConfig
+async def main():
+    server = PequodServer(ServerConfig(listen="127.0.0.1:0"))
+    async with AsyncClient(f"127.0.0.1:{await server.start()}") as client:
+        await client.put("a", "1")
+        assert await client.get("a") == b"1"
+    print(server.transport.name)
+    await server.stop()
+asyncio.run(main())
+print(*{line.split()[-1] for line in open("/proc/self/maps") if "nghttp2" in line})
+"""
+
+
+@pytest.mark.skipif(why_absent() is not None or sys.platform != "linux", reason="there is no native transport to carry")
+def test_a_wheel_carries_the_library_of_the_transport_and_its_licence(wheel: Path, tmp_path: Path) -> None:
+    library = "pequod/native/libnghttp2.so.14"
+    with ZipFile(wheel) as archive:
+        assert {library, "pequod/native/http2/nghttp2.LICENSE.txt"} <= set(archive.namelist())
+    python = environment(tmp_path / "venv", wheel, ("server",))
+    done = subprocess.run([python, "-P", "-c", _TRANSPORT], capture_output=True, text=True, check=True)
+    (packages,) = (tmp_path / "venv").glob("lib/python*/site-packages")
+    assert done.stdout.split() == ["native", str(packages / library)]
