@@ -16,7 +16,7 @@ generate = $(PROTOC) --python_out=$(1) --pyi_out=$(1) --grpc_python_out=$(1) peq
 .DEFAULT_GOAL := help
 .PHONY: help install install-dev demo ran test test-pythons test-extras test-quick check format proto proto-check interface interface-check coverage soak chaos freshness fuzz \
         figures bench-micro test-optimised test-spark-versions test-spark-cluster docs docs-serve \
-        behaviours test-planted soak-memory soak-server simulate simulate-groups views-chaos cluster-chaos cluster-patroni test-pure test-native differ test-sanitised test-leaks wheels clean
+        behaviours test-planted soak-memory soak-server simulate simulate-groups views-chaos cluster-chaos cluster-patroni test-pure test-grpcio differ test-sanitised test-leaks wheels clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-15s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -220,8 +220,8 @@ wheels: $(INSTALLED) ## build dist/: the sdist, and a wheel with the native core
 test-pure: $(INSTALLED) ## run the tests of the engine, its joins and the server without the native core
 	PEQUOD_PURE=1 $(BIN)/python -m pytest $(PARALLEL) tests/engine tests/grammar tests/regress tests/server
 
-test-native: $(INSTALLED) ## run the tests of the server on the native transport
-	PEQUOD_TRANSPORT=native $(BIN)/python -m pytest $(PARALLEL) tests/server
+test-grpcio: $(INSTALLED) ## run the tests of the server on gRPC's own transport; the suite runs on that which is there
+	PEQUOD_TRANSPORT=grpcio $(BIN)/python -m pytest $(PARALLEL) tests/server
 
 CALLS ?= 10000
 differ: $(INSTALLED) ## make CALLS (10000) random calls on both transports, and compare what comes

@@ -38,7 +38,7 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
 if transport := os.environ.get("PEQUOD_TRANSPORT"):
-    # Servers that tests make by hand have it as those that are started with the variable: `make test-native`.
+    # Servers that tests make by hand have it as those that are started with the variable: `make test-grpcio`.
     from pequod_server import ServerConfig
 
     ServerConfig.model_fields["transport"].default = transport

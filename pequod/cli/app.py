@@ -123,7 +123,7 @@ def _show_version(wanted: bool) -> None:
         print(f"pequod {version()} ({FLAVOUR}{f': {reason}' if reason else ''})")
         if reason is None:
             lacking = why_absent()
-            print(f"transports: grpcio{', native' if lacking is None else f'; {lacking}'}")
+            print(f"transport: {'native' if lacking is None else f'grpcio, {lacking}'}")
         raise typer.Exit(ExitCode.DONE)
 
 

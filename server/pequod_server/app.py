@@ -341,10 +341,13 @@ async def _serve(config: ServerConfig, joins_from: str, make: Callable[[ServerCo
     host, _, _ = config.listen.rpartition(":")
     print(f"pequod ({FLAVOUR}) serving on {host}:{port}", file=sys.stderr, flush=True)
     log.debug("calls come by", extra={"transport": server.transport.name})
-    if server.transport.reason:
-        log.warning("without the native transport", extra={"reason": server.transport.reason})
     if reason := why_pure():
         log.warning("without the native core, at a quarter of its speed", extra={"reason": reason})
+    elif server.transport.reason:
+        log.warning(
+            "without the native transport, at a multiple of its CPU for a call",
+            extra={"reason": server.transport.reason},
+        )
     tell_systemd(f"READY=1\nSTATUS=serving on {host}:{port}")
     if server.instruments.url:
         log.info("serving metrics", extra={"url": server.instruments.url})

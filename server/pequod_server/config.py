@@ -328,7 +328,7 @@ class ServerConfig(BaseModel):
     traces: bool = Field(default=False, description="Send OpenTelemetry spans of calls, as the variables OTEL_* say.")
     channelz: bool = Field(default=False, description="Serve gRPC's own figures of connections and calls (channelz).")
     transport: Transport = Field(
-        default="grpcio",
+        default="auto",
         description="What carries calls: native (the native core, with the library nghttp2), grpcio (gRPC's own), or "
         "auto (native where it is there).",
     )

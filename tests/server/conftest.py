@@ -1,6 +1,6 @@
 """A real server on a free port of the loopback, and a client made of nothing but the generated stubs.
 
-On each transport that is there, unless the variable PEQUOD_TRANSPORT names one (`make test-native`).
+On each transport that is there, unless the variable PEQUOD_TRANSPORT names one (`make test-grpcio`).
 """
 
 import os
