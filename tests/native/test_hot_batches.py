@@ -15,17 +15,16 @@ from pequod.native import NativeBatch, core
 from pequod.native.http2 import (
     EventKind,
     HotLimits,
-    HotRan,
-    HotTurn,
     NativeSession,
     new_hot_calls,
     new_session,
     why_absent,
 )
+from tests.native.runs import Ran, Turn
 from tests.server.frames import DATA, END_HEADERS, END_STREAM, HEADERS, PREFACE, RESET, SETTINGS, frame, heads, message
 
 pytestmark = pytest.mark.skipif(core is None, reason="there is no twin in Python")
-TURN = HotTurn(0.0, b"T", is_token_own=True, age_ms=0, may_read=True, homes=None, room=1 << 20)
+TURN = Turn()
 FIRST = b"the first message, which is Python's"
 
 
@@ -73,9 +72,9 @@ class Streams:
         frames = [frame(DATA, 0, stream, part) for part in parts[:-1]]
         return self.session.receive(b"".join(frames) + frame(DATA, END_STREAM if ends else 0, stream, parts[-1]))
 
-    def run(self, most: int = 100, turn: HotTurn = TURN) -> HotRan:
+    def run(self, most: int = 100, turn: Turn = TURN) -> Ran:
         """Run what waits."""
-        return HotRan._make(self.session.run_hot(most, 1 << 20, *turn))
+        return Ran._make(self.session.run_hot(most, 1 << 20, *turn))
 
     def replies(self) -> dict[int, list[pb.ExecuteReply]]:
         """Return what goes to each stream."""
@@ -174,7 +173,7 @@ def test_the_end_of_the_requests_is_the_handlers_to_hear(hot: Streams) -> None:
     assert hot.session.take(1) is False
 
 
-LEFT: dict[str, tuple[Any, dict[str, Any], HotTurn]] = {
+LEFT: dict[str, tuple[Any, dict[str, Any], Turn]] = {
     "a damaged message": (b"\x1a\x7fx", {}, TURN),
     "a field that is not known": (READ.SerializeToString() + b"\x78\x01", {}, TURN),
     "columns that do not fit": (pb.ExecuteRequest(kinds=bytes([GET])), {}, TURN),

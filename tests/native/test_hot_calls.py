@@ -12,13 +12,12 @@ from pequod.native import core
 from pequod.native.http2 import (
     HOT_METHODS,
     HotLimits,
-    HotRan,
-    HotTurn,
     NativeSession,
     new_hot_calls,
     new_session,
     why_absent,
 )
+from tests.native.runs import Ran, Turn
 from tests.server.frames import (
     DATA,
     END_HEADERS,
@@ -35,7 +34,7 @@ from tests.server.frames import (
 )
 
 pytestmark = pytest.mark.skipif(core is None, reason="there is no twin in Python")
-TURN = HotTurn(0.0, b"T", is_token_own=True, age_ms=0, may_read=True, homes=None, room=1 << 20)
+TURN = Turn()
 HEADER = {"server_id": 7, "age_ms": 0}
 
 
@@ -56,16 +55,14 @@ class Hot:
         self.slow: Any = None
         self.stream = -1
 
-    def ask(
-        self, method: str, request: Any, *more: tuple[str, str], flag: int = 0, turn: HotTurn = TURN
-    ) -> bytes | None:
+    def ask(self, method: str, request: Any, *more: tuple[str, str], flag: int = 0, turn: Turn = TURN) -> bytes | None:
         """Make one call; return its reply, None if it was opened."""
         self.stream += 2
         data = request if isinstance(request, bytes) else request.SerializeToString()
         revision = self.engine.revision
         opened = self.session.receive(call(self.stream, heads(method, *more), message(data, flag=flag)))
         if self.session.hot_count:
-            done = HotRan._make(self.session.run_hot(100, 1 << 20, *turn))
+            done = Ran._make(self.session.run_hot(100, 1 << 20, *turn))
             self.slow = done.slow
             opened = self.session.events()
             assert done.answered + len(opened) == 1

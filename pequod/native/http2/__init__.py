@@ -35,35 +35,17 @@ SlowBatch = tuple[float, bytes, bytes | None, int]
 Tally = tuple[int, float, list[int]]
 
 
-class HotTurn(NamedTuple):
-    """What holds while some hot calls run."""
-
-    now_s: float
-    #: Of the replies; the revision goes behind it if it is the server's own.
-    token: bytes
-    is_token_own: bool
-    age_ms: int | None
-    #: Whether reads are as fresh as the server's settings say.
-    may_read: bool
-    #: The keys that this server takes writes of.
-    homes: Ranges
-    #: How many bytes of rows the reply of a batch may have.
-    room: int
-
-
-class HotRan(NamedTuple):
-    """What a run of hot calls did."""
-
-    #: How many calls were answered, and how many of them, and batches, read.
-    answered: int
-    reads: int
-    slow: list[SlowCall] | None
-    #: The streams whose batches ran, and those batches that took long.
-    streams: list[int] | None
-    slow_batches: list[SlowBatch] | None
-    #: A stream, and its batch that has run up to a command that is not quick, or whose reply is long: it is Python's
-    #: to go on with at once.
-    begun: tuple[int, NativeBatch] | None
+#: What holds while some hot calls run; a plain tuple, as `HotRan`, since each read of a socket makes one of both. The
+#: time in seconds; the token of replies, and whether it is the server's own, behind which the revision goes; the age of
+#: the data in milliseconds, if it is known; whether reads are as fresh as the server's settings say; the keys that this
+#: server takes writes of; how many bytes of rows the reply of a batch may have.
+HotTurn = tuple[float, bytes, bool, int | None, bool, Ranges, int]
+#: What a run of hot calls did: how many calls were answered, and how many of them, and batches, read; slow calls; the
+#: streams whose batches ran, and slow ones of these. And a stream with its batch that has run up to a command that is
+#: not quick, or whose reply is long: it is Python's to go on with at once.
+HotRan = tuple[
+    int, int, list[SlowCall] | None, list[int] | None, list[SlowBatch] | None, tuple[int, NativeBatch] | None
+]
 
 
 class HotLimits(NamedTuple):
@@ -171,7 +153,7 @@ class NativeSession(Protocol):
     def use_hot(self, calls: NativeHotCalls, has_guard: bool, /) -> None:  # noqa: FBT001 - native
         """Keep calls back that may be hot: `run_hot` or `hand_over` comes when there are some."""
 
-    def run_hot(self, most: int, unsent_max: int, /, *turn: Any) -> tuple[Any, ...]:
+    def run_hot(self, most: int, unsent_max: int, /, *turn: Any) -> HotRan:
         """Answer hot calls; those that are not quick are opened, and nothing of them has happened.
 
         So are batches run: the messages of calls of Execute whose handlers wait for them, from the second one on. It

@@ -86,12 +86,17 @@ PyObject* session_receive(PyObject* object, PyObject* data) {
                                         : session_events(object, nullptr);
 }
 
+// What the buffer of `output` keeps: what a socket is given at a time, and a frame.
+constexpr size_t OUTPUT_BYTES_KEPT = 128 << 10;
+
 // output(most): bytes for the socket, some more than as many at the most; none: there is nothing.
 PyObject* session_output(PyObject* object, PyObject* argument) {
     Session* self = as_session(object);
     const size_t most = PyLong_AsSize_t(argument);
     if (most == size_t(-1) && PyErr_Occurred()) return nullptr;
-    Bytes out = {};
+    // One for all connections: it is empty before and after.
+    static Bytes out = {};
+    out.at = out.size = 0;
     ssize_t size = 1;
     while (self->session && size > 0 && out.size < most) {
         const uint8_t* data = nullptr;
@@ -104,7 +109,7 @@ PyObject* session_output(PyObject* object, PyObject* argument) {
     } else {
         bytes = PyBytes_FromStringAndSize(out.start, Py_ssize_t(out.size));
     }
-    out.free();
+    if (out.room > OUTPUT_BYTES_KEPT) out.free();
     return bytes;
 }
 

@@ -30,10 +30,16 @@ PEQUOD_SAME_PLACE(Field, flags, nghttp2_nv, flags);
 PEQUOD_SAME_PLACE(Source, pointer, nghttp2_data_source, ptr);
 PEQUOD_SAME_PLACE(Provider, source, nghttp2_data_provider, source);
 PEQUOD_SAME_PLACE(Provider, read, nghttp2_data_provider, read_callback);
+PEQUOD_SAME_PLACE(Memory, user, nghttp2_mem, mem_user_data);
+PEQUOD_SAME_PLACE(Memory, allocate, nghttp2_mem, malloc);
+PEQUOD_SAME_PLACE(Memory, release, nghttp2_mem, free);
+PEQUOD_SAME_PLACE(Memory, allocate_zeros, nghttp2_mem, calloc);
+PEQUOD_SAME_PLACE(Memory, change, nghttp2_mem, realloc);
 PEQUOD_SAME_PLACE(Setting, id, nghttp2_settings_entry, settings_id);
 PEQUOD_SAME_PLACE(Setting, value, nghttp2_settings_entry, value);
 static_assert(sizeof(FrameHead) == sizeof(nghttp2_frame_hd) && sizeof(NgPiece) == sizeof(nghttp2_vec));
 static_assert(sizeof(Field) == sizeof(nghttp2_nv) && sizeof(Source) == sizeof(nghttp2_data_source));
+static_assert(sizeof(Memory) == sizeof(nghttp2_mem));
 static_assert(sizeof(Provider) == sizeof(nghttp2_data_provider) && sizeof(Setting) == sizeof(nghttp2_settings_entry));
 
 #define PEQUOD_SAME_NUMBER(ours, theirs) static_assert(int(ours) == int(theirs))
@@ -75,6 +81,7 @@ using Field = nghttp2_nv;
 using Source = nghttp2_data_source;
 using Provider = nghttp2_data_provider;
 using Setting = nghttp2_settings_entry;
+using Memory = nghttp2_mem;
 PEQUOD_NGHTTP2_CALLBACKS
 
 static_assert(std::is_same_v<ReadOut, decltype(Provider::read_callback)>);

@@ -49,6 +49,8 @@ struct Session {
     NgSession* session;
     Stream* streams;
     size_t stream_count;
+    // The one whose headers come; null: those of none do.
+    Stream* opening;
     size_t message_bytes_max, header_bytes_max;
     // The window of a stream now, before a longer message is wanted; and once the client has heard of it.
     int32_t window, own_window;

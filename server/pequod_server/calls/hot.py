@@ -16,7 +16,16 @@ from pequod_proto import pequod_pb2 as pb
 
 from pequod.errors import UnauthenticatedError
 from pequod.native import NativeBatch
-from pequod.native.http2 import HOT_METHODS, HotLimits, HotRan, HotTurn, NativeHotCalls, Ranges, new_hot_calls
+from pequod.native.http2 import (
+    HOT_METHODS,
+    HotLimits,
+    HotTurn,
+    NativeHotCalls,
+    Ranges,
+    SlowBatch,
+    SlowCall,
+    new_hot_calls,
+)
 from pequod_server.access.grants import KeyRanges
 from pequod_server.access.guard import AccessGuard, certificate_names
 from pequod_server.calls.executing import ExecuteCalls
@@ -96,21 +105,25 @@ class ServedHotCalls:
         room = self._admission.piece_bytes_max()
         now_s, may_read = served.executor.clock(), self._levels.passes_reads()
         if not served.databases.all:
-            return HotTurn(now_s, self._own_token, True, 0, may_read, homes, room)  # noqa: FBT003 - a tuple of the core's
+            return now_s, self._own_token, True, 0, may_read, homes, room
         levels = served.levels
-        return HotTurn(now_s, levels.token, False, levels.age_ms, may_read, homes, room)  # noqa: FBT003 - as above
+        return now_s, levels.token, False, levels.age_ms, may_read, homes, room
 
-    def ran(self, done: HotRan, streams: Sequence[asyncio.Task[Any]]) -> None:
-        """Take note of hot calls that have run, and of the calls whose batches have."""
-        if done.reads:
-            self._served.levels.counters.reads["any"] += done.reads
-        if streams:
-            self._batches.ran(streams)
-        for method, seconds, fields, request in done.slow or ():
+    def ran(self, read_count: int) -> None:
+        """Take note of how many hot calls and batches have run that read."""
+        self._served.levels.counters.reads["any"] += read_count
+
+    def answered(self, streams: Sequence[asyncio.Task[Any]]) -> None:
+        """Take note of calls whose batches have run."""
+        self._batches.ran(streams)
+
+    def were_slow(self, calls: Sequence[SlowCall], batches: Sequence[SlowBatch]) -> None:
+        """Take note of calls and batches that took long."""
+        for method, seconds, fields, request in calls:
             name = HOT_METHODS[method]
             kind: Any = getattr(pb, f"{name}Request")
             self._slow.slow_call(name, Opening(fields).metadata, kind.FromString(request), seconds)
-        for batch in done.slow_batches or ():
+        for batch in batches:
             self._slow.slow_batch(*batch)
 
     def go_on(self, stream: asyncio.Task[Any], batch: NativeBatch) -> object:

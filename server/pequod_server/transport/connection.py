@@ -302,15 +302,14 @@ class WireConnection(asyncio.BufferedProtocol):
         """Answer hot calls; return whether there are replies. The others are calls as any."""
         server, session, hot = self._server, self.session, self._server.hot
         assert hot is not None, "calls are kept back for it"
-        turn = None if self.is_crowded else hot.turn(self)
+        allowed_bytes = server.budget.allowed_bytes(self._noted_bytes)
+        turn = None if session.unsent_bytes > allowed_bytes else hot.turn(self)
         is_answered = False
         if turn is None:
             session.hand_over()
         else:
-            unsent_max = server.budget.allowed_bytes(self._noted_bytes)
             try:
-                done = HotRan._make(session.run_hot(most, unsent_max, *turn))
-                is_answered = self._note_hot(hot, done)
+                is_answered = self._note_hot(hot, session.run_hot(most, allowed_bytes, *turn))
             except Exception:
                 # Nobody knows what has run: the client is not to wait for it.
                 log.exception("a defect ended a connection")
@@ -320,15 +319,22 @@ class WireConnection(asyncio.BufferedProtocol):
             self._take(events)
         return is_answered
 
-    def _note_hot(self, hot: HotCalls, done: HotRan) -> bool:
+    def _note_hot(self, hot: HotCalls, ran: HotRan) -> bool:
         """Take note of what has run, and go on with a batch that is not quick; return whether there are replies."""
-        self.begun_count += done.answered
-        self._server.counts.pass_by(done.answered)
-        hot.ran(done, [self._task_of(stream) for stream in done.streams or ()])
-        if done.begun is not None:
-            stream, batch = done.begun
+        answered, reads, slow, streams, slow_batches, begun = ran
+        if answered:
+            self.begun_count += answered
+            self._server.counts.pass_by(answered)
+        if reads:
+            hot.ran(reads)
+        if slow or slow_batches:
+            hot.were_slow(slow or (), slow_batches or ())
+        if streams:
+            hot.answered([self._task_of(stream) for stream in streams])
+        if begun is not None:
+            stream, batch = begun
             self.exchanges[stream].readable(hot.go_on(self._task_of(stream), batch))
-        return done.answered > 0 or done.streams is not None
+        return answered > 0 or streams is not None
 
     def _task_of(self, stream: int) -> asyncio.Task[None]:
         task = self.exchanges[stream].task
@@ -353,6 +359,8 @@ class WireConnection(asyncio.BufferedProtocol):
         held_bytes = session.unread_bytes + session.unsent_bytes + session.header_bytes
         if self._is_full:
             held_bytes += self.transport.get_write_buffer_size()
+        if not (held_bytes or self._noted_bytes or self._waiting or session.hot_count):
+            return
         budget.held_bytes += held_bytes - self._noted_bytes
         self._noted_bytes = held_bytes
         if session.held_bytes + session.header_bytes > budget.allowed_bytes(held_bytes):

@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Protocol
 
 from pequod.native import NativeBatch
-from pequod.native.http2 import HotRan, HotTurn, NativeHotCalls, NativeSession
+from pequod.native.http2 import HotTurn, NativeHotCalls, NativeSession, SlowBatch, SlowCall
 
 
 class HotClient(Protocol):
@@ -37,8 +37,14 @@ class HotCalls(Protocol):
     def turn(self, client: HotClient) -> HotTurn | None:
         """Return what holds for the calls that a connection keeps back; None: they are calls as any others."""
 
-    def ran(self, done: HotRan, streams: Sequence[asyncio.Task[Any]]) -> None:
-        """Take note of hot calls that have run, and of the calls whose batches have."""
+    def ran(self, read_count: int) -> None:
+        """Take note of how many hot calls and batches have run that read."""
+
+    def were_slow(self, calls: Sequence[SlowCall], batches: Sequence[SlowBatch]) -> None:
+        """Take note of calls and batches that took long."""
+
+    def answered(self, streams: Sequence[asyncio.Task[Any]]) -> None:
+        """Take note of calls whose batches have run."""
 
     def go_on(self, stream: asyncio.Task[Any], batch: NativeBatch) -> object:
         """Go on with a batch of a call that waits for one; return what its handler gets in its place."""
