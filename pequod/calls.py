@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
+from decimal import Decimal
 from operator import index
 from typing import Final, NamedTuple
 
@@ -26,6 +27,8 @@ Row = tuple[bytes, bytes]
 #: The result of a command: rows of a scan, value or None of a get, None of a put, whether a remove found its key, a
 #: count, what came of a condition; or the error of a command that failed.
 Result = Rows | bytes | bool | int | Met | Unmet | PequodError | None
+#: A number that is to be added, or its digits.
+Delta = int | Decimal | Data
 #: A token as an argument: as replies have it, as bytes, or as text.
 AnyToken = Token | bytes | str
 #: The largest limit on the wire; no store holds as many rows.
@@ -270,6 +273,18 @@ def to_bytes(data: Data) -> bytes:
     if isinstance(data, str):
         return data.encode()
     raise TypeError(f"keys and values are bytes or str, not {type(data).__name__}")
+
+
+def to_delta(delta: Delta) -> bytes:
+    """Return a number that is to be added as its digits; what is given as text goes to the server as it is.
+
+    A float is refused, since few floats are the decimals that their writers mean.
+    """
+    if isinstance(delta, int | Decimal) and not isinstance(delta, bool):
+        return f"{delta:f}".encode() if isinstance(delta, Decimal) else b"%d" % delta
+    if isinstance(delta, bytes | str):
+        return to_bytes(delta)
+    raise TypeError(f"what is added is an int, a Decimal, or text such as '0.5', not {type(delta).__name__}")
 
 
 def to_limit(limit: int | None) -> int | None:

@@ -58,6 +58,7 @@ _COMMANDS: Final[dict[str, Maker]] = {
     "serve": in_module("serve"),
     **dict.fromkeys(("put", "get", "rm", "scan", "count"), in_module("data")),
     "transaction": in_module("transaction"),
+    **dict.fromkeys(("add", "cas"), in_module("decided")),
     **dict.fromkeys(("load", "dump"), in_module("transfer")),
     **dict.fromkeys(("explain", "stats"), in_module("inspect")),
     "top": in_module("top"),

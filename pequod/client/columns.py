@@ -80,7 +80,7 @@ class Columns(Commands):
         taken.overrides, self.overrides = self.overrides, taken.overrides
         return taken
 
-    def add(self, other: Columns) -> None:
+    def take_in(self, other: Columns) -> None:
         """Add the reads of another batch; each keeps the level that it has there."""
         start = len(self.kinds)
         self.trace = self.trace or other.trace

@@ -213,7 +213,7 @@ class Lanes:
             if len(parts) > 1:
                 columns = Columns()
                 for part in parts:
-                    columns.add(part.columns)
+                    columns.take_in(part.columns)
             lane = self._free.pop()
             lane.send(columns, partial(self._settle, lane, parts), min(part.deadline for part in parts))
 

@@ -22,6 +22,7 @@ SCAN_DOWN: Final = 6
 COUNT: Final = 7
 PUT_IF: Final = 8
 REMOVE_IF: Final = 9
+ADD: Final = 10
 
 # The statuses of commands in a reply.
 OK: Final = 0
@@ -77,6 +78,7 @@ KINDS: Final = (
     CommandKind(COUNT, "COUNT", ("first", "last"), (), is_write=False, gives=Gives.COUNT),
     CommandKind(PUT_IF, "PUT_IF", ("key", "value", "expected"), ("condition",), is_write=True, gives=Gives.MET),
     CommandKind(REMOVE_IF, "REMOVE_IF", ("key", "expected"), ("condition",), is_write=True, gives=Gives.MET),
+    CommandKind(ADD, "ADD", ("key", "delta"), (), is_write=True, gives=Gives.VALUE),
 )
 
 KIND_OF: Final = {kind.code: kind for kind in KINDS}
@@ -85,8 +87,10 @@ GIVES: Final = {kind.code: kind.gives for kind in KINDS}
 WRITES: Final = frozenset(kind.code for kind in KINDS if kind.is_write)
 RANGES: Final = frozenset(kind.code for kind in KINDS if kind.is_of_range)
 SCANS: Final = frozenset(kind.code for kind in KINDS if kind.gives is Gives.ROWS)
-#: Writes under a condition: their caller needs the right to read the key, too.
+#: Writes under a condition.
 CONDITIONAL: Final = frozenset(kind.code for kind in KINDS if kind.gives is Gives.MET)
+#: Writes that go by the present value and tell of it: their caller needs the right to read the key, too.
+DECIDED: Final = CONDITIONAL | {kind.code for kind in KINDS if kind.is_write and kind.gives is Gives.VALUE}
 
 
 def _by_code(counts: dict[int, int]) -> bytes:

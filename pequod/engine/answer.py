@@ -21,7 +21,7 @@ from collections.abc import Callable
 from typing import Final
 
 from pequod.answers.rows import Rows
-from pequod.commands.kinds import COUNT, GET, PUT, PUT_IF, REMOVE, REMOVE_IF, SCAN, SCAN_DOWN, SCAN_LIMIT
+from pequod.commands.kinds import ADD, COUNT, GET, PUT, PUT_IF, REMOVE, REMOVE_IF, SCAN, SCAN_DOWN, SCAN_LIMIT
 from pequod.engine.engine import Engine
 from pequod.language.conditions import Met, Unmet, decoded
 
@@ -65,6 +65,10 @@ def _remove_if(engine: Engine, key: bytes, expected: bytes, number: int, now: fl
     return engine.write_if(key, None, decoded(number, expected), now=now)
 
 
+def _add(engine: Engine, key: bytes, delta: bytes, _number: int, now: float) -> bytes:
+    return engine.add(key, delta, now=now)
+
+
 #: By kind.
 VERBS: Final[dict[int, Verb]] = {
     GET: _get,
@@ -76,6 +80,7 @@ VERBS: Final[dict[int, Verb]] = {
     COUNT: _count,
     PUT_IF: _put_if,
     REMOVE_IF: _remove_if,
+    ADD: _add,
 }
 
 

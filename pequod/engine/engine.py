@@ -30,6 +30,7 @@ from pequod.engine.calls.joins import JoinCalls
 from pequod.engine.calls.shown import ShownCalls
 from pequod.engine.joins.watches import Watch
 from pequod.language.conditions import MET, Condition, Met, Unmet, holds
+from pequod.language.decimals import added, number_of_delta
 from pequod.language.errors import BackedKeyError
 from pequod.language.missing import MissingError
 from pequod.language.ranges import Range
@@ -121,6 +122,24 @@ class Engine(DatabaseCalls, JoinCalls, ShownCalls):
         else:
             self.put(key, value)
         return MET
+
+    def add(self, key: bytes, delta: bytes, *, now: float = 0.0) -> bytes:
+        """Add a number to the value of ``key``, 0 if it is absent, and return the sum, which is the new value.
+
+        Raises:
+            InvalidDeltaError, NotNumberError: The delta, or the present value, is no number.
+            SumTooLongError: The sum has too many digits.
+            InvalidKeyError, LimitExceededError, ComputedKeyError, BackedKeyError: As `put`.
+
+        Cost:
+            That of a `get` and a `put`.
+        """
+        number_of_delta(delta)
+        if self.owned_by_database(key):
+            raise BackedKeyError(key)
+        total = added(key, self.get(key, now=now), delta)
+        self.put(key, total)
+        return total
 
     def owned_by_database(self, key: bytes, value: bytes = b"") -> bool:
         """Return whether a database owns the key, so that a put of it would raise BackedKeyError.

@@ -18,6 +18,7 @@ import re
 from collections.abc import Iterator
 from decimal import Context as DecimalContext
 from decimal import Decimal, Inexact, localcontext
+from fractions import Fraction
 from functools import lru_cache
 
 from pequod.answers.rows import Rows
@@ -107,6 +108,21 @@ class NaiveModel:
                     rows = self.scan(first, second or None, limit=number or None, reverse=name == "SCAN_DOWN")
                     outcomes.append(Rows([key for key, _ in rows], [value for _, value in rows]))
         return Transacted(held, outcomes)
+
+    def add_to(self, key: bytes, delta: bytes) -> bytes | None:
+        """Add a number to the value of a base row, and return the sum; None if it is refused."""
+        assert not self.computes(key)
+        before, more = _number(self.base.get(key, b"0")), _number(delta)
+        if before is None or more is None:
+            return None
+        total = Fraction(before) + Fraction(more)
+        places = next(places for places in range(200) if (total * 10**places).denominator == 1)
+        digits = str(abs(total * 10**places)).zfill(places + 1)
+        text = ("-" if total < 0 else "") + digits[: len(digits) - places] + ("." + digits[-places:] if places else "")
+        if len(text) > 64:
+            return None
+        self.base[key] = text.encode()
+        return self.base[key]
 
     def get(self, key: bytes) -> bytes | None:
         """Return the value of ``key``, None if it is absent."""

@@ -28,9 +28,9 @@ from pequod.commands.kinds import COUNT, GET, PUT, RANGES, REMOVE, SCAN_DOWN
 from pequod.engine.answer import Answer, answer
 from pequod.engine.batch import united
 from pequod.engine.engine import Engine
-from pequod.engine.joins.aggregates import parse_number
 from pequod.escapes import shown
 from pequod.language.conditions import Met, Unmet
+from pequod.language.decimals import parse_number
 from pequod.language.errors import BackedKeyError, ComputedKeyError, LimitExceededError, TransactionError
 from pequod.language.missing import MissingError
 from pequod.language.transactions import (

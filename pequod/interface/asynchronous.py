@@ -21,6 +21,7 @@ from pequod.answers.transacted import Transacted
 from pequod.calls import (
     AnyToken,
     Data,
+    Delta,
     Join,
     Page,
     Row,
@@ -137,6 +138,23 @@ class AsyncCalls(Carried):
         turn = self._writing()
         turn.remove(key, condition=condition)
         return outcome_of(await turn.last_result(len(key)))
+
+    async def add(self, key: Data, delta: Delta) -> bytes:
+        """Add a number to the value of a base key, 0 if it is absent; return the sum, which is the new value.
+
+        Decimals are exact. If the call is cut off, whether it was done is not known, and it is not made again.
+
+        Args:
+            delta: An int, a `decimal.Decimal`, or plain digits such as ``"-0.5"``.
+
+        Raises:
+            NotNumberError, SumTooLongError: The value is no number, or the sum is too long; nothing was added.
+            ComputedKeyError: An installed join computes the key.
+        """
+        turn = self._writing()
+        turn.add(key, delta)
+        total: bytes = outcome_of(await turn.last_result(len(key)))
+        return total
 
     async def multi_get(self, keys: Iterable[Data], *, freshness: Freshness | None = None) -> list[bytes | None]:
         """Return the values of ``keys`` in their order, None for each that is absent.

@@ -11,9 +11,9 @@ from __future__ import annotations
 from abc import abstractmethod
 from collections.abc import Awaitable
 
-from pequod.calls import Data, Result, to_bytes, to_limit, to_range
+from pequod.calls import Data, Delta, Result, to_bytes, to_delta, to_limit, to_range
 from pequod.commands.columns import range_arguments
-from pequod.commands.kinds import COUNT, GET, PUT, PUT_IF, REMOVE, REMOVE_IF, SCAN, SCAN_DOWN, SCAN_LIMIT
+from pequod.commands.kinds import ADD, COUNT, GET, PUT, PUT_IF, REMOVE, REMOVE_IF, SCAN, SCAN_DOWN, SCAN_LIMIT
 from pequod.freshness import Freshness
 from pequod.interface.seen import Seen
 from pequod.language.conditions import Condition, coded
@@ -69,6 +69,11 @@ class Commands:
         self.arguments += (to_bytes(key), expected)
         self.numbers.append(number)
         self.kinds.append(REMOVE_IF)
+
+    def add(self, key: Data, delta: Delta) -> None:
+        """Add a number to a base key; the result is the sum."""
+        self.arguments += (to_bytes(key), to_delta(delta))
+        self.kinds.append(ADD)
 
     def scan(
         self,

@@ -18,6 +18,7 @@ from pequod.answers.transacted import Transacted
 from pequod.calls import (
     AnyToken,
     Data,
+    Delta,
     Join,
     Page,
     Row,
@@ -123,6 +124,20 @@ class Calls(ABC):
     def remove(self, key: Data, *, condition: Condition | None = None) -> Any:
         """Remove a base key; return whether it was there, or, with a condition, what came of it as `put` does."""
         return self._wait(self._calls.remove(key, condition=condition))
+
+    def add(self, key: Data, delta: Delta) -> bytes:
+        """Add a number to the value of a base key, 0 if it is absent; return the sum, which is the new value.
+
+        Decimals are exact. If the call is cut off, whether it was done is not known, and it is not made again.
+
+        Args:
+            delta: An int, a `decimal.Decimal`, or plain digits such as ``"-0.5"``.
+
+        Raises:
+            NotNumberError, SumTooLongError: The value is no number, or the sum is too long; nothing was added.
+            ComputedKeyError: An installed join computes the key.
+        """
+        return self._wait(self._calls.add(key, delta))
 
     def multi_get(self, keys: Iterable[Data], *, freshness: Freshness | None = None) -> list[bytes | None]:
         """Return the values of ``keys`` in their order, None for each that is absent.

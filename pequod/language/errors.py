@@ -127,6 +127,37 @@ class TransactionError(PequodError):
         self.hint = hint
 
 
+class InvalidDeltaError(PequodError):
+    """What a client wants to add is no number."""
+
+    def __init__(self, delta: bytes) -> None:
+        super().__init__(
+            f"{shown(delta[:_KEY_MAX])} is no number that can be added; write it in plain digits, as -12 or 0.5, in up "
+            "to 64 bytes"
+        )
+        self.delta = delta
+
+
+class NotNumberError(PequodError):
+    """A client tried to add to a key whose value is no number."""
+
+    def __init__(self, key: bytes) -> None:
+        super().__init__(f"the value of key {shown(key)} is no number, so nothing was added; put a number first")
+        self.key = key
+
+
+class SumTooLongError(PequodError):
+    """A client tried to add to a key, and the sum would have too many digits."""
+
+    def __init__(self, key: bytes, maximum: int) -> None:
+        super().__init__(
+            f"the sum for key {shown(key)} would take more than {maximum} bytes, so nothing was added; use numbers of "
+            "fewer digits"
+        )
+        self.key = key
+        self.maximum = maximum
+
+
 class BackedKeyError(PequodError):
     """A client tried to write a key that a database behind the cache owns."""
 

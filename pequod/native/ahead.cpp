@@ -111,7 +111,7 @@ void fetch_last_row(const Ahead& ahead) {
 // Whether a command looks at the value of its key, and goes by what was seen of it.
 bool sees_value(unsigned char kind) {
     const KindRow& row = KIND_ROWS[kind];
-    return row.gives == Gives::MET || (row.gives == Gives::VALUE && !row.is_of_range);
+    return tells_value(row) || (row.gives == Gives::VALUE && !row.is_of_range);
 }
 
 // So few searches have little to wait for together, and would only be done twice: of Twip, 5 % of the whole run.

@@ -127,6 +127,15 @@ Ran run_write_if(Batch* batch, HotEngine* engine, bool is_put) {
     return written == Ran::DONE ? Ran::UNMET : written;
 }
 
+Ran run_add(Batch* batch, HotEngine* engine) {
+    const Piece* argument = batch->arguments + batch->argument_at;
+    // Once it is done it must not run again for want of room.
+    if (batch->room < static_cast<long long>(INTEGER_BYTES) + ROW_BYTES) return Ran::NOT_QUICK;
+    Integer total;
+    const Ran ran = add(engine, argument[0], argument[1], seen_of(batch), &total);
+    return ran == Ran::DONE ? write_value(batch, total.piece()) : ran;
+}
+
 Ran run_one(Batch* batch, HotEngine* engine, double now) {
     const unsigned char kind = kind_of(batch);
     switch (kind) {
@@ -139,6 +148,8 @@ Ran run_one(Batch* batch, HotEngine* engine, double now) {
         case PUT_IF:
         case REMOVE_IF:
             return run_write_if(batch, engine, kind == PUT_IF);
+        case ADD:
+            return run_add(batch, engine);
         case COUNT:
             return run_count(batch, engine);
         case SCAN:

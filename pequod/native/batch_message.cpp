@@ -136,8 +136,8 @@ bool is_within(const Batch* batch, const KeyRanges* readable, const KeyRanges* w
     for (size_t at = 0; are_within && at < batch->kinds.size; ++at) {
         const KindRow& kind = KIND_ROWS[static_cast<unsigned char>(batch->kinds.start[at])];
         const KeyRanges* ranges = kind.is_write ? writable : readable;
-        // A condition says of the key what a read would tell.
-        if (kind.gives == Gives::MET && readable && !readable->holds(argument[0])) return false;
+        // Such a write says of the key what a read would tell.
+        if (tells_value(kind) && readable && !readable->holds(argument[0])) return false;
         are_within =
             !ranges || (kind.is_of_range ? ranges->covers(argument[0], argument[1]) : ranges->holds(argument[0]));
         argument += kind.argument_count;

@@ -160,6 +160,16 @@ Ran remove_if(HotEngine* engine, Piece key, const Condition& condition, const Se
     return ran == Ran::DONE && *present ? take_out(engine, relations, key) : ran;
 }
 
+Ran add(HotEngine* engine, Piece key, Piece delta, const Seen& seen, Integer* total) {
+    long long before = 0, more = 0;
+    HotRelations* relations = written_relations(engine, key);
+    if (!relations || !read_integer(delta, &more)) return not_quick();
+    PyObject* present = stored(relations, key, seen);
+    if (present && !read_integer(piece_of(present), &before)) return Ran::NOT_QUICK;
+    total->write(before + more);
+    return has_room(engine, total->size) ? put_into(engine, relations, key, total->piece()) : Ran::NOT_QUICK;
+}
+
 namespace {
 
 // The fresh context of level one in whose one range a key of a table is that one join computes; null: there is none

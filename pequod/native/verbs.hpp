@@ -7,6 +7,7 @@
 #pragma once
 
 #include "engine.hpp"
+#include "integers.hpp"
 
 namespace pequod {
 
@@ -26,8 +27,8 @@ Ran put_all(HotEngine* engine, const Piece* keys, const Piece* values, size_t co
 struct Seen {
     // Of the end of a scan.
     size_t hash;
-    // Where the key of a GET, or of a write under a condition, was, null if it was not looked for. It is a guess: the
-    // rows may have changed since.
+    // Where the key of a GET, or of a write that looks at its value, was, null if it was not looked for. It is a guess:
+    // the rows may have changed since.
     const SortedRows* rows;
     size_t leaf;
     size_t at;
@@ -54,6 +55,9 @@ struct Condition {
 // not, and is lent until the next change.
 Ran put_if(HotEngine* engine, Piece key, Piece value, const Condition& condition, const Seen& seen, PyObject** present);
 Ran remove_if(HotEngine* engine, Piece key, const Condition& condition, const Seen& seen, PyObject** present);
+
+// Add an integer to that of a key, 0 if it is absent, and write the sum. Not quick is what is no plain integer.
+Ran add(HotEngine* engine, Piece key, Piece delta, const Seen& seen, Integer* total);
 
 // Find the value of a key, stored or in a fresh context; the reference is borrowed, until the next change.
 Ran get(HotEngine* engine, Piece key, const Seen& seen, double now, PyObject** value);

@@ -124,6 +124,22 @@ class TransactionReply(_message.Message):
     counts: _containers.RepeatedScalarFieldContainer[int]
     def __init__(self, header: _Optional[_Union[Header, _Mapping]] = ..., held: _Optional[bool] = ..., statuses: _Optional[bytes] = ..., keys: _Optional[_Iterable[bytes]] = ..., values: _Optional[_Iterable[bytes]] = ..., counts: _Optional[_Iterable[int]] = ...) -> None: ...
 
+class AddRequest(_message.Message):
+    __slots__ = ("key", "delta")
+    KEY_FIELD_NUMBER: _ClassVar[int]
+    DELTA_FIELD_NUMBER: _ClassVar[int]
+    key: bytes
+    delta: bytes
+    def __init__(self, key: _Optional[bytes] = ..., delta: _Optional[bytes] = ...) -> None: ...
+
+class AddReply(_message.Message):
+    __slots__ = ("header", "value")
+    HEADER_FIELD_NUMBER: _ClassVar[int]
+    VALUE_FIELD_NUMBER: _ClassVar[int]
+    header: Header
+    value: bytes
+    def __init__(self, header: _Optional[_Union[Header, _Mapping]] = ..., value: _Optional[bytes] = ...) -> None: ...
+
 class RemoveRequest(_message.Message):
     __slots__ = ("key",)
     KEY_FIELD_NUMBER: _ClassVar[int]
@@ -1282,6 +1298,22 @@ class PeerWriteReply(_message.Message):
     place: PeerPlace
     absent: _containers.RepeatedScalarFieldContainer[int]
     def __init__(self, place: _Optional[_Union[PeerPlace, _Mapping]] = ..., absent: _Optional[_Iterable[int]] = ...) -> None: ...
+
+class PeerAddRequest(_message.Message):
+    __slots__ = ("key", "delta")
+    KEY_FIELD_NUMBER: _ClassVar[int]
+    DELTA_FIELD_NUMBER: _ClassVar[int]
+    key: bytes
+    delta: bytes
+    def __init__(self, key: _Optional[bytes] = ..., delta: _Optional[bytes] = ...) -> None: ...
+
+class PeerAddReply(_message.Message):
+    __slots__ = ("place", "value")
+    PLACE_FIELD_NUMBER: _ClassVar[int]
+    VALUE_FIELD_NUMBER: _ClassVar[int]
+    place: PeerPlace
+    value: bytes
+    def __init__(self, place: _Optional[_Union[PeerPlace, _Mapping]] = ..., value: _Optional[bytes] = ...) -> None: ...
 
 class PeerWriteIfRequest(_message.Message):
     __slots__ = ("key", "value", "condition", "expected")

@@ -59,6 +59,11 @@ class PequodStub:
                 request_serializer=pequod__proto_dot_pequod__pb2.TransactionRequest.SerializeToString,
                 response_deserializer=pequod__proto_dot_pequod__pb2.TransactionReply.FromString,
                 _registered_method=True)
+        self.Add = channel.unary_unary(
+                '/pequod.v1.Pequod/Add',
+                request_serializer=pequod__proto_dot_pequod__pb2.AddRequest.SerializeToString,
+                response_deserializer=pequod__proto_dot_pequod__pb2.AddReply.FromString,
+                _registered_method=True)
         self.MultiGet = channel.unary_unary(
                 '/pequod.v1.Pequod/MultiGet',
                 request_serializer=pequod__proto_dot_pequod__pb2.MultiGetRequest.SerializeToString,
@@ -211,6 +216,14 @@ class PequodServicer:
     def Transaction(self, request, context):
         """Compare base keys, and then run one of two lists of commands at one revision, all or none: if a command is refused,
         nothing is done.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def Add(self, request, context):
+        """Add a number to the value of one base key, which is 0 if the key is absent, and return the sum. FAILED_PRECONDITION
+        if the value is no number, OUT_OF_RANGE if the sum has too many digits: then nothing has changed.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -418,6 +431,11 @@ def add_PequodServicer_to_server(servicer, server):
                     servicer.Transaction,
                     request_deserializer=pequod__proto_dot_pequod__pb2.TransactionRequest.FromString,
                     response_serializer=pequod__proto_dot_pequod__pb2.TransactionReply.SerializeToString,
+            ),
+            'Add': grpc.unary_unary_rpc_method_handler(
+                    servicer.Add,
+                    request_deserializer=pequod__proto_dot_pequod__pb2.AddRequest.FromString,
+                    response_serializer=pequod__proto_dot_pequod__pb2.AddReply.SerializeToString,
             ),
             'MultiGet': grpc.unary_unary_rpc_method_handler(
                     servicer.MultiGet,
@@ -670,6 +688,33 @@ class Pequod:
             '/pequod.v1.Pequod/Transaction',
             pequod__proto_dot_pequod__pb2.TransactionRequest.SerializeToString,
             pequod__proto_dot_pequod__pb2.TransactionReply.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def Add(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/pequod.v1.Pequod/Add',
+            pequod__proto_dot_pequod__pb2.AddRequest.SerializeToString,
+            pequod__proto_dot_pequod__pb2.AddReply.FromString,
             options,
             channel_credentials,
             insecure,
@@ -1348,6 +1393,11 @@ class PequodPeerStub:
                 request_serializer=pequod__proto_dot_pequod__pb2.PeerTransactionRequest.SerializeToString,
                 response_deserializer=pequod__proto_dot_pequod__pb2.PeerTransactionReply.FromString,
                 _registered_method=True)
+        self.Add = channel.unary_unary(
+                '/pequod.v1.PequodPeer/Add',
+                request_serializer=pequod__proto_dot_pequod__pb2.PeerAddRequest.SerializeToString,
+                response_deserializer=pequod__proto_dot_pequod__pb2.PeerAddReply.FromString,
+                _registered_method=True)
 
 
 class PequodPeerServicer:
@@ -1407,6 +1457,13 @@ class PequodPeerServicer:
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def Add(self, request, context):
+        """Add a number to one base key, and return the sum, and a place that the feeds pass after they have delivered it.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
 
 def add_PequodPeerServicer_to_server(servicer, server):
     rpc_method_handlers = {
@@ -1444,6 +1501,11 @@ def add_PequodPeerServicer_to_server(servicer, server):
                     servicer.Transaction,
                     request_deserializer=pequod__proto_dot_pequod__pb2.PeerTransactionRequest.FromString,
                     response_serializer=pequod__proto_dot_pequod__pb2.PeerTransactionReply.SerializeToString,
+            ),
+            'Add': grpc.unary_unary_rpc_method_handler(
+                    servicer.Add,
+                    request_deserializer=pequod__proto_dot_pequod__pb2.PeerAddRequest.FromString,
+                    response_serializer=pequod__proto_dot_pequod__pb2.PeerAddReply.SerializeToString,
             ),
     }
     generic_handler = grpc.method_handlers_generic_handler(
@@ -1637,6 +1699,33 @@ class PequodPeer:
             '/pequod.v1.PequodPeer/Transaction',
             pequod__proto_dot_pequod__pb2.PeerTransactionRequest.SerializeToString,
             pequod__proto_dot_pequod__pb2.PeerTransactionReply.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def Add(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/pequod.v1.PequodPeer/Add',
+            pequod__proto_dot_pequod__pb2.PeerAddRequest.SerializeToString,
+            pequod__proto_dot_pequod__pb2.PeerAddReply.FromString,
             options,
             channel_credentials,
             insecure,

@@ -15,7 +15,7 @@ from typing import Final
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as f
 
-from pequod.engine.joins.aggregates import NUMBER_BYTES_MAX
+from pequod.language.decimals import NUMBER_BYTES_MAX
 from pequod_spark.keys import as_text
 
 _LIMB_DIGITS: Final = 9

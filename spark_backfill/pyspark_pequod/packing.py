@@ -15,8 +15,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pyspark.sql.types import StructType
 
-from pequod.engine.joins.aggregates import NUMBER_BYTES_MAX
 from pequod.errors import PequodError
+from pequod.language.decimals import NUMBER_BYTES_MAX
 from pequod.language.spec import Pattern, Slot
 from pyspark_pequod.columns import ColumnError
 

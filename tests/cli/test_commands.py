@@ -176,6 +176,8 @@ COMMANDS = (
     "rm",
     "scan",
     "count",
+    "add",
+    "cas",
     "explain",
     "stats",
     "join add",
@@ -260,3 +262,32 @@ def test_a_write_under_a_condition_says_why_it_is_not_done(pequod: Pequod) -> No
     assert pequod("rm", "--if-value", "you", "lock|a").code == 0
     assert pequod("put", "--if-absent", "--if-present", "lock|a", "x").code == 2
     assert pequod("rm", "--prefix", "--if-value", "x", "lock|").code == 2
+
+
+def test_add_prints_the_sum(pequod: Pequod) -> None:
+    assert pequod("add", "visits|home", "5").out == "5\n"
+    assert pequod("add", "--", "visits|home", "-0.5").out == "4.5\n"
+    shown = json.loads(pequod("add", "--json", "visits|home", "1").out)
+    assert shown["value"] == "5.5"
+    pequod("put", "visits|text", "many")
+    for key, delta, words in (
+        ("visits|text", "1", "the value of key 'visits|text' is no number"),
+        ("visits|home", "one", "is no number that can be added"),
+        ("visits|home", "9" * 64, "would take more than 64 bytes"),
+    ):
+        refused = pequod("add", key, delta)
+        assert (refused.code, refused.out) == (3, "")
+        assert words in refused.err
+    assert pequod("get", "visits|text").out == "many\n"
+
+
+def test_cas_swaps_and_says_what_is_there(pequod: Pequod) -> None:
+    missing = pequod("cas", "light|1", "red", "green")
+    assert (missing.code, missing.out) == (1, "")
+    assert "the condition does not hold: key light|1 is not there" in missing.err
+    pequod("put", "light|1", "red")
+    assert pequod("cas", "light|1", "red", "green").code == 0
+    other = pequod("cas", "light|1", "red", "blue")
+    assert (other.code, other.out) == (1, "green\n")
+    assert json.loads(pequod("cas", "--json", "light|1", "red", "blue").out)["met"] is False
+    assert pequod("get", "light|1").out == "green\n"

@@ -72,8 +72,8 @@ def test_reads_of_several_batches_keep_their_levels_in_one() -> None:
     other.count("c")
     other.get("d", freshness=pequod.max_age(1))
     other.trace = _TRACE
-    together.add(one)
-    together.add(other)
+    together.take_in(one)
+    together.take_in(other)
     assert together.trace == _TRACE
     assert together.overrides == {0: pequod.LATEST, 1: pequod.ANY, 3: pequod.max_age(1)}
     assert (together.kinds, together.arguments) == (one.kinds + other.kinds, one.arguments + other.arguments)

@@ -69,6 +69,7 @@ CALLS: dict[str, tuple[Callable[[AsyncClient], Awaitable[object]], bool]] = {
     "watch": (_watched, True),
     "put": (lambda client: client.put("a", "1"), False),
     "remove": (lambda client: client.remove("a"), False),
+    "add": (lambda client: client.add("a", 1), False),
     "multi_put": (lambda client: client.multi_put({"a": "1"}), False),
     "remove_range": (lambda client: client.remove_range("a"), False),
 }

@@ -76,7 +76,7 @@ class Pair:
         self.backed = tables
         self.engine = Engine(backed=tables, can_search=searching.can_search, indexes_at_once=False)
 
-    def _is_backed(self, key: bytes) -> bool:
+    def is_backed(self, key: bytes) -> bool:
         name, delimiter, _ = key.partition(b"|")
         return bool(delimiter) and name in self.backed
 
@@ -85,11 +85,11 @@ class Pair:
             self._load_from_model(first, last)
 
     def _load_from_model(self, first: bytes, last: bytes | None) -> None:
-        self.engine.load(first, last, [row for row in self.model.base.items() if self._is_backed(row[0])])
+        self.engine.load(first, last, [row for row in self.model.base.items() if self.is_backed(row[0])])
 
     def _search(self, found: SearchRange) -> None:
         first, last = found.search.keys
-        rows = [row for row in self.model.base.items() if self._is_backed(row[0]) and first <= row[0] < last]
+        rows = [row for row in self.model.base.items() if self.is_backed(row[0]) and first <= row[0] < last]
         searching.answer(self.engine, found, rows, self.extras)
 
     def _forget(self, first: bytes, last: bytes | None) -> None:
@@ -113,7 +113,7 @@ class Pair:
                 self.engine._check()
         raise DifferenceError(f"something is missing after {ROUNDS_MAX} rounds of loads")
 
-    def _changed(self) -> None:
+    def changed(self) -> None:
         if self._is_timed():
             self._past.append((self.now, self.model.evaluate()))
 
@@ -128,6 +128,6 @@ class Pair:
         return [entry for entry, until in zip(self._past, over, strict=True) if until >= oldest]
 
     @staticmethod
-    def _same(found: object, expected: object) -> None:
+    def same(found: object, expected: object) -> None:
         if found != expected:
             raise DifferenceError(f"the engine says {found!r}, the model {expected!r}")

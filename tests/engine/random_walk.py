@@ -38,8 +38,8 @@ def draw_step(random: Random, walker: Walker, *, snapshots: bool, limits: bool =
     chance = random.random()
     if chance < 0.3:
         return Step("put", (draw_key(random, specs), draw_value(random, specs)))
-    if chance < 0.35:
-        return draw_write_if(random, walker)
+    if chance < 0.355:
+        return draw_write_if(random, walker) if chance < 0.335 else draw_add(random, walker)
     if chance < 0.375:
         return Step("transact", (draw_transaction(random, specs, base),))
     if chance < 0.4:
@@ -94,6 +94,13 @@ def draw_write_if(random: Random, walker: Walker) -> Step:
     return Step(
         "write_if", (key, draw_value(random, specs) if random.random() < 0.7 else None, random.choice(conditions))
     )
+
+
+def draw_add(random: Random, walker: Walker) -> Step:
+    """Draw an addition, to a key that is there half of the time."""
+    specs, base = walker.specs, walker.model.base
+    key = random.choice(sorted(base)) if base and random.random() < 0.5 else draw_key(random, specs)
+    return Step("add_to", (key, random.choice([b"1", b"-1", b"+02", b"0", b"0.5", b"-.25", b"9" * 18, b"9" * 64])))
 
 
 def draw_backfill_step(random: Random, walker: Walker) -> Step:

@@ -11,7 +11,7 @@ from pequod_grammar import parse
 from pequod.engine import Engine
 from pequod.engine import engine as engine_module
 from tests.engine.pair import DifferenceError
-from tests.engine.random_walk import draw_write_if
+from tests.engine.random_walk import draw_add, draw_write_if
 from tests.engine.walker import Step, Walker
 
 
@@ -22,7 +22,7 @@ def walk_of_writes(seed: int) -> None:
     walker.take(Step("add", (join,)))
     walker.take(Step("watch", (b"", None)))
     for _ in range(30):
-        walker.take(draw_write_if(random, walker))
+        walker.take(random.choice([draw_write_if, draw_add])(random, walker))
 
 
 def test_walks_of_writes_agree() -> None:
@@ -44,3 +44,12 @@ def test_a_present_value_of_the_wrong_key_is_found() -> None:
 
     with patch.object(Engine, "get", of_another_key), pytest.raises(DifferenceError):
         walk_of_writes(1)
+
+
+def test_a_sum_that_floats_make_is_found() -> None:
+    def by_floats(_key: bytes, present: bytes | None, delta: bytes) -> bytes:
+        return b"%g" % (float(present or 0) + float(delta))
+
+    with patch.object(engine_module, "added", by_floats), pytest.raises((DifferenceError, ValueError)):
+        for seed in range(5):
+            walk_of_writes(seed)

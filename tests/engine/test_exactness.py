@@ -15,7 +15,15 @@ from pequod.engine import JoinSpec
 from tests.engine.draw import VALUES, WORDS, draw_bound, draw_join, draw_key, draw_range, draw_slot
 from tests.engine.draw_records import draw_record, draw_record_join
 from tests.engine.earlier import draw_beginning, draw_earlier
-from tests.engine.random_walk import draw_backfill_step, draw_fit_join, draw_limit, draw_write_if, small_limits, walk
+from tests.engine.random_walk import (
+    draw_add,
+    draw_backfill_step,
+    draw_fit_join,
+    draw_limit,
+    draw_write_if,
+    small_limits,
+    walk,
+)
 from tests.engine.walker import Step, Walker
 
 #: Each step draws the seed of its numbers: number by number, the draws took longer than the engine and the model.
@@ -66,6 +74,10 @@ class Exactness(RuleBasedStateMachine):
     @rule(random=RANDOMS)
     def write_if(self, random: Random) -> None:
         self.walker.take(draw_write_if(random, self.walker))
+
+    @rule(random=RANDOMS)
+    def add_to(self, random: Random) -> None:
+        self.walker.take(draw_add(random, self.walker))
 
     @rule(random=RANDOMS, limit=st.sampled_from([None, 1, 2]))
     def remove_range(self, random: Random, limit: int | None) -> None:

@@ -7,9 +7,6 @@ from dataclasses import dataclass
 from functools import partial
 from random import Random
 
-import pytest
-
-from pequod.commands.kinds import PUT_IF, REMOVE_IF
 from pequod.engine import (
     BackedKeyError,
     BackfillEndedError,
@@ -22,11 +19,11 @@ from pequod.engine import (
     Snapshot,
 )
 from pequod.engine.testing import NaiveModel, select
-from pequod.language.conditions import Condition, coded
+from pequod.language.conditions import Condition
 from pequod.language.transactions import Transaction
 from tests.engine.backfilling import draw_pieces, source_rows
+from tests.engine.deciding import take_add, take_write_if
 from tests.engine.draw_transactions import outcome_of
-from tests.engine.natively import run_one
 from tests.engine.pair import DifferenceError, Pair
 from tests.engine.stems import stems_of
 
@@ -57,7 +54,7 @@ class Walker(Pair):
         except JoinError:
             return
         self.model.add(spec)
-        self._changed()
+        self.changed()
 
     def _drop(self, number: int) -> None:
         if not self.specs:
@@ -65,20 +62,20 @@ class Walker(Pair):
         join = self.engine.joins()[number % len(self.specs)]
         self.engine.drop_join(join.name)
         self.model.drop(join.spec)
-        self._changed()
+        self.changed()
 
     def _put(self, key: bytes, value: bytes) -> None:
         if not self.model.computes(key):
             with suppress(LimitExceededError):
-                if self._is_backed(key):
+                if self.is_backed(key):
                     self.engine.apply(key, value)
                 else:
                     self.engine.put(key, value)
                 self.model.put(key, value)
-            self._changed()
+            self.changed()
 
     def _put_all(self, rows: tuple[tuple[bytes, bytes], ...]) -> None:
-        backed = [self._is_backed(key) for key, _ in rows]
+        backed = [self.is_backed(key) for key, _ in rows]
         if any(self.model.computes(key) for key, _ in rows) or (any(backed) and not all(backed)):
             return
         if all(backed):
@@ -88,51 +85,36 @@ class Walker(Pair):
                 at, _ = self.engine.apply_some(rows, at, 3)
                 for key, value in rows[before:at]:
                     self.model.put(key, value)
-            self._changed()
+            self.changed()
             return
         with suppress(LimitExceededError):
             self.engine.put_all([key for key, _ in rows], [value for _, value in rows])
             for key, value in rows:
                 self.model.put(key, value)
-        self._changed()
+        self.changed()
 
     def _remove(self, key: bytes) -> None:
         if not self.model.computes(key):
-            if self._is_backed(key):
+            if self.is_backed(key):
                 self.engine.apply(key, None)
                 self.model.remove(key)
             else:
-                self._same(self.engine.remove(key), self.model.remove(key))
-            self._changed()
+                self.same(self.engine.remove(key), self.model.remove(key))
+            self.changed()
 
     def _write_if(self, key: bytes, value: bytes | None, condition: Condition) -> None:
-        """Write under a condition, on the native core where it can; of backed tables the database decides."""
-        if self.model.computes(key):
-            return
-        if self._is_backed(key):
-            with pytest.raises(BackedKeyError):
-                self.engine.write_if(key, value, condition, now=self.now)
-            before = self.model.base.get(key)
-            self.model.write_if(key, value, condition)
-            if (after := self.model.base.get(key)) != before:
-                self.engine.apply(key, after)
-        else:
-            number, expected = coded(condition)
-            with suppress(LimitExceededError):
-                if value is None:
-                    found = run_one(self.engine, REMOVE_IF, [key, expected], number, now=self.now)
-                else:
-                    found = run_one(self.engine, PUT_IF, [key, value, expected], number, now=self.now)
-                self._same(found, self.model.write_if(key, value, condition))
-        self._changed()
+        take_write_if(self, key, value, condition)
+
+    def _add_to(self, key: bytes, delta: bytes) -> None:
+        take_add(self, key, delta)
 
     def _transact(self, transaction: Transaction) -> None:
-        if not any(self.model.computes(key) or self._is_backed(key) for key in transaction.decided_by()):
+        if not any(self.model.computes(key) or self.is_backed(key) for key in transaction.decided_by()):
             found = self._loading(lambda: outcome_of(self.engine, transaction, self.now))
             if found is not None:
                 expected = self.model.transact(transaction)
-                self._changed()
-                self._same(expected if self._is_timed() else found, expected)
+                self.changed()
+                self.same(expected if self._is_timed() else found, expected)
 
     def _watch(self, first: bytes, last: bytes | None) -> None:
         try:
@@ -160,7 +142,7 @@ class Walker(Pair):
             self.engine.unwatch(watch)
             self.followed.remove((watch, rows))
             return
-        self._same(sorted(rows.items()), self.model.scan(watch.first, watch.last))
+        self.same(sorted(rows.items()), self.model.scan(watch.first, watch.last))
 
     def _begin(self, number: int, first: bytes, last: bytes | None, level: int | None, bytes_max: int) -> None:
         if not self.specs:
@@ -184,7 +166,7 @@ class Walker(Pair):
             self.backfills.remove((backfill, base))
             return
         within = [row for row in base.items() if any(first <= row[0] < last for first, last in backfill.sources)]
-        self._same(source_rows(backfill, random.choice([1, 2, 100])), dict(within))
+        self.same(source_rows(backfill, random.choice([1, 2, 100])), dict(within))
         counters = backfill.join.counters
         for _ in range(2):
             chosen = random.sample(pieces, random.randint(0, len(pieces)))
@@ -202,10 +184,10 @@ class Walker(Pair):
             if self._is_limited:
                 continue
             for piece in chosen:
-                self._same(backfill.join.coverage.gaps(piece.first, piece.last), [])
+                self.same(backfill.join.coverage.gaps(piece.first, piece.last), [])
                 self._loading(lambda piece=piece: self.engine.scan(piece.first, piece.last, now=self.now))  # type: ignore[misc]
             if not backfill.join.downstreams:
-                self._same(counters.computed_ranges, computed)
+                self.same(counters.computed_ranges, computed)
 
     def _end(self, number: int) -> None:
         if self.backfills:
@@ -218,10 +200,10 @@ class Walker(Pair):
         except BackedKeyError:
             return
         doomed = [key for key, _ in select(self.model.base, first, last)[:limit]]
-        self._same(self.engine.remove_range(first, last, limit), doomed)
+        self.same(self.engine.remove_range(first, last, limit), doomed)
         for key in doomed:
             self.model.remove(key)
-        self._changed()
+        self.changed()
 
     def _evict(self, count: int) -> None:
         self.engine.evict(count)
@@ -243,7 +225,7 @@ class Walker(Pair):
         if self._is_timed():
             self._plausible({key: value})
         else:
-            self._same(value, self.model.get(key))
+            self.same(value, self.model.get(key))
 
     def _index(self, first: bytes, last: bytes | None, slices: int) -> None:
         """Begin to make what a scan lacks of indexes, and leave it half made; the scan does not come back."""
@@ -275,9 +257,9 @@ class Walker(Pair):
                 self._plausible({**rows, **dict.fromkeys(absent)})
             return
         expected = self.model.scan(first, last, limit=limit, reverse=reverse)
-        self._same(pairs, expected)
+        self.same(pairs, expected)
         if limit is None:
-            self._same(count, len(expected))
+            self.same(count, len(expected))
 
     def _look_over(self) -> None:
         """Read what joins compute under each value of a first slot, to its end, as one reads timelines."""

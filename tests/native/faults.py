@@ -113,6 +113,36 @@ _FAULTS_OF_STRUCTURES: Final = (
         "changes of rows that a database was searched for are lost",
     ),
     Fault(
+        "integers.hpp",
+        "if (at == text.size || text.size - at > INTEGER_DIGITS) return false;",
+        "if (at == text.size) return false;",
+        "sums of more digits than an integer has are wrong",
+    ),
+    Fault(
+        "integers.hpp",
+        "if (is_negative) *number = -*number;",
+        "",
+        "a negative integer is added as a positive one",
+    ),
+    Fault(
+        "verbs.cpp",
+        "if (present && !read_integer(piece_of(present), &before)) return Ran::NOT_QUICK;",
+        "if (present) read_integer(piece_of(present), &before);",
+        "a text counts as 0 where something is added",
+    ),
+    Fault(
+        "batch_commands.cpp",
+        "if (batch->room < static_cast<long long>(INTEGER_BYTES) + ROW_BYTES) return Ran::NOT_QUICK;",
+        "",
+        "an add whose sum finds no room is added twice",
+    ),
+    Fault(
+        "batch_message.cpp",
+        "if (tells_value(kind) && !readable.holds(argument[0])) return false;",
+        "",
+        "conditions and adds tell values to callers who may not read",
+    ),
+    Fault(
         "verbs.cpp",
         "if (is_met(condition, *present)) return Ran::DONE;",
         "return Ran::DONE;",

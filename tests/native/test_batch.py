@@ -11,8 +11,8 @@ from pequod_server.steps.executor import check_columns
 from pequod.commands.columns import commands
 from pequod.commands.kinds import (
     ARGUMENT_COUNTS,
-    CONDITIONAL,
     COUNT,
+    DECIDED,
     GET,
     NAMES,
     NUMBER_COUNTS,
@@ -123,7 +123,7 @@ def test_a_batch_keeps_to_ranges_where_each_of_its_commands_does(
         writable.holds(first)
         if kind in (PUT, REMOVE)
         else writable.holds(first) and readable.holds(first)
-        if kind in CONDITIONAL
+        if kind in DECIDED
         else readable.holds(first)
         if kind == GET
         else readable.covers(first, last or None)

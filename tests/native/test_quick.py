@@ -15,6 +15,7 @@ from pequod_server.steps.judges import RightsJudge
 from pequod_server.steps.quick import run_quick
 
 from pequod.commands.kinds import (
+    ADD,
     COUNT,
     GET,
     PUT,
@@ -73,7 +74,23 @@ def requests(draw: st.DrawFn) -> ExecuteRequest:
     for kind in draw(
         st.lists(
             st.sampled_from(
-                [PUT, PUT, SCAN, SCAN, SCAN, GET, REMOVE, SCAN_LIMIT, SCAN_DOWN, COUNT, PUT_IF, PUT_IF, REMOVE_IF]
+                [
+                    PUT,
+                    PUT,
+                    SCAN,
+                    SCAN,
+                    SCAN,
+                    GET,
+                    REMOVE,
+                    SCAN_LIMIT,
+                    SCAN_DOWN,
+                    COUNT,
+                    PUT_IF,
+                    PUT_IF,
+                    REMOVE_IF,
+                    ADD,
+                    ADD,
+                ]
             )
         )
     ):
@@ -88,6 +105,8 @@ def requests(draw: st.DrawFn) -> ExecuteRequest:
             request.arguments.append(draw(VALUES))
             # No condition has the number 4.
             request.numbers.append(draw(st.sampled_from([1, 1, 2, 2, 3, 3, 3, 4])))
+        if kind == ADD:
+            request.arguments.append(draw(st.sampled_from([b"1", b"-2", b"+30", b"0.5", b"one", b"9" * 18, b"9" * 60])))
         if kind in (SCAN_LIMIT, SCAN_DOWN):
             request.numbers.append(draw(st.integers(0, 4)))
     return request

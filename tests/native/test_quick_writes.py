@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pequod_proto.pequod_pb2 import ExecuteRequest
 
-from pequod.commands.kinds import ABSENT, OK, PUT_IF, REMOVE, REMOVE_IF, UNMET
+from pequod.commands.kinds import ABSENT, ADD, FAILED, OK, PUT_IF, REMOVE, REMOVE_IF, UNMET
 from tests.native.quick import make_executor, quick_pieces, request_of, runs_without_python
 
 
@@ -63,3 +63,43 @@ def test_a_condition_is_not_quick_where_a_put_is_not() -> None:
     executor.engine.watch(b"k|", b"k}", lambda: None)
     assert not runs_without_python(executor, (PUT_IF, b"k|10", b"2", b"", 2)), "Python tells the watch"
     assert executor.engine.base_rows() == ([b"k|10"], [b"1"])
+
+
+def test_adds_of_integers_are_quick_and_see_the_writes_of_their_batch() -> None:
+    executor = make_executor(1 << 20, 1000)
+    executor.engine.put(b"k|20", b"-007")
+    adds = [(ADD, b"k|10", b"+5"), (ADD, b"k|10", b"-12"), (ADD, b"k|20", b"0"), (ADD, b"k|30", b"9" * 18)]
+    adds += [(ADD, b"k|30", b"9" * 18), (ADD, b"k|20", b"-" + b"9" * 18)]
+    request = request_of(*adds)
+    (reply,) = quick_pieces(executor, request.SerializeToString())
+    assert reply.statuses == bytes(6)
+    sums = [b"5", b"-7", b"-7", b"9" * 18, b"1" + b"9" * 17 + b"8", b"-1" + b"0" * 16 + b"06"]
+    assert list(reply.values) == sums
+    assert executor.engine.base_rows() == ([b"k|10", b"k|20", b"k|30"], [b"-7", sums[5], sums[4]])
+    assert runs_without_python(executor, *adds[:2])
+
+
+def test_adds_of_other_numbers_are_pythons() -> None:
+    executor = make_executor(1 << 20, 1000)
+    for value in (b"0.5", b"1.", b"1" * 19, b"", b"-", b"x", b"1 ", b" 1", b"1e3"):
+        executor.engine.put(b"k|10", value)
+        assert not runs_without_python(executor, (ADD, b"k|10", b"1")), value
+        assert not runs_without_python(executor, (ADD, b"k|20", value)), value
+    assert executor.engine.base_rows() == ([b"k|10"], [b"1e3"]), "nothing was done by halves"
+    request = request_of((ADD, b"k|20", b"0.5"), (ADD, b"k|20", b"1"), (ADD, b"k|10", b"1"), (ADD, b"k|20", b"x"))
+    (reply,) = quick_pieces(executor, request.SerializeToString())
+    assert (reply.statuses, list(reply.values)) == (bytes([OK, OK, FAILED, FAILED]), [b"0.5", b"1.5"])
+    assert [error.reason for error in reply.errors] == ["NotNumberError", "InvalidDeltaError"]
+
+
+def test_an_add_is_done_once_where_the_reply_has_no_room_for_its_sum() -> None:
+    for room in range(1, 90):
+        executor = make_executor(room, 1000)
+        executor.engine.put(b"k|10", b"1")
+        executor.engine.put(b"k|20", b"0.5")
+        adds = [(ADD, b"k|10", b"1"), (ADD, b"k|20", b"1")] * 6
+        pieces = quick_pieces(executor, request_of(*adds).SerializeToString())
+        values = [value for piece in pieces for value in piece.values]
+        assert values == [sum_of for at in range(2, 8) for sum_of in (b"%d" % at, b"%d.5" % (at - 1))], room
+        assert b"".join(piece.statuses for piece in pieces) == bytes(12)
+        assert executor.engine.base_rows().values == values[-2:]

@@ -13,7 +13,7 @@ from grpc import aio
 from pequod_proto import pequod_pb2 as pb
 
 from pequod.commands.kinds import ABSENT, COUNT, FAILED, GET, OK, PUT, REMOVE, SCAN, SCAN_DOWN, SCAN_LIMIT, UNMET
-from tests.simulation.decided import Decided, WriteIf, outcome_in_batch
+from tests.simulation.decided import Add, Decided, WriteIf, outcome_in_batch
 from tests.simulation.levels import Level
 from tests.simulation.reads import Chunk, Count, Get
 
@@ -60,7 +60,7 @@ def request_of(commands: Sequence[Command], level: Level, fresh: Mapping[int, Le
             case Put(key, value):
                 kinds.append(PUT)
                 arguments += [key, cast("bytes", value)]
-            case WriteIf():
+            case WriteIf() | Add():
                 kind, taken, number = command.columns
                 kinds.append(kind)
                 arguments += taken
@@ -106,6 +106,8 @@ def answers_of(
                 yield command, next(counts)
             case Chunk():
                 yield command, [(next(keys), next(values)) for _ in range(next(counts))]
+            case Add():
+                yield command, next(values)
             case WriteIf():
                 yield command, outcome_in_batch(status, next(values) if status == UNMET else None)
             case Put():

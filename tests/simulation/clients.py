@@ -16,11 +16,11 @@ from pequod_proto import pequod_pb2 as pb
 from pequod_server.backing import BackingUnavailableError, RowChange
 from pequod_server.wire.handlers import CallEnded
 
-from pequod.errors import BadRequestError, StaleError, TokenLostError, WatchCompactedError
+from pequod.errors import BadRequestError, NotNumberError, StaleError, TokenLostError, WatchCompactedError
 from pequod.freshness import Token
 from tests.simulation.batches import BatchStream, Command, Put, answers_of, request_of
 from tests.simulation.database import Database, Rows
-from tests.simulation.decided import Decided, WriteIf, outcome_of
+from tests.simulation.decided import Add, Decided, WriteIf, outcome_of
 from tests.simulation.levels import Demand, Level, demand
 from tests.simulation.machine import NO_CONTEXT, Machine
 from tests.simulation.moments import Moment
@@ -107,13 +107,16 @@ class Clients:
         decided: list[tuple[Decided, object]] = []
         for demanded_here, (command, answer) in zip(demands, answers_of(commands, stream.replies), strict=True):
             match command, answer:
+                case Add(), pb.CommandError(reason=NotNumberError.__name__):
+                    self.refused[NotNumberError.__name__] += 1
+                    self._oracle.judge_refused(machine, command, began)
                 case _, pb.CommandError():
                     self._judge_error(machine, demanded_here, answer.reason, in_batch=True)
                     if answer.reason == TokenLostError.__name__ and isinstance(reader, Session):
                         reader.begin_anew()
                 case Put(key, value), _:
                     written.append(RowChange(key, value))
-                case WriteIf(), _:
+                case WriteIf() | Add(), _:
                     decided.append((command, answer))
                 case _:
                     answers.append((demanded_here, command, answer))
@@ -147,10 +150,13 @@ class Clients:
     async def decide(self, machine: Machine, session: Session, command: Decided) -> None:
         """Write a key by its present value through a server."""
         began = self._database.moment
+        name = "Add" if isinstance(command, Add) else "WriteIf"
         try:
-            reply = await machine.call("WriteIf")(command.request, NO_CONTEXT)
-        except BackingUnavailableError as error:
+            reply = await machine.call(name)(command.request, NO_CONTEXT)
+        except (BackingUnavailableError, NotNumberError) as error:
             self.refused[type(error).__name__] += 1
+            if isinstance(error, NotNumberError):
+                self._oracle.judge_refused(machine, command, began)
             return
         state = _state(reply.header)
         moment = self._oracle.judge_decided(machine, command, outcome_of(reply), state, began)

@@ -20,7 +20,7 @@ from pequod.cluster.map import ClusterMap, HomeRange
 from pequod.errors import BackingUnavailableError, NotHomeError, StaleError, UnassignedKeyError
 from pequod.freshness import NO_TOKEN, Token
 from tests.simulation.database import Database
-from tests.simulation.decided import Decided, WriteIf, draw_decided, outcome_of
+from tests.simulation.decided import Add, Decided, WriteIf, draw_decided, outcome_of
 from tests.simulation.framing import Report, fault_of, in_loop, still_running
 from tests.simulation.links import Network
 from tests.simulation.loop import SimulatedLoop
@@ -153,7 +153,9 @@ class ClusterSchedule:
         self._value += 1
         key = self._key()
         value = None if self._random.random() < 0.2 else b"%d" % self._value
-        self._write(draw_decided(self._random, key, self.truth.versions.get(key, [None])[-1], value))
+        command = draw_decided(self._random, key, self.truth.versions.get(key, [None])[-1], value)
+        # No sum is one that was there before: what a move copies is no version.
+        self._write(Add(key, b"%d" % self._random.getrandbits(50)) if isinstance(command, Add) else command)
 
     def _write(self, change: RowChange | Decided) -> None:
         session = self._random.choice(self._sessions)
@@ -167,8 +169,10 @@ class ClusterSchedule:
             if not server.is_up:
                 continue
             try:
-                reply: pb.RemoveReply | pb.PutReply | pb.WriteIfReply
-                if isinstance(change, WriteIf):
+                reply: pb.RemoveReply | pb.PutReply | pb.WriteIfReply | pb.AddReply
+                if isinstance(change, Add):
+                    reply = await server.service.Add(change.request, NO_CONTEXT)
+                elif isinstance(change, WriteIf):
                     reply = await server.service.WriteIf(change.request, NO_CONTEXT)
                 elif change.value is None:
                     reply = await server.service.Remove(pb.RemoveRequest(key=change.key), NO_CONTEXT)
@@ -181,8 +185,8 @@ class ClusterSchedule:
                 self.refused[type(error).__name__] += 1
                 # Whether it was written is not known.
                 return
-            if isinstance(reply, pb.WriteIfReply):
-                assert isinstance(change, WriteIf)
+            if isinstance(reply, pb.WriteIfReply | pb.AddReply):
+                assert isinstance(change, Decided)
                 written = {change.key: self.truth.decided_at(change, outcome_of(reply), since)}
             else:
                 assert isinstance(change, RowChange)

@@ -18,13 +18,15 @@ from itertools import pairwise
 from random import Random
 from typing import Final
 
-from pequod_server.backing import Changes, ConditionalChange, KeyRange, Loaded, Progress, RowChange
+from pequod_server.backing import Addition, Changes, ConditionalChange, KeyRange, Loaded, Progress, RowChange
 from pequod_server.backing.rows import Clip
 from pequod_server.backing.store import SequenceHorizon, were_there
 
 from pequod.answers.transacted import Transacted
 from pequod.engine.transacting import TransactionLimits, chosen, outcomes_of, reader_of
+from pequod.errors import NotNumberError
 from pequod.language.conditions import MET, Met, Unmet, holds
+from pequod.language.decimals import added
 from pequod.language.transactions import Transaction
 from tests.simulation.links import ConnectionLostError, End, Network
 from tests.simulation.moments import Moment
@@ -198,6 +200,10 @@ class Database:
                 self._be_up(end)
                 await self._be_primary(end)
                 end.send(await self._transact(transaction, limits))
+            case ("add", addition):
+                self._be_up(end)
+                await self._be_primary(end)
+                end.send(await self._add(addition))
             case ("latest",):
                 self._be_up(end)
                 await self._be_primary(end)
@@ -260,6 +266,18 @@ class Database:
         position = self.commit([RowChange(*one) for one in written.items()])
         await self._be_visible(timeline, position)
         return timeline, (position, Transacted(held, outcomes))
+
+    async def _add(self, addition: Addition) -> tuple[int, tuple[int, bytes | None]]:
+        """Add to a value; one that is no number stays, and the sum is None."""
+        key, delta = addition
+        timeline = self.timeline
+        try:
+            total = added(key, self.states[timeline][-1].get(key), delta)
+        except NotNumberError:
+            return timeline, (self.position, None)
+        position = self.commit([RowChange(key, total)])
+        await self._be_visible(timeline, position)
+        return timeline, (position, total)
 
     async def _be_visible(self, timeline: int, position: int) -> None:
         while timeline == self.timeline and self._visible < position:

@@ -177,6 +177,14 @@ class Oracle:
             )
         return min(told)
 
+    def judge_refused(self, machine: Machine, command: Decided, began: Moment) -> None:
+        """See that the database had reason to refuse an addition since it was sent: the value was no number."""
+        self.checked += 1
+        commits = [self._database.states[began.timeline][began.position]]
+        commits += [after for _, _, after in self._database.commits(began)]
+        if all(command.on(rows)[0] is not None for rows in commits):
+            raise WrongError(f"{machine.name} refused {command}, and since {began} the key had a number")
+
     # Errors.
 
     def judge_lost(self, machine: Machine, demanded: Demand) -> None:

@@ -22,7 +22,7 @@ from pequod_server.homes.home.service import PeerService, make_peer_service
 from pequod_server.memory.admission import Admission
 from pequod_server.wire.handlers import CallEnded, Context
 
-from pequod.errors import NotHomeError, PequodError
+from pequod.errors import NotHomeError, NotNumberError, PequodError
 from tests.simulation.links import ConnectionLostError, End, Network
 from tests.simulation.machine import Machine
 from tests.simulation.store import TABLES
@@ -108,6 +108,9 @@ async def answer(peers: PeerService, end: End, window: int) -> None:
             case "transact":
                 done = await peers.Transaction(pb.PeerTransactionRequest.FromString(data), context)
                 end.send(done.SerializeToString())
+            case "add":
+                found = await peers.Add(pb.PeerAddRequest.FromString(data), context)
+                end.send(found.SerializeToString())
             case "feed":
                 await _feed(peers, end, data, context, window)
     except (PequodError, CallEnded) as error:
@@ -117,7 +120,7 @@ async def answer(peers: PeerService, end: End, window: int) -> None:
 
 def refusal(home: str, error: Exception) -> PequodError:
     """Return what a compute makes of a refused call."""
-    return error if isinstance(error, NotHomeError) else BackingUnavailableError(home, str(error))
+    return error if isinstance(error, NotHomeError | NotNumberError) else BackingUnavailableError(home, str(error))
 
 
 async def _feed(peers: PeerService, end: End, hello: bytes, context: Context, window: int) -> None:
@@ -180,6 +183,10 @@ class SimulatedChannel:
     async def transact(self, request: pb.PeerTransactionRequest) -> pb.PeerTransactionReply:
         """Run a transaction."""
         return pb.PeerTransactionReply.FromString(await self._reply(self._call("transact", request), _CALL_S))
+
+    async def add(self, request: pb.PeerAddRequest) -> pb.PeerAddReply:
+        """Add to a value."""
+        return pb.PeerAddReply.FromString(await self._reply(self._call("add", request), _CALL_S))
 
     async def close(self) -> None:
         """Cut the calls under way off."""

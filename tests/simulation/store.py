@@ -12,6 +12,8 @@ from collections.abc import AsyncGenerator, AsyncIterator, Callable, Sequence
 from typing import Any, Final
 
 from pequod_server.backing import (
+    Added,
+    Addition,
     BackingUnavailableError,
     Changes,
     ConditionalChange,
@@ -31,6 +33,7 @@ from pequod_server.backing.health import Backoff, FeedBrokenError, Health, mende
 from pequod_server.backing.store import Event, IsWanted, WrittenThrough, every_key
 
 from pequod.engine.transacting import TransactionLimits
+from pequod.errors import NotNumberError
 from pequod.language.transactions import Transaction
 from tests.simulation.database import DATABASE, PROGRESS_S, REQUEST_S
 from tests.simulation.links import ConnectionLostError, Network
@@ -103,6 +106,13 @@ class SimulatedStore:
         """Run a transaction."""
         timeline, (position, done) = await self._ask(("transact", transaction, limits))
         return WrittenTransaction(Place(timeline + 1, position), done)
+
+    async def add(self, addition: Addition) -> Added:
+        """Add to a value."""
+        timeline, (position, total) = await self._ask(("add", addition))
+        if total is None:
+            raise NotNumberError(addition.key)
+        return Added(Place(timeline + 1, position), total)
 
     async def position(self) -> Place:
         """Return the position of the last commit."""

@@ -16,7 +16,7 @@ from pyspark_pequod.packing import Packing, RowError, sorted_once
 from pyspark_pequod.writer import BYTES_MAX, ROWS_MAX, messages
 
 from pequod.answers.rows import Rows
-from pequod.engine.joins.aggregates import parse_number
+from pequod.language.decimals import parse_number
 
 TYPES: dict[str, DataType] = {
     "binary": BinaryType(),

@@ -30,6 +30,7 @@ HALVES: Final = MicroRows()
 RATIOS: Final = (
     ("server: conditional puts", "server: puts", 1.3),
     ("server: conditional puts, unmet", "server: puts", 1.3),
+    ("server: adds", "server: puts", 1.3),
 )
 #: The number of timelines, all of one poster, and of the posts in each.
 _USERS: Final = 1_000
@@ -41,8 +42,8 @@ _RUN: Final = 256
 _TURNS: Final = 16
 
 
-#: Commands of a message: incremental checks, gets, puts, and puts under a condition that holds, or does not.
-_Kind = Literal["scan", "get", "put", "put, met", "put, unmet"]
+#: Commands of a message: incremental checks, gets, puts, puts under a condition that holds, or does not, and adds.
+_Kind = Literal["scan", "get", "put", "put, met", "put, unmet", "add"]
 
 
 def _written(turn: int) -> bytes:
@@ -60,6 +61,8 @@ def _columns(kind: _Kind, turn: int) -> Columns:
             columns.scan(*keys.timeline(user, _POSTS - 3))
         elif kind == "get":
             columns.get(keys.subscription_key(user, 1))
+        elif kind == "add":
+            columns.add(b"n|%08d" % i, i + 1)
         else:
             columns.put(b"x|%08d" % i, _written(turn), condition=expected[kind])
     return columns
@@ -122,6 +125,7 @@ HALVES.add("server: gets", "a get in a message of 256", _serve, "get")
 HALVES.add("server: puts", "a put in a message of 256", _serve, "put")
 HALVES.add("server: conditional puts", "a put in a message of 256", _serve, "put, met")
 HALVES.add("server: conditional puts, unmet", "a put in a message of 256", _serve, "put, unmet")
+HALVES.add("server: adds", "an add in a message of 256", _serve, "add")
 
 
 def _levels(*, is_after: bool) -> Samples:

@@ -15,7 +15,6 @@ Each operator keeps a state for each output key, None while there are no contrib
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable
 from decimal import Context as DecimalContext
 from decimal import Decimal, Inexact
@@ -24,33 +23,11 @@ from typing import Final, Protocol, TypeVar, cast
 
 from sortedcontainers import SortedDict
 
+from pequod.language.decimals import parse_number, print_number
 from pequod.language.spec import Operator
 
-#: A longer text does not count as a number, so that exact sums stay small.
-NUMBER_BYTES_MAX = 64
-_NUMBER = re.compile(rb"[+-]?(?:\d+(?:\.\d*)?|\.\d+)").fullmatch
 # 10^18 numbers of 64 digits before and after the point still add up exactly; the trap proves it.
 _EXACT = DecimalContext(prec=160, Emin=-999_999, Emax=999_999, traps=[Inexact])
-
-
-def parse_number(value: bytes) -> Decimal | None:
-    """Return the number that ``value`` is in plain decimal notation, None if it is text."""
-    if len(value) > NUMBER_BYTES_MAX or _NUMBER(value) is None:
-        return None
-    return Decimal(value.decode("ascii"))
-
-
-def print_number(number: Decimal) -> bytes:
-    """Return the one canonical text of a number: no exponent, no trailing zeros, no negative zero.
-
-    >>> print_number(Decimal("-0.0")), print_number(Decimal("1.50")), print_number(Decimal("100"))
-    (b'0', b'1.5', b'100')
-    """
-    text = f"{number:f}"
-    if "." in text:
-        text = text.rstrip("0").rstrip(".")
-    return b"0" if text in ("-0", "") else text.encode("ascii")
-
 
 #: The state of an aggregate for one output key.
 S = TypeVar("S")

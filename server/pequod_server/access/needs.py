@@ -26,6 +26,10 @@ Rule = Callable[[Role, Any], None]
 _KNOWN: Final = ("/grpc.reflection.v1.ServerReflection/", "/grpc.reflection.v1alpha.ServerReflection/")
 
 
+#: Writes that go by the present value of their key.
+_Decided = pb.WriteIfRequest | pb.AddRequest | pb.PeerWriteIfRequest | pb.PeerAddRequest
+
+
 class Needs:
     """The rules of all calls."""
 
@@ -35,8 +39,9 @@ class Needs:
         self._rules: dict[str, Rule] = {
             "Get": lambda role, request: role.need_key(Right.READ, request.key),
             "Put": lambda role, request: role.need_key(Right.WRITE, request.key),
-            "WriteIf": _need_write_if,
             "Transaction": _need_transaction,
+            "WriteIf": _need_decided,
+            "Add": _need_decided,
             "Remove": lambda role, request: role.need_key(Right.WRITE, request.key),
             "MultiGet": lambda role, request: _need_keys(role, Right.READ, request.keys),
             "MultiPut": lambda role, request: _need_keys(role, Right.WRITE, request.keys),
@@ -70,8 +75,9 @@ class Needs:
             PEER_PATH + "Feed": _need_feed,
             PEER_PATH + "Position": _need_feed,
             PEER_PATH + "Write": lambda role, request: _need_keys(role, Right.WRITE, request.keys),
-            PEER_PATH + "WriteIf": _need_write_if,
             PEER_PATH + "Transaction": lambda role, request: _need_transaction(role, request.transaction),
+            PEER_PATH + "WriteIf": _need_decided,
+            PEER_PATH + "Add": _need_decided,
         }
 
     def rule_of(self, method: str) -> Rule:
@@ -143,8 +149,8 @@ def _need_nothing(_role: Role, _request: object) -> None:
     pass
 
 
-def _need_write_if(role: Role, request: pb.WriteIfRequest | pb.PeerWriteIfRequest) -> None:
-    """Pass if the role may write the key, and read it: what the condition says of its value is what a read tells."""
+def _need_decided(role: Role, request: _Decided) -> None:
+    """Pass if the role may write the key, and read it: what the answer says of its value is what a read tells."""
     role.need_key(Right.WRITE, request.key)
     role.need_key(Right.READ, request.key)
 

@@ -18,6 +18,8 @@ from pequod_server.backing.landing import Landing
 from pequod_server.backing.mapping import Mapping, parse_mappings
 from pequod_server.backing.sqlite.store import SqliteStore
 from pequod_server.backing.store import (
+    Added,
+    Addition,
     BackingStore,
     Changes,
     ConditionalChange,
@@ -38,6 +40,8 @@ from pequod_server.backing.store import (
 )
 
 __all__ = [
+    "Added",
+    "Addition",
     "BackingStaleError",
     "BackingStore",
     "BackingUnavailableError",

@@ -23,12 +23,15 @@ from pequod.engine.transacting import TransactionLimits, chosen, outcomes_of, re
 from pequod.escapes import shown
 from pequod.freshness import database_of
 from pequod.language.conditions import MET, Unmet, holds
+from pequod.language.decimals import added
 from pequod.language.transactions import Transaction
 from pequod_server.backing.errors import BackingUnavailableError, PackError
 from pequod_server.backing.health import Backoff, FeedBrokenError, Health, mended
 from pequod_server.backing.mapping import Mapping
 from pequod_server.backing.rows import Clip
 from pequod_server.backing.store import (
+    Added,
+    Addition,
     Changes,
     ConditionalChange,
     Event,
@@ -197,6 +200,15 @@ class FakeStore:
         place = Place(self.timeline, self.commit(written) if written else len(self._log))
         await self._pass("write")
         return WrittenTransaction(place, Transacted(held, outcomes))
+
+    async def add(self, addition: Addition) -> Added:
+        """Add to a row."""
+        if self._failures.get("write"):
+            await self._pass("write")
+        total = added(addition.key, self.rows.get(addition.key), addition.delta)
+        place = Place(self.timeline, self.commit({addition.key: total}))
+        await self._pass("write")
+        return Added(place, total)
 
     async def position(self) -> Place:
         """Return the number of commits."""

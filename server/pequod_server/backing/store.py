@@ -84,6 +84,13 @@ class ConditionalChange(NamedTuple):
     condition: Condition
 
 
+class Addition(NamedTuple):
+    """A number that is to be added to the value of a key, which is 0 if it is absent."""
+
+    key: bytes
+    delta: bytes
+
+
 @dataclass(frozen=True, slots=True)
 class Changes:
     """The changes of mapped keys by one commit, or by a few that become visible together."""
@@ -149,6 +156,15 @@ class WrittenIf(NamedTuple):
     #: The feed passes it after delivering the state that has decided.
     place: Place
     outcome: Met | Unmet
+
+
+class Added(NamedTuple):
+    """The answer of the database to an addition."""
+
+    #: The feed passes it after delivering the sum.
+    place: Place
+    #: The value of the key, as the database shows it now.
+    total: bytes
 
 
 class WrittenThrough(NamedTuple):
@@ -338,6 +354,15 @@ class BackingStore(Protocol):
 
         Raises:
             LimitExceededError: What it gives is too much; nothing is written.
+            PackError, WriteRefusedError, BackingUnavailableError: As `write`.
+        """
+        ...
+
+    async def add(self, addition: Addition) -> Added:
+        """Add to the present row of a key; one transaction reads and writes.
+
+        Raises:
+            InvalidDeltaError, NotNumberError, SumTooLongError: As `added`; nothing is written.
             PackError, WriteRefusedError, BackingUnavailableError: As `write`.
         """
         ...

@@ -83,6 +83,7 @@ class PequodService:
         self.Remove = writes.remove
         self.WriteIf = writes.write_if
         self.Transaction = writes.transaction
+        self.Add = writes.add
         self.MultiPut = writes.multi_put
         self.RemoveRange = writes.remove_range
 

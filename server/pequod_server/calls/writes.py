@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pequod_proto import pequod_pb2 as pb
 
-from pequod.commands.kinds import PUT, PUT_IF, REMOVE, REMOVE_IF
+from pequod.commands.kinds import ADD, PUT, PUT_IF, REMOVE, REMOVE_IF
 from pequod.errors import BadRequestError
 from pequod.language.conditions import Unmet
 from pequod.transaction_messages import transaction_of, transaction_reply
@@ -14,7 +14,7 @@ from pequod_server.wire.handlers import Context
 
 
 class WriteCalls:
-    """Answers Put, Remove, WriteIf, Transaction, MultiPut and RemoveRange."""
+    """Answers Put, Remove, WriteIf, Transaction, Add, MultiPut and RemoveRange."""
 
     def __init__(self, served: ServedEngine) -> None:
         self._served = served
@@ -49,6 +49,11 @@ class WriteCalls:
         reply = transaction_reply(transaction, done)
         reply.header.CopyFrom(self._served.header(written=token))
         return reply
+
+    async def add(self, request: pb.AddRequest, _context: Context) -> pb.AddReply:
+        """Add a number to one base key."""
+        total, token = await self._executor.answer(ADD, request.key, request.delta)
+        return pb.AddReply(header=self._served.header(written=token), value=total)
 
     async def multi_put(self, request: pb.MultiPutRequest, _context: Context) -> pb.MultiPutReply:
         """Write many base keys, all or none."""

@@ -19,6 +19,7 @@ from pequod.engine.transacting import TransactionLimits
 from pequod.language.conditions import Met, Unmet
 from pequod.language.transactions import Transaction
 from pequod_server.backing import (
+    Addition,
     BackingStaleError,
     BackingStore,
     BackingUnavailableError,
@@ -274,6 +275,17 @@ class Loader:
         place, done = await self.store.transact(transaction, limits)
         self.counters.writes += len((transaction.then if done.held else transaction.otherwise).written_keys())
         return await self._shown(place), done
+
+    async def add(self, addition: Addition) -> tuple[bytes, bytes]:
+        """Add to a row of the database, and return the token of the write once the cache has it, and the sum.
+
+        Raises:
+            InvalidDeltaError, NotNumberError, SumTooLongError: Nothing is added.
+            PackError, WriteRefusedError, BackingUnavailableError: As `write`.
+        """
+        place, total = await self.store.add(addition)
+        self.counters.writes += 1
+        return await self._shown(place), total
 
     async def _shown(self, place: Place) -> bytes:
         """Wait until the cache has the state of a place, and return its token."""

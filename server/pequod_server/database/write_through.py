@@ -23,7 +23,14 @@ from pequod.language.conditions import Met, Unmet
 from pequod.language.ranges import within
 from pequod.language.spec import DELIMITER
 from pequod.language.transactions import Transaction
-from pequod_server.backing import BackingUnavailableError, ConditionalChange, PackError, RowChange, WriteRefusedError
+from pequod_server.backing import (
+    Addition,
+    BackingUnavailableError,
+    ConditionalChange,
+    PackError,
+    RowChange,
+    WriteRefusedError,
+)
 from pequod_server.backing.rows import sorted_in_steps
 from pequod_server.backing.turns import Turns, in_turns
 from pequod_server.database.databases import Databases
@@ -34,8 +41,9 @@ from pequod_server.wire.publishing import of_one, public
 TOGETHER_MAX: Final = 1000
 
 
-#: The outcome of a change: whether the key was there before, whether the condition held, or why the change failed.
-Settled = bool | Met | Unmet | PequodError
+#: The outcome of a change: whether the key was there before, whether the condition held, the sum of an addition, or why
+#: the change failed.
+Settled = bool | bytes | Met | Unmet | PequodError
 
 
 class CarriedOut(NamedTuple):
@@ -139,6 +147,18 @@ class WriteThrough:
         except BackingUnavailableError as error:
             raise of_one(loader.name, error) from error
         return done, token
+
+    async def add(self, addition: Addition) -> CarriedOut:
+        """Add to the present row in its database: one transaction reads and writes."""
+        try:
+            loader = self._databases.taker_of([addition.key])
+            try:
+                token, total = await loader.add(addition)
+            except BackingUnavailableError as error:
+                raise of_one(loader.name, error) from error
+        except PequodError as error:
+            return CarriedOut([error], b"")
+        return CarriedOut([total], token)
 
     async def put_all(self, keys: Sequence[bytes], values: Sequence[bytes]) -> bytes:
         """Put rows in one transaction, all or none; return the token of the write.

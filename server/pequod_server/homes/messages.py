@@ -24,6 +24,7 @@ from pequod.language.missing import NextGroups
 from pequod.language.transactions import Transaction
 from pequod.transaction_messages import transacted_of, transaction_reply, transaction_request
 from pequod_server.backing.store import (
+    Added,
     ConditionalChange,
     History,
     KeyRange,
@@ -154,6 +155,11 @@ def peer_transaction_reply(transaction: Transaction, written: WrittenTransaction
 def written_transaction_of(transaction: Transaction, message: pb.PeerTransactionReply) -> WrittenTransaction:
     """Return what came of a transaction."""
     return WrittenTransaction(place_of(message.place), transacted_of(transaction, message.transaction))
+
+
+def added_of(message: pb.PeerAddReply) -> Added:
+    """Return what came of an addition."""
+    return Added(place_of(message.place), message.value)
 
 
 def place_message(place: Place) -> pb.PeerPlace:

@@ -26,7 +26,7 @@ from pequod.errors import BackingUnavailableError, NotHomeError
 from pequod.language.ranges import within
 from pequod.language.spec import DELIMITER
 from pequod.language.transactions import Transaction
-from pequod_server.backing import ConditionalChange, RowChange
+from pequod_server.backing import Addition, ConditionalChange, RowChange
 from pequod_server.database.databases import Databases
 from pequod_server.database.write_through import CarriedOut, RemovedRange, WriteThrough
 from pequod_server.wire.publishing import DATABASE
@@ -263,6 +263,13 @@ class HeldWrites(WriteThrough):
         self._rules.refuse(transaction.decided_by())
         async with self._rules.writing():
             return await super().transact(transaction, limits)
+
+    async def add(self, addition: Addition) -> CarriedOut:
+        """Carry an addition out if its key is taken; see `WriteThrough.add`."""
+        if (error := self._rules.error_of(addition.key)) is not None:
+            return CarriedOut([error], b"")
+        async with self._rules.writing():
+            return await super().add(addition)
 
     async def put_all(self, keys: Sequence[bytes], values: Sequence[bytes]) -> bytes:
         """Put rows, all or none; see `WriteThrough.put_all`.

@@ -34,7 +34,7 @@ from pequod_server.homes.rules import HomeRules
 from pequod_server.steps.judges import CommandJudge, HomeJudge
 from pequod_server.steps.leveled import BatchLevels
 from pequod_server.steps.piece import ReplyPiece
-from pequod_server.steps.steps import Need, Outcomes, Room, Step, Steps, WriteIf, Writes
+from pequod_server.steps.steps import Add, Need, Outcomes, Room, Step, Steps, WriteIf, Writes
 from pequod_server.wire.publishing import never_there
 
 #: A removal takes 3 µs, and 0.4 µs for each computed key that goes with it: other calls wait for a few ms at most.
@@ -316,6 +316,8 @@ class Executor:
                 return await self.through.carry_out(changes)
             case WriteIf(change=change):
                 return await self.through.write_if(change)
+            case Add(addition=addition):
+                return await self.through.add(addition)
             case _:
                 assert_never(need)
 

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from typing import Final, Protocol
 
 from pequod.commands.columns import Command, bounds_of, reads
-from pequod.commands.kinds import CONDITIONAL, RANGES, WRITES
+from pequod.commands.kinds import DECIDED, RANGES, WRITES
 from pequod.engine import PequodError
 from pequod.errors import PermissionDeniedError
 from pequod.native import NativeBatch
@@ -69,8 +69,8 @@ class RightsJudge:
         for index, kind, first, last in commands:
             right = Right.WRITE if kind in WRITES else Right.READ
             may = covers(first, last or None) if kind in RANGES else (writes if kind in WRITES else reads)(first)
-            if may and kind in CONDITIONAL and not reads(first):
-                # What the condition says of the present value is what a read would tell.
+            if may and kind in DECIDED and not reads(first):
+                # What it says of the present value is what a read would tell.
                 right, may = Right.READ, False
             if not may:
                 refused[index] = PermissionDeniedError(role.name, right, *bounds_of(kind, first, last))

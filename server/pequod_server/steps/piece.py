@@ -13,7 +13,7 @@ from collections.abc import Sequence
 
 from pequod_proto.pequod_pb2 import CommandError, ExecuteReply
 
-from pequod.commands.kinds import ABSENT, FAILED, GIVES, OK, PART, UNMET, Gives
+from pequod.commands.kinds import ABSENT, FAILED, GIVES, OK, PART, UNMET, WRITES, Gives
 from pequod.engine import PequodError, Rows
 from pequod.engine.answer import Answer
 from pequod.engine.batch import BatchRun, is_whole
@@ -81,6 +81,12 @@ class ReplyPiece:
                 return self._take_rows(outcome)
             case PequodError():
                 self._fail(outcome)
+                return self.room > 0
+            case bytes() if run.kind in WRITES:
+                # It must not run again. It is short, so that the piece may have it though it has no room, as errors.
+                self._values.append(outcome)
+                self.room -= len(outcome) + ROW_BYTES
+                run.advance()
                 return self.room > 0
             case bytes():
                 if not self._take_value(outcome):
@@ -151,7 +157,7 @@ class ReplyPiece:
 
         Args:
             outcomes: For each of these commands, whether the key was there, or why the command failed. What came of a
-                condition is the last of them: a value that has no room is asked for again.
+                condition, or of an addition, is the last of them: a value that has no room is asked for again.
         """
         run = self._run
         for outcome in outcomes:
@@ -159,7 +165,7 @@ class ReplyPiece:
                 self._fail(error)
             if isinstance(outcome, PequodError):
                 self._fail(outcome)
-            elif isinstance(outcome, Met | Unmet):
+            elif isinstance(outcome, Met | Unmet | Value):
                 self.take(outcome)
             else:
                 self._statuses[run.advance()] = OK if outcome else ABSENT

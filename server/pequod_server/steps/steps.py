@@ -15,13 +15,13 @@ from typing import Final, NamedTuple, Protocol
 
 from pequod_proto.pequod_pb2 import ExecuteReply
 
-from pequod.commands.kinds import ARGUMENT_COUNTS, CONDITIONAL, PUT_IF, SCAN, SCAN_DOWN, WRITES
+from pequod.commands.kinds import ADD, ARGUMENT_COUNTS, DECIDED, PUT_IF, SCAN, SCAN_DOWN, WRITES
 from pequod.engine import BackedKeyError, Engine, MissingError, PequodError
 from pequod.engine.answer import Answer, answer
 from pequod.engine.batch import BatchRun, Waits, united
 from pequod.freshness import merged
 from pequod.language.conditions import decoded
-from pequod_server.backing import ConditionalChange, RowChange
+from pequod_server.backing import Addition, ConditionalChange, RowChange
 from pequod_server.database.flights import ROUNDS_MAX
 from pequod_server.database.write_through import TOGETHER_MAX, CarriedOut, Settled
 from pequod_server.steps.judges import CommandJudge
@@ -46,6 +46,12 @@ class WriteIf(NamedTuple):
     """A write under a condition, of a key that the database owns: the next command."""
 
     change: ConditionalChange
+
+
+class Add(NamedTuple):
+    """An addition to a key that the database owns: the next command."""
+
+    addition: Addition
 
 
 class Room(NamedTuple):
@@ -79,7 +85,7 @@ class Outcomes:
 
 
 #: What a command waits for.
-Need = MissingError | Writes | WriteIf
+Need = MissingError | Writes | WriteIf | Add
 Step = Need | Room | ExecuteReply | Outcomes
 
 
@@ -199,7 +205,10 @@ class Steps:
         """Return what the next command waits for, with what those behind it would wait for."""
         self._waits_left -= 1
         if isinstance(waits, BackedKeyError):
-            if self._run.kind in CONDITIONAL:
+            if self._run.kind == ADD:
+                _, key, delta, _ = self._run.command()
+                return self._noted(Add(Addition(key, delta)))
+            if self._run.kind in DECIDED:
                 return self._noted(self._write_if())
             return self._noted(Writes(self._writes_ahead()))
         ahead = self._lacking_ahead() if self._is_looking_ahead else []
@@ -210,7 +219,7 @@ class Steps:
         """Note a step that is returned, and the state in which the commands before it have run."""
         self._step = step
         is_last = isinstance(step, Outcomes) or (isinstance(step, ExecuteReply) and not step.more)
-        if not is_last and (self._run.index or not isinstance(step, MissingError | Writes | WriteIf)):
+        if not is_last and (self._run.index or not isinstance(step, MissingError | Writes | WriteIf | Add)):
             self.earlier = merged(self.earlier, self._executor.levels.token)
         return step
 
@@ -279,7 +288,7 @@ class Steps:
         for position, kind, key, value in islice(self._run.ahead(), TOGETHER_MAX):
             if position in self._refused:
                 continue
-            if kind not in WRITES or kind in CONDITIONAL:
+            if kind not in WRITES or kind in DECIDED:
                 break
             try:
                 if not self._executor.engine.owned_by_database(key, value):

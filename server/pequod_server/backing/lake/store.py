@@ -32,6 +32,8 @@ from pequod_server.backing.lake.rows import advice_of, key_columns, problems_of,
 from pequod_server.backing.mapping import Mapping
 from pequod_server.backing.rows import result_of, sorted_in_steps
 from pequod_server.backing.store import (
+    Added,
+    Addition,
     Changes,
     ConditionalChange,
     Event,
@@ -152,6 +154,12 @@ class LakeStore:
     async def transact(self, transaction: Transaction, limits: TransactionLimits) -> WrittenTransaction:  # noqa: ARG002 - none
         """Refuse, as `write_if` does."""
         raise WriteRefusedError(self._name, "a lake takes no transactions; put without compares")
+
+    async def add(self, addition: Addition) -> Added:
+        """Refuse, for the same reason."""
+        raise WriteRefusedError(
+            self._name, f"a lake adds to no values, as of key {shown(addition.key)}; put the sum, or keep a `sum` join"
+        )
 
     async def position(self) -> Place:
         """Return the number of the newest SCU."""

@@ -29,11 +29,12 @@ from pequod.engine.transacting import (
 )
 from pequod.escapes import shown
 from pequod.language.conditions import MET, Met, Unmet, holds
+from pequod.language.decimals import added
 from pequod.language.transactions import Transaction
 from pequod_server.backing.mapping import Mapping
 from pequod_server.backing.postgres.schema import Connection, Facts
 from pequod_server.backing.postgres.writes import lock_of
-from pequod_server.backing.store import ConditionalChange, KeyRange, RowChange
+from pequod_server.backing.store import Addition, ConditionalChange, KeyRange, RowChange
 
 #: Returns the rows of ranges as the transaction of the connection sees them.
 Rows = Callable[[Connection, Facts, Sequence[KeyRange]], Awaitable[dict[bytes, bytes]]]
@@ -96,16 +97,45 @@ async def decide_one(
         asyncpg.TransactionRollbackError, asyncpg.UniqueViolationError: Another writer was faster.
     """
     key = change.key
-    is_locked = await _is_locked(connection, facts, mapping, key)
-    present = (await rows_of(connection, facts, [KeyRange(key, key + b"\0")])).get(key)
-    if present is not None and not is_locked:
-        # Another writer inserted it between the two, and it may change until it is locked: a conflict.
-        raise asyncpg.SerializationError(f"the row of key {shown(key)} came while it was looked at")
+    present, is_locked = await _locked_value(connection, facts, mapping, key, rows_of)
     if not holds(change.condition, present):
         return Unmet(present)
     # If another writer inserts the row first, the insertion fails: then that row is looked at.
     await write(connection, facts, mapping, RowChange(key, change.value), is_absent=not is_locked)
     return MET
+
+
+async def add_one(
+    connection: Connection, facts: Facts, addition: Addition, mapping: Mapping, rows_of: Rows, write: WriteRow
+) -> bytes:
+    """Add to a row, and return what it has then: a row that is there is locked, and one that is not must not come.
+
+    Raises:
+        InvalidDeltaError, NotNumberError, SumTooLongError: As `added`.
+        asyncpg.TransactionRollbackError, asyncpg.UniqueViolationError: Another writer was faster.
+    """
+    key = addition.key
+    present, is_locked = await _locked_value(connection, facts, mapping, key, rows_of)
+    row = RowChange(key, added(key, present, addition.delta))
+    await write(connection, facts, mapping, row, is_absent=not is_locked)
+    # A column may have a form of its own for it, as `numeric(10, 2)`.
+    return (await rows_of(connection, facts, [KeyRange(key, key + b"\0")]))[key]
+
+
+async def _locked_value(
+    connection: Connection, facts: Facts, mapping: Mapping, key: bytes, rows_of: Rows
+) -> tuple[bytes | None, bool]:
+    """Return the present value of a key, None without a row, and whether the row is locked until the transaction ends.
+
+    Raises:
+        asyncpg.SerializationError: Another writer has inserted the row.
+    """
+    is_locked = await _is_locked(connection, facts, mapping, key)
+    present = (await rows_of(connection, facts, [KeyRange(key, key + b"\0")])).get(key)
+    if present is not None and not is_locked:
+        # Another writer inserted it between the two, and it may change until it is locked: a conflict.
+        raise asyncpg.SerializationError(f"the row of key {shown(key)} came while it was looked at")
+    return present, is_locked
 
 
 async def _is_locked(connection: Connection, facts: Facts, mapping: Mapping, key: bytes) -> bool:

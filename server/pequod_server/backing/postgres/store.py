@@ -30,7 +30,7 @@ from pequod_server.backing.errors import (
 from pequod_server.backing.health import Backoff, mended
 from pequod_server.backing.mapping import GENERIC_TABLE, Mapping
 from pequod_server.backing.postgres import removal
-from pequod_server.backing.postgres.deciding import decide, decide_one, lock_numbers
+from pequod_server.backing.postgres.deciding import add_one, decide, decide_one, lock_numbers
 from pequod_server.backing.postgres.history import place, proven_place
 from pequod_server.backing.postgres.install import CREATE_GENERIC, check_installed, install_notify, install_slot
 from pequod_server.backing.postgres.notify import notify_feed
@@ -50,6 +50,8 @@ from pequod_server.backing.postgres.transactions import OneByOneError, in_transa
 from pequod_server.backing.postgres.writes import statements_of
 from pequod_server.backing.rows import sorted_in_steps
 from pequod_server.backing.store import (
+    Added,
+    Addition,
     ConditionalChange,
     Event,
     IsWanted,
@@ -263,6 +265,15 @@ class PostgresStore:
             return await decide(connection, facts, transaction, limits, mappings, look, write)
 
         return WrittenTransaction(*await in_transaction(self._session, work, lock_numbers(mappings)))
+
+    async def add(self, addition: Addition) -> Added:
+        """Add to a row; see `deciding`."""
+        mapping = self._mapping(RowChange(addition.key, None))
+
+        async def work(connection: Connection, facts: Facts, _attempt: int) -> bytes:
+            return await add_one(connection, facts, addition, mapping, self._session._rows, self._write_one)
+
+        return Added(*await in_transaction(self._session, work))
 
     async def position(self) -> Place:
         """Return how far the log is flushed."""

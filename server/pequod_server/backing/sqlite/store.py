@@ -34,8 +34,10 @@ from pequod_server.backing.sqlite import schema as sqlite_schema
 from pequod_server.backing.sqlite.connection import SqliteConnection, transaction
 from pequod_server.backing.sqlite.dialect import SqliteDialect, plan_of
 from pequod_server.backing.sqlite.schema import CHANGES
-from pequod_server.backing.sqlite.writes import carry_out, transact, write_if
+from pequod_server.backing.sqlite.writes import add, carry_out, transact, write_if
 from pequod_server.backing.store import (
+    Added,
+    Addition,
     Changes,
     ConditionalChange,
     Event,
@@ -210,6 +212,14 @@ class SqliteStore:
             return transact(self._name, line, transaction, limits, self.mappings, self._read)
 
         return WrittenTransaction(*await self._decided(run))
+
+    async def add(self, addition: Addition) -> Added:
+        """Add to a row; no other writer comes between."""
+
+        def write(line: sqlite3.Connection) -> bytes:
+            return add(self._name, line, addition, self.mappings, self._read)
+
+        return Added(*await self._decided(write))
 
     async def _decided(self, decide: Callable[[sqlite3.Connection], T]) -> tuple[Place, T]:
         """Do work in one transaction; return the place behind it, and what the work returns."""

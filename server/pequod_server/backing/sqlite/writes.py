@@ -9,12 +9,13 @@ from pequod.answers.transacted import Transacted
 from pequod.engine.transacting import TransactionLimits, chosen, locked_keys, outcomes_of, ranges_needed, reader_of
 from pequod.escapes import shown
 from pequod.language.conditions import MET, Met, Unmet, holds
+from pequod.language.decimals import added
 from pequod.language.transactions import Transaction
 from pequod_server.backing.errors import WriteRefusedError
 from pequod_server.backing.mapping import Mapping as TableMapping
 from pequod_server.backing.sql import Query
 from pequod_server.backing.sqlite.dialect import plan_of
-from pequod_server.backing.store import ConditionalChange, KeyRange, RowChange
+from pequod_server.backing.store import Addition, ConditionalChange, KeyRange, RowChange
 
 #: Returns the rows of ranges, by their keys.
 Read = Callable[[sqlite3.Connection, Sequence[KeyRange]], dict[bytes, bytes]]
@@ -68,6 +69,24 @@ def write_if(
         return Unmet(present)
     carry_out(name, connection, [statements], {} if change.value is None else {change.key: mapping}, read)
     return MET
+
+
+def add(
+    name: str, connection: sqlite3.Connection, addition: Addition, mappings: Sequence[TableMapping], read: Read
+) -> bytes:
+    """Add to a row, and return what it has then.
+
+    Raises:
+        InvalidDeltaError, NotNumberError, SumTooLongError: As `added`.
+        PackError, WriteRefusedError: As `plan_of` and `carry_out`.
+    """
+    key = addition.key
+    plan_of(mappings, RowChange(key, None))
+    total = added(key, read(connection, ranges_of([key])).get(key), addition.delta)
+    mapping, statements = plan_of(mappings, RowChange(key, total))
+    carry_out(name, connection, [statements], {key: mapping}, read)
+    # A column may have a form of its own for it.
+    return read(connection, ranges_of([key]))[key]
 
 
 def transact(

@@ -59,6 +59,10 @@ class PeerChannel(Protocol):
         """Run a transaction."""
         ...
 
+    async def add(self, request: pb.PeerAddRequest) -> pb.PeerAddReply:
+        """Add to a value."""
+        ...
+
     async def close(self) -> None:
         """Cut the calls under way off."""
         ...
@@ -248,6 +252,11 @@ class GrpcPeerChannel:
     async def transact(self, request: pb.PeerTransactionRequest) -> pb.PeerTransactionReply:
         """Run a transaction."""
         reply: pb.PeerTransactionReply = await self._answered(self._stub.Transaction, request)
+        return reply
+
+    async def add(self, request: pb.PeerAddRequest) -> pb.PeerAddReply:
+        """Add to a value."""
+        reply: pb.PeerAddReply = await self._answered(self._stub.Add, request)
         return reply
 
     async def close(self) -> None:

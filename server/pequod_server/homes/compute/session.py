@@ -24,6 +24,8 @@ from pequod.language.missing import NextGroups
 from pequod.language.transactions import Transaction
 from pequod_server.backing.errors import BackingUnavailableError
 from pequod_server.backing.store import (
+    Added,
+    Addition,
     ConditionalChange,
     KeyRange,
     Loaded,
@@ -39,6 +41,7 @@ from pequod_server.homes.messages import (
     UNKNOWN_FEED,
     VERSION_MAX,
     VERSION_MIN,
+    added_of,
     decided,
     firsts_of,
     groups_message,
@@ -245,6 +248,11 @@ class PeerSession:
         """Have the home run a transaction."""
         request = peer_transaction_request(transaction, limits)
         return written_transaction_of(transaction, await self.once(self.channel.transact(request)))
+
+    async def add(self, addition: Addition) -> Added:
+        """Have the home add."""
+        request = pb.PeerAddRequest(key=addition.key, delta=addition.delta)
+        return added_of(await self.once(self.channel.add(request)))
 
     async def run(self, call: Coroutine[Any, Any, T]) -> T:
         """Return what a call on this connection returns.

@@ -37,6 +37,8 @@ from pequod_server.backing.health import Backoff, Health
 from pequod_server.backing.mapping import Mapping
 from pequod_server.backing.rows import Clip
 from pequod_server.backing.store import (
+    Added,
+    Addition,
     Changes,
     ConditionalChange,
     Event,
@@ -243,6 +245,10 @@ class PequodStore:
     async def transact(self, transaction: Transaction, limits: TransactionLimits) -> WrittenTransaction:
         """Have the home run a transaction."""
         return await (await self._standing()).transact(transaction, limits)
+
+    async def add(self, addition: Addition) -> Added:
+        """Have the home add."""
+        return await (await self._standing()).add(addition)
 
     async def _call(self, call: Callable[[PeerSession], Coroutine[Any, Any, T]]) -> T:
         """Return what a call at the present home returns; one that is cut off is made again at the next."""

@@ -23,6 +23,8 @@ from pequod.freshness import NO_TIMELINE, database_of
 from pequod.language.spec import DELIMITER
 from pequod.language.transactions import Transaction
 from pequod_server.backing import (
+    Added,
+    Addition,
     ConditionalChange,
     History,
     KeyRange,
@@ -202,6 +204,16 @@ class DatabaseOrigin:
         self._loader.store.hurry(written.place.position)
         return written
 
+    async def add(self, addition: Addition) -> Added:
+        """Add to a value in the database, if this server writes through."""
+        if not self._loader.is_write_through:
+            raise BackedKeyError(addition.key)
+        self._engine.owned_by_database(addition.key)
+        found = await self._loader.store.add(addition)
+        self._loader.counters.writes += 1
+        self._loader.store.hurry(found.place.position)
+        return found
+
     def stop(self) -> None:
         """Ask nothing more."""
         self._position.stop()
@@ -337,6 +349,12 @@ class MemoryOrigin:
         done = transact(self._engine, transaction, time.monotonic(), limits)
         self.settle()
         return WrittenTransaction(Place(NO_TIMELINE, self.position), done)
+
+    async def add(self, addition: Addition) -> Added:
+        """Add to a value of the engine."""
+        total = self._engine.add(addition.key, addition.delta)
+        self.settle()
+        return Added(Place(NO_TIMELINE, self.position), total)
 
     def stop(self) -> None:
         """Watch nothing more."""

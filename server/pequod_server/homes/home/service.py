@@ -19,7 +19,7 @@ from pequod.errors import BackingUnavailableError, BadRequestError, LimitExceede
 from pequod.transaction_messages import transaction_of
 from pequod_server.access.grants import Right
 from pequod_server.access.guard import present_caller
-from pequod_server.backing import KeyRange, Releasing
+from pequod_server.backing import Added, Addition, KeyRange, Releasing
 from pequod_server.backing.rows import Clip
 from pequod_server.backing.store import WrittenThrough
 from pequod_server.backing.turns import Turns, in_turns
@@ -126,6 +126,7 @@ class PeerService:
         self.Write = self._write
         self.WriteIf = self._write_if
         self.Transaction = self._transaction
+        self.Add = self._add
 
     async def following(self) -> PeersFollowing:
         """Return who follows this home, for people; others have their turn meanwhile."""
@@ -338,6 +339,18 @@ class PeerService:
         self._rules.refuse(transaction.decided_by())
         async with self._rules.writing():
             return peer_transaction_reply(transaction, await self.origin.transact(transaction, limits_of(request)))
+
+    async def _add(self, request: pb.PeerAddRequest, _context: Context) -> pb.PeerAddReply:
+        """Add to a value."""
+        self._refuse_unless_home()
+        addition = Addition(request.key, request.delta)
+        if self._rules is None:
+            found: Added = await self.origin.add(addition)
+        else:
+            self._rules.refuse((addition.key,))
+            async with self._rules.writing():
+                found = await self.origin.add(addition)
+        return pb.PeerAddReply(place=place_message(found.place), value=found.total)
 
     def _refuse_unless_home(self) -> None:
         if not self._is_home:
