@@ -107,6 +107,8 @@ class ServerStatistics(Statistics):
     #: Computes that follow its base data, and the bounds of the ranges that they are subscribed to.
     peers: tuple[PeerStatistics, ...] = ()
     subscription_bounds: int = 0
+    #: Of the server's program; empty if the server does not say it.
+    version: str = ""
 
     @property
     def backing(self) -> BackingStatistics | None:

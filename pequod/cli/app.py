@@ -61,6 +61,7 @@ _COMMANDS: Final[dict[str, Maker]] = {
     **dict.fromkeys(("add", "cas"), in_module("decided")),
     **dict.fromkeys(("load", "dump"), in_module("transfer")),
     **dict.fromkeys(("explain", "stats"), in_module("inspect")),
+    "ping": in_module("ping"),
     "top": in_module("top"),
     "shell": in_module("shell"),
     "watch": in_module("watch"),

@@ -103,6 +103,7 @@ def range_explanation(first: bytes, last: bytes | None, message: pb.RangeExplana
 def statistics(message: pb.StatsReply) -> ServerStatistics:
     """Decode the statistics of a server."""
     return ServerStatistics(
+        version=message.version,
         revision=message.header.revision,
         loose_keys=message.loose_keys,
         tables={

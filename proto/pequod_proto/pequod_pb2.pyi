@@ -608,7 +608,7 @@ class StatsRequest(_message.Message):
     def __init__(self) -> None: ...
 
 class StatsReply(_message.Message):
-    __slots__ = ("header", "loose_keys", "tables", "joins", "databases", "memory", "peers", "subscription_bounds")
+    __slots__ = ("header", "loose_keys", "tables", "joins", "databases", "memory", "peers", "subscription_bounds", "version")
     HEADER_FIELD_NUMBER: _ClassVar[int]
     LOOSE_KEYS_FIELD_NUMBER: _ClassVar[int]
     TABLES_FIELD_NUMBER: _ClassVar[int]
@@ -617,6 +617,7 @@ class StatsReply(_message.Message):
     MEMORY_FIELD_NUMBER: _ClassVar[int]
     PEERS_FIELD_NUMBER: _ClassVar[int]
     SUBSCRIPTION_BOUNDS_FIELD_NUMBER: _ClassVar[int]
+    VERSION_FIELD_NUMBER: _ClassVar[int]
     header: Header
     loose_keys: int
     tables: _containers.RepeatedCompositeFieldContainer[TableStatistics]
@@ -625,7 +626,8 @@ class StatsReply(_message.Message):
     memory: MemoryStatistics
     peers: _containers.RepeatedCompositeFieldContainer[PeerStatistics]
     subscription_bounds: int
-    def __init__(self, header: _Optional[_Union[Header, _Mapping]] = ..., loose_keys: _Optional[int] = ..., tables: _Optional[_Iterable[_Union[TableStatistics, _Mapping]]] = ..., joins: _Optional[_Iterable[_Union[JoinStatistics, _Mapping]]] = ..., databases: _Optional[_Iterable[_Union[BackingStatistics, _Mapping]]] = ..., memory: _Optional[_Union[MemoryStatistics, _Mapping]] = ..., peers: _Optional[_Iterable[_Union[PeerStatistics, _Mapping]]] = ..., subscription_bounds: _Optional[int] = ...) -> None: ...
+    version: str
+    def __init__(self, header: _Optional[_Union[Header, _Mapping]] = ..., loose_keys: _Optional[int] = ..., tables: _Optional[_Iterable[_Union[TableStatistics, _Mapping]]] = ..., joins: _Optional[_Iterable[_Union[JoinStatistics, _Mapping]]] = ..., databases: _Optional[_Iterable[_Union[BackingStatistics, _Mapping]]] = ..., memory: _Optional[_Union[MemoryStatistics, _Mapping]] = ..., peers: _Optional[_Iterable[_Union[PeerStatistics, _Mapping]]] = ..., subscription_bounds: _Optional[int] = ..., version: _Optional[str] = ...) -> None: ...
 
 class PeerStatistics(_message.Message):
     __slots__ = ("id", "address", "lag_events", "messages", "changes", "bytes", "reloads", "subscriptions")

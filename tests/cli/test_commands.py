@@ -14,7 +14,7 @@ from pathlib import Path
 
 import psutil
 import pytest
-from pequod_installed.names import how_to_install
+from pequod_installed.names import how_to_install, version
 from typer.testing import CliRunner
 
 from pequod.cli.app import app
@@ -178,6 +178,7 @@ COMMANDS = (
     "count",
     "add",
     "cas",
+    "ping",
     "explain",
     "stats",
     "join add",
@@ -291,3 +292,14 @@ def test_cas_swaps_and_says_what_is_there(pequod: Pequod) -> None:
     assert (other.code, other.out) == (1, "green\n")
     assert json.loads(pequod("cas", "--json", "light|1", "red", "blue").out)["met"] is False
     assert pequod("get", "light|1").out == "green\n"
+
+
+def test_ping_tells_the_round_trip_the_server_and_its_version(pequod: Pequod) -> None:
+    told = re.fullmatch(r"\S+:\d+ answers in [\d.]+ ms: server (\d+), version (\S+)\n", pequod("ping").out)
+    assert told is not None
+    shown = json.loads(pequod("ping", "--json").out)
+    assert (str(shown["server_id"]), shown["version"]) == told.groups()
+    assert shown["version"] == version()
+    assert shown["round_trip_ms"] > 0
+    silent = pequod("ping", target="127.0.0.1:1")
+    assert (silent.code, silent.out) == (4, "")

@@ -43,7 +43,7 @@ RETURNS: dict[tuple[type, str], str] = {
 SERVER = {"target", "save_snapshot", "restore_snapshot", "send"}
 
 #: What batches for a server have besides, for those who send them.
-COLUMNS = {"add", "has_reads", "has_writes", "other_fields", "message", "picked", "reads", "starts", "take"}
+COLUMNS = {"has_reads", "has_writes", "other_fields", "message", "picked", "reads", "starts", "take", "take_in"}
 
 
 def _calls(kind: type) -> dict[str, tuple[object, ...]]:

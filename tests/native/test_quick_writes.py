@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from pequod_proto.pequod_pb2 import ExecuteRequest
+from pequod_server.access.grants import KeyRanges
 
-from pequod.commands.kinds import ABSENT, ADD, FAILED, OK, PUT_IF, REMOVE, REMOVE_IF, UNMET
+from pequod.commands.kinds import ABSENT, ADD, DECIDED, FAILED, KINDS, OK, PUT_IF, REMOVE, REMOVE_IF, UNMET
+from tests.native.core import hot
 from tests.native.quick import make_executor, quick_pieces, request_of, runs_without_python
 
 
@@ -103,3 +105,17 @@ def test_an_add_is_done_once_where_the_reply_has_no_room_for_its_sum() -> None:
         assert values == [sum_of for at in range(2, 8) for sum_of in (b"%d" % at, b"%d.5" % (at - 1))], room
         assert b"".join(piece.statuses for piece in pieces) == bytes(12)
         assert executor.engine.base_rows().values == values[-2:]
+
+
+def test_what_tells_a_value_is_for_those_who_may_read_it() -> None:
+    own, nothing = KeyRanges([b"k|"]).bounds, KeyRanges([]).bounds
+    for kind in KINDS:
+        if not kind.is_write:
+            continue
+        arguments, numbers = [b"k|1"] * len(kind.arguments), [1] * len(kind.numbers)
+        request = ExecuteRequest(kinds=bytes([kind.code]), arguments=arguments, numbers=numbers)
+        batch = hot.Batch.parse(request.SerializeToString(), 1, 1, 1)
+        assert batch is not None
+        assert batch.is_within(own, own)
+        assert not batch.is_within(own, nothing)
+        assert batch.is_within(nothing, own) is (kind.code not in DECIDED), kind.name

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import asdict
 from typing import NamedTuple
 
+from pequod_installed.names import version
 from pequod_proto import pequod_pb2 as pb
 
 from pequod.calls import BackingStatistics, PeerStatistics
@@ -90,6 +91,7 @@ def statistics(
     """Encode the statistics of an engine, of the databases behind it and of the computes before it."""
     return pb.StatsReply(
         header=header,
+        version=version(),
         loose_keys=collected.loose_keys,
         tables=[
             pb.TableStatistics(
