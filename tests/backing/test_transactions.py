@@ -7,6 +7,7 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Any
 
+import asyncpg
 import pytest
 from pequod_server import ServerConfig
 from pequod_server.backing import SqliteStore
@@ -146,6 +147,32 @@ async def test_a_row_that_changes_between_lock_and_write_has_all_tried_again(
         await client.remove(ONE)
         monkeypatch.setattr(PostgresSession, "_rows", look)
         assert await client.put(ONE, "ours", condition=pequod.IF_ABSENT) == pequod.Unmet(b"theirs")
+
+
+async def test_a_row_that_is_compared_or_read_changes_after_the_transaction(
+    database: Database, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if str(database.config["backing"]).startswith("sqlite"):
+        return  # its transactions come one after the other
+    rows, kept = PostgresSession._rows, 0
+
+    async def look(self: PostgresSession, *arguments: Any) -> dict[bytes, bytes]:
+        nonlocal kept
+        for at in (1, 2):
+            update = "UPDATE posts SET body = 'theirs' WHERE poster = 'bob' AND at = $1"
+            with pytest.raises(asyncpg.LockNotAvailableError):
+                await database.application._run([("SET LOCAL lock_timeout = '20ms'", ()), (update, (at,))])
+            kept += 1
+        return await rows(self, *arguments)
+
+    async with serving(database, backing_mode="write-through") as (_, client):
+        await client.multi_put({ONE: "1", TWO: "2"})
+        # The triggers' feed reads rows, too.
+        await client.scan(prefix="p|")
+        monkeypatch.setattr(PostgresSession, "_rows", look)
+        done = await client.transaction([pequod.value_of(ONE) == "1"], [pequod.Get(TWO), pequod.Get(ONE)])
+        monkeypatch.undo()
+        assert (done, kept) == ((True, [b"2", b"1"]), 4)
 
 
 async def test_a_conflict_that_does_not_end_is_a_refusal(database: Database, monkeypatch: pytest.MonkeyPatch) -> None:

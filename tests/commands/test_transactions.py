@@ -98,6 +98,14 @@ def test_commands_run_in_order_and_see_what_those_before_them_wrote() -> None:
     )
 
 
+def test_a_scan_with_a_limit_goes_on_behind_what_was_removed() -> None:
+    engine = Engine()
+    for key in (b"a", b"b", b"c", b"d"):
+        engine.put(key, b"0")
+    done = run(engine, CommandList(bytes([REMOVE, SCAN_LIMIT, SCAN_DOWN]), [b"b", b"a", b"", b"a", b"c"], [3, 2]))
+    assert done == (True, [True, Rows([b"a", b"c", b"d"], [b"0"] * 3), Rows([b"a"], [b"0"])])
+
+
 @pytest.mark.parametrize(
     ("operator", "value", "holding", "failing"),
     [
