@@ -19,6 +19,7 @@ from pequod_server.backing.postgres.store import PostgresStore
 from pequod_server.stores import make_store
 from typer.testing import CliRunner
 
+from pequod import Get, Put, Remove, Scan, absent, value_of
 from pequod.cli.app import app
 from pequod.client import AsyncClient
 from pequod.errors import BackingUnavailableError, PequodError, SettingError
@@ -193,3 +194,18 @@ async def test_a_server_whose_table_is_missing_says_how_to_make_it(tmp_path: Pat
     with pytest.raises(BackingUnavailableError):
         postgres = PostgresStore("postgresql://nobody@127.0.0.1:1/none", [Mapping.generic([b"p"])])
         await postgres.install()
+
+
+async def test_a_transaction_over_any_bytes_is_one_of_the_database(place: Keeping) -> None:
+    async with serving(place) as (server, client):
+        one, two = b"p|\x00\xff|'", b"p|\xff"
+        done = await client.transaction(
+            [absent(one), value_of(two) != b"\xff"], [Put(one, b"\x00"), Put(two, b"9"), Scan(prefix=b"p|")]
+        )
+        assert done == (True, [None, None, ([one, two], [b"\x00", b"9"])])
+        await place.write([(one, b"theirs")])
+        done = await client.transaction([value_of(one) == b"\x00"], [Remove(two)], [Get(one), Remove(one)])
+        assert done == (False, [b"theirs", True])
+        assert server.loader is not None
+        await server.loader.caught_up()
+        assert await client.scan(prefix=b"p|") == [(two, b"9")]

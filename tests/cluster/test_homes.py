@@ -17,6 +17,7 @@ from pequod_server.cluster.etcd import EtcdCoordinator
 from pequod_server.homes.compute.store import PequodStore
 from pequod_server.homes.rules import HomeRules
 
+import pequod
 from pequod.client import AsyncClient
 from pequod.cluster.edits import moved, moves_within, moving, opened, owned, placed, unplaced
 from pequod.cluster.map import ClusterMap, HomeRange, Placement
@@ -174,6 +175,8 @@ async def test_every_way_to_write_is_refused_at_a_home_of_another_group(cluster:
             client.put("s|ann|bob", "1"),
             client.remove("s|ann|bob"),
             client.multi_put({"p|bob|5": "1", "s|ann|bob": "1"}),
+            client.transaction([pequod.absent("s|ann|bob")], [pequod.Put("p|bob|5", "1")]),
+            client.transaction([], [], [pequod.Put("s|ann|bob", "1")]),
             client.remove_range("p|", "s}"),
             client.remove_range("p|"),
         ):

@@ -18,7 +18,7 @@ from pequod.calls import Data
 from pequod.client import AsyncClient, Client
 from pequod.commands.kinds import ABSENT, COUNT, GET, OK, PUT, PUT_IF, REMOVE, SCAN
 from pequod.engine import Rows
-from pequod.errors import BackingUnavailableError, LimitExceededError, MixedWriteError, TransactionError
+from pequod.errors import BackingUnavailableError, LimitExceededError, MixedWriteError, TokenLostError, TransactionError
 from pequod.interface import AsyncCalls
 from pequod.interface.transaction_parts import TransactionCommand
 from pequod.language.transactions import KeyCompare
@@ -266,6 +266,25 @@ async def test_where_a_database_decides_all_is_its_own() -> None:
         with pytest.raises(BackingUnavailableError):
             await client.transaction([], [pequod.Put("p|bob|0300", "no")])
         assert store.rows == {b"p|bob|0200": b"Ho"}
+
+
+async def test_reads_are_as_fresh_as_they_ask_for_and_sessions_ask_by_themselves() -> None:
+    config = ServerConfig(listen=LISTEN)
+    async with (
+        serving(config) as port,
+        serving(config) as other,
+        AsyncClient(f"127.0.0.1:{port}") as client,
+        AsyncClient(f"127.0.0.1:{other}") as elsewhere,
+    ):
+        await elsewhere.put("a", "1")
+        lost = elsewhere.last_token
+        with pytest.raises(TokenLostError):
+            await client.transaction([], [pequod.Put("a", ""), pequod.Get("b")], freshness=pequod.after(lost))
+        with pytest.raises(TokenLostError):
+            await client.session(lost).transaction([], [pequod.Get("a"), pequod.Put("a", "")])
+        assert await client.get("a") is None
+        assert (await client.session(lost).transaction([], [pequod.Put("a", "")])).held, "it reads nothing"
+        assert (await client.transaction([], [pequod.Get("a")], freshness=pequod.LATEST)).outcomes == [b""]
 
 
 async def test_watches_hear_of_a_transaction_in_one_event() -> None:
