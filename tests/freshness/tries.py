@@ -11,7 +11,7 @@ from __future__ import annotations
 import asyncio
 import random
 import time
-from collections import Counter
+from collections import Counter, deque
 from dataclasses import dataclass, field
 from math import inf
 from typing import Final
@@ -103,8 +103,14 @@ class Run:
         if not self._fault_s:
             return
         faults = self._place.faults(self._draw)
+        # How many tries there had been at each of the last two faults.
+        tries = deque([-1, -1], maxlen=2)
         while True:
             await asyncio.sleep(self._draw.expovariate(1 / self._fault_s))
+            # A fault may meet what recovers from the one before, and not a third: a busy machine would never recover.
+            while self.report.tries <= tries[0]:  # noqa: ASYNC110 - tries have no event to wait for
+                await asyncio.sleep(0.01)
+            tries.append(self.report.tries)
             name = self._draw.choice(sorted(faults))
             async with self._at_fault:
                 await faults[name]()
