@@ -3,12 +3,11 @@
     AsyncClient   1 to 1,000 callers under asyncio.gather; calls of one turn of the loop share a message
     Client        call after call, from one thread and from several; batches of 1 to 256 commands, each waited for,
                   and four of them under way at once
-    gRPC          unary calls by themselves, without a client of ours, one and 32 at once
-    native        the same to a server on the native transport, if it can run here
+    gRPC, native  unary calls by themselves, without a client of ours, one and 32 at once, by each transport
 
-All read or write the same: posts, and timelines of three rows. A sample gives operations a second and the CPU of
-this process and of the server for each operation; the forms take turns, so that a noisy machine disturbs all alike, and
-the medians are what counts.
+Clients call the default transport. All read or write the same: posts, and timelines of three rows. A sample gives
+operations a second and the CPU of this process and of the server for each operation; the forms take turns, so that a
+noisy machine disturbs all alike, and the medians are what counts.
 """
 
 from __future__ import annotations
@@ -108,14 +107,15 @@ def run(settings: ClientsSettings, bars: ProgressBars) -> ClientsReport:
         if settings.target is not None:
             servers["gRPC"] = settings.target, listening_pid(settings.target)
         else:
-            servers["gRPC"] = stack.enter_context(started_server("--transport", "grpcio"))
+            # The default is first.
             if why_absent() is None:
                 servers["native"] = stack.enter_context(started_server("--transport", "native"))
-        target, pid = servers["gRPC"]
+            servers["gRPC"] = stack.enter_context(started_server("--transport", "grpcio"))
+        target, pid = next(iter(servers.values()))
         with asyncio.Runner(loop_factory=loop) as runner:
             clients = {name: runner.run(_connect(address)) for name, (address, _) in servers.items()}
             try:
-                forms = [(form, pid) for form in _asyncio_forms(runner, clients["gRPC"][0])]
+                forms = [(form, pid) for form in _asyncio_forms(runner, next(iter(clients.values()))[0])]
                 for name, (_, channel) in clients.items():
                     forms += [(form, servers[name][1]) for form in _unary_forms(runner, name, channel)]
                 figures = _measure(forms, settings, bars)

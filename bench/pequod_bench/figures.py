@@ -128,7 +128,7 @@ def _greatest(field: str, most: float, unit: str, digits: int = 0) -> Callable[[
 
 
 def _unary(runs: Runs) -> Found:
-    form = next(one for one in runs[0]["forms"] if one["name"] == "gRPC, unary Get")
+    form = next(one for one in runs[0]["forms"] if one["name"].endswith("unary Get"))
     client, server = float(form["client_cpu_us"]), float(form["server_cpu_us"])
     return f"{client + server:,.0f} µs ({client:,.0f} + {server:,.0f})", client + server <= 350
 
