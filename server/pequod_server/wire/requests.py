@@ -5,8 +5,8 @@
 gRPC by itself reads at once, however many calls begin, and holds bytes, message and reply until the call has ended. Its
 handlers of streams of requests read when they are asked to; on the wire there is no difference. Until a request is
 read, flow control keeps all but the beginning of it with the client. A reply that is not small counts against the
-memory for messages until its client has taken it; calls that yield their replies count those by themselves. Whoever
-hands a reply on lets go of it before asking for the next one, which may wait for memory.
+memory for messages until its client has taken it; calls that yield their replies count those by themselves. A function
+that hands a reply on lets go of it before it asks for the next one, which may wait for memory.
 """
 
 from __future__ import annotations
