@@ -138,7 +138,7 @@ _FAULTS_OF_STRUCTURES: Final = (
     ),
     Fault(
         "batch_message.cpp",
-        "if (tells_value(kind) && !readable.holds(argument[0])) return false;",
+        "if (tells_value(kind) && readable && !readable->holds(argument[0])) return false;",
         "",
         "conditions and adds tell values to callers who may not read",
     ),
