@@ -29,7 +29,7 @@ LAYERS = (
     "ends contexts_type frames_type tables_type",
     "frames state",
     "contexts tables lens columns tally",
-    "groups arguments",
+    "groups arguments integers",
     "places parts messages numerals key_ranges",
     "hash rows_type",
     "row_lists",

@@ -47,7 +47,7 @@ def add(
     "cas",
     epilog=examples(
         "pequod cas 'light|1' red green                (only if it is red)",
-        "pequod cas 'lock|a' me you || echo 'somebody else has it'",
+        "pequod cas 'lock|a' me you || echo 'another worker has it'",
         "pequod cas 'light|1' '' green                 (only if it is there, and empty)",
     ),
 )

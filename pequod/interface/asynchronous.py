@@ -102,8 +102,6 @@ class AsyncCalls(Carried):
             token: What an earlier session has seen; this one goes on from there.
         """
 
-    # Data.
-
     async def get(self, key: Data, *, freshness: Freshness | None = None) -> bytes | None:
         """Return the value of ``key``, None if the key is absent."""
         turn = self._reading(freshness)
@@ -140,27 +138,17 @@ class AsyncCalls(Carried):
         return outcome_of(await turn.last_result(len(key)))
 
     async def add(self, key: Data, delta: Delta) -> bytes:
-        """Add a number to the value of a base key, 0 if it is absent; return the sum, which is the new value.
-
-        Decimals are exact. If the call is cut off, whether it was done is not known, and it is not made again.
-
-        Args:
-            delta: An int, a `decimal.Decimal`, or plain digits such as ``"-0.5"``.
+        """Add an int, a Decimal, or digits such as ``"-0.5"``, to a base key, 0 if absent; return the exact sum.
 
         Raises:
             NotNumberError, SumTooLongError: The value is no number, or the sum is too long; nothing was added.
-            ComputedKeyError: An installed join computes the key.
         """
         turn = self._writing()
         turn.add(key, delta)
-        total: bytes = outcome_of(await turn.last_result(len(key)))
-        return total
+        return bytes(outcome_of(await turn.last_result(len(key))))
 
     async def multi_get(self, keys: Iterable[Data], *, freshness: Freshness | None = None) -> list[bytes | None]:
-        """Return the values of ``keys`` in their order, None for each that is absent.
-
-        All are of one moment, unless they do not fit into one reply: then they come in pieces, each of its own moment.
-        """
+        """Return the values of ``keys`` in order, None for absent ones; those of one reply are of one moment."""
         return await self._multi_get([to_bytes(key) for key in keys], freshness)
 
     async def multi_put(self, rows: Writes) -> None:
@@ -296,9 +284,8 @@ class AsyncCalls(Carried):
 
         With the ``resume_key`` of a page, they are the next ones of the same range.
         """
-        read = to_range_read(
-            first, last, prefix=prefix, limit=to_page_limit(limit), reverse=reverse, freshness=freshness
-        )
+        most = to_page_limit(limit)
+        read = to_range_read(first, last, prefix=prefix, limit=most, reverse=reverse, freshness=freshness)
         return await self._page(read if resume_key is None else read.resumed(resume_key))
 
     async def count(
@@ -307,8 +294,7 @@ class AsyncCalls(Carried):
         """Return the number of keys of ``[first, last)`` that start with ``prefix``; without both, of all keys."""
         turn = self._reading(freshness)
         turn.count(first, last, prefix=prefix)
-        count: int = outcome_of(await turn.last_result(len(first) + len(last or b"") + len(prefix)))
-        return count
+        return int(outcome_of(await turn.last_result(len(first) + len(last or b"") + len(prefix))))
 
     async def splits(
         self, count: int, first: Data = b"", last: Data | None = None, *, prefix: Data = b""
@@ -341,7 +327,6 @@ class AsyncCalls(Carried):
         the client meanwhile, from another task or thread, ends the iterator with ClosedError.
 
         Args:
-            rows: Deliver the rows first.
             reconnect_s: How long to try to reach a server again.
             after: Continue after this event, which an earlier watch of the same range gave: its changes are not given
                 again, and none is missed.
@@ -390,10 +375,7 @@ class AsyncCalls(Carried):
         return await self._explain_range(*to_range(first, last))
 
     async def invalidate_range(self, first: Data, last: Data | None = None) -> int:
-        """Drop the computed rows of ``[first, last)`` and those that they came from; reads compute them again.
-
-        Return the number of dropped contexts; contexts that depend on them went as well.
-        """
+        """Drop the computed rows of a range and those that they came from; return how many contexts went directly."""
         return await self._invalidate_range(*to_range(first, last))
 
     async def invalidate_join(self, name: str) -> int:

@@ -126,24 +126,15 @@ class Calls(ABC):
         return self._wait(self._calls.remove(key, condition=condition))
 
     def add(self, key: Data, delta: Delta) -> bytes:
-        """Add a number to the value of a base key, 0 if it is absent; return the sum, which is the new value.
-
-        Decimals are exact. If the call is cut off, whether it was done is not known, and it is not made again.
-
-        Args:
-            delta: An int, a `decimal.Decimal`, or plain digits such as ``"-0.5"``.
+        """Add an int, a Decimal, or digits such as ``"-0.5"``, to a base key, 0 if absent; return the exact sum.
 
         Raises:
             NotNumberError, SumTooLongError: The value is no number, or the sum is too long; nothing was added.
-            ComputedKeyError: An installed join computes the key.
         """
         return self._wait(self._calls.add(key, delta))
 
     def multi_get(self, keys: Iterable[Data], *, freshness: Freshness | None = None) -> list[bytes | None]:
-        """Return the values of ``keys`` in their order, None for each that is absent.
-
-        All are of one moment, unless they do not fit into one reply: then they come in pieces, each of its own moment.
-        """
+        """Return the values of ``keys`` in order, None for absent ones; those of one reply are of one moment."""
         return self._wait(self._calls.multi_get(keys, freshness=freshness))
 
     def multi_put(self, rows: Writes) -> None:
@@ -316,7 +307,6 @@ class Calls(ABC):
         the client meanwhile, from another task or thread, ends the iterator with ClosedError.
 
         Args:
-            rows: Deliver the rows first.
             reconnect_s: How long to try to reach a server again.
             after: Continue after this event, which an earlier watch of the same range gave: its changes are not given
                 again, and none is missed.
@@ -363,10 +353,7 @@ class Calls(ABC):
         return self._wait(self._calls.explain_range(first, last))
 
     def invalidate_range(self, first: Data, last: Data | None = None) -> int:
-        """Drop the computed rows of ``[first, last)`` and those that they came from; reads compute them again.
-
-        Return the number of dropped contexts; contexts that depend on them went as well.
-        """
+        """Drop the computed rows of a range and those that they came from; return how many contexts went directly."""
         return self._wait(self._calls.invalidate_range(first, last))
 
     def invalidate_join(self, name: str) -> int:

@@ -159,11 +159,9 @@ class WrittenIf(NamedTuple):
 
 
 class Added(NamedTuple):
-    """The answer of the database to an addition."""
+    """The sum of an addition, as the database shows it now; the feed passes the place after delivering it."""
 
-    #: The feed passes it after delivering the sum.
     place: Place
-    #: The value of the key, as the database shows it now.
     total: bytes
 
 
@@ -359,13 +357,7 @@ class BackingStore(Protocol):
         ...
 
     async def add(self, addition: Addition) -> Added:
-        """Add to the present row of a key; one transaction reads and writes.
-
-        Raises:
-            InvalidDeltaError, NotNumberError, SumTooLongError: As `added`; nothing is written.
-            PackError, WriteRefusedError, BackingUnavailableError: As `write`.
-        """
-        ...
+        """Add to the row of a key, in one transaction; raises as `added` and `write`, and then nothing is written."""
 
     async def position(self) -> Place:
         """Return the present place of the database: a feed that has passed it has delivered everything until now."""

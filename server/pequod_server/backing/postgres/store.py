@@ -268,12 +268,9 @@ class PostgresStore:
 
     async def add(self, addition: Addition) -> Added:
         """Add to a row; see `deciding`."""
-        mapping = self._mapping(RowChange(addition.key, None))
-
-        async def work(connection: Connection, facts: Facts, _attempt: int) -> bytes:
-            return await add_one(connection, facts, addition, mapping, self._session._rows, self._write_one)
-
-        return Added(*await in_transaction(self._session, work))
+        how = addition, self._mapping(RowChange(addition.key, None)), self._session._rows, self._write_one
+        work = in_transaction(self._session, lambda connection, facts, _attempt: add_one(connection, facts, *how))
+        return Added(*await work)
 
     async def position(self) -> Place:
         """Return how far the log is flushed."""

@@ -215,11 +215,7 @@ class SqliteStore:
 
     async def add(self, addition: Addition) -> Added:
         """Add to a row; no other writer comes between."""
-
-        def write(line: sqlite3.Connection) -> bytes:
-            return add(self._name, line, addition, self.mappings, self._read)
-
-        return Added(*await self._decided(write))
+        return Added(*await self._decided(lambda line: add(self._name, line, addition, self.mappings, self._read)))
 
     async def _decided(self, decide: Callable[[sqlite3.Connection], T]) -> tuple[Place, T]:
         """Do work in one transaction; return the place behind it, and what the work returns."""

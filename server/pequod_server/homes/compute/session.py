@@ -234,6 +234,10 @@ class PeerSession:
         prefetched = tuple(map(KeyRange, last.more_firsts, last.more_lasts))
         return Loaded(tuple(rows), horizon, last.place.timeline, prefetched)
 
+    async def position(self, *, latest: bool) -> Place:
+        """Ask the home where its database is now, or for a proof that it commits."""
+        return place_of((await self.channel.position(pb.PeerPositionRequest(latest=latest))).place)
+
     async def write(self, changes: Sequence[RowChange]) -> WrittenThrough:
         """Have the home write changes in one transaction."""
         reply = await self.once(self.channel.write(write_request(changes)))

@@ -58,7 +58,7 @@ from pequod_server.backing.store import (
 from pequod_server.homes.compute.channel import Connect, PeerCredentials
 from pequod_server.homes.compute.events import PeerEvents
 from pequod_server.homes.compute.session import STAMP_BITS, DatabasePlace, PeerSession, SessionOverError
-from pequod_server.homes.messages import VERSION_MAX, VERSION_MIN, place_of
+from pequod_server.homes.messages import VERSION_MAX, VERSION_MIN
 from pequod_server.homes.subscriptions import Subscriptions
 
 T = TypeVar("T")
@@ -224,15 +224,11 @@ class PequodStore:
 
     async def position(self) -> Place:
         """Ask the home where its database is now."""
-        return await self._call(lambda session: self._ask(session, latest=False))
+        return await self._call(lambda session: session.position(latest=False))
 
     async def latest(self) -> Place:
         """Ask the home for a proof that its database commits."""
-        return await self._call(lambda session: self._ask(session, latest=True))
-
-    async def _ask(self, session: PeerSession, *, latest: bool) -> Place:
-        reply = await session.channel.position(pb.PeerPositionRequest(latest=latest))
-        return place_of(reply.place)
+        return await self._call(lambda session: session.position(latest=True))
 
     async def write(self, changes: Sequence[RowChange]) -> WrittenThrough:
         """Have the home write changes in one transaction."""
@@ -395,8 +391,7 @@ class PequodStore:
                     async with asyncio.timeout(self._silence_s):
                         await channel.position(pb.PeerPositionRequest())
                 except (PequodError, TimeoutError):
-                    # It is tried when it is needed.
-                    continue
+                    continue  # it is tried when it is needed
                 finally:
                     await channel.close()
             await asyncio.sleep(_STANDBY_S if self._session is not None else 0.1)

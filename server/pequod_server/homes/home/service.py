@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import AsyncIterator, Sequence
-from contextlib import aclosing
+from contextlib import aclosing, asynccontextmanager, nullcontext
 from typing import Final
 
 from grpc import aio
@@ -19,7 +19,7 @@ from pequod.errors import BackingUnavailableError, BadRequestError, LimitExceede
 from pequod.transaction_messages import transaction_of
 from pequod_server.access.grants import Right
 from pequod_server.access.guard import present_caller
-from pequod_server.backing import Added, Addition, KeyRange, Releasing
+from pequod_server.backing import Addition, KeyRange, Releasing
 from pequod_server.backing.rows import Clip
 from pequod_server.backing.store import WrittenThrough
 from pequod_server.backing.turns import Turns, in_turns
@@ -318,39 +318,34 @@ class PeerService:
 
     async def _write_if(self, request: pb.PeerWriteIfRequest, _context: Context) -> pb.PeerWriteIfReply:
         """Write a change if its condition holds."""
-        self._refuse_unless_home()
         change = conditional_change_of(request)
-        if self._rules is None:
-            return write_if_reply(await self.origin.write_if(change))
-        self._rules.refuse((change.key,))
-        async with self._rules.writing():
+        async with self._let_in((change.key,)):
             return write_if_reply(await self.origin.write_if(change))
 
     async def _transaction(self, request: pb.PeerTransactionRequest, _context: Context) -> pb.PeerTransactionReply:
         """Run a transaction."""
-        self._refuse_unless_home()
         transaction = transaction_of(request.transaction)
         # As the computes' clients have it, whose servers have judged it.
         refuse(transaction, self._writes_max)
         if not transaction.decided_by():
             raise BadRequestError("there is nothing to decide")
-        if self._rules is None:
-            return peer_transaction_reply(transaction, await self.origin.transact(transaction, limits_of(request)))
-        self._rules.refuse(transaction.decided_by())
-        async with self._rules.writing():
+        async with self._let_in(transaction.decided_by()):
             return peer_transaction_reply(transaction, await self.origin.transact(transaction, limits_of(request)))
 
     async def _add(self, request: pb.PeerAddRequest, _context: Context) -> pb.PeerAddReply:
         """Add to a value."""
+        async with self._let_in((request.key,)):
+            found = await self.origin.add(Addition(request.key, request.delta))
+            return pb.PeerAddReply(place=place_message(found.place), value=found.total)
+
+    @asynccontextmanager
+    async def _let_in(self, keys: Sequence[bytes]) -> AsyncIterator[None]:
+        """Let a write of keys go on, and hold up their move meanwhile; refuse it if this server is not their home."""
         self._refuse_unless_home()
-        addition = Addition(request.key, request.delta)
-        if self._rules is None:
-            found: Added = await self.origin.add(addition)
-        else:
-            self._rules.refuse((addition.key,))
-            async with self._rules.writing():
-                found = await self.origin.add(addition)
-        return pb.PeerAddReply(place=place_message(found.place), value=found.total)
+        if self._rules is not None:
+            self._rules.refuse(keys)
+        async with nullcontext() if self._rules is None else self._rules.writing():
+            yield
 
     def _refuse_unless_home(self) -> None:
         if not self._is_home:
