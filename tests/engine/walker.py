@@ -110,7 +110,13 @@ class Walker(Pair):
 
     def _transact(self, transaction: Transaction) -> None:
         if not any(self.model.computes(key) or self.is_backed(key) for key in transaction.decided_by()):
-            found = self._loading(lambda: outcome_of(self.engine, transaction, self.now))
+            try:
+                found = self._loading(lambda: outcome_of(self.engine, transaction, self.now))
+            except (LimitExceededError, DifferenceError):
+                # There is no memory for what its reads lack, or not for all of it at once.
+                if not self._is_limited:
+                    raise
+                return
             if found is not None:
                 expected = self.model.transact(transaction)
                 self.changed()
