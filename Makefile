@@ -16,7 +16,7 @@ generate = $(PROTOC) --python_out=$(1) --pyi_out=$(1) --grpc_python_out=$(1) peq
 .DEFAULT_GOAL := help
 .PHONY: help install install-dev demo ran test test-pythons test-extras test-quick check format proto proto-check interface interface-check coverage soak chaos freshness fuzz \
         figures bench-micro test-optimised test-spark-versions test-spark-cluster docs docs-serve \
-        behaviours test-planted soak-memory soak-server simulate simulate-groups views-chaos cluster-chaos cluster-patroni test-pure test-grpcio differ test-sanitised test-leaks wheels clean
+        behaviours test-planted soak-memory soak-server simulate simulate-groups views-chaos cluster-chaos cluster-patroni kill damage test-pure test-grpcio differ test-sanitised test-leaks wheels clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-15s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -47,7 +47,8 @@ $(INSTALLED): .venv/.installed.packages
 	$(BIN)/python -m pip install --editable '.[$(EXTRAS)]'
 	@touch $@
 
-demo: $(DEMO) ## start a server, run a small Twip against it, print a report
+demo: $(DEMO) ## kill a server in the middle of writes, and start it again; run a small Twip, print a report
+	$(BIN)/python -m pequod_bench.disk_demo
 	$(BIN)/pequod bench twip --users 2000 --ticks 100000
 
 # Two processes for each core, which tests/conftest.py counts; each takes half a GiB.
@@ -147,6 +148,13 @@ test-spark-cluster: $(INSTALLED) ## run Spark's commands on a standalone cluster
 soak-server: SECONDS = 300
 soak-server: $(INSTALLED) ## a server under clients that misbehave, for SECONDS (300): nothing is left of them
 	$(BIN)/python -m tests.soak --seconds $(SECONDS)
+
+kill: SECONDS = 600
+kill: $(INSTALLED) ## kill a server with a folder of data in the middle of writes, for SECONDS (600): nothing acknowledged is lost
+	$(BIN)/python -m tests.disk.killed --seconds $(SECONDS) --seed $(or $(SEED),0)
+
+damage: $(INSTALLED) ## damage a folder of data RUNS (200) times: a start shows all rows, or says what is damaged
+	$(BIN)/python -m tests.disk.damages --count $(RUNS) --seed $(or $(SEED),0)
 
 RUNS ?= 200
 STORE ?= slot

@@ -35,6 +35,7 @@ __all__ = [
     "ComputedKeyError",
     "CoordinatorUnavailableError",
     "DeadlineExceededError",
+    "DiskFullError",
     "InvalidConditionError",
     "InvalidDeltaError",
     "InvalidKeyError",
@@ -220,6 +221,18 @@ class SnapshotError(PequodError):
         #: The file, or the setting without which there is none.
         self.place = place
         self.reason = reason
+
+
+class DiskFullError(PequodError):
+    """The disk of the server's data has no room: nothing of the write is applied. Reads go on."""
+
+    def __init__(self, folder: str, free_bytes: int) -> None:
+        super().__init__(
+            f"the disk of {folder} is full ({free_bytes} bytes are free): writes are refused until there is room"
+        )
+        self.folder = folder
+        #: How many bytes were free when the server looked last.
+        self.free_bytes = free_bytes
 
 
 class UnknownBackfillError(PequodError):

@@ -22,6 +22,7 @@ from pequod.errors import (
     ClusterMapError,
     ComputedKeyError,
     CoordinatorUnavailableError,
+    DiskFullError,
     InvalidConditionError,
     InvalidDeltaError,
     InvalidKeyError,
@@ -146,6 +147,7 @@ REFUSALS: Final[dict[type[PequodError], Refusal]] = {
     NotHomeError: _with("FAILED_PRECONDITION", NotHomeError, key=_KEY, map_version=_INT),
     WatchCompactedError: _with("OUT_OF_RANGE", WatchCompactedError, reason=_TEXT),
     LimitExceededError: _with("RESOURCE_EXHAUSTED", LimitExceededError, setting=_TEXT, size=_INT, maximum=_INT),
+    DiskFullError: _with("RESOURCE_EXHAUSTED", DiskFullError, folder=_TEXT, free_bytes=_INT),
     UnauthenticatedError: _with("UNAUTHENTICATED", UnauthenticatedError, reason=_TEXT),
     PermissionDeniedError: _with(
         "PERMISSION_DENIED", PermissionDeniedError, role=_TEXT, right=_TEXT, first=_KEY, last=_BOUND

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Final, Literal
 
-from pequod_server.app import tame_collector
+from pequod_server.memory.collecting import tame_collector
 
 Collector = Literal["tamed", "default"]
 #: What CPython starts with.

@@ -18,7 +18,7 @@ _HELP: Final = """An ordered key-value cache that keeps computed data fresh by i
 
 \b
 Start a server in one shell:
-    pequod serve
+    pequod serve --data ./data
 Use it in another:
     pequod join add 't|<user>|<time:10>|<poster> = check s|<user>|<poster> copy p|<poster>|<time>'
     pequod put 's|ann|bob' 1
@@ -71,6 +71,7 @@ _COMMANDS: Final[dict[str, Maker]] = {
     "config": in_group("config", "config"),
     "backing": in_group("backing", "backing"),
     "snapshot": in_group("snapshot", "snapshot"),
+    "data": in_group("data", "folders"),
     "cluster": in_group("cluster", "cluster", "cluster_status", "cluster_move", "cluster_demo"),
     "views": in_group("views", "views"),
     "spark": in_group("spark", "spark", "spark_load", "spark_workloads"),

@@ -43,7 +43,7 @@ class _Serve(TyperCommand):
     "serve",
     cls=_Serve,
     epilog=examples(
-        "pequod serve",
+        "pequod serve --data ./data",
         "pequod serve --config pequod.toml --value-bytes-max 4MiB",
         "PEQUOD_ROWS_MAX=1000 pequod serve",
         "pequod serve --listen 0.0.0.0:7744 --tls-certificate cert.pem --tls-key key.pem --access-file access.toml",
@@ -54,7 +54,8 @@ class _Serve(TyperCommand):
 def serve() -> None:
     """Run a server until Ctrl-C or SIGTERM. Calls under way may finish, unless the signal comes twice.
 
-    Everything is kept in memory: a server starts empty, with the joins that its settings list.
+    With --data, base data and joins are in a folder, and are there after any end of the server. Without it, a server
+    starts empty, with the joins that its settings list.
 
     Each setting can be in the file (rows_max = 100), in a variable (PEQUOD_ROWS_MAX=100) or in a flag
     (--rows-max 100); flags win over variables, and these over the file. `pequod config show` prints the effective ones.
@@ -66,7 +67,7 @@ def serve() -> None:
 @cache
 def _command() -> TyperCommand:
     """Return the command with a flag for each setting; typer asks for it several times."""
-    config_module = _server("config")
+    config_module = server_module("config")
 
     def run(config: Path | None, **flags: Any) -> None:
         _run(config, {name: value for name, value in flags.items() if value is not None and value != []})
@@ -98,7 +99,7 @@ def _flag(name: str, field: FieldInfo, metavar: str, default: str) -> Any:
 
 def _run(file: Path | None, flags: dict[str, Any]) -> None:
     settings = loaded(file, flags)
-    app_module = _server("app")
+    app_module = server_module("app")
     from pequod_server.settings import ConfigError
 
     try:
@@ -110,7 +111,7 @@ def _run(file: Path | None, flags: dict[str, Any]) -> None:
 
 def loaded(file: Path | None, flags: dict[str, Any]) -> Settings:
     """Return the settings, or end the command with all that is wrong with them."""
-    settings = _server("settings")
+    settings = server_module("settings")
     try:
         found: Settings = settings.load(file, flags)
     except settings.ConfigError as error:
@@ -125,7 +126,7 @@ def refuse(problems: tuple[str, ...]) -> NoReturn:
     fail(ExitCode.USAGE, "\n  ".join([f"{len(problems)} things are wrong with the configuration:", *problems]))
 
 
-def _server(module: str) -> Any:
+def server_module(module: str) -> Any:
     """Import a module of the server, which needs packages that the client does not."""
     from importlib import import_module
 

@@ -91,7 +91,7 @@ def load(
     from pequod.cli.progress import progress_bar
     from pequod.errors import PequodError
 
-    kind = _format(file, format_)
+    kind = format_of(file, format_)
     started = time.monotonic()
     with connected(target) as client, reading(file) as source:
         loader = RowLoader(client, rows_max=batch, window=window, skip_computed=skip_computed)
@@ -99,7 +99,7 @@ def load(
             size = _size(source)
             with progress_bar(f"loading {file}", size) as advance:
                 loader.load(
-                    _reader(kind)(source),
+                    reader_of(kind)(source),
                     lambda rows: advance(0 if size is None else source.tell(), rows),
                     skip_bad=skip_bad,
                 )
@@ -144,7 +144,7 @@ def dump(
     """
     from pequod.cli.progress import progress_bar
 
-    kind = _format(output, format_)
+    kind = format_of(output, format_)
     start, end = key_range(first, last, prefix)
     started = time.monotonic()
     is_on_screen = output == STANDARD and sys.stdout.isatty()
@@ -153,7 +153,7 @@ def dump(
         try:
             with writing(output) as file, nullcontext(None) if is_on_screen else progress_bar("dumping", None) as bar:
                 counted.advance = bar
-                _writer(kind)(counted, file)
+                writer_of(kind)(counted, file)
         except FileError as error:
             fail(ExitCode.REFUSED, str(error))
     say(f"{_rows(counted.row_count)} dumped in {time.monotonic() - started:.1f} s")
@@ -175,7 +175,8 @@ class _Counted:
                 self.advance(0, self.row_count)
 
 
-def _format(path: str, wanted: Format | None) -> Format:
+def format_of(path: str, wanted: Format | None) -> Format:
+    """Return the format of a file: as wanted, else as its name ends; or end the command."""
     if wanted is not None:
         return wanted
     if path == STANDARD:
@@ -186,7 +187,8 @@ def _format(path: str, wanted: Format | None) -> Format:
     return _SUFFIXES[suffix]
 
 
-def _reader(kind: Format) -> Callable[[BinaryIO], Iterator[Row | BadRow]]:
+def reader_of(kind: Format) -> Callable[[BinaryIO], Iterator[Row | BadRow]]:
+    """Return what reads rows of a format."""
     match kind:
         case Format.CSV:
             return read_csv
@@ -197,7 +199,8 @@ def _reader(kind: Format) -> Callable[[BinaryIO], Iterator[Row | BadRow]]:
     assert_never(kind)
 
 
-def _writer(kind: Format) -> Callable[[Iterable[tuple[bytes, bytes]], BinaryIO], None]:
+def writer_of(kind: Format) -> Callable[[Iterable[tuple[bytes, bytes]], BinaryIO], None]:
+    """Return what writes rows in a format."""
     match kind:
         case Format.CSV:
             return write_csv

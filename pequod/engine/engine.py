@@ -27,6 +27,7 @@ from pequod.answers.changes import Change
 from pequod.answers.rows import Rows
 from pequod.engine.calls.databases import DatabaseCalls
 from pequod.engine.calls.joins import JoinCalls
+from pequod.engine.calls.kept import KeptCalls
 from pequod.engine.calls.shown import ShownCalls
 from pequod.engine.joins.watches import Watch
 from pequod.language.conditions import MET, Condition, Met, Unmet, holds
@@ -37,7 +38,7 @@ from pequod.language.ranges import Range
 from pequod.native import NativeBatch
 
 
-class Engine(DatabaseCalls, JoinCalls, ShownCalls):
+class Engine(DatabaseCalls, JoinCalls, KeptCalls, ShownCalls):
     """The core: synchronous, deterministic, without I/O and without a clock.
 
     Requires:

@@ -106,6 +106,8 @@ class HotEngine:
     _relations: dict[bytes, HotRelations]
     _writer: Any
     _recording: list[Any]
+    _effects: dict[bytes, bytes | None] | None
+    _closed: Any
     _now_s: float
     _log_max: int
     def _put_quick(self, key: bytes, value: bytes, /) -> bool: ...

@@ -23,6 +23,10 @@ struct HotEngine {
     PyObject* writer;
     // A list, empty where no backfill records what keys were.
     PyObject* backfills;
+    // What base rows have become since Python looked last, a dictionary of values and None; None: nobody asks.
+    PyObject* effects;
+    // Why Python refuses writes; None: it takes them.
+    PyObject* closed;
     // By which contexts that become stale are dated.
     double now_s;
     // A log of this length is Python's to write on.
@@ -31,7 +35,7 @@ struct HotEngine {
     // Call a function with each Python reference, until it returns something else than 0; return that.
     template <typename Function>
     int each(Function function) {
-        for (PyObject** member : {&ends, &reads, &ledger, &relations, &writer, &backfills}) {
+        for (PyObject** member : {&ends, &reads, &ledger, &relations, &writer, &backfills, &effects, &closed}) {
             if (const int result = function(member)) return result;
         }
         return 0;

@@ -13,7 +13,8 @@ PyTypeObject* engine_type = nullptr;
 bool HotEngine::is_sound() const {
     return ends && Py_TYPE(ends) == ends_type && reads && PyObject_TypeCheck(reads, numbers_type) && ledger &&
            PyObject_TypeCheck(ledger, ledger_type) && relations && PyDict_CheckExact(relations) && writer &&
-           backfills && PyList_CheckExact(backfills);
+           backfills && PyList_CheckExact(backfills) && effects && (effects == Py_None || PyDict_CheckExact(effects)) &&
+           closed;
 }
 
 namespace {
@@ -132,6 +133,8 @@ PyMemberDef members[] = {
     {"_relations", T_OBJECT_EX, offsetof(HotEngine, relations), 0, nullptr},
     {"_writer", T_OBJECT_EX, offsetof(HotEngine, writer), 0, nullptr},
     {"_recording", T_OBJECT_EX, offsetof(HotEngine, backfills), 0, nullptr},
+    {"_effects", T_OBJECT_EX, offsetof(HotEngine, effects), 0, nullptr},
+    {"_closed", T_OBJECT_EX, offsetof(HotEngine, closed), 0, nullptr},
     {"_now_s", T_DOUBLE, offsetof(HotEngine, now_s), 0, nullptr},
     {"_log_max", T_LONGLONG, offsetof(HotEngine, log_max), 0, nullptr},
     PEQUOD_LAST_MEMBER,

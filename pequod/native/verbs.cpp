@@ -24,6 +24,7 @@ bool is_quiet(const HotRelations* relations) {
 // The same for a key that is written.
 HotRelations* written_relations(HotEngine* engine, Piece key) {
     if (!key.size || static_cast<long long>(key.size) > engine->key_bytes_max) return nullptr;
+    if (engine->closed != Py_None) return nullptr;
     HotRelations* relations = quick_relations(engine, key);
     return relations && is_quiet(relations) ? relations : nullptr;
 }
@@ -35,6 +36,12 @@ bool has_room(const HotEngine* engine, size_t value_bytes, size_t count = 1) {
            engine->revision < reinterpret_cast<HotLedger*>(engine->ledger)->weigh_at - revisions;
 }
 
+// Note what a base row has become, null: it is gone. False: an error is set.
+bool note_effect(HotEngine* engine, PyObject* key, PyObject* value) {
+    if (engine->effects == Py_None) return true;
+    return PyDict_SetItem(engine->effects, key, value ? value : Py_None) == 0;
+}
+
 // Put a row of a table, and count what was told of it.
 Ran put_into(HotEngine* engine, HotRelations* relations, PyObject* key, PyObject* value, size_t* told) {
     PyObject* old = nullptr;
@@ -42,7 +49,7 @@ Ran put_into(HotEngine* engine, HotRelations* relations, PyObject* key, PyObject
     bool is_told = true;
     if (!old || !is_equal(piece_of(old), piece_of(value))) {
         ++engine->revision;
-        is_told = tell_readers(engine, relations->readers, {key, old, value}, told);
+        is_told = note_effect(engine, key, value) && tell_readers(engine, relations->readers, {key, old, value}, told);
     }
     Py_XDECREF(old);
     return is_told ? Ran::DONE : Ran::FAILED;
@@ -65,7 +72,8 @@ Ran take_out(HotEngine* engine, HotRelations* relations, PyObject* key) {
     if (!old) return PyErr_Occurred() ? Ran::FAILED : Ran::ABSENT;
     ++engine->revision;
     size_t told = 0;
-    const bool is_told = tell_readers(engine, relations->readers, {key, old, nullptr}, &told);
+    const bool is_told =
+        note_effect(engine, key, nullptr) && tell_readers(engine, relations->readers, {key, old, nullptr}, &told);
     Py_DECREF(old);
     return is_told ? Ran::DONE : Ran::FAILED;
 }

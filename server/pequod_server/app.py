@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import gc
 import logging
 import signal
 import sys
@@ -15,7 +14,7 @@ from typing import TYPE_CHECKING, Final
 from grpc import aio
 
 from pequod.engine import UNLIMITED, Engine
-from pequod.errors import ClusterMapError, SettingError, SnapshotError
+from pequod.errors import ClusterMapError, PequodError, SnapshotError
 from pequod.native import FLAVOUR, why_pure
 from pequod_server.access.exposed import warn_of_exposed
 from pequod_server.access.guard import make_guard
@@ -25,29 +24,33 @@ from pequod_server.calls.hot import ServedHotCalls
 from pequod_server.calls.service import PequodService, add_service
 from pequod_server.cluster.membership import make_member
 from pequod_server.config import ServerConfig, without_passwords
+from pequod_server.data.errors import FolderError
 from pequod_server.database.databases import HomeGroup
 from pequod_server.database.loader import Loader
 from pequod_server.homes.home.service import PeerService, add_peer_service, make_peer_service
 from pequod_server.joins import install_joins
 from pequod_server.memory.admission import Admission, messages_bytes_max
 from pequod_server.memory.begun import connection_streams_max
+from pequod_server.memory.collecting import tame_collector
 from pequod_server.memory.keeper import MemoryKeeper, limit_bytes, priorities, tame_allocator
 from pequod_server.ops import logs
 from pequod_server.ops.instruments import Instruments
 from pequod_server.ops.snapshots import Snapshots
 from pequod_server.ops.supervision import tell_systemd, told_while_waiting
-from pequod_server.stores import backed_tables, make_databases, make_store, searching
+from pequod_server.stores import backed_tables, make_databases, make_disk, make_store, searching
 from pequod_server.transport.choice import choose
 from pequod_server.transport.server import WireServer
 from pequod_server.wire.connections import Connections
 from pequod_server.wire.endings import Endings
 from pequod_server.wire.requests import RequestReader
 from pequod_server.wire.serving import living_of, make_server
+from pequod_server.wire.settling import Settling
 from pequod_server.wire.standard import StandardServices
 from pequod_server.wire.under_way import CallsUnderWay
 
 if TYPE_CHECKING:
-    from pequod_server.ops.collectors import ScrapedCollector
+    from pequod_server.data.disk import Disk
+    from pequod_server.data.loading import FolderLoading
 
 log = logging.getLogger("pequod.server")
 
@@ -95,6 +98,9 @@ class PequodServer:
         # An engine that was made elsewhere keeps the limit that it came with.
         held_bytes = limit_bytes(config.memory_limit) if engine is None else UNLIMITED
         self._keeper = MemoryKeeper(self.engine, held_bytes, messages_bytes=messages_bytes_max(config))
+        #: Keeps the engine's base data; None: they die with the server.
+        self.disk = make_disk(config, self.engine)
+        self._loading: FolderLoading | None = None
         #: The databases behind the engine, none, one or several.
         self.databases = make_databases(config, self.engine, groups)
         self._admission = Admission(config)
@@ -102,25 +108,16 @@ class PequodServer:
         #: This server in its cluster, if it belongs to one.
         self.member = make_member(config, self.engine, self.databases, groups)
         self.guard = make_guard(config, self.engine)
-        self.instruments = Instruments(config, self.engine, lambda: self.is_ready, self.databases)
+        self.instruments = Instruments(config, self.engine, lambda: self.is_ready, self.databases, self._loads)
         #: Whether calls are taken.
         self.is_ready = False
         connections = Connections(
             config.connections_max, connection_streams_max(config), lambda: living_of(self._server)
         )
-        interceptors: list[aio.ServerInterceptor] = [
-            RequestReader(self._admission),
-            self.instruments.interceptor,
-            Endings(),
-            self._calls,
-            connections,
-        ]
-        if self.guard is not None:
-            interceptors.append(self.guard)
         #: The transport of the calls.
         self.transport = choose(config.transport)
-        self._server = make_server(config, interceptors, self.transport)
-        self.snapshots = Snapshots(config.snapshot_file, self.engine, self.databases)
+        self._server = make_server(config, self._interceptors(connections), self.transport)
+        self.snapshots = Snapshots(config.snapshot_file, self.engine, self.databases, self.disk)
         self.service = PequodService(
             self.engine,
             config,
@@ -130,7 +127,10 @@ class PequodServer:
             admission=self._admission,
             member=self.member,
             batch_traces=self.instruments.batch_traces,
+            own=self.disk,
         )
+        if self.disk is not None:
+            self.service.tell_joins(self.disk.note_joins)
         add_service(self.service, self._server)
         self._serve_hot(connections)
         #: The service for computes.
@@ -142,12 +142,17 @@ class PequodServer:
         #: The step that the start waits for, in words.
         self._waits_for = "the joins"
 
+    def _interceptors(self, connections: Connections) -> list[aio.ServerInterceptor]:
+        guard = [] if self.guard is None else [self.guard]
+        settling = [] if self.disk is None else [Settling(self.disk)]
+        reader = RequestReader(self._admission)
+        return [reader, self.instruments.interceptor, Endings(), self._calls, connections, *guard, *settling]
+
     def _serve_hot(self, connections: Connections) -> None:
         """Have calls answered without a handler where nothing has to see each of them."""
         if not isinstance(self._server, WireServer) or self.instruments.asks_for_each_call:
             return
-        rules = None if self.member is None else self.member.rules
-        hot = ServedHotCalls(
+        self._server.hot = hot = ServedHotCalls(
             self.service.served,
             self._admission,
             self._calls,
@@ -155,14 +160,18 @@ class PequodServer:
             self.service.batches,
             self.instruments,
             guard=self.guard,
-            rules=rules,
+            rules=None if self.member is None else self.member.rules,
+            disk=self.disk,
         )
-        self._server.hot = hot
         self.instruments.count_hot(hot.native)
 
     def _add_collectors(self) -> None:
-        for make in (self._snapshot_collector, self._transport_collector, self._peer_collector):
-            self.instruments.add(make)
+        if self._config.metrics:
+            from pequod_server.ops import collectors  # noqa: PLC0415 - only some servers have metrics
+
+            self.instruments.add(lambda: collectors.SnapshotCollector(self.snapshots))
+            self.instruments.add(lambda: collectors.TransportCollector(self._server))
+            self.instruments.add(lambda: collectors.ComputeCollector(self.peers))
         self.instruments.count_levels(self.service.levels.counters)
         self.instruments.count_transactions(self.service.served.executor.transaction_counts)
         if self.member is not None:
@@ -173,7 +182,7 @@ class PequodServer:
         tables = backed_tables(groups[0].store) if len(groups) == 1 else []
         rules = None if self.member is None else self.member.rules
         return make_peer_service(
-            self._config, self.engine, self.databases, tables, self.service.server_id, self._admission, rules
+            self._config, self.engine, self.databases, tables, self.service.server_id, self._admission, rules, self.disk
         )
 
     async def start(self, *, joins_from: str = "joins") -> int:
@@ -189,23 +198,25 @@ class PequodServer:
             BackingUnavailableError: The database does not answer.
             SettingError: It would be reached in plain text, or the files for TLS are not right.
             SnapshotError: The snapshot that it starts from is damaged or does not fit.
+            FolderError: The data on disk are damaged, do not fit, or another server has them.
             ClusterMapError: The cluster has no map, or does not take this server.
         """
         install_joins(self.engine, self._config, joins_from=joins_from)
-        self._waits_for = f"the snapshot {self._config.snapshot_file}"
-        since = await self.snapshots.restore_at_start()
         try:
+            await self.instruments.start()
+            if self.disk is not None:
+                await self._load(self.disk)
+            self._waits_for = f"the snapshot {self._config.snapshot_file}"
+            since = await self.snapshots.restore_at_start()
             await self.databases.start(since)
             if self.member is not None:
                 self._waits_for = f"the map of the cluster, {self.member.place}"
                 await self.member.start()
             self._waits_for = "the listening socket"
-            await self.instruments.start()
             await self._standard.starting()
             port = add_port(self._server, self._config)
             warn_of_exposed(self._config)
-        except (OSError, SettingError, ClusterMapError, SchemaError, BackingUnavailableError):
-            # What listens already is closed.
+        except (OSError, PequodError):
             await self.close()
             raise
         self._keeper.start(self.service.relieve)
@@ -222,30 +233,29 @@ class PequodServer:
         self.is_ready = True
         return port
 
+    async def _load(self, disk: Disk) -> None:
+        """Take in what is on disk."""
+        from pequod_server.data.loading import FolderLoading  # noqa: PLC0415 - needs an extra
+
+        self._waits_for = f"the data in {self._config.data}"
+        self._loading = FolderLoading(self.engine, disk, keeps_joins=self.member is None)
+        await self._loading.run()
+        self._loading = None
+
+    def _loads(self) -> str:
+        """Return how far the data on disk are loaded; empty if they are not being loaded."""
+        one = self._loading
+        return "" if one is None else f"loading {self._config.data}: {one.loaded} of about {one.expected} keys"
+
     @property
     def waits_for(self) -> str:
         """The step that the start waits for, in words; the last step once it is done."""
         step = self.databases.start_step
         if not step:
-            return self._waits_for
+            return self._loads() or self._waits_for
         errors = [error for one in self.databases.all if (error := one.store.status.error) and error not in step]
         reason = f"; {'; '.join(errors)}" if errors else ""
         return f"the database {without_passwords(self._config.backing)}: {step}{reason}"
-
-    def _peer_collector(self) -> ScrapedCollector:
-        from pequod_server.ops.collectors import ComputeCollector  # noqa: PLC0415 - only some servers have metrics
-
-        return ComputeCollector(self.peers)
-
-    def _transport_collector(self) -> ScrapedCollector:
-        from pequod_server.ops.collectors import TransportCollector  # noqa: PLC0415 - as above
-
-        return TransportCollector(self._server)
-
-    def _snapshot_collector(self) -> ScrapedCollector:
-        from pequod_server.ops.collectors import SnapshotCollector  # noqa: PLC0415 - as above
-
-        return SnapshotCollector(self.snapshots)
 
     @property
     def loader(self) -> Loader | None:
@@ -295,6 +305,8 @@ class PequodServer:
         self.peers.stop()
         await self.databases.stop()
         await self.instruments.stop()
+        if self.disk is not None:
+            await self.disk.end()
 
 
 def run(
@@ -313,7 +325,7 @@ def run(
     with asyncio.Runner(loop_factory=_loop_factory(config)) as runner:
         try:
             return runner.run(_serve(config, joins_from, make))
-        except (OSError, ImportError, SchemaError, SnapshotError, ClusterMapError) as error:
+        except (OSError, ImportError, SchemaError, SnapshotError, ClusterMapError, FolderError) as error:
             print(f"pequod: {error}", file=sys.stderr)
             return _REFUSED
         except BackingUnavailableError as error:
@@ -351,7 +363,12 @@ async def _serve(config: ServerConfig, joins_from: str, make: Callable[[ServerCo
     tell_systemd(f"READY=1\nSTATUS=serving on {host}:{port}")
     if server.instruments.url:
         log.info("serving metrics", extra={"url": server.instruments.url})
-    await stopping.wait()
+    failed = asyncio.Future[None]() if server.disk is None or server.disk.failed is None else server.disk.failed
+    try:
+        await _either(stopping.wait(), failed)
+    except FolderError:
+        await server.close()
+        raise
     print("pequod stopping", file=sys.stderr, flush=True)
     tell_systemd("STOPPING=1\nSTATUS=stopping")
     stopping.clear()
@@ -374,23 +391,6 @@ async def _either(*awaitables: Awaitable[object]) -> None:
     await asyncio.gather(*rest, return_exceptions=True)
     for task in done:
         task.result()
-
-
-def tame_collector() -> None:
-    """Keep the cyclic garbage collector off the hot path.
-
-    The engine holds millions of lists and dictionaries and makes no cycles of garbage (a dropped context is freed by
-    counting references), so full collections only cost: 0.3 s for each million containers. What exists at the start is
-    frozen, and the survivors of 10 million new containers are looked at again at the earliest. To collect before that
-    would take 20 ms, and free a thousand containers, which the parser of joins leaves.
-
-    A young collection looks at 250 containers, and at every row in them: while 1,000 timelines of 10,000 rows were
-    filled, the longest took 13 ms; it was 90 at 2,000 containers, and all of them together took twice as long, since
-    lists that are just made are still in the processor's cache. To freeze what survives one would not shorten it, and
-    would keep for good whatever call was under way and becomes a cycle later.
-    """
-    gc.freeze()
-    gc.set_threshold(250, 40_000, 1_000)
 
 
 def _loop_factory(config: ServerConfig) -> type[asyncio.AbstractEventLoop] | None:

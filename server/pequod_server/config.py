@@ -139,6 +139,8 @@ SizeOrShare = Annotated[int, BeforeValidator(_size), Field(strict=True, ge=0, lt
 Number = Annotated[int, BeforeValidator(_number), Field(strict=True, ge=1, lt=1 << 31), Metavar("N")]
 Seconds = Annotated[float, BeforeValidator(_number), Field(strict=True, ge=0, allow_inf_nan=False), Metavar("SECONDS")]
 File = Annotated[Path | None, BeforeValidator(_file), Metavar("FILE")]
+Folder = Annotated[Path | None, BeforeValidator(_file), Metavar("DIR")]
+Fsync = Annotated[Literal["always", "everysec", "never"], Metavar("WHEN")]
 Milliseconds = Annotated[float, BeforeValidator(_number), Field(strict=True, ge=0, allow_inf_nan=False), Metavar("MS")]
 BackingMode = Annotated[Literal["write-around", "write-through", "look-aside"], Metavar("MODE")]
 BackingFeed = Annotated[Literal["slot", "notify"], Metavar("FEED")]
@@ -316,6 +318,15 @@ class ServerConfig(BaseModel):
     )
     snapshot_file: File = Field(
         default=None, description="The file in which base data is saved at the end, and from which a start restores it."
+    )
+    data: Folder = Field(
+        default=None,
+        description="The folder in which base data and joins outlive the server; it is made if it is not there.",
+    )
+    fsync: Fsync = Field(
+        default="everysec",
+        description="When the disk has what is written to `data`: always (before the answer), everysec, never (when "
+        "the system likes). The end of the process alone loses nothing with any of them.",
     )
     metrics: OptionalAddress = Field(default="", description="Serve metrics and health there over HTTP.")
     slow_ms: Milliseconds = Field(

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from functools import partial
 from importlib.util import find_spec
+from typing import TYPE_CHECKING
 
 from pequod_installed.names import how_to_install
 
@@ -21,6 +22,9 @@ from pequod_server.database.whole_tables import WholeTables
 from pequod_server.homes.compute.channel import PeerCredentials
 from pequod_server.homes.compute.store import PequodStore
 
+if TYPE_CHECKING:
+    from pequod_server.data.disk import Disk
+
 _SQLITE = "sqlite:"
 _LAKE = "lake:"
 _HOMES = "pequod://"
@@ -34,6 +38,8 @@ def make_store(config: ServerConfig) -> BackingStore | None:
         SettingError: The settings do not go together, or the mapping is not right.
         ImportError: The database needs a package that is not installed.
     """
+    if config.data is not None and config.backing:
+        raise SettingError("data", "the database behind the server keeps the base data: give data or backing")
     if not config.backing:
         if config.backing_mapping is not None:
             raise SettingError("backing_mapping", "it needs a database: give backing, such as sqlite:PATH")
@@ -71,6 +77,24 @@ def make_store(config: ServerConfig) -> BackingStore | None:
         )
     except MappingError as error:
         raise SettingError("backing_feed_name", error.reason) from error
+
+
+def make_disk(config: ServerConfig, engine: Engine) -> Disk | None:
+    """Return the disk that keeps what an engine holds; None if the settings name no folder.
+
+    Raises:
+        SettingError: The settings do not go together.
+        ImportError: It needs a package that is not installed.
+    """
+    if config.data is None:
+        return None
+    if config.snapshot_file is not None:
+        raise SettingError("data", "it has all that a snapshot has, up to the last write: give data or snapshot_file")
+    if find_spec("rocksdict") is None:
+        raise ImportError(f"a folder of data needs rocksdict: {how_to_install('data')}")
+    from pequod_server.data.disk import Disk  # noqa: PLC0415 - needs the extra
+
+    return Disk(config.data, engine, config.fsync)
 
 
 def backed_tables(store: BackingStore) -> list[bytes]:

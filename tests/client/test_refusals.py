@@ -44,6 +44,7 @@ SAMPLES: dict[type[errors.PequodError], errors.PequodError] = {
         errors.NotHomeError(b"p|bob|1", 7),
         errors.WatchCompactedError("the server was started anew"),
         errors.LimitExceededError("value_bytes_max", 12, 11),
+        errors.DiskFullError("data", 7),
         errors.UnauthenticatedError("the server wants a token"),
         errors.PermissionDeniedError("web", "write", b"p|", None),
         errors.BackingUnavailableError("the database", "it does not answer"),

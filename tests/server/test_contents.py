@@ -12,7 +12,7 @@ from grpc import aio
 from pequod_proto import pequod_pb2 as pb
 from pequod_proto.contract import LEVELS_MAX
 from pequod_server import ServerConfig
-from pequod_server.freshness import levels
+from pequod_server.freshness import demands
 from pequod_server.memory.admission import SMALL_BYTES
 from pequod_server.wire.contents import BOUNDS, NOT_KNOWN_MAX, Contents, may_be_many
 from pequod_server.wire.undecodable import request_type
@@ -189,7 +189,7 @@ async def test_a_batch_asks_for_a_bounded_number_of_different_levels() -> None:
 
 
 async def test_no_level_is_kept_that_is_longer_than_any_has_to_be() -> None:
-    levels._known_level.cache_clear()
+    demands._known.cache_clear()
     async with serving(CONFIG) as port, connect(port) as typed:
         channel: Any = typed
         call = channel.stream_stream("/pequod.v1.Pequod/Execute")()
@@ -200,4 +200,4 @@ async def test_no_level_is_kept_that_is_longer_than_any_has_to_be() -> None:
             await call.write(request + sized(5, level))
             assert pb.ExecuteReply.FromString(await call.read()).values == [b"v"]
         await call.done_writing()
-    assert levels._known_level.cache_info().currsize == 0
+    assert demands._known.cache_info().currsize == 0

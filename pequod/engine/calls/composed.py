@@ -32,6 +32,7 @@ from pequod.engine.writes.admission import PutAdmission
 from pequod.engine.writes.backed import Backed
 from pequod.engine.writes.catalog import Catalog
 from pequod.engine.writes.changes import Writer
+from pequod.language.errors import PequodError
 from pequod.language.missing import Search
 from pequod.native import core
 
@@ -40,6 +41,8 @@ class HotEngine:
     """What quick commands look at in an engine, and change in it, and the quick half of each command."""
 
     __slots__ = (
+        "_closed",
+        "_effects",
         "_ends",
         "_key_bytes_max",
         "_log_max",
@@ -113,6 +116,8 @@ class Composed(HotEngine):
         self._story = Story()
         self._writer = Writer(self._memory, self._hits, self._story)
         self._recording = self._writer.backfills
+        self._effects: dict[bytes, bytes | None] | None = None
+        self._closed: Callable[[], PequodError] | None = None
         self._now_s = 0.0
         self._log_max = self._writer.log_max
         self._catalog = Catalog(self._directory, self._writer, self._memory, priorities or {}, can_search)

@@ -10,7 +10,7 @@ All refusals of writes are here; an admitted row is written without a further ch
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from itertools import islice
 from operator import lt
 from typing import Final, NamedTuple, NoReturn
@@ -19,7 +19,7 @@ from pequod.engine.base.store import Store
 from pequod.engine.joins.relations import Directory, LooseKeys, Relations
 from pequod.engine.memory.eviction import VALUE_STEP, Evictor
 from pequod.engine.memory.ledger import ROW, UNLIMITED
-from pequod.language.errors import BackedKeyError, ComputedKeyError, InvalidKeyError, LimitExceededError
+from pequod.language.errors import BackedKeyError, ComputedKeyError, InvalidKeyError, LimitExceededError, PequodError
 from pequod.language.spec import DELIMITER
 
 #: The first byte above the delimiter: after a table's name, it is above all keys of the table.
@@ -38,7 +38,16 @@ class RowRun(NamedTuple):
 class PutAdmission:
     """Refuses writes that clients may not do, and writes for which there is no memory."""
 
-    __slots__ = ("_directory", "_ledger", "_memory", "_store", "key_bytes_max", "value_bytes_max", "value_bytes_quick")
+    __slots__ = (
+        "_directory",
+        "_ledger",
+        "_memory",
+        "_store",
+        "closed",
+        "key_bytes_max",
+        "value_bytes_max",
+        "value_bytes_quick",
+    )
 
     def __init__(
         self, store: Store, directory: Directory, memory: Evictor, key_bytes_max: int, value_bytes_max: int
@@ -47,6 +56,8 @@ class PutAdmission:
         self._directory = directory
         self._memory = memory
         self._ledger = memory.ledger
+        #: Makes the error of all writes while none is taken; None: they are taken.
+        self.closed: Callable[[], PequodError] | None = None
         self.key_bytes_max = key_bytes_max
         self.value_bytes_max = value_bytes_max
         #: After larger values, the ledger is weighed sooner.
@@ -57,7 +68,10 @@ class PutAdmission:
 
         Raises:
             InvalidKeyError, LimitExceededError: The key or the value is refused.
+            PequodError: No write is taken now; see `closed`.
         """
+        if self.closed is not None:
+            raise self.closed()
         if not 0 < len(key) <= self.key_bytes_max or len(value) > self.value_bytes_max:
             self._refuse_sizes(key, value)
         if len(value) > self.value_bytes_quick:
@@ -90,7 +104,10 @@ class PutAdmission:
 
         Raises:
             InvalidKeyError, ComputedKeyError, BackedKeyError, LimitExceededError: One of them is refused.
+            PequodError: No write is taken now; see `closed`.
         """
+        if self.closed is not None:
+            raise self.closed()
         for key, value in zip(keys, values, strict=True):
             if not 0 < len(key) <= self.key_bytes_max or len(value) > self.value_bytes_max:
                 self._refuse_sizes(key, value)

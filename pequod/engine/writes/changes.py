@@ -34,7 +34,18 @@ _PRESENT = b""
 class Writer:
     """Applies changes of source keys to materialised outputs."""
 
-    __slots__ = ("_hits", "_ledger", "_memory", "_overflowing", "_queue", "_story", "backfills", "log_max", "serial")
+    __slots__ = (
+        "_hits",
+        "_ledger",
+        "_memory",
+        "_overflowing",
+        "_queue",
+        "_story",
+        "backfills",
+        "effects",
+        "log_max",
+        "serial",
+    )
 
     def __init__(self, memory: Evictor, hits: Hits, story: Story) -> None:
         self._memory = memory
@@ -50,6 +61,8 @@ class Writer:
         self._overflowing: list[Context] = []
         #: The live backfills, which record old values of source keys; always this list.
         self.backfills: Final[list[Backfill]] = []
+        #: The base rows that have changed: values, None for rows that are gone; its owner clears it. None: nobody asks.
+        self.effects: dict[bytes, bytes | None] | None = None
 
     def set_base(self, relations: Relations | LooseKeys, key: bytes, value: bytes | None) -> bool:
         """Change a base row (None: remove it) and its dependants; return whether the row is another now."""
@@ -57,6 +70,8 @@ class Writer:
         old = table.remove(key) if value is None else table.put(key, value)
         if old == value:
             return False
+        if self.effects is not None:
+            self.effects[key] = value
         if relations.is_watched:
             relations.tell_stored(key, old, value)
         if relations.readers:
@@ -67,7 +82,10 @@ class Writer:
         """Set base rows whose keys ascend strictly, as `set_base` does; return how many are others now."""
         if relations.is_watched or self.backfills or any(map(is_waiting, relations.readers)):
             return sum([self.set_base(relations, key, value) for key, value in zip(keys, values, strict=True)])
-        return relations.table.put_run(keys, values)
+        changed = relations.table.put_run(keys, values)
+        if changed and self.effects is not None:
+            self.effects.update(zip(keys, values, strict=True))
+        return changed
 
     def base_changed(self, readers: list[TableReader], key: bytes, old: bytes | None, new: bytes | None) -> None:
         """Bring everything up to date with the change of a base key (None: absent).

@@ -35,6 +35,8 @@ class AdministrationCalls:
         self._snapshots = snapshots
         #: Tells who follows this server's base data.
         self.following: Callable[[], Awaitable[encode.PeersFollowing]] = _nobody
+        #: Called when the joins are others.
+        self.on_joins: Callable[[], None] = _nothing
 
     async def add_join(self, request: pb.AddJoinRequest, _context: Context) -> pb.AddJoinReply:
         """Install the joins of a text, all or none."""
@@ -48,6 +50,7 @@ class AdministrationCalls:
                 joins = await self._cluster_joins.add(specs)
         except JoinError as error:
             raise error.with_text(request.text) from None
+        self.on_joins()
         return pb.AddJoinReply(header=self._served.header(), joins=map(encode.join, joins))
 
     async def drop_join(self, request: pb.DropJoinRequest, _context: Context) -> pb.DropJoinReply:
@@ -57,6 +60,7 @@ class AdministrationCalls:
             self._engine.drop_join(request.name)
         else:
             await self._cluster_joins.drop(spec)
+        self.on_joins()
         return pb.DropJoinReply(header=self._served.header())
 
     async def list_joins(self, _request: pb.ListJoinsRequest, _context: Context) -> pb.ListJoinsReply:
@@ -122,6 +126,10 @@ class AdministrationCalls:
             key_count=restored.key_count,
             saved_s=restored.saved_s,
         )
+
+
+def _nothing() -> None:
+    return None
 
 
 async def _nobody() -> encode.PeersFollowing:

@@ -9,12 +9,12 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Sequence
-from typing import Any, Final
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any, Final
 
 from pequod_proto import pequod_pb2 as pb
 
-from pequod.errors import UnauthenticatedError
+from pequod.errors import PequodError, UnauthenticatedError
 from pequod.native import NativeBatch
 from pequod.native.http2 import (
     HOT_METHODS,
@@ -38,6 +38,9 @@ from pequod_server.transport.hot_calls import HotClient
 from pequod_server.wire.connections import Connections
 from pequod_server.wire.under_way import CallsUnderWay
 
+if TYPE_CHECKING:
+    from pequod_server.data.disk import Disk
+
 log = logging.getLogger("pequod.server")
 
 #: How many callers of one read are looked up: the core remembers no more of one connection.
@@ -52,10 +55,11 @@ class ServedHotCalls:
         slow: Told of calls and batches that took long.
         guard: Knows the rights of callers; None: everybody may do everything.
         rules: Which keys the map of the cluster lets this server write; None: it belongs to none.
+        disk: Keeps what calls change; None: nothing does.
     """
 
     __slots__ = (
-        *("_admission", "_batches", "_calls", "_connections", "_guard", "_levels", "_own_token", "_rules"),
+        *("_admission", "_batches", "_calls", "_connections", "_disk", "_guard", "_levels", "_rules"),
         *("_served", "_slow", "has_guard", "native"),
     )
 
@@ -70,6 +74,7 @@ class ServedHotCalls:
         *,
         guard: AccessGuard | None,
         rules: HomeRules | None,
+        disk: Disk | None = None,
     ) -> None:
         config = served.config
         self._served = served
@@ -80,10 +85,9 @@ class ServedHotCalls:
         self._slow = slow
         self._guard = guard
         self._rules = rules
+        self._disk = disk
         self._levels = served.executor.levels
         self.has_guard = guard is not None
-        #: The token of a server without a database, up to the revision.
-        self._own_token = served.levels.own_token_head
         limits = HotLimits(config.rows_max, config.batch_commands_max, config.reply_bytes_max, config.chunk_bytes)
         slow_s = config.slow_ms / 1000 if config.slow_ms else float("inf")
         self.native: NativeHotCalls = new_hot_calls(served.engine, served.server_id, limits, slow_s)
@@ -105,7 +109,7 @@ class ServedHotCalls:
         room = self._admission.piece_bytes_max()
         now_s, may_read = served.executor.clock(), self._levels.passes_reads()
         if not served.databases.all:
-            return now_s, self._own_token, True, 0, may_read, homes, room
+            return now_s, served.levels.own_token_head, True, 0, may_read, homes, room
         levels = served.levels
         return now_s, levels.token, False, levels.age_ms, may_read, homes, room
 
@@ -129,6 +133,13 @@ class ServedHotCalls:
     def go_on(self, stream: asyncio.Task[Any], batch: NativeBatch) -> object:
         """Go on with a batch of a call that waits for one; return what its handler gets in its place."""
         return self._batches.go_on(stream, batch)
+
+    def settled(self, then: Callable[[PequodError | None], None]) -> bool:
+        """Return whether the replies of calls that have run may leave; if not, ``then`` is called when they may.
+
+        Or it is called with why they may not: what the calls have changed is undone.
+        """
+        return self._disk is None or self._disk.settled(then)
 
     @staticmethod
     def _admit(client: HotClient, guard: AccessGuard) -> None:

@@ -15,6 +15,7 @@ from pequod_server.database.databases import Databases
 from pequod_server.database.write_through import WriteThrough
 from pequod_server.freshness.demands import Demand, Leveled, level_of
 from pequod_server.freshness.levels import Levels
+from pequod_server.freshness.own import OwnHistory
 from pequod_server.homes.rules import HeldWrites, HomeRules
 from pequod_server.memory.admission import Admission
 from pequod_server.steps.executor import Executor
@@ -30,6 +31,7 @@ class ServedEngine:
 
     Args:
         rules: Which keys the map of the cluster lets this server write; None: it belongs to none.
+        own: Names the states of base data that outlive this server without a database; None: there are none.
     """
 
     __slots__ = ("config", "databases", "engine", "executor", "levels", "server_id")
@@ -41,6 +43,7 @@ class ServedEngine:
         databases: Databases,
         admission: Admission,
         rules: HomeRules | None = None,
+        own: OwnHistory | None = None,
     ) -> None:
         self.engine = engine
         self.config = config
@@ -48,7 +51,7 @@ class ServedEngine:
         #: Random, so that clients notice a restart.
         self.server_id = secrets.randbits(63)
         #: Decides when reads may be answered, and names the states that answer.
-        self.levels = Levels(engine, databases, self.server_id)
+        self.levels = Levels(engine, databases, self.server_id, own)
         self.executor = Executor(
             engine,
             self.server_id,

@@ -26,6 +26,7 @@ from pequod_server.cluster.joins import ClusterJoins
 from pequod_server.cluster.member import Member
 from pequod_server.config import ServerConfig
 from pequod_server.database.databases import Databases
+from pequod_server.freshness.own import OwnHistory
 from pequod_server.memory.admission import Admission
 from pequod_server.ops.observe import BatchSink, BatchTraces
 from pequod_server.ops.snapshots import Snapshots
@@ -62,10 +63,11 @@ class PequodService:
         admission: Admission | None = None,
         member: Member | None = None,
         batch_traces: BatchTraces | None = None,
+        own: OwnHistory | None = None,
     ) -> None:
         databases = databases or Databases(engine)
         admission = admission or Admission(config)
-        served = ServedEngine(engine, config, databases, admission, None if member is None else member.rules)
+        served = ServedEngine(engine, config, databases, admission, None if member is None else member.rules, own)
         #: The engine as all calls share it.
         self.served = served
         self.server_id = served.server_id
@@ -115,6 +117,10 @@ class PequodService:
 
         self._follows = FollowCalls(served, member)
         self.FollowCluster = self._follows.follow
+
+    def tell_joins(self, on_change: Callable[[], None]) -> None:
+        """Have a function called when clients have added or dropped joins."""
+        self._administration.on_joins = on_change
 
     def tell_following(self, following: Callable[[], Awaitable[PeersFollowing]]) -> None:
         """Show in the statistics who follows this server's base data."""

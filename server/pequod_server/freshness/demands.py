@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from functools import lru_cache
 from typing import Final
 
 from pequod_proto import pequod_pb2 as pb
 
-from pequod.freshness import WAIT_S, After, AnyState, Freshness, Latest, MaxAge, Token, varint
+from pequod.freshness import TOKEN_BYTES_MAX, WAIT_S, After, AnyState, Freshness, Latest, MaxAge, Token, varint
 from pequod_server.backing import Place
 from pequod_server.database.loader import Loader
 
@@ -22,6 +23,8 @@ Leveled = (
 )
 #: The longest wait, whatever a request says: a stream of batches has no deadline.
 WAIT_S_MAX: Final = 60.0
+#: A level with the longest token, and the time to wait for it.
+_LEVEL_BYTES_MAX: Final = TOKEN_BYTES_MAX + 32
 _TOKEN_TAG: Final = bytes([10 << 3 | 2])
 _AGE_TAG: Final = bytes([11 << 3])
 
@@ -63,6 +66,23 @@ def read_level(message: pb.Freshness) -> Freshness | None:
         case "max_age_ms":
             return MaxAge(message.max_age_ms / 1000, wait_s)
     return None
+
+
+def known_level(message: bytes) -> Freshness | None:
+    """Return the level that a message, as bytes, describes; those that come again and again are read once.
+
+    Raises:
+        InvalidTokenError, DecodeError: It describes none.
+    """
+    # What is longer has fields that this server does not know, as many bytes of them as its caller likes.
+    return _known(message) if len(message) <= _LEVEL_BYTES_MAX else _read(message)
+
+
+def _read(message: bytes) -> Freshness | None:
+    return read_level(pb.Freshness.FromString(message))
+
+
+_known: Final = lru_cache(maxsize=1024)(_read)
 
 
 def kind_of(level: Freshness | None) -> str:

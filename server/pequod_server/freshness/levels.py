@@ -17,17 +17,14 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Callable, Sequence
-from functools import lru_cache
-from typing import Final, TypeVar
+from typing import TypeVar
 
 from google.protobuf.message import DecodeError
-from pequod_proto import pequod_pb2 as pb
 
 from pequod.engine import Engine, PequodError
 from pequod.errors import BackingUnavailableError, InvalidTokenError, StaleError, TokenLostError
 from pequod.freshness import (
     NO_TIMELINE,
-    TOKEN_BYTES_MAX,
     After,
     AnyState,
     Freshness,
@@ -35,34 +32,20 @@ from pequod.freshness import (
     Mark,
     MaxAge,
     Token,
-    database_of,
     merged,
 )
-from pequod_server.backing import Backoff, Place
+from pequod_server.backing import Backoff, History, Place
 from pequod_server.database.databases import Databases
 from pequod_server.database.loader import Loader
 from pequod_server.freshness.database import DatabaseLevels
-from pequod_server.freshness.demands import Demand, age_field, kind_of, read_level, token_field
+from pequod_server.freshness.demands import Demand, age_field, kind_of, known_level, token_field
 from pequod_server.freshness.moments import KnownMoment, Moments
+from pequod_server.freshness.own import LifeHistory, OwnHistory
 from pequod_server.freshness.questions import LevelCounters
 from pequod_server.wire.bounds import Bounds
 from pequod_server.wire.publishing import public
 
 T = TypeVar("T")
-#: A level with the longest token, and the time to wait for it.
-_LEVEL_BYTES_MAX: Final = TOKEN_BYTES_MAX + 32
-
-
-def _level_of(message: bytes) -> Freshness | None:
-    # What is longer has fields that this server does not know, as many bytes of them as its caller likes.
-    return _known_level(message) if len(message) <= _LEVEL_BYTES_MAX else _read_level(message)
-
-
-def _read_level(message: bytes) -> Freshness | None:
-    return read_level(pb.Freshness.FromString(message))
-
-
-_known_level: Final = lru_cache(maxsize=1024)(_read_level)
 
 
 class Levels:
@@ -70,13 +53,16 @@ class Levels:
 
     Args:
         server_id: Names the states of a server without a database.
+        own: Names them instead: the data outlive the server.
     """
 
-    def __init__(self, engine: Engine, databases: Databases, server_id: int) -> None:
+    def __init__(self, engine: Engine, databases: Databases, server_id: int, own: OwnHistory | None = None) -> None:
         self._engine = engine
         self._databases = databases
         self.counters = LevelCounters()
-        self._mark = Mark(database_of("server", server_id), NO_TIMELINE)
+        self._own = own or LifeHistory(server_id)
+        #: The history whose tokens were asked for last, and these up to the revision.
+        self._own_head: tuple[History | None, bytes] = (None, b"")
         #: Of a server without a database.
         self._moments = Moments()
         self._by_loader: dict[Loader, DatabaseLevels] = {}
@@ -96,7 +82,12 @@ class Levels:
     @property
     def own_token_head(self) -> bytes:
         """The tokens of a server without a database, but for the revision at their end."""
-        return bytes(Token({self._mark: 0}))[:-1]
+        history, head = self._own_head
+        if self._own.history is not history:
+            history = self._own.history
+            head = bytes(Token({history.mark: 0}))[:-1]
+            self._own_head = history, head
+        return head
 
     @property
     def token(self) -> bytes:
@@ -159,7 +150,7 @@ class Levels:
                 case tuple():
                     token = merged(*state)
                 case _:
-                    token = bytes(Token({self._mark: self._engine.revision}))
+                    token = bytes(Token({self._own.history.mark: self._engine.revision}))
             self._named = state, token, token_field(token)
         return self._named
 
@@ -179,7 +170,7 @@ class Levels:
             0.3 µs for a token of the present timeline that is reached, 1.2 where timelines are compared.
         """
         try:
-            asked = _level_of(level)
+            asked = known_level(level)
             return asked is None or (isinstance(asked, After) and self._has_everywhere(asked.token))
         except (InvalidTokenError, TokenLostError, DecodeError):
             # It is refused where the reads are judged one by one.
@@ -197,7 +188,7 @@ class Levels:
 
     def count(self, level: bytes) -> None:
         """Count a batch by its level, a message as bytes."""
-        self.counters.reads[kind_of(_level_of(level)) if level else "any"] += 1
+        self.counters.reads[kind_of(known_level(level)) if level else "any"] += 1
 
     def demand(self, level: Freshness | None) -> Demand | None:
         """Count a call that begins now, and return its demand; None if the server's settings are enough for it."""
@@ -344,15 +335,19 @@ class Levels:
             raise
 
     def _has_own(self, token: Token) -> bool:
+        history = self._own.history
         for mark, position in token.positions.items():
-            if mark != self._mark:
+            if mark.database != history.database:
                 raise TokenLostError(
                     "it is of a server that has been started anew since, or of another one"
                     if mark.timeline == NO_TIMELINE
-                    else "it is of a database, and no database is behind this server"
+                    else "it is of a database or of other data, and no database is behind this server"
                 )
-            if position > self._engine.revision:
-                raise TokenLostError("this server has not come so far, and nobody but itself makes its tokens")
+            if mark.timeline == history.timeline:
+                if position > self._engine.revision:
+                    raise TokenLostError("this server has not come so far, and nobody but itself makes its tokens")
+            elif position > history.ends.get(mark.timeline, -1):
+                raise TokenLostError("the changes that it names were lost with the end of the data on disk")
         return True
 
     def stale(self, demand: Demand, loader: Loader, reason: str) -> StaleError:
@@ -386,7 +381,7 @@ class Levels:
             return demand.began_s
         revision, wanted = self._engine.revision, 0
         if isinstance(level, After):
-            wanted = level.token.positions.get(self._mark, 0)
+            wanted = level.token.positions.get(self._own.history.mark, 0)
         now = KnownMoment(time.monotonic(), Place(NO_TIMELINE, revision), demand.began_s)
         return self._moments.since_s(now, lambda moment: moment.place.position >= wanted)
 

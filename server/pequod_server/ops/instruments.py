@@ -55,9 +55,17 @@ class Instruments:
     """The instruments of one server."""
 
     def __init__(
-        self, config: ServerConfig, engine: Engine, is_ready: Callable[[], bool], databases: Databases
+        self,
+        config: ServerConfig,
+        engine: Engine,
+        is_ready: Callable[[], bool],
+        databases: Databases,
+        step: Callable[[], str] = str,
     ) -> None:
         """Make the instruments that the settings ask for.
+
+        Args:
+            step: Returns what the start is at; empty if that is said nowhere else.
 
         Raises:
             ImportError: Something that they need is not installed; the text says what to install.
@@ -82,7 +90,7 @@ class Instruments:
 
             self._metrics.add(DatabaseCollector(databases))
             self._web = WebServer(
-                self._metrics.scrape, is_ready, lambda: down_homes(databases), lambda: stale_reason(databases)
+                self._metrics.scrape, is_ready, lambda: down_homes(databases), lambda: stale_reason(databases), step
             )
             sinks.append(self._metrics.calls)
             self._batch_sinks.append(self._metrics.batches.executed)

@@ -27,6 +27,7 @@ from pequod_server.backing import BackingUnavailableError, KeyRange, SchemaError
 from pequod_server.database.assignment import overlap
 from pequod_server.database.databases import Databases
 from pequod_server.database.loader import Loader
+from pequod_server.freshness.own import OwnHistory
 from pequod_server.ops.snapshot_file import BackedPart, SnapshotContent, read_snapshot, try_place, write_snapshot
 
 log: Final = logging.getLogger("pequod.snapshot")
@@ -55,7 +56,9 @@ class Restored:
 class Snapshots:
     """The file of one server."""
 
-    def __init__(self, path: Path | None, engine: Engine, databases: Databases) -> None:
+    def __init__(self, path: Path | None, engine: Engine, databases: Databases, own: OwnHistory | None = None) -> None:
+        #: Names base data that outlive the server without a database; None: they do not.
+        self._own = own
         self._path = path
         self._engine = engine
         self._databases = databases
@@ -90,6 +93,8 @@ class Snapshots:
         Each database behind the server has a name, whatever its timeline is. Otherwise data are in memory, and the
         snapshot is all in which they outlive the server.
         """
+        if self._own is not None:
+            return [self._own.history.database]
         if not self._databases.all:
             return [database_of("memory", self._origin)]
         histories = [loader.followed.history for loader in self._databases.all]

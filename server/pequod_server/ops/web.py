@@ -34,6 +34,7 @@ class WebServer:
     Args:
         down: Returns the home groups that a compute needs, if none of them answers.
         stale: Returns why reads without a level of freshness fail; empty if they do not.
+        step: Returns what the start is at; empty if that is said nowhere else.
     """
 
     def __init__(
@@ -42,7 +43,9 @@ class WebServer:
         is_ready: Callable[[], bool],
         down: Callable[[], tuple[str, ...]],
         stale: Callable[[], str] = str,
+        step: Callable[[], str] = str,
     ) -> None:
+        self._step = step
         self._stale = stale
         self._down = down
         self._scrape = scrape
@@ -87,4 +90,5 @@ class WebServer:
             if stale := self._stale():
                 return web.Response(status=503, text=f"not ready: {stale}\n")
             return web.Response(text="ready\n")
-        return web.Response(status=503, text="not ready: starting or stopping\n")
+        step = self._step()
+        return web.Response(status=503, text=f"not ready: {step or 'starting or stopping'}\n")

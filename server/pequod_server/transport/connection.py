@@ -75,7 +75,7 @@ class WireConnection(asyncio.BufferedProtocol):
     """
 
     __slots__ = (
-        "_is_flushing", "_is_full", "_noted_bytes", "_server", "_waiting", "begun_count", "exchanges",
+        "_is_flushing", "_is_full", "_is_held", "_noted_bytes", "_server", "_waiting", "begun_count", "exchanges",
         "message_bytes_max", "number", "opened_s", "peer", "ping_count", "pinged_s", "read_s", "rules", "session",
         "transport",
     )  # fmt: skip
@@ -99,8 +99,8 @@ class WireConnection(asyncio.BufferedProtocol):
         self.exchanges: dict[int, Exchange] = {}
         self._waiting: dict[int, Fields] = {}
         self._is_flushing = False
-        #: Whether the socket takes no more; then nothing is read from it either.
-        self._is_full = False
+        #: Whether the socket takes no more, so that nothing is read from it; and whether replies wait for the disk.
+        self._is_full = self._is_held = False
         self._noted_bytes = 0
         #: When something came last, when the last ping was sent that nothing has followed, and when it began.
         self.read_s = self.opened_s = server.loop.time()
@@ -132,7 +132,7 @@ class WireConnection(asyncio.BufferedProtocol):
             return
         if events:
             self._take(events)
-        is_answered = self.session.hot_count > 0 and self._run_hot(_HOT_A_READ)
+        is_answered = self.session.hot_count > 0 and not self._is_held and self._run_hot(_HOT_A_READ)
         if self._waiting:
             self._server.turns.begin(self._begin, self.read_s)
         if is_answered:
@@ -212,7 +212,7 @@ class WireConnection(asyncio.BufferedProtocol):
         self._is_flushing = False
         written = 0
         try:
-            while not self._is_full:
+            while not (self._is_full or self._is_held):
                 if written >= _TURN_BYTES:
                     self.flush_soon()
                     break
@@ -228,7 +228,7 @@ class WireConnection(asyncio.BufferedProtocol):
         if events := self.session.events():
             self._take(events)
         self._note()
-        if self.session.is_over:
+        if self.session.is_over and not self._is_held:
             self.transport.close()
 
     def ping(self) -> None:
@@ -286,15 +286,13 @@ class WireConnection(asyncio.BufferedProtocol):
         """Begin the next call, or some hot ones; return whether more may begin."""
         if self.is_crowded:
             return False
-        if self.session.hot_count:
+        if self.session.hot_count and not self._is_held:
             if self._run_hot(_HOT_A_TURN):
                 self.flush_soon()
             return bool(self._waiting or self.session.hot_count)
         if not self._waiting:
             return False
-        stream = next(iter(self._waiting))
-        exchange = self._opened(stream)
-        if exchange is not None:
+        if (exchange := self._opened(next(iter(self._waiting)))) is not None:
             exchange.task = self._server.begin(exchange)
         return bool(self._waiting)
 
@@ -309,7 +307,8 @@ class WireConnection(asyncio.BufferedProtocol):
             session.hand_over()
         else:
             try:
-                is_answered = self._note_hot(hot, session.run_hot(most, allowed_bytes, *turn))
+                is_answered = self._note_hot(hot, ran := session.run_hot(most, allowed_bytes, *turn))
+                self._is_held = (is_answered or ran[-1] is not None) and not hot.settled(self._settled)
             except Exception:
                 # Nobody knows what has run: the client is not to wait for it.
                 log.exception("a defect ended a connection")
@@ -341,6 +340,14 @@ class WireConnection(asyncio.BufferedProtocol):
         assert task is not None, "it has taken a message"
         return task
 
+    def _settled(self, error: PequodError | None) -> None:
+        """Send what has waited for the disk, or nothing of it: what its clients would be told is undone."""
+        if error is not None:
+            self.abort()
+        elif self in self._server.connections:
+            self._is_held = False
+            self.flush()
+
     def _opened(self, stream: int) -> Exchange | None:
         """Return a call with what its headers say; None: it is refused."""
         fields = self._waiting.pop(stream)
@@ -365,7 +372,7 @@ class WireConnection(asyncio.BufferedProtocol):
         self._noted_bytes = held_bytes
         if session.held_bytes + session.header_bytes > budget.allowed_bytes(held_bytes):
             self._shed()
-        if (self._waiting or session.hot_count) and not self.is_crowded:
+        if (self._waiting or (session.hot_count and not self._is_held)) and not self.is_crowded:
             self._server.turns.add(self._begin)
 
     def _shed(self) -> None:

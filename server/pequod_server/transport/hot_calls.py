@@ -8,9 +8,10 @@ read of a socket -> calls kept back -> HotCalls.turn -> run_hot -> replies, by o
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Protocol
 
+from pequod.errors import PequodError
 from pequod.native import NativeBatch
 from pequod.native.http2 import HotTurn, NativeHotCalls, NativeSession, SlowBatch, SlowCall
 
@@ -36,6 +37,12 @@ class HotCalls(Protocol):
 
     def turn(self, client: HotClient) -> HotTurn | None:
         """Return what holds for the calls that a connection keeps back; None: they are calls as any others."""
+
+    def settled(self, then: Callable[[PequodError | None], None]) -> bool:
+        """Return whether the replies may leave; if not, ``then`` is called when they may.
+
+        Or it is called with why they may not: what the calls have changed is undone.
+        """
 
     def ran(self, read_count: int) -> None:
         """Take note of how many hot calls and batches have run that read."""

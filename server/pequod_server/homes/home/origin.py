@@ -3,8 +3,8 @@
     DatabaseOrigin   tables of the database   events of its feed           places: the database's
     MemoryOrigin     all that is not computed  watches over whole tables   places: revisions of this server
 
-The second kind dies with its process: there is nothing behind it. A table is watched from the first load of it on, so
-a server that no compute asks pays nothing.
+The second kind dies with its process, unless the server keeps it on disk. A table is watched from the first load of it
+on, so a server that no compute asks pays nothing.
 """
 
 from __future__ import annotations
@@ -19,7 +19,6 @@ from typing import Final
 from pequod.engine import Engine, Rows, Watch
 from pequod.engine.transacting import TransactionLimits, backed_key, transact
 from pequod.errors import BackedKeyError, BackingUnavailableError, BadRequestError
-from pequod.freshness import NO_TIMELINE, database_of
 from pequod.language.spec import DELIMITER
 from pequod.language.transactions import Transaction
 from pequod_server.backing import (
@@ -37,6 +36,7 @@ from pequod_server.backing.store import WrittenThrough, were_there
 from pequod_server.backing.turns import Turns
 from pequod_server.database.databases import Databases
 from pequod_server.database.followed import Reached
+from pequod_server.freshness.own import LifeHistory, OwnHistory
 from pequod_server.freshness.questions import Questions
 from pequod_server.homes.home.exports import Exports
 from pequod_server.homes.home.relay import Relay
@@ -224,19 +224,26 @@ class DatabaseOrigin:
 
 
 class MemoryOrigin:
-    """The base data of a server without a database, which die with it.
+    """The base data of a server without a database.
 
     Args:
         server_id: Names the history; another life of the server has another one.
+        own: Names it instead: the data outlive the server. None: they die with it.
     """
 
-    def __init__(self, engine: Engine, server_id: int, relay: Relay) -> None:
+    def __init__(self, engine: Engine, server_id: int, relay: Relay, own: OwnHistory | None = None) -> None:
         self._engine = engine
+        self._is_kept = own is not None
+        self._own = own or LifeHistory(server_id)
         self.relay = relay
         self.tables: list[bytes] = []
-        self.history = History(database_of("server", server_id), NO_TIMELINE)
         self._watches: dict[bytes, Watch] = {}
         self._loop: asyncio.AbstractEventLoop | None = None
+
+    @property
+    def history(self) -> History:
+        """The history of the positions."""
+        return self._own.history
 
     @property
     def position(self) -> int:
@@ -252,9 +259,10 @@ class MemoryOrigin:
         """Have the relay keep changes of the tables that computes load."""
         if not self.relay.is_awake:
             self._loop = asyncio.get_running_loop()
-            log.warning(
-                "other servers compute from this one's keys, and no database is behind it: the keys die with it"
-            )
+            if not self._is_kept:
+                log.warning(
+                    "other servers compute from this one's keys, and no database is behind it: the keys die with it"
+                )
             self.relay.begin(self.history, self.position)
             self.relay.complete_from = self.position
 
@@ -314,15 +322,16 @@ class MemoryOrigin:
 
     def reached(self, place: Place) -> Reached:
         """Return whether the engine has everything up to a place."""
-        is_ours = place.timeline == NO_TIMELINE and place.position <= self.position
-        return Reached.YES if is_ours else Reached.LOST
+        history = self.history
+        end = self.position if place.timeline == history.timeline else history.ends.get(place.timeline, -1)
+        return Reached.YES if place.position <= end else Reached.LOST
 
     async def come_to(self, place: Place) -> None:
         """Do nothing: no place is known before the engine is there."""
 
     async def ask(self, *, latest: bool) -> Place:  # noqa: ARG002 - what is here is the latest
         """Return the present place."""
-        return Place(NO_TIMELINE, self.position)
+        return Place(self.history.timeline, self.position)
 
     async def write(self, changes: Sequence[RowChange]) -> WrittenThrough:
         """Write to the engine: all checks come before the first change."""
@@ -336,25 +345,25 @@ class MemoryOrigin:
             if value is None:
                 engine.remove(key)
         self.settle()
-        return WrittenThrough(Place(NO_TIMELINE, self.position), found)
+        return WrittenThrough(Place(self.history.timeline, self.position), found)
 
     async def write_if(self, change: ConditionalChange) -> WrittenIf:
         """Write to the engine, if the condition holds."""
         outcome = self._engine.write_if(change.key, change.value, change.condition)
         self.settle()
-        return WrittenIf(Place(NO_TIMELINE, self.position), outcome)
+        return WrittenIf(Place(self.history.timeline, self.position), outcome)
 
     async def transact(self, transaction: Transaction, limits: TransactionLimits) -> WrittenTransaction:
         """Run a transaction on the engine."""
         done = transact(self._engine, transaction, time.monotonic(), limits)
         self.settle()
-        return WrittenTransaction(Place(NO_TIMELINE, self.position), done)
+        return WrittenTransaction(Place(self.history.timeline, self.position), done)
 
     async def add(self, addition: Addition) -> Added:
         """Add to a value of the engine."""
         total = self._engine.add(addition.key, addition.delta)
         self.settle()
-        return Added(Place(NO_TIMELINE, self.position), total)
+        return Added(Place(self.history.timeline, self.position), total)
 
     def stop(self) -> None:
         """Watch nothing more."""

@@ -25,6 +25,7 @@ from pequod_server.backing.store import WrittenThrough
 from pequod_server.backing.turns import Turns, in_turns
 from pequod_server.config import ServerConfig, table_names
 from pequod_server.database.databases import Databases
+from pequod_server.freshness.own import OwnHistory
 from pequod_server.homes.home.answering import LoadStream
 from pequod_server.homes.home.feeding import FeedCounters, PeerFeed
 from pequod_server.homes.home.loads import prefetch_of, read_ranges
@@ -72,6 +73,7 @@ def make_peer_service(
     server_id: int,
     admission: Admission,
     rules: HomeRules | None = None,
+    own: OwnHistory | None = None,
 ) -> PeerService:
     """Return the service for computes of a server: they ask for rows of its database, or of its clients."""
     keep_bytes = min(config.peer_keep_bytes, limit_bytes(config.memory_limit) // _KEPT_PART)
@@ -83,7 +85,7 @@ def make_peer_service(
         raise SettingError("peer_exports", f"table {min(shared)!r} is the database's, which other servers load anyway")
     writes_max = config.batch_commands_max
     if not databases.all:
-        return PeerService(MemoryOrigin(engine, server_id, relay), admission, rules, writes_max=writes_max)
+        return PeerService(MemoryOrigin(engine, server_id, relay, own), admission, rules, writes_max=writes_max)
     origin = DatabaseOrigin(engine, databases, tables, relay, exported)
     is_home = not isinstance(databases.all[0].store, Releasing)
     return PeerService(origin, admission, rules, writes_max=writes_max, is_home=is_home)

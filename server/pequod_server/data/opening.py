@@ -1,0 +1,132 @@
+"""From a folder to its rows: which ends of its log are right, and which are damage.
+
+    closed in order                    the position is the note's, or rows are missing
+    killed                             the same: what the process wrote, the operating system has
+    killed, a record half written      cut off with a line in the log: nobody was told of it
+    the machine was lost               what was synced is there; behind that, all or some may be lost: a new timeline
+    all else                           damage: the start ends, and nothing is changed
+
+The rows are read before they are opened for writing, since RocksDB drops what it cannot read of a log.
+"""
+
+from __future__ import annotations
+
+import logging
+from pathlib import Path
+
+from rocksdict import DBRecoveryMode
+
+from pequod_server.data.errors import DamagedError, FolderError
+from pequod_server.data.folder import NOTE, Folder
+from pequod_server.data.rows import CUT, TORN, WHOLE, RowsError, StoredRows, name_of_file
+
+log = logging.getLogger("pequod.data")
+
+
+def open_rows(folder: Folder) -> StoredRows:
+    """Open the rows of a folder for this process, after a look at whether they are as they should be.
+
+    Raises:
+        DamagedError: StoredRows are missing, or a file is damaged; nothing is changed.
+        FolderError: They cannot be opened.
+    """
+    if not folder.rows.exists() and not folder.note.is_whole:
+        folder.note.begin(0)
+    if folder.note.is_whole and not folder.note.least and not (folder.rows / "CURRENT").exists():
+        # A first start may have ended anywhere.
+        return _opened(folder, WHOLE)
+    if not folder.rows.exists():
+        raise DamagedError(folder.rows, folder.path, "the rows are gone")
+    rows = _opened(folder, judged(folder))
+    try:
+        position = rows.meta().position
+        _refuse_less(folder, position)
+        if not folder.note.had_ended and not folder.note.is_same_boot:
+            # The end may be lost, and tokens of it may be about.
+            folder.lose_tail(position)
+            log.warning("the machine was lost before the server ended: a new timeline begins", extra=_facts(folder))
+        folder.note.begin(position)
+    except RowsError as error:
+        rows.close()
+        raise damaged(folder, error) from error
+    except OSError as error:
+        rows.close()
+        raise FolderError(folder.path, f"it cannot be written: {error.strerror or error}") from error
+    except FolderError:
+        rows.close()
+        raise
+    return rows
+
+
+def judged(folder: Folder) -> DBRecoveryMode:
+    """Return how the log of a folder has to be read.
+
+    Raises:
+        DamagedError: StoredRows are missing, or a file is damaged.
+    """
+    if not folder.note.is_whole:
+        raise DamagedError(folder.path / NOTE, folder.path, "the file is gone, or is damaged")
+    try:
+        _look(folder, WHOLE)
+        return WHOLE
+    except RowsError as error:
+        refused = error
+    is_lost = not folder.note.is_same_boot
+    for recovery in (TORN, CUT) if is_lost else (TORN,):
+        try:
+            position = _look(folder, recovery)
+        except RowsError:
+            continue
+        facts = {**_facts(folder), "position": position, "reason": str(refused)}
+        log.warning("the log of the data ends in the middle of a record, which is cut off", extra=facts)
+        return recovery
+    raise damaged(folder, refused) from refused
+
+
+def _look(folder: Folder, recovery: DBRecoveryMode) -> int:
+    """Return the position of a folder, read in some way.
+
+    Raises:
+        DamagedError: StoredRows are missing.
+        RowsError: It cannot be read so.
+    """
+    with StoredRows.to_read(folder.rows, recovery) as rows:
+        position, newest = rows.meta().position, rows.newest_file
+    _refuse_less(folder, position)
+    named = folder.rows / name_of_file(folder.note.newest)
+    if newest < folder.note.newest and named.exists():
+        raise DamagedError(named, folder.path, "the list of files does not have this one: the MANIFEST is an old one")
+    return position
+
+
+def _refuse_less(folder: Folder, position: int) -> None:
+    least = folder.note.least
+    if position < least:
+        reason = f"its log ends at change {position}, and {least} were written: {least - position} are missing"
+        raise DamagedError(folder.rows, folder.path, reason)
+
+
+def _opened(folder: Folder, recovery: DBRecoveryMode) -> StoredRows:
+    try:
+        return StoredRows(folder.rows, recovery)
+    except RowsError as error:
+        raise damaged(folder, error) from error
+
+
+def damaged(folder: Folder, error: RowsError) -> FolderError:
+    """Return the error of a folder whose rows cannot be read."""
+    if error.is_full or not error.is_damage:
+        return FolderError(folder.path, str(error))
+    return DamagedError(_file_of(folder, str(error)), folder.path, str(error).rstrip("."))
+
+
+def _file_of(folder: Folder, text: str) -> Path:
+    """Return the file that a message of RocksDB names, or the folder of the rows."""
+    named = [word.rstrip(".:,") for word in text.replace("'", " ").split() if "/" in word or word.endswith(".sst")]
+    return next(
+        (folder.rows / Path(word).name for word in named if (folder.rows / Path(word).name).exists()), folder.rows
+    )
+
+
+def _facts(folder: Folder) -> dict[str, object]:
+    return {"folder": str(folder.path)}

@@ -1,0 +1,241 @@
+"""Work on a folder of data without a server: check, repair, copy, and rows in and out.
+
+check     reads every block, and changes nothing
+repair    what can be read goes into new files; the old ones stay beside them as rows.damaged
+backup    of a folder that a server has open, too: its rows as they are now, in a folder of another name
+"""
+
+from __future__ import annotations
+
+import secrets
+import shutil
+import time
+from collections.abc import Iterable, Iterator
+from contextlib import suppress
+from itertools import islice
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Final, NamedTuple
+
+from pequod_server.data.errors import DamagedError, FolderError
+from pequod_server.data.folder import ROWS, About, Folder, read_about, write_about
+from pequod_server.data.note import PositionNote
+from pequod_server.data.opening import damaged, judged, open_rows
+from pequod_server.data.rows import CUT, RowsError, StoredRows, salvage
+
+_ROWS_A_BATCH: Final = 1000
+_TRIES: Final = 20
+
+
+class FolderContents(NamedTuple):
+    """The contents of a folder, in numbers."""
+
+    name: str
+    key_count: int
+    position: int
+    timeline: int
+    join_count: int
+
+
+class Repaired(NamedTuple):
+    """The outcome of a repair."""
+
+    contents: FolderContents
+    #: Where the files are that were damaged.
+    kept: Path
+    #: How many times reading stopped at damage: rows are missing there.
+    hole_count: int
+
+
+def check(path: Path) -> FolderContents:
+    """Read all of a folder, and change nothing of it.
+
+    Raises:
+        FolderError, DamagedError: It cannot be used, or a server has it open.
+    """
+    with Folder(path, make=False) as folder:
+        try:
+            with StoredRows.to_read(folder.rows, judged(folder)) as rows:
+                key_count = sum(len(keys) for keys, _ in rows.chunks(_ROWS_A_BATCH))
+                return _contents(folder.about, rows, key_count)
+        except RowsError as error:
+            raise damaged(folder, error) from error
+
+
+def rows_of(path: Path) -> Iterator[tuple[bytes, bytes]]:
+    """Yield the rows of a folder.
+
+    Raises:
+        FolderError, DamagedError: As `check`.
+    """
+    with Folder(path, make=False) as folder:
+        try:
+            with StoredRows.to_read(folder.rows, judged(folder)) as rows:
+                for keys, values in rows.chunks(_ROWS_A_BATCH):
+                    yield from zip(keys, values, strict=True)
+        except RowsError as error:
+            raise damaged(folder, error) from error
+
+
+def put_rows(path: Path, found: Iterable[tuple[bytes, bytes]]) -> int:
+    """Put rows into a folder, which is made if it is not there; return how many.
+
+    Raises:
+        FolderError, DamagedError: As `check`; or the disk is full. What was put before is there.
+    """
+    with Folder(path) as folder:
+        try:
+            rows = open_rows(folder)
+            count = _copy(found, rows, rows.meta().position, None)
+            _end(folder, rows)
+        except RowsError as error:
+            raise damaged(folder, error) from error
+    return count
+
+
+def backup(path: Path, to: Path) -> FolderContents:
+    """Copy the rows of a folder as they are now, also while a server has it open, into a new folder.
+
+    The copy has a name of its own: tokens of the folder are none of the copy's.
+
+    Raises:
+        FolderError, DamagedError: The folder cannot be read, or the new one is there already.
+    """
+    if to.exists():
+        raise FolderError(to, "it is there already; a backup goes into a new folder")
+    about = read_about(path)
+    with TemporaryDirectory() as scratch, _beside(path, Path(scratch)) as source:
+        meta = source.meta()
+        try:
+            with Folder(to) as folder:
+                rows = open_rows(folder)
+                found = (
+                    pair for keys, values in source.chunks(_ROWS_A_BATCH) for pair in zip(keys, values, strict=True)
+                )
+                count = _copy(found, rows, 0, meta.joins)
+                contents = _contents(folder.about, rows, count)
+                _end(folder, rows)
+        except BaseException as error:
+            # A copy that is not whole is none.
+            shutil.rmtree(to, ignore_errors=True)
+            if isinstance(error, RowsError):
+                raise DamagedError(path / ROWS, path, str(error)) from error
+            raise
+    assert about.name != contents.name, "two folders are two histories"
+    return contents
+
+
+def _beside(path: Path, scratch: Path) -> StoredRows:
+    """Open the rows of a folder that a server may write: none may be missing that it had written before."""
+    for attempt in range(_TRIES):
+        with PositionNote(path / "note") as note:
+            least = note.written
+        try:
+            rows = StoredRows.beside(path / ROWS, scratch / str(attempt))
+            if rows.meta().position >= least:
+                return rows
+            rows.close()
+            reason = f"its log ends before change {least}, which was written"
+        except RowsError as error:
+            # The server has replaced a file meanwhile.
+            reason = str(error)
+        time.sleep(0.1)
+    raise DamagedError(path / ROWS, path, reason)
+
+
+def repair(path: Path) -> Repaired:
+    """Make the rows of a folder anew of all that can be read; a new timeline begins.
+
+    Raises:
+        FolderError: A server has it open, nothing can be read, or there is no room for the new files.
+    """
+    try:
+        about = read_about(path)
+    except (FolderError, FileNotFoundError):
+        # Nobody knows its history any more.
+        about = About(secrets.token_hex(16))
+        if not (path / ROWS).exists():
+            raise FolderError(path, "there are no data in it") from None
+        write_about(path, about)
+    with Folder(path, make=False) as folder:
+        draft, scratch = path / "rows.new", path / "rows.salvaged"
+        for left in (draft, scratch):
+            shutil.rmtree(left, ignore_errors=True)
+        try:
+            with _readable(folder, scratch) as source, StoredRows(draft) as rows:
+                try:
+                    meta = source.meta()
+                except RowsError:
+                    meta = None
+                holes: list[bytes] = []
+                position = max(folder.note.written, folder.note.synced, 0 if meta is None else meta.position)
+                count = _copy(_salvaged(source, holes), rows, position, "" if meta is None else meta.joins)
+                contents = _contents(about, rows, count)
+        except RowsError as error:
+            shutil.rmtree(draft, ignore_errors=True)
+            raise FolderError(path, f"it cannot be repaired: {error}") from error
+        finally:
+            shutil.rmtree(scratch, ignore_errors=True)
+        kept = _free_name(path)
+        folder.rows.rename(kept)
+        draft.rename(folder.rows)
+        folder.write(about.after_loss(0 if meta is None else meta.position))
+        folder.note.begin(contents.position)
+        folder.note.newest = 0
+        folder.note.end()
+        return Repaired(contents._replace(timeline=folder.about.timeline), kept, len(holes))
+
+
+def _readable(folder: Folder, scratch: Path) -> StoredRows:
+    """Open what is left of the rows of a folder; a copy of it, if RocksDB has to mend it first."""
+    try:
+        return StoredRows.to_read(folder.rows, CUT)
+    except RowsError:
+        shutil.copytree(folder.rows, scratch, ignore=shutil.ignore_patterns("LOCK"))
+        salvage(scratch)
+        return StoredRows.to_read(scratch, CUT)
+
+
+def _salvaged(source: StoredRows, holes: list[bytes]) -> Iterator[tuple[bytes, bytes]]:
+    """Yield the rows that can be read: of each part of the keys from its beginning on, and from its end back."""
+    for first, last in source.parts():
+        reached = first
+        try:
+            for key, value in source.between(first, last):
+                reached = key + b"\0"
+                yield key, value
+        except RowsError:
+            holes.append(reached)
+            with suppress(RowsError):
+                for key, value in source.between(reached, last, is_down=True):
+                    yield key, value
+
+
+def _free_name(path: Path) -> Path:
+    names = ["rows.damaged", *(f"rows.damaged.{number}" for number in range(2, 1000))]
+    return next(path / name for name in names if not (path / name).exists())
+
+
+def _copy(found: Iterable[tuple[bytes, bytes]], rows: StoredRows, position: int, joins: str | None) -> int:
+    """Put rows behind a position; return how many."""
+    count = 0
+    pairs = iter(found)
+    while part := dict(islice(pairs, _ROWS_A_BATCH)):
+        count += len(part)
+        rows.write(part, position + count)
+    rows.write({}, position + count, joins)
+    return count
+
+
+def _end(folder: Folder, rows: StoredRows) -> None:
+    """Close rows that were written, so that a start finds all of them."""
+    rows.sync()
+    folder.note.written = folder.note.synced = rows.meta().position
+    folder.note.newest = rows.newest_file
+    rows.close()
+    folder.note.end()
+
+
+def _contents(about: About, rows: StoredRows, key_count: int) -> FolderContents:
+    meta = rows.meta()
+    return FolderContents(about.name, key_count, meta.position, about.timeline, meta.joins.count(";"))
