@@ -25,8 +25,9 @@ Data = bytes | str
 Writes = Rows | Mapping[str, Data] | Mapping[bytes, Data] | Iterable[tuple[Data, Data]]
 Row = tuple[bytes, bytes]
 #: The result of a command: rows of a scan, value or None of a get, None of a put, whether a remove found its key, a
-#: count, what came of a condition; or the error of a command that failed.
-Result = Rows | bytes | bool | int | Met | Unmet | PequodError | None
+#: count, the seconds that a key has left (infinity without a deadline, None if the key is absent), what came of a
+#: condition; or the error of a command that failed.
+Result = Rows | bytes | bool | int | float | Met | Unmet | PequodError | None
 #: A number that is to be added, or its digits.
 Delta = int | Decimal | Data
 #: A token as an argument: as replies have it, as bytes, or as text.

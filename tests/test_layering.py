@@ -80,6 +80,7 @@ except SystemExit as ended:
 
 #: What a command of the table of kinds, or many of them together, do on an engine: handlers leave it to the executor.
 COMMAND_VERBS = {"get", "put", "put_all", "remove", "remove_range", "scan", "count", "run_quick", "write_if", "add"}
+COMMAND_VERBS |= {"put_for", "expire", "remaining_ms"}
 #: What other files of the handlers ask of an engine, since it is no command: joins and state, watches, backfills.
 NO_COMMANDS = {"administration.py", "backfilling.py", "feeds.py", "following.py", "leases.py", "served.py"}
 SERVER = Path(__file__).parents[1] / "server" / "pequod_server"
@@ -119,4 +120,7 @@ def test_what_a_command_does_is_found_where_it_is_said() -> None:
         "count",
         "write_if",
         "add",
+        "put_for",
+        "expire",
+        "remaining_ms",
     }

@@ -96,3 +96,6 @@ class Statistics:
     #: By join name.
     joins: dict[str, JoinStatistics]
     memory: MemoryStatistics
+    #: Keys with a deadline, and keys that have expired so far.
+    expiring_keys: int
+    expired_keys: int

@@ -59,6 +59,7 @@ _COMMANDS: Final[dict[str, Maker]] = {
     **dict.fromkeys(("put", "get", "rm", "scan", "count"), in_module("data")),
     "transaction": in_module("transaction"),
     **dict.fromkeys(("add", "cas"), in_module("decided")),
+    **dict.fromkeys(("expire", "persist", "ttl"), in_module("expiry")),
     **dict.fromkeys(("load", "dump"), in_module("transfer")),
     **dict.fromkeys(("explain", "stats"), in_module("inspect")),
     "ping": in_module("ping"),

@@ -23,6 +23,9 @@ Last = Annotated[
     str | None,
     typer.Argument(metavar="LAST", help="The end of the range; it is not in it. Without it: to the very end."),
 ]
+Ttl = Annotated[
+    float | None, typer.Option("--ttl", metavar="SECONDS", help="The key expires after this time. Without it: never.")
+]
 Prefix = Annotated[bool, typer.Option("--prefix", "-p", help="Take every key that starts with FIRST.")]
 
 
@@ -35,6 +38,7 @@ Prefix = Annotated[bool, typer.Option("--prefix", "-p", help="Take every key tha
         "pequod put -- 'balance|ann' -12          (-- before arguments that start with -)",
         "pequod put --if-absent 'user|ann' 1           (exit code 1 if the name is taken)",
         "pequod put --if-value red 'light|1' green",
+        "pequod put --ttl 1800 'session|17' ann",
     ),
 )
 def put(
@@ -46,6 +50,7 @@ def put(
     if_absent: IfAbsent = False,
     if_present: IfPresent = False,
     if_value: IfValue = None,
+    ttl: Ttl = None,
     token: ShowToken = False,
     target: Target = DEFAULT_TARGET,
     json: Json = False,
@@ -64,10 +69,10 @@ def put(
     content = sys.stdin.buffer.read() if value is None else argument_bytes(value)
     with in_session(target) as client:
         if condition is None:
-            client.put(argument_bytes(key), content)
+            client.put(argument_bytes(key), content, ttl_s=ttl)
             outcome = None
         else:
-            outcome = client.put(argument_bytes(key), content, condition=condition)
+            outcome = client.put(argument_bytes(key), content, condition=condition, ttl_s=ttl)
         written = shown(client.last_token)
     if outcome is not None:
         told(argument_bytes(key), outcome, {"token": written or None} if json else None)

@@ -201,6 +201,8 @@ def backing_line(backing: BackingStatistics) -> str:
 
 def _print_statistics(collected: ServerStatistics) -> None:
     print(f"revision {collected.revision}; {collected.loose_keys} keys without a table")
+    if collected.expiring_keys or collected.expired_keys:
+        print(f"{collected.expiring_keys} keys with a deadline; {collected.expired_keys} have expired")
     for one in collected.databases:
         print(backing_line(one))
     memory = collected.memory

@@ -33,8 +33,11 @@ from pequod.commands.kinds import (
 from pequod.freshness import Freshness
 from pequod.interface.commands import Commands
 from pequod.language.conditions import MET, Unmet
+from pequod.language.deadlines import remaining_s
 from pequod.native import core
 
+#: Kinds of results that a reply has only if the key is there.
+_OR_ABSENT: Final = (Gives.VALUE, Gives.REMAINING)
 #: The kinds whose replies have nothing beside rows.
 _ROWS_OR_NOTHING: Final = bytes(kind for kind, gives in GIVES.items() if gives in (Gives.ROWS, Gives.NOTHING))
 #: Takes half the time of calling `Rows`, whose constructor is a Python function.
@@ -226,7 +229,7 @@ def _mixture(kinds: bytes | bytearray, reply: ExecuteReply) -> list[Result]:
             append(Rows(keys[key_at : key_at + count], values[value_at : value_at + count]))
             key_at += count
             value_at += count
-        elif gives is Gives.NOTHING or (gives is Gives.VALUE and status == ABSENT):
+        elif gives is Gives.NOTHING or (status == ABSENT and gives in _OR_ABSENT):
             append(None)
         elif gives is Gives.VALUE:
             append(values[value_at])
@@ -240,6 +243,6 @@ def _mixture(kinds: bytes | bytearray, reply: ExecuteReply) -> list[Result]:
             else:
                 append(Unmet(None) if status == ABSENT else MET)
         else:
-            append(counts[count_at])
+            append(remaining_s(counts[count_at]) if gives is Gives.REMAINING else counts[count_at])
             count_at += 1
     return results

@@ -106,6 +106,8 @@ def statistics(message: pb.StatsReply) -> ServerStatistics:
         version=message.version,
         revision=message.header.revision,
         loose_keys=message.loose_keys,
+        expiring_keys=message.expiring_keys,
+        expired_keys=message.expired_keys,
         tables={
             table.table: TableStatistics(table.keys, table.key_bytes, table.value_bytes, table.groups)
             for table in message.tables

@@ -23,6 +23,9 @@ COUNT: Final = 7
 PUT_IF: Final = 8
 REMOVE_IF: Final = 9
 ADD: Final = 10
+PUT_TTL: Final = 11
+EXPIRE: Final = 12
+TTL: Final = 13
 
 # The statuses of commands in a reply.
 OK: Final = 0
@@ -46,6 +49,8 @@ class Gives(Enum):
     COUNT = 4
     #: That a condition held, or the present value. Who asks this learns what a read would tell.
     MET = 5
+    #: How long the key lives from now on, or that it is absent.
+    REMAINING = 6
 
 
 class CommandKind(NamedTuple):
@@ -76,9 +81,14 @@ KINDS: Final = (
     CommandKind(SCAN_LIMIT, "SCAN_LIMIT", ("first", "last"), ("limit",), is_write=False, gives=Gives.ROWS),
     CommandKind(SCAN_DOWN, "SCAN_DOWN", ("first", "last"), ("limit",), is_write=False, gives=Gives.ROWS, is_down=True),
     CommandKind(COUNT, "COUNT", ("first", "last"), (), is_write=False, gives=Gives.COUNT),
-    CommandKind(PUT_IF, "PUT_IF", ("key", "value", "expected"), ("condition",), is_write=True, gives=Gives.MET),
+    CommandKind(
+        PUT_IF, "PUT_IF", ("key", "value", "expected"), ("condition", "ttl_ms"), is_write=True, gives=Gives.MET
+    ),
     CommandKind(REMOVE_IF, "REMOVE_IF", ("key", "expected"), ("condition",), is_write=True, gives=Gives.MET),
     CommandKind(ADD, "ADD", ("key", "delta"), (), is_write=True, gives=Gives.VALUE),
+    CommandKind(PUT_TTL, "PUT_TTL", ("key", "value"), ("ttl_ms",), is_write=True, gives=Gives.NOTHING),
+    CommandKind(EXPIRE, "EXPIRE", ("key",), ("ttl_ms",), is_write=True, gives=Gives.WAS_THERE),
+    CommandKind(TTL, "TTL", ("key",), (), is_write=False, gives=Gives.REMAINING),
 )
 
 KIND_OF: Final = {kind.code: kind for kind in KINDS}
@@ -91,14 +101,19 @@ SCANS: Final = frozenset(kind.code for kind in KINDS if kind.gives is Gives.ROWS
 CONDITIONAL: Final = frozenset(kind.code for kind in KINDS if kind.gives is Gives.MET)
 #: Writes that go by the present value and tell of it: their caller needs the right to read the key, too.
 DECIDED: Final = CONDITIONAL | {kind.code for kind in KINDS if kind.is_write and kind.gives is Gives.VALUE}
+#: Writes that may give a key a deadline.
+TIMED: Final = frozenset(kind.code for kind in KINDS if "ttl_ms" in kind.numbers)
+#: Writes of which a key, and a value or none, say everything.
+PLAIN_WRITES: Final = frozenset({PUT, REMOVE})
 
 
 def _by_code(counts: dict[int, int]) -> bytes:
     return bytes(counts.get(code, 0) for code in range(256))
 
 
-#: The most arguments that a command takes.
+#: The most arguments, and the most numbers, that a command takes.
 ARGUMENTS_MAX: Final = max(len(kind.arguments) for kind in KINDS)
+NUMBERS_MAX: Final = max(len(kind.numbers) for kind in KINDS)
 #: For `bytes.translate`, and by index: how many arguments and numbers a command takes; 0 for what is no kind.
 ARGUMENT_COUNTS: Final = _by_code({kind.code: len(kind.arguments) for kind in KINDS})
 NUMBER_COUNTS: Final = _by_code({kind.code: len(kind.numbers) for kind in KINDS})

@@ -6,9 +6,11 @@ import secrets
 import threading
 import time
 from collections.abc import Callable
-from typing import TypeVar
+from typing import Final, TypeVar
 
 from pequod.calls import WatchEvent
+from pequod.commands.kinds import TIMED
+from pequod.embedded.expiry import Expiry, wall_ms
 from pequod.engine import Engine
 from pequod.engine.answer import Answer, answer
 from pequod.engine.joins.watches import Watch
@@ -17,6 +19,9 @@ from pequod.freshness import NO_TIMELINE, After, AnyState, Freshness, Latest, Ma
 from pequod.interface import Commands
 
 T = TypeVar("T")
+
+#: The most keys that are removed before a command because they are due: reads remove those of their own range.
+_AT_ONCE: Final = 1_000
 
 
 class SharedEngine:
@@ -27,6 +32,7 @@ class SharedEngine:
         # The garbage collector may close an iterator in the middle of a call of the same thread.
         self._lock = threading.RLock()
         self._is_closed = False
+        self._expiry = Expiry(self._remove_due)
         #: The functions that wake the watches.
         self._wakes: dict[Watch, Callable[[], None]] = {}
         #: Random, as a server's id.
@@ -35,6 +41,14 @@ class SharedEngine:
         self._met_revision = -1
         self._met_s = 0.0
         self._mark = Mark(database_of("server", self.server_id), NO_TIMELINE)
+
+    def _remove_due(self) -> float | None:
+        """Remove what is due; return after how many seconds there is more to remove, None if no key has a deadline."""
+        with self._lock:
+            now_ms = wall_ms()
+            self._engine.expire_due(now_ms, _AT_ONCE)
+            first_ms = self._engine.deadlines.first_ms
+            return None if first_ms is None else max(0.0, (first_ms - now_ms) / 1000)
 
     @property
     def revision(self) -> int:
@@ -45,6 +59,7 @@ class SharedEngine:
         """Close the store; calls fail from now on. Closing twice is no error."""
         with self._lock:
             self._is_closed = True
+            self._expiry.end()
             self._engine = Engine()
             for wake in self._wakes.values():
                 wake()
@@ -58,8 +73,18 @@ class SharedEngine:
         with self._lock:
             if self._is_closed:
                 raise ClosedError
-            self._engine.tell_time(time.monotonic())
-            return ask(self._engine)
+            self._tell_time()
+            outcome = ask(self._engine)
+            if self._engine.deadlines:
+                self._expiry.begin()
+            return outcome
+
+    def _tell_time(self) -> float:
+        """Tell the engine what time it is, which removes what is due, and return it as reads take it."""
+        now = time.monotonic()
+        self._engine.tell_time(now)
+        self._engine.expire_due(wall_ms(), _AT_ONCE)
+        return now
 
     def answer(self, commands: Commands) -> Answer:
         """Return what the only one of some commands gives; its error is raised.
@@ -70,12 +95,15 @@ class SharedEngine:
         kind, arguments, numbers = commands.kinds[0], commands.arguments, commands.numbers
         second = arguments[1] if len(arguments) > 1 else b""
         third = arguments[2] if len(arguments) > 2 else b""
+        number, ttl_ms = [*numbers, 0, 0][:2] if numbers else (0, 0)
         with self._lock:
             if self._is_closed:
                 raise ClosedError
-            now = time.monotonic()
-            self._engine.tell_time(now)
-            return answer(self._engine, kind, arguments[0], second, numbers[0] if numbers else 0, now, third)
+            now = self._tell_time()
+            outcome = answer(self._engine, kind, arguments[0], second, number, now, third, ttl_ms)
+            if ttl_ms or kind in TIMED:
+                self._expiry.begin()
+            return outcome
 
     @property
     def token(self) -> Token:

@@ -39,6 +39,7 @@ from pequod.language.errors import (
     UnknownJoinError,
 )
 from pequod.language.missing import (
+    Due,
     Lacking,
     Loadable,
     MissingError,
@@ -74,6 +75,7 @@ __all__ = [
     "CoverageExplanation",
     "Dropped",
     "DroppedExplanation",
+    "Due",
     "Engine",
     "IndexExplanation",
     "InvalidKeyError",

@@ -21,15 +21,30 @@ from collections.abc import Callable
 from typing import Final
 
 from pequod.answers.rows import Rows
-from pequod.commands.kinds import ADD, COUNT, GET, PUT, PUT_IF, REMOVE, REMOVE_IF, SCAN, SCAN_DOWN, SCAN_LIMIT
+from pequod.commands.kinds import (
+    ADD,
+    COUNT,
+    EXPIRE,
+    GET,
+    PUT,
+    PUT_IF,
+    PUT_TTL,
+    REMOVE,
+    REMOVE_IF,
+    SCAN,
+    SCAN_DOWN,
+    SCAN_LIMIT,
+    TTL,
+)
 from pequod.engine.engine import Engine
 from pequod.language.conditions import Met, Unmet, decoded
+from pequod.language.deadlines import remaining_s
 
-#: What a command gives: a value or None, nothing, whether the key was there, rows, a count, or what came of a
-#: condition; see `Gives`.
-Answer = bytes | bool | int | Rows | Met | Unmet | None
+#: What a command gives: a value or None, nothing, whether the key was there, rows, a count, seconds that are left, or
+#: what came of a condition; see `Gives`.
+Answer = bytes | bool | int | float | Rows | Met | Unmet | None
 #: Takes the engine, the first two arguments of a command (empty where it has fewer), its number, the time, and the
-#: third argument, if it has one that is not empty.
+#: third argument and the second number, if one of them is neither empty nor 0.
 Verb = Callable[..., Answer]
 
 
@@ -57,8 +72,10 @@ def _count(engine: Engine, first: bytes, last: bytes, _number: int, now: float) 
     return engine.count(first, last or None, now=now)
 
 
-def _put_if(engine: Engine, key: bytes, value: bytes, number: int, now: float, expected: bytes = b"") -> Met | Unmet:
-    return engine.write_if(key, value, decoded(number, expected), now=now)
+def _put_if(
+    engine: Engine, key: bytes, value: bytes, number: int, now: float, expected: bytes = b"", ttl_ms: int = 0
+) -> Met | Unmet:
+    return engine.write_if(key, value, decoded(number, expected), ttl_ms=ttl_ms, now=now)
 
 
 def _remove_if(engine: Engine, key: bytes, expected: bytes, number: int, now: float) -> Met | Unmet:
@@ -67,6 +84,19 @@ def _remove_if(engine: Engine, key: bytes, expected: bytes, number: int, now: fl
 
 def _add(engine: Engine, key: bytes, delta: bytes, _number: int, now: float) -> bytes:
     return engine.add(key, delta, now=now)
+
+
+def _put_ttl(engine: Engine, key: bytes, value: bytes, ttl_ms: int, _now: float) -> None:
+    engine.put_for(key, value, ttl_ms)
+
+
+def _expire(engine: Engine, key: bytes, _second: bytes, ttl_ms: int, _now: float) -> bool:
+    return engine.expire(key, ttl_ms)
+
+
+def _ttl(engine: Engine, key: bytes, _second: bytes, _number: int, now: float) -> float | None:
+    remaining_ms = engine.remaining_ms(key, now=now)
+    return None if remaining_ms is None else remaining_s(remaining_ms)
 
 
 #: By kind.
@@ -81,18 +111,30 @@ VERBS: Final[dict[int, Verb]] = {
     PUT_IF: _put_if,
     REMOVE_IF: _remove_if,
     ADD: _add,
+    PUT_TTL: _put_ttl,
+    EXPIRE: _expire,
+    TTL: _ttl,
 }
 
 
 def answer(
-    engine: Engine, kind: int, first: bytes, second: bytes, number: int, now: float, third: bytes = b""
+    engine: Engine,
+    kind: int,
+    first: bytes,
+    second: bytes,
+    number: int,
+    now: float,
+    third: bytes = b"",
+    ttl_ms: int = 0,
 ) -> Answer:
     """Run one command, and return what it gives.
 
     Args:
         first, second, third: Its arguments, empty where it has fewer. An empty end of a range is none.
-        number: The greatest number of rows of a scan, also of a SCAN; 0: no limit. Or the number of a condition.
+        number: The greatest number of rows of a scan, also of a SCAN; 0: no limit. Or the number of a condition,
+            or a time to live.
         now: The time, for snapshots.
+        ttl_ms: Its second number, 0 where it has none: the time to live that a PUT_IF gives its key.
 
     Requires:
         ``kind`` is in the table of kinds.
@@ -101,6 +143,6 @@ def answer(
         MissingError, BackedKeyError: The command has to wait for ranges, or for a write to a database.
         PequodError: The command fails.
     """
-    if third:
-        return VERBS[kind](engine, first, second, number, now, third)
+    if third or ttl_ms:
+        return VERBS[kind](engine, first, second, number, now, third, ttl_ms)
     return VERBS[kind](engine, first, second, number, now)

@@ -22,7 +22,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 
 from pequod.commands.columns import Command, commands
-from pequod.commands.kinds import ARGUMENT_COUNTS, CONDITIONAL, KIND_OF, NUMBER_COUNTS
+from pequod.commands.kinds import ARGUMENT_COUNTS, CONDITIONAL, KIND_OF, NUMBER_COUNTS, SCANS
 from pequod.engine.answer import Answer, answer
 from pequod.engine.engine import Engine
 from pequod.language.errors import BackedKeyError, PequodError
@@ -73,6 +73,11 @@ class BatchRun:
         at = self.argument_at + 2
         return self.arguments[at] if ARGUMENT_COUNTS[self.kind] > 2 else b""
 
+    @property
+    def ttl_ms(self) -> int:
+        """The second number of the next command, 0 if it has none."""
+        return self.numbers[self.number_at + 1] if NUMBER_COUNTS[self.kind] > 1 else 0
+
     def run(
         self, engine: Engine, clock: Callable[[], float], take: Callable[[Answer | PequodError], bool]
     ) -> Waits | None:
@@ -95,9 +100,9 @@ class BatchRun:
                 kind, first, second, number = self.command()
                 try:
                     if kind in CONDITIONAL:
-                        outcome = answer(engine, kind, first, second, number, now, self.third)
+                        outcome = answer(engine, kind, first, second, number, now, self.third, self.ttl_ms)
                     else:
-                        if rows_max and not 0 < number < rows_max:
+                        if rows_max and kind in SCANS and not 0 < number < rows_max:
                             number = rows_max
                         outcome = answer(engine, kind, first, second, number, now)
                 except (MissingError, BackedKeyError) as error:

@@ -26,19 +26,21 @@ from collections.abc import Callable, Sequence
 from pequod.answers.changes import Change
 from pequod.answers.rows import Rows
 from pequod.engine.calls.databases import DatabaseCalls
+from pequod.engine.calls.expiring import ExpiryCalls
 from pequod.engine.calls.joins import JoinCalls
 from pequod.engine.calls.kept import KeptCalls
 from pequod.engine.calls.shown import ShownCalls
 from pequod.engine.joins.watches import Watch
 from pequod.language.conditions import MET, Condition, Met, Unmet, holds
+from pequod.language.deadlines import KEEP, NO_DEADLINE, deadline_after
 from pequod.language.decimals import added, number_of_delta
-from pequod.language.errors import BackedKeyError
+from pequod.language.errors import BackedKeyError, NoDeadlineError
 from pequod.language.missing import MissingError
 from pequod.language.ranges import Range
 from pequod.native import NativeBatch
 
 
-class Engine(DatabaseCalls, JoinCalls, KeptCalls, ShownCalls):
+class Engine(DatabaseCalls, ExpiryCalls, JoinCalls, KeptCalls, ShownCalls):
     """The core: synchronous, deterministic, without I/O and without a clock.
 
     Requires:
@@ -79,6 +81,77 @@ class Engine(DatabaseCalls, JoinCalls, KeptCalls, ShownCalls):
             self._admission.check_sizes(key, value)
             relations = self._admission.admit(key, value, self.revision)
             self.revision += self._writer.set_base(relations, key, value)
+            if self._deadlines:
+                self._deadlines.remove(key)
+
+    def put_for(self, key: bytes, value: bytes, ttl_ms: int) -> None:
+        """Write base data that expires; a `put` without a time to live takes the deadline away.
+
+        Args:
+            ttl_ms: From the present instant on, as `expire_due` was told it; 0: for ever; KEEP: up to the deadline that
+                the key has, if it has one.
+
+        Raises:
+            InvalidTtlError: It is longer than a hundred years.
+            NoDeadlineError: A database owns this key.
+            InvalidKeyError, LimitExceededError, ComputedKeyError: As `put`.
+        """
+        at_ms: int | None
+        if ttl_ms == KEEP:
+            at_ms = self.deadline_of(key)
+        elif ttl_ms:
+            at_ms = deadline_after(self._deadlines.now_ms, ttl_ms)
+            self._refuse_deadline(key, value)
+        else:
+            at_ms = None
+        self.put(key, value)
+        if at_ms is not None:
+            self._deadlines.set(self._store.own_key(key), at_ms)
+
+    def expire(self, key: bytes, ttl_ms: int) -> bool:
+        """Have a base key expire, or (0) live for ever; return whether it is there.
+
+        Raises:
+            InvalidTtlError, NoDeadlineError, InvalidKeyError, LimitExceededError, ComputedKeyError: As `put_for`.
+        """
+        at_ms = deadline_after(self._deadlines.now_ms, ttl_ms)
+        self._refuse_deadline(key)
+        if self._deadlines.is_due:
+            self._expire_key(key)
+        if self._store.get(key) is None:
+            return False
+        if ttl_ms:
+            self._deadlines.set(self._store.own_key(key), at_ms)
+        else:
+            self._deadlines.remove(key)
+        return True
+
+    def deadline_of(self, key: bytes) -> int | None:
+        """Return the instant at which a key expires, None if it does not, or is not there."""
+        at_ms = self._deadlines.get(key)
+        return None if at_ms is None or at_ms <= self._deadlines.now_ms else at_ms
+
+    def remaining_ms(self, key: bytes, *, now: float = 0.0) -> int | None:
+        """Return how long a key lives from the present instant on, None if it is not there.
+
+        Returns:
+            NO_DEADLINE if it does not expire: a key without a deadline, or one that a join computes.
+
+        Raises:
+            NoDeadlineError: A database owns this key, or a home, which may know of one.
+            MissingError: As `get`.
+        """
+        relations = self._directory.find(key)
+        if relations is not None and relations.table.presence is not None:
+            raise NoDeadlineError(key)
+        if self.get(key, now=now) is None:
+            return None
+        at_ms = self.deadline_of(key)
+        return NO_DEADLINE if at_ms is None else at_ms - self._deadlines.now_ms
+
+    def _refuse_deadline(self, key: bytes, value: bytes = b"") -> None:
+        if self.owned_by_database(key, value):
+            raise NoDeadlineError(key)
 
     def put_all(self, keys: Sequence[bytes], values: Sequence[bytes]) -> None:
         """Write base data, all rows or none: `put` for each, in order, after all have been checked.
@@ -93,7 +166,11 @@ class Engine(DatabaseCalls, JoinCalls, KeptCalls, ShownCalls):
             That of `put` for each row; for ascending keys of tables that are not watched and whose readers have
             materialised nothing, a quarter of it (bench row: put run).
         """
-        for name, start, stop in self._admission.admit_all(keys, values, self.revision):
+        runs = self._admission.admit_all(keys, values, self.revision)
+        if self._deadlines:
+            for key in keys:
+                self._deadlines.remove(key)
+        for name, start, stop in runs:
             if name is None:
                 self.revision += self._writer.set_base(self._directory.loose, keys[start], values[start])
                 continue
@@ -103,10 +180,16 @@ class Engine(DatabaseCalls, JoinCalls, KeptCalls, ShownCalls):
             else:
                 self.revision += self._writer.set_base(relations, keys[start], values[start])
 
-    def write_if(self, key: bytes, value: bytes | None, condition: Condition, *, now: float = 0.0) -> Met | Unmet:
+    def write_if(
+        self, key: bytes, value: bytes | None, condition: Condition, *, ttl_ms: int = 0, now: float = 0.0
+    ) -> Met | Unmet:
         """Put base data, or (None) remove it, if the present value of ``key`` meets a condition.
 
+        Args:
+            ttl_ms: Of a put, as `put_for` takes it.
+
         Raises:
+            InvalidTtlError, NoDeadlineError: As `put_for`, whether the condition holds or not.
             InvalidKeyError, LimitExceededError, ComputedKeyError, BackedKeyError: As `put`, whether the condition holds
                 or not.
 
@@ -114,14 +197,16 @@ class Engine(DatabaseCalls, JoinCalls, KeptCalls, ShownCalls):
             That of a `get` and a `put`.
         """
         if self.owned_by_database(key, value or b""):
-            raise BackedKeyError(key)
+            raise NoDeadlineError(key) if ttl_ms and ttl_ms != KEEP else BackedKeyError(key)
+        if ttl_ms != KEEP:
+            deadline_after(0, ttl_ms)
         present = self.get(key, now=now)
         if not holds(condition, present):
             return Unmet(present)
         if value is None:
             self.remove(key)
         else:
-            self.put(key, value)
+            self.put_for(key, value, ttl_ms)
         return MET
 
     def add(self, key: bytes, delta: bytes, *, now: float = 0.0) -> bytes:
@@ -166,12 +251,17 @@ class Engine(DatabaseCalls, JoinCalls, KeptCalls, ShownCalls):
             return False
         if relations.is_owned:
             self._admission.refuse_owned(relations, key)
+        if self._deadlines.is_due:
+            self._expire_key(key)
         is_there = self._writer.set_base(relations, key, None)
         self.revision += is_there
+        self._deadlines.remove(key)
         return is_there
 
     def remove_range(self, first: bytes, last: bytes | None, limit: int | None = None) -> list[bytes]:
         """Remove the base data of ``[first, last)`` (None: to the end), and return its keys; computed keys stay.
+
+        Keys that are due are among them.
 
         Args:
             limit: The greatest number of keys, the first of the range.
@@ -199,6 +289,8 @@ class Engine(DatabaseCalls, JoinCalls, KeptCalls, ShownCalls):
         found = self._get_quick(key, now)
         if found is not False:
             return found
+        if self._deadlines.is_due:
+            self._expire_key(key)
         relations = self._directory.find(key)
         if relations is None:
             return None
@@ -242,6 +334,8 @@ class Engine(DatabaseCalls, JoinCalls, KeptCalls, ShownCalls):
         """
         rows = self._scan_quick(first, last, limit, reverse, now)
         if rows is None:
+            if self._deadlines.is_due:
+                self._expire_range(first, last, limit, reverse=reverse)
             rows = self._scans.scan(first, last, limit, reverse=reverse, now=now)
         return rows
 
@@ -254,6 +348,8 @@ class Engine(DatabaseCalls, JoinCalls, KeptCalls, ShownCalls):
         Cost:
             O(log n) if one join or the store alone has the range, else that of the scan.
         """
+        if self._deadlines.is_due:
+            self._expire_range(first, last)
         return self._scans.count(first, last, self._reads.begin(now))
 
     def run_quick(self, batch: NativeBatch, now: float) -> bool:
@@ -278,6 +374,8 @@ class Engine(DatabaseCalls, JoinCalls, KeptCalls, ShownCalls):
             That of a scan of the range; later some 3 µs more for each computed row that changes in the table (bench
             row: fan-out, watched).
         """
+        if self._deadlines.is_due:
+            self._expire_range(first, last)
         return self._following.begin(first, last, wake, self._reads.begin(now))
 
     def settle(self, watch: Watch, *, now: float = 0.0) -> list[Change]:

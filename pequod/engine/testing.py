@@ -46,6 +46,9 @@ class NaiveModel:
 
     def __init__(self) -> None:
         self.base: dict[bytes, bytes] = {}
+        #: The instants at which base keys expire, in milliseconds, and the present one.
+        self.deadlines: dict[bytes, int] = {}
+        self.now_ms = 0
         #: Installed joins, the earliest first.
         self.joins: list[JoinSpec] = []
 
@@ -63,13 +66,36 @@ class NaiveModel:
         return any(_expression(spec.output).fullmatch(key) for spec in self.joins)
 
     def put(self, key: bytes, value: bytes) -> None:
-        """Write a base row."""
+        """Write a base row, for ever."""
         assert not self.computes(key)
         self.base[key] = value
+        self.deadlines.pop(key, None)
+
+    def tell(self, now_ms: int) -> None:
+        """Take the present instant, and remove the base rows whose deadline has come."""
+        self.now_ms = now_ms
+        for key in [key for key, at_ms in self.deadlines.items() if at_ms <= now_ms]:
+            del self.base[key], self.deadlines[key]
+
+    def put_for(self, key: bytes, value: bytes, ttl_ms: int | None) -> None:
+        """Write a base row for some time; None: for as long as it would have lived."""
+        at_ms = self.deadlines.get(key) if ttl_ms is None else self.now_ms + ttl_ms
+        self.put(key, value)
+        if at_ms is not None:
+            self.deadlines[key] = at_ms
+
+    def expire(self, key: bytes, ttl_ms: int | None) -> bool:
+        """Have a base row expire, or (None) live for ever; return whether it is there."""
+        assert not self.computes(key)
+        self.deadlines.pop(key, None)
+        if key in self.base and ttl_ms is not None:
+            self.deadlines[key] = self.now_ms + ttl_ms
+        return key in self.base
 
     def remove(self, key: bytes) -> bool:
         """Remove a base row; return whether it was there."""
         assert not self.computes(key)
+        self.deadlines.pop(key, None)
         return self.base.pop(key, None) is not None
 
     def write_if(self, key: bytes, value: bytes | None, condition: Condition) -> Met | Unmet:
@@ -82,6 +108,7 @@ class NaiveModel:
             is_met = (present is None) == isinstance(condition, IfAbsent)
         if not is_met:
             return Unmet(present)
+        self.deadlines.pop(key, None)
         if value is None:
             self.base.pop(key, None)
         else:

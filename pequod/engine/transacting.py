@@ -134,7 +134,7 @@ def outcomes_of(
                 "put it before the writes, or read after the transaction",
             )
         outcome = _over(kind, first, second, number, read, written, limits.rows_max)
-        assert not isinstance(outcome, Met | Unmet), "no command has a condition"
+        assert not isinstance(outcome, Met | Unmet | float), "no command has a condition, or asks how long a key lives"
         if kind == REMOVE:
             written[first] = None
         outcomes.append(outcome)

@@ -1,6 +1,6 @@
 """The calls that all clients have: the only place with their names, arguments and docstrings.
 
-client.scan(prefix="p|") -> AsyncCalls.scan -> Turn.scan, Turn.last_result    get, put, remove, scan, count
+client.scan(prefix="p|") -> AsyncCalls.scan -> Turn.scan, Turn.last_result    scan, count; of one key: keys.py
 client.keys(prefix="p|") -> AsyncCalls.keys -> _keys(RangeRead)               the others: carried.py
 
 `Calls` in synchronous.py is generated from this file: `make interface`.
@@ -12,7 +12,7 @@ from abc import abstractmethod
 from collections.abc import AsyncGenerator, Iterable
 from contextlib import aclosing
 from types import TracebackType
-from typing import Any, Self, overload
+from typing import Self
 
 from pequod.answers.explanations import JoinExplanation, RangeExplanation
 from pequod.answers.rows import Rows
@@ -21,7 +21,6 @@ from pequod.answers.transacted import Transacted
 from pequod.calls import (
     AnyToken,
     Data,
-    Delta,
     Join,
     Page,
     Row,
@@ -36,14 +35,14 @@ from pequod.calls import (
     to_range_read,
 )
 from pequod.freshness import WAIT_S, Freshness, Token
-from pequod.interface.carried import Carried, logged, outcome_of
+from pequod.interface.carried import logged, outcome_of
 from pequod.interface.commands import Commands
+from pequod.interface.keys import AsyncKeyCalls
 from pequod.interface.transaction_parts import TransactionCommand, transaction_of_parts
-from pequod.language.conditions import Condition, Met, Unmet
 from pequod.language.transactions import KeyCompare
 
 
-class AsyncCalls(Carried):
+class AsyncCalls(AsyncKeyCalls):
     """The calls of a client whose callers await.
 
     A read says by ``freshness`` how fresh its answer has to be: `pequod.ANY`, `pequod.after(token)`, `pequod.LATEST` or
@@ -102,50 +101,7 @@ class AsyncCalls(Carried):
             token: What an earlier session has seen; this one goes on from there.
         """
 
-    async def get(self, key: Data, *, freshness: Freshness | None = None) -> bytes | None:
-        """Return the value of ``key``, None if the key is absent."""
-        turn = self._reading(freshness)
-        turn.get(key)
-        value: bytes | None = outcome_of(await turn.last_result(len(key)))
-        return value
-
-    @overload
-    async def put(self, key: Data, value: Data, *, condition: None = None) -> None: ...
-
-    @overload
-    async def put(self, key: Data, value: Data, *, condition: Condition) -> Met | Unmet: ...
-
-    async def put(self, key: Data, value: Data, *, condition: Condition | None = None) -> Any:
-        """Write a base key; with a condition, return `Met` (true), or `Unmet` (false) with the present value.
-
-        Raises:
-            ComputedKeyError: An installed join computes it.
-        """
-        turn = self._writing()
-        turn.put(key, value, condition=condition)
-        return outcome_of(await turn.last_result(len(key) + len(value)))
-
-    @overload
-    async def remove(self, key: Data, *, condition: None = None) -> bool: ...
-
-    @overload
-    async def remove(self, key: Data, *, condition: Condition) -> Met | Unmet: ...
-
-    async def remove(self, key: Data, *, condition: Condition | None = None) -> Any:
-        """Remove a base key; return whether it was there, or, with a condition, what came of it as `put` does."""
-        turn = self._writing()
-        turn.remove(key, condition=condition)
-        return outcome_of(await turn.last_result(len(key)))
-
-    async def add(self, key: Data, delta: Delta) -> bytes:
-        """Add an int, a Decimal, or digits such as ``"-0.5"``, to a base key, 0 if absent; return the exact sum.
-
-        Raises:
-            NotNumberError, SumTooLongError: The value is no number, or the sum is too long; nothing was added.
-        """
-        turn = self._writing()
-        turn.add(key, delta)
-        return bytes(outcome_of(await turn.last_result(len(key))))
+    # Data.
 
     async def multi_get(self, keys: Iterable[Data], *, freshness: Freshness | None = None) -> list[bytes | None]:
         """Return the values of ``keys`` in order, None for absent ones; those of one reply are of one moment."""

@@ -13,10 +13,25 @@ from collections.abc import Awaitable
 
 from pequod.calls import Data, Delta, Result, to_bytes, to_delta, to_limit, to_range
 from pequod.commands.columns import range_arguments
-from pequod.commands.kinds import ADD, COUNT, GET, PUT, PUT_IF, REMOVE, REMOVE_IF, SCAN, SCAN_DOWN, SCAN_LIMIT
+from pequod.commands.kinds import (
+    ADD,
+    COUNT,
+    EXPIRE,
+    GET,
+    PUT,
+    PUT_IF,
+    PUT_TTL,
+    REMOVE,
+    REMOVE_IF,
+    SCAN,
+    SCAN_DOWN,
+    SCAN_LIMIT,
+    TTL,
+)
 from pequod.freshness import Freshness
 from pequod.interface.seen import Seen
 from pequod.language.conditions import Condition, coded
+from pequod.language.deadlines import to_ttl_ms
 
 
 class Commands:
@@ -48,16 +63,63 @@ class Commands:
             self.overrides[len(self.kinds)] = freshness
         self.kinds.append(GET)
 
-    def put(self, key: Data, value: Data, *, condition: Condition | None = None) -> None:
-        """Write a base key; with a condition, only if its present value meets it."""
-        if condition is None:
+    def put(
+        self,
+        key: Data,
+        value: Data,
+        *,
+        condition: Condition | None = None,
+        ttl_s: float | None = None,
+        keep_ttl: bool = False,
+    ) -> None:
+        """Write a base key; with a condition, only if its present value meets it.
+
+        Args:
+            condition: On the present value.
+            ttl_s: The seconds after which the key expires; None: never.
+            keep_ttl: It expires when it would have without this write.
+
+        Raises:
+            InvalidTtlError: No key can live as long as that.
+        """
+        if condition is None and ttl_s is None and not keep_ttl:
             self.arguments += (to_bytes(key), to_bytes(value))
             self.kinds.append(PUT)
             return
+        ttl_ms = to_ttl_ms(ttl_s, keep=keep_ttl)
+        if condition is None:
+            self.arguments += (to_bytes(key), to_bytes(value))
+            self.numbers.append(ttl_ms)
+            self.kinds.append(PUT_TTL)
+            return
         number, expected = coded(condition)
         self.arguments += (to_bytes(key), to_bytes(value), expected)
-        self.numbers.append(number)
+        self.numbers += (number, ttl_ms)
         self.kinds.append(PUT_IF)
+
+    def expire(self, key: Data, ttl_s: float) -> None:
+        """Have a base key expire after some seconds.
+
+        Raises:
+            InvalidTtlError: No key can live as long as that.
+        """
+        ttl_ms = to_ttl_ms(ttl_s)
+        self.arguments.append(to_bytes(key))
+        self.numbers.append(ttl_ms)
+        self.kinds.append(EXPIRE)
+
+    def persist(self, key: Data) -> None:
+        """Have a base key live for ever."""
+        self.arguments.append(to_bytes(key))
+        self.numbers.append(0)
+        self.kinds.append(EXPIRE)
+
+    def ttl(self, key: Data, *, freshness: Freshness | None = None) -> None:
+        """Ask how many seconds a key lives from now on."""
+        self.arguments.append(to_bytes(key))
+        if freshness is not None:
+            self.overrides[len(self.kinds)] = freshness
+        self.kinds.append(TTL)
 
     def remove(self, key: Data, *, condition: Condition | None = None) -> None:
         """Remove a base key; with a condition, only if its present value meets it."""

@@ -27,6 +27,7 @@ ROOT: Final = Path(__file__).parents[2]
 RUFF: Final = Path(sys.executable).with_name("ruff")
 #: The module that defines a class, and the one that is generated from it.
 MODULES: Final = {
+    "pequod/interface/keys.py": "pequod/interface/sync_keys.py",
     "pequod/interface/asynchronous.py": "pequod/interface/synchronous.py",
     "pequod/client/backfills.py": "pequod/client/sync_backfills.py",
 }
@@ -45,10 +46,10 @@ from contextlib import closing
 {imports}
 from {module} import {names}
 from pequod.interface.waiting import Waiter
-
-
+'''
+_FIRST: Final = '''
 class {name}:
-    """{title} whose callers wait; they may be in any thread."""
+    """{title}"""
 
     __slots__ = ("_calls", "_iterate", "_wait")
 
@@ -71,9 +72,9 @@ def generated(source: str) -> str:
     """Return the synchronous module of an asynchronous one."""
     tree = ast.parse((ROOT / source).read_text())
     classes = [node for node in tree.body if isinstance(node, ast.ClassDef)]
-    defined, *further = (node for node in classes if node.name.startswith("Async"))
-    imports = [node for node in tree.body if isinstance(node, ast.Import | ast.ImportFrom)]
-    title, *_ = (ast.get_docstring(defined) or "").split(" whose")
+    defined = [node for node in classes if node.name.startswith("Async")]
+    imports = [_waiting_import(node) for node in tree.body if isinstance(node, ast.Import | ast.ImportFrom)]
+    title, *_ = (ast.get_docstring(defined[0]) or "").split(" whose")
     module = ast.parse(
         _MODULE.format(
             title=title,
@@ -81,22 +82,39 @@ def generated(source: str) -> str:
             module=source.removesuffix(".py").replace("/", "."),
             names=", ".join(node.name for node in classes),
             imports="\n".join(ast.unparse(node) for node in imports[1:]),
-            original=defined.name,
-            name=_waiting_name(defined.name),
         )
     )
-    for node in further:
-        (base,) = (ast.unparse(base) for base in node.bases)
-        title = _waiting_name(ast.get_docstring(node) or "")
+    for node in defined:
+        (base,) = [*(ast.unparse(base) for base in node.bases), ""][:1]
+        is_first = not base.startswith("Async")
+        about = (
+            f"{title} whose callers wait; they may be in any thread." if node is defined[0] else ast.get_docstring(node)
+        )
         module.body += ast.parse(
-            _FURTHER.format(name=_waiting_name(node.name), base=_waiting_name(base), title=title, original=node.name)
+            (_FIRST if is_first else _FURTHER).format(
+                name=_waiting_name(node.name),
+                # What it does not define itself is abstract, and its base is of another module.
+                base=_waiting_name(f"{base}, ABC" if node is defined[0] else base),
+                title=_waiting_name(about or ""),
+                original=node.name,
+            )
         ).body
-    for made, original in zip(module.body[-1 - len(further) :], (defined, *further), strict=True):
+    for made, original in zip(module.body[-len(defined) :], defined, strict=True):
         assert isinstance(made, ast.ClassDef), "classes end the module"
         _add_methods(made, original)
     text = ast.unparse(ast.fix_missing_locations(module))
     # Imports that only the asynchronous bodies need go, and loops that only yield become `yield from`.
     return _ruff("format", _ruff("check", text, "--quiet", "--fix-only", "--unsafe-fixes", "--select", "F401,I,UP028"))
+
+
+def _waiting_import(node: ast.Import | ast.ImportFrom) -> ast.Import | ast.ImportFrom:
+    """Return the import of what is generated from the names of an import; if there is no such module, the import."""
+    module = node.module or "" if isinstance(node, ast.ImportFrom) else ""
+    target = MODULES.get(f"{module.replace('.', '/')}.py")
+    if target is None:
+        return node
+    made = target.removesuffix(".py").replace("/", ".")
+    return ast.ImportFrom(made, [ast.alias(_waiting_name(name.name)) for name in node.names], 0)
 
 
 def _waiting_name(text: str) -> str:

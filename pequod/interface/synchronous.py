@@ -9,7 +9,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Generator, Iterable
 from contextlib import closing
 from types import TracebackType
-from typing import Any, Self, overload
+from typing import Self
 
 from pequod.answers.explanations import JoinExplanation, RangeExplanation
 from pequod.answers.rows import Rows
@@ -18,7 +18,6 @@ from pequod.answers.transacted import Transacted
 from pequod.calls import (
     AnyToken,
     Data,
-    Delta,
     Join,
     Page,
     Row,
@@ -30,21 +29,16 @@ from pequod.calls import (
 from pequod.freshness import WAIT_S, Freshness, Token
 from pequod.interface.asynchronous import AsyncCalls, AsyncSession
 from pequod.interface.commands import Commands
+from pequod.interface.sync_keys import KeyCalls
 from pequod.interface.transaction_parts import TransactionCommand
-from pequod.interface.waiting import Waiter
-from pequod.language.conditions import Condition, Met, Unmet
 from pequod.language.transactions import KeyCompare
 
 
-class Calls(ABC):
+class Calls(KeyCalls, ABC):
     """The calls of a client whose callers wait; they may be in any thread."""
 
-    __slots__ = ("_calls", "_iterate", "_wait")
-
-    def __init__(self, calls: AsyncCalls, waiter: Waiter) -> None:
-        self._calls = calls
-        self._wait = waiter.run
-        self._iterate = waiter.iterate
+    __slots__ = ()
+    _calls: AsyncCalls
 
     def __enter__(self) -> Self:
         return self
@@ -96,42 +90,6 @@ class Calls(ABC):
         Args:
             token: What an earlier session has seen; this one goes on from there.
         """
-
-    def get(self, key: Data, *, freshness: Freshness | None = None) -> bytes | None:
-        """Return the value of ``key``, None if the key is absent."""
-        return self._wait(self._calls.get(key, freshness=freshness))
-
-    @overload
-    def put(self, key: Data, value: Data, *, condition: None = None) -> None: ...
-
-    @overload
-    def put(self, key: Data, value: Data, *, condition: Condition) -> Met | Unmet: ...
-
-    def put(self, key: Data, value: Data, *, condition: Condition | None = None) -> Any:
-        """Write a base key; with a condition, return `Met` (true), or `Unmet` (false) with the present value.
-
-        Raises:
-            ComputedKeyError: An installed join computes it.
-        """
-        return self._wait(self._calls.put(key, value, condition=condition))
-
-    @overload
-    def remove(self, key: Data, *, condition: None = None) -> bool: ...
-
-    @overload
-    def remove(self, key: Data, *, condition: Condition) -> Met | Unmet: ...
-
-    def remove(self, key: Data, *, condition: Condition | None = None) -> Any:
-        """Remove a base key; return whether it was there, or, with a condition, what came of it as `put` does."""
-        return self._wait(self._calls.remove(key, condition=condition))
-
-    def add(self, key: Data, delta: Delta) -> bytes:
-        """Add an int, a Decimal, or digits such as ``"-0.5"``, to a base key, 0 if absent; return the exact sum.
-
-        Raises:
-            NotNumberError, SumTooLongError: The value is no number, or the sum is too long; nothing was added.
-        """
-        return self._wait(self._calls.add(key, delta))
 
     def multi_get(self, keys: Iterable[Data], *, freshness: Freshness | None = None) -> list[bytes | None]:
         """Return the values of ``keys`` in order, None for absent ones; those of one reply are of one moment."""

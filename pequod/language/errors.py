@@ -158,6 +158,27 @@ class SumTooLongError(PequodError):
         self.maximum = maximum
 
 
+class InvalidTtlError(PequodError):
+    """A time to live that no key can have."""
+
+    def __init__(self, ttl: str, rule: str) -> None:
+        super().__init__(f"a time to live of {ttl}: {rule}")
+        #: What was asked for, with its unit.
+        self.ttl = ttl
+        self.rule = rule
+
+
+class NoDeadlineError(PequodError):
+    """A deadline for a key that a database owns, or another server: it would not be kept there."""
+
+    def __init__(self, key: bytes) -> None:
+        super().__init__(
+            f"key {shown(key)} is of the database or the home behind this server, where keys have no deadlines; "
+            "remove it there when it is old, or write it under a table of this server's own"
+        )
+        self.key = key
+
+
 class BackedKeyError(PequodError):
     """A client tried to write a key that a database behind the cache owns."""
 

@@ -54,10 +54,16 @@ class Unindexed(NamedTuple):
     view: RecordView
 
 
+class Due(NamedTuple):
+    """That keys are gone which were due at an instant, of a range that is too long to remove them by the way."""
+
+    at_ms: int
+
+
 #: What a read lacks of a database.
 Loadable = Range | SearchRange
 #: What a read lacks.
-Lacking = Loadable | Unindexed
+Lacking = Loadable | Unindexed | Due
 
 
 class RangeRows(NamedTuple):
@@ -113,7 +119,7 @@ class MissingError(Exception):
 
     Args:
         lacking: Ranges of keys for `Engine.load`, and of searches for `Engine.load_found`; indexes for
-            `Engine.index_some`.
+            `Engine.index_some`; an instant for `Engine.expire_due`.
         next_groups: What it will lack then, as far as that is known.
     """
 
@@ -121,6 +127,7 @@ class MissingError(Exception):
         ranges: list[Range] = []
         by_search: dict[Search, list[Range]] = {}
         indexes: dict[Unindexed, None] = {}
+        due: list[Due] = []
         for one in lacking:
             match one:
                 case Range():
@@ -129,20 +136,24 @@ class MissingError(Exception):
                     by_search.setdefault(search, []).append(Range(first, last))
                 case Unindexed():
                     indexes[one] = None
+                case Due():
+                    due.append(one)
         #: In order; they neither overlap nor touch each other.
         self.ranges = united(ranges)
         #: The same for each search.
         self.searches = tuple(SearchRange(*one, search) for search, found in by_search.items() for one in united(found))
         #: Each once.
         self.indexes = tuple(indexes)
+        #: The latest instant, if keys have to expire.
+        self.due = tuple(sorted(due)[-1:])
         #: Each once.
         self.next_groups = tuple(dict.fromkeys(next_groups))
-        super().__init__(f"{len(self.lacking)} ranges or indexes are not there, the first of them {self.lacking[0]}")
+        super().__init__(f"{len(self.lacking)} things are not there or not gone, the first of them {self.lacking[0]}")
 
     @property
     def lacking(self) -> tuple[Lacking, ...]:
-        """The ranges, those of searches, and the indexes."""
-        return *self.ranges, *self.searches, *self.indexes
+        """The ranges, those of searches, the indexes, and what is due."""
+        return *self.ranges, *self.searches, *self.indexes, *self.due
 
 
 def search_of(view: RecordView) -> Search:

@@ -3,7 +3,7 @@
 //
 //     batch = Batch.parse(message, ...)              None: what is unusual is protobuf's to read
 //     while batch.run(engine, now):                  runs what is quick, up to a command that is not
-//         kind, first, second, number = batch.command()
+//         kind, first, second, number, third, ttl_ms = batch.command()
 //         batch.rows(keys, values), .value(value), .unmet(value), .count(count), .done(), .absent() or .failed(error)
 //     batch.reply(server_id, revision)
 //
@@ -106,8 +106,8 @@ bool is_at_command(Batch* batch) {
     return false;
 }
 
-// command(): kind, first and second argument, number, and third argument of the next command; empty, or 0, is what it
-// does not take.
+// command(): kind, first and second argument, number, third argument, and second number of the next command; empty, or
+// 0, is what it does not take.
 PyObject* command(PyObject* self, PyObject*) {
     Batch* batch = batch_of(self);
     if (!is_at_command(batch)) return nullptr;
@@ -117,9 +117,10 @@ PyObject* command(PyObject* self, PyObject*) {
     const Piece second = KIND_ROWS[kind].argument_count > 1 ? argument[1] : Piece{"", 0};
     const Piece third = KIND_ROWS[kind].argument_count > 2 ? argument[2] : Piece{"", 0};
     const uint64_t number = KIND_ROWS[kind].number_count ? batch->numbers[batch->number_at] : 0;
-    return Py_BuildValue("(iy#y#Ky#)", int(kind), first.start, Py_ssize_t(first.size), second.start,
+    const uint64_t second_number = KIND_ROWS[kind].number_count > 1 ? batch->numbers[batch->number_at + 1] : 0;
+    return Py_BuildValue("(iy#y#Ky#K)", int(kind), first.start, Py_ssize_t(first.size), second.start,
                          Py_ssize_t(second.size), static_cast<unsigned long long>(number), third.start,
-                         Py_ssize_t(third.size));
+                         Py_ssize_t(third.size), static_cast<unsigned long long>(second_number));
 }
 
 // rows(keys, values): a scan gave these; False, and nothing is changed, if there is no room for them.
@@ -180,7 +181,7 @@ PyObject* take_value(PyObject* self, PyObject* value) { return take_with_status(
 // unmet(value): the condition of a write did not hold, since this is the present value; see take_with_status.
 PyObject* take_unmet(PyObject* self, PyObject* value) { return take_with_status(self, value, UNMET); }
 
-// count(count): a COUNT gave this.
+// count(count): a COUNT gave this, or a TTL.
 PyObject* take_count(PyObject* self, PyObject* argument) {
     Batch* batch = batch_of(self);
     const unsigned long long count = PyLong_AsUnsignedLongLong(argument);
@@ -196,7 +197,7 @@ PyObject* done(PyObject* self, PyObject*) {
     Py_RETURN_NONE;
 }
 
-// absent(): the key of a GET, a REMOVE or a condition that did not hold is not there.
+// absent(): the key of a GET, a TTL, a REMOVE, an EXPIRE or a condition that did not hold is not there.
 PyObject* absent(PyObject* self, PyObject*) {
     Batch* batch = batch_of(self);
     if (!is_at_command(batch)) return nullptr;

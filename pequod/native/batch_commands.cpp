@@ -146,8 +146,10 @@ Ran run_one(Batch* batch, HotEngine* engine, double now) {
         case REMOVE:
             return remove(engine, batch->arguments[batch->argument_at]);
         case PUT_IF:
+            // A time to live is Python's to note.
+            return batch->numbers[batch->number_at + 1] ? Ran::NOT_QUICK : run_write_if(batch, engine, true);
         case REMOVE_IF:
-            return run_write_if(batch, engine, kind == PUT_IF);
+            return run_write_if(batch, engine, false);
         case ADD:
             return run_add(batch, engine);
         case COUNT:

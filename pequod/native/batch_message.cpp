@@ -50,7 +50,7 @@ Parsed parse_message(Batch* batch, Piece message, size_t commands_max) {
     while (reader.is_right && has_memory && reader.at < reader.end) {
         // No commands take more: a column that goes on would take memory for nothing.
         const bool has_too_many = batch->argument_count > ARGUMENTS_MAX * commands_max;
-        if (has_too_many || batch->number_count > commands_max) return Parsed::UNUSUAL;
+        if (has_too_many || batch->number_count > NUMBERS_MAX * commands_max) return Parsed::UNUSUAL;
         switch (*reader.at++) {
             case BATCH:
                 batch->number = reader.varint();
@@ -69,7 +69,7 @@ Parsed parse_message(Batch* batch, Piece message, size_t commands_max) {
                 const unsigned char* first = reinterpret_cast<const unsigned char*>(packed.start);
                 Reader inside = {first, first + packed.size};
                 while (reader.is_right && has_memory && inside.at < inside.end) {
-                    if (batch->number_count > commands_max) return Parsed::UNUSUAL;
+                    if (batch->number_count > NUMBERS_MAX * commands_max) return Parsed::UNUSUAL;
                     has_memory = add(&batch->numbers, &batch->number_count, &batch->number_room, inside.varint());
                     reader.is_right = inside.is_right;
                 }

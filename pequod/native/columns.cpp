@@ -202,6 +202,8 @@ bool is_fitting(Piece kinds, const ReplyColumns& reply) {
         const char status = reply.statuses.start[at];
         if (!is_kind(kind)) return false;
         const Gives gives = KIND_ROWS[kind].gives;
+        // Python makes the time that a key has left.
+        if (gives == Gives::REMAINING) return false;
         if (status && !may_be(gives, status)) return false;
         if (gives == Gives::VALUE) {
             values += !status;

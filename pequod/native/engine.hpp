@@ -4,6 +4,7 @@
 // pequod/engine/calls/composed.py has none of them: there Python does all.
 #pragma once
 
+#include "deadlines.hpp"
 #include "ends.hpp"
 #include "tables.hpp"
 
@@ -27,6 +28,8 @@ struct HotEngine {
     PyObject* effects;
     // Why Python refuses writes; None: it takes them.
     PyObject* closed;
+    // Of base keys; see deadlines.hpp.
+    PyObject* deadlines;
     // By which contexts that become stale are dated.
     double now_s;
     // A log of this length is Python's to write on.
@@ -35,11 +38,15 @@ struct HotEngine {
     // Call a function with each Python reference, until it returns something else than 0; return that.
     template <typename Function>
     int each(Function function) {
-        for (PyObject** member : {&ends, &reads, &ledger, &relations, &writer, &backfills, &effects, &closed}) {
+        for (PyObject** member :
+             {&ends, &reads, &ledger, &relations, &writer, &backfills, &effects, &closed, &deadlines}) {
             if (const int result = function(member)) return result;
         }
         return 0;
     }
+
+    // Whether a key may be due: then Python removes what is, before it reads or removes.
+    bool may_be_due() const { return deadlines_of(deadlines)->is_due; }
 
     // Its attributes are what they should be.
     bool is_sound() const;

@@ -14,7 +14,7 @@ bool HotEngine::is_sound() const {
     return ends && Py_TYPE(ends) == ends_type && reads && PyObject_TypeCheck(reads, numbers_type) && ledger &&
            PyObject_TypeCheck(ledger, ledger_type) && relations && PyDict_CheckExact(relations) && writer &&
            backfills && PyList_CheckExact(backfills) && effects && (effects == Py_None || PyDict_CheckExact(effects)) &&
-           closed;
+           closed && deadlines && Py_TYPE(deadlines) == deadlines_type;
 }
 
 namespace {
@@ -81,6 +81,22 @@ PyObject* remove_quick(PyObject* self, PyObject* key) {
     return ran == Ran::NOT_QUICK ? Py_NewRef(Py_None) : PyBool_FromLong(ran == Ran::DONE);
 }
 
+// _expire_quick(keys_max): how many keys that were due it removed; and the next one, without its deadline, if it is due
+// and Python's to remove, else None.
+PyObject* expire_quick(PyObject* self, PyObject* argument) {
+    const Py_ssize_t most = PyLong_AsSsize_t(argument);
+    if (PyErr_Occurred() || !is_whole(self)) return nullptr;
+    Py_ssize_t count = 0;
+    PyObject* key = nullptr;
+    while (count < most) {
+        const Ran ran = expire(engine_of(self), &key);
+        if (ran == Ran::FAILED) return nullptr;
+        if (ran != Ran::DONE) break;
+        ++count;
+    }
+    return Py_BuildValue("(nN)", count, key ? key : Py_NewRef(Py_None));
+}
+
 // _get_quick(key, now): its value, or None; False: it is not quick.
 PyObject* get_quick(PyObject* self, PyObject* const* arguments, Py_ssize_t count) {
     if (!check_count("_get_quick", count, 2) || !is_whole(self)) return nullptr;
@@ -118,6 +134,8 @@ PyObject* scan_quick(PyObject* self, PyObject* const* arguments, Py_ssize_t coun
 PyMethodDef methods[] = {
     {"_put_quick", as_function(put_quick), METH_FASTCALL, "Put a row; return whether that was quick."},
     {"_remove_quick", remove_quick, METH_O, "Remove a row; return whether it was there, None if it is not quick."},
+    {"_expire_quick", expire_quick, METH_O,
+     "Remove keys that are due; return how many, and the next, if it is not quick."},
     {"_get_quick", as_function(get_quick), METH_FASTCALL, "Return a value or None; False if it is not quick."},
     {"_scan_quick", as_function(scan_quick), METH_FASTCALL, "Return rows; None if it is not quick."},
     {nullptr, nullptr, 0, nullptr},
@@ -135,6 +153,7 @@ PyMemberDef members[] = {
     {"_recording", T_OBJECT_EX, offsetof(HotEngine, backfills), 0, nullptr},
     {"_effects", T_OBJECT_EX, offsetof(HotEngine, effects), 0, nullptr},
     {"_closed", T_OBJECT_EX, offsetof(HotEngine, closed), 0, nullptr},
+    {"_deadlines", T_OBJECT_EX, offsetof(HotEngine, deadlines), 0, nullptr},
     {"_now_s", T_DOUBLE, offsetof(HotEngine, now_s), 0, nullptr},
     {"_log_max", T_LONGLONG, offsetof(HotEngine, log_max), 0, nullptr},
     PEQUOD_LAST_MEMBER,

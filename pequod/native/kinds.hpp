@@ -8,7 +8,7 @@ namespace pequod {
 
 enum Kind : unsigned char { GET = 1, PUT, REMOVE, SCAN, SCAN_LIMIT, SCAN_DOWN, COUNT, PUT_IF, REMOVE_IF, ADD };
 enum Status : char { ABSENT = 1, FAILED = 2, UNMET = 4 };
-enum class Gives : unsigned char { VALUE, NOTHING, WAS_THERE, ROWS, COUNT, MET };
+enum class Gives : unsigned char { VALUE, NOTHING, WAS_THERE, ROWS, COUNT, MET, REMAINING };
 
 struct KindRow {
     unsigned char argument_count;
@@ -26,6 +26,8 @@ extern KindRow KIND_ROWS[256];
 
 // A batch takes no more arguments than this for each of its commands.
 constexpr size_t ARGUMENTS_MAX = 3;
+// And no more numbers.
+constexpr size_t NUMBERS_MAX = 2;
 
 // Whether a write tells of the present value of its key, as a read would.
 inline bool tells_value(const KindRow& row) {

@@ -5,6 +5,7 @@
 #include "batch.hpp"
 #include "collect.hpp"
 #include "columns.hpp"
+#include "deadlines.hpp"
 #include "engine.hpp"
 #include "groups.hpp"
 #include "hash.hpp"
@@ -30,7 +31,7 @@ KindRow KIND_ROWS[256] = {};
 namespace {
 
 // That of pequod/native/__init__.py, which takes no other.
-constexpr int INTERFACE = 21;
+constexpr int INTERFACE = 22;
 
 PyModuleDef definition = {
     PyModuleDef_HEAD_INIT, "_hot", "The native core of the engine.", -1, nullptr, nullptr, nullptr, nullptr, nullptr,
@@ -68,6 +69,7 @@ PyMODINIT_FUNC PyInit__hot() {
                            pequod::add_group_type,
                            pequod::add_table_types,
                            pequod::add_context_types,
+                           pequod::add_deadlines_type,
                            pequod::add_ends_type,
                            pequod::add_frame_types,
                            pequod::add_route_type,

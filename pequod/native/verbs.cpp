@@ -29,6 +29,11 @@ HotRelations* written_relations(HotEngine* engine, Piece key) {
     return relations && is_quiet(relations) ? relations : nullptr;
 }
 
+// The same for a key whose present value decides what is written: what is due is Python's to remove first.
+HotRelations* decided_relations(HotEngine* engine, Piece key) {
+    return engine->may_be_due() ? nullptr : written_relations(engine, key);
+}
+
 // Whether the ledger need not be looked at before a value of this size is written, the last of as many.
 bool has_room(const HotEngine* engine, size_t value_bytes, size_t count = 1) {
     const long long revisions = static_cast<long long>(count) - 1;
@@ -42,10 +47,17 @@ bool note_effect(HotEngine* engine, PyObject* key, PyObject* value) {
     return PyDict_SetItem(engine->effects, key, value ? value : Py_None) == 0;
 }
 
+// A row is written anew, or gone: its key has no deadline any more.
+void end_deadline(HotEngine* engine, Piece key) {
+    Deadlines* deadlines = deadlines_of(engine->deadlines);
+    if (deadlines->count) clear(deadlines, key);
+}
+
 // Put a row of a table, and count what was told of it.
 Ran put_into(HotEngine* engine, HotRelations* relations, PyObject* key, PyObject* value, size_t* told) {
     PyObject* old = nullptr;
     if (put(table_of(relations->table), key, value, &old) == Put::FAILED) return Ran::FAILED;
+    if (old) end_deadline(engine, piece_of(key));
     bool is_told = true;
     if (!old || !is_equal(piece_of(old), piece_of(value))) {
         ++engine->revision;
@@ -70,6 +82,7 @@ Ran put_into(HotEngine* engine, HotRelations* relations, Piece key, Piece value)
 Ran take_out(HotEngine* engine, HotRelations* relations, PyObject* key) {
     PyObject* old = remove(table_of(relations->table), piece_of(key));
     if (!old) return PyErr_Occurred() ? Ran::FAILED : Ran::ABSENT;
+    end_deadline(engine, piece_of(key));
     ++engine->revision;
     size_t told = 0;
     const bool is_told =
@@ -116,12 +129,12 @@ Ran put_all(HotEngine* engine, const Piece* keys, const Piece* values, size_t co
 }
 
 Ran remove(HotEngine* engine, PyObject* key) {
-    HotRelations* relations = written_relations(engine, piece_of(key));
+    HotRelations* relations = decided_relations(engine, piece_of(key));
     return relations ? take_out(engine, relations, key) : not_quick();
 }
 
 Ran remove(HotEngine* engine, Piece key) {
-    HotRelations* relations = written_relations(engine, key);
+    HotRelations* relations = decided_relations(engine, key);
     return relations ? take_out(engine, relations, key) : not_quick();
 }
 
@@ -153,7 +166,7 @@ Ran look(const HotRelations* relations, Piece key, const Condition& condition, c
 
 Ran put_if(HotEngine* engine, Piece key, Piece value, const Condition& condition, const Seen& seen,
            PyObject** present) {
-    HotRelations* relations = written_relations(engine, key);
+    HotRelations* relations = decided_relations(engine, key);
     // A value that Python refuses is refused whether the condition holds or not.
     if (!relations || !has_room(engine, value.size)) return not_quick();
     const Ran ran = look(relations, key, condition, seen, present);
@@ -161,7 +174,7 @@ Ran put_if(HotEngine* engine, Piece key, Piece value, const Condition& condition
 }
 
 Ran remove_if(HotEngine* engine, Piece key, const Condition& condition, const Seen& seen, PyObject** present) {
-    HotRelations* relations = written_relations(engine, key);
+    HotRelations* relations = decided_relations(engine, key);
     if (!relations) return not_quick();
     const Ran ran = look(relations, key, condition, seen, present);
     // What is absent, and has to be, is removed already.
@@ -170,12 +183,25 @@ Ran remove_if(HotEngine* engine, Piece key, const Condition& condition, const Se
 
 Ran add(HotEngine* engine, Piece key, Piece delta, const Seen& seen, Integer* total) {
     long long before = 0, more = 0;
-    HotRelations* relations = written_relations(engine, key);
+    HotRelations* relations = decided_relations(engine, key);
     if (!relations || !read_integer(delta, &more)) return not_quick();
     PyObject* present = stored(relations, key, seen);
     if (present && !read_integer(piece_of(present), &before)) return Ran::NOT_QUICK;
     total->write(before + more);
     return has_room(engine, total->size) ? put_into(engine, relations, key, total->piece()) : Ran::NOT_QUICK;
+}
+
+Ran expire(HotEngine* engine, PyObject** key) {
+    Deadlines* deadlines = deadlines_of(engine->deadlines);
+    *key = take_due(deadlines);
+    if (!*key) {
+        deadlines->is_due = false;
+        return Ran::ABSENT;
+    }
+    HotRelations* relations = written_relations(engine, piece_of(*key));
+    const Ran ran = relations ? take_out(engine, relations, *key) : not_quick();
+    if (ran != Ran::NOT_QUICK) Py_CLEAR(*key);
+    return ran;
 }
 
 namespace {
@@ -207,6 +233,7 @@ Ran get_computed(HotEngine* engine, const HotRelations* relations, Piece key, do
 }  // namespace
 
 Ran get(HotEngine* engine, Piece key, const Seen& seen, double now, PyObject** value) {
+    if (engine->may_be_due()) return Ran::NOT_QUICK;
     HotRelations* relations = relations_at(engine->relations, key);
     // Which rows are loaded is Python's to say, and to note.
     if (!relations || table_of(relations->table)->loaded != Py_None) return not_quick();
@@ -216,6 +243,7 @@ Ran get(HotEngine* engine, Piece key, const Seen& seen, double now, PyObject** v
 }
 
 Ran rows_between(HotEngine* engine, Piece first, Piece last, SortedRows** rows) {
+    if (engine->may_be_due()) return Ran::NOT_QUICK;
     HotRelations* relations = quick_relations(engine, first);
     if (!relations) return not_quick();
     const HotTable* table = table_of(relations->table);

@@ -2,8 +2,9 @@
 //
 // A verb is done, or not quick: then nothing has changed, and Python does the command. Not quick are keys without a
 // table, keys of tables that joins compute or that are watched, of a database but for `apply`; writes that Python has
-// to admit or to tell watches of; and reads of more than one group, or of more than one context. A put is done once its
-// row is written: what waits for it and is Python's is brought up to date there (telling.cpp).
+// to admit or to tell watches of; reads of base keys, and removals, while a key is due; and reads of more than one
+// group, or of more than one context. A put is done once its row is written: what waits for it and is Python's is
+// brought up to date there (telling.cpp).
 #pragma once
 
 #include "engine.hpp"
@@ -22,6 +23,10 @@ Ran put(HotEngine* engine, PyObject* key, PyObject* value);
 Ran remove(HotEngine* engine, PyObject* key);
 // Put many rows, all or none.
 Ran put_all(HotEngine* engine, const Piece* keys, const Piece* values, size_t count);
+
+// Remove the earliest key that is due, which has no deadline from now on. Not quick: it is Python's to remove; absent:
+// none is due. The caller owns the key if it is not quick.
+Ran expire(HotEngine* engine, PyObject** key);
 
 // What was seen of a command in advance.
 struct Seen {

@@ -47,12 +47,16 @@ class GetReply(_message.Message):
     def __init__(self, header: _Optional[_Union[Header, _Mapping]] = ..., value: _Optional[bytes] = ...) -> None: ...
 
 class PutRequest(_message.Message):
-    __slots__ = ("key", "value")
+    __slots__ = ("key", "value", "ttl_ms", "keep_ttl")
     KEY_FIELD_NUMBER: _ClassVar[int]
     VALUE_FIELD_NUMBER: _ClassVar[int]
+    TTL_MS_FIELD_NUMBER: _ClassVar[int]
+    KEEP_TTL_FIELD_NUMBER: _ClassVar[int]
     key: bytes
     value: bytes
-    def __init__(self, key: _Optional[bytes] = ..., value: _Optional[bytes] = ...) -> None: ...
+    ttl_ms: int
+    keep_ttl: bool
+    def __init__(self, key: _Optional[bytes] = ..., value: _Optional[bytes] = ..., ttl_ms: _Optional[int] = ..., keep_ttl: _Optional[bool] = ...) -> None: ...
 
 class PutReply(_message.Message):
     __slots__ = ("header",)
@@ -61,16 +65,20 @@ class PutReply(_message.Message):
     def __init__(self, header: _Optional[_Union[Header, _Mapping]] = ...) -> None: ...
 
 class WriteIfRequest(_message.Message):
-    __slots__ = ("key", "value", "condition", "expected")
+    __slots__ = ("key", "value", "condition", "expected", "ttl_ms", "keep_ttl")
     KEY_FIELD_NUMBER: _ClassVar[int]
     VALUE_FIELD_NUMBER: _ClassVar[int]
     CONDITION_FIELD_NUMBER: _ClassVar[int]
     EXPECTED_FIELD_NUMBER: _ClassVar[int]
+    TTL_MS_FIELD_NUMBER: _ClassVar[int]
+    KEEP_TTL_FIELD_NUMBER: _ClassVar[int]
     key: bytes
     value: bytes
     condition: int
     expected: bytes
-    def __init__(self, key: _Optional[bytes] = ..., value: _Optional[bytes] = ..., condition: _Optional[int] = ..., expected: _Optional[bytes] = ...) -> None: ...
+    ttl_ms: int
+    keep_ttl: bool
+    def __init__(self, key: _Optional[bytes] = ..., value: _Optional[bytes] = ..., condition: _Optional[int] = ..., expected: _Optional[bytes] = ..., ttl_ms: _Optional[int] = ..., keep_ttl: _Optional[bool] = ...) -> None: ...
 
 class WriteIfReply(_message.Message):
     __slots__ = ("header", "met", "present")
@@ -153,6 +161,38 @@ class RemoveReply(_message.Message):
     header: Header
     removed: bool
     def __init__(self, header: _Optional[_Union[Header, _Mapping]] = ..., removed: _Optional[bool] = ...) -> None: ...
+
+class ExpireRequest(_message.Message):
+    __slots__ = ("key", "ttl_ms")
+    KEY_FIELD_NUMBER: _ClassVar[int]
+    TTL_MS_FIELD_NUMBER: _ClassVar[int]
+    key: bytes
+    ttl_ms: int
+    def __init__(self, key: _Optional[bytes] = ..., ttl_ms: _Optional[int] = ...) -> None: ...
+
+class ExpireReply(_message.Message):
+    __slots__ = ("header", "was_there")
+    HEADER_FIELD_NUMBER: _ClassVar[int]
+    WAS_THERE_FIELD_NUMBER: _ClassVar[int]
+    header: Header
+    was_there: bool
+    def __init__(self, header: _Optional[_Union[Header, _Mapping]] = ..., was_there: _Optional[bool] = ...) -> None: ...
+
+class TtlRequest(_message.Message):
+    __slots__ = ("key", "freshness")
+    KEY_FIELD_NUMBER: _ClassVar[int]
+    FRESHNESS_FIELD_NUMBER: _ClassVar[int]
+    key: bytes
+    freshness: Freshness
+    def __init__(self, key: _Optional[bytes] = ..., freshness: _Optional[_Union[Freshness, _Mapping]] = ...) -> None: ...
+
+class TtlReply(_message.Message):
+    __slots__ = ("header", "remaining_ms")
+    HEADER_FIELD_NUMBER: _ClassVar[int]
+    REMAINING_MS_FIELD_NUMBER: _ClassVar[int]
+    header: Header
+    remaining_ms: int
+    def __init__(self, header: _Optional[_Union[Header, _Mapping]] = ..., remaining_ms: _Optional[int] = ...) -> None: ...
 
 class MultiGetRequest(_message.Message):
     __slots__ = ("keys", "freshness")
@@ -608,7 +648,7 @@ class StatsRequest(_message.Message):
     def __init__(self) -> None: ...
 
 class StatsReply(_message.Message):
-    __slots__ = ("header", "loose_keys", "tables", "joins", "databases", "memory", "peers", "subscription_bounds", "version")
+    __slots__ = ("header", "loose_keys", "tables", "joins", "databases", "memory", "peers", "subscription_bounds", "version", "expiring_keys", "expired_keys")
     HEADER_FIELD_NUMBER: _ClassVar[int]
     LOOSE_KEYS_FIELD_NUMBER: _ClassVar[int]
     TABLES_FIELD_NUMBER: _ClassVar[int]
@@ -618,6 +658,8 @@ class StatsReply(_message.Message):
     PEERS_FIELD_NUMBER: _ClassVar[int]
     SUBSCRIPTION_BOUNDS_FIELD_NUMBER: _ClassVar[int]
     VERSION_FIELD_NUMBER: _ClassVar[int]
+    EXPIRING_KEYS_FIELD_NUMBER: _ClassVar[int]
+    EXPIRED_KEYS_FIELD_NUMBER: _ClassVar[int]
     header: Header
     loose_keys: int
     tables: _containers.RepeatedCompositeFieldContainer[TableStatistics]
@@ -627,7 +669,9 @@ class StatsReply(_message.Message):
     peers: _containers.RepeatedCompositeFieldContainer[PeerStatistics]
     subscription_bounds: int
     version: str
-    def __init__(self, header: _Optional[_Union[Header, _Mapping]] = ..., loose_keys: _Optional[int] = ..., tables: _Optional[_Iterable[_Union[TableStatistics, _Mapping]]] = ..., joins: _Optional[_Iterable[_Union[JoinStatistics, _Mapping]]] = ..., databases: _Optional[_Iterable[_Union[BackingStatistics, _Mapping]]] = ..., memory: _Optional[_Union[MemoryStatistics, _Mapping]] = ..., peers: _Optional[_Iterable[_Union[PeerStatistics, _Mapping]]] = ..., subscription_bounds: _Optional[int] = ..., version: _Optional[str] = ...) -> None: ...
+    expiring_keys: int
+    expired_keys: int
+    def __init__(self, header: _Optional[_Union[Header, _Mapping]] = ..., loose_keys: _Optional[int] = ..., tables: _Optional[_Iterable[_Union[TableStatistics, _Mapping]]] = ..., joins: _Optional[_Iterable[_Union[JoinStatistics, _Mapping]]] = ..., databases: _Optional[_Iterable[_Union[BackingStatistics, _Mapping]]] = ..., memory: _Optional[_Union[MemoryStatistics, _Mapping]] = ..., peers: _Optional[_Iterable[_Union[PeerStatistics, _Mapping]]] = ..., subscription_bounds: _Optional[int] = ..., version: _Optional[str] = ..., expiring_keys: _Optional[int] = ..., expired_keys: _Optional[int] = ...) -> None: ...
 
 class PeerStatistics(_message.Message):
     __slots__ = ("id", "address", "lag_events", "messages", "changes", "bytes", "reloads", "subscriptions")
@@ -818,16 +862,18 @@ class RestoreSnapshotReply(_message.Message):
     def __init__(self, header: _Optional[_Union[Header, _Mapping]] = ..., path: _Optional[str] = ..., key_count: _Optional[int] = ..., saved_s: _Optional[float] = ...) -> None: ...
 
 class SnapshotBlock(_message.Message):
-    __slots__ = ("head", "keys", "values", "end")
+    __slots__ = ("head", "keys", "values", "end", "deadlines")
     HEAD_FIELD_NUMBER: _ClassVar[int]
     KEYS_FIELD_NUMBER: _ClassVar[int]
     VALUES_FIELD_NUMBER: _ClassVar[int]
     END_FIELD_NUMBER: _ClassVar[int]
+    DEADLINES_FIELD_NUMBER: _ClassVar[int]
     head: SnapshotHead
     keys: _containers.RepeatedScalarFieldContainer[bytes]
     values: _containers.RepeatedScalarFieldContainer[bytes]
     end: SnapshotEnd
-    def __init__(self, head: _Optional[_Union[SnapshotHead, _Mapping]] = ..., keys: _Optional[_Iterable[bytes]] = ..., values: _Optional[_Iterable[bytes]] = ..., end: _Optional[_Union[SnapshotEnd, _Mapping]] = ...) -> None: ...
+    deadlines: _containers.RepeatedScalarFieldContainer[int]
+    def __init__(self, head: _Optional[_Union[SnapshotHead, _Mapping]] = ..., keys: _Optional[_Iterable[bytes]] = ..., values: _Optional[_Iterable[bytes]] = ..., end: _Optional[_Union[SnapshotEnd, _Mapping]] = ..., deadlines: _Optional[_Iterable[int]] = ...) -> None: ...
 
 class SnapshotHead(_message.Message):
     __slots__ = ("format", "version", "saved_s", "server", "backing", "origin")

@@ -64,6 +64,16 @@ class PequodStub:
                 request_serializer=pequod__proto_dot_pequod__pb2.AddRequest.SerializeToString,
                 response_deserializer=pequod__proto_dot_pequod__pb2.AddReply.FromString,
                 _registered_method=True)
+        self.Expire = channel.unary_unary(
+                '/pequod.v1.Pequod/Expire',
+                request_serializer=pequod__proto_dot_pequod__pb2.ExpireRequest.SerializeToString,
+                response_deserializer=pequod__proto_dot_pequod__pb2.ExpireReply.FromString,
+                _registered_method=True)
+        self.Ttl = channel.unary_unary(
+                '/pequod.v1.Pequod/Ttl',
+                request_serializer=pequod__proto_dot_pequod__pb2.TtlRequest.SerializeToString,
+                response_deserializer=pequod__proto_dot_pequod__pb2.TtlReply.FromString,
+                _registered_method=True)
         self.MultiGet = channel.unary_unary(
                 '/pequod.v1.Pequod/MultiGet',
                 request_serializer=pequod__proto_dot_pequod__pb2.MultiGetRequest.SerializeToString,
@@ -224,6 +234,20 @@ class PequodServicer:
     def Add(self, request, context):
         """Add a number to the value of one base key, which is 0 if the key is absent, and return the sum. FAILED_PRECONDITION
         if the value is no number, OUT_OF_RANGE if the sum has too many digits: then nothing has changed.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def Expire(self, request, context):
+        """Have one base key expire after some time, or live for ever.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def Ttl(self, request, context):
+        """Return how long a key lives from now on.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -436,6 +460,16 @@ def add_PequodServicer_to_server(servicer, server):
                     servicer.Add,
                     request_deserializer=pequod__proto_dot_pequod__pb2.AddRequest.FromString,
                     response_serializer=pequod__proto_dot_pequod__pb2.AddReply.SerializeToString,
+            ),
+            'Expire': grpc.unary_unary_rpc_method_handler(
+                    servicer.Expire,
+                    request_deserializer=pequod__proto_dot_pequod__pb2.ExpireRequest.FromString,
+                    response_serializer=pequod__proto_dot_pequod__pb2.ExpireReply.SerializeToString,
+            ),
+            'Ttl': grpc.unary_unary_rpc_method_handler(
+                    servicer.Ttl,
+                    request_deserializer=pequod__proto_dot_pequod__pb2.TtlRequest.FromString,
+                    response_serializer=pequod__proto_dot_pequod__pb2.TtlReply.SerializeToString,
             ),
             'MultiGet': grpc.unary_unary_rpc_method_handler(
                     servicer.MultiGet,
@@ -715,6 +749,60 @@ class Pequod:
             '/pequod.v1.Pequod/Add',
             pequod__proto_dot_pequod__pb2.AddRequest.SerializeToString,
             pequod__proto_dot_pequod__pb2.AddReply.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def Expire(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/pequod.v1.Pequod/Expire',
+            pequod__proto_dot_pequod__pb2.ExpireRequest.SerializeToString,
+            pequod__proto_dot_pequod__pb2.ExpireReply.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def Ttl(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/pequod.v1.Pequod/Ttl',
+            pequod__proto_dot_pequod__pb2.TtlRequest.SerializeToString,
+            pequod__proto_dot_pequod__pb2.TtlReply.FromString,
             options,
             channel_credentials,
             insecure,

@@ -303,3 +303,20 @@ def test_ping_tells_the_round_trip_the_server_and_its_version(pequod: Pequod) ->
     assert shown["round_trip_ms"] > 0
     silent = pequod("ping", target="127.0.0.1:1")
     assert (silent.code, silent.out) == (4, "")
+
+
+def test_a_key_that_expires_says_how_long_it_lives(pequod: Pequod) -> None:
+    assert pequod("put", "--ttl", "1800", "session|17", "ann").code == 0
+    assert 1700 < float(pequod("ttl", "session|17").out) <= 1800
+    assert json.loads(pequod("ttl", "session|17", "--json").out)["expires"]
+    assert pequod("persist", "session|17").code == 0
+    assert pequod("ttl", "session|17").out == "never\n"
+    assert json.loads(pequod("ttl", "session|17", "--json").out) == {"ttl_s": None, "expires": False}
+    assert json.loads(pequod("expire", "session|17", "0.001", "--json").out) == {"was_there": True}
+    time.sleep(0.01)
+    for command in (("ttl",), ("persist",), ("expire",)):
+        outcome = pequod(*command, "session|17", *(["5"] if command == ("expire",) else []))
+        assert (outcome.code, outcome.err) == (1, "pequod: key session|17 is not there\n")
+    refused = pequod("put", "--ttl", "-1", "session|17", "ann")
+    assert refused.code == 3
+    assert "a time to live of -1.0 s" in refused.err

@@ -24,6 +24,8 @@ SAMPLES: dict[type[errors.PequodError], errors.PequodError] = {
         errors.InvalidDeltaError(b"one"),
         errors.NotNumberError(b"n|\xff"),
         errors.SumTooLongError(b"n|1", 64),
+        errors.InvalidTtlError("-1 s", "it is above 0"),
+        errors.NoDeadlineError(b"p|\xff"),
         errors.InvalidKeyError(b"", "it is empty"),
         errors.PackError("t.body", "it is null"),
         errors.UnknownJoinError("t.7"),

@@ -7,6 +7,7 @@ notice is left out: text that makes the core only slower, or that no call can te
 from typing import Final
 
 from tests.native.fault import Fault
+from tests.native.faults_of_deadlines import FAULTS_OF_DEADLINES
 from tests.native.faults_of_hot_calls import FAULTS_OF_HOT_CALLS
 from tests.native.faults_of_http2 import FAULTS_OF_HTTP2
 from tests.native.faults_of_messages import FAULTS_OF_MESSAGES
@@ -360,7 +361,7 @@ _FAULTS_OF_STRUCTURES: Final = (
 
 FAULTS: Final = tuple(
     sorted(
-        (*_FAULTS_OF_STRUCTURES, *FAULTS_OF_MESSAGES, *FAULTS_OF_HTTP2, *FAULTS_OF_HOT_CALLS),
+        (*_FAULTS_OF_STRUCTURES, *FAULTS_OF_MESSAGES, *FAULTS_OF_HTTP2, *FAULTS_OF_HOT_CALLS, *FAULTS_OF_DEADLINES),
         key=lambda fault: fault.file,
     )
 )

@@ -28,7 +28,13 @@ _ROOT: Final = Path(__file__).parents[2]
 _COPIED: Final = ("pequod", "grammar", "proto", "server", "bench", "tests", "docs", "pyproject.toml")
 _COMPILE: Final = ("-std=c++17", "-O0", "-fPIC", "-fno-exceptions", "-fno-rtti", "-fvisibility=hidden", "-DNDEBUG")
 #: The core's own tests, which are to find what is wrong with it, and not only those of all that stands on it.
-_TESTS: Final = ("tests/native", "tests/regress", "tests/client/test_columns.py", "tests/engine/test_searched.py")
+_TESTS: Final = (
+    "tests/native",
+    "tests/regress",
+    "tests/client/test_columns.py",
+    "tests/engine/test_searched.py",
+    "tests/engine/test_expiry.py",
+)
 #: A fault that lets a loop go on for ever is found too.
 _SECONDS_MAX: Final = 240
 

@@ -54,7 +54,7 @@ def read(batch: "hot.Batch", count: int) -> tuple[list[bytes], list[int]]:
         command = batch.command()
         assert command[0] == kind
         arguments += [command[1], command[2], command[4]][: ARGUMENT_COUNTS[kind]]
-        numbers += [command[3]] * NUMBER_COUNTS[kind]
+        numbers += [command[3], command[5]][: NUMBER_COUNTS[kind]]
         batch.done()
     return arguments, numbers
 

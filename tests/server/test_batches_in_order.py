@@ -165,7 +165,7 @@ def check_pieces(pieces: list[pb.ExecuteReply], bytes_max: int) -> None:
 
 
 def plain(result: Result) -> Outcome:
-    assert not isinstance(result, Met | Unmet), "no command has a condition"
+    assert not isinstance(result, Met | Unmet | float), "no command has a condition, or asks how long a key lives"
     if isinstance(result, PequodError):
         return type(result).__name__
     return list(zip(result.keys, result.values, strict=True)) if isinstance(result, Rows) else result

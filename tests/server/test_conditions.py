@@ -31,7 +31,7 @@ async def test_a_batch_says_of_each_condition_whether_it_held(stub: Any) -> None
     kinds = [PUT_IF, PUT_IF, PUT_IF, PUT_IF, REMOVE_IF, REMOVE_IF, PUT_IF, GET]
     arguments = [b"p|x", b"1", b"", b"p|x", b"2", b"", b"p|y", b"2", b"", b"p|x", b"2", b"1"]
     arguments += [b"p|y", b"", b"p|x", b"1", b"p|x", b"3", b"", b"p|x"]
-    numbers = [IS_ABSENT, IS_ABSENT, IS_PRESENT, HAS_VALUE, HAS_VALUE, HAS_VALUE, 9]
+    numbers = [IS_ABSENT, 0, IS_ABSENT, 0, IS_PRESENT, 0, HAS_VALUE, 0, HAS_VALUE, HAS_VALUE, 9, 0]
     reply = await _execute(As(stub, "root").Execute(), kinds, arguments, numbers)
     assert list(reply.statuses) == [OK, UNMET, ABSENT, OK, ABSENT, UNMET, FAILED, OK]
     assert list(reply.values) == [b"1", b"2", b"2"]
@@ -45,7 +45,7 @@ async def test_present_values_that_are_too_long_for_a_piece_come_in_several(stub
         server.engine.put(key, key * 12)
     arguments = [argument for key in keys for argument in (key, b"new", b"")]
     kinds = [PUT_IF] * len(keys)
-    request = pb.ExecuteRequest(batch=5, kinds=bytes(kinds), arguments=arguments, numbers=[IS_ABSENT] * len(keys))
+    request = pb.ExecuteRequest(batch=5, kinds=bytes(kinds), arguments=arguments, numbers=[IS_ABSENT, 0] * len(keys))
     pieces = await pieces_of(As(stub, "root").Execute(), request)
     assert len(pieces) > 5
     reply = joined(pieces)
@@ -57,7 +57,7 @@ async def test_a_condition_needs_the_right_to_read(stub: Any, server: PequodServ
     stream = As(stub, "web").Execute()
     arguments = [b"s|ann|bob", b"2", b"", b"s|ann|liz", b"1", b"", b"p|bob|0001", b"2", b"", b"s|ann|bob", b"guess"]
     reply = await _execute(
-        stream, [PUT_IF, PUT_IF, PUT_IF, REMOVE_IF], arguments, [IS_ABSENT, IS_ABSENT, IS_ABSENT, HAS_VALUE]
+        stream, [PUT_IF, PUT_IF, PUT_IF, REMOVE_IF], arguments, [IS_ABSENT, 0, IS_ABSENT, 0, IS_ABSENT, 0, HAS_VALUE]
     )
     assert list(reply.statuses) == [FAILED, FAILED, UNMET, FAILED]
     assert {error.facts["right"] for error in reply.errors} == {"read"}

@@ -123,6 +123,8 @@ REFUSED = [
     ("web", "Put", pb.PutRequest(key=b"p}"), "write", b"p}", b"p}\0"),
     ("web", "Put", pb.PutRequest(key=b""), "write", b"", b"\0"),
     ("web", "Remove", pb.RemoveRequest(key=b"secret"), "write", b"secret", b"secret\0"),
+    ("web", "Expire", pb.ExpireRequest(key=b"secret", ttl_ms=1), "write", b"secret", b"secret\0"),
+    ("web", "Ttl", pb.TtlRequest(key=b"secret"), "read", b"secret", b"secret\0"),
     ("web", "Scan", pb.ScanRequest(first=b"p|"), "read", b"p|", None),
     ("web", "Scan", pb.ScanRequest(first=b"p|", last=b"p}\0"), "read", b"p|", b"p}\0"),
     ("web", "Scan", pb.ScanRequest(first=b"p{\xff", last=b"p}"), "read", b"p{\xff", b"p}"),

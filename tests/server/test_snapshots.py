@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
 import gzip
+import math
 import os
 import stat
 from collections.abc import AsyncIterator
@@ -74,6 +76,35 @@ async def test_save_and_restore_go_back_to_the_moment_of_the_save(tmp_path: Path
         assert await client.multi_get(["p|00007", "p|new", "karma|ann"]) == [b"7", b"stays", b"1"]
 
 
+async def test_deadlines_are_saved_and_what_has_expired_meanwhile_does_not_come_back(tmp_path: Path) -> None:
+    path = tmp_path / "file"
+    async with serving(path, joins=KARMA) as client:
+        await client.put("vote|ann|bob", "", ttl_s=0.2)
+        await client.put("vote|ann|liz", "", ttl_s=1000)
+        await client.put("vote|ann|joe", "")
+        assert await client.get("karma|ann") == b"3"
+    saved = read_snapshot(path)
+    assert [key for key, _ in saved.deadlines] == [b"vote|ann|bob", b"vote|ann|liz"]
+    await asyncio.sleep(0.2)
+    async with serving(path, joins=KARMA) as client:
+        assert await client.get("karma|ann") == b"2"
+        assert 0 < (await client.ttl("vote|ann|liz") or 0.0) < 1000
+        assert await client.ttl("vote|ann|joe") == math.inf
+        found = await client.statistics()
+        assert (found.expiring_keys, found.expired_keys) == (1, 0), "what is gone is not put at all"
+        await client.persist("vote|ann|liz")
+    assert read_snapshot(path).deadlines == ()
+
+
+async def test_a_file_without_deadlines_is_of_the_version_that_earlier_servers_read(tmp_path: Path) -> None:
+    for deadlines, version in (((), 1), (((b"a", 5),), 3)):
+        write_snapshot(tmp_path / "file", Rows([b"a"], [b"1"]), (), 7, deadlines)
+        data = gzip.decompress((tmp_path / "file").read_bytes())
+        head = pb.SnapshotBlock.FromString(data[4 : 4 + int.from_bytes(data[:4])]).head
+        assert head.version == version
+        assert read_snapshot(tmp_path / "file").deadlines == deadlines
+
+
 async def test_without_a_file_nothing_is_saved_or_restored(tmp_path: Path) -> None:
     async with serving(None) as client:
         for call in (client.save_snapshot, client.restore_snapshot):
@@ -118,8 +149,8 @@ FOREIGN = {
     "a compressed text": (gzip.compress(b"key,value\np|bob,Hi\n" * 99), "no snapshot"),
     "another format": (_framed(pb.SnapshotHead(format="other").SerializeToString()), "no snapshot"),
     "a newer version": (
-        _framed(pb.SnapshotBlock(head=pb.SnapshotHead(format="pequod snapshot", version=3)).SerializeToString()),
-        "version 3",
+        _framed(pb.SnapshotBlock(head=pb.SnapshotHead(format="pequod snapshot", version=4)).SerializeToString()),
+        "version 4",
     ),
     "no end": (
         _framed(pb.SnapshotBlock(head=pb.SnapshotHead(format="pequod snapshot", version=1)).SerializeToString()),

@@ -8,7 +8,7 @@ from typing import Final
 
 from rich.console import Console
 
-from pequod_bench.micro import cluster, engine, feed, records, wire
+from pequod_bench.micro import cluster, engine, expiry, feed, records, wire
 from pequod_bench.micro.frame import FULL, SMOKE, MicroRatio, MicroRow, Result, measure
 from pequod_bench.report.printed import Printed, print_rows
 from pequod_bench.settings import MicroSettings
@@ -56,4 +56,4 @@ def compared(rows: Iterable[MicroRow]) -> list[list[MicroRow]]:
 
 def workloads() -> Iterator[MicroRow]:
     """Yield the rows of the engine, of both halves of the wire, and of both feeds."""
-    yield from (*engine.ENGINE, *records.RECORDS, *wire.HALVES, *cluster.CLUSTER, *feed.FEED)
+    yield from (*engine.ENGINE, *expiry.EXPIRY, *records.RECORDS, *wire.HALVES, *cluster.CLUSTER, *feed.FEED)

@@ -13,6 +13,7 @@ from typing import Final
 from sortedcontainers import SortedList
 
 from pequod.answers.rows import Rows
+from pequod.engine.base.deadlines import Deadlines
 from pequod.engine.base.presence import Presence
 from pequod.engine.base.rows import SortedRows, merge_layers
 from pequod.engine.base.table import Table
@@ -54,7 +55,7 @@ class LooseRows:
 class Store:
     """All base rows: the tables, and the keys without a table."""
 
-    __slots__ = ("_order", "backed", "loose", "tables")
+    __slots__ = ("_order", "backed", "deadlines", "expired_count", "loose", "tables")
 
     def __init__(self) -> None:
         #: Table name -> table, without the delimiter.
@@ -63,6 +64,10 @@ class Store:
         self.loose = LooseRows()
         #: The backed tables.
         self.backed: list[Table] = []
+        #: Of keys that are here, and of no backed table.
+        self.deadlines = Deadlines()
+        #: Keys that were removed because they were due.
+        self.expired_count = 0
         self._order: SortedList[bytes] = SortedList()
 
     def table(self, name: bytes) -> Table:
@@ -96,13 +101,14 @@ class Store:
         return len(self.tables)
 
     def count_bytes(self) -> tuple[int, int]:
-        """Return the memory of all client-written rows, and that of the loaded rows of backed tables.
+        """Return the memory of all client-written rows with their deadlines, and that of the rows of backed tables.
 
         Cost:
             O(tables).
         """
         loaded_bytes = sum([table.count_bytes() for table in self.backed])
         total_bytes = self.loose.row_bytes + sum([table.count_bytes() for table in self.tables.values()])
+        total_bytes += self.deadlines.byte_count
         return total_bytes - loaded_bytes, loaded_bytes
 
     def get(self, key: bytes) -> bytes | None:
@@ -112,6 +118,10 @@ class Store:
             return self.loose.get(key)
         table = self.tables.get(name)
         return None if table is None else table.get(key)
+
+    def own_key(self, key: bytes) -> bytes:
+        """Return the key that is there, as its row has it: to hold on to this one takes no memory."""
+        return self.slice(key, key + b"\0", 1).keys[0]
 
     def tables_of(self, first: bytes, last: bytes | None) -> list[Table]:
         """Return the tables that may hold keys of ``[first, last)``, in key order."""
@@ -147,6 +157,7 @@ class Store:
 
     def _check(self) -> None:
         self.loose.rows._check()
+        self.deadlines._check()
         assert [prefix[:-1] for prefix in self._order] == sorted(self.tables, key=lambda name: name + DELIMITER)
         for table in self.tables.values():
             table._check()

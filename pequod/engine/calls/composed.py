@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Literal
 
 from pequod.answers.rows import Rows
+from pequod.engine.base.deadlines import Deadlines
 from pequod.engine.base.presence import Part
 from pequod.engine.base.store import Store
 from pequod.engine.joins.contexts import Context
@@ -42,6 +43,7 @@ class HotEngine:
 
     __slots__ = (
         "_closed",
+        "_deadlines",
         "_effects",
         "_ends",
         "_key_bytes_max",
@@ -57,6 +59,7 @@ class HotEngine:
     )
 
     revision: int
+    _deadlines: Deadlines
 
     def _put_quick(self, _key: bytes, _value: bytes) -> bool:
         """Put a row if that takes a look-up and a copy; return False, and nothing has changed, if it takes more.
@@ -68,6 +71,10 @@ class HotEngine:
     def _remove_quick(self, _key: bytes) -> bool | None:
         """Remove a row; return whether it was there, None if it takes more."""
         return None
+
+    def _expire_quick(self, _keys_max: int) -> tuple[int, bytes | None]:
+        """Remove keys that are due; return how many, and the next one, without its deadline, if it takes more."""
+        return 0, self._deadlines.take_due()
 
     def _get_quick(self, _key: bytes, _now: float) -> bytes | Literal[False] | None:
         """Return the value of a key, None if it is absent, False if it takes more."""
@@ -103,6 +110,7 @@ class Composed(HotEngine):
         self._key_bytes_max = key_bytes_max
         self._value_bytes_quick = min(value_bytes_max, VALUE_STEP)
         self._store = Store()
+        self._deadlines = self._store.deadlines
         self._directory = Directory(self._store)
         self._relations = self._directory.by_name
         #: The bytes of all data. Code that keeps changes for watches reports them by `Ledger.change_watches`.
@@ -152,6 +160,8 @@ class Composed(HotEngine):
 
     def _check(self) -> None:
         self._store._check()
+        keys = self._store.slice(b"", None).keys
+        assert len(self._deadlines.among(keys)) == len(self._deadlines), "only keys that are there have deadlines"
         self._directory._check()
         self._catalog._check()
         self.backfills._check()

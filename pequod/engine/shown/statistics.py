@@ -70,6 +70,8 @@ def collect(
         },
         joins=joins,
         memory=weighed(ledger, *store.count_bytes()),
+        expiring_keys=len(store.deadlines),
+        expired_keys=store.expired_count,
     )
 
 

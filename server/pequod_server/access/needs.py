@@ -45,6 +45,8 @@ class Needs:
             "Remove": lambda role, request: role.need_key(Right.WRITE, request.key),
             "MultiGet": lambda role, request: _need_keys(role, Right.READ, request.keys),
             "MultiPut": lambda role, request: _need_keys(role, Right.WRITE, request.keys),
+            "Expire": lambda role, request: role.need_key(Right.WRITE, request.key),
+            "Ttl": lambda role, request: role.need_key(Right.READ, request.key),
             "RemoveRange": lambda role, request: _need_range(role, Right.WRITE, *range_of(request)),
             "Scan": lambda role, request: role.need(Right.READ, *range_of(request)),
             "Watch": lambda role, request: role.need(Right.READ, request.first, last_of(request)),

@@ -58,7 +58,7 @@ class Trims:
                 _keep(named, lambda context: _may_see(role, *within(context.prefix, b"", None)))
         _keep(reply.tables, lambda kept: _may_see(role, *within(kept.table + DELIMITER, b"", None)))
         if not _may_see(role, b"", None):
-            reply.loose_keys = 0
+            reply.loose_keys = reply.expiring_keys = reply.expired_keys = 0
             # The error may say where a database is.
             for one in reply.databases:
                 one.ClearField("error")

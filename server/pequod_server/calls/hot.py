@@ -106,6 +106,7 @@ class ServedHotCalls:
         if self._guard is not None:
             self._admit(client, self._guard)
         homes = None if self._rules is None else self._rules.bounds
+        served.databases.expiring.pass_due()
         room = self._admission.piece_bytes_max()
         now_s, may_read = served.executor.clock(), self._levels.passes_reads()
         if not served.databases.all:

@@ -5,7 +5,8 @@ from __future__ import annotations
 from pequod_proto import pequod_pb2 as pb
 
 from pequod.commands.columns import range_arguments
-from pequod.commands.kinds import COUNT, GET
+from pequod.commands.kinds import COUNT, GET, TTL
+from pequod.language.deadlines import to_remaining_ms
 from pequod_server.calls.served import ServedEngine
 from pequod_server.wire.bounds import range_of
 from pequod_server.wire.fitting import ROW_BYTES
@@ -13,7 +14,7 @@ from pequod_server.wire.handlers import Context
 
 
 class ReadCalls:
-    """Answers Get, MultiGet and Count."""
+    """Answers Get, MultiGet, Count and Ttl."""
 
     def __init__(self, served: ServedEngine) -> None:
         self._served = served
@@ -23,6 +24,12 @@ class ReadCalls:
         """Get one value."""
         value, _ = await self._answer(GET, request.key, demand=self._served.demand(request))
         return pb.GetReply(header=self._served.header(), value=value)
+
+    async def ttl(self, request: pb.TtlRequest, _context: Context) -> pb.TtlReply:
+        """Return how long a key lives."""
+        left_s, _ = await self._answer(TTL, request.key, demand=self._served.demand(request))
+        remaining_ms = None if left_s is None else to_remaining_ms(left_s)
+        return pb.TtlReply(header=self._served.header(), remaining_ms=remaining_ms)
 
     async def multi_get(self, request: pb.MultiGetRequest, _context: Context) -> pb.MultiGetReply:
         """Get many values, as many as fit into a reply."""

@@ -77,6 +77,7 @@ class PequodService:
         self.Get = reads.get
         self.MultiGet = reads.multi_get
         self.Count = reads.count
+        self.Ttl = reads.ttl
 
         self.Scan = ScanCalls(served, admission).scan
 
@@ -86,6 +87,7 @@ class PequodService:
         self.WriteIf = writes.write_if
         self.Transaction = writes.transaction
         self.Add = writes.add
+        self.Expire = writes.expire
         self.MultiPut = writes.multi_put
         self.RemoveRange = writes.remove_range
 

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from pequod_proto import pequod_pb2 as pb
 
-from pequod.commands.kinds import ADD, PUT, PUT_IF, REMOVE, REMOVE_IF
-from pequod.errors import BadRequestError
+from pequod.commands.kinds import ADD, EXPIRE, PUT, PUT_IF, PUT_TTL, REMOVE, REMOVE_IF
+from pequod.errors import BadRequestError, InvalidTtlError
 from pequod.language.conditions import Unmet
+from pequod.language.deadlines import KEEP
 from pequod.transaction_messages import transaction_of, transaction_reply
 from pequod_server.calls.served import ServedEngine
 from pequod_server.wire.bounds import range_of
@@ -14,15 +15,16 @@ from pequod_server.wire.handlers import Context
 
 
 class WriteCalls:
-    """Answers Put, Remove, WriteIf, Transaction, Add, MultiPut and RemoveRange."""
+    """Answers Put, Remove, WriteIf, Transaction, Add, Expire, MultiPut and RemoveRange."""
 
     def __init__(self, served: ServedEngine) -> None:
         self._served = served
         self._executor = served.executor
 
     async def put(self, request: pb.PutRequest, _context: Context) -> pb.PutReply:
-        """Write one base key."""
-        _, token = await self._executor.answer(PUT, request.key, request.value)
+        """Write one base key, for ever or for some time."""
+        ttl_ms = _ttl_of(request)
+        _, token = await self._executor.answer(PUT_TTL if ttl_ms else PUT, request.key, request.value, ttl_ms)
         return pb.PutReply(header=self._served.header(written=token))
 
     async def remove(self, request: pb.RemoveRequest, _context: Context) -> pb.RemoveReply:
@@ -34,7 +36,7 @@ class WriteCalls:
         """Write or remove one base key under a condition."""
         key, number, expected = request.key, request.condition, request.expected
         if request.HasField("value"):
-            call = self._executor.answer(PUT_IF, key, request.value, number, third=expected)
+            call = self._executor.answer(PUT_IF, key, request.value, number, third=expected, ttl_ms=_ttl_of(request))
         else:
             call = self._executor.answer(REMOVE_IF, key, expected, number)
         outcome, token = await call
@@ -55,6 +57,11 @@ class WriteCalls:
         total, token = await self._executor.answer(ADD, request.key, request.delta)
         return pb.AddReply(header=self._served.header(written=token), value=total)
 
+    async def expire(self, request: pb.ExpireRequest, _context: Context) -> pb.ExpireReply:
+        """Set the deadline of one base key, or take it away."""
+        is_there, token = await self._executor.answer(EXPIRE, request.key, number=request.ttl_ms)
+        return pb.ExpireReply(header=self._served.header(written=token), was_there=is_there)
+
     async def multi_put(self, request: pb.MultiPutRequest, _context: Context) -> pb.MultiPutReply:
         """Write many base keys, all or none."""
         keys, values = request.keys[:], request.values[:]
@@ -70,3 +77,18 @@ class WriteCalls:
             raise BadRequestError("name the range by first or prefix; an empty first is the very first key")
         removed, token = await self._executor.remove_range(*range_of(request))
         return pb.RemoveRangeReply(header=self._served.header(written=token), removed=removed)
+
+
+def _ttl_of(request: pb.PutRequest | pb.WriteIfRequest) -> int:
+    """Return the time to live that a write gives its key, as batches have it.
+
+    Raises:
+        InvalidTtlError: It keeps the deadline that is there, and sets one.
+    """
+    if not request.keep_ttl:
+        return request.ttl_ms
+    if request.ttl_ms:
+        raise InvalidTtlError(
+            f"{request.ttl_ms} ms", "a write sets a deadline or keeps the one that is there, not both"
+        )
+    return KEEP

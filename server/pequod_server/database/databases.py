@@ -24,12 +24,13 @@ from types import MappingProxyType
 from typing import Final, Protocol, TypeVar
 
 from pequod.calls import BackingStatistics
-from pequod.engine import BackedKeyError, Engine, Lacking, Loadable, MissingError, NextGroups, Range, Unindexed
+from pequod.engine import BackedKeyError, Due, Engine, Lacking, Loadable, MissingError, NextGroups, Range, Unindexed
 from pequod.errors import BackingStaleError, BackingUnavailableError, MixedWriteError, UnassignedKeyError
 from pequod.language.ranges import prefix_end
 from pequod_server.backing import BackingStore, Backoff, KeyRange, Releasing, RowChange
 from pequod_server.backing.turns import all_of, ended
 from pequod_server.database.assignment import Assignment, tables_of
+from pequod_server.database.expiring import Expiring
 from pequod_server.database.flights import ROUNDS_MAX
 from pequod_server.database.gate import Gates
 from pequod_server.database.indexing import Indexing
@@ -104,6 +105,8 @@ class Databases:
         self._assigning = asyncio.Lock()
         self._prefetcher = Prefetcher(engine, self.load)
         self._indexing = Indexing(engine)
+        #: Removes keys that are due.
+        self.expiring = Expiring(engine)
         self._take(*self._prepared(groups))
 
     def named(self, name: str) -> Loader:
@@ -126,6 +129,7 @@ class Databases:
             SchemaError: A database does not have what its mapping needs.
             BackingUnavailableError: One does not answer. All are stopped.
         """
+        self.expiring.start()
         starts = [asyncio.create_task(loader.start(since.get(loader.name))) for loader in self.all]
         try:
             await asyncio.gather(*starts)
@@ -154,8 +158,7 @@ class Databases:
 
     async def stop(self) -> None:
         """End the feeds and the loads."""
-        await self._prefetcher.stop()
-        await self._indexing.stop()
+        await asyncio.gather(self._prefetcher.stop(), self._indexing.stop(), self.expiring.stop())
         await asyncio.gather(*(loader.stop() for loader in self.all))
 
     def statistics(self) -> list[BackingStatistics]:
@@ -290,6 +293,7 @@ class Databases:
         """
         for _ in range(ROUNDS_MAX):
             await ready()
+            self.expiring.pass_due()
             try:
                 return ask()
             except MissingError as error:
@@ -320,7 +324,7 @@ class Databases:
         return next((loader.stale_error() for loader in self.read_by([(first, last)]) if loader.is_stale), None)
 
     async def load(self, lacking: Iterable[Lacking], next_groups: Sequence[NextGroups] = ()) -> None:
-        """Load what reads lack, each piece from its database, at the same time, and make the indexes that they lack.
+        """Load what reads lack, each piece from its database, at the same time; make indexes, remove what is due.
 
         Args:
             next_groups: What they will lack next, which databases may give with it.
@@ -330,10 +334,10 @@ class Databases:
             UnassignedKeyError: A range is of no database; nothing is loaded.
         """
         wanted = list(lacking)
-        unindexed = [one for one in wanted if isinstance(one, Unindexed)]
-        pieces = self.assignment.divided(one for one in wanted if not isinstance(one, Unindexed))
+        own = [one for one in wanted if isinstance(one, Unindexed | Due)]
+        pieces = self.assignment.divided(one for one in wanted if not isinstance(one, Unindexed | Due))
         loads = [self._load(*one, next_groups) for one in pieces.items()]
-        loads += [self._indexing.make(one) for one in unindexed]
+        loads += [self.expiring.gone(one) if isinstance(one, Due) else self._indexing.make(one) for one in own]
         await (loads[0] if len(loads) == 1 else all_of(loads))
 
     async def _load(self, loader: Loader, lacking: Sequence[Loadable], next_groups: Sequence[NextGroups]) -> None:

@@ -17,6 +17,7 @@ Leveled = (
     | pb.MultiGetRequest
     | pb.ScanRequest
     | pb.CountRequest
+    | pb.TtlRequest
     | pb.WatchRequest
     | pb.ExecuteRequest
     | pb.TransactionRequest

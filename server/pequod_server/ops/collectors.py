@@ -19,6 +19,7 @@ from prometheus_client.registry import Collector
 from pequod.engine import Engine
 from pequod_server.cluster.member import Member
 from pequod_server.database.databases import Databases
+from pequod_server.database.expiring import Expiring
 from pequod_server.database.loader import Loader
 from pequod_server.freshness.questions import WAIT_ENDS, LevelCounters
 from pequod_server.homes.home.feeding import FeedCounters, PeerFeed
@@ -157,6 +158,21 @@ class LevelCollector(ScrapedCollector):
             buckets=[("+Inf" if end == math.inf else repr(end), count) for end, count in buckets],
             sum_value=counters.wait_s,
         )
+
+
+class ExpiryCollector(ScrapedCollector):
+    """Tells how many keys have deadlines, how many have expired, and how late the server is with them."""
+
+    def __init__(self, engine: Engine, expiring: Expiring) -> None:
+        self._engine = engine
+        self._expiring = expiring
+
+    def collect(self) -> Iterator[Metric]:
+        """Yield the figures."""
+        yield GaugeMetricFamily("pequod_expiring_keys", "Keys with a deadline.", len(self._engine.deadlines))
+        yield CounterMetricFamily("pequod_expired_keys", "Keys that have expired.", self._engine.expired_count)
+        text = "Seconds since the deadline of the earliest key that is due and not removed yet."
+        yield GaugeMetricFamily("pequod_expiry_lag_seconds", text, self._expiring.lag_ms / 1000)
 
 
 class SnapshotCollector(ScrapedCollector):

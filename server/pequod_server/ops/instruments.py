@@ -86,9 +86,10 @@ class Instruments:
             from pequod_server.ops.web import WebServer  # noqa: PLC0415
 
             self._metrics = Metrics(engine)
-            from pequod_server.ops.collectors import DatabaseCollector  # noqa: PLC0415
+            from pequod_server.ops.collectors import DatabaseCollector, ExpiryCollector  # noqa: PLC0415
 
             self._metrics.add(DatabaseCollector(databases))
+            self._metrics.add(ExpiryCollector(engine, databases.expiring))
             self._web = WebServer(
                 self._metrics.scrape, is_ready, lambda: down_homes(databases), lambda: stale_reason(databases), step
             )

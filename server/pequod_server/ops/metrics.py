@@ -259,7 +259,7 @@ class EngineCollector(ScrapedCollector):
     def __init__(self, engine: Engine, clock: Callable[[], float] = time.monotonic) -> None:
         self._engine = engine
         self._clock = clock
-        self._statistics = Statistics(revision=0, loose_keys=0, tables={}, joins={}, memory=MemoryStatistics())
+        self._statistics = Statistics(0, 0, {}, {}, MemoryStatistics(), 0, 0)
         self._kept_until_s = -math.inf
         self._took_s = 0.0
         self._refreshing = asyncio.Lock()

@@ -15,7 +15,7 @@ import os
 import struct
 import time
 import zlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -32,6 +32,10 @@ _FORMAT: Final = "pequod snapshot"
 #: With one database, and with several.
 _VERSION: Final = 1
 _VERSION_OF_MANY: Final = 2
+#: With deadlines of keys, which earlier servers would not heed.
+_VERSION_OF_DEADLINES: Final = 3
+#: A key and when it expires, in milliseconds since 1970.
+Deadline = tuple[bytes, int]
 _LENGTH: Final = struct.Struct(">I")
 _BLOCK_ROWS: Final = 4096
 #: More than rows of the largest settings make; a length beyond it is no length.
@@ -62,16 +66,20 @@ class SnapshotContent:
     backed: tuple[BackedPart, ...]
     #: Names the data in memory; 0: an earlier version wrote the file.
     origin: int
+    #: Of some of the keys.
+    deadlines: tuple[Deadline, ...] = ()
 
 
-def write_snapshot(path: Path, rows: Rows, backed: Sequence[BackedPart], origin: int = 0) -> int:
+def write_snapshot(
+    path: Path, rows: Rows, backed: Sequence[BackedPart], origin: int = 0, deadlines: Sequence[Deadline] = ()
+) -> int:
     """Write a snapshot in the place of the present one, and return how large the file is.
 
     Raises:
         SnapshotError: It cannot be written; the present one stays.
     """
     try:
-        return _write(path, rows, backed, origin)
+        return _write(path, _blocks(rows, backed, origin, dict(deadlines)))
     except OSError as error:
         raise SnapshotError(str(path), f"it cannot be written: {error.strerror}") from error
 
@@ -130,11 +138,11 @@ def _is_at(file: BinaryIO, name: Path) -> bool:
     return name.exists() and os.path.samestat(name.stat(), os.fstat(file.fileno()))
 
 
-def _write(path: Path, rows: Rows, backed: Sequence[BackedPart], origin: int) -> int:
+def _write(path: Path, blocks: Iterator[pb.SnapshotBlock]) -> int:
     with _unfinished(path) as file:
         # Level 1 makes keys of one prefix small as well, five times as fast as the default.
         with gzip.GzipFile(filename="", mode="wb", fileobj=file, compresslevel=1) as stream:
-            for block in _blocks(rows, backed, origin):
+            for block in blocks:
                 data = block.SerializeToString()
                 stream.write(_LENGTH.pack(len(data)) + data)
         file.flush()
@@ -149,8 +157,10 @@ def _write(path: Path, rows: Rows, backed: Sequence[BackedPart], origin: int) ->
     return size
 
 
-def _blocks(rows: Rows, backed: Sequence[BackedPart], origin: int) -> Iterator[pb.SnapshotBlock]:
-    number = _VERSION if len(backed) < 2 else _VERSION_OF_MANY
+def _blocks(
+    rows: Rows, backed: Sequence[BackedPart], origin: int, deadlines: Mapping[bytes, int]
+) -> Iterator[pb.SnapshotBlock]:
+    number = _VERSION_OF_DEADLINES if deadlines else _VERSION if len(backed) < 2 else _VERSION_OF_MANY
     head = pb.SnapshotHead(format=_FORMAT, version=number, saved_s=time.time(), server=version())
     head.origin = origin
     for part in backed:
@@ -164,7 +174,11 @@ def _blocks(rows: Rows, backed: Sequence[BackedPart], origin: int) -> Iterator[p
         )
     yield pb.SnapshotBlock(head=head)
     for at in range(0, len(rows.keys), _BLOCK_ROWS):
-        yield pb.SnapshotBlock(keys=rows.keys[at : at + _BLOCK_ROWS], values=rows.values[at : at + _BLOCK_ROWS])
+        keys = rows.keys[at : at + _BLOCK_ROWS]
+        block = pb.SnapshotBlock(keys=keys, values=rows.values[at : at + _BLOCK_ROWS])
+        if deadlines and any(key in deadlines for key in keys):
+            block.deadlines.extend(deadlines.get(key, 0) for key in keys)
+        yield block
     yield pb.SnapshotBlock(end=pb.SnapshotEnd(keys=len(rows.keys)))
 
 
@@ -191,23 +205,25 @@ def read_snapshot(path: Path) -> SnapshotContent:
 def _parse(path: Path, file: BinaryIO) -> SnapshotContent:
     keys: list[bytes] = []
     values: list[bytes] = []
+    deadlines: list[Deadline] = []
     with gzip.GzipFile(fileobj=file, mode="rb") as stream:
         head = _first_block(path, stream).head
         if head.format != _FORMAT:
             raise SnapshotError(str(path), "it is no snapshot of Pequod")
-        if head.version not in (_VERSION, _VERSION_OF_MANY):
-            raise SnapshotError(
-                str(path), f"it is of version {head.version} of the format, and this server knows {_VERSION_OF_MANY}"
-            )
+        if not _VERSION <= head.version <= _VERSION_OF_DEADLINES:
+            known = f"this server knows {_VERSION_OF_DEADLINES}"
+            raise SnapshotError(str(path), f"it is of version {head.version} of the format, and {known}")
         while (block := _block(path, stream)) is not None:
             if block.HasField("end"):
                 break
             keys += block.keys
             values += block.values
+            if block.deadlines:
+                deadlines += [pair for pair in zip(block.keys, block.deadlines, strict=True) if pair[1]]
         # To the end of the file, where the checksum is.
         if block is None or stream.read(1) or block.end.keys != len(keys) or len(keys) != len(values):
             raise SnapshotError(str(path), "it is damaged (it does not end where it should)")
-    return SnapshotContent(head.saved_s, Rows(keys, values), _backed(head), head.origin)
+    return SnapshotContent(head.saved_s, Rows(keys, values), _backed(head), head.origin, tuple(deadlines))
 
 
 def _first_block(path: Path, stream: gzip.GzipFile) -> pb.SnapshotBlock:

@@ -28,7 +28,14 @@ from pequod_server.database.assignment import overlap
 from pequod_server.database.databases import Databases
 from pequod_server.database.loader import Loader
 from pequod_server.freshness.own import OwnHistory
-from pequod_server.ops.snapshot_file import BackedPart, SnapshotContent, read_snapshot, try_place, write_snapshot
+from pequod_server.ops.snapshot_file import (
+    BackedPart,
+    Deadline,
+    SnapshotContent,
+    read_snapshot,
+    try_place,
+    write_snapshot,
+)
 
 log: Final = logging.getLogger("pequod.snapshot")
 
@@ -117,6 +124,7 @@ class Snapshots:
             known = [(loader, loader.position) for loader in self._databases.all]
             marks = await asyncio.gather(*(_mark_of(loader) for loader, _ in known))
             rows, ranges = self._engine.base_rows(), tuple(self._engine.loaded())
+            deadlines = self._engine.deadlines.among(rows.keys) if self._engine.deadlines else []
             backed: list[BackedPart] = []
             left_out: list[Range] = []
             for (loader, position), mark in zip(known, marks, strict=True):
@@ -126,7 +134,7 @@ class Snapshots:
                 else:
                     backed.append(BackedPart(loader.name, position, _mapping_of(loader), mark, owned))
             try:
-                saved = await asyncio.to_thread(_written, path, rows, backed, left_out, self._origin)
+                saved = await asyncio.to_thread(_written, path, rows, backed, left_out, (self._origin, deadlines))
             except SnapshotError:
                 self.failure_count += 1
                 raise
@@ -214,12 +222,15 @@ class Snapshots:
             return Restored(path, self._put(snapshot), snapshot.saved_s)
 
     def _put(self, snapshot: SnapshotContent) -> int:
-        """Put the client-written keys; return how many."""
-        rows = _without(snapshot.rows, [one for part in snapshot.backed for one in part.ranges])
+        """Put the client-written keys, without those that have expired since; return how many."""
+        now_ms = self._databases.expiring.clock_ms()
+        gone = [Range(key, key + b"\0") for key, at_ms in snapshot.deadlines if at_ms <= now_ms]
+        rows = _without(snapshot.rows, [*(one for part in snapshot.backed for one in part.ranges), *gone])
         try:
             self._engine.put_all(rows.keys, rows.values)
         except PequodError as error:
             raise SnapshotError(str(self.path), f"{error}; mend the settings, or move the file away") from error
+        self._engine.restore_deadlines(one for one in snapshot.deadlines if one[1] > now_ms)
         return len(rows.keys)
 
 
@@ -232,9 +243,11 @@ async def _mark_of(loader: Loader) -> str | None:
         return None
 
 
-def _written(path: Path, rows: Rows, backed: Sequence[BackedPart], left_out: Sequence[Range], origin: int) -> Saved:
+def _written(
+    path: Path, rows: Rows, backed: Sequence[BackedPart], left_out: Sequence[Range], own: tuple[int, list[Deadline]]
+) -> Saved:
     kept, ranges = _without(rows, left_out), [one for part in backed for one in part.ranges]
-    size = write_snapshot(path, kept, backed, origin)
+    size = write_snapshot(path, kept, backed, *own)
     inside_count = len(kept.keys) - len(_without(kept, ranges).keys)
     return Saved(path, len(kept.keys), len(ranges), inside_count, size)
 

@@ -156,11 +156,12 @@ class Executor:
         number: int = 0,
         demand: Demand | None = None,
         third: bytes = b"",
+        ttl_ms: int = 0,
     ) -> Answered:
         """Run one command: a batch of one, whose error is raised.
 
         Args:
-            first, second, third, number: As `pequod.engine.answer` has them.
+            first, second, third, number, ttl_ms: As `pequod.engine.answer` has them.
             demand: How fresh the answer of a read has to be; None: as the server's settings say.
 
         Raises:
@@ -170,6 +171,7 @@ class Executor:
             PequodError: What the engine, or the database of a write, refuses.
         """
         waits: MissingError | BackedKeyError | None = None
+        self.databases.expiring.pass_due()
         # What is seen at once: most commands of calls may run now.
         if kind in WRITES:
             may_run = self._rules is None or self._rules.error_of(first) is None
@@ -179,10 +181,10 @@ class Executor:
             may_run = self.levels.passes_read(bounds_of(kind, first, second), demand)
         if may_run:
             try:
-                return answer(self.engine, kind, first, second, number, self.clock(), third), b""
+                return answer(self.engine, kind, first, second, number, self.clock(), third, ttl_ms), b""
             except (MissingError, BackedKeyError) as error:
                 waits = error
-        run = BatchRun(bytes((kind,)), [first, second, third], [number])
+        run = BatchRun(bytes((kind,)), [first, second, third], [number, ttl_ms])
         steps = self._call(run, demand)
         if waits is None:
             await steps.ready()
@@ -197,6 +199,7 @@ class Executor:
         """
         if demand is None and self.levels.passes_reads():
             engine, clock = self.engine, self.clock
+            self.databases.expiring.pass_due()
             try:
                 return [answer(engine, GET, key, b"", 0, clock()) for key in keys]
             except MissingError:
@@ -232,6 +235,7 @@ class Executor:
         """
         if self._rules is not None:
             self._rules.refuse(keys)
+        self.databases.expiring.pass_due()
         try:
             self.engine.put_all(keys, values)
         except BackedKeyError:
@@ -250,6 +254,7 @@ class Executor:
             PequodError: As `answer`, of any of its commands.
         """
         refuse(transaction, self.transaction_commands_max)
+        self.databases.expiring.pass_due()
         done, token = await self._transact(transaction, demand)
         self.transaction_counts["then" if done.held else "otherwise"] += 1
         return done, token
@@ -290,6 +295,7 @@ class Executor:
                 # The map may have changed since the part before.
                 if self._rules is not None:
                     self._rules.refuse_range(first, last)
+                self.databases.expiring.pass_due()
                 keys = self.engine.remove_range(first, last, _REMOVED_AT_A_TIME)
                 removed += len(keys)
                 if len(keys) < _REMOVED_AT_A_TIME:

@@ -17,6 +17,7 @@ from pequod.engine import BackedKeyError, Engine, MissingError, PequodError, Row
 from pequod.engine.answer import Answer, answer
 from pequod.engine.batch import BatchRun, Waits, is_whole
 from pequod.language.conditions import Unmet
+from pequod.language.deadlines import to_remaining_ms
 from pequod.native import NativeBatch, parse_batch
 from pequod_server.wire.errors import command_error
 
@@ -54,10 +55,10 @@ def run_batch(engine: Engine, batch: NativeBatch, rows_max: int, now: float, err
         errors: Takes why commands failed.
     """
     while engine.run_quick(batch, now):
-        kind, first, second, asked, third = batch.command()
+        kind, first, second, asked, third, ttl_ms = batch.command()
         number = min(asked or rows_max, rows_max) if kind in SCANS else asked
         try:
-            outcome = answer(engine, kind, first, second, number, now, third)
+            outcome = answer(engine, kind, first, second, number, now, third, ttl_ms)
         except (MissingError, BackedKeyError) as error:
             return Stop(error)
         except PequodError as error:
@@ -85,7 +86,9 @@ def _take(batch: NativeBatch, kind: int, outcome: Answer) -> bool:
     match GIVES[kind], outcome:
         case Gives.COUNT, int():
             batch.count(outcome)
-        case (Gives.VALUE, None) | (Gives.WAS_THERE, False) | (Gives.MET, Unmet()):
+        case Gives.REMAINING, float():
+            batch.count(to_remaining_ms(outcome))
+        case (Gives.VALUE | Gives.REMAINING, None) | (Gives.WAS_THERE, False) | (Gives.MET, Unmet()):
             batch.absent()
         case _:
             batch.done()
@@ -135,6 +138,6 @@ def slow_reads(engine: Engine, run: BatchRun, stop: int, room: int, now: float) 
             yield kind, first, last
         return
     while engine.run_quick(batch, now):
-        kind, first, last, _, _ = batch.command()
+        kind, first, last, _, _, _ = batch.command()
         yield kind, first, last
         batch.absent()

@@ -18,6 +18,7 @@ from pequod.engine import PequodError, Rows
 from pequod.engine.answer import Answer
 from pequod.engine.batch import BatchRun, is_whole
 from pequod.language.conditions import Met, Unmet
+from pequod.language.deadlines import to_remaining_ms
 from pequod_server.database.write_through import Settled
 from pequod_server.steps.native import BegunBatch
 from pequod_server.wire.errors import command_error
@@ -100,7 +101,9 @@ class ReplyPiece:
                 self._statuses[run.index] = ABSENT
             case False:
                 self._statuses[run.index] = ABSENT
-            case None if GIVES[run.kind] is Gives.VALUE:
+            case float():
+                self._counts.append(to_remaining_ms(outcome))
+            case None if GIVES[run.kind] in (Gives.VALUE, Gives.REMAINING):
                 self._statuses[run.index] = ABSENT
             case int() if outcome is not True:
                 self._counts.append(outcome)

@@ -55,6 +55,7 @@ class QuickBatch:
         self.errors: list[CommandError] = []
         self.reply: bytes | None = None
         self.rest: tuple[ExecuteRequest, Steps, Step] | None = None
+        executor.databases.expiring.pass_due()
         stop = run_batch(executor.engine, batch, executor.rows_max, executor.clock(), self.errors)
         self.reply_bytes = batch.reply_bytes
         if stop is None:

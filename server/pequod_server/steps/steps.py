@@ -15,13 +15,14 @@ from typing import Final, NamedTuple, Protocol
 
 from pequod_proto.pequod_pb2 import ExecuteReply
 
-from pequod.commands.kinds import ADD, ARGUMENT_COUNTS, DECIDED, PUT_IF, SCAN, SCAN_DOWN, WRITES
+from pequod.commands.kinds import ADD, ARGUMENT_COUNTS, DECIDED, PLAIN_WRITES, PUT_IF, SCAN, SCAN_DOWN
 from pequod.engine import BackedKeyError, Engine, MissingError, PequodError
 from pequod.engine.answer import Answer, answer
 from pequod.engine.batch import BatchRun, Waits, united
 from pequod.freshness import merged
 from pequod.language.conditions import decoded
 from pequod_server.backing import Addition, ConditionalChange, RowChange
+from pequod_server.database.databases import Databases
 from pequod_server.database.flights import ROUNDS_MAX
 from pequod_server.database.write_through import TOGETHER_MAX, CarriedOut, Settled
 from pequod_server.steps.judges import CommandJudge
@@ -97,6 +98,7 @@ class CommandRunner(Protocol):
     clock: Callable[[], float]
     piece_bytes_max: Callable[[], int]
     levels: BatchLevels
+    databases: Databases
 
 
 class Steps:
@@ -163,11 +165,13 @@ class Steps:
         Raises:
             UnauthenticatedError: The caller is not known any more; nothing more of the batch is applied.
         """
+        self._executor.databases.expiring.pass_due()
         self._judge()
         return self._run_on()
 
     def start(self) -> Step:
         """Do what `run` does, as far as possible on the native core: for many commands, none of which is refused."""
+        self._executor.databases.expiring.pass_due()
         self._judge()
         executor, out = self._executor, self._out
         if isinstance(out, ReplyPiece) and not self._refused:
@@ -288,7 +292,8 @@ class Steps:
         for position, kind, key, value in islice(self._run.ahead(), TOGETHER_MAX):
             if position in self._refused:
                 continue
-            if kind not in WRITES or kind in DECIDED:
+            # The next command waits to be written as it is: a time to live that the database cannot keep was refused.
+            if kind not in PLAIN_WRITES and position != self._run.index:
                 break
             try:
                 if not self._executor.engine.owned_by_database(key, value):

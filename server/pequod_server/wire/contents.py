@@ -19,7 +19,7 @@ from google.protobuf.descriptor import FieldDescriptor
 from google.protobuf.message import DecodeError, Message
 from pequod_proto.contract import LOAD_ENTRIES_MAX, NEXT_GROUPS_MAX, RANGES_MAX
 
-from pequod.commands.kinds import ARGUMENTS_MAX
+from pequod.commands.kinds import ARGUMENTS_MAX, NUMBERS_MAX
 from pequod.errors import BadRequestError, LimitExceededError
 from pequod_server.config import ServerConfig
 from pequod_server.memory.admission import SMALL_BYTES
@@ -63,7 +63,7 @@ BOUNDS: Final[Mapping[str, Mapping[str, Bound]]] = {
     "ExecuteRequest": {
         "kinds": _COMMANDS,
         "arguments": Beside("kinds", ARGUMENTS_MAX),
-        "numbers": Beside("kinds", 1),
+        "numbers": Beside("kinds", NUMBERS_MAX),
         "fresh_commands": Beside("kinds", 1),
         "fresh_levels": Beside("kinds", 1),
     },

@@ -93,6 +93,8 @@ def statistics(
         header=header,
         version=version(),
         loose_keys=collected.loose_keys,
+        expiring_keys=collected.expiring_keys,
+        expired_keys=collected.expired_keys,
         tables=[
             pb.TableStatistics(
                 table=name,
