@@ -80,9 +80,10 @@ class Engine(DatabaseCalls, ExpiryCalls, JoinCalls, KeptCalls, ShownCalls):
         if not self._put_quick(key, value):
             self._admission.check_sizes(key, value)
             relations = self._admission.admit(key, value, self.revision)
-            self.revision += self._writer.set_base(relations, key, value)
-            if self._deadlines:
-                self._deadlines.remove(key)
+            is_other = self._writer.set_base(relations, key, value)
+            self.revision += is_other
+            if self._deadlines and self._deadlines.remove(key) and not is_other:
+                self._note_deadline(key, value)
 
     def put_for(self, key: bytes, value: bytes, ttl_ms: int) -> None:
         """Write base data that expires; a `put` without a time to live takes the deadline away.
@@ -107,6 +108,7 @@ class Engine(DatabaseCalls, ExpiryCalls, JoinCalls, KeptCalls, ShownCalls):
         self.put(key, value)
         if at_ms is not None:
             self._deadlines.set(self._store.own_key(key), at_ms)
+            self._note_deadline(key, value)
 
     def expire(self, key: bytes, ttl_ms: int) -> bool:
         """Have a base key expire, or (0) live for ever; return whether it is there.
@@ -118,18 +120,15 @@ class Engine(DatabaseCalls, ExpiryCalls, JoinCalls, KeptCalls, ShownCalls):
         self._refuse_deadline(key)
         if self._deadlines.is_due:
             self._expire_key(key)
-        if self._store.get(key) is None:
+        value = self._store.get(key)
+        if value is None:
             return False
         if ttl_ms:
             self._deadlines.set(self._store.own_key(key), at_ms)
-        else:
-            self._deadlines.remove(key)
+            self._note_deadline(key, value)
+        elif self._deadlines.remove(key):
+            self._note_deadline(key, value)
         return True
-
-    def deadline_of(self, key: bytes) -> int | None:
-        """Return the instant at which a key expires, None if it does not, or is not there."""
-        at_ms = self._deadlines.get(key)
-        return None if at_ms is None or at_ms <= self._deadlines.now_ms else at_ms
 
     def remaining_ms(self, key: bytes, *, now: float = 0.0) -> int | None:
         """Return how long a key lives from the present instant on, None if it is not there.
@@ -168,8 +167,9 @@ class Engine(DatabaseCalls, ExpiryCalls, JoinCalls, KeptCalls, ShownCalls):
         """
         runs = self._admission.admit_all(keys, values, self.revision)
         if self._deadlines:
-            for key in keys:
-                self._deadlines.remove(key)
+            for key, value in zip(keys, values, strict=True):
+                if self._deadlines.remove(key):
+                    self._note_deadline(key, value)
         for name, start, stop in runs:
             if name is None:
                 self.revision += self._writer.set_base(self._directory.loose, keys[start], values[start])
@@ -212,6 +212,8 @@ class Engine(DatabaseCalls, ExpiryCalls, JoinCalls, KeptCalls, ShownCalls):
     def add(self, key: bytes, delta: bytes, *, now: float = 0.0) -> bytes:
         """Add a number to the value of ``key``, 0 if it is absent, and return the sum, which is the new value.
 
+        A key that has a deadline keeps it.
+
         Raises:
             InvalidDeltaError, NotNumberError: The delta, or the present value, is no number.
             SumTooLongError: The sum has too many digits.
@@ -224,7 +226,7 @@ class Engine(DatabaseCalls, ExpiryCalls, JoinCalls, KeptCalls, ShownCalls):
         if self.owned_by_database(key):
             raise BackedKeyError(key)
         total = added(key, self.get(key, now=now), delta)
-        self.put(key, total)
+        self.put_for(key, total, KEEP)
         return total
 
     def owned_by_database(self, key: bytes, value: bytes = b"") -> bool:

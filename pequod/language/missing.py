@@ -148,7 +148,12 @@ class MissingError(Exception):
         self.due = tuple(sorted(due)[-1:])
         #: Each once.
         self.next_groups = tuple(dict.fromkeys(next_groups))
-        super().__init__(f"{len(self.lacking)} things are not there or not gone, the first of them {self.lacking[0]}")
+        count, first = len(self.lacking), self.lacking[0]
+        super().__init__(
+            f"keys are due until {first.at_ms} ms, and not gone yet"
+            if isinstance(first, Due)
+            else f"{count} ranges or indexes are not there, the first of them {first}"
+        )
 
     @property
     def lacking(self) -> tuple[Lacking, ...]:

@@ -47,22 +47,24 @@ bool note_effect(HotEngine* engine, PyObject* key, PyObject* value) {
     return PyDict_SetItem(engine->effects, key, value ? value : Py_None) == 0;
 }
 
-// A row is written anew, or gone: its key has no deadline any more.
-void end_deadline(HotEngine* engine, Piece key) {
+// A row is written anew, or gone: its key has no deadline any more. Whether it had one.
+bool end_deadline(HotEngine* engine, Piece key) {
     Deadlines* deadlines = deadlines_of(engine->deadlines);
-    if (deadlines->count) clear(deadlines, key);
+    return deadlines->count && clear(deadlines, key);
 }
 
 // Put a row of a table, and count what was told of it.
 Ran put_into(HotEngine* engine, HotRelations* relations, PyObject* key, PyObject* value, size_t* told) {
     PyObject* old = nullptr;
     if (put(table_of(relations->table), key, value, &old) == Put::FAILED) return Ran::FAILED;
-    if (old) end_deadline(engine, piece_of(key));
+    const bool had_deadline = old && end_deadline(engine, piece_of(key));
+    const bool is_other = !old || !is_equal(piece_of(old), piece_of(value));
     bool is_told = true;
-    if (!old || !is_equal(piece_of(old), piece_of(value))) {
+    if (is_other || had_deadline) {
         ++engine->revision;
-        is_told = note_effect(engine, key, value) && tell_readers(engine, relations->readers, {key, old, value}, told);
+        is_told = note_effect(engine, key, value);
     }
+    if (is_other && is_told) is_told = tell_readers(engine, relations->readers, {key, old, value}, told);
     Py_XDECREF(old);
     return is_told ? Ran::DONE : Ran::FAILED;
 }
@@ -185,6 +187,9 @@ Ran add(HotEngine* engine, Piece key, Piece delta, const Seen& seen, Integer* to
     long long before = 0, more = 0;
     HotRelations* relations = decided_relations(engine, key);
     if (!relations || !read_integer(delta, &more)) return not_quick();
+    // Its deadline stays, which a put would take away.
+    const Deadlines* deadlines = deadlines_of(engine->deadlines);
+    if (deadlines->count && instant_of(deadlines, key) >= 0) return Ran::NOT_QUICK;
     PyObject* present = stored(relations, key, seen);
     if (present && !read_integer(piece_of(present), &before)) return Ran::NOT_QUICK;
     total->write(before + more);

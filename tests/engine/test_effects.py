@@ -10,6 +10,7 @@ from pequod_grammar import parse
 from pequod.engine import Engine
 from pequod.errors import DiskFullError
 from pequod.language.conditions import IF_ABSENT
+from pequod.language.deadlines import KEEP
 
 TIMELINE = "t|<user>|<time:3>|<poster> = check s|<user>|<poster> copy p|<poster>|<time>"
 KEYS = [b"s|ann|bob", b"s|ann|liz", b"p|bob|100", b"p|bob|120", b"p|liz|110", b"loose", b"\xff"]
@@ -18,7 +19,7 @@ KEYS = [b"s|ann|bob", b"s|ann|liz", b"p|bob|100", b"p|bob|120", b"p|liz|110", b"
 def changed(engine: Engine, random: Random) -> None:
     """Change base data in one of the ways that there are."""
     key, value = random.choice(KEYS), b"%d" % random.randrange(3)
-    match random.randrange(6):
+    match random.randrange(9):
         case 0 | 1:
             engine.put(key, value)
         case 2:
@@ -29,6 +30,12 @@ def changed(engine: Engine, random: Random) -> None:
         case 4:
             first, last = sorted(random.sample(KEYS, 2))
             engine.remove_range(first, last)
+        case 5:
+            engine.put_for(key, value, random.choice([0, 10, 1000, KEEP]))
+        case 6:
+            engine.expire(key, random.choice([0, 10, 1000]))
+        case 7:
+            engine.expire_due(engine.deadlines.now_ms + random.randrange(20), random.choice([1, 100]))
         case _:
             engine.write_if(key, random.choice([None, value]), IF_ABSENT)
     if not random.randrange(4):
@@ -39,6 +46,7 @@ def changed(engine: Engine, random: Random) -> None:
 @pytest.mark.parametrize("is_watched", [False, True])
 def test_what_is_noted_is_what_has_changed(seed: int, is_watched: bool) -> None:
     random, engine, effects, kept = Random(seed), Engine(), dict[bytes, bytes | None](), dict[bytes, bytes]()
+    deadlines: dict[bytes, int] = {}
     engine.add_joins(parse(TIMELINE))
     if is_watched:
         engine.watch(b"p|", b"p}", lambda: None)
@@ -53,7 +61,10 @@ def test_what_is_noted_is_what_has_changed(seed: int, is_watched: bool) -> None:
                 kept.pop(key, None)
             else:
                 kept[key] = value
+            deadlines.pop(key, None)
+        deadlines |= engine.deadlines.among(list(effects))
         effects.clear()
+        assert deadlines == dict(engine.deadlines.among(KEYS)), "a change of a deadline alone is noted, too"
         rows = engine.base_rows()
         assert dict(zip(rows.keys, rows.values, strict=True)) == kept
     engine.record(None)
@@ -75,7 +86,7 @@ def test_what_could_not_be_kept_is_undone_with_all_that_follows_from_it(seed: in
     for _ in range(20):
         changed(engine, random)
     revision = engine.revision
-    engine.restore({key: kept.get(key) for key in effects})
+    engine.restore({key: kept.get(key) for key in effects}, {})
     assert engine.scan(b"", None) == before
     assert engine.revision >= revision, "revisions never go back"
     engine._check()

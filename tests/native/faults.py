@@ -90,8 +90,8 @@ _FAULTS_OF_STRUCTURES: Final = (
     ),
     Fault(
         "verbs.cpp",
-        "if (!old || !is_equal(piece_of(old), piece_of(value))) {",
-        "if (!old || piece_of(old).size != piece_of(value).size) {",
+        "const bool is_other = !old || !is_equal(piece_of(old), piece_of(value));",
+        "const bool is_other = !old || piece_of(old).size != piece_of(value).size;",
         "a value that is replaced by one as long is not told to joins",
     ),
     Fault("tables.cpp", "    --table->entry_count;\n", "", "removed rows are still counted"),

@@ -43,8 +43,8 @@ FAULTS_OF_DEADLINES: Final = (
     ),
     Fault(
         "verbs.cpp",
-        "    if (old) end_deadline(engine, piece_of(key));\n",
-        "",
+        "const bool had_deadline = old && end_deadline(engine, piece_of(key));",
+        "const bool had_deadline = false;",
         "a put leaves the deadline of its key",
     ),
     Fault(

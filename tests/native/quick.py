@@ -10,6 +10,7 @@ from pequod_server.steps.executor import Executor
 from pequod_server.steps.quick import run_quick
 from pequod_server.steps.steps import Room
 
+from pequod.commands.kinds import NUMBER_COUNTS
 from pequod.engine import Engine
 from pequod.language.containing import keys_of
 from tests.native.core import hot
@@ -52,11 +53,12 @@ def quick_pieces(executor: Executor, message: bytes) -> list[ExecuteReply]:
 
 
 def request_of(*commands: tuple[int | bytes, ...]) -> ExecuteRequest:
-    """Return commands, each a kind, its arguments and its number, as one batch."""
+    """Return commands, each a kind, its arguments and its numbers, as one batch; numbers that are left out are 0."""
     request = ExecuteRequest(kinds=bytes([int(kind) for kind, *_ in commands]))
-    for _, *arguments in commands:
+    for kind, *arguments in commands:
         request.arguments.extend(argument for argument in arguments if isinstance(argument, bytes))
-        request.numbers.extend(argument for argument in arguments if isinstance(argument, int))
+        numbers = [argument for argument in arguments if isinstance(argument, int)]
+        request.numbers.extend(numbers + [0] * (NUMBER_COUNTS[int(kind)] - len(numbers)))
     return request
 
 

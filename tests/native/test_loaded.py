@@ -1,14 +1,15 @@
 """Logs over a database's ranges: applied natively where all that they bring is loaded, and by Python otherwise."""
 
 from collections.abc import Sequence
+from unittest.mock import patch
 
 import pytest
 from pequod_grammar import parse
-from pequod_proto.pequod_pb2 import ExecuteReply, ExecuteRequest
 
-from pequod.commands.kinds import SCAN
 from pequod.engine import Engine, MissingError
-from pequod.native import parse_batch
+from pequod.engine.joins.collecting import apply_log
+from pequod.engine.joins.contexts import Context
+from pequod.engine.reads import reader
 from tests.native.core import hot
 
 assert hot.INTERFACE
@@ -29,13 +30,19 @@ def timeline(since: bytes = b"") -> Engine:
 
 
 def read_natively(engine: Engine, since: bytes = b"") -> Sequence[bytes] | None:
-    """Return the values of ann's timeline as a batch reads it; None if Python has to read it."""
-    message = ExecuteRequest(kinds=bytes([SCAN]), arguments=[b"t|ann|" + since, b"t|ann}"]).SerializeToString()
-    batch = parse_batch(message, 10, 1000, 1 << 20)
-    assert batch is not None
-    if engine.run_quick(batch, 0.0):
-        return None
-    return ExecuteReply.FromString(batch.reply(0, 0)).values
+    """Return the values of ann's timeline if the core applies its log, if there is one; else None."""
+    applied = list[bool]()
+
+    def noted(context: Context, read_number: int) -> bool:
+        applied.append(apply_log(context, read_number))
+        return applied[-1]
+
+    with patch.object(reader, "apply_log", noted):
+        try:
+            rows = engine.scan(b"t|ann|" + since, b"t|ann}")
+        except MissingError:
+            return None
+    return rows.values if all(applied) else None
 
 
 def follow_cat(engine: Engine) -> None:

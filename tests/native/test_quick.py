@@ -105,6 +105,9 @@ def requests(draw: st.DrawFn) -> ExecuteRequest:
             request.arguments.append(draw(VALUES))
             # No condition has the number 4.
             request.numbers.append(draw(st.sampled_from([1, 1, 2, 2, 3, 3, 3, 4])))
+        if kind == PUT_IF:
+            # Deadlines are Python's.
+            request.numbers.append(0)
         if kind == ADD:
             request.arguments.append(draw(st.sampled_from([b"1", b"-2", b"+30", b"0.5", b"one", b"9" * 18, b"9" * 60])))
         if kind in (SCAN_LIMIT, SCAN_DOWN):

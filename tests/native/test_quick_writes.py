@@ -50,7 +50,7 @@ def test_a_present_value_that_a_condition_tells_is_that_of_its_key() -> None:
     request = ExecuteRequest(kinds=bytes([REMOVE, *[PUT_IF] * (len(keys) - 1)]), arguments=keys[:1])
     for key in keys[1:]:
         request.arguments.extend([key, b"new", b""])
-        request.numbers.append(1)
+        request.numbers.extend([1, 0])
     (reply,) = quick_pieces(executor, request.SerializeToString())
     assert reply.statuses == bytes([OK, *[UNMET] * (len(keys) - 1)])
     assert list(reply.values) == [present[key] for key in keys[1:]]

@@ -45,6 +45,11 @@ class ExpiryCalls(Composed):
         """The deadlines of keys; always this object. Once it is told the present instant, reads remove keys."""
         return self._deadlines
 
+    def deadline_of(self, key: bytes) -> int | None:
+        """Return the instant at which a key expires, None if it does not, or is not there."""
+        at_ms = self._deadlines.get(key)
+        return None if at_ms is None or at_ms <= self._deadlines.now_ms else at_ms
+
     def expire_due(self, now_ms: int, keys_max: int) -> int:
         """Remove keys that are due, the earliest first; return how many.
 
@@ -68,6 +73,12 @@ class ExpiryCalls(Composed):
             self._expire(key)
             count += 1
         return count
+
+    def _note_deadline(self, key: bytes, value: bytes) -> None:
+        """Count a change of a deadline, and have what keeps base data elsewhere keep it, too."""
+        self.revision += 1
+        if self._effects is not None:
+            self._effects[key] = value
 
     def _expire(self, key: bytes) -> None:
         """Remove a key that is due."""

@@ -32,8 +32,12 @@ class KeptCalls(Composed):
         """Refuse puts and removals from now on, with the error that is made for each; None: they are taken again."""
         self._closed = self._admission.closed = error
 
-    def restore(self, rows: Mapping[bytes, bytes | None]) -> None:
+    def restore(self, rows: Mapping[bytes, bytes | None], deadlines: Mapping[bytes, int]) -> None:
         """Set base rows as they are kept, and their dependants, while writes are refused or not.
+
+        Args:
+            rows: Values, None for what is not there.
+            deadlines: Of those of the keys that have one.
 
         Requires:
             Each key was a base key, of no database, when it was noted.
@@ -41,6 +45,9 @@ class KeptCalls(Composed):
         for key, value in rows.items():
             relations = self._directory.find(key) or self._directory.at(key.partition(DELIMITER)[0])
             self.revision += self._writer.set_base(relations, key, value)
+            self._deadlines.remove(key)
+            if key in deadlines:
+                self._deadlines.set(self._store.own_key(key), deadlines[key])
 
     def go_on_from(self, revision: int) -> None:
         """Count changes on from those that an earlier life of the data has counted.

@@ -64,6 +64,8 @@ class Disk:
         self._engine = engine
         self._fsync = fsync
         self.effects: dict[bytes, bytes | None] = {}
+        #: Whether keys of the folder have deadlines, or had some since it was opened.
+        self._has_deadlines = False
         #: The positions of which the operating system, and the disk, has everything.
         self._committed = self._durable = 0
         #: Returns the joins to be kept, as text, and what was kept last.
@@ -113,6 +115,7 @@ class Disk:
             joins: Returns those that it is to have.
         """
         self._kept_joins, self._joins = kept_joins, joins
+        self._has_deadlines = bool(self._engine.deadlines)
         self._committed = self._durable = self._engine.revision
         self._engine.record(self.effects)
         self._loop = asyncio.get_running_loop()
@@ -195,7 +198,9 @@ class Disk:
         revision, joins = self._engine.revision, None
         if self._are_joins_others and (text := self._joins()) != self._kept_joins:
             joins = text
-        self._unlooked_bytes += rows.write(self.effects, revision, joins)
+        self._has_deadlines = self._has_deadlines or bool(self._engine.deadlines)
+        deadlines = dict(self._engine.deadlines.among(list(self.effects))) if self._has_deadlines else None
+        self._unlooked_bytes += rows.write(self.effects, revision, joins, deadlines)
         self.effects.clear()
         self._committed = folder.note.written = revision
         self._are_joins_others = False
@@ -333,7 +338,7 @@ class Disk:
         self.undone_count += 1
         before = {key: self._rows.get(key) for key in self.effects}
         self._engine.record(None)
-        self._engine.restore(before)
+        self._engine.restore(before, self._rows.deadlines_of(before))
         self.effects.clear()
         self._engine.record(self.effects)
         self._engine.refuse_writes(self._error)

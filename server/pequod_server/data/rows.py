@@ -1,6 +1,7 @@
 """The rows of a folder in RocksDB: each commit is one atomic batch, and says how far it brings the data.
 
     r<key>   a base row
+    d<key>   its deadline, if it has one: milliseconds of the wall clock, as digits
     j        the joins that clients have added, as text
     p        the position: how many changes there have been
 
@@ -10,7 +11,7 @@ first, which the operating system has when `write` returns, and the disk after `
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from types import TracebackType
 from typing import Final, NamedTuple, Self, cast
@@ -29,6 +30,8 @@ from rocksdict import (
 
 from pequod_server.config import MIB
 
+_DEADLINE: Final = b"d"
+_AFTER_DEADLINES: Final = b"e"
 _ROW: Final = b"r"
 _AFTER_ROWS: Final = b"s"
 _JOINS: Final = b"j"
@@ -104,8 +107,17 @@ class StoredRows:
         """
         return cls(path, CUT, AccessType.secondary(str(scratch)))
 
-    def write(self, rows: Mapping[bytes, bytes | None], position: int, joins: str | None = None) -> int:
+    def write(
+        self,
+        rows: Mapping[bytes, bytes | None],
+        position: int,
+        joins: str | None = None,
+        deadlines: Mapping[bytes, int] | None = None,
+    ) -> int:
         """Write changes (None: the row is gone), the position after them, and the joins if they are others now.
+
+        Args:
+            deadlines: Of those of the keys that have one; None: no key has one, nor had one before.
 
         Returns:
             The bytes of the batch.
@@ -123,6 +135,12 @@ class StoredRows:
                 delete(_ROW + key)
             else:
                 put(_ROW + key, value)
+        if deadlines is not None:
+            for key in rows:
+                if key in deadlines:
+                    put(_DEADLINE + key, b"%d" % deadlines[key])
+                else:
+                    delete(_DEADLINE + key)
         if joins is not None:
             put(_JOINS, joins.encode())
         put(_POSITION, b"%d" % position)
@@ -149,6 +167,25 @@ class StoredRows:
         with _said():
             value: bytes | None = self._database.get(_ROW + key)
             return value
+
+    def deadlines(self) -> Iterator[tuple[bytes, int]]:
+        """Yield the keys that have deadlines, in their order, each with its own.
+
+        Raises:
+            RowsError: They cannot be read.
+        """
+        for key, text in self._within(_DEADLINE, _AFTER_DEADLINES):
+            yield key[1:], _instant_of(text)
+
+    def deadlines_of(self, keys: Iterable[bytes]) -> dict[bytes, int]:
+        """Return the deadlines of those of some keys that have one.
+
+        Raises:
+            RowsError: They cannot be read.
+        """
+        with _said():
+            found = {key: self._database.get(_DEADLINE + key) for key in keys}
+        return {key: _instant_of(text) for key, text in found.items() if text is not None}
 
     def meta(self) -> Meta:
         """Return what is beside the rows.
@@ -224,6 +261,10 @@ class StoredRows:
             2 µs for each row.
         """
         low, high = _ROW + first, _AFTER_ROWS if last is None else _ROW + last
+        for key, value in self._within(low, high, is_down=is_down):
+            yield key[1:], value
+
+    def _within(self, low: bytes, high: bytes, *, is_down: bool = False) -> Iterator[tuple[bytes, bytes]]:
         with _said():
             found = self._database.iter()
             if is_down:
@@ -240,7 +281,7 @@ class StoredRows:
                 key, value = found.key(), found.value()
             if not low <= key < high:
                 return
-            yield key[1:], value
+            yield key, value
             with _said():
                 if is_down:
                     found.prev()
@@ -280,6 +321,13 @@ def salvage(path: Path) -> None:
     """
     with _said():
         Rdict.repair(str(path), _options(CUT))
+
+
+def _instant_of(text: bytes) -> int:
+    try:
+        return int(text)
+    except ValueError as error:
+        raise RowsError(f"Corruption: a deadline is {text!r}") from error
 
 
 def name_of_file(number: int) -> str:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import secrets
 import shutil
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
 from itertools import islice
 from pathlib import Path
@@ -57,6 +57,9 @@ def check(path: Path) -> FolderContents:
         try:
             with StoredRows.to_read(folder.rows, judged(folder)) as rows:
                 key_count = sum(len(keys) for keys, _ in rows.chunks(_ROWS_A_BATCH))
+                for _ in rows.deadlines():
+                    # Each is read, so that damage is found.
+                    pass
                 return _contents(folder.about, rows, key_count)
         except RowsError as error:
             raise damaged(folder, error) from error
@@ -86,7 +89,7 @@ def put_rows(path: Path, found: Iterable[tuple[bytes, bytes]]) -> int:
     with Folder(path) as folder:
         try:
             rows = open_rows(folder)
-            count = _copy(found, rows, rows.meta().position, None)
+            count = _copy(found, rows, rows.meta().position, None, {})
             _end(folder, rows)
         except RowsError as error:
             raise damaged(folder, error) from error
@@ -112,7 +115,7 @@ def backup(path: Path, to: Path) -> FolderContents:
                 found = (
                     pair for keys, values in source.chunks(_ROWS_A_BATCH) for pair in zip(keys, values, strict=True)
                 )
-                count = _copy(found, rows, 0, meta.joins)
+                count = _copy(found, rows, 0, meta.joins, dict(source.deadlines()))
                 contents = _contents(folder.about, rows, count)
                 _end(folder, rows)
         except BaseException as error:
@@ -169,7 +172,8 @@ def repair(path: Path) -> Repaired:
                     meta = None
                 holes: list[bytes] = []
                 position = max(folder.note.written, folder.note.synced, 0 if meta is None else meta.position)
-                count = _copy(_salvaged(source, holes), rows, position, "" if meta is None else meta.joins)
+                joins, deadlines = "" if meta is None else meta.joins, _salvaged_deadlines(source, holes)
+                count = _copy(_salvaged(source, holes), rows, position, joins, deadlines)
                 contents = _contents(about, rows, count)
         except RowsError as error:
             shutil.rmtree(draft, ignore_errors=True)
@@ -211,18 +215,35 @@ def _salvaged(source: StoredRows, holes: list[bytes]) -> Iterator[tuple[bytes, b
                     yield key, value
 
 
+def _salvaged_deadlines(source: StoredRows, holes: list[bytes]) -> dict[bytes, int]:
+    """Return the deadlines that can be read: those of keys before the first damage."""
+    found: dict[bytes, int] = {}
+    try:
+        # It has those before the damage when this raises.
+        found.update(source.deadlines())
+    except RowsError:
+        holes.append(max(found, default=b""))
+    return found
+
+
 def _free_name(path: Path) -> Path:
     names = ["rows.damaged", *(f"rows.damaged.{number}" for number in range(2, 1000))]
     return next(path / name for name in names if not (path / name).exists())
 
 
-def _copy(found: Iterable[tuple[bytes, bytes]], rows: StoredRows, position: int, joins: str | None) -> int:
-    """Put rows behind a position; return how many."""
+def _copy(
+    found: Iterable[tuple[bytes, bytes]],
+    rows: StoredRows,
+    position: int,
+    joins: str | None,
+    deadlines: Mapping[bytes, int],
+) -> int:
+    """Put rows and their deadlines behind a position; return how many rows."""
     count = 0
     pairs = iter(found)
     while part := dict(islice(pairs, _ROWS_A_BATCH)):
         count += len(part)
-        rows.write(part, position + count)
+        rows.write(part, position + count, deadlines=deadlines)
     rows.write({}, position + count, joins)
     return count
 
