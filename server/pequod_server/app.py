@@ -27,7 +27,8 @@ from pequod_server.config import ServerConfig, without_passwords
 from pequod_server.data.errors import FolderError
 from pequod_server.database.databases import HomeGroup
 from pequod_server.database.loader import Loader
-from pequod_server.homes.home.service import PeerService, add_peer_service, make_peer_service
+from pequod_server.homes.home.making import make_peer_service
+from pequod_server.homes.home.service import PeerService, add_peer_service
 from pequod_server.joins import install_joins
 from pequod_server.memory.admission import Admission, messages_bytes_max
 from pequod_server.memory.begun import connection_streams_max
@@ -143,10 +144,9 @@ class PequodServer:
         self._waits_for = "the joins"
 
     def _interceptors(self, connections: Connections) -> list[aio.ServerInterceptor]:
-        guard = [] if self.guard is None else [self.guard]
-        settling = [] if self.disk is None else [Settling(self.disk)]
-        reader = RequestReader(self._admission)
-        return [reader, self.instruments.interceptor, Endings(), self._calls, connections, *guard, *settling]
+        before = (RequestReader(self._admission), self.instruments.interceptor, Endings(), self._calls, connections)
+        guard = () if self.guard is None else (self.guard,)
+        return [*before, *guard, *(() if self.disk is None else (Settling(self.disk),))]
 
     def _serve_hot(self, connections: Connections) -> None:
         """Have calls answered without a handler where nothing has to see each of them."""

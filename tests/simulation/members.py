@@ -23,7 +23,8 @@ from pequod_server.config import ServerConfig
 from pequod_server.database.databases import Databases, HomeGroup
 from pequod_server.database.loader import Loader
 from pequod_server.homes.compute.store import PequodStore
-from pequod_server.homes.home.service import PeerService, make_peer_service
+from pequod_server.homes.home.making import make_peer_service
+from pequod_server.homes.home.service import PeerService
 from pequod_server.homes.rules import HomeRules
 from pequod_server.memory.admission import Admission
 from pequod_server.ops.snapshots import Snapshots

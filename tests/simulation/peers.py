@@ -18,7 +18,8 @@ from pequod_server.backing.health import Backoff
 from pequod_server.backing.store import IsWanted, every_key
 from pequod_server.config import ServerConfig
 from pequod_server.homes.compute.store import PequodStore
-from pequod_server.homes.home.service import PeerService, make_peer_service
+from pequod_server.homes.home.making import make_peer_service
+from pequod_server.homes.home.service import PeerService
 from pequod_server.memory.admission import Admission
 from pequod_server.wire.handlers import CallEnded, Context
 

@@ -6,31 +6,25 @@ import asyncio
 import logging
 from collections.abc import AsyncIterator, Sequence
 from contextlib import aclosing, asynccontextmanager, nullcontext
-from typing import Final
 
 from grpc import aio
 from pequod_proto import pequod_pb2 as pb
 from pequod_proto.pequod_pb2_grpc import add_PequodPeerServicer_to_server
 
 from pequod.calls import PeerStatistics
-from pequod.engine import Engine
 from pequod.engine.transacting import refuse
-from pequod.errors import BackingUnavailableError, BadRequestError, LimitExceededError, PequodError, SettingError
+from pequod.errors import BackingUnavailableError, BadRequestError, LimitExceededError, PequodError
 from pequod.transaction_messages import transaction_of
 from pequod_server.access.grants import Right
 from pequod_server.access.guard import present_caller
-from pequod_server.backing import Addition, KeyRange, Releasing
+from pequod_server.backing import Addition, KeyRange
 from pequod_server.backing.rows import Clip
 from pequod_server.backing.store import WrittenThrough
 from pequod_server.backing.turns import Turns, in_turns
-from pequod_server.config import ServerConfig, table_names
-from pequod_server.database.databases import Databases
-from pequod_server.freshness.own import OwnHistory
 from pequod_server.homes.home.answering import LoadStream
 from pequod_server.homes.home.feeding import FeedCounters, PeerFeed
 from pequod_server.homes.home.loads import prefetch_of, read_ranges
-from pequod_server.homes.home.origin import DatabaseOrigin, MemoryOrigin, Origin
-from pequod_server.homes.home.relay import Relay
+from pequod_server.homes.home.origin import Origin
 from pequod_server.homes.messages import (
     MESSAGE_BYTES,
     UNKNOWN_FEED,
@@ -47,7 +41,6 @@ from pequod_server.homes.messages import (
 )
 from pequod_server.homes.rules import HomeRules
 from pequod_server.memory.admission import COPIES, Admission
-from pequod_server.memory.keeper import limit_bytes
 from pequod_server.wire.encode import PeersFollowing
 from pequod_server.wire.errors import version_status
 from pequod_server.wire.fitting import pieces, row_sizes
@@ -56,39 +49,10 @@ from pequod_server.wire.publishing import DATABASE
 
 log = logging.getLogger("pequod.peer")
 
-#: The part of `memory_limit` that kept changes take at the most; with more, rows would be evicted for them.
-_KEPT_PART: Final = 8
-
 
 def add_peer_service(service: PeerService, server: aio.Server) -> None:
     """Let a server answer the calls of its computes."""
     add_PequodPeerServicer_to_server(service, Unregistered(server))  # type: ignore[no-untyped-call]
-
-
-def make_peer_service(
-    config: ServerConfig,
-    engine: Engine,
-    databases: Databases,
-    tables: Sequence[bytes],
-    server_id: int,
-    admission: Admission,
-    rules: HomeRules | None = None,
-    own: OwnHistory | None = None,
-) -> PeerService:
-    """Return the service for computes of a server: they ask for rows of its database, or of its clients."""
-    keep_bytes = min(config.peer_keep_bytes, limit_bytes(config.memory_limit) // _KEPT_PART)
-    relay = Relay(keep_bytes, engine.ledger.change_watches)
-    exported = table_names(config.peer_exports)
-    if exported and not tables:
-        raise SettingError("peer_exports", "only a home beside one database exports what it computes")
-    if shared := set(exported) & set(tables):
-        raise SettingError("peer_exports", f"table {min(shared)!r} is the database's, which other servers load anyway")
-    writes_max = config.batch_commands_max
-    if not databases.all:
-        return PeerService(MemoryOrigin(engine, server_id, relay, own), admission, rules, writes_max=writes_max)
-    origin = DatabaseOrigin(engine, databases, tables, relay, exported)
-    is_home = not isinstance(databases.all[0].store, Releasing)
-    return PeerService(origin, admission, rules, writes_max=writes_max, is_home=is_home)
 
 
 class PeerService:

@@ -1,0 +1,48 @@
+"""The service for computes of a server, made of its settings: beside a database, or of the base data of its clients."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final
+
+from pequod.engine import Engine
+from pequod.errors import SettingError
+from pequod_server.backing import Releasing
+from pequod_server.config import ServerConfig, table_names
+from pequod_server.database.databases import Databases
+from pequod_server.freshness.own import OwnHistory
+from pequod_server.homes.home.origin import DatabaseOrigin, MemoryOrigin
+from pequod_server.homes.home.relay import Relay
+from pequod_server.homes.home.service import PeerService
+from pequod_server.homes.rules import HomeRules
+from pequod_server.memory.admission import Admission
+from pequod_server.memory.keeper import limit_bytes
+
+#: The part of `memory_limit` that kept changes take at the most; with more, rows would be evicted for them.
+_KEPT_PART: Final = 8
+
+
+def make_peer_service(
+    config: ServerConfig,
+    engine: Engine,
+    databases: Databases,
+    tables: Sequence[bytes],
+    server_id: int,
+    admission: Admission,
+    rules: HomeRules | None = None,
+    own: OwnHistory | None = None,
+) -> PeerService:
+    """Return the service for computes of a server: they ask for rows of its database, or of its clients."""
+    keep_bytes = min(config.peer_keep_bytes, limit_bytes(config.memory_limit) // _KEPT_PART)
+    relay = Relay(keep_bytes, engine.ledger.change_watches)
+    exported = table_names(config.peer_exports)
+    if exported and not tables:
+        raise SettingError("peer_exports", "only a home beside one database exports what it computes")
+    if shared := set(exported) & set(tables):
+        raise SettingError("peer_exports", f"table {min(shared)!r} is the database's, which other servers load anyway")
+    writes_max = config.batch_commands_max
+    if not databases.all:
+        return PeerService(MemoryOrigin(engine, server_id, relay, own), admission, rules, writes_max=writes_max)
+    origin = DatabaseOrigin(engine, databases, tables, relay, exported)
+    is_home = not isinstance(databases.all[0].store, Releasing)
+    return PeerService(origin, admission, rules, writes_max=writes_max, is_home=is_home)
