@@ -13,8 +13,8 @@ PyTypeObject* engine_type = nullptr;
 bool HotEngine::is_sound() const {
     return ends && Py_TYPE(ends) == ends_type && reads && PyObject_TypeCheck(reads, numbers_type) && ledger &&
            PyObject_TypeCheck(ledger, ledger_type) && relations && PyDict_CheckExact(relations) && writer &&
-           backfills && PyList_CheckExact(backfills) && effects && (effects == Py_None || PyDict_CheckExact(effects)) &&
-           closed && deadlines && Py_TYPE(deadlines) == deadlines_type;
+           backfills && PyList_CheckExact(backfills) && effects && closed && deadlines &&
+           Py_TYPE(deadlines) == deadlines_type;
 }
 
 namespace {
