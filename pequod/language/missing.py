@@ -148,11 +148,11 @@ class MissingError(Exception):
         self.due = tuple(sorted(due)[-1:])
         #: Each once.
         self.next_groups = tuple(dict.fromkeys(next_groups))
-        count, first = len(self.lacking), self.lacking[0]
+        count, example = len(self.lacking), self.lacking[0]
         super().__init__(
-            f"keys are due until {first.at_ms} ms, and not gone yet"
-            if isinstance(first, Due)
-            else f"{count} ranges or indexes are not there, the first of them {first}"
+            f"keys that are due at {example.at_ms} ms are not gone yet"
+            if isinstance(example, Due)
+            else f"{count} ranges or indexes are not there, the first of them {example}"
         )
 
     @property
