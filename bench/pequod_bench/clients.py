@@ -23,7 +23,7 @@ from statistics import median
 from typing import Any, Final, Literal
 
 from grpc import aio
-from pequod_proto.pequod_pb2 import GetRequest, PutRequest, ScanRequest
+from pequod_proto.pequod_pb2 import GetRequest, MultiPutRequest, PutRequest, ScanRequest
 from pequod_proto.pequod_pb2_grpc import PequodStub
 from pequod_workloads import twip as keys
 from rich.console import Console
@@ -32,7 +32,7 @@ from pequod.client import AsyncClient, Client, Results
 from pequod.native.http2 import why_absent
 from pequod_bench.report.printed import Printed, WrongAnswerError, print_rows
 from pequod_bench.report.progress import ProgressBars
-from pequod_bench.settings import ClientsSettings
+from pequod_bench.settings import ClientsSettings, WireSettings
 from pequod_bench.systems.server import listening_pid, loop_factory, started_server, usage
 from pequod_bench.twip import Stopwatch
 
@@ -48,10 +48,13 @@ _TWEET: Final = b"v" * 66
 #: Batches, and unary calls, that are under way at once.
 _WINDOW, _IN_FLIGHT = 4, 32
 _TIMEOUT_S: Final = 60.0
+#: The keys of a MultiPut, and those that are written.
+_MULTI: Final = 10
+_NEW_KEYS: Final = [b"x|%08d" % number for number in range(_USERS)]
 #: What each call is called with; puts go beside the posts, so that no timeline grows.
 _ARGUMENTS: Final[dict[Call, list[tuple[bytes, ...]]]] = {
     "get": [(keys.post_key(_POSTER, i % _POSTS),) for i in range(_USERS)],
-    "put": [(b"x|%08d" % i, _TWEET) for i in range(_USERS)],
+    "put": [(key, _TWEET) for key in _NEW_KEYS],
     "scan": [keys.timeline(user) for user in range(_USERS)],
 }
 
@@ -99,8 +102,12 @@ class ClientsReport(Printed):
         print_rows(console, self.forms, columns)
 
 
-def run(settings: ClientsSettings, bars: ProgressBars) -> ClientsReport:
-    """Measure every form against the server that the settings name, or those that are started for the run."""
+def run(settings: ClientsSettings, bars: ProgressBars, *, is_unary: bool = False) -> ClientsReport:
+    """Measure every form against the server that the settings name, or those that are started for the run.
+
+    Args:
+        is_unary: Only the unary calls of gRPC itself.
+    """
     loop = loop_factory(settings.client_loop)
     with ExitStack() as stack:
         servers: dict[str, tuple[str, int | None]] = {}
@@ -115,7 +122,8 @@ def run(settings: ClientsSettings, bars: ProgressBars) -> ClientsReport:
         with asyncio.Runner(loop_factory=loop) as runner:
             clients = {name: runner.run(_connect(address)) for name, (address, _) in servers.items()}
             try:
-                forms = [(form, pid) for form in _asyncio_forms(runner, next(iter(clients.values()))[0])]
+                own = () if is_unary else _asyncio_forms(runner, next(iter(clients.values()))[0])
+                forms = [(form, pid) for form in own]
                 for name, (_, channel) in clients.items():
                     forms += [(form, servers[name][1]) for form in _unary_forms(runner, name, channel)]
                 figures = _measure(forms, settings, bars)
@@ -123,10 +131,18 @@ def run(settings: ClientsSettings, bars: ProgressBars) -> ClientsReport:
                 for client, channel in clients.values():
                     runner.run(client.close())
                     runner.run(channel.close())
+        if is_unary:
+            return ClientsReport(figures)
         # Not None, which would mean the quickest loop there is.
         with Client(target, timeout_s=_TIMEOUT_S, loop_factory=loop or asyncio.new_event_loop) as sync_client:
             figures += _measure([(form, pid) for form in _sync_forms(sync_client)], settings, bars)
     return ClientsReport(figures)
+
+
+def run_unary(settings: WireSettings, bars: ProgressBars) -> ClientsReport:
+    """Measure the unary calls alone, by each transport."""
+    clients = ClientsSettings(settings.operations, settings.samples, settings.only)
+    return run(clients, bars, is_unary=True)
 
 
 def _measure(
@@ -205,11 +221,16 @@ def _unary_forms(runner: asyncio.Runner, name: str, channel: aio.Channel) -> Ite
         _expect("get", (await stub.Get(GetRequest(key=keys.post_key(_POSTER, number % _POSTS)))).value)
 
     async def put(number: int) -> None:
-        await stub.Put(PutRequest(key=b"x|%08d" % (number % _USERS), value=_TWEET))
+        await stub.Put(PutRequest(key=_NEW_KEYS[number % _USERS], value=_TWEET))
 
     async def scan(number: int) -> None:
         first, last = keys.timeline(number % _USERS)
         _expect("scan", [key async for chunk in stub.Scan(ScanRequest(first=first, last=last)) for key in chunk.keys])
+
+    async def multi_put(number: int) -> None:
+        start = number % (_USERS - _MULTI)
+        wanted = MultiPutRequest(keys=_NEW_KEYS[start : start + _MULTI], values=[_TWEET] * _MULTI)
+        await stub.MultiPut(wanted)
 
     async def calls(call: Callable[[int], Awaitable[None]], at_once: int, operations: int) -> None:
         async def caller(begin: int) -> None:
@@ -218,9 +239,9 @@ def _unary_forms(runner: asyncio.Runner, name: str, channel: aio.Channel) -> Ite
 
         await asyncio.gather(*map(caller, range(at_once)))
 
-    for call in (get, put, scan):
+    for call, of_call in ((get, "Get"), (put, "Put"), (multi_put, f"MultiPut of {_MULTI}"), (scan, "Scan of 3 rows")):
         for at_once, words in ((1, ""), (_IN_FLIGHT, f", {_IN_FLIGHT} at once")):
-            title = f"{name}, unary {call.__name__.capitalize()}{words}"
+            title = f"{name}, unary {of_call}{words}"
             yield Form(title, at_once, _in(runner, partial(calls, call, at_once)))
 
 

@@ -140,6 +140,16 @@ class ClientsSettings:
 
 
 @dataclass(frozen=True, slots=True)
+class WireSettings:
+    """What run of unary calls to make."""
+
+    #: Forms that wait for each call get a twentieth.
+    operations: Annotated[int, Option(min=1, help="Calls of a sample.")] = 10_000
+    samples: Annotated[int, Option(min=1, help="Samples of each form; their medians count.")] = 3
+    only: Only = ""
+
+
+@dataclass(frozen=True, slots=True)
 class LakeDemoSettings:
     """What a lake takes in while queries run."""
 

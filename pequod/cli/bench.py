@@ -117,7 +117,6 @@ def scale(settings: sizes.ScaleSettings, bars: ProgressBars) -> Printed:
     shown=(
         "pequod bench clients                             (about a minute)",
         "pequod bench clients --only 'AsyncClient.get' --operations 100000",
-        "pequod bench clients --only unary                (what a call takes of the server, by each transport)",
         "pequod bench clients --client-loop asyncio --json",
     ),
 )
@@ -130,6 +129,24 @@ def clients(settings: sizes.ClientsSettings, bars: ProgressBars) -> Printed:
     from pequod_bench.clients import run
 
     return run(settings, bars)
+
+
+@measuring(
+    app,
+    "wire",
+    sizes.WireSettings,
+    {"operations": 64, "samples": 1},
+    short_help="What a plain gRPC call takes of the server.",
+    shown=(
+        "pequod bench wire                      (half a minute)",
+        "pequod bench wire --only Get --json",
+    ),
+)
+def wire(settings: sizes.WireSettings, bars: ProgressBars) -> Printed:
+    """Measure unary calls of a gRPC client that is not ours: µs of CPU of server and client, by each transport."""
+    from pequod_bench.clients import run_unary
+
+    return run_unary(settings, bars)
 
 
 @measuring(

@@ -23,7 +23,7 @@ def test_every_form_runs_and_reports() -> None:
     assert result.exit_code == 0, result.stderr
     forms = json.loads(result.stdout)["forms"]
     assert {form["at_once"] for form in forms} == {1, 4, 10, 16, 32, 100, 256, 1000, 3000}
-    assert len({form["name"] for form in forms}) == len(forms) == 46
+    assert len({form["name"] for form in forms}) == len(forms) == 50
     for form in forms:
         assert form["operations_per_s"] > 0
         assert form["client_cpu_us"] > 0
@@ -56,3 +56,15 @@ def test_the_loop_that_was_asked_for_is_taken() -> None:
     assert make is not None, "uvloop is one of the server's extras"
     with asyncio.Runner(loop_factory=make) as runner:
         assert type(runner.get_loop()).__module__ == "uvloop"
+
+
+def test_what_a_plain_call_takes_is_measured_by_both_transports() -> None:
+    result = CliRunner().invoke(app, ["bench", "wire", "--smoke", "--json"])
+    assert result.exit_code == 0, result.stderr
+    forms = [form["name"] for form in json.loads(result.stdout)["forms"]]
+    calls = [
+        f"{call}{words}"
+        for call in ("Get", "Put", "MultiPut of 10", "Scan of 3 rows")
+        for words in ("", ", 32 at once")
+    ]
+    assert sorted(forms) == sorted(f"{transport}, unary {call}" for transport in ("gRPC", "native") for call in calls)
