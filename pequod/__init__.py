@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from pequod.embedded import open as open  # noqa: A004 - pequod.open
     from pequod.embedded import open_async
     from pequod.freshness import ANY, LATEST, Token, after, max_age
-    from pequod.interface.transaction_parts import Count, Get, Put, Remove, Scan, absent, present, value_of
+    from pequod.interface.transaction_parts import Add, Count, Get, Put, Remove, Scan, absent, present, value_of
     from pequod.language.conditions import IF_ABSENT, IF_PRESENT, Met, Unmet, if_value
     from pequod.language.numbers import decode_f64, decode_i64, encode_f64, encode_i64
     from pequod.language.ranges import prefix_end
@@ -29,6 +29,7 @@ __all__ = [
     "IF_ABSENT",
     "IF_PRESENT",
     "LATEST",
+    "Add",
     "AsyncClient",
     "Client",
     "Count",
@@ -70,7 +71,7 @@ def __getattr__(name: str) -> object:
         from pequod.language import conditions  # noqa: PLC0415 - as said
 
         return getattr(conditions, name)
-    if name in ("Count", "Get", "Put", "Remove", "Scan", "absent", "present", "value_of"):
+    if name in ("Add", "Count", "Get", "Put", "Remove", "Scan", "absent", "present", "value_of"):
         from pequod.interface import transaction_parts  # noqa: PLC0415 - as said
 
         return getattr(transaction_parts, name)

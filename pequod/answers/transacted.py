@@ -7,7 +7,7 @@ from typing import NamedTuple
 from pequod.answers.rows import Rows
 
 #: What a command of a transaction gives: a get its value or None, a scan rows, a count a number, a remove whether its
-#: key was there, a put None.
+#: key was there, an add the sum, a put None.
 Outcome = bytes | bool | int | Rows | None
 
 

@@ -34,6 +34,7 @@ _COMMANDS: Final = {
     "get": (),
     "put": ("value",),
     "remove": (),
+    "add": ("delta",),
     "scan": ("limit", "reverse"),
     "count": (),
 }
@@ -62,11 +63,12 @@ def transaction(
 
     A compare is {"key": KEY, "is": "absent"}, {"key": KEY, "is": "present"}, or has one of "=", "!=", "<", ">" with a
     value in the place of "is". A command is {"get": KEY}, {"put": KEY, "value": VALUE}, {"remove": KEY},
-    {"scan": PREFIX} with "limit" and "reverse" if wanted, or {"count": PREFIX}; in the place of a prefix, [FIRST, LAST]
-    is a range. Keys and values are text, or {"base64": ...}.
+    {"add": KEY, "delta": NUMBER}, {"scan": PREFIX} with "limit" and "reverse" if wanted, or {"count": PREFIX}; in the
+    place of a prefix, [FIRST, LAST] is a range. Keys and values are text, or {"base64": ...}; numbers are integers, or
+    decimals as text.
 
     Prints {"held": ..., "outcomes": [...]}: of a get its value or null, of a scan its rows, of a count a number, of a
-    remove whether the key was there, of a put null. Exit code 1 if a compare does not hold.
+    remove whether the key was there, of an add the sum, of a put null. Exit code 1 if a compare does not hold.
     """
     try:
         text = sys.stdin.buffer.read() if file == "-" else Path(file).read_bytes()
@@ -120,9 +122,8 @@ def _compare(place: str, entry: Any) -> KeyCompare:
         if value not in ("absent", "present"):
             raise _FormError(f'{place}.is: it must be "absent" or "present"')
         return absent(key) if value == "absent" else present(key)
-    if operator in ("<", ">") and isinstance(value, int) and not isinstance(value, bool):
-        value = str(value)
-    present_value, other = value_of(key), _bytes(f"{place}.{operator}", value)
+    read = _number if operator in ("<", ">") else _bytes
+    present_value, other = value_of(key), read(f"{place}.{operator}", value)
     match operator:
         case "=":
             return present_value == other
@@ -135,13 +136,13 @@ def _compare(place: str, entry: Any) -> KeyCompare:
 
 
 def _command(place: str, entry: Any) -> TransactionCommand:
-    from pequod.interface.transaction_parts import Count, Get, Put, Remove, Scan
+    from pequod.interface.transaction_parts import Add, Count, Get, Put, Remove, Scan
 
     names = [name for name in _COMMANDS if isinstance(entry, dict) and name in entry]
     if len(names) != 1:
         raise _FormError(f"{place}: it must be an object with one of {', '.join(map(repr, _COMMANDS))}")
     (name,) = names
-    needed = ("value",) if name == "put" else ()
+    needed = _COMMANDS[name] if name in ("put", "add") else ()
     _refuse_members(place, entry, (name, *needed), _COMMANDS[name])
     if name in ("scan", "count"):
         bounds = _range(f"{place}.{name}", entry[name])
@@ -156,6 +157,8 @@ def _command(place: str, entry: Any) -> TransactionCommand:
     key = _bytes(f"{place}.{name}", entry[name])
     if name == "put":
         return Put(key, _bytes(f"{place}.value", entry["value"]))
+    if name == "add":
+        return Add(key, _number(f"{place}.delta", entry["delta"]))
     return Get(key) if name == "get" else Remove(key)
 
 
@@ -165,6 +168,12 @@ def _range(place: str, bounds: Any) -> dict[str, bytes]:
     if len(bounds) != 2:
         raise _FormError(f"{place}: a range is [FIRST, LAST]")
     return {"first": _bytes(f"{place}[0]", bounds[0]), "last": _bytes(f"{place}[1]", bounds[1])}
+
+
+def _number(place: str, value: object) -> bytes:
+    """Return the digits of a number: an integer of JSON, or text."""
+    is_integer = isinstance(value, int) and not isinstance(value, bool)
+    return _bytes(place, str(value) if is_integer else value)
 
 
 def _bytes(place: str, value: object) -> bytes:

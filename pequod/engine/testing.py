@@ -115,11 +115,12 @@ class NaiveModel:
             self.base[key] = value
         return Met()
 
-    def transact(self, transaction: Transaction) -> Transacted:
-        """Run a transaction: the commands of a list, one after the other."""
+    def transact(self, transaction: Transaction) -> Transacted | None:
+        """Run a transaction: the commands of a list, in order; None if an add is refused, and all with it."""
         assert not any(map(self.computes, transaction.decided_by()))
         held = all(_meets(self.base.get(key), operator, value) for key, operator, value in transaction.compares)
         outcomes: list[Outcome] = []
+        before = dict(self.base), dict(self.deadlines)
         for kind, first, second, number in (transaction.then if held else transaction.otherwise).commands():
             match NAMES[kind]:
                 case "PUT":
@@ -127,6 +128,11 @@ class NaiveModel:
                     outcomes.append(None)
                 case "REMOVE":
                     outcomes.append(self.remove(first))
+                case "ADD":
+                    outcomes.append(self.add_to(first, second))
+                    if outcomes[-1] is None:
+                        self.base, self.deadlines = before
+                        return None
                 case "GET":
                     outcomes.append(self.get(first))
                 case "COUNT":

@@ -2,6 +2,7 @@
 
     compares -> chosen -> then       GET a      read
                                      PUT a 1    written {a: 1}
+                                     ADD a 2    read, what is written is the sum: written {a: 3}
                                      SCAN a b   read, with what is written laid over it
              -> all reads are done, and fit into the reply -> the writes, in one turn
 
@@ -24,13 +25,13 @@ from typing import NamedTuple
 from pequod.answers.rows import Rows
 from pequod.answers.transacted import Outcome, Transacted
 from pequod.commands.columns import bounds_of
-from pequod.commands.kinds import COUNT, GET, PUT, RANGES, REMOVE, SCAN_DOWN
+from pequod.commands.kinds import ADD, COUNT, GET, PUT, RANGES, REMOVE, SCAN_DOWN, WRITES
 from pequod.engine.answer import Answer, answer
 from pequod.engine.batch import united
 from pequod.engine.engine import Engine
 from pequod.escapes import shown
 from pequod.language.conditions import Met, Unmet
-from pequod.language.decimals import parse_number
+from pequod.language.decimals import added, number_of_delta, parse_number
 from pequod.language.errors import BackedKeyError, ComputedKeyError, LimitExceededError, TransactionError
 from pequod.language.missing import MissingError
 from pequod.language.transactions import (
@@ -70,6 +71,7 @@ def refuse(transaction: Transaction, commands_max: int) -> None:
 
     Raises:
         TransactionError, LimitExceededError: It cannot; see `Transaction.refuse_misfits`.
+        InvalidDeltaError: One of its adds, in either list, adds what is no number.
     """
     transaction.refuse_misfits(commands_max)
     for compare in transaction.compares:
@@ -78,6 +80,9 @@ def refuse(transaction: Transaction, commands_max: int) -> None:
                 f"key {shown(compare.key)} is compared by order with {shown(compare.value)}, which is no number",
                 "numbers are written as 12 or -0.5, with 64 characters at most; other values are compared by = and !=",
             )
+    for kind, _, second, _ in (*transaction.then.commands(), *transaction.otherwise.commands()):
+        if kind == ADD:
+            number_of_delta(second)
 
 
 def holds(compare: KeyCompare, present: bytes | None) -> bool:
@@ -117,6 +122,7 @@ def outcomes_of(
 
     Raises:
         TransactionError: A read of computed keys stands behind a write.
+        NotNumberError, SumTooLongError: An add finds a value that is no number, or its sum has too many digits.
         LimitExceededError: What they give is too much for a reply.
     """
     outcomes: list[Outcome] = []
@@ -128,7 +134,7 @@ def outcomes_of(
             outcomes.append(None)
             continue
         bounds = bounds_of(kind, first, second)
-        if kind != REMOVE and written and computes(*bounds):
+        if kind not in WRITES and written and computes(*bounds):
             raise TransactionError(
                 f"a read of computed keys from {shown(first)} on stands behind a write",
                 "put it before the writes, or read after the transaction",
@@ -137,6 +143,9 @@ def outcomes_of(
         assert not isinstance(outcome, Met | Unmet | float), "no command has a condition, or asks how long a key lives"
         if kind == REMOVE:
             written[first] = None
+        elif kind == ADD:
+            assert isinstance(outcome, bytes), "adds give sums"
+            written[first] = outcome
         outcomes.append(outcome)
         room -= _size(outcome)
         if limits.reply_bytes_max and room < 0:
@@ -148,6 +157,9 @@ def _over(kind: int, first: bytes, second: bytes, number: int, read: Read, writt
     """Return what a command other than a put gives, with what is written before it laid over what is read."""
     if kind not in RANGES:
         value = written[first] if first in written else read(GET, first, b"", 0)
+        if kind == ADD:
+            assert value is None or isinstance(value, bytes), "gets give values"
+            return added(first, value, second)
         return value is not None if kind == REMOVE else value
     own = {key: value for key, value in written.items() if first <= key and (not second or key < second)}
     if kind == COUNT:
@@ -187,6 +199,7 @@ def transact(engine: Engine, transaction: Transaction, now: float, limits: Trans
 
     Raises:
         TransactionError: It compares a computed key, or reads computed keys behind a write.
+        NotNumberError, SumTooLongError: One of its adds is refused.
         ComputedKeyError, InvalidKeyError, LimitExceededError: One of its writes is refused, in either list; or what it
             gives is too much.
         BackedKeyError: A database owns one of the keys that are compared or written, and decides.
@@ -208,7 +221,10 @@ def transact(engine: Engine, transaction: Transaction, now: float, limits: Trans
     if missing:
         raise united(missing)
     puts = {key: value for key, value in sorted(written.items()) if value is not None}
+    # A put takes a deadline away, and an add leaves it.
+    kept = list(engine.deadlines.among(commands.added_keys())) if engine.deadlines else []
     engine.put_all(list(puts), list(puts.values()))
+    engine.restore_deadlines(kept)
     for key, value in written.items():
         if value is None:
             engine.remove(key)

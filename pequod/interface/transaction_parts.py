@@ -1,9 +1,9 @@
 r"""What callers build transactions of: compares of keys, and commands.
 
 >>> compares = [value_of("account|ann") > 40, absent("closed|ann")]
->>> made = transaction_of_parts(compares, [Put("account|ann", "0"), Get("account|bob")], [Get("account|ann")])
+>>> made = transaction_of_parts(compares, [Put("account|ann", "0"), Add("account|bob", 40)], [Get("account|ann")])
 >>> made.compares[0], made.then.kinds, made.otherwise.arguments
-(KeyCompare(key=b'account|ann', operator=6, value=b'40'), b'\x02\x01', [b'account|ann'])
+(KeyCompare(key=b'account|ann', operator=6, value=b'40'), b'\x02\n', [b'account|ann'])
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from decimal import Decimal
 
-from pequod.calls import Data, to_bytes
+from pequod.calls import Data, Delta, to_bytes
 from pequod.interface.commands import Commands
 from pequod.language.transactions import (
     EQUAL,
@@ -108,6 +108,18 @@ class Remove:
 
 
 @dataclass(frozen=True, slots=True)
+class Add:
+    """Add a number to a base key, which counts as 0 if it is absent; the sum is the outcome."""
+
+    key: Data
+    delta: Delta
+
+    def add_to(self, commands: Commands) -> None:
+        """Add it to commands."""
+        commands.add(self.key, self.delta)
+
+
+@dataclass(frozen=True, slots=True)
 class Scan:
     """Read the rows of ``[first, last)`` that start with ``prefix``; they are the outcome, as `Rows`."""
 
@@ -135,7 +147,7 @@ class Count:
         commands.count(self.first, self.last, prefix=self.prefix)
 
 
-TransactionCommand = Get | Put | Remove | Scan | Count
+TransactionCommand = Get | Put | Remove | Add | Scan | Count
 
 
 def transaction_of_parts(
@@ -157,7 +169,7 @@ def _list(parts: Iterable[TransactionCommand]) -> CommandList:
     commands = Commands()
     for one in parts:
         if not isinstance(one, TransactionCommand):
-            raise TypeError(f"{one!r} is no command of a transaction; these are Get, Put, Remove, Scan and Count")
+            raise TypeError(f"{one!r} is no command of a transaction; these are Get, Put, Remove, Add, Scan and Count")
         one.add_to(commands)
     return CommandList(bytes(commands.kinds), commands.arguments, commands.numbers)
 

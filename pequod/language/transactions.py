@@ -19,7 +19,7 @@ from collections.abc import Iterator
 from typing import Final, NamedTuple
 
 from pequod.commands import columns
-from pequod.commands.kinds import CONDITIONAL, COUNT, GET, NAMES, NUMBER_COUNTS, PUT, REMOVE, SCANS, WRITES
+from pequod.commands.kinds import ADD, CONDITIONAL, COUNT, GET, NAMES, NUMBER_COUNTS, PUT, REMOVE, SCANS, WRITES
 from pequod.escapes import shown
 from pequod.language.errors import LimitExceededError, TransactionError
 
@@ -36,7 +36,7 @@ GREATER: Final = 6
 #: How many compares, and commands of both lists, a transaction has, unless the server's settings say it.
 COMMANDS_MAX: Final = 128
 #: The kinds of commands that transactions take.
-_TAKEN: Final = frozenset({GET, PUT, REMOVE, COUNT}) | SCANS
+_TAKEN: Final = frozenset({GET, PUT, REMOVE, ADD, COUNT}) | SCANS
 
 
 class KeyCompare(NamedTuple):
@@ -65,8 +65,13 @@ class CommandList(NamedTuple):
         """Return the keys that commands write, in their order."""
         return [first for kind, first, _, _ in self.commands() if kind in WRITES]
 
+    def added_keys(self) -> list[bytes]:
+        """Return the keys that commands add to and do not write otherwise, in order: these keep their deadlines."""
+        writes = [(first, kind) for kind, first, _, _ in self.commands() if kind in WRITES]
+        return sorted({key for key, _ in writes} - {key for key, kind in writes if kind != ADD})
+
     def ranges_read(self) -> list[tuple[bytes, bytes | None]]:
-        """Return the ranges that commands read, in their order."""
+        """Return the ranges that commands read, in their order; a remove and an add look at their key by themselves."""
         return [
             columns.bounds_of(kind, first, second) for kind, first, second, _ in self.commands() if kind not in WRITES
         ]
@@ -85,7 +90,7 @@ class Transaction(NamedTuple):
         return [*compared, *self.then.written_keys(), *self.otherwise.written_keys()]
 
     def writes(self) -> list[tuple[bytes, bytes | None]]:
-        """Return what either list may write: keys with their values; None: the key is removed."""
+        """Return what either list may write: keys with their values; None: it is removed, or not known yet (a sum)."""
         commands = [*self.then.commands(), *self.otherwise.commands()]
         return [(key, value if kind == PUT else None) for kind, key, value, _ in commands if kind in WRITES]
 
@@ -123,7 +128,7 @@ def _refuse_list(name: str, one: CommandList) -> None:
         if kind not in _TAKEN:
             raise TransactionError(
                 f"command {at} of {name!r} is of kind {kind}, which transactions do not take",
-                "they take gets, scans, counts, puts and removes",
+                "they take gets, scans, counts, puts, removes and adds",
             )
     needed = columns.needs(one.kinds)
     for what, column, count in (

@@ -18,7 +18,8 @@ from pequod_server.stores import make_store
 import pequod
 from pequod.client import AsyncClient
 from pequod.engine import Rows
-from pequod.errors import LimitExceededError, PackError, WriteRefusedError
+from pequod.errors import LimitExceededError, NotNumberError, PackError, SumTooLongError, WriteRefusedError
+from pequod.interface.transaction_parts import TransactionCommand
 from tests.backing.test_twip import Database, database, serving, timeline
 
 __all__ = ["database"]
@@ -105,6 +106,62 @@ async def _transfer(client: AsyncClient, source: str, target: str, amount: int) 
         )  # fmt: skip
         moved += done.held
     return moved
+
+
+async def test_adds_of_a_transaction_are_the_database_s(database: Database) -> None:
+    async with serving(database, backing_mode="write-through") as (server, client):
+        await client.put("s|ann|bob", "")
+        await client.put(ONE, "50")
+        transfer: list[TransactionCommand] = [
+            pequod.Add(ONE, -30),
+            pequod.Add(TWO, "30.5"),
+            pequod.Get(ONE),
+            pequod.Scan(prefix="p|bob|"),
+        ]
+        done = await client.transaction([pequod.value_of(ONE) > 29], [*transfer, pequod.Add(TWO, 1)])
+        rows = Rows([ONE.encode(), TWO.encode()], [b"20", b"30.5"])
+        assert done == (True, [b"20", b"30.5", b"20", rows, b"31.5"])
+        assert await timeline(client, "ann") == [
+            (b"t|ann|0000000001|bob", b"20"),
+            (b"t|ann|0000000002|bob", b"31.5"),
+        ]
+        await client.multi_put({TWO: "text", THREE: "9" * 64})
+        for key, error in ((TWO, NotNumberError), (THREE, SumTooLongError)):
+            with pytest.raises(error):
+                await client.transaction(
+                    [], [pequod.Remove(ONE), pequod.Put("p|bob|0000000004", ""), pequod.Add(key, 1)]
+                )
+        with pytest.raises(PackError):
+            await client.transaction([], [pequod.Remove(ONE)], [pequod.Add("p|bob|no number", 1)])
+        server.engine.forget(b"", None)
+        left = [(ONE.encode(), b"20"), (TWO.encode(), b"text"), (THREE.encode(), b"9" * 64)]
+        assert await client.scan(prefix="p|") == left
+
+
+async def test_racing_transfers_by_adds_at_two_servers_keep_the_sum(database: Database) -> None:
+    """Each runs once, also where the target has no row yet, and none takes what is not there."""
+    async with two_servers(database) as (one, two):
+        await one.put(ONE, "50")
+        transfers = [(client, ONE, TWO, 3) for client in (one, two) for _ in range(8)]
+        transfers += [(client, TWO, ONE, 5) for client in (one, two) for _ in range(4)]
+        done = await asyncio.gather(
+            *(
+                client.transaction(
+                    [pequod.value_of(source) > amount - 1], [pequod.Add(source, -amount), pequod.Add(target, amount)]
+                )
+                for client, source, target, amount in transfers
+            )
+        )
+        session = one.session(two.last_token)
+        values = [int(value or b"0") for value in await session.multi_get([ONE, TWO])]
+        moved = sum(
+            amount if source == ONE else -amount
+            for (_, source, _, amount), outcome in zip(transfers, done, strict=True)
+            if outcome
+        )
+        assert any(done)
+        assert values == [50 - moved, moved]
+        assert min(values) >= 0
 
 
 async def test_of_two_that_each_want_the_others_key_absent_one_writes(database: Database) -> None:

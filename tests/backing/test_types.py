@@ -11,7 +11,11 @@ import asyncpg
 import pytest
 from pequod_server.backing import RowChange, SqliteStore, parse_mappings
 
+from pequod.commands.kinds import ADD
 from pequod.engine.naive_records import parse
+from pequod.engine.transacting import NO_LIMITS
+from pequod.errors import WriteRefusedError
+from pequod.language.transactions import GREATER, CommandList, KeyCompare, Transaction
 from tests.backing.conftest import Connection, Mode
 from tests.backing.feed import following
 from tests.backing.postgres_stores import EVERYTHING, content, installed
@@ -212,3 +216,21 @@ async def test_numbers_that_are_written_keep_their_digits(tmp_path: Path) -> Non
     assert lines[0] == "id (INTEGER): the slot <id> of the key"
     assert lines[1].startswith("a (TEXT): each value by its own type")
     await store.close()
+
+
+async def test_a_transaction_tells_the_exact_sum_and_the_column_has_it_in_its_form(dsn: str) -> None:
+    database = await made(dsn)
+    await database.execute("ALTER TABLE rows ADD COLUMN v numeric(9,2)")
+    store = await installed(dsn, "slot", parse_mappings(mappings_of('"v"')))
+    await database.execute("INSERT INTO rows (id, v) VALUES (1, '50')")
+    adds = CommandList(bytes([ADD, ADD, ADD]), [b"r|1", b"-30", b"r|2", b"30.5", b"r|1", b"0.25"])
+    _, done = await store.transact(Transaction((KeyCompare(b"r|1", GREATER, b"29"),), adds), NO_LIMITS)
+    assert done == (True, [b"20", b"30.5", b"20.25"])
+    assert await content(store) == {b"r|1": b"20.25", b"r|2": b"30.50"}
+    # A column that cannot have the sum refuses all of it.
+    more = CommandList(bytes([ADD, ADD]), [b"r|1", b"1", b"r|2", b"9" * 12])
+    with pytest.raises(WriteRefusedError):
+        await store.transact(Transaction((), more), NO_LIMITS)
+    assert await content(store) == {b"r|1": b"20.25", b"r|2": b"30.50"}
+    await store.close()
+    await database.close()

@@ -18,6 +18,7 @@ def test_a_transaction_from_a_file_and_from_standard_input(pequod: Pequod, tmp_p
         ],
         "then": [
             *({"put": "x|a", "value": {"base64": "/w=="}}, {"get": "x|a"}, {"get": "x|none"}, {"count": "x|"}),
+            *({"add": "x|m", "delta": -2}, {"add": "x|m", "delta": "0.5"}, {"remove": "x|m"}),
             *({"scan": "x|", "limit": 1, "reverse": True}, {"scan": ["x|", "x|n"]}, {"remove": "x|n"}),
         ],
         "otherwise": [{"remove": "x|n"}, {"count": ["x|", "x|b"]}],
@@ -27,7 +28,7 @@ def test_a_transaction_from_a_file_and_from_standard_input(pequod: Pequod, tmp_p
     done = pequod("transaction", "-f", str(tmp_path / "form.json"))
     assert (done.code, done.err) == (0, "")
     byte = {"base64": "/w=="}
-    outcomes = [None, byte, None, 2, [["x|n", "5"]], [["x|a", byte]], True]
+    outcomes = [None, byte, None, 2, "-2", "-1.5", True, [["x|n", "5"]], [["x|a", byte]], True]
     assert json.loads(done.out) == {"held": True, "outcomes": outcomes}
     again = pequod("transaction", "-f", "-", stdin=json.dumps(form).encode())
     assert again.code == 1
@@ -48,6 +49,9 @@ def test_a_transaction_from_a_file_and_from_standard_input(pequod: Pequod, tmp_p
         ('{"compares": [{"key": 1, "=": ""}]}', "compares[0].key: it must be text"),
         ('{"compares": [{"key": "a", "<": 1.5}]}', "compares[0].<: it must be text"),
         ('{"then": [{"get": "a"}, {"put": "a"}]}', "then[1]: it lacks 'value'"),
+        ('{"then": [{"add": "a"}]}', "then[0]: it lacks 'delta'"),
+        ('{"then": [{"add": "a", "delta": 0.5}]}', "then[0].delta: it must be text"),
+        ('{"then": [{"add": "a", "delta": true}]}', "then[0].delta: it must be text"),
         ('{"otherwise": [{"get": "a", "limit": 1}]}', "otherwise[0]: it has 'limit'; members are 'get'"),
         ('{"otherwise": [{"get": "a", "put": "a"}]}', "otherwise[0]: it must be an object with one of"),
         ('{"then": [{"scan": "a", "limit": -1}]}', "then[0].limit: it must be a number of rows"),
@@ -70,3 +74,8 @@ def test_what_cannot_be_read_or_run_is_said(pequod: Pequod, tmp_path: Path) -> N
     refused = pequod("transaction", "-f", "-", stdin=b'{"compares": [{"key": "a", "<": "x"}]}')
     assert refused.code == 3
     assert "is no number" in refused.err
+    refused = pequod(
+        "transaction", "-f", "-", stdin=b'{"then": [{"put": "a", "value": "b"}, {"add": "a", "delta": 1}]}'
+    )
+    assert (refused.code, "the value of key 'a' is no number" in refused.err) == (3, True)
+    assert pequod("get", "a").code == 1

@@ -27,6 +27,11 @@ async def test_a_client_of_a_cluster_has_transactions(client: AsyncClient) -> No
     assert await client.transaction([], [], [pequod.Get("p|bob|1")]) == (True, [])
     moved = await asyncio.gather(*(_count_up(client) for _ in range(3)))
     assert await client.get("p|bob|1", freshness=LATEST) == b"%d" % (7 + sum(moved))
+    await client.multi_put({"p|bob|2": "50", "p|bob|3": "0"})
+    transfer = [pequod.Add("p|bob|2", -20), pequod.Add("p|bob|3", 20)]
+    done_by = await asyncio.gather(*(client.transaction([pequod.value_of("p|bob|2") > 19], transfer) for _ in range(3)))
+    assert [outcome.held for outcome in done_by].count(True) == 2
+    assert await client.multi_get(["p|bob|2", "p|bob|3"], freshness=LATEST) == [b"10", b"40"]
 
 
 async def _count_up(client: AsyncClient) -> int:
@@ -60,6 +65,13 @@ def test_all_keys_are_of_one_home_group_and_computed_ones_are_known(tmp_path: Pa
             done = client.transaction([pequod.absent("p|bob|0001")], writes)
             assert done == (True, [None, None, Rows([b"p|bob|0001", b"p|bob|0002"], [b"Hi", b"Ho"])])
             assert len(client.scan(prefix="t|ann|", freshness=pequod.after(client.last_token))) == 2
+            assert client.transaction([], [pequod.Add("p|bob|0003", 1), pequod.Add("p|bob|0003", 2)]) == (
+                True,
+                [b"1", b"3"],
+            )
+            with pytest.raises(MixedWriteError):
+                client.transaction([pequod.present("s|ann|bob")], [pequod.Add("p|bob|0003", 1)])
+            assert client.remove("p|bob|0003")
             with pytest.raises(MixedWriteError):
                 client.transaction([pequod.present("s|ann|bob")], [pequod.Remove("p|bob|0001")])
             with pytest.raises(TransactionError, match="the join 't' computes it"):

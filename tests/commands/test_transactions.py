@@ -9,11 +9,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pequod_grammar import parse
 
-from pequod.commands.kinds import COUNT, GET, KINDS, PUT, PUT_IF, REMOVE, REMOVE_IF, SCAN, SCAN_DOWN, SCAN_LIMIT
+from pequod.commands.kinds import ADD, COUNT, GET, KINDS, PUT, PUT_IF, REMOVE, REMOVE_IF, SCAN, SCAN_DOWN, SCAN_LIMIT
 from pequod.engine import ComputedKeyError, Engine, InvalidKeyError, LimitExceededError, Rows
 from pequod.engine.testing import NaiveModel
 from pequod.engine.transacting import TransactionLimits, holds, refuse, transact
-from pequod.language.errors import TransactionError
+from pequod.language.errors import InvalidDeltaError, NotNumberError, SumTooLongError, TransactionError
 from pequod.language.transactions import (
     EQUAL,
     GREATER,
@@ -59,6 +59,10 @@ def test_an_engine_does_what_the_model_does_and_joins_follow(seed: int) -> None:
         except TransactionError:
             assert engine.scan(b"", None) == before, "what is refused does nothing"
             continue
+        except (NotNumberError, SumTooLongError):
+            assert engine.scan(b"", None) == before, "what is refused does nothing"
+            assert model.transact(transaction) is None
+            continue
         assert done == model.transact(transaction)
         rows = engine.scan(b"", None)
         assert list(zip(*rows, strict=True)) == model.scan(b"", None)
@@ -96,6 +100,58 @@ def test_commands_run_in_order_and_see_what_those_before_them_wrote() -> None:
             Rows([b"c"], [b"1"]),
         ],
     )
+
+
+def test_adds_see_what_commands_before_them_wrote_and_joins_follow_their_sums() -> None:
+    engine = following()
+    run(engine, PAIR)
+    kinds = [ADD, ADD, GET, REMOVE, ADD, PUT, ADD, SCAN, COUNT]
+    arguments = [b"p|b|1", b"5", b"p|b|1", b"-0.50", b"p|b|1", b"p|a|1", b"p|a|1", b"7", b"p|c|1", b"40", b"p|c|1"]
+    arguments += [b"2", b"p|", b"p}", b"p|", b"p}"]
+    done = run(engine, CommandList(bytes(kinds), arguments))
+    rows = Rows([b"p|a|1", b"p|b|1", b"p|c|1"], [b"7", b"4.5", b"42"])
+    assert done == (True, [b"5", b"4.5", b"4.5", True, b"7", None, b"42", rows, 3])
+    assert engine.scan(b"p|", b"p}") == rows
+    assert engine.scan(b"t|", b"t}") == Rows([b"t|x|1|a"], [b"7"])
+
+
+def test_an_add_that_is_refused_takes_all_with_it() -> None:
+    engine = Engine()
+    engine.put(b"text", b"twelve")
+    engine.put(b"long", b"9" * 64)
+    before = engine.scan(b"", None), engine.revision
+    refusals = [
+        (PUT, [b"a", b"x"], [b"a", b"1"], NotNumberError),
+        (REMOVE, [b"long"], [b"text", b"1"], NotNumberError),
+        (ADD, [b"a", b"1"], [b"long", b"1"], SumTooLongError),
+        (ADD, [b"a", b"9" * 64], [b"a", b"1"], SumTooLongError),
+    ]
+    for kind, arguments, more, error in refusals:
+        with pytest.raises(error):
+            run(engine, CommandList(bytes([kind, ADD]), [*arguments, *more]))
+        assert (engine.scan(b"", None), engine.revision) == before
+    adding = CommandList(bytes([ADD]), [b"text", b"1"])
+    assert run(engine, CommandList(), otherwise=adding) == (True, []), "a list that does not run is not refused"
+    for lists in (
+        (CommandList(bytes([ADD]), [b"a", b"one"]), None),
+        (CommandList(), CommandList(bytes([ADD]), [b"", b""])),
+    ):
+        with pytest.raises(InvalidDeltaError):
+            run(engine, lists[0], otherwise=lists[1])
+    engine.add_joins(TIMELINE)
+    for computed in (CommandList(bytes([ADD]), [b"t|x|1|a", b"1"]), CommandList(bytes([ADD]), [b"a", b"1"])):
+        behind = CommandList(computed.kinds + bytes([COUNT]), [*computed.arguments, b"t|", b"t}"])
+        with pytest.raises(ComputedKeyError if computed.arguments[0] != b"a" else TransactionError):
+            run(engine, behind)
+    assert engine.get(b"a") is None
+
+
+def test_sums_count_against_what_a_reply_may_take() -> None:
+    engine = Engine()
+    with pytest.raises(LimitExceededError) as refused:
+        run(engine, CommandList(bytes([ADD] * 16), [b"k", b"1" * 60] * 16))
+    assert refused.value.setting == "reply_bytes_max"
+    assert engine.get(b"k") is None
 
 
 def test_a_scan_with_a_limit_goes_on_behind_what_was_removed() -> None:

@@ -7,16 +7,18 @@ from random import Random
 
 from pequod.answers.transacted import Transacted
 from pequod.commands.columns import range_arguments
-from pequod.commands.kinds import COUNT, GET, PUT, REMOVE, SCAN, SCAN_DOWN, SCAN_LIMIT
+from pequod.commands.kinds import ADD, COUNT, GET, PUT, REMOVE, SCAN, SCAN_DOWN, SCAN_LIMIT
 from pequod.engine import Engine, JoinSpec, LimitExceededError
 from pequod.engine.transacting import transact
-from pequod.language.errors import TransactionError
+from pequod.language.errors import NotNumberError, SumTooLongError, TransactionError
 from pequod.language.transactions import EQUAL, GREATER, IS_ABSENT, LESS, CommandList, KeyCompare, Transaction
 from tests.engine.draw import draw_bound, draw_key, draw_range
 from tests.engine.draw_records import draw_value
 
 #: Equal numbers with several texts among them, and what is none.
 NUMBERS = (b"0", b"-0.0", b"1", b"1.50", b"1.5", b"-2", b"no")
+#: What is added, to texts as well; the last one is soon too long.
+DELTAS = (b"1", b"-1", b"+02", b"0.5", b"-.25", b"9" * 18, b"9" * 64)
 
 
 def outcome_of(engine: Engine, transaction: Transaction, now: float) -> Transacted | None:
@@ -24,8 +26,8 @@ def outcome_of(engine: Engine, transaction: Transaction, now: float) -> Transact
     before = engine.revision
     try:
         return transact(engine, transaction, now)
-    except (TransactionError, LimitExceededError):
-        # Computed keys behind a write; or there is no memory.
+    except (TransactionError, NotNumberError, SumTooLongError, LimitExceededError):
+        # Computed keys behind a write; a value that is no number, or will be too long; or there is no memory.
         assert engine.revision == before
         return None
 
@@ -51,12 +53,14 @@ def draw_transaction(random: Random, specs: list[JoinSpec], base: Mapping[bytes,
 def _draw_list(random: Random, specs: list[JoinSpec], key: bytes) -> CommandList:
     kinds, arguments, numbers = bytearray(), list[bytes](), list[int]()
     for _ in range(random.randrange(6)):
-        kind = random.choice([GET, PUT, PUT, REMOVE, SCAN, SCAN_LIMIT, SCAN_DOWN, COUNT])
+        kind = random.choice([GET, PUT, PUT, REMOVE, ADD, ADD, SCAN, SCAN_LIMIT, SCAN_DOWN, COUNT])
         kinds.append(kind)
         one = key if random.random() < 0.4 else draw_key(random, specs)
         match kind:
             case 2:
                 arguments += (one, draw_value(random, specs))
+            case 10:
+                arguments += (one, random.choice(DELTAS))
             case 3:
                 arguments.append(one)
             case 1:

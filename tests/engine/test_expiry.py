@@ -5,11 +5,14 @@ from random import Random
 import pytest
 from pequod_grammar import parse
 
+from pequod.commands.kinds import ADD, PUT, REMOVE
 from pequod.engine import ComputedKeyError, Engine, MissingError
 from pequod.engine.testing import NaiveModel
+from pequod.engine.transacting import transact
 from pequod.language.conditions import IF_ABSENT, IF_PRESENT, MET, Unmet
 from pequod.language.deadlines import KEEP, NO_DEADLINE, TTL_MS_MAX
-from pequod.language.errors import InvalidTtlError, NoDeadlineError
+from pequod.language.errors import InvalidTtlError, NoDeadlineError, NotNumberError
+from pequod.language.transactions import CommandList, Transaction
 
 JOINS = """
     t|<user>|<time:2>|<poster> = check s|<user>|<poster> copy p|<poster>|<time:2>;
@@ -78,6 +81,14 @@ class Walk:
         if outcome:
             self.model.expire(key, 5)
 
+    def transact(self) -> None:
+        """A transaction of adds among other writes of the same keys."""
+        kinds = [self.random.choice((ADD, ADD, ADD, PUT, REMOVE)) for _ in range(4)]
+        keys = [self.key(), self.key()]
+        arguments = [one for kind in kinds for one in (self.random.choice(keys), b"1")[: 1 if kind == REMOVE else 2]]
+        transaction = Transaction((), CommandList(bytes(kinds), arguments))
+        assert transact(self.engine, transaction, now=0.0) == self.model.transact(transaction)
+
     def look(self) -> None:
         first, last = self.random.choice(RANGES)
         limit, reverse = self.random.choice((None, 2)), self.random.random() < 0.3
@@ -99,7 +110,7 @@ def test_walks_agree_with_the_model(seed: int) -> None:
         walk.engine.add_joins([spec])
         walk.model.add(spec)
     for _ in range(200):
-        walk.random.choice((walk.write, walk.write, walk.write_if, walk.look))()
+        walk.random.choice((walk.write, walk.write, walk.write_if, walk.transact, walk.look))()
         if walk.random.random() < 0.2:
             walk.now_ms += walk.random.randrange(12)
         walk.engine.expire_due(walk.now_ms, 1000)
@@ -115,7 +126,7 @@ def test_while_much_is_due_reads_show_none_of_it_and_joins_agree_with_what_is_th
     engine, model = walk.engine, walk.model
     engine.add_joins(parse(JOINS))
     for _ in range(200):
-        walk.random.choice((walk.write, walk.write, walk.write_if))()
+        walk.random.choice((walk.write, walk.write, walk.write_if, walk.transact))()
         if walk.random.random() < 0.2:
             walk.now_ms += walk.random.randrange(12)
         engine.expire_due(walk.now_ms, walk.random.randrange(2))
@@ -192,6 +203,42 @@ def test_a_removed_key_has_no_deadline_when_it_comes_again() -> None:
         ending(b"k|1")
         engine.put(b"k|1", b"")
         assert engine.remaining_ms(b"k|1") == NO_DEADLINE
+
+
+def test_an_add_in_a_transaction_leaves_the_deadline_and_what_else_is_written_takes_it_away() -> None:
+    engine = Engine()
+    engine.expire_due(1_000, 10)
+    keys = [b"k|%d" % number for number in range(1, 5)]
+    for key in keys:
+        engine.put_for(key, b"4", 50)
+    engine.put_for(b"k|due", b"4", 10)
+    engine.expire_due(1_010, 0)
+    kinds = [ADD, ADD, PUT, ADD, REMOVE, ADD, ADD, PUT, ADD]
+    arguments = [
+        b"k|1",
+        b"1",
+        b"k|1",
+        b"1",
+        b"k|2",
+        b"1",
+        b"k|2",
+        b"1",
+        b"k|3",
+        b"k|3",
+        b"1",
+        b"k|4",
+        b"1",
+        b"k|4",
+        b"9",
+    ]
+    done = transact(engine, Transaction((), CommandList(bytes(kinds), [*arguments, b"k|due", b"1"])), now=0.0)
+    assert done.outcomes == [b"5", b"6", None, b"2", True, b"1", b"5", None, b"1"]
+    assert [engine.remaining_ms(key) for key in (*keys, b"k|due")] == [40, *[NO_DEADLINE] * 4]
+    engine.put(b"text", b"no number")
+    refused = CommandList(bytes([PUT, ADD]), [b"k|1", b"", b"text", b"1"])
+    with pytest.raises(NotNumberError):
+        transact(engine, Transaction((), refused), now=0.0)
+    assert engine.remaining_ms(b"k|1") == 40
 
 
 def test_a_removal_of_a_key_that_is_due_finds_nothing() -> None:

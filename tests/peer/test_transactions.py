@@ -8,7 +8,8 @@ import pytest
 
 import pequod
 from pequod.engine import Rows
-from pequod.errors import LimitExceededError, MixedWriteError, TransactionError
+from pequod.errors import LimitExceededError, MixedWriteError, NotNumberError, TransactionError
+from pequod.interface.transaction_parts import TransactionCommand
 from tests.peer.homes import computing, on_sqlite, rows_of, running, sqlite
 
 
@@ -46,6 +47,17 @@ async def test_a_compute_has_its_home_decide(tmp_path: Path, has_database: bool)
             await compute.client.transaction([pequod.present("t|ann|0100|bob")], [])
         with pytest.raises(MixedWriteError):
             await compute.client.transaction([pequod.absent("own|1")], [pequod.Remove("p|bob|0100")])
+        adds: list[TransactionCommand] = [
+            pequod.Add("p|bob|0100", "-0.5"),
+            pequod.Add("p|bob|0200", 3),
+            pequod.Get("p|bob|0100"),
+        ]
+        added = await compute.client.transaction([pequod.value_of("p|bob|0100") > 7], adds)
+        assert added == (True, [b"7.5", b"3", b"7.5"])
+        assert await rows_of(compute, "t|ann|") == [(b"t|ann|0100|bob", b"7.5"), (b"t|ann|0200|bob", b"3")]
+        with pytest.raises(NotNumberError):
+            await compute.client.transaction([], [pequod.Put("p|bob|0100", "text"), pequod.Add("p|bob|0100", 1)])
+        assert (await home.client.transaction([], [pequod.Put("p|bob|0100", "8"), pequod.Remove("p|bob|0200")])).held
         # The limit of the server that replies holds at the home, before anything is written.
         await home.client.put("p|bob|0300", "x" * 600)
         with pytest.raises(LimitExceededError):

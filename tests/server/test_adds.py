@@ -1,7 +1,8 @@
-"""Adds over the wire: sums in batches, in pieces and by calls, refusals, and rights."""
+"""Adds over the wire: sums in batches, in pieces, by calls and in transactions, refusals, and rights."""
 
 from __future__ import annotations
 
+import asyncio
 from typing import Any
 
 import grpc
@@ -10,9 +11,11 @@ from grpc import aio
 from pequod_proto import pequod_pb2 as pb
 from pequod_server import PequodServer
 
-from pequod.client import AsyncClient
-from pequod.commands.kinds import ADD, FAILED, GET, OK
-from pequod.errors import NotNumberError
+import pequod
+from pequod.client import AsyncClient, Client
+from pequod.commands.kinds import ABSENT, ADD, FAILED, GET, OK, PUT, REMOVE
+from pequod.errors import InvalidDeltaError, NotNumberError, SumTooLongError
+from pequod.interface.transaction_parts import TransactionCommand
 from tests.server import roles
 from tests.server.plain import joined, pieces_of
 from tests.server.roles import As
@@ -85,3 +88,104 @@ async def test_a_client_tells_sums(server: PequodServer) -> None:
         sums = list(await batch.send())
         assert sums[0] == b"1"
         assert isinstance(sums[1], NotNumberError)
+
+
+def columns(*commands: tuple[int, bytes, bytes]) -> pb.CommandColumns:
+    """Return commands of one key, and of a second argument where it is not empty."""
+    arguments = [argument for _, key, second in commands for argument in (key, second) if argument]
+    return pb.CommandColumns(kinds=bytes(kind for kind, _, _ in commands), arguments=arguments)
+
+
+async def test_a_plain_client_is_told_the_sums_of_a_transaction(stub: Any, server: PequodServer) -> None:
+    calls = As(stub, "root")
+    transfer = columns((ADD, b"p|ann", b"-30"), (ADD, b"p|bob", b"30"), (GET, b"p|ann", b""), (REMOVE, b"p|cat", b""))
+    asked = pb.TransactionRequest(
+        compare_keys=[b"p|ann"], compare_operators=b"\6", compare_values=[b"29"], then=transfer
+    )
+    server.engine.put_all([b"p|ann", b"p|bob"], [b"50", b"8.25"])
+    reply = await calls.Transaction(asked)
+    assert (reply.held, list(reply.statuses), list(reply.values)) == (
+        True,
+        [OK, OK, OK, ABSENT],
+        [b"20", b"38.25", b"20"],
+    )
+    assert reply.header.revision == server.engine.revision
+    assert not (await calls.Transaction(asked)).held
+    server.engine.put_all([b"p|text", b"p|long"], [b"twelve", b"9" * 64])
+    before = server.engine.revision
+    for refused, code in (
+        (columns((ADD, b"p|ann", b"1"), (ADD, b"p|text", b"1")), grpc.StatusCode.FAILED_PRECONDITION),
+        (columns((PUT, b"p|ann", b"1"), (ADD, b"p|long", b"1")), grpc.StatusCode.OUT_OF_RANGE),
+        (columns((ADD, b"p|ann", b"1"), (ADD, b"p|bob", b"one")), grpc.StatusCode.INVALID_ARGUMENT),
+    ):
+        with pytest.raises(aio.AioRpcError) as error:
+            await calls.Transaction(pb.TransactionRequest(then=refused))
+        assert error.value.code() is code
+    with pytest.raises(aio.AioRpcError) as error:
+        # Also a list that would not run.
+        await calls.Transaction(pb.TransactionRequest(otherwise=columns((ADD, b"p|ann", b"1e3"))))
+    assert error.value.code() is grpc.StatusCode.INVALID_ARGUMENT
+    assert (server.engine.get(b"p|ann"), server.engine.revision) == (b"20", before)
+
+
+async def test_an_add_of_either_list_needs_the_rights_to_read_and_to_write(stub: Any, server: PequodServer) -> None:
+    """The role `web` writes subscriptions alone, reads timelines alone, and reads and writes posts."""
+    calls = As(stub, "web")
+    assert (await calls.Transaction(pb.TransactionRequest(then=columns((ADD, b"p|n", b"1"))))).values == [b"1"]
+    for key, right in ((b"s|ann|n", "read"), (b"t|ann|n", "write")):
+        commands = columns((ADD, b"p|n", b"1"), (ADD, key, b"1"))
+        for request in (pb.TransactionRequest(then=commands), pb.TransactionRequest(otherwise=commands)):
+            with pytest.raises(aio.AioRpcError) as refused:
+                await calls.Transaction(request)
+            assert refused.value.code() is grpc.StatusCode.PERMISSION_DENIED
+            assert f"'{right}'" in (refused.value.details() or ""), right
+    assert server.engine.get(b"p|n") == b"1"
+
+
+async def test_both_clients_add_in_transactions(server: PequodServer) -> None:
+    address = f"127.0.0.1:{server.port}"  # type: ignore[attr-defined]
+    async with AsyncClient(address, token="root") as client:
+        await client.multi_put({"p|ann": "50", "p|text": "twelve", "p|long": "9" * 64})
+        adds: list[TransactionCommand] = [pequod.Add("p|ann", -30), pequod.Add("p|bob", "30.5"), pequod.Get("p|ann")]
+        done = await client.transaction([pequod.value_of("p|ann") > 29], adds)
+        assert done == (True, [b"20", b"30.5", b"20"])
+        session = client.session()
+        assert (await session.transaction([], [pequod.Put("p|bob", "1"), pequod.Add("p|bob", 1)])).outcomes == [
+            None,
+            b"2",
+        ]
+        for add, error in (
+            (pequod.Add("p|text", 1), NotNumberError),
+            (pequod.Add("p|long", 1), SumTooLongError),
+            (pequod.Add("p|ann", "one"), InvalidDeltaError),
+        ):
+            with pytest.raises(error):
+                await client.transaction([], [pequod.Remove("p|ann"), add])
+        with pytest.raises(TypeError, match="what is added is an int, a Decimal"):
+            await client.transaction([], [pequod.Add("p|ann", 0.5)])  # type: ignore[arg-type]
+
+    def waiting() -> None:
+        with Client(address, token="root") as client:
+            assert client.transaction([], [pequod.Add("p|ann", 1), pequod.Add("p|ann", "-.5")]) == (
+                True,
+                [b"21", b"20.5"],
+            )
+
+    await asyncio.to_thread(waiting)
+
+
+async def test_racing_transfers_by_adds_keep_the_sum(server: PequodServer) -> None:
+    async with AsyncClient(f"127.0.0.1:{server.port}", token="root") as client:  # type: ignore[attr-defined]
+        await client.multi_put({"p|a": "20", "p|b": "20"})
+        pairs = [("p|a", "p|b", 7), ("p|b", "p|a", 3)] * 10
+        done = await asyncio.gather(
+            *(
+                client.transaction([pequod.value_of(one) > n - 1], [pequod.Add(one, -n), pequod.Add(two, n)])
+                for one, two, n in pairs
+            )
+        )
+        values = [int(value or b"") for value in await client.multi_get(["p|a", "p|b"])]
+        assert sum(values) == 40
+        assert min(values) >= 0
+        moved = [n if one == "p|a" else -n for (one, _, n), outcome in zip(pairs, done, strict=True) if outcome]
+        assert values[0] == 20 - sum(moved)

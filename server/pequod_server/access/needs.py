@@ -12,7 +12,7 @@ from pequod_grammar import parse
 from pequod_proto import pequod_pb2 as pb
 
 from pequod.commands.columns import bounds_of, commands, needs
-from pequod.commands.kinds import WRITES
+from pequod.commands.kinds import DECIDED, WRITES
 from pequod.engine import Engine, JoinError, JoinSpec
 from pequod.errors import PermissionDeniedError
 from pequod_server.access.grants import Right, Role, keys_of
@@ -158,14 +158,21 @@ def _need_decided(role: Role, request: _Decided) -> None:
 
 
 def _need_transaction(role: Role, request: pb.TransactionRequest) -> None:
-    """Pass if the role may read all that is compared and read, and write all that may be written, by either list."""
+    """Pass if the role may read all that is compared and read, and write all that may be written, by either list.
+
+    An add is both.
+    """
     _need_keys(role, Right.READ, request.compare_keys)
     for columns in (request.then, request.otherwise):
         needed = needs(columns.kinds)
         if needed.unknown is not None or needed.argument_count != len(columns.arguments):
             return  # the handler says what is wrong with the request
         for _, kind, first, second in commands(columns.kinds, columns.arguments[:]):
-            _need_range(role, Right.WRITE if kind in WRITES else Right.READ, *bounds_of(kind, first, second))
+            bounds = bounds_of(kind, first, second)
+            if kind in WRITES:
+                _need_range(role, Right.WRITE, *bounds)
+            if kind not in WRITES or kind in DECIDED:
+                _need_range(role, Right.READ, *bounds)
 
 
 def _need_keys(role: Role, right: Right, keys: Iterable[bytes]) -> None:

@@ -351,7 +351,7 @@ class BackingStore(Protocol):
         """Run a transaction whose keys are all of this database; one transaction of the database decides and writes.
 
         Raises:
-            LimitExceededError: What it gives is too much; nothing is written.
+            LimitExceededError, NotNumberError, SumTooLongError: As `outcomes_of`; nothing is written.
             PackError, WriteRefusedError, BackingUnavailableError: As `write`.
         """
         ...

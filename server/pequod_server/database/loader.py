@@ -270,6 +270,7 @@ class Loader:
         """Have the database run a transaction; return the token of what it has decided by, as `write_if` does.
 
         Raises:
+            NotNumberError, SumTooLongError: Nothing is done.
             LimitExceededError, PackError, WriteRefusedError, BackingUnavailableError: As `BackingStore.transact`.
         """
         place, done = await self.store.transact(transaction, limits)

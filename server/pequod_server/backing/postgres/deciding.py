@@ -71,6 +71,7 @@ async def decide(
 
     Raises:
         LimitExceededError: What it gives is too much.
+        NotNumberError, SumTooLongError: As `added`.
         asyncpg.TransactionRollbackError, asyncpg.UniqueViolationError: Another writer was faster.
     """
     there: set[bytes] = set()

@@ -101,6 +101,7 @@ def transact(
 
     Raises:
         LimitExceededError: What it gives is too much.
+        NotNumberError, SumTooLongError: As `added`.
         PackError, WriteRefusedError: As `plan_of` and `carry_out`, also of the list that does not run.
     """
     for change in (*((key, None) for key in locked_keys(transaction)), *transaction.writes()):
