@@ -91,7 +91,7 @@ def make_disk(config: ServerConfig, engine: Engine) -> Disk | None:
     if config.snapshot_file is not None:
         raise SettingError("data", "it has all that a snapshot has, up to the last write: give data or snapshot_file")
     if find_spec("rocksdict") is None:
-        raise ImportError(f"a folder of data needs rocksdict: {how_to_install('data')}")
+        raise ImportError(f"a folder of data needs rocksdict: {how_to_install('server')}")
     from pequod_server.data.disk import Disk  # noqa: PLC0415 - needs the extra
 
     return Disk(config.data, engine, config.fsync)
