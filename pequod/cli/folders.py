@@ -68,7 +68,10 @@ def export(
     file: Annotated[str, typer.Argument(metavar="FILE", help="The file to write; - is standard output.")],
     format_: FormatOption = None,
 ) -> None:
-    """Write the rows of a folder into a file, as `pequod dump` writes those of a server."""
+    """Write the rows of a folder into a file, as `pequod dump` writes those of a server.
+
+    Joins and deadlines are not in it, nor are rows that are due; `pequod data backup` copies all of them.
+    """
     write = writer_of(format_of(file, format_))
 
     def run() -> None:
@@ -86,7 +89,8 @@ def import_(
 ) -> None:
     """Put the rows of a file into a folder, which is made if it is not there; other rows stay.
 
-    A row that cannot be read ends the command with its line and exit code 3; rows before it are written.
+    Rows are written some at a time. One that cannot be read, or that a join of the folder computes, ends the command
+    with exit code 3; those before it may be written, and the same file may be put again. They have no deadlines then.
     """
     read = reader_of(format_of(file, format_))
     with reading(file) as source:

@@ -12,7 +12,7 @@ from typing import Any, Final
 import typer
 from pequod_installed.names import how_to_install
 
-from pequod.cli import data, inspect, joins, watch
+from pequod.cli import data, decided, expiry, inspect, joins, ping, transaction, watch
 from pequod.cli.connection import DEFAULT_TARGET, Target
 from pequod.cli.exits import ExitCode, fail
 from pequod.cli.freshness import Held, held_by_shell
@@ -32,7 +32,7 @@ what those before it have written and read. `session` prints its token, `session
 commands: Final = typer.Typer(
     cls=CommandGroup, help=_COMMANDS_HELP, rich_markup_mode=None, add_completion=False, context_settings=CONTEXT
 )
-for _part in (data.app, inspect.app, watch.app):
+for _part in (data.app, transaction.app, decided.app, expiry.app, inspect.app, ping.app, watch.app):
     commands.add_typer(_part)
 commands.add_typer(joins.app, name="join")
 

@@ -47,6 +47,10 @@ class KeyCompare(NamedTuple):
     #: Empty where there is nothing to compare with.
     value: bytes = b""
 
+    def __bool__(self) -> bool:
+        """Refuse `and`, `or`, `not` and chains such as ``1 < value < 3``, which would drop a compare in silence."""
+        raise TypeError("a compare is decided where its key is: give each by itself, as in compares=[a, b]")
+
 
 class CommandList(NamedTuple):
     """Commands as columns, as batches have them."""

@@ -157,7 +157,7 @@ def test_completion_knows_commands_joins_and_tables(client: Client, target: str)
     client.put("city|rome", "")
     assert names_of(target) == Names(("karma",), ("city|", "karma|", "vote|"))
     assert completed("", target)[:3] == ["put", "get", "rm"]
-    assert completed("e", target) == ["explain", "exit"]
+    assert completed("e", target) == ["expire", "explain", "exit"]
     assert completed("join ", target) == ["add", "list", "drop", "explain"]
     assert completed("join drop k", target) == ["karma"]
     assert completed("join explain ", target) == ["karma"]

@@ -9,6 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pequod_grammar import parse
 
+from pequod import absent, value_of
 from pequod.commands.kinds import ADD, COUNT, GET, KINDS, PUT, PUT_IF, REMOVE, REMOVE_IF, SCAN, SCAN_DOWN, SCAN_LIMIT
 from pequod.engine import ComputedKeyError, Engine, InvalidKeyError, LimitExceededError, Rows
 from pequod.engine.testing import NaiveModel
@@ -252,3 +253,14 @@ def test_what_can_never_run_is_refused_with_a_hint() -> None:
     for transaction in (Transaction((), gets, gets), Transaction((KeyCompare(b"k", IS_ABSENT),) * 4, CommandList())):
         with pytest.raises(LimitExceededError, match="transaction_commands_max is 3, and this needs 4"):
             refuse(transaction, 3)
+
+
+def test_compares_that_python_would_join_are_refused_at_once() -> None:
+    # The first of two would be dropped, and the transaction run without it.
+    for joined in (
+        lambda: 2000 < value_of("n") < 5000,
+        lambda: (value_of("a") == "9") and (value_of("n") == "1"),
+        lambda: not absent("n"),
+    ):
+        with pytest.raises(TypeError, match="give each by itself"):
+            joined()

@@ -10,6 +10,7 @@ from random import Random
 
 import pytest
 from pequod_server.data import tools
+from pequod_server.data.errors import FolderError
 from pequod_server.data.folder import Folder, read_about
 from pequod_server.data.opening import open_rows
 from typer.testing import CliRunner
@@ -151,3 +152,22 @@ def test_a_damaged_block_costs_the_rows_of_the_block_alone(tmp_path: Path) -> No
     found = contents(path)
     assert found.items() < base.items()
     assert len(base) - len(found) < 500
+
+
+async def test_a_row_that_a_join_of_the_folder_computes_is_not_put(tmp_path: Path) -> None:
+    async with served(tmp_path / "data") as (_, client):
+        await client.add_join("karma|<author> = count vote|<author>|<voter>")
+        await client.put("a", "1")
+    with pytest.raises(FolderError, match=r"key 'karma\|ann' is computed by its join karma\|<author>"):
+        tools.put_rows(tmp_path / "data", [(b"b", b"2"), (b"karma|ann", b"7")])
+    async with served(tmp_path / "data") as (_, client):
+        assert await client.get("a") == b"1", "a server starts on it"
+        assert await client.get("karma|ann") is None
+
+
+async def test_what_is_due_is_not_exported(tmp_path: Path) -> None:
+    async with served(tmp_path / "data") as (_, client):
+        await client.put("a", "1", ttl_s=0.2)
+        await client.put("b", "1", ttl_s=3600)
+    await asyncio.sleep(0.25)
+    assert list(tools.rows_of(tmp_path / "data")) == [(b"b", b"1")]

@@ -27,10 +27,10 @@ import sys, time
 from pathlib import Path
 from pequod.engine import Rows
 from pequod_server.ops import snapshot_file
-def stand_still(rows, backed, origin):
+def stand_still(rows, backed, origin, deadlines):
     print("writing", flush=True)
     time.sleep(60)
-    return iter(())
+    yield from ()
 snapshot_file._blocks = stand_still
 snapshot_file.write_snapshot(Path(sys.argv[1]), Rows([b"a"], [b"1"]), ())
 """

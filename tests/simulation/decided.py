@@ -28,7 +28,7 @@ class WriteIf:
         number, expected = coded(self.condition)
         if self.value is None:
             return REMOVE_IF, [self.key, expected], [number]
-        return PUT_IF, [self.key, self.value, expected], [number]
+        return PUT_IF, [self.key, self.value, expected], [number, 0]
 
     @property
     def request(self) -> pb.WriteIfRequest:

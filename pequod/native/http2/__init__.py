@@ -48,6 +48,10 @@ HotRan = tuple[
 ]
 
 
+#: The longest message of a hot call, as pequod/native/http2/hot_calls.hpp has it.
+HOT_BYTES_MAX: Final = 16 << 10
+
+
 class HotLimits(NamedTuple):
     """The limits of hot calls, as the server's settings have them."""
 

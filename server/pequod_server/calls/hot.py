@@ -17,6 +17,7 @@ from pequod_proto import pequod_pb2 as pb
 from pequod.errors import PequodError, UnauthenticatedError
 from pequod.native import NativeBatch
 from pequod.native.http2 import (
+    HOT_BYTES_MAX,
     HOT_METHODS,
     HotLimits,
     HotTurn,
@@ -60,7 +61,7 @@ class ServedHotCalls:
 
     __slots__ = (
         *("_admission", "_batches", "_calls", "_connections", "_disk", "_guard", "_levels", "_rules"),
-        *("_served", "_slow", "has_guard", "native"),
+        *("_served", "_slow", "_takes_any_length", "has_guard", "native"),
     )
 
     def __init__(
@@ -88,6 +89,8 @@ class ServedHotCalls:
         self._disk = disk
         self._levels = served.executor.levels
         self.has_guard = guard is not None
+        #: Whether no message that is short enough for a hot call is too long for the server.
+        self._takes_any_length = config.message_bytes_max >= HOT_BYTES_MAX
         limits = HotLimits(config.rows_max, config.batch_commands_max, config.reply_bytes_max, config.chunk_bytes)
         slow_s = config.slow_ms / 1000 if config.slow_ms else float("inf")
         self.native: NativeHotCalls = new_hot_calls(served.engine, served.server_id, limits, slow_s)
@@ -96,7 +99,8 @@ class ServedHotCalls:
         """Return what holds for the calls that a connection keeps back; None: they are calls as any others."""
         served = self._served
         if (
-            served.engine.is_timed
+            not self._takes_any_length
+            or served.engine.is_timed
             or log.isEnabledFor(logging.DEBUG)
             or not self._calls.admits_at_once
             or not self._admission.is_at_ease

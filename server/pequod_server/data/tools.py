@@ -17,6 +17,10 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Final, NamedTuple
 
+from pequod_grammar import parse
+
+from pequod.escapes import shown
+from pequod.language.patterns import compile_matcher
 from pequod_server.data.errors import DamagedError, FolderError
 from pequod_server.data.folder import ROWS, About, Folder, read_about, write_about
 from pequod_server.data.note import PositionNote
@@ -66,7 +70,7 @@ def check(path: Path) -> FolderContents:
 
 
 def rows_of(path: Path) -> Iterator[tuple[bytes, bytes]]:
-    """Yield the rows of a folder.
+    """Yield the rows of a folder, but for those that are due.
 
     Raises:
         FolderError, DamagedError: As `check`.
@@ -74,8 +78,10 @@ def rows_of(path: Path) -> Iterator[tuple[bytes, bytes]]:
     with Folder(path, make=False) as folder:
         try:
             with StoredRows.to_read(folder.rows, judged(folder)) as rows:
+                now_ms = time.time() * 1000
+                due = {key for key, at_ms in rows.deadlines() if at_ms <= now_ms}
                 for keys, values in rows.chunks(_ROWS_A_BATCH):
-                    yield from zip(keys, values, strict=True)
+                    yield from (row for row in zip(keys, values, strict=True) if row[0] not in due)
         except RowsError as error:
             raise damaged(folder, error) from error
 
@@ -84,16 +90,31 @@ def put_rows(path: Path, found: Iterable[tuple[bytes, bytes]]) -> int:
     """Put rows into a folder, which is made if it is not there; return how many.
 
     Raises:
-        FolderError, DamagedError: As `check`; or the disk is full. What was put before is there.
+        FolderError, DamagedError: As `check`; a join of the folder computes a row; or the disk is full. What was put
+            before is there.
     """
     with Folder(path) as folder:
         try:
             rows = open_rows(folder)
-            count = _copy(found, rows, rows.meta().position, None, {})
-            _end(folder, rows)
+            meta = rows.meta()
+            try:
+                count = _copy(_written(path, found, meta.joins), rows, meta.position, None, {})
+            finally:
+                _end(folder, rows)
         except RowsError as error:
             raise damaged(folder, error) from error
     return count
+
+
+def _written(path: Path, found: Iterable[tuple[bytes, bytes]], joins: str) -> Iterator[tuple[bytes, bytes]]:
+    """Yield rows, up to one that a join computes: no server could start with it."""
+    computing = [(join, compile_matcher(join.output).match) for join in parse(joins)]
+    for key, value in found:
+        for join, match in computing:
+            if match(key) is not None:
+                reason = f"key {shown(key)} is computed by its join {join.output}, and cannot be put: leave it out"
+                raise FolderError(path, reason)
+        yield key, value
 
 
 def backup(path: Path, to: Path) -> FolderContents:

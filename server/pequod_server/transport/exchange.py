@@ -26,7 +26,9 @@ log = logging.getLogger("pequod.server")
 
 #: A writer waits while this many bytes of its stream have not gone.
 _UNSENT_BYTES_MAX: Final = 64 << 10
-#: A deadline that is later is none: no timer of an event loop goes so far.
+#: So much later than the server's clock the one of a client may say that a call is late.
+_CLOCKS_S: Final = 0.1
+#: A later deadline is none: no timer of an event loop goes so far.
 _TIMEOUT_MAX_S: Final = 1e7
 #: A failure that comes before its client has sent everything is sent so much later: gRPC's asyncio client says INTERNAL
 #: if a stream is over before it has heard of its own last write.
@@ -318,8 +320,10 @@ class Exchange(aio.ServicerContext[Any, Any]):
         self._timer = None
         carrier = self._carrier
         if self._is_ended or carrier.session.when_drained(self._stream):
-            carrier.session.reset(self._stream, _CANCEL)
-            carrier.flush_soon()
+            # A status would stand behind what waits, and a reset before the client's own clock look like a cancelled call.
+            loop = asyncio.get_running_loop()
+            loop.call_later(_CLOCKS_S, carrier.session.reset, self._stream, _CANCEL)
+            loop.call_later(_CLOCKS_S, carrier.flush_soon)
         else:
             self._end(grpc.StatusCode.DEADLINE_EXCEEDED, "Deadline Exceeded", ())
         self._is_ended = self._is_gone = True
