@@ -317,10 +317,9 @@ class Exchange(aio.ServicerContext[Any, Any]):
 
     def _late(self) -> None:
         """End the call at its deadline, whatever the client has of the reply."""
-        self._timer = None
-        carrier = self._carrier
+        self._timer, carrier = None, self._carrier
         if self._is_ended or carrier.session.when_drained(self._stream):
-            # A status would stand behind what waits, and a reset before the client's own clock look like a cancelled call.
+            # A status would stand behind what waits; a reset before the client's own clock looks like a cancelled call.
             loop = asyncio.get_running_loop()
             loop.call_later(_CLOCKS_S, carrier.session.reset, self._stream, _CANCEL)
             loop.call_later(_CLOCKS_S, carrier.flush_soon)
