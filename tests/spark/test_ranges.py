@@ -9,6 +9,7 @@ from pequod_spark.ranges import SplitsError, clip, sorted_ranges
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as f
 
+from pequod.engine import Engine, JoinError
 from pequod.engine.testing import NaiveModel, select
 from pequod.language.containing import containing_range, keys_of, meet
 from tests.engine.draw import draw_join, draw_key, draw_range
@@ -51,6 +52,11 @@ def test_containing_ranges_leave_nothing_out() -> None:
     tight = 0
     for _ in range(400):
         spec = draw_join(random)
+        try:
+            # One that reads its own output after `unless` would have no end.
+            Engine().add_joins([spec])
+        except JoinError:
+            continue
         rows = {draw_key(random, [spec]): b"1" for _ in range(20)}
         first, last = meet(*draw_range(random, [spec]), keys_of(spec.output))
         ranges = [containing_range(spec, source.pattern, first, last) for source in spec.sources]
