@@ -1,15 +1,19 @@
 """Calls that the native core answers from the bytes of a read: which are hot; the others are opened untouched."""
 
 import random
+import re
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
 from pequod_proto import pequod_pb2 as pb
 
+from pequod import native
 from pequod.engine import UNLIMITED, Engine
 from pequod.native import core
 from pequod.native.http2 import (
+    HOT_BYTES_MAX,
     HOT_METHODS,
     HotLimits,
     NativeSession,
@@ -325,3 +329,10 @@ def test_calls_in_any_cut_are_answered_once(seed: int) -> None:
         answered |= bodies.keys()
     assert wanted - reset <= answered <= wanted
     hot.close()
+
+
+def test_the_longest_hot_message_has_one_length_here_and_in_the_core() -> None:
+    header = Path(native.__file__).with_name("http2") / "hot_calls.hpp"
+    found = re.search(r"HOT_BYTES_MAX = (\d+) << (\d+);", header.read_text("utf-8"))
+    assert found is not None
+    assert int(found[1]) << int(found[2]) == HOT_BYTES_MAX
