@@ -79,7 +79,7 @@ async def test_one_who_is_cancelled_when_admitted_gives_back() -> None:
 
 
 async def test_one_who_waits_too_long_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("pequod_server.memory.admission._WAIT_S", 0.05)
+    monkeypatch.setattr("pequod_server.memory.admission.WAIT_S", 0.05)
     admission = _admission()
     async with admission.bytes(800):
         with pytest.raises(LimitExceededError, match="messages_bytes_max is 1000") as refused:

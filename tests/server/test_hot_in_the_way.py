@@ -20,6 +20,7 @@ from tests.server.frames import (
     END_STREAM,
     HEADERS,
     RESET,
+    WINDOW_UPDATE,
     Stranger,
     bodies_in,
     call,
@@ -195,3 +196,42 @@ async def test_a_client_that_closes_its_side_has_the_replies_of_what_it_sent() -
         received = await _told(server, data, shuts=True)
         assert [fields["grpc-status"] for fields in fields_in(received).values()] == ["0"] * 50
         assert hot_counts(server) == {"Put": 50}
+
+
+async def test_a_call_is_refused_whose_connection_has_too_many_unread_replies_for_too_long(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("pequod_server.memory.admission.WAIT_S", 0.2)
+    async with served(messages_bytes_max=1_000_000, message_bytes_max=500_000) as (server, stub):
+        await stub.Put(pb.PutRequest(key=b"x|2", value=bytes(400_000)))
+        stranger = Stranger(f"127.0.0.1:{_port(server)}")
+        get, large = heads("Get"), message(pb.GetRequest(key=b"x|2").SerializeToString())
+        # It gives no window back, so that its replies wait.
+        stranger.send(b"".join(call(stream, get, large) for stream in (1, 3)))
+        async with asyncio.timeout(20):
+            while not any(connection.is_crowded for connection in server._server.connections):  # type: ignore[attr-defined] # noqa: ASYNC110 - no event tells it
+                await asyncio.sleep(0.01)
+        scan = call(7, heads("Scan"), message(pb.ScanRequest(first=b"x|", last=b"x}").SerializeToString()))
+        stranger.send(call(5, get, _GET) + scan)
+        received = bytearray()
+        refused = await asyncio.to_thread(_ended, stranger, received, {5, 7})
+        for fields in refused.values():
+            assert fields["grpc-status"] == str(grpc.StatusCode.RESOURCE_EXHAUSTED.value[0])
+            assert "messages_bytes_max" in fields["grpc-message"]
+        assert (await stub.Get(GET)).value == b"one"
+        # Once it reads, its calls are answered again.
+        stranger.send(b"".join(frame(WINDOW_UPDATE, 0, stream, (1 << 20).to_bytes(4, "big")) for stream in (0, 1, 3)))
+        stranger.send(call(9, get, _GET))
+        answered = await asyncio.to_thread(_ended, stranger, received, {1, 3, 5, 7, 9})
+        assert {answered[stream]["grpc-status"] for stream in (1, 3, 9)} == {"0"}
+        stranger.close()
+
+
+def _ended(stranger: Stranger, received: bytearray, streams: set[int]) -> dict[int, dict[str, str]]:
+    """Read on until these streams have ended, and return what they got; the others have not ended."""
+    ended = dict[int, dict[str, str]]()
+    while not streams <= ended.keys():
+        received += stranger.socket.recv(1 << 16)
+        ended = {stream: fields for stream, fields in fields_in(bytes(received)).items() if "grpc-status" in fields}
+    assert ended.keys() == streams
+    return ended

@@ -41,8 +41,8 @@ _POOL_SHARE: Final = 1 / 16
 _POOL_BYTES: Final = 1024 * MIB
 #: A message is in memory this many times while it is read or sent: in gRPC's buffers, as bytes and as a message.
 COPIES: Final = 4
-#: How long a reply waits for memory before it is refused.
-_WAIT_S: Final = 5.0
+#: How long a call waits for memory before it is refused.
+WAIT_S: Final = 5.0
 #: A piece of a batch's reply with at most this many bytes of rows is not counted.
 SMALL_BYTES: Final = 16 << 10
 #: A scan gets the free bytes divided by the first, and at least the second; the third, a share of the pool, is kept for
@@ -170,7 +170,7 @@ class Admission:
         entry = count, admitted
         self._waiting.append(entry)
         try:
-            async with asyncio.timeout(_WAIT_S):
+            async with asyncio.timeout(WAIT_S):
                 await admitted
         except BaseException as error:
             if admitted.done() and not admitted.cancelled():

@@ -5,7 +5,7 @@
 
 A connection may hold a share of what is free, and the least in any case. So the more is held, the less may each further
 one hold, and a connection that holds little goes on whatever others do. What it does above its share is its own: it
-begins no further calls and its writers wait, or its newest requests are refused (`connection.py`).
+begins no further calls and its writers wait, or its newest requests are refused (`share.py`).
 """
 
 from __future__ import annotations

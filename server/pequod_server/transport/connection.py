@@ -9,7 +9,7 @@ from typing import Any, Final, Protocol, cast
 
 import grpc
 
-from pequod.errors import LimitExceededError, PequodError
+from pequod.errors import PequodError
 from pequod.native.http2 import EventKind, Fields, HotRan, new_session
 from pequod_server.transport.budget import Budget
 from pequod_server.transport.call_turns import CallTurns
@@ -18,6 +18,7 @@ from pequod_server.transport.exchange import CallDetails, Exchange
 from pequod_server.transport.headers import Opening
 from pequod_server.transport.hot_calls import HotCalls
 from pequod_server.transport.identity import address_of, auth_context_of
+from pequod_server.transport.share import Share
 
 log = logging.getLogger("pequod.server")
 
@@ -69,15 +70,13 @@ class WireConnection(asyncio.BufferedProtocol):
     """One connection of a server.
 
     Invariants:
-        1. ``exchanges`` has the calls that have begun and whose streams are open, ``_waiting`` the headers of those
+        1. ``exchanges`` has the calls that have begun and whose streams are open, ``waiting`` the headers of those
            that have not begun.
-        2. ``_noted_bytes`` of the server's budget are this connection's.
     """
 
     __slots__ = (
-        "_is_flushing", "_is_full", "_is_held", "_noted_bytes", "_server", "_waiting", "begun_count", "exchanges",
-        "message_bytes_max", "number", "opened_s", "peer", "ping_count", "pinged_s", "read_s", "rules", "session",
-        "transport",
+        "_is_flushing", "_is_full", "_is_held", "_server", "_share", "begun_count", "exchanges", "message_bytes_max",
+        "number", "opened_s", "peer", "ping_count", "pinged_s", "read_s", "rules", "session", "transport", "waiting",
     )  # fmt: skip
 
     transport: asyncio.Transport
@@ -97,11 +96,11 @@ class WireConnection(asyncio.BufferedProtocol):
         #: Which connection of the server it is.
         self.number = 0
         self.exchanges: dict[int, Exchange] = {}
-        self._waiting: dict[int, Fields] = {}
+        self.waiting: dict[int, Fields] = {}
         self._is_flushing = False
         #: Whether the socket takes no more, so that nothing is read from it; and whether replies wait for the disk.
         self._is_full = self._is_held = False
-        self._noted_bytes = 0
+        self._share = Share(self.session, server)
         #: When something came last, when the last ping was sent that nothing has followed, and when it began.
         self.read_s = self.opened_s = server.loop.time()
         self.pinged_s: float | None = None
@@ -133,15 +132,15 @@ class WireConnection(asyncio.BufferedProtocol):
         if events:
             self._take(events)
         is_answered = self.session.hot_count > 0 and not self._is_held and self._run_hot(_HOT_A_READ)
-        if self._waiting:
-            self._server.turns.begin(self._begin, self.read_s)
+        if self.waiting:
+            self._server.turns.begin(self.begin, self.read_s)
         if is_answered:
             # One write for all.
             self.flush()
             return
         if self.session.has_output or self.session.is_over:
             self.flush_soon()
-        self._note()
+        self._share.note(self)
 
     def eof_received(self) -> bool:
         """Close the connection: no client of gRPC closes half of it."""
@@ -151,7 +150,7 @@ class WireConnection(asyncio.BufferedProtocol):
         """Read nothing from a client that takes nothing."""
         self._is_full = True
         self.transport.pause_reading()
-        self._note()
+        self._share.note(self)
 
     def resume_writing(self) -> None:
         """Go on."""
@@ -162,15 +161,14 @@ class WireConnection(asyncio.BufferedProtocol):
     def connection_lost(self, _error: Exception | None) -> None:
         """End its calls."""
         self._server.connections.pop(self, None)
-        self._server.turns.remove(self._begin)
-        self._waiting.clear()
+        self._server.turns.remove(self.begin)
+        self.waiting.clear()
         self._is_full = False
         self.session.close()
         exchanges, self.exchanges = self.exchanges, {}
         for exchange in exchanges.values():
             self._closed(exchange)
-        self._server.budget.held_bytes -= self._noted_bytes
-        self._noted_bytes = 0
+        self._share.give_back()
 
     @property
     def own_name(self) -> str:
@@ -182,7 +180,7 @@ class WireConnection(asyncio.BufferedProtocol):
     @property
     def is_crowded(self) -> bool:
         """Whether more replies wait than may."""
-        return self.session.unsent_bytes > self._server.budget.allowed_bytes(self._noted_bytes)
+        return self._share.is_crowded
 
     def flush_soon(self) -> None:
         """Send what there is, after this turn of the event loop."""
@@ -192,7 +190,7 @@ class WireConnection(asyncio.BufferedProtocol):
 
     def flush_reply(self) -> None:
         """Send what there is: at once if there is no other call, whose reply would go with it."""
-        if len(self.exchanges) == 1 and not self._waiting:
+        if len(self.exchanges) == 1 and not self.waiting:
             self.flush()
         else:
             self.flush_soon()
@@ -227,7 +225,7 @@ class WireConnection(asyncio.BufferedProtocol):
             return
         if events := self.session.events():
             self._take(events)
-        self._note()
+        self._share.note(self)
         if self.session.is_over and not self._is_held:
             self.transport.close()
 
@@ -249,7 +247,7 @@ class WireConnection(asyncio.BufferedProtocol):
 
     def cut_off(self) -> list[asyncio.Task[None]]:
         """Cancel the calls that are under way, and return their tasks."""
-        self._waiting.clear()
+        self.waiting.clear()
         tasks = [exchange.task for exchange in self.exchanges.values() if exchange.task is not None]
         for task in tasks:
             task.cancel()
@@ -263,12 +261,12 @@ class WireConnection(asyncio.BufferedProtocol):
                 continue
             kind, stream, detail = event
             if kind == _OPENED:
-                self._waiting[stream] = cast("Fields", detail)
+                self.waiting[stream] = cast("Fields", detail)
             elif kind == _CLOSED:
                 if (exchange := self.exchanges.pop(stream, None)) is not None:
                     self._closed(exchange)
                 else:
-                    self._waiting.pop(stream, None)
+                    self.waiting.pop(stream, None)
             elif (exchange := self.exchanges.get(stream)) is None:
                 continue
             elif kind == _READABLE:
@@ -282,25 +280,26 @@ class WireConnection(asyncio.BufferedProtocol):
         if exchange.has_run:
             self._server.counts.end(is_ok=exchange.is_ok)
 
-    def _begin(self) -> bool:
+    def begin(self) -> bool:
         """Begin the next call, or some hot ones; return whether more may begin."""
         if self.is_crowded:
+            self._share.wait(self)
             return False
         if self.session.hot_count and not self._is_held:
             if self._run_hot(_HOT_A_TURN):
                 self.flush_soon()
-            return bool(self._waiting or self.session.hot_count)
-        if not self._waiting:
+            return bool(self.waiting or self.session.hot_count)
+        if not self.waiting:
             return False
-        if (exchange := self._opened(next(iter(self._waiting)))) is not None:
+        if (exchange := self.open(next(iter(self.waiting)))) is not None:
             exchange.task = self._server.begin(exchange)
-        return bool(self._waiting)
+        return bool(self.waiting)
 
     def _run_hot(self, most: int) -> bool:
         """Answer hot calls; return whether there are replies. The others are calls as any."""
-        server, session, hot = self._server, self.session, self._server.hot
+        session, hot = self.session, self._server.hot
         assert hot is not None, "calls are kept back for it"
-        allowed_bytes = server.budget.allowed_bytes(self._noted_bytes)
+        allowed_bytes = self._share.allowed_bytes
         turn = None if session.unsent_bytes > allowed_bytes else hot.turn(self)
         is_answered = False
         if turn is None:
@@ -348,9 +347,9 @@ class WireConnection(asyncio.BufferedProtocol):
             self._is_held = False
             self.flush()
 
-    def _opened(self, stream: int) -> Exchange | None:
+    def open(self, stream: int) -> Exchange | None:
         """Return a call with what its headers say; None: it is refused."""
-        fields = self._waiting.pop(stream)
+        fields = self.waiting.pop(stream)
         self._server.counts.begin()
         self.begun_count += 1
         opening = Opening(fields or ())
@@ -360,40 +359,21 @@ class WireConnection(asyncio.BufferedProtocol):
             return None
         return exchange
 
-    def _note(self) -> None:
-        """Note what the connection holds, and keep it to its share."""
-        session, budget = self.session, self._server.budget
-        held_bytes = session.unread_bytes + session.unsent_bytes + session.header_bytes
-        if self._is_full:
-            held_bytes += self.transport.get_write_buffer_size()
-        if not (held_bytes or self._noted_bytes or self._waiting or session.hot_count):
-            return
-        budget.held_bytes += held_bytes - self._noted_bytes
-        self._noted_bytes = held_bytes
-        if session.held_bytes + session.header_bytes > budget.allowed_bytes(held_bytes):
-            self._shed()
-        if (self._waiting or (session.hot_count and not self._is_held)) and not self.is_crowded:
-            self._server.turns.add(self._begin)
+    @property
+    def buffered_bytes(self) -> int:
+        """The bytes that the socket has not taken, once it takes no more."""
+        return self.transport.get_write_buffer_size() if self._is_full else 0
 
-    def _shed(self) -> None:
-        """Refuse requests that wait, the newest first, until the connection holds no more than its share."""
-        session, budget = self.session, self._server.budget
-        allowed = budget.allowed_bytes(self._noted_bytes)
-        error = LimitExceededError("messages_bytes_max", session.held_bytes + session.header_bytes, allowed)
-        status = self._server.status_of(error)
-        if session.hot_count:
-            session.hand_over()
-            self._take(session.events())
-        for stream in reversed(tuple(self._waiting)):
-            if session.held_bytes + session.header_bytes <= allowed:
-                return
-            if (exchange := self._opened(stream)) is not None:
-                exchange.refuse(status, error)
-        for exchange in reversed(tuple(self.exchanges.values())):
-            if session.held_bytes + session.header_bytes <= allowed:
-                return
-            if not exchange.is_reading:
-                exchange.refuse(status, error)
+    @property
+    def has_calls(self) -> bool:
+        """Whether calls wait to begin; hot ones do not while replies wait for the disk."""
+        return bool(self.waiting or (self.session.hot_count and not self._is_held))
+
+    def hand_over(self) -> None:
+        """Make hot calls that wait, but for those that wait for the disk, calls as any."""
+        if self.session.hot_count and not self._is_held:
+            self.session.hand_over()
+            self._take(self.session.events())
 
     def _break(self, error: ConnectionError) -> None:
         log.debug("a connection ends", extra={"peer": self.peer, "reason": str(error)})
