@@ -12,6 +12,7 @@ from pequod.cli.condition import IfAbsent, IfPresent, IfValue, asked_condition, 
 from pequod.cli.connection import DEFAULT_TARGET, Json, Target
 from pequod.cli.exits import ExitCode, fail
 from pequod.cli.freshness import After, Latest, MaxAge, ShowToken, Wait, asked, in_session, shown
+from pequod.cli.numbers import NumbersCommand
 from pequod.cli.teaching import examples
 from pequod.cli.text import argument_bytes, escaped, json_bytes, json_line
 
@@ -26,19 +27,23 @@ Last = Annotated[
 Ttl = Annotated[
     float | None, typer.Option("--ttl", metavar="SECONDS", help="The key expires after this time. Without it: never.")
 ]
+KeepTtl = Annotated[bool, typer.Option("--keep-ttl", help="The key expires when it would have without this write.")]
 Prefix = Annotated[bool, typer.Option("--prefix", "-p", help="Take every key that starts with FIRST.")]
 
 
 @app.command(
     "put",
+    cls=NumbersCommand,
     epilog=examples(
         "pequod put 'p|bob|0000000100' 'hello'",
         "pequod put 'page|home' < home.html",
         "pequod put 's|ann|bob' 1 --token               (for a `get --after` elsewhere)",
-        "pequod put -- 'balance|ann' -12          (-- before arguments that start with -)",
+        "pequod put 'balance|ann' -12",
+        "pequod put -- 'note|1' -x                     (-- before other arguments that start with -)",
         "pequod put --if-absent 'user|ann' 1           (exit code 1 if the name is taken)",
         "pequod put --if-value red 'light|1' green",
         "pequod put --ttl 1800 'session|17' ann",
+        "pequod put --keep-ttl 'session|17' bob        (it expires when it would have)",
     ),
 )
 def put(
@@ -51,6 +56,7 @@ def put(
     if_present: IfPresent = False,
     if_value: IfValue = None,
     ttl: Ttl = None,
+    keep_ttl: KeepTtl = False,
     token: ShowToken = False,
     target: Target = DEFAULT_TARGET,
     json: Json = False,
@@ -64,15 +70,17 @@ def put(
     not: the present value is printed as `get` prints it, with --json {"token": ..., "met": ..., "value": ...}.
     """
     condition = asked_condition(if_absent, if_present, if_value)
+    if ttl is not None and keep_ttl:
+        fail(ExitCode.USAGE, "give --ttl or --keep-ttl, not both")
     if value is None and sys.stdin.isatty():
         fail(ExitCode.USAGE, "put needs a VALUE, or the value on standard input: pequod put KEY < FILE")
     content = sys.stdin.buffer.read() if value is None else argument_bytes(value)
     with in_session(target) as client:
         if condition is None:
-            client.put(argument_bytes(key), content, ttl_s=ttl)
+            client.put(argument_bytes(key), content, ttl_s=ttl, keep_ttl=keep_ttl)
             outcome = None
         else:
-            outcome = client.put(argument_bytes(key), content, condition=condition, ttl_s=ttl)
+            outcome = client.put(argument_bytes(key), content, condition=condition, ttl_s=ttl, keep_ttl=keep_ttl)
         written = shown(client.last_token)
     if outcome is not None:
         told(argument_bytes(key), outcome, {"token": written or None} if json else None)

@@ -10,6 +10,7 @@ from pequod.cli.condition import told
 from pequod.cli.connection import DEFAULT_TARGET, Json, Target
 from pequod.cli.data import Key
 from pequod.cli.freshness import in_session, shown
+from pequod.cli.numbers import NumbersCommand
 from pequod.cli.teaching import examples
 from pequod.cli.text import argument_bytes, json_bytes, json_line
 
@@ -18,10 +19,11 @@ app: Final = typer.Typer()
 
 @app.command(
     "add",
+    cls=NumbersCommand,
     epilog=examples(
         "pequod add 'visits|home' 1",
         "pequod add 'balance|ann' 19.90                (decimals are exact)",
-        "pequod add -- 'stock|42' -1                   (-- before arguments that start with -)",
+        "pequod add 'stock|42' -1",
     ),
 )
 def add(
@@ -45,6 +47,7 @@ def add(
 
 @app.command(
     "cas",
+    cls=NumbersCommand,
     epilog=examples(
         "pequod cas 'light|1' red green                (only if it is red)",
         "pequod cas 'lock|a' me you || echo 'another worker has it'",

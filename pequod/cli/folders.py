@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
-from typing import Annotated, BinaryIO, Final, TypeVar
+from typing import TYPE_CHECKING, Annotated, BinaryIO, Final, TypeVar
 
 import typer
 
@@ -14,8 +14,11 @@ from pequod.cli.rowfiles import BadRow, FileError, Row
 from pequod.cli.serve import server_module
 from pequod.cli.streams import reading, writing
 from pequod.cli.teaching import examples
-from pequod.cli.text import json_line
+from pequod.cli.text import counted, json_line
 from pequod.cli.transfer import FormatOption, format_of, reader_of, writer_of
+
+if TYPE_CHECKING:
+    from pequod_server.data.tools import FolderContents
 
 T = TypeVar("T")
 
@@ -43,7 +46,7 @@ def check(folder: Folder, json: Json = False) -> None:
     if json:
         print(json_line(found._asdict()))
     else:
-        print(f"{folder}: {found.key_count} keys, {found.join_count} joins, at change {found.position}: all is right")
+        print(f"{folder}: {_numbers(found)}, at change {found.position}: all is right")
 
 
 @app.command("repair", epilog=examples("pequod data repair ./data"))
@@ -51,15 +54,20 @@ def repair(folder: Folder, json: Json = False) -> None:
     """Make the files of a folder anew of all rows that can be read; the damaged files stay beside them.
 
     Rows that cannot be read are missing afterwards, and rows may be older than the last that were acknowledged: a
-    backup is better. A new timeline begins, so that tokens of lost changes are refused.
+    backup is better. A new timeline begins, so that tokens of lost changes are refused. A folder in which nothing is
+    damaged stays as it is.
     """
     found = _done(lambda: server_module("data.tools").repair(folder))
     if json:
-        shown = found.contents._asdict() | {"holes": found.hole_count, "damaged": str(found.kept)}
-        print(json_line(shown))
+        kept = None if found.kept is None else str(found.kept)
+        print(json_line(found.contents._asdict() | {"holes": found.hole_count, "damaged": kept}))
         return
-    holes = f"; rows are missing at {found.hole_count} places" if found.hole_count else ""
-    print(f"{folder}: {found.contents.key_count} keys{holes}. The damaged files are in {found.kept}: remove them")
+    if found.kept is None:
+        print(f"{folder}: {_numbers(found.contents)}: nothing is damaged, and nothing was changed")
+        return
+    holes = f"; rows are missing at {counted(found.hole_count, 'place')}" if found.hole_count else ""
+    keys = counted(found.contents.key_count, "key")
+    print(f"{folder}: {keys}{holes}. The damaged files are in {found.kept}: remove them")
 
 
 @app.command("export", epilog=examples("pequod data export ./data rows.parquet", "pequod data export ./data - | wc -l"))
@@ -95,7 +103,7 @@ def import_(
     read = reader_of(format_of(file, format_))
     with reading(file) as source:
         count = _done(lambda: server_module("data.tools").put_rows(folder, _rows(read, source, file)))
-    say(f"{count} rows imported")
+    say(f"{counted(count, 'row')} imported")
 
 
 @app.command("backup", epilog=examples("pequod data backup ./data /backups/monday"))
@@ -112,7 +120,11 @@ def backup(
     if json:
         print(json_line(found._asdict()))
     else:
-        print(f"{to}: {found.key_count} keys, {found.join_count} joins")
+        print(f"{to}: {_numbers(found)}")
+
+
+def _numbers(found: FolderContents) -> str:
+    return f"{counted(found.key_count, 'key')}, {counted(found.join_count, 'join')}"
 
 
 def _rows(

@@ -12,7 +12,7 @@ from pequod.cli.data import First, Last, Prefix, key_range
 from pequod.cli.freshness import in_session
 from pequod.cli.tables import print_table
 from pequod.cli.teaching import examples
-from pequod.cli.text import escaped, json_bytes, json_line
+from pequod.cli.text import counted, escaped, json_bytes, json_line
 
 if TYPE_CHECKING:
     from pequod.answers.explanations import CoverageExplanation, JoinExplanation
@@ -200,9 +200,9 @@ def backing_line(backing: BackingStatistics) -> str:
 
 
 def _print_statistics(collected: ServerStatistics) -> None:
-    print(f"revision {collected.revision}; {collected.loose_keys} keys without a table")
+    print(f"revision {collected.revision}; {counted(collected.loose_keys, 'key')} without a table")
     if collected.expiring_keys or collected.expired_keys:
-        print(f"{collected.expiring_keys} keys with a deadline; {collected.expired_keys} have expired")
+        print(f"{counted(collected.expiring_keys, 'key')} with a deadline; expired so far: {collected.expired_keys}")
     for one in collected.databases:
         print(backing_line(one))
     memory = collected.memory

@@ -23,7 +23,7 @@ from base64 import b64decode, b64encode
 
 from pequod.escapes import escaped, unescaped
 
-__all__ = ["argument_bytes", "bytes_of_json", "escaped", "json_bytes", "json_line", "unescaped"]
+__all__ = ["argument_bytes", "bytes_of_json", "counted", "escaped", "json_bytes", "json_line", "unescaped"]
 
 
 def argument_bytes(argument: str) -> bytes:
@@ -56,6 +56,15 @@ def bytes_of_json(value: object) -> bytes:
         except ValueError as error:
             raise ValueError(f"it is no base64: {error}") from None
     raise ValueError('it must be text in quotes or {"base64": ...}')
+
+
+def counted(count: int, thing: str) -> str:
+    """Return a number of things, in words.
+
+    >>> counted(1, "key"), counted(0, "row")
+    ('1 key', '0 rows')
+    """
+    return f"{count} {thing}" if count == 1 else f"{count} {thing}s"
 
 
 def json_line(members: dict[str, object]) -> str:

@@ -18,7 +18,7 @@ from pequod.cli.exits import ExitCode, fail, say
 from pequod.cli.inspect import backing_line
 from pequod.cli.tables import print_table
 from pequod.cli.teaching import examples
-from pequod.cli.text import escaped, json_line
+from pequod.cli.text import counted, escaped, json_line
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -165,7 +165,8 @@ def _hottest(before: JoinStatistics | None, now: JoinStatistics, elapsed_s: floa
 
 
 def _title(client_target: str, now: Sample) -> str:
-    return f"{client_target}: revision {now.statistics.revision}, {now.statistics.loose_keys} keys without a table"
+    loose = counted(now.statistics.loose_keys, "key")
+    return f"{client_target}: revision {now.statistics.revision}, {loose} without a table"
 
 
 def _print(before: Sample, now: Sample) -> None:

@@ -82,7 +82,8 @@ def transaction(
         done = client.transaction(compares, then, otherwise)
     print(json_line({"held": done.held, "outcomes": [_shown(outcome) for outcome in done.outcomes]}))
     if not done.held:
-        fail(ExitCode.ABSENT, "a compare does not hold, so the commands of `otherwise` have run")
+        ran = "the commands of `otherwise` have run" if otherwise else "nothing was done"
+        fail(ExitCode.ABSENT, f"a compare does not hold, so {ran}")
 
 
 def parts_of(text: bytes) -> tuple[list[KeyCompare], list[TransactionCommand], list[TransactionCommand]]:
@@ -92,7 +93,7 @@ def parts_of(text: bytes) -> tuple[list[KeyCompare], list[TransactionCommand], l
         ValueError: A part is not as it must be; the message has its place.
     """
     try:
-        form = json.loads(text)
+        form = json.loads(text, object_pairs_hook=_members)
     except json.JSONDecodeError as error:
         raise _FormError(f"line {error.lineno}, column {error.colno}: {error.msg}") from None
     except UnicodeDecodeError as error:
@@ -100,6 +101,16 @@ def parts_of(text: bytes) -> tuple[list[KeyCompare], list[TransactionCommand], l
     _refuse_members("", form, (), ("compares", "then", "otherwise"))
     compares = _each("compares", form, _compare)
     return compares, _each("then", form, _command), _each("otherwise", form, _command)
+
+
+def _members(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    """Return the members of an object, each of which may stand in it once: the first of two would be lost."""
+    found: dict[str, Any] = {}
+    for name, value in pairs:
+        if name in found:
+            raise _FormError(f"{name!r} stands twice in one object; put what both have into one")
+        found[name] = value
+    return found
 
 
 def _each(name: str, form: dict[str, Any], make: Callable[[str, Any], T]) -> list[T]:

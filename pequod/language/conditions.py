@@ -87,7 +87,13 @@ def holds(condition: Condition, present: bytes | None) -> bool:
 
 
 def coded(condition: Condition) -> tuple[int, bytes]:
-    """Return a condition as a number and an expected value, which is empty unless it has one."""
+    """Return a condition as a number and an expected value, which is empty unless it has one.
+
+    Raises:
+        TypeError: It is none.
+    """
+    if not isinstance(condition, Condition):
+        raise TypeError(f"{condition!r} is no condition; these are IF_ABSENT, IF_PRESENT and if_value(value)")
     match condition:
         case IfAbsent():
             return _ABSENT, b""

@@ -282,6 +282,19 @@ def test_add_prints_the_sum(pequod: Pequod) -> None:
     assert pequod("get", "visits|text").out == "many\n"
 
 
+def test_negative_numbers_are_arguments(pequod: Pequod) -> None:
+    assert pequod("add", "below|1", "-3").out == "-3\n"
+    assert pequod("add", "--json", "below|1", "-.5", "--timeout=5").code == 0
+    assert pequod("add", "--", "below|1", "-1").out == "-4.5\n"
+    assert pequod("put", "below|1", "-12").code == 0
+    assert pequod("cas", "below|1", "-12", "-13").code == 0
+    assert pequod("get", "below|1").out == "-13\n"
+    for wrong in (("--jsom", "-1"), ("below|1", "-1", "--jsom")):
+        refused = pequod("add", *wrong)
+        assert (refused.code, "--jsom" in refused.err) == (2, True)
+    assert pequod("get", "below|1").out == "-13\n"
+
+
 def test_cas_swaps_and_says_what_is_there(pequod: Pequod) -> None:
     missing = pequod("cas", "light|1", "red", "green")
     assert (missing.code, missing.out) == (1, "")
@@ -317,6 +330,11 @@ def test_a_key_that_expires_says_how_long_it_lives(pequod: Pequod) -> None:
     for command in (("ttl",), ("persist",), ("expire",)):
         outcome = pequod(*command, "session|17", *(["5"] if command == ("expire",) else []))
         assert (outcome.code, outcome.err) == (1, "pequod: key session|17 is not there\n")
+    assert pequod("put", "--ttl", "1800", "session|17", "ann").code == 0
+    assert pequod("put", "--keep-ttl", "session|17", "bob").code == 0
+    assert 1700 < float(pequod("ttl", "session|17").out) <= 1800
+    both = pequod("put", "--keep-ttl", "--ttl", "5", "session|17", "bob")
+    assert (both.code, both.err) == (2, "pequod: give --ttl or --keep-ttl, not both\n")
     refused = pequod("put", "--ttl", "-1", "session|17", "ann")
     assert refused.code == 3
     assert "a time to live of -1.0 s" in refused.err

@@ -55,6 +55,9 @@ def test_what_a_read_would_find(pequod: Pequod) -> None:
 
 def test_stats_shows_keys_joins_and_memory(pequod: Pequod) -> None:
     assert "0 keys without a table" in pequod("stats").out
+    pequod("put", "alone", "1")
+    assert "1 key without a table" in pequod("stats").out
+    pequod("rm", "alone")
     pequod("join", "add", TIMELINE)
     put_all(pequod, {"s|ann|bob": "1", "p|bob|0001": "Hi", "loose": ""})
     pequod("scan", "--prefix", "t|ann|")

@@ -33,7 +33,9 @@ def test_a_transaction_from_a_file_and_from_standard_input(pequod: Pequod, tmp_p
     again = pequod("transaction", "-f", "-", stdin=json.dumps(form).encode())
     assert again.code == 1
     assert json.loads(again.out) == {"held": False, "outcomes": [False, 1]}
-    assert "a compare does not hold" in again.err
+    assert "a compare does not hold, so the commands of `otherwise` have run" in again.err
+    alone = pequod("transaction", "-f", "-", stdin=json.dumps(form | {"otherwise": []}).encode())
+    assert (alone.code, "a compare does not hold, so nothing was done" in alone.err) == (1, True)
 
 
 @pytest.mark.parametrize(
@@ -41,6 +43,8 @@ def test_a_transaction_from_a_file_and_from_standard_input(pequod: Pequod, tmp_p
     [
         ('{"then": [\n  {"put": "a"\n]}', "line 3, column 1: "),
         ("[]", "it must be an object"),
+        ('{"then": [{"get": "a"}], "then": []}', "'then' stands twice in one object"),
+        ('{"then": [{"put": "a", "value": "1", "value": "2"}]}', "'value' stands twice in one object"),
         ('{"when": []}', "it has 'when'; members are 'compares', 'then', 'otherwise'"),
         ('{"then": {}}', "then: it must be a list"),
         ('{"compares": [{"is": "absent"}]}', "compares[0]: it lacks 'key'"),

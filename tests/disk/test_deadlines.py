@@ -79,7 +79,8 @@ async def test_a_copy_has_the_deadlines(tmp_path: Path, is_repaired: bool) -> No
         await client.put("b", "1")
     folder = tmp_path / "data"
     if is_repaired:
-        repair(folder)
+        (folder / "folder.json").unlink()
+        assert repair(folder).kept is not None
     else:
         backup(folder, tmp_path / "copy")
         folder = tmp_path / "copy"

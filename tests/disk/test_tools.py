@@ -43,7 +43,7 @@ def test_a_folder_that_is_right_is_checked_and_not_changed(tmp_path: Path) -> No
     files = [file for file in path.rglob("*") if file.is_file() and file.name not in ("LOG", "LOCK")]
     before = {file: file.read_bytes() for file in files}
     done = pequod("data", "check", path)
-    assert done == Outcome(0, f"{path}: 2 keys, 1 joins, at change 2: all is right\n", "")
+    assert done == Outcome(0, f"{path}: 2 keys, 1 join, at change 2: all is right\n", "")
     assert json.loads(pequod("data", "check", path, "--json").out) == {
         "name": read_about(path).name, "key_count": 2, "position": 2, "timeline": 1, "join_count": 1,
     }  # fmt: skip
@@ -63,6 +63,16 @@ def test_a_folder_that_is_none_or_is_damaged_is_told_with_exit_code_3(tmp_path: 
         assert f"pequod data repair {path}" in done.err
 
 
+def test_a_repair_of_a_folder_that_is_right_changes_nothing(tmp_path: Path) -> None:
+    path = made(tmp_path / "data")
+    history = read_about(path)
+    done = pequod("data", "repair", path)
+    assert done == Outcome(0, f"{path}: 2 keys, 1 join: nothing is damaged, and nothing was changed\n", "")
+    assert json.loads(pequod("data", "repair", path, "--json").out)["damaged"] is None
+    assert read_about(path) == history
+    assert not list(path.glob("rows.*"))
+
+
 async def test_a_folder_that_a_server_has_open_is_left_alone_but_for_a_backup(tmp_path: Path) -> None:
     async with served(tmp_path / "data") as (_, client):
         await client.put("a", "1")
@@ -72,7 +82,7 @@ async def test_a_folder_that_a_server_has_open_is_left_alone_but_for_a_backup(tm
             done = await asyncio.to_thread(pequod, "data", *arguments)
             assert (done.code, "has it open" in done.err) == (3, True), command
         done = await asyncio.to_thread(pequod, "data", "backup", tmp_path / "data", tmp_path / "copy")
-        assert done == Outcome(0, f"{tmp_path / 'copy'}: 1 keys, 1 joins\n", "")
+        assert done == Outcome(0, f"{tmp_path / 'copy'}: 1 key, 1 join\n", "")
         await client.put("b", "2")
     assert contents(tmp_path / "copy") == {b"a": b"1"}
     assert read_about(tmp_path / "copy").name != read_about(tmp_path / "data").name
@@ -134,8 +144,11 @@ def test_a_damaged_folder_is_repaired_and_keeps_all_that_can_be_read(whole: Path
         assert found == base
     assert len(found) > len(base) // 3, f"{what}: one damage leaves most of the rows"
     assert json.loads(done.out)["key_count"] == len(found)
-    assert Path(json.loads(done.out)["damaged"]).is_dir()
     after = read_about(path)
+    if json.loads(done.out)["damaged"] is None:
+        assert (found, after) == (base, history), f"{what}: nothing that is needed is damaged"
+        return
+    assert Path(json.loads(done.out)["damaged"]).is_dir()
     assert history is None or (after.name == history.name and after.timeline > history.timeline)
     assert pequod("data", "check", path).code == 0
 
@@ -148,7 +161,7 @@ def test_a_damaged_block_costs_the_rows_of_the_block_alone(tmp_path: Path) -> No
     content[len(content) // 2] ^= 1
     file.write_bytes(content)
     done = pequod("data", "repair", path)
-    assert (done.code, "rows are missing at 1 places" in done.out) == (0, True)
+    assert (done.code, "rows are missing at 1 place." in done.out) == (0, True)
     found = contents(path)
     assert found.items() < base.items()
     assert len(base) - len(found) < 500

@@ -45,8 +45,8 @@ class Repaired(NamedTuple):
     """The outcome of a repair."""
 
     contents: FolderContents
-    #: Where the files are that were damaged.
-    kept: Path
+    #: Where the files are that were damaged; None: nothing was, and nothing was changed.
+    kept: Path | None
     #: How many times reading stopped at damage: rows are missing there.
     hole_count: int
 
@@ -168,11 +168,13 @@ def _beside(path: Path, scratch: Path) -> StoredRows:
 
 
 def repair(path: Path) -> Repaired:
-    """Make the rows of a folder anew of all that can be read; a new timeline begins.
+    """Make the rows of a folder anew of all that can be read; a new timeline begins. What is not damaged stays.
 
     Raises:
         FolderError: A server has it open, nothing can be read, or there is no room for the new files.
     """
+    with suppress(FolderError, FileNotFoundError):
+        return Repaired(check(path), None, 0)
     try:
         about = read_about(path)
     except (FolderError, FileNotFoundError):
