@@ -32,7 +32,7 @@ T = TypeVar("T")
 #: The members of each command beside the first one, which names it.
 _COMMANDS: Final = {
     "get": (),
-    "put": ("value",),
+    "put": ("value", "ttl_s", "keep_ttl"),
     "remove": (),
     "add": ("delta",),
     "scan": ("limit", "reverse"),
@@ -61,11 +61,11 @@ def transaction(
 
     FILE has one JSON object: "compares", "then" and "otherwise" are lists, each of which may be left out.
 
-    A compare is {"key": KEY, "is": "absent"}, {"key": KEY, "is": "present"}, or has one of "=", "!=", "<", ">" with a
-    value in the place of "is". A command is {"get": KEY}, {"put": KEY, "value": VALUE}, {"remove": KEY},
-    {"add": KEY, "delta": NUMBER}, {"scan": PREFIX} with "limit" and "reverse" if wanted, or {"count": PREFIX}; in the
-    place of a prefix, [FIRST, LAST] is a range. Keys and values are text, or {"base64": ...}; numbers are integers, or
-    decimals as text.
+    A compare is {"key": KEY, "is": "absent"}, {"key": KEY, "is": "present"}, or has one of "=", "!=", "<", ">" with
+    a value in the place of "is". A command is {"get": KEY}, {"put": KEY, "value": VALUE}, with "ttl_s" or
+    "keep_ttl" if wanted, {"remove": KEY}, {"add": KEY, "delta": NUMBER}, {"scan": PREFIX} with "limit" and
+    "reverse" if wanted, or {"count": PREFIX}; in the place of a prefix, [FIRST, LAST] is a range. Keys and values
+    are text, or {"base64": ...}; numbers are integers, or decimals as text.
 
     Prints {"held": ..., "outcomes": [...]}: of a get its value or null, of a scan its rows, of a count a number, of a
     remove whether the key was there, of an add the sum, of a put null. Exit code 1 if a compare does not hold.
@@ -153,7 +153,7 @@ def _command(place: str, entry: Any) -> TransactionCommand:
     if len(names) != 1:
         raise _FormError(f"{place}: it must be an object with one of {', '.join(map(repr, _COMMANDS))}")
     (name,) = names
-    needed = _COMMANDS[name] if name in ("put", "add") else ()
+    needed = _COMMANDS[name][:1] if name in ("put", "add") else ()
     _refuse_members(place, entry, (name, *needed), _COMMANDS[name])
     if name in ("scan", "count"):
         bounds = _range(f"{place}.{name}", entry[name])
@@ -167,7 +167,7 @@ def _command(place: str, entry: Any) -> TransactionCommand:
         return Scan(**bounds, limit=limit, reverse=reverse)
     key = _bytes(f"{place}.{name}", entry[name])
     if name == "put":
-        return Put(key, _bytes(f"{place}.value", entry["value"]))
+        return Put(key, _bytes(f"{place}.value", entry["value"]), *_ttl(place, entry))
     if name == "add":
         return Add(key, _number(f"{place}.delta", entry["delta"]))
     return Get(key) if name == "get" else Remove(key)
@@ -179,6 +179,15 @@ def _range(place: str, bounds: Any) -> dict[str, bytes]:
     if len(bounds) != 2:
         raise _FormError(f"{place}: a range is [FIRST, LAST]")
     return {"first": _bytes(f"{place}[0]", bounds[0]), "last": _bytes(f"{place}[1]", bounds[1])}
+
+
+def _ttl(place: str, entry: dict[str, Any]) -> tuple[float | None, bool]:
+    ttl_s, keep_ttl = entry.get("ttl_s"), entry.get("keep_ttl", False)
+    if ttl_s is not None and (not isinstance(ttl_s, int | float) or isinstance(ttl_s, bool)):
+        raise _FormError(f"{place}.ttl_s: it must be a number of seconds")
+    if not isinstance(keep_ttl, bool):
+        raise _FormError(f"{place}.keep_ttl: it must be true or false")
+    return ttl_s, keep_ttl
 
 
 def _number(place: str, value: object) -> bytes:

@@ -21,6 +21,7 @@ from pequod.client.link import Link
 from pequod.client.stream import Deliver
 from pequod.freshness import Freshness, Token
 from pequod.interface import AsyncCalls
+from pequod.language.deadlines import KEEP
 from pequod.language.transactions import Transaction
 from pequod.transaction_messages import transacted_of, transaction_request
 
@@ -97,8 +98,13 @@ class ServerCalls(AsyncCalls):
             found += [value if there else None for value, there in zip(reply.values, reply.present, strict=True)]
         return found
 
-    async def _multi_put(self, keys: list[bytes], values: list[bytes]) -> None:
-        await self._unary("MultiPut", pb.MultiPutRequest(keys=keys, values=values))
+    async def _multi_put(self, keys: list[bytes], values: list[bytes], ttl_ms: int) -> None:
+        request = pb.MultiPutRequest(keys=keys, values=values)
+        if ttl_ms:
+            request.MergeFrom(
+                pb.MultiPutRequest(keep_ttl=True) if ttl_ms == KEEP else pb.MultiPutRequest(ttl_ms=ttl_ms)
+            )
+        await self._unary("MultiPut", request)
 
     async def _transact(self, transaction: Transaction, freshness: Freshness | None) -> Transacted:
         request = transaction_request(transaction)

@@ -149,8 +149,8 @@ class AsyncEmbedded(AsyncCalls):
         now = time.monotonic()
         return self._run(lambda engine: [engine.get(key, now=now) for key in keys])
 
-    async def _multi_put(self, keys: list[bytes], values: list[bytes]) -> None:
-        self._run(lambda engine: engine.put_all(keys, values))
+    async def _multi_put(self, keys: list[bytes], values: list[bytes], ttl_ms: int) -> None:
+        self._run(lambda engine: engine.put_all(keys, values, ttl_ms))
 
     async def _transact(self, transaction: Transaction, freshness: Freshness | None) -> Transacted:
         refuse(transaction, COMMANDS_MAX)

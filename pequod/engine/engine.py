@@ -97,18 +97,11 @@ class Engine(DatabaseCalls, ExpiryCalls, JoinCalls, KeptCalls, ShownCalls):
             NoDeadlineError: A database owns this key.
             InvalidKeyError, LimitExceededError, ComputedKeyError: As `put`.
         """
-        at_ms: int | None
-        if ttl_ms == KEEP:
-            at_ms = self.deadline_of(key)
-        elif ttl_ms:
-            at_ms = deadline_after(self._deadlines.now_ms, ttl_ms)
+        deadlines = self.later_deadlines([key], ttl_ms)
+        if ttl_ms not in (0, KEEP):
             self._refuse_deadline(key, value)
-        else:
-            at_ms = None
         self.put(key, value)
-        if at_ms is not None:
-            self._deadlines.set(self._store.own_key(key), at_ms)
-            self._note_deadline(key, value)
+        self.set_deadlines(deadlines)
 
     def expire(self, key: bytes, ttl_ms: int) -> bool:
         """Have a base key expire, or (0) live for ever; return whether it is there.
@@ -152,19 +145,24 @@ class Engine(DatabaseCalls, ExpiryCalls, JoinCalls, KeptCalls, ShownCalls):
         if self.owned_by_database(key, value):
             raise NoDeadlineError(key)
 
-    def put_all(self, keys: Sequence[bytes], values: Sequence[bytes]) -> None:
+    def put_all(self, keys: Sequence[bytes], values: Sequence[bytes], ttl_ms: int = 0) -> None:
         """Write base data, all rows or none: `put` for each, in order, after all have been checked.
+
+        Args:
+            ttl_ms: Of each of them, as `put_for` takes it.
 
         Requires:
             There are as many values as keys.
 
         Raises:
+            InvalidTtlError: As `put_for`; nothing is written.
             InvalidKeyError, LimitExceededError, ComputedKeyError, BackedKeyError: As `put`; nothing is written.
 
         Cost:
             That of `put` for each row; for ascending keys of tables that are not watched and whose readers have
             materialised nothing, a quarter of it (bench row: put run).
         """
+        deadlines = self.later_deadlines(keys, ttl_ms) if ttl_ms else ()
         runs = self._admission.admit_all(keys, values, self.revision)
         if self._deadlines:
             for key, value in zip(keys, values, strict=True):
@@ -179,6 +177,7 @@ class Engine(DatabaseCalls, ExpiryCalls, JoinCalls, KeptCalls, ShownCalls):
                 self.revision += self._writer.set_run(relations, list(keys[start:stop]), list(values[start:stop]))
             else:
                 self.revision += self._writer.set_base(relations, keys[start], values[start])
+        self.set_deadlines(deadlines)
 
     def write_if(
         self, key: bytes, value: bytes | None, condition: Condition, *, ttl_ms: int = 0, now: float = 0.0

@@ -26,6 +26,7 @@ from pequod.answers.transacted import Outcome, Transacted
 from pequod.commands.kinds import NAMES
 from pequod.engine.naive_records import seen
 from pequod.language.conditions import Condition, IfAbsent, IfValue, Met, Unmet
+from pequod.language.deadlines import KEEP
 from pequod.language.spec import (
     JoinSpec,
     Operator,
@@ -125,6 +126,9 @@ class NaiveModel:
             match NAMES[kind]:
                 case "PUT":
                     self.put(first, second)
+                    outcomes.append(None)
+                case "PUT_TTL":
+                    self.put_for(first, second, None if number == KEEP else number)
                     outcomes.append(None)
                 case "REMOVE":
                     outcomes.append(self.remove(first))

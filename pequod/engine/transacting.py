@@ -25,14 +25,21 @@ from typing import NamedTuple
 from pequod.answers.rows import Rows
 from pequod.answers.transacted import Outcome, Transacted
 from pequod.commands.columns import bounds_of
-from pequod.commands.kinds import ADD, COUNT, GET, PUT, RANGES, REMOVE, SCAN_DOWN, WRITES
+from pequod.commands.kinds import ADD, COUNT, GET, PUT, PUT_TTL, RANGES, REMOVE, SCAN_DOWN, WRITES
 from pequod.engine.answer import Answer, answer
 from pequod.engine.batch import united
 from pequod.engine.engine import Engine
 from pequod.escapes import shown
 from pequod.language.conditions import Met, Unmet
+from pequod.language.deadlines import KEEP, deadline_after
 from pequod.language.decimals import added, number_of_delta, parse_number
-from pequod.language.errors import BackedKeyError, ComputedKeyError, LimitExceededError, TransactionError
+from pequod.language.errors import (
+    BackedKeyError,
+    ComputedKeyError,
+    LimitExceededError,
+    NoDeadlineError,
+    TransactionError,
+)
 from pequod.language.missing import MissingError
 from pequod.language.transactions import (
     EQUAL,
@@ -72,6 +79,7 @@ def refuse(transaction: Transaction, commands_max: int) -> None:
     Raises:
         TransactionError, LimitExceededError: It cannot; see `Transaction.refuse_misfits`.
         InvalidDeltaError: One of its adds, in either list, adds what is no number.
+        InvalidTtlError: One of its puts, in either list, has a time to live that no key can have.
     """
     transaction.refuse_misfits(commands_max)
     for compare in transaction.compares:
@@ -80,9 +88,11 @@ def refuse(transaction: Transaction, commands_max: int) -> None:
                 f"key {shown(compare.key)} is compared by order with {shown(compare.value)}, which is no number",
                 "numbers are written as 12 or -0.5, with 64 characters at most; other values are compared by = and !=",
             )
-    for kind, _, second, _ in (*transaction.then.commands(), *transaction.otherwise.commands()):
+    for kind, _, second, number in (*transaction.then.commands(), *transaction.otherwise.commands()):
         if kind == ADD:
             number_of_delta(second)
+        elif kind == PUT_TTL and number != KEEP:
+            deadline_after(0, number)
 
 
 def holds(compare: KeyCompare, present: bytes | None) -> bool:
@@ -129,7 +139,7 @@ def outcomes_of(
     written: Written = {}
     room = limits.reply_bytes_max
     for kind, first, second, number in commands.commands():
-        if kind == PUT:
+        if kind in (PUT, PUT_TTL):
             written[first] = second
             outcomes.append(None)
             continue
@@ -203,6 +213,7 @@ def transact(engine: Engine, transaction: Transaction, now: float, limits: Trans
         ComputedKeyError, InvalidKeyError, LimitExceededError: One of its writes is refused, in either list; or what it
             gives is too much.
         BackedKeyError: A database owns one of the keys that are compared or written, and decides.
+        NoDeadlineError: As `backed_key`.
         MissingError: Ranges that its reads need are not loaded; all of them are named.
     """
     if (backed := backed_key(engine, transaction)) is not None:
@@ -221,10 +232,11 @@ def transact(engine: Engine, transaction: Transaction, now: float, limits: Trans
     if missing:
         raise united(missing)
     puts = {key: value for key, value in sorted(written.items()) if value is not None}
-    # A put takes a deadline away, and an add leaves it.
-    kept = list(engine.deadlines.among(commands.added_keys())) if engine.deadlines else []
+    deadlines = [
+        one for key, ttl_ms in commands.ttls().items() if key in puts for one in engine.later_deadlines([key], ttl_ms)
+    ]
     engine.put_all(list(puts), list(puts.values()))
-    engine.restore_deadlines(kept)
+    engine.set_deadlines(deadlines)
     for key, value in written.items():
         if value is None:
             engine.remove(key)
@@ -236,6 +248,7 @@ def backed_key(engine: Engine, transaction: Transaction) -> bytes | None:
 
     Raises:
         TransactionError, ComputedKeyError, InvalidKeyError, LimitExceededError: As `transact`.
+        NoDeadlineError: A key is to expire that a database owns.
     """
     found: bytes | None = None
     for compare in transaction.compares:
@@ -251,6 +264,10 @@ def backed_key(engine: Engine, transaction: Transaction) -> bytes | None:
     for key, value in transaction.writes():
         if engine.owned_by_database(key, value or b""):
             found = key
+    for commands in (transaction.then, transaction.otherwise) if found is not None else ():
+        for key, ttl_ms in commands.ttls().items():
+            if ttl_ms not in (0, KEEP) and engine.owned_by_database(key):
+                raise NoDeadlineError(key)
     return found
 
 

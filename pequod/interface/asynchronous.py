@@ -39,6 +39,7 @@ from pequod.interface.carried import logged, outcome_of
 from pequod.interface.commands import Commands
 from pequod.interface.keys import AsyncKeyCalls
 from pequod.interface.transaction_parts import TransactionCommand, transaction_of_parts
+from pequod.language.deadlines import to_ttl_ms
 from pequod.language.transactions import KeyCompare
 
 
@@ -107,13 +108,18 @@ class AsyncCalls(AsyncKeyCalls):
         """Return the values of ``keys`` in order, None for absent ones; those of one reply are of one moment."""
         return await self._multi_get([to_bytes(key) for key in keys], freshness)
 
-    async def multi_put(self, rows: Writes) -> None:
+    async def multi_put(self, rows: Writes, *, ttl_s: float | None = None, keep_ttl: bool = False) -> None:
         """Write many base keys at one moment, all or none.
+
+        Args:
+            ttl_s: The seconds after which each of them expires, as `put` has it.
+            keep_ttl: Instead: each expires when it would have without this write.
 
         Raises:
             ComputedKeyError, InvalidKeyError, LimitExceededError: One row is refused, so nothing is written.
+            InvalidTtlError, NoDeadlineError: As `put`; nothing is written.
         """
-        await self._multi_put(*to_columns(rows))
+        await self._multi_put(*to_columns(rows), to_ttl_ms(ttl_s, keep=keep_ttl))
 
     async def transaction(
         self,

@@ -95,13 +95,18 @@ class Calls(KeyCalls, ABC):
         """Return the values of ``keys`` in order, None for absent ones; those of one reply are of one moment."""
         return self._wait(self._calls.multi_get(keys, freshness=freshness))
 
-    def multi_put(self, rows: Writes) -> None:
+    def multi_put(self, rows: Writes, *, ttl_s: float | None = None, keep_ttl: bool = False) -> None:
         """Write many base keys at one moment, all or none.
+
+        Args:
+            ttl_s: The seconds after which each of them expires, as `put` has it.
+            keep_ttl: Instead: each expires when it would have without this write.
 
         Raises:
             ComputedKeyError, InvalidKeyError, LimitExceededError: One row is refused, so nothing is written.
+            InvalidTtlError, NoDeadlineError: As `put`; nothing is written.
         """
-        self._wait(self._calls.multi_put(rows))
+        self._wait(self._calls.multi_put(rows, ttl_s=ttl_s, keep_ttl=keep_ttl))
 
     def transaction(
         self,

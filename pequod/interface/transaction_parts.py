@@ -90,10 +90,13 @@ class Put:
 
     key: Data
     value: Data
+    #: The seconds after which the key expires; without it never. Or it expires when it would have.
+    ttl_s: float | None = None
+    keep_ttl: bool = False
 
     def add_to(self, commands: Commands) -> None:
         """Add it to commands."""
-        commands.put(self.key, self.value)
+        commands.put(self.key, self.value, ttl_s=self.ttl_s, keep_ttl=self.keep_ttl)
 
 
 @dataclass(frozen=True, slots=True)

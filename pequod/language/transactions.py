@@ -19,8 +19,21 @@ from collections.abc import Iterator
 from typing import Final, NamedTuple
 
 from pequod.commands import columns
-from pequod.commands.kinds import ADD, CONDITIONAL, COUNT, GET, NAMES, NUMBER_COUNTS, PUT, REMOVE, SCANS, WRITES
+from pequod.commands.kinds import (
+    ADD,
+    CONDITIONAL,
+    COUNT,
+    GET,
+    NAMES,
+    NUMBER_COUNTS,
+    PUT,
+    PUT_TTL,
+    REMOVE,
+    SCANS,
+    WRITES,
+)
 from pequod.escapes import shown
+from pequod.language.deadlines import KEEP
 from pequod.language.errors import LimitExceededError, TransactionError
 
 # How the wire has what a compare asks for.
@@ -36,7 +49,7 @@ GREATER: Final = 6
 #: How many compares, and commands of both lists, a transaction has, unless the server's settings say it.
 COMMANDS_MAX: Final = 128
 #: The kinds of commands that transactions take.
-_TAKEN: Final = frozenset({GET, PUT, REMOVE, ADD, COUNT}) | SCANS
+_TAKEN: Final = frozenset({GET, PUT, PUT_TTL, REMOVE, ADD, COUNT}) | SCANS
 
 
 class KeyCompare(NamedTuple):
@@ -69,10 +82,21 @@ class CommandList(NamedTuple):
         """Return the keys that commands write, in their order."""
         return [first for kind, first, _, _ in self.commands() if kind in WRITES]
 
-    def added_keys(self) -> list[bytes]:
-        """Return the keys that commands add to and do not write otherwise, in order: these keep their deadlines."""
-        writes = [(first, kind) for kind, first, _, _ in self.commands() if kind in WRITES]
-        return sorted({key for key, _ in writes} - {key for key, kind in writes if kind != ADD})
+    def ttls(self) -> dict[bytes, int]:
+        """Return the time to live that commands leave each key that they write, as PUT_TTL has it.
+
+        >>> CommandList(bytes([PUT_TTL, ADD, ADD]), [b"a", b"1", b"a", b"2", b"b", b"3"], [500]).ttls() == {
+        ...     b"a": 500, b"b": KEEP,
+        ... }
+        True
+        """
+        found: dict[bytes, int] = {}
+        for kind, key, _, number in self.commands():
+            if kind == ADD or (kind == PUT_TTL and number == KEEP):
+                found.setdefault(key, KEEP)
+            elif kind in WRITES:
+                found[key] = number
+        return found
 
     def ranges_read(self) -> list[tuple[bytes, bytes | None]]:
         """Return the ranges that commands read, in their order; a remove and an add look at their key by themselves."""
@@ -96,7 +120,7 @@ class Transaction(NamedTuple):
     def writes(self) -> list[tuple[bytes, bytes | None]]:
         """Return what either list may write: keys with their values; None: it is removed, or not known yet (a sum)."""
         commands = [*self.then.commands(), *self.otherwise.commands()]
-        return [(key, value if kind == PUT else None) for kind, key, value, _ in commands if kind in WRITES]
+        return [(key, value if kind in (PUT, PUT_TTL) else None) for kind, key, value, _ in commands if kind in WRITES]
 
     def ranges_read(self) -> list[tuple[bytes, bytes | None]]:
         """Return the ranges that commands of either list read."""

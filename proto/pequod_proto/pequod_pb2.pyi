@@ -213,12 +213,16 @@ class MultiGetReply(_message.Message):
     def __init__(self, header: _Optional[_Union[Header, _Mapping]] = ..., values: _Optional[_Iterable[bytes]] = ..., present: _Optional[_Iterable[bool]] = ...) -> None: ...
 
 class MultiPutRequest(_message.Message):
-    __slots__ = ("keys", "values")
+    __slots__ = ("keys", "values", "ttl_ms", "keep_ttl")
     KEYS_FIELD_NUMBER: _ClassVar[int]
     VALUES_FIELD_NUMBER: _ClassVar[int]
+    TTL_MS_FIELD_NUMBER: _ClassVar[int]
+    KEEP_TTL_FIELD_NUMBER: _ClassVar[int]
     keys: _containers.RepeatedScalarFieldContainer[bytes]
     values: _containers.RepeatedScalarFieldContainer[bytes]
-    def __init__(self, keys: _Optional[_Iterable[bytes]] = ..., values: _Optional[_Iterable[bytes]] = ...) -> None: ...
+    ttl_ms: int
+    keep_ttl: bool
+    def __init__(self, keys: _Optional[_Iterable[bytes]] = ..., values: _Optional[_Iterable[bytes]] = ..., ttl_ms: _Optional[int] = ..., keep_ttl: _Optional[bool] = ...) -> None: ...
 
 class MultiPutReply(_message.Message):
     __slots__ = ("header",)

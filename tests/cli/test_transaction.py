@@ -38,6 +38,12 @@ def test_a_transaction_from_a_file_and_from_standard_input(pequod: Pequod, tmp_p
     assert (alone.code, "a compare does not hold, so nothing was done" in alone.err) == (1, True)
 
 
+def test_a_put_of_a_transaction_may_say_when_its_key_expires(pequod: Pequod) -> None:
+    puts = [{"put": "x|ttl", "value": "1", "ttl_s": 1800}, {"put": "x|ttl", "value": "2", "keep_ttl": True}]
+    assert pequod("transaction", "-f", "-", stdin=json.dumps({"then": puts}).encode()).code == 0
+    assert 1700 < float(pequod("ttl", "x|ttl").out) <= 1800
+
+
 @pytest.mark.parametrize(
     ("form", "said"),
     [
@@ -53,6 +59,9 @@ def test_a_transaction_from_a_file_and_from_standard_input(pequod: Pequod, tmp_p
         ('{"compares": [{"key": 1, "=": ""}]}', "compares[0].key: it must be text"),
         ('{"compares": [{"key": "a", "<": 1.5}]}', "compares[0].<: it must be text"),
         ('{"then": [{"get": "a"}, {"put": "a"}]}', "then[1]: it lacks 'value'"),
+        ('{"then": [{"put": "a", "value": "1", "ttl_s": true}]}', "then[0].ttl_s: it must be a number of seconds"),
+        ('{"then": [{"put": "a", "value": "1", "keep_ttl": 1}]}', "then[0].keep_ttl: it must be true or false"),
+        ('{"then": [{"get": "a", "ttl_s": 1}]}', "then[0]: it has 'ttl_s'; members are 'get'"),
         ('{"then": [{"add": "a"}]}', "then[0]: it lacks 'delta'"),
         ('{"then": [{"add": "a", "delta": 0.5}]}', "then[0].delta: it must be text"),
         ('{"then": [{"add": "a", "delta": true}]}', "then[0].delta: it must be text"),

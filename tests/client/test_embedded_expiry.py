@@ -56,6 +56,9 @@ def test_a_store_sets_asks_and_takes_deadlines_away(store: Embedded, clock: Cloc
     batch.ttl("p|bob|04")
     batch.ttl("p|no|04")
     assert list(batch.send()) == [None, 1.0, True, MET, 3.0, None]
+    store.multi_put({"p|bob|05": "x"}, ttl_s=2)
+    store.transaction([], [pequod.Put("p|bob|05", "y", keep_ttl=True), pequod.Put("p|bob|06", "y", ttl_s=3)])
+    assert (store.ttl("p|bob|05"), store.ttl("p|bob|06")) == (2.0, 3.0)
     clock.now_ms += 3_000
     assert store.keys() == []
 

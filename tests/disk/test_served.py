@@ -133,7 +133,7 @@ async def test_a_start_says_how_far_the_data_are_loaded(tmp_path: Path) -> None:
     said: list[str] = []
 
     class Watched(Engine):
-        def put_all(self, keys: Sequence[bytes], values: Sequence[bytes]) -> None:
+        def put_all(self, keys: Sequence[bytes], values: Sequence[bytes], ttl_ms: int = 0) -> None:
             super().put_all(keys, values)
             said.append(server.waits_for)
 

@@ -5,7 +5,7 @@ from random import Random
 import pytest
 from pequod_grammar import parse
 
-from pequod.commands.kinds import ADD, PUT, REMOVE
+from pequod.commands.kinds import ADD, PUT, PUT_TTL, REMOVE
 from pequod.engine import ComputedKeyError, Engine, MissingError
 from pequod.engine.testing import NaiveModel
 from pequod.engine.transacting import transact
@@ -70,9 +70,13 @@ class Walk:
                 assert engine.expire(key, 0) == model.expire(key, None)
             case _:
                 rows = {self.key(): value for _ in range(3)}
-                engine.put_all(list(rows), list(rows.values()))
+                for_all = random.choice((0, KEEP, ttl_ms))
+                engine.put_all(list(rows), list(rows.values()), for_all)
                 for row in rows.items():
-                    model.put(*row)
+                    if for_all:
+                        model.put_for(*row, None if for_all == KEEP else for_all)
+                    else:
+                        model.put(*row)
 
     def write_if(self) -> None:
         key, condition = self.key(), self.random.choice((IF_ABSENT, IF_PRESENT))
@@ -82,11 +86,12 @@ class Walk:
             self.model.expire(key, 5)
 
     def transact(self) -> None:
-        """A transaction of adds among other writes of the same keys."""
-        kinds = [self.random.choice((ADD, ADD, ADD, PUT, REMOVE)) for _ in range(4)]
+        """A transaction of adds and puts for some time among other writes of the same keys."""
+        kinds = [self.random.choice((ADD, ADD, ADD, PUT, PUT_TTL, PUT_TTL, REMOVE)) for _ in range(4)]
         keys = [self.key(), self.key()]
         arguments = [one for kind in kinds for one in (self.random.choice(keys), b"1")[: 1 if kind == REMOVE else 2]]
-        transaction = Transaction((), CommandList(bytes(kinds), arguments))
+        numbers = [self.random.choice((KEEP, self.random.randrange(1, 40))) for kind in kinds if kind == PUT_TTL]
+        transaction = Transaction((), CommandList(bytes(kinds), arguments, numbers))
         assert transact(self.engine, transaction, now=0.0) == self.model.transact(transaction)
 
     def look(self) -> None:

@@ -14,6 +14,7 @@ from pequod_proto import pequod_pb2 as pb
 from pequod_server import PequodServer
 from pequod_server.backing import turns
 
+from pequod import Put, absent
 from pequod.client import AsyncClient, Client
 from pequod.commands.kinds import ABSENT, COUNT, EXPIRE, FAILED, GET, OK, PUT, PUT_IF, PUT_TTL, REMOVE, SCAN, TTL
 from pequod.language.conditions import IF_ABSENT, IF_PRESENT, MET, Unmet
@@ -101,10 +102,17 @@ async def test_calls_set_ask_and_take_deadlines_away(stub: Any, clock: Clock) ->
     assert (await stub.Ttl(pb.TtlRequest(key=b"k"))).remaining_ms == 7
     await stub.Put(pb.PutRequest(key=b"k", value=b"5"))
     assert (await stub.Ttl(pb.TtlRequest(key=b"k"))).remaining_ms == NEVER
-    for request in (pb.PutRequest(key=b"k", ttl_ms=1 << 50), pb.PutRequest(key=b"k", ttl_ms=1, keep_ttl=True)):
+    too_long = pb.CommandColumns(kinds=bytes([PUT, PUT_TTL]), arguments=[b"k", b"6", b"k", b"7"], numbers=[1 << 50])
+    for call in (
+        stub.Put(pb.PutRequest(key=b"k", ttl_ms=1 << 50)),
+        stub.Put(pb.PutRequest(key=b"k", ttl_ms=1, keep_ttl=True)),
+        stub.MultiPut(pb.MultiPutRequest(keys=[b"k"], values=[b"6"], ttl_ms=1 << 50)),
+        stub.Transaction(pb.TransactionRequest(then=too_long)),
+    ):
         with pytest.raises(aio.AioRpcError) as refused:
-            await stub.Put(request)
+            await call
         assert refused.value.code() is grpc.StatusCode.INVALID_ARGUMENT
+    assert (await stub.Get(pb.GetRequest(key=b"k"))).value == b"5"
 
 
 async def test_every_read_of_a_key_after_its_deadline_finds_nothing(stub: Any, server: PequodServer) -> None:
@@ -214,6 +222,17 @@ async def test_clients_set_ask_and_take_deadlines_away(server: PequodServer, clo
         assert await client.multi_get(["k", "l"]) == [None, None]
         assert await client.ttl("k") is None
         assert not await client.expire("k", 1)
+        await client.multi_put({"m|1": "1", "m|2": "2"}, ttl_s=0.05)
+        await client.multi_put({"m|1": "2", "m|3": "3"}, keep_ttl=True)
+        done = await client.transaction([absent("l|1")], [Put("l|1", "1", ttl_s=0.05), Put("m|2", "3", keep_ttl=True)])
+        assert done.held
+        left_s = [await client.ttl(key) for key in ("m|1", "m|2", "m|3", "l|1")]
+        assert left_s == [0.05, 0.05, math.inf, 0.05]
+        clock.now_ms += 50
+        assert await client.multi_get(["m|1", "m|2", "m|3", "l|1"]) == [None, None, b"3", None]
+        for wrong in (client.multi_put({"k": "1"}, ttl_s=-1), client.transaction([], [Put("k", "1", ttl_s=-1)])):
+            with pytest.raises(InvalidTtlError):
+                await wrong
         for ttl_s in (0, -1, math.nan, math.inf, 4e9):
             with pytest.raises(InvalidTtlError, match="a time to live"):
                 await client.put("k", "1", ttl_s=ttl_s)

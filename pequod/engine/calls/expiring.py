@@ -8,11 +8,12 @@ So a read never shows a key after its deadline, and what joins compute from a ke
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Final
 
 from pequod.engine.base.deadlines import Deadlines
 from pequod.engine.calls.composed import Composed
+from pequod.language.deadlines import KEEP, deadline_after
 from pequod.language.missing import Due, MissingError
 
 #: How many rows of a range are looked at together; and where other calls wait (``indexes_at_once=False``), the most
@@ -39,6 +40,29 @@ class ExpiryCalls(Composed):
         for key, at_ms in deadlines:
             if self._store.get(key) is not None:
                 self._deadlines.set(self._store.own_key(key), at_ms)
+
+    def later_deadlines(self, keys: Sequence[bytes], ttl_ms: int) -> list[tuple[bytes, int]]:
+        """Return the deadlines that keys will have once they are written, for `set_deadlines`.
+
+        Args:
+            ttl_ms: As `Engine.put_for` takes it.
+
+        Raises:
+            InvalidTtlError: It is longer than a hundred years.
+        """
+        now_ms = self._deadlines.now_ms
+        if ttl_ms == KEEP:
+            return [one for one in self._deadlines.among(list(keys)) if one[1] > now_ms]
+        at_ms = deadline_after(now_ms, ttl_ms)
+        return [(key, at_ms) for key in keys] if ttl_ms else []
+
+    def set_deadlines(self, deadlines: Iterable[tuple[bytes, int]]) -> None:
+        """Set the deadlines of base keys that are there; each is a change."""
+        for key, at_ms in deadlines:
+            value = self._store.get(key)
+            assert value is not None, "it was written just now"
+            self._deadlines.set(self._store.own_key(key), at_ms)
+            self._note_deadline(key, value)
 
     @property
     def deadlines(self) -> Deadlines:

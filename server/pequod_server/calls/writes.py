@@ -63,12 +63,12 @@ class WriteCalls:
         return pb.ExpireReply(header=self._served.header(written=token), was_there=is_there)
 
     async def multi_put(self, request: pb.MultiPutRequest, _context: Context) -> pb.MultiPutReply:
-        """Write many base keys, all or none."""
+        """Write many base keys, all or none, for ever or for some time."""
         keys, values = request.keys[:], request.values[:]
         if len(keys) != len(values):
             raise BadRequestError(f"each key needs one value: there are {len(keys)} keys and {len(values)} values")
         self._served.refuse_many(len(keys))
-        token = await self._executor.put_all(keys, values)
+        token = await self._executor.put_all(keys, values, _ttl_of(request))
         return pb.MultiPutReply(header=self._served.header(written=token))
 
     async def remove_range(self, request: pb.RemoveRangeRequest, _context: Context) -> pb.RemoveRangeReply:
@@ -79,7 +79,7 @@ class WriteCalls:
         return pb.RemoveRangeReply(header=self._served.header(written=token), removed=removed)
 
 
-def _ttl_of(request: pb.PutRequest | pb.WriteIfRequest) -> int:
+def _ttl_of(request: pb.PutRequest | pb.WriteIfRequest | pb.MultiPutRequest) -> int:
     """Return the time to live that a write gives its key, as batches have it.
 
     Raises:

@@ -23,7 +23,8 @@ from pequod.engine import BackedKeyError, Engine, LimitExceededError, MissingErr
 from pequod.engine.answer import answer
 from pequod.engine.batch import BatchRun, MomentRun
 from pequod.engine.transacting import TransactionLimits, backed_key, refuse, transact
-from pequod.errors import BadRequestError
+from pequod.errors import BadRequestError, NoDeadlineError
+from pequod.language.deadlines import KEEP
 from pequod.language.transactions import COMMANDS_MAX, Transaction
 from pequod_server.database.databases import Databases
 from pequod_server.database.flights import ROUNDS_MAX
@@ -226,8 +227,11 @@ class Executor:
             found.append(outcome)
         return found
 
-    async def put_all(self, keys: Sequence[bytes], values: Sequence[bytes]) -> bytes:
+    async def put_all(self, keys: Sequence[bytes], values: Sequence[bytes], ttl_ms: int = 0) -> bytes:
         """Put many rows at one moment, all or none; return the token of the write, as `Answered` has it.
+
+        Args:
+            ttl_ms: Of each of them, as `Engine.put_for` takes it.
 
         Raises:
             MixedWriteError: Not all keys are of one database, or of none.
@@ -237,8 +241,10 @@ class Executor:
             self._rules.refuse(keys)
         self.databases.expiring.pass_due()
         try:
-            self.engine.put_all(keys, values)
-        except BackedKeyError:
+            self.engine.put_all(keys, values, ttl_ms)
+        except BackedKeyError as error:
+            if ttl_ms and ttl_ms != KEEP:
+                raise NoDeadlineError(error.key) from error
             return await self.through.put_all(keys, values)
         return b""
 
