@@ -10,7 +10,7 @@ import typer
 
 from pequod.cli.connection import Json
 from pequod.cli.exits import ExitCode, fail, say
-from pequod.cli.rowfiles import BadRow, FileError, Row
+from pequod.cli.rowfiles import BadRow, FileError, Row, TimedRow
 from pequod.cli.serve import server_module
 from pequod.cli.streams import reading, writing
 from pequod.cli.teaching import examples
@@ -76,15 +76,16 @@ def export(
     file: Annotated[str, typer.Argument(metavar="FILE", help="The file to write; - is standard output.")],
     format_: FormatOption = None,
 ) -> None:
-    """Write the rows of a folder into a file, as `pequod dump` writes those of a server.
+    """Write the rows of a folder, with their deadlines, into a file, as `pequod dump` writes those of a server.
 
-    Joins and deadlines are not in it, nor are rows that are due; `pequod data backup` copies all of them.
+    Joins are not in it, nor are rows that are due; `pequod data backup` copies all of them.
     """
     write = writer_of(format_of(file, format_))
 
     def run() -> None:
         with writing(file) as target:
-            write(server_module("data.tools").rows_of(folder), target)
+            tools = server_module("data.tools")
+            write(tools.rows_of(folder), target, may_expire=tools.has_deadlines(folder))
 
     _done(run)
 
@@ -98,7 +99,8 @@ def import_(
     """Put the rows of a file into a folder, which is made if it is not there; other rows stay.
 
     Rows are written some at a time. One that cannot be read, or that a join of the folder computes, ends the command
-    with exit code 3; those before it may be written, and the same file may be put again. They have no deadlines then.
+    with exit code 3; those before it may be written, and the same file may be put again. Rows that are due go when a
+    server starts.
     """
     read = reader_of(format_of(file, format_))
     with reading(file) as source:
@@ -127,13 +129,11 @@ def _numbers(found: FolderContents) -> str:
     return f"{counted(found.key_count, 'key')}, {counted(found.join_count, 'join')}"
 
 
-def _rows(
-    read: Callable[[BinaryIO], Iterable[Row | BadRow]], source: BinaryIO, file: str
-) -> Iterator[tuple[bytes, bytes]]:
+def _rows(read: Callable[[BinaryIO], Iterable[Row | BadRow]], source: BinaryIO, file: str) -> Iterator[TimedRow]:
     for row in read(source):
         if isinstance(row, BadRow):
             fail(ExitCode.REFUSED, f"{file}: row {row.place}: {row.reason}")
-        yield row.key, row.value
+        yield row.key, row.value, row.expires_ms
 
 
 def _done(work: Callable[[], T]) -> T:

@@ -5,6 +5,7 @@ rows --> batch being filled --> [under way, under way, ...] --> stored, refused,
 
 from __future__ import annotations
 
+import time
 from collections import deque
 from collections.abc import Callable, Iterable
 from concurrent.futures import Future
@@ -12,7 +13,7 @@ from typing import Final
 
 from pequod.cli.rowfiles import BadRow, FileError, Row
 from pequod.client import Client, Results
-from pequod.errors import ComputedKeyError, PequodError
+from pequod.errors import ComputedKeyError, InvalidTtlError, PequodError
 
 #: The number of failed rows that are kept to be shown; all are counted.
 SHOWN_MAX: Final = 10
@@ -40,7 +41,7 @@ class RowLoader:
         self._rows_max = rows_max
         self._window = window
         self._skip_computed = skip_computed
-        self.stored = self.computed = self.refused = self.malformed = 0
+        self.stored = self.computed = self.refused = self.malformed = self.expired = 0
         #: The first failed rows.
         self.problems: list[BadRow] = []
 
@@ -80,8 +81,17 @@ class RowLoader:
         return self._places[0] if self._places else None
 
     def _put(self, row: Row) -> bool:
-        """Take a row; return whether a batch was sent."""
-        self._batch.put(row.key, row.value)
+        """Take a row, unless it has expired; return whether a batch was sent."""
+        ttl_s = row.expires_ms / 1000 - time.time() if row.expires_ms else None
+        if ttl_s is not None and ttl_s <= 0:
+            self.expired += 1
+            return False
+        try:
+            self._batch.put(row.key, row.value, ttl_s=ttl_s)
+        except InvalidTtlError as error:
+            self.refused += 1
+            self._note(BadRow(row.place, str(error)))
+            return False
         self._places.append(row.place)
         self._bytes += len(row.key) + len(row.value)
         if len(self._places) < self._rows_max and self._bytes < _BATCH_BYTES_MAX:

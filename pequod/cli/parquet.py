@@ -1,4 +1,7 @@
-"""Rows in Parquet files: two columns, `key` and `value`, binary when written and binary or text when read."""
+"""Rows in Parquet files: two columns, `key` and `value`, binary when written and binary or text when read.
+
+A third column, `expires_ms`, is there if rows may have deadlines: integers, in milliseconds since 1970, or null.
+"""
 
 from __future__ import annotations
 
@@ -9,7 +12,7 @@ from typing import Any, BinaryIO, Final
 
 from pequod_installed.names import how_to_install
 
-from pequod.cli.rowfiles import BadRow, FileError, Row
+from pequod.cli.rowfiles import EXPIRES, BadRow, FileError, Row, TimedRow, is_instant
 
 _COLUMNS: Final = ("key", "value")
 #: A row group ends at either limit; readers of Parquet work well with some tens of megabytes, and a dump holds as much.
@@ -40,20 +43,27 @@ def read_parquet(file: BinaryIO) -> Iterator[Row | BadRow]:
 
 def _read(arrow: Any, source: Any) -> Iterator[Row | BadRow]:
     schema = source.schema_arrow
-    if sorted(schema.names) != sorted(_COLUMNS):
+    expires = [EXPIRES] if EXPIRES in schema.names else []
+    if sorted(schema.names) != sorted([*_COLUMNS, *expires]):
         raise FileError(f"its columns must be key and value, not {', '.join(schema.names) or 'none'}")
     for field in schema:
-        if not _is_text(arrow, field.type):
+        if field.name == EXPIRES:
+            if not arrow.types.is_integer(field.type):
+                raise FileError(f"the column {EXPIRES} is {field.type}; write it as int64")
+        elif not _is_text(arrow, field.type):
             raise FileError(f"the column {field.name} is {field.type}; write it as binary or text")
     place = 0
-    for batch in source.iter_batches(batch_size=_READ_ROWS, columns=list(_COLUMNS)):
-        columns = (batch.column(name).cast(arrow.large_binary()).to_pylist() for name in _COLUMNS)
-        for key, value in zip(*columns, strict=True):
+    for batch in source.iter_batches(batch_size=_READ_ROWS, columns=[*_COLUMNS, *expires]):
+        columns = [batch.column(name).cast(arrow.large_binary()).to_pylist() for name in _COLUMNS]
+        columns += [batch.column(name).to_pylist() for name in expires] or [[0] * batch.num_rows]
+        for key, value, expires_ms in zip(*columns, strict=True):
             place += 1
             if key is None or value is None:
                 yield BadRow(place, f"the {'key' if key is None else 'value'}: it is null")
+            elif not is_instant(expires_ms or 0):
+                yield BadRow(place, f"the {EXPIRES}: it must be milliseconds since 1970")
             else:
-                yield Row(place, key, value)
+                yield Row(place, key, value, expires_ms or 0)
 
 
 def _is_text(arrow: Any, kind: Any) -> bool:
@@ -72,36 +82,40 @@ def _is_text(arrow: Any, kind: Any) -> bool:
     )
 
 
-def write_parquet(rows: Iterable[tuple[bytes, bytes]], file: BinaryIO) -> None:
-    """Write rows as Parquet.
+def write_parquet(rows: Iterable[TimedRow], file: BinaryIO, *, may_expire: bool) -> None:
+    """Write rows as Parquet, with a column of deadlines if they may have some.
 
     Raises:
         FileError: pyarrow is not installed.
     """
     arrow, parquet = _pyarrow()
     if file.seekable():
-        _write(arrow, parquet, rows, file)
+        _write(arrow, parquet, rows, file, may_expire=may_expire)
         return
     # The Parquet writer asks for its position, and a pipe has none.
     with TemporaryFile() as copy:
-        _write(arrow, parquet, rows, copy)
+        _write(arrow, parquet, rows, copy, may_expire=may_expire)
         copy.seek(0)
         while piece := copy.read(1 << 20):
             file.write(piece)
 
 
-def _write(arrow: Any, parquet: Any, rows: Iterable[tuple[bytes, bytes]], file: BinaryIO) -> None:
-    schema = arrow.schema([arrow.field(name, arrow.binary(), nullable=False) for name in _COLUMNS])
+def _write(arrow: Any, parquet: Any, rows: Iterable[TimedRow], file: BinaryIO, *, may_expire: bool) -> None:
+    fields = [arrow.field(name, arrow.binary(), nullable=False) for name in _COLUMNS]
+    schema = arrow.schema([*fields, *([arrow.field(EXPIRES, arrow.int64())] if may_expire else [])])
     with parquet.ParquetWriter(file, schema) as writer:
         for group in _groups(rows):
-            columns = [arrow.array(column, arrow.binary()) for column in zip(*group, strict=True)]
+            keys, values, deadlines = zip(*group, strict=True)
+            columns = [arrow.array(column, arrow.binary()) for column in (keys, values)]
+            if may_expire:
+                columns.append(arrow.array([expires_ms or None for expires_ms in deadlines], arrow.int64()))
             writer.write_table(arrow.Table.from_arrays(columns, schema=schema))
 
 
-def _groups(rows: Iterable[tuple[bytes, bytes]]) -> Iterator[list[tuple[bytes, bytes]]]:
+def _groups(rows: Iterable[TimedRow]) -> Iterator[list[TimedRow]]:
     remaining = iter(rows)
     while group := list(islice(remaining, 1)):
-        size = sum(map(len, group[0]))
+        size = len(group[0][0]) + len(group[0][1])
         for row in islice(remaining, _GROUP_ROWS_MAX - 1):
             group.append(row)
             size += len(row[0]) + len(row[1])

@@ -9,6 +9,11 @@ JSON lines are those of `pequod scan --json`:
 
     {"key": "p|bob|0000000100", "value": {"base64": "/w=="}}
 
+Keys that expire have their instant beside them, in milliseconds since 1970: a third column of CSV, which a file has if
+one of its rows may have a deadline, and a third member of JSON:
+
+    {"key": "session|17", "value": "ann", "expires_ms": 1767225600000}
+
 A row that cannot be read is a `BadRow`, and reading may continue after it.
 """
 
@@ -17,11 +22,15 @@ from __future__ import annotations
 import csv
 import json
 from collections.abc import Callable, Iterable, Iterator
-from typing import Any, BinaryIO, Final, NamedTuple
+from typing import Any, BinaryIO, Final, NamedTuple, TypeGuard
 
 from pequod.cli.text import bytes_of_json, escaped, json_bytes, json_line, unescaped
 
 _HEADER: Final = ["key", "value"]
+#: The column, and the member, of deadlines.
+EXPIRES: Final = "expires_ms"
+#: No instant is above this one, which is in the year 6429.
+INSTANT_MAX: Final = (1 << 47) - 1
 #: An unclosed quote makes one cell of the rest of the file; this limit ends it. No server takes a larger value.
 _CELL_CHARS_MAX: Final = 1 << 28
 
@@ -33,6 +42,12 @@ class Row(NamedTuple):
     place: int
     key: bytes
     value: bytes
+    #: When it expires, in milliseconds since 1970; 0: never.
+    expires_ms: int = 0
+
+
+#: A row to be written: key, value and `Row.expires_ms`.
+TimedRow = tuple[bytes, bytes, int]
 
 
 class BadRow(NamedTuple):
@@ -62,8 +77,8 @@ def read_csv(file: BinaryIO) -> Iterator[Row | BadRow]:
         header = [cell.removeprefix("\ufeff") for cell in next(lines, [])]
     except csv.Error:
         header = []
-    if header != _HEADER:
-        raise FileError("the first line of a CSV file must be the header key,value")
+    if header not in (_HEADER, [*_HEADER, EXPIRES]):
+        raise FileError(f"the first line of a CSV file must be the header key,value or key,value,{EXPIRES}")
     while True:
         place = lines.line_num + 1
         try:
@@ -75,10 +90,11 @@ def read_csv(file: BinaryIO) -> Iterator[Row | BadRow]:
             return
         if not cells:
             continue
-        if len(cells) != 2:
-            yield BadRow(place, f"its cells are {len(cells)}; they must be two, key and value")
+        if len(cells) != len(header):
+            needed = "two, key and value" if header == _HEADER else f"three, key, value and {EXPIRES}"
+            yield BadRow(place, f"its cells are {len(cells)}; they must be {needed}")
             continue
-        yield _row(place, unescaped, cells[0], cells[1])
+        yield _row(place, unescaped, cells[0], cells[1], *(_digits(cell) for cell in cells[2:]))
 
 
 def read_json_lines(file: Iterable[bytes]) -> Iterator[Row | BadRow]:
@@ -93,35 +109,46 @@ def read_json_lines(file: Iterable[bytes]) -> Iterator[Row | BadRow]:
         except (ValueError, RecursionError) as error:
             yield BadRow(place, f"it is no JSON: {error}")
         else:
-            if isinstance(found, dict) and sorted(found) == _HEADER:
-                yield _row(place, bytes_of_json, found["key"], found["value"])
+            if isinstance(found, dict) and found.keys() - {EXPIRES} == {*_HEADER}:
+                yield _row(place, bytes_of_json, found["key"], found["value"], found.get(EXPIRES, 0))
             else:
-                yield BadRow(place, 'it must be {"key": ..., "value": ...}, with no other members')
+                yield BadRow(place, f'it must be {{"key": ..., "value": ...}}, with no other members than "{EXPIRES}"')
 
 
-def _row(place: int, read: Callable[[Any], bytes], key: object, value: object) -> Row | BadRow:
+def _digits(cell: str) -> object:
+    return int(cell) if cell.isascii() and cell.isdigit() and len(cell) < 20 else cell or 0
+
+
+def _row(place: int, read: Callable[[Any], bytes], key: object, value: object, expires: object = 0) -> Row | BadRow:
+    if not is_instant(expires):
+        return BadRow(place, f"the {EXPIRES}: it must be milliseconds since 1970")
     member = "key"
     try:
         key_bytes = read(key)
         member = "value"
-        return Row(place, key_bytes, read(value))
+        return Row(place, key_bytes, read(value), expires)
     except ValueError as error:
         return BadRow(place, f"the {member}: {error}")
 
 
-def write_csv(rows: Iterable[tuple[bytes, bytes]], file: BinaryIO) -> None:
-    """Write rows as CSV."""
+def is_instant(value: object) -> TypeGuard[int]:
+    """Return whether a value says when a row expires, or (0) that it does not."""
+    return isinstance(value, int) and not isinstance(value, bool) and 0 <= value <= INSTANT_MAX
+
+
+def write_csv(rows: Iterable[TimedRow], file: BinaryIO, *, may_expire: bool) -> None:
+    """Write rows as CSV, with a column of deadlines if they may have some."""
     write = csv.writer(_Encoding(file), lineterminator="\n").writerow
-    write(_HEADER)
-    for key, value in rows:
-        write((escaped(key), escaped(value)))
+    write([*_HEADER, EXPIRES] if may_expire else _HEADER)
+    for key, value, expires_ms in rows:
+        write((escaped(key), escaped(value), *((expires_ms or "",) if may_expire else ())))
 
 
-def write_json_lines(rows: Iterable[tuple[bytes, bytes]], file: BinaryIO) -> None:
-    """Write rows as JSON, an object on each line."""
-    file.writelines(
-        json_line({"key": json_bytes(key), "value": json_bytes(value)}).encode() + b"\n" for key, value in rows
-    )
+def write_json_lines(rows: Iterable[TimedRow], file: BinaryIO, *, may_expire: bool) -> None:
+    """Write rows as JSON, an object on each line, with their deadlines if they may have some."""
+    for key, value, expires_ms in rows:
+        deadline = {EXPIRES: expires_ms} if may_expire and expires_ms else {}
+        file.write(json_line({"key": json_bytes(key), "value": json_bytes(value), **deadline}).encode() + b"\n")
 
 
 class _Encoding:

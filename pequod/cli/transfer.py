@@ -10,7 +10,7 @@ from contextlib import closing, nullcontext
 from enum import StrEnum
 from pathlib import PurePath
 from stat import S_ISREG
-from typing import TYPE_CHECKING, Annotated, BinaryIO, Final, assert_never
+from typing import TYPE_CHECKING, Annotated, BinaryIO, Final, Protocol, assert_never
 
 import typer
 
@@ -18,7 +18,7 @@ from pequod.cli.connection import DEFAULT_TARGET, Target, connected
 from pequod.cli.data import First, Last, Prefix, key_range
 from pequod.cli.exits import ExitCode, fail, say
 from pequod.cli.parquet import read_parquet, write_parquet
-from pequod.cli.rowfiles import BadRow, FileError, Row, read_csv, read_json_lines, write_csv, write_json_lines
+from pequod.cli.rowfiles import BadRow, FileError, Row, TimedRow, read_csv, read_json_lines, write_csv, write_json_lines
 from pequod.cli.streams import STANDARD, reading, writing
 from pequod.cli.teaching import examples
 
@@ -50,6 +50,7 @@ _LOAD_HELP: Final = """Write the rows of a file, as `pequod dump` makes them: CS
 .csv              a header, key,value; cells have the escapes of `pequod scan` (\\t, \\n, \\\\, \\xff)
 .jsonl, .ndjson   {"key": ..., "value": ...} on each line, as `pequod scan --json` prints them
 .parquet          the columns key and value, binary or text
+A third column, or member, expires_ms has the deadline of a row, in milliseconds since 1970, as pequod dump writes it.
 
 A row that cannot be read ends the command with its line and exit code 3: nothing of its batch and behind it is
 written. Rows that the server refuses are shown and counted, all others are written; exit code 3 as well.
@@ -113,6 +114,7 @@ def load(
     parts = [f"{_rows(loader.stored)} loaded in {time.monotonic() - started:.1f} s"]
     parts += [f"{loader.malformed} left out that cannot be read"] if loader.malformed else []
     parts += [f"{loader.computed} left out that joins compute"] if loader.computed else []
+    parts += [f"{loader.expired} left out that have expired"] if loader.expired else []
     parts += [f"{loader.refused} refused by the server"] if loader.refused else []
     summary = "; ".join(parts)
     if loader.refused:
@@ -140,8 +142,10 @@ def dump(
 ) -> None:
     """Write the rows of a range, computed ones included, to a file: CSV, JSON lines or Parquet (see `pequod load`).
 
-    The range may be of any size. The file appears when it is complete, and replaces one of its name only then.
+    The range may be of any size. The file appears when it is complete, and replaces one of its name only then. Keys
+    that expire have their deadlines beside them.
     """
+    from pequod.cli.deadlines import has_deadlines, timed
     from pequod.cli.progress import progress_bar
 
     kind = format_of(output, format_)
@@ -149,11 +153,12 @@ def dump(
     started = time.monotonic()
     is_on_screen = output == STANDARD and sys.stdout.isatty()
     with connected(target) as client, closing(client.scan_iter(start, end)) as rows:
-        counted = _Counted(rows)
+        may_expire = has_deadlines(client)
+        counted = _Counted(timed(client, rows) if may_expire else ((*row, 0) for row in rows))
         try:
             with writing(output) as file, nullcontext(None) if is_on_screen else progress_bar("dumping", None) as bar:
                 counted.advance = bar
-                writer_of(kind)(counted, file)
+                writer_of(kind)(counted, file, may_expire=may_expire)
         except FileError as error:
             fail(ExitCode.REFUSED, str(error))
     say(f"{_rows(counted.row_count)} dumped in {time.monotonic() - started:.1f} s")
@@ -162,12 +167,12 @@ def dump(
 class _Counted:
     """Rows, counted as they pass."""
 
-    def __init__(self, rows: Iterable[tuple[bytes, bytes]]) -> None:
+    def __init__(self, rows: Iterable[TimedRow]) -> None:
         self._rows = rows
         self.row_count = 0
         self.advance: Advance | None = None
 
-    def __iter__(self) -> Iterator[tuple[bytes, bytes]]:
+    def __iter__(self) -> Iterator[TimedRow]:
         for row in self._rows:
             self.row_count += 1
             yield row
@@ -199,7 +204,15 @@ def reader_of(kind: Format) -> Callable[[BinaryIO], Iterator[Row | BadRow]]:
     assert_never(kind)
 
 
-def writer_of(kind: Format) -> Callable[[Iterable[tuple[bytes, bytes]], BinaryIO], None]:
+class WriteRows(Protocol):
+    """Writes rows in a format."""
+
+    def __call__(self, rows: Iterable[TimedRow], file: BinaryIO, /, *, may_expire: bool) -> None:
+        """Write rows, with their deadlines if they may have some."""
+        ...
+
+
+def writer_of(kind: Format) -> WriteRows:
     """Return what writes rows in a format."""
     match kind:
         case Format.CSV:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import os
 import stat
 import subprocess
@@ -83,6 +84,39 @@ def test_standard_streams_carry_rows(store: Client, target: str, tmp_path: Path,
     clear(store)
     run(f"cat $FILE | {{}} load - -f {kind}")
     assert store.scan("") == rows
+
+
+@pytest.mark.parametrize("kind", FORMATS)
+def test_deadlines_go_into_a_file_and_back(store: Client, pequod: Pequod, tmp_path: Path, kind: str) -> None:
+    store.multi_put({"a": "1", "b": "2"}, ttl_s=3600)
+    store.put("c", "3")
+    file = tmp_path / f"all.{kind}"
+    assert pequod("dump", "", "-o", str(file)).code == 0
+    clear(store)
+    store.put("c", "4", ttl_s=5)
+    assert "3 rows loaded" in pequod("load", str(file)).err
+    left_s = [store.ttl(key) for key in ("a", "b", "c")]
+    assert all(one is not None and 3500 < one <= 3600 for one in left_s[:2])
+    assert left_s[2] == math.inf
+
+
+def test_a_row_that_has_expired_is_left_out_of_a_load(store: Client, pequod: Pequod) -> None:
+    rows = f"key,value,expires_ms\na,1,1000\nb,2,\nc,3,{1 << 46}\nd,4,soon\n".encode()
+    done = pequod("load", "-", "-f", "csv", "--skip-bad", stdin=rows)
+    assert done.code == 3
+    assert "line 5: the expires_ms: it must be milliseconds since 1970" in done.err
+    assert "line 4: a time to live of" in done.err
+    assert "1 row loaded" in done.err
+    assert "1 left out that have expired" in done.err
+    assert store.scan("") == [(b"b", b"2")]
+
+
+def test_a_file_of_keys_that_do_not_expire_is_as_it_always_was(store: Client, pequod: Pequod, tmp_path: Path) -> None:
+    store.put("a", "1")
+    assert pequod("dump", "", "-f", "csv").out == "key,value\na,1\n"
+    assert pequod("dump", "").out == '{"key": "a", "value": "1"}\n'
+    assert pequod("dump", "", "-o", str(tmp_path / "all.parquet")).code == 0
+    assert pq.read_table(tmp_path / "all.parquet").column_names == ["key", "value"]
 
 
 def test_a_dump_is_as_scan_prints_it(store: Client, pequod: Pequod) -> None:

@@ -66,18 +66,6 @@ EVERYBODY: dict[str, Callable[[str], Any]] = {
 
 
 @pytest.mark.parametrize("connect", EVERYBODY.values(), ids=EVERYBODY)
-def test_what_is_no_condition_is_refused_before_it_is_sent(
-    server: ServerProcess, connect: Callable[[str], Any]
-) -> None:
-    with connect(server.target) as client:
-        with pytest.raises(TypeError, match="'absent' is no condition; these are IF_ABSENT"):
-            client.put("k|1", "1", condition="absent")
-        with pytest.raises(TypeError, match="'present' is no condition; these are IF_ABSENT"):
-            client.remove("k|1", condition="present")
-        assert client.get("k|1") is None
-
-
-@pytest.mark.parametrize("connect", EVERYBODY.values(), ids=EVERYBODY)
 def test_every_call_of_a_client_is_answered(server: ServerProcess, connect: Callable[[str], Any]) -> None:
     with connect(server.target) as client:
         (join,) = client.add_join(TIMELINE)

@@ -6,6 +6,7 @@ import sys
 import threading
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from typing import Any
 
 import pytest
 
@@ -29,6 +30,18 @@ print(sorted({{"grpc", "google.protobuf", "pequod_server", "pequod.client"}} & s
 """
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=False)
     assert done.stdout == "b'1'\n[]\n", done.stderr
+
+
+def test_what_is_no_condition_is_refused() -> None:
+    """All clients have their commands made in the same way, before anything is sent."""
+    with pequod.open() as client:
+        call: Any = client.put
+        with pytest.raises(TypeError, match="'absent' is no condition; these are IF_ABSENT"):
+            call("k|1", "1", condition="absent")
+        call = client.remove
+        with pytest.raises(TypeError, match="'present' is no condition; these are IF_ABSENT"):
+            call("k|1", condition="present")
+        assert client.get("k|1") is None
 
 
 def test_limits_are_those_of_a_server() -> None:

@@ -59,3 +59,9 @@ async def until(is_so: Callable[[], bool]) -> None:
     """Wait until something is so."""
     while not is_so():  # noqa: ASYNC110 - the disk's own task makes it so
         await asyncio.sleep(0.05)
+
+
+def deadlines(path: Path) -> dict[bytes, int]:
+    """Return the deadlines that a folder has."""
+    with Folder(path, make=False) as folder, open_rows(folder) as rows:
+        return dict(rows.deadlines())

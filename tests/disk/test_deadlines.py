@@ -5,19 +5,11 @@ import time
 from pathlib import Path
 
 import pytest
-from pequod_server.data.folder import Folder
-from pequod_server.data.opening import open_rows
 from pequod_server.data.tools import backup, check, repair
 
-from tests.disk.folders import contents, killed, served, until
+from tests.disk.folders import contents, deadlines, killed, served, until
 
 JOIN = "online|<room> = count session|<room>|<user>"
-
-
-def deadlines(path: Path) -> dict[bytes, int]:
-    """Return the deadlines that a folder has."""
-    with Folder(path, make=False) as folder, open_rows(folder) as rows:
-        return dict(rows.deadlines())
 
 
 async def test_a_deadline_holds_over_a_restart_and_a_kill(tmp_path: Path) -> None:

@@ -17,7 +17,7 @@ from typer.testing import CliRunner
 
 from pequod.cli.app import app
 from tests.disk.damages import damage, outcome, written
-from tests.disk.folders import contents, killed, served
+from tests.disk.folders import contents, deadlines, killed, served
 from tests.forked import Outcome
 
 JOIN = "karma|<author> = count vote|<author>|<voter>;\n"
@@ -118,6 +118,22 @@ def test_rows_go_out_and_in_again(tmp_path: Path, name: str) -> None:
     assert contents(tmp_path / "other") == contents(path)
 
 
+@pytest.mark.parametrize("name", ["rows.csv", "rows.jsonl", "rows.parquet"])
+async def test_deadlines_go_out_and_in_again(tmp_path: Path, name: str) -> None:
+    async with served(tmp_path / "data") as (_, client):
+        await client.multi_put({"a": "1", "b": "2"}, ttl_s=3600)
+        await client.put("c", "3")
+    with Folder(tmp_path / "other") as folder, open_rows(folder) as rows:
+        rows.write({b"c": b"0"}, 1, deadlines={b"c": 9 << 40})
+        folder.note.written = 1
+    for command, *arguments in (("export", "data", name), ("import", "other", name)):
+        done = await asyncio.to_thread(pequod, "data", command, *(tmp_path / one for one in arguments))
+        assert done.code == 0, done.err
+    assert deadlines(tmp_path / "other") == deadlines(tmp_path / "data")
+    assert list(deadlines(tmp_path / "data")) == [b"a", b"b"]
+    assert contents(tmp_path / "other") == contents(tmp_path / "data")
+
+
 def test_a_row_that_cannot_be_read_ends_an_import_with_its_place(tmp_path: Path) -> None:
     done = pequod("data", "import", tmp_path / "data", "-", stdin=b'{"key": "a", "value": "1"}\n{\n')
     assert (done.code, done.err.startswith("pequod: -: row 2: it is no JSON")) == (3, True)
@@ -172,7 +188,7 @@ async def test_a_row_that_a_join_of_the_folder_computes_is_not_put(tmp_path: Pat
         await client.add_join("karma|<author> = count vote|<author>|<voter>")
         await client.put("a", "1")
     with pytest.raises(FolderError, match=r"key 'karma\|ann' is computed by its join karma\|<author>"):
-        tools.put_rows(tmp_path / "data", [(b"b", b"2"), (b"karma|ann", b"7")])
+        tools.put_rows(tmp_path / "data", [(b"b", b"2", 0), (b"karma|ann", b"7", 0)])
     async with served(tmp_path / "data") as (_, client):
         assert await client.get("a") == b"1", "a server starts on it"
         assert await client.get("karma|ann") is None
@@ -183,4 +199,4 @@ async def test_what_is_due_is_not_exported(tmp_path: Path) -> None:
         await client.put("a", "1", ttl_s=0.2)
         await client.put("b", "1", ttl_s=3600)
     await asyncio.sleep(0.25)
-    assert list(tools.rows_of(tmp_path / "data")) == [(b"b", b"1")]
+    assert [row[:2] for row in tools.rows_of(tmp_path / "data")] == [(b"b", b"1")]

@@ -27,6 +27,8 @@ from pequod_server.data.note import PositionNote
 from pequod_server.data.opening import damaged, judged, open_rows
 from pequod_server.data.rows import CUT, RowsError, StoredRows, salvage
 
+#: A key, its value, and when it expires, in milliseconds since 1970; 0: never.
+TimedRow = tuple[bytes, bytes, int]
 _ROWS_A_BATCH: Final = 1000
 _TRIES: Final = 20
 
@@ -69,8 +71,22 @@ def check(path: Path) -> FolderContents:
             raise damaged(folder, error) from error
 
 
-def rows_of(path: Path) -> Iterator[tuple[bytes, bytes]]:
-    """Yield the rows of a folder, but for those that are due.
+def has_deadlines(path: Path) -> bool:
+    """Return whether a key of a folder has a deadline.
+
+    Raises:
+        FolderError, DamagedError: As `check`.
+    """
+    with Folder(path, make=False) as folder:
+        try:
+            with StoredRows.to_read(folder.rows, judged(folder)) as rows:
+                return next(rows.deadlines(), None) is not None
+        except RowsError as error:
+            raise damaged(folder, error) from error
+
+
+def rows_of(path: Path) -> Iterator[TimedRow]:
+    """Yield the rows of a folder with their deadlines, but for those that are due.
 
     Raises:
         FolderError, DamagedError: As `check`.
@@ -79,15 +95,16 @@ def rows_of(path: Path) -> Iterator[tuple[bytes, bytes]]:
         try:
             with StoredRows.to_read(folder.rows, judged(folder)) as rows:
                 now_ms = time.time() * 1000
-                due = {key for key, at_ms in rows.deadlines() if at_ms <= now_ms}
-                for keys, values in rows.chunks(_ROWS_A_BATCH):
-                    yield from (row for row in zip(keys, values, strict=True) if row[0] not in due)
+                deadlines = dict(rows.deadlines())
+                for row in _timed(_pairs(rows), deadlines):
+                    if not row[2] or row[2] > now_ms:
+                        yield row
         except RowsError as error:
             raise damaged(folder, error) from error
 
 
-def put_rows(path: Path, found: Iterable[tuple[bytes, bytes]]) -> int:
-    """Put rows into a folder, which is made if it is not there; return how many.
+def put_rows(path: Path, found: Iterable[TimedRow]) -> int:
+    """Put rows and their deadlines into a folder, which is made if it is not there; return how many.
 
     Raises:
         FolderError, DamagedError: As `check`; a join of the folder computes a row; or the disk is full. What was put
@@ -98,7 +115,7 @@ def put_rows(path: Path, found: Iterable[tuple[bytes, bytes]]) -> int:
             rows = open_rows(folder)
             meta = rows.meta()
             try:
-                count = _copy(_written(path, found, meta.joins), rows, meta.position, None, {})
+                count = _copy(_written(path, found, meta.joins), rows, meta.position, None)
             finally:
                 _end(folder, rows)
         except RowsError as error:
@@ -106,15 +123,15 @@ def put_rows(path: Path, found: Iterable[tuple[bytes, bytes]]) -> int:
     return count
 
 
-def _written(path: Path, found: Iterable[tuple[bytes, bytes]], joins: str) -> Iterator[tuple[bytes, bytes]]:
+def _written(path: Path, found: Iterable[TimedRow], joins: str) -> Iterator[TimedRow]:
     """Yield rows, up to one that a join computes: no server could start with it."""
     computing = [(join, compile_matcher(join.output).match) for join in parse(joins)]
-    for key, value in found:
+    for row in found:
         for join, match in computing:
-            if match(key) is not None:
-                reason = f"key {shown(key)} is computed by its join {join.output}, and cannot be put: leave it out"
+            if match(row[0]) is not None:
+                reason = f"key {shown(row[0])} is computed by its join {join.output}, and cannot be put: leave it out"
                 raise FolderError(path, reason)
-        yield key, value
+        yield row
 
 
 def backup(path: Path, to: Path) -> FolderContents:
@@ -133,10 +150,7 @@ def backup(path: Path, to: Path) -> FolderContents:
         try:
             with Folder(to) as folder:
                 rows = open_rows(folder)
-                found = (
-                    pair for keys, values in source.chunks(_ROWS_A_BATCH) for pair in zip(keys, values, strict=True)
-                )
-                count = _copy(found, rows, 0, meta.joins, dict(source.deadlines()))
+                count = _copy(_timed(_pairs(source), dict(source.deadlines())), rows, 0, meta.joins)
                 contents = _contents(folder.about, rows, count)
                 _end(folder, rows)
         except BaseException as error:
@@ -196,7 +210,7 @@ def repair(path: Path) -> Repaired:
                 holes: list[bytes] = []
                 position = max(folder.note.written, folder.note.synced, 0 if meta is None else meta.position)
                 joins, deadlines = "" if meta is None else meta.joins, _salvaged_deadlines(source, holes)
-                count = _copy(_salvaged(source, holes), rows, position, joins, deadlines)
+                count = _copy(_timed(_salvaged(source, holes), deadlines), rows, position, joins)
                 contents = _contents(about, rows, count)
         except RowsError as error:
             shutil.rmtree(draft, ignore_errors=True)
@@ -254,19 +268,26 @@ def _free_name(path: Path) -> Path:
     return next(path / name for name in names if not (path / name).exists())
 
 
-def _copy(
-    found: Iterable[tuple[bytes, bytes]],
-    rows: StoredRows,
-    position: int,
-    joins: str | None,
-    deadlines: Mapping[bytes, int],
-) -> int:
+def _pairs(rows: StoredRows) -> Iterator[tuple[bytes, bytes]]:
+    for keys, values in rows.chunks(_ROWS_A_BATCH):
+        yield from zip(keys, values, strict=True)
+
+
+def _timed(pairs: Iterable[tuple[bytes, bytes]], deadlines: Mapping[bytes, int]) -> Iterator[TimedRow]:
+    for key, value in pairs:
+        yield key, value, deadlines.get(key, 0)
+
+
+def _copy(found: Iterable[TimedRow], rows: StoredRows, position: int, joins: str | None) -> int:
     """Put rows and their deadlines behind a position; return how many rows."""
     count = 0
-    pairs = iter(found)
-    while part := dict(islice(pairs, _ROWS_A_BATCH)):
+    remaining = iter(found)
+    while some := list(islice(remaining, _ROWS_A_BATCH)):
+        part = {key: value for key, value, _ in some}
         count += len(part)
-        rows.write(part, position + count, deadlines=deadlines)
+        # Of a key that is there twice the last row counts.
+        last = {key: at_ms for key, _, at_ms in some}
+        rows.write(part, position + count, deadlines={key: at_ms for key, at_ms in last.items() if at_ms})
     rows.write({}, position + count, joins)
     return count
 
