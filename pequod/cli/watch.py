@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
+from pequod.answers.changes import Change
 from pequod.cli.connection import DEFAULT_TARGET, Json, Target
 from pequod.cli.data import First, Last, Prefix, key_range
 from pequod.cli.freshness import After, Latest, MaxAge, Wait, asked, in_session
@@ -77,9 +78,10 @@ def _told_of_breaks() -> Iterator[None]:
 def _lines(event: WatchEvent) -> list[str]:
     found = [] if event.rows is None else list(zip(event.rows.keys, event.rows.values, strict=True))
     lines = [f"  {escaped(key)}\t{escaped(value)}" for key, value in found]
-    for key, old, new in event.changes:
+    for change in event.changes:
+        key, old, new = change
         if new is None:
-            lines.append(f"- {escaped(key)}")
+            lines.append(f"- {escaped(key)}" + (f"\t{change.reason}" if change.reason else ""))
         else:
             lines.append(f"{'+' if old is None else '~'} {escaped(key)}\t{escaped(new)}")
     return lines
@@ -87,15 +89,16 @@ def _lines(event: WatchEvent) -> list[str]:
 
 def _json_lines(event: WatchEvent) -> list[str]:
     found = [] if event.rows is None else list(zip(event.rows.keys, event.rows.values, strict=True))
-    changes = [*((key, None, value) for key, value in found), *event.changes]
+    changes = [*(Change(key, None, value) for key, value in found), *event.changes]
     return [
         json_line(
             {
                 "revision": event.revision,
-                "key": json_bytes(key),
-                "old": None if old is None else json_bytes(old),
-                "new": None if new is None else json_bytes(new),
+                "key": json_bytes(one.key),
+                "old": None if one.old is None else json_bytes(one.old),
+                "new": None if one.new is None else json_bytes(one.new),
+                **({"reason": one.reason} if one.reason else {}),
             }
         )
-        for key, old, new in changes
+        for one in changes
     ]

@@ -1,6 +1,6 @@
 """Clients of a Pequod server; docs/architecture/clients.md has the files, and the trace of a call through them."""
 
-from pequod.answers.changes import Change
+from pequod.answers.changes import Change, Expired
 from pequod.answers.rows import Rows
 from pequod.calls import Join, Page, Result, Results, WatchEvent
 from pequod.client.aio import AsyncClient
@@ -14,6 +14,7 @@ __all__ = [
     "Change",
     "Client",
     "DeadlineExceededError",
+    "Expired",
     "Join",
     "Page",
     "PequodError",

@@ -14,7 +14,7 @@ from typing import Any, Protocol
 
 from pequod_proto import pequod_pb2 as pb
 
-from pequod.answers.changes import Change
+from pequod.answers.changes import Change, Expired
 from pequod.answers.rows import Rows
 from pequod.calls import WatchEvent, to_age_s, token_of_reply
 from pequod.client.decode import age_ms_of
@@ -126,4 +126,5 @@ async def _next(call: Any) -> pb.WatchReply:
 
 def _change(change: pb.Change) -> Change:
     old = change.old if change.HasField("old") else None
-    return Change(change.key, old, change.new if change.HasField("new") else None)
+    made = Expired if change.reason == pb.Change.EXPIRED else Change
+    return made(change.key, old, change.new if change.HasField("new") else None)

@@ -1,6 +1,6 @@
 """The pure core of Pequod: no I/O, no clock, no network. `Engine` is the way in."""
 
-from pequod.answers.changes import Change
+from pequod.answers.changes import Change, Expired
 from pequod.answers.explanations import (
     CoverageExplanation,
     DroppedExplanation,
@@ -77,6 +77,7 @@ __all__ = [
     "DroppedExplanation",
     "Due",
     "Engine",
+    "Expired",
     "IndexExplanation",
     "InvalidKeyError",
     "InvalidPieceError",

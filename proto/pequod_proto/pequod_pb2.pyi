@@ -1,4 +1,5 @@
 from google.protobuf.internal import containers as _containers
+from google.protobuf.internal import enum_type_wrapper as _enum_type_wrapper
 from google.protobuf import descriptor as _descriptor
 from google.protobuf import message as _message
 from collections.abc import Iterable as _Iterable, Mapping as _Mapping
@@ -422,14 +423,22 @@ class WatchReply(_message.Message):
     def __init__(self, header: _Optional[_Union[Header, _Mapping]] = ..., keys: _Optional[_Iterable[bytes]] = ..., values: _Optional[_Iterable[bytes]] = ..., ready: _Optional[bool] = ..., changes: _Optional[_Iterable[_Union[Change, _Mapping]]] = ..., origins: _Optional[_Iterable[bytes]] = ...) -> None: ...
 
 class Change(_message.Message):
-    __slots__ = ("key", "old", "new")
+    __slots__ = ("key", "old", "new", "reason")
+    class Reason(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
+        __slots__ = ()
+        WRITTEN: _ClassVar[Change.Reason]
+        EXPIRED: _ClassVar[Change.Reason]
+    WRITTEN: Change.Reason
+    EXPIRED: Change.Reason
     KEY_FIELD_NUMBER: _ClassVar[int]
     OLD_FIELD_NUMBER: _ClassVar[int]
     NEW_FIELD_NUMBER: _ClassVar[int]
+    REASON_FIELD_NUMBER: _ClassVar[int]
     key: bytes
     old: bytes
     new: bytes
-    def __init__(self, key: _Optional[bytes] = ..., old: _Optional[bytes] = ..., new: _Optional[bytes] = ...) -> None: ...
+    reason: Change.Reason
+    def __init__(self, key: _Optional[bytes] = ..., old: _Optional[bytes] = ..., new: _Optional[bytes] = ..., reason: _Optional[_Union[Change.Reason, str]] = ...) -> None: ...
 
 class Join(_message.Message):
     __slots__ = ("name", "text", "warnings", "notes")

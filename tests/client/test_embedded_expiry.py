@@ -59,8 +59,12 @@ def test_a_store_sets_asks_and_takes_deadlines_away(store: Embedded, clock: Cloc
     store.multi_put({"p|bob|05": "x"}, ttl_s=2)
     store.transaction([], [pequod.Put("p|bob|05", "y", keep_ttl=True), pequod.Put("p|bob|06", "y", ttl_s=3)])
     assert (store.ttl("p|bob|05"), store.ttl("p|bob|06")) == (2.0, 3.0)
+    events = store.watch("p|bob|06", "p|bob|07")
+    next(events)
     clock.now_ms += 3_000
     assert store.keys() == []
+    (gone,) = next(events).changes
+    assert (gone, gone.reason) == ((b"p|bob|06", b"y", None), "expired")
 
 
 async def test_a_store_of_one_that_awaits_does_the_same(clock: Clock) -> None:

@@ -261,5 +261,5 @@ def test_a_refusal_shows_the_part_of_a_long_line_that_it_is_about() -> None:
 
 def test_a_watch_is_told_by_its_own_methods() -> None:
     watch = Watch(b"a", None, lambda: None)
-    watch.tell(b"k", None, b"1")
+    watch.tell(Change(b"k", None, b"1"))
     assert watch.take() == [Change(b"k", None, b"1")]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import math
+from contextlib import aclosing
 from typing import Any
 
 import grpc
@@ -15,7 +16,7 @@ from pequod_server import PequodServer
 from pequod_server.backing import turns
 
 from pequod import Put, absent
-from pequod.client import AsyncClient, Client
+from pequod.client import AsyncClient, Change, Client, Expired
 from pequod.commands.kinds import ABSENT, COUNT, EXPIRE, FAILED, GET, OK, PUT, PUT_IF, PUT_TTL, REMOVE, SCAN, TTL
 from pequod.language.conditions import IF_ABSENT, IF_PRESENT, MET, Unmet
 from pequod.language.errors import InvalidTtlError
@@ -152,9 +153,30 @@ async def test_joins_follow_and_watches_are_told(stub: Any, server: PequodServer
     while not told.changes:
         told = await watch.read()
     assert [(change.key, change.HasField("new")) for change in told.changes] == [(b"t|ann|01|bob", False)]
+    assert told.changes[0].reason == pb.Change.WRITTEN, "a computed key has no deadline"
     watch.cancel()
     reply = await _execute(stub, [GET, SCAN], [b"posts|bob", b"t|ann|", b"t|ann}"], [])
     assert list(reply.values) == [b"1", b"Ho"]
+
+
+@pytest.mark.parametrize("prefix", [b"p|", b"loose"])
+async def test_a_watch_tells_what_expired_from_what_was_removed(
+    server: PequodServer, clock: Clock, prefix: bytes
+) -> None:
+    async with AsyncClient(f"127.0.0.1:{server.port}") as client:  # type: ignore[attr-defined]
+        await client.multi_put({prefix + b"1": "1", prefix + b"2": "2"}, ttl_s=0.05)
+        await client.put(prefix + b"3", "3")
+        async with aclosing(client.watch(prefix, rows=True)) as events:
+            await anext(events)
+            await client.remove(prefix + b"1")
+            clock.now_ms += 50
+            await client.remove(prefix + b"3")
+            changes: list[Change] = []
+            while len(changes) < 3:
+                changes += (await anext(events)).changes
+    told = [(change.key[-1:], change.new, change.reason) for change in changes]
+    assert told == [(b"1", None, ""), (b"2", None, "expired"), (b"3", None, "")]
+    assert [isinstance(change, Expired) for change in changes] == [False, True, False]
 
 
 async def test_a_clock_that_steps_back_shows_nothing_again(stub: Any, clock: Clock) -> None:

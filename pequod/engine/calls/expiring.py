@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Final
 
+from pequod.answers.changes import Expired
 from pequod.engine.base.deadlines import Deadlines
 from pequod.engine.calls.composed import Composed
 from pequod.language.deadlines import KEEP, deadline_after
@@ -109,7 +110,7 @@ class ExpiryCalls(Composed):
         self._deadlines.remove(key)
         relations = self._directory.find(key)
         assert relations is not None, "keys with deadlines are there"
-        self.revision += self._writer.set_base(relations, key, None)
+        self.revision += self._writer.set_base(relations, key, None, Expired)
         self._store.expired_count += 1
 
     def _expire_key(self, key: bytes) -> None:

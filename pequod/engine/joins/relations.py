@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Collection
 from typing import TYPE_CHECKING, Final
 
+from pequod.answers.changes import Change
 from pequod.engine.base.presence import Presence
 from pequod.engine.base.store import LooseRows, Store
 from pequod.engine.base.table import Table
@@ -71,9 +72,9 @@ class Relations(HotRelations):
         self.contexts: dict[bytes, Context] | None = None
         self.slot_start, self.slot_width, self.slot_follow = -1, 0, 0
 
-    def tell_stored(self, key: bytes, old: bytes | None, new: bytes | None) -> None:
+    def tell_stored(self, change: Change) -> None:
         """Tell watches of the change of a client-written row."""
-        self.watches.tell_stored(key, old, new)
+        self.watches.tell_stored(change)
 
     def review(self) -> None:
         """Derive the other fields again, since outputs, watches or the table's owner have changed."""
@@ -116,11 +117,11 @@ class LooseKeys:
         """Whether there are watches, which may have none of these keys."""
         return bool(self._watches)
 
-    def tell_stored(self, key: bytes, old: bytes | None, new: bytes | None) -> None:
+    def tell_stored(self, change: Change) -> None:
         """Tell watches of the change of a key."""
         for watch in self._watches:
-            if watch.covers(key):
-                watch.tell(key, old, new)
+            if watch.covers(change.key):
+                watch.tell(change)
 
 
 class Directory:

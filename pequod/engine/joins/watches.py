@@ -53,9 +53,9 @@ class Watch:
         """Return whether the key lies in the range."""
         return self.first <= key and (self.last is None or key < self.last)
 
-    def tell(self, key: bytes, old: bytes | None, new: bytes | None) -> None:
+    def tell(self, change: Change) -> None:
         """Note a change."""
-        self.changes.append(Change(key, old, new))
+        self.changes.append(change)
         self.wake()
 
     def lose(self, first: bytes, last: bytes, rows: Mapping[bytes, bytes]) -> None:
@@ -112,23 +112,23 @@ class WatchIndex(RangeTree):
         if first < last:
             self.remove_range(first, last, watch)
 
-    def tell_stored(self, key: bytes, old: bytes | None, new: bytes | None) -> None:
+    def tell_stored(self, change: Change) -> None:
         """Note the change of a client-written row.
 
         Cost:
             O(log watches), plus the watches that hold the key.
         """
-        for interval in self._tree.at(key):
+        for interval in self._tree.at(change.key):
             watch: Watch = interval.data
-            if self._table.presence is None or not any(first <= key < last for first, last in watch.lost):
-                watch.tell(key, old, new)
+            if self._table.presence is None or not any(first <= change.key < last for first, last in watch.lost):
+                watch.tell(change)
 
     def tell_computed(self, key: bytes, old: bytes | None, new: bytes | None) -> None:
         """Note the change of a computed row; if rows were lost, settling delivers the difference at the end."""
         for interval in self._tree.at(key):
             watch: Watch = interval.data
             if not any(first <= key < last for first, last in watch.lost):
-                watch.tell(key, old, new)
+                watch.tell(Change(key, old, new))
 
     def note_stale(self, context: Context) -> None:
         """Have a context brought up to date if watches share keys with it."""

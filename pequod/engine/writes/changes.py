@@ -11,6 +11,7 @@ from collections import deque
 from collections.abc import Iterable, Sequence
 from typing import Final
 
+from pequod.answers.changes import Change
 from pequod.engine.joins import timeline
 from pequod.engine.joins.batches import Batch, Told, apply_batch
 from pequod.engine.joins.contexts import Context
@@ -64,8 +65,14 @@ class Writer:
         #: The base rows that have changed: values, None for rows that are gone; its owner clears it. None: nobody asks.
         self.effects: dict[bytes, bytes | None] | None = None
 
-    def set_base(self, relations: Relations | LooseKeys, key: bytes, value: bytes | None) -> bool:
-        """Change a base row (None: remove it) and its dependants; return whether the row is another now."""
+    def set_base(
+        self, relations: Relations | LooseKeys, key: bytes, value: bytes | None, told: type[Change] = Change
+    ) -> bool:
+        """Change a base row (None: remove it) and its dependants; return whether the row is another now.
+
+        Args:
+            told: What watches are told.
+        """
         table = relations.table
         old = table.remove(key) if value is None else table.put(key, value)
         if old == value:
@@ -73,7 +80,7 @@ class Writer:
         if self.effects is not None:
             self.effects[key] = value
         if relations.is_watched:
-            relations.tell_stored(key, old, value)
+            relations.tell_stored(told(key, old, value))
         if relations.readers:
             self.base_changed(relations.readers, key, old, value)
         return True

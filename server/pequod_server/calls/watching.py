@@ -9,7 +9,7 @@ from typing import Any, Final
 
 from pequod_proto import pequod_pb2 as pb
 
-from pequod.engine import Rows
+from pequod.engine import Change, Expired, Rows
 from pequod.errors import BadRequestError, WatchCompactedError, refuse_empty_watch
 from pequod_server.calls.feeds import Feed, Feeds
 from pequod_server.calls.served import ServedEngine
@@ -66,7 +66,7 @@ class WatchCalls:
             yield pb.WatchReply(header=header, ready=True, origins=self._origins())
             while True:
                 while (batch := feed.take()) is not None:
-                    changes = [pb.Change(key=key, old=old, new=new) for key, old, new in batch.changes]
+                    changes = [_told(change) for change in batch.changes]
                     header = self._served.header(batch.revision, batch.token)
                     reply = pb.WatchReply(header=header, changes=changes)
                     del batch, changes
@@ -108,3 +108,10 @@ class WatchCalls:
         if request.after.server_id != self._served.server_id:
             raise WatchCompactedError("the server was started anew")
         return self.feeds.reopen(bounds, request.after.revision), request.after, Rows([], [])
+
+
+def _told(change: Change) -> pb.Change:
+    told = pb.Change(key=change.key, old=change.old, new=change.new)
+    if isinstance(change, Expired):
+        told.reason = pb.Change.EXPIRED
+    return told
