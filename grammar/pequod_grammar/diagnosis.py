@@ -22,6 +22,7 @@ _OPERANDS = "write a number, a text in double quotes, true, false, null, or a sl
 _CONDITIONS = 'write, for example, `author = <author>`, `stock > 0`, `status = "open"` or `title exists`'
 _ORDER = "after its pattern, a source has `with` and its conditions, then `as` and its fields, each once"
 _WITH = ("with", "where", "when", "if", "having", "filter")
+_KEEP = "`keep` ends a join: `keep last 400 of <user>`, `keep first 10`"
 _EXAMPLE = "a join reads `output = check source copy source;`"
 
 
@@ -49,13 +50,16 @@ def diagnose(error: UnexpectedToken, text: str) -> JoinError:
         reason, hint = f"{found} where `=` is expected after the output pattern", _EXAMPLE
     elif "SNAPSHOT" in expected:
         reason, hint = _bad_word(token, [*_OPERATORS, *_MAINTENANCE], found, "a source")
+    elif (of_keep := _in_keep(token, expected, found, text)) is not None:
+        reason, hint = of_keep
     elif (of_records := _in_records(token, expected, found, text)) is not None:
         reason, hint = of_records
     elif "OPERATOR" in expected:
         if _starts_declaration(token, text):
             reason, hint = "a new join starts before the last one is ended", "put a `;` between them"
         else:
-            reason, hint = _bad_word(token, _OPERATORS, found, "the next source")
+            words = [*_OPERATORS, "keep"] if "KEEP" in expected else _OPERATORS
+            reason, hint = _bad_word(token, words, found, "the next source")
     elif "SECONDS" in expected:
         reason, hint = f"{found} where the age of the snapshot is expected", "write seconds: `snapshot 2.5`"
     else:
@@ -95,11 +99,30 @@ def _bad_word(token: Token, words: list[str], found: str, wanted: str) -> tuple[
         return f"{found} where {wanted} is expected", _SOURCE
     if word in _MAINTENANCE:
         return f"{found} where {wanted} is expected", "push, pull or snapshot stands once, right after the `=`"
+    if word == "keep":
+        return f"{found} where {wanted} is expected", _KEEP
     if DELIMITER.decode() in word:
         return f"{word!r} has no operator before it", _SOURCE
     close = get_close_matches(word.lower(), words, n=1)
     guess = f"did you mean `{close[0]}`? " if close else ""
     return f"{word!r} is no operator", f"{guess}operators are {', '.join(_OPERATORS)}"
+
+
+def _in_keep(token: Token, expected: Collection[str], found: str, text: str) -> tuple[str, str] | None:
+    """Return the reason and the hint for a mistake after `keep`; None if it is another one."""
+    if "END" in expected:
+        return f"{found} where `last` or `first` is expected", _KEEP
+    if "COUNT" in expected:
+        return f"{found} where a number of keys is expected", _KEEP
+    if "SLOT" in expected and "FIELD" not in expected:
+        return f"{found} where a slot is expected", f"{_KEEP}; several slots stand between commas"
+    if "OF" not in expected and ("_COMMA" not in expected or "OPERATOR" in expected or "_CLOSE" in expected):
+        return None
+    if _starts_declaration(token, text):
+        return "a new join starts before the last one is ended", "put a `;` between them"
+    if str(token).startswith("<"):
+        return f"{found} where the join ends", "several slots stand between commas: `of <room>, <day>`"
+    return f"{found} where the join ends", _KEEP
 
 
 def _in_records(token: Token, expected: Collection[str], found: str, text: str) -> tuple[str, str] | None:

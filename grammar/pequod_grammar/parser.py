@@ -12,11 +12,12 @@ from lark import Lark, Token, Tree
 from lark.exceptions import UnexpectedToken
 
 from pequod.language.errors import JoinError, Span
-from pequod.language.rules import check_spec, two_widths
+from pequod.language.rules import KEEP_MAX, check_spec, two_widths
 from pequod.language.spec import (
     Bind,
     Condition,
     JoinSpec,
+    Keep,
     Maintenance,
     Operator,
     Pattern,
@@ -27,9 +28,10 @@ from pequod.language.spec import (
     Source,
 )
 from pequod_grammar.diagnosis import diagnose, span_of
-from pequod_grammar.patterns import parse_pattern
+from pequod_grammar.patterns import parse_pattern, parse_slot
 from pequod_grammar.records import parse_conditions, parse_given
 
+_COUNT = re.compile(r"[0-9]{1,9}").fullmatch
 #: The numbers that `Decimal` reads, without underscores and foreign digits; `str` may print an exponent.
 _SECONDS = re.compile(r"[0-9.]+([eE][+-]?[0-9]+)?").fullmatch
 
@@ -68,12 +70,13 @@ def _parser() -> Lark:
 
 
 def _declaration(tree: Tree[Token]) -> JoinSpec:
-    output, maintenance, *sources = cast("list[Tree[Token]]", tree.children)
+    output, maintenance, *sources, keep = cast("list[Tree[Token]]", tree.children)
     spec = JoinSpec(
         _pattern(output),
         tuple(map(_source, sources)),
         Push() if maintenance is None else _maintenance(maintenance),
         _span(tree),
+        None if keep is None else _keep(keep),
     )
     spec = _with_widths(spec)
     check_spec(spec)
@@ -113,6 +116,29 @@ def _maintenance(tree: Tree[Token]) -> Maintenance:
             return Pull()
         case _:
             return Snapshot(_seconds(rest[0]))
+
+
+def _keep(tree: Tree[Token]) -> Keep:
+    _, end, count, of = tree.children
+    assert isinstance(end, Token)
+    assert isinstance(count, Token)
+    if not _COUNT(str(count)):
+        raise JoinError(
+            f"{str(count)!r} is no number of keys",
+            hint=f"write a whole number from 1 to {KEEP_MAX:,}: `keep last 400`",
+            span=span_of(count),
+        )
+    slots = [] if of is None else cast("list[Token]", cast("Tree[Token]", of).children[1:])
+    return Keep(int(count), str(end) == "last", tuple(map(_name_of, slots)), _span(tree))
+
+
+def _name_of(word: Token) -> str:
+    slot = parse_slot(str(word)[1:-1], span_of(word))
+    if slot.width is not None:
+        raise JoinError(
+            f"{str(word)!r} has a width", hint=f"write <{slot.name}>: its width is the output's", span=span_of(word)
+        )
+    return slot.name
 
 
 def _seconds(word: Token) -> Decimal:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 _READER: Final = "a join computes all its keys, in the order of their bytes"
+_KEEP: Final = "`keep last 10 of <user>`, at the end of a join, leaves ten keys of each user"
 _BY_SLOTS: Final = (
     "an aggregate has one key for each set of the output's slots: `karma|<author> = count vote|<author>|<id>`"
 )
@@ -15,9 +16,9 @@ _UNLESS: Final = "`unless` leaves out the rows for which a key is there: `unless
 
 #: In lower case.
 SQL: Final = {
-    "limit": f"{_READER}; the reader takes some: `scan(first, last, limit=10)`",
+    "limit": f"{_KEEP}; the reader of others takes some: `scan(first, last, limit=10)`",
     "offset": f"{_READER}; the reader goes on behind the last key that it has seen",
-    "top": f"{_READER}; put the number into the key, and the reader scans in reverse with a limit",
+    "top": f"{_KEEP}. They are in the order of their bytes: put the number into the key",
     "order": f"{_READER}: put first in the output what it is to be ordered by",
     "group": _BY_SLOTS,
     "by": _BY_SLOTS,

@@ -29,6 +29,7 @@ from pequod.language.conditions import Condition, IfAbsent, IfValue, Met, Unmet
 from pequod.language.deadlines import KEEP
 from pequod.language.spec import (
     JoinSpec,
+    Keep,
     Operator,
     Pattern,
     Source,
@@ -206,7 +207,19 @@ def evaluate_join(spec: JoinSpec, rows: dict[bytes, bytes]) -> dict[bytes, bytes
         contributions.setdefault(output, []).append((source_key, value))
     operator = spec.value_source.operator
     combined = {key: _combine(operator, found) for key, found in contributions.items()}
-    return {key: value for key, value in combined.items() if value is not None}
+    found = {key: value for key, value in combined.items() if value is not None}
+    return found if spec.keep is None else _keep(spec, spec.keep, found)
+
+
+def _keep(spec: JoinSpec, keep: Keep, rows: dict[bytes, bytes]) -> dict[bytes, bytes]:
+    """Return the rows that are among the last, or the first, of those that agree in the slots of their group."""
+    expression = _expression(spec.output)
+    groups: dict[tuple[bytes, ...], list[bytes]] = {}
+    for key in sorted(rows, reverse=keep.is_last):
+        match = expression.fullmatch(key)
+        assert match is not None
+        groups.setdefault(tuple(match[name] for name in keep.slots), []).append(key)
+    return {key: rows[key] for keys in groups.values() for key in keys[: keep.count]}
 
 
 def tuples_of(spec: JoinSpec, rows: dict[bytes, bytes]) -> Iterator[tuple[dict[str, bytes], bytes, bytes]]:

@@ -11,6 +11,8 @@ from pequod.language.spec import DELIMITER, FORM_WIDTH, SOURCES_MAX, JoinSpec, O
 
 #: A slot that is wider than the longest key could never match.
 WIDTH_MAX = 4096
+#: The most keys that `keep` leaves of a group.
+KEEP_MAX = 100_000
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*").fullmatch
 
 
@@ -30,6 +32,7 @@ def check_spec(spec: JoinSpec) -> None:
     _check_sources(spec)
     _check_bound(spec)
     _check_absences(spec)
+    _check_keep(spec)
     if isinstance(spec.maintenance, Snapshot) and not (
         spec.maintenance.age_s.is_finite() and spec.maintenance.age_s > 0
     ):
@@ -207,6 +210,37 @@ def _check_absences(spec: JoinSpec) -> None:
                     span=source.span,
                 )
         free |= {slot.name for slot in source.slots()} - bound
+
+
+def _check_keep(spec: JoinSpec) -> None:
+    """Refuse a `keep` of no keys or of too many, and groups that are not those of the first slots of the output."""
+    keep = spec.keep
+    if keep is None:
+        return
+    if not 1 <= keep.count <= KEEP_MAX:
+        raise JoinError(
+            f"`keep` cannot leave {keep.count} keys", hint=f"write a number from 1 to {KEEP_MAX:,}", span=keep.span
+        )
+    names = tuple(dict.fromkeys(slot.name for slot in spec.output.slots()))
+    if keep.slots == names[: len(keep.slots)] and len(keep.slots) < len(names):
+        return
+    *shown, _ = (f"<{name}>" for name in names or ("",))
+    hint = f"write `of {', '.join(shown)}`, or fewer of these" if shown else "write it without `of`"
+    named = ", ".join(f"<{name}>" for name in keep.slots)
+    if len(keep.slots) < len(names):
+        raise JoinError(
+            f"`of {named}` are not the first slots of the output {spec.output}",
+            hint=f"{hint}: the keys of a group stand together, so that the slots of a group come first in the output",
+            span=keep.span,
+        )
+    reason = (
+        f"`of {named}` leaves nothing to choose from" if names else "there is one output key: nothing to choose from"
+    )
+    raise JoinError(
+        reason,
+        hint=f"{hint}: the keys of a group agree in the slots after `of`" if names else "leave `keep` out",
+        span=keep.span,
+    )
 
 
 def _shown(literal: bytes) -> str:

@@ -4,8 +4,8 @@
     karma|<writer> = sum vote|<writer>|<id>            hidden: each of its keys is a key of the first one, too
 
 Whether one join computes all keys of another is decided by names alone: the sources of the earlier one are found, one
-by one, among those of the later one; an earlier one with `unless` is taken to hide nothing. So `hides` may say no where
-a closer look would say yes, and never the reverse.
+by one, among those of the later one; an earlier one with `unless` or `keep` is taken to hide nothing. So `hides` may
+say no where a closer look would say yes, and never the reverse.
 """
 
 from __future__ import annotations
@@ -45,8 +45,8 @@ def hides(earlier: JoinSpec, later: JoinSpec) -> bool:
         O(sources of both): each source of ``earlier`` is compared with each of ``later`` once.
     """
     names = _named(earlier.output, later.output, {})
-    if names is None or isinstance(earlier.maintenance, Snapshot):
-        # Until a snapshot is taken again, the later join shows the rows that are newer.
+    if names is None or isinstance(earlier.maintenance, Snapshot) or earlier.keep is not None:
+        # Until a snapshot is taken again, the later join shows the rows that are newer; and those that are not kept.
         return False
     there = [other for other in later.sources if other.operator is not Operator.UNLESS]
     for source in earlier.sources:

@@ -3,7 +3,8 @@
     t|<user>|<time:10>|<poster> = check s|<user>|<poster> copy p|<poster>|<time>
     ^ output pattern              ^ sources, in plan order; exactly one of them gives the value
 
-A source after `unless` must not be there: `unless mute|<user>|<poster>`.
+A source after `unless` must not be there: `unless mute|<user>|<poster>`. Of each user's keys, `keep last 400 of <user>`
+leaves the last ones.
 
 >>> pattern = Pattern((b"p|", Slot("poster"), b"|", Slot("time", 10)))
 >>> str(pattern)
@@ -283,6 +284,23 @@ Maintenance = Push | Pull | Snapshot
 
 
 @dataclass(frozen=True, slots=True)
+class Keep:
+    """``keep last 400 of <user>``: only these keys of each group exist."""
+
+    #: How many keys of a group there are at most.
+    count: int
+    #: Whether the last ones are kept, else the first ones.
+    is_last: bool
+    #: The keys of a group agree in these slots, the first ones of the output; without any, all keys are one group.
+    slots: tuple[str, ...] = ()
+    span: Span | None = field(default=None, compare=False, repr=False)
+
+    def __str__(self) -> str:
+        of = f" of {', '.join(f'<{name}>' for name in self.slots)}" if self.slots else ""
+        return f"keep {'last' if self.is_last else 'first'} {self.count}{of}"
+
+
+@dataclass(frozen=True, slots=True)
 class JoinSpec:
     """A whole cache join as declared; `str` prints it in the language, ready to be parsed again."""
 
@@ -290,6 +308,8 @@ class JoinSpec:
     sources: tuple[Source, ...]
     maintenance: Maintenance = Push()
     span: Span | None = field(default=None, compare=False, repr=False)
+    #: How many keys of each group there are; None: all.
+    keep: Keep | None = None
 
     @property
     def roles(self) -> tuple[Pattern | Source, ...]:
@@ -324,5 +344,6 @@ class JoinSpec:
         return any(source.has_records for source in self.sources)
 
     def __str__(self) -> str:
-        kept = "" if isinstance(self.maintenance, Push) else f"{self.maintenance} "
-        return f"{self.output} = {kept}{' '.join(map(str, self.sources))}"
+        maintained = "" if isinstance(self.maintenance, Push) else f"{self.maintenance} "
+        text = f"{self.output} = {maintained}{' '.join(map(str, self.sources))}"
+        return text if self.keep is None else f"{text} {self.keep}"

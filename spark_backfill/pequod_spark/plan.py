@@ -12,6 +12,8 @@ r"""Cache joins compiled to DataFrames: Spark computes a range of outputs from b
                |
      combine rows that meet in a key       contributions.combine, unless each key has one contribution
                |
+     number the rows of each group         keep, if the join has it: then the range is that of whole groups
+               |
      clip to the range                    ranges.clip
 
 All steps are Spark's own functions: no row passes through Python, but those of a source that looks at records
@@ -24,11 +26,12 @@ from collections.abc import Callable, Iterable, Sequence
 from functools import reduce
 from itertools import combinations
 
-from pyspark.sql import Column, DataFrame
+from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as f
 
 from pequod.engine import Engine
 from pequod.language.containing import fixed_slots, keys_of, meet
+from pequod.language.keeping import compile_group, group_parts, widen
 from pequod.language.patterns import may_overlap
 from pequod.language.slots import number_slots
 from pequod.language.spec import JoinSpec, Operator
@@ -109,6 +112,13 @@ class SparkPlan:
 
     def outputs(self, spec: JoinSpec, first: bytes, last: bytes | None) -> DataFrame:
         """Return the rows that one join computes in a range."""
+        first, last = meet(first, last, keys_of(spec.output))
+        if spec.keep is None:
+            return self._combined(spec, first, last)
+        whole = widen(compile_group(spec), first, last)
+        return clip(keep(spec, self._combined(spec, *whole)), first, last)
+
+    def _combined(self, spec: JoinSpec, first: bytes, last: bytes) -> DataFrame:
         contributions = self.contributions(spec, first, last)
         return combine(spec.value_source.operator, contributions, is_unique=contributes_once(spec))
 
@@ -184,6 +194,18 @@ def _earliest(outputs: list[DataFrame]) -> DataFrame:
     """Return the rows of all DataFrames; of rows with the same key, that of the earliest."""
     ordered = [rows.withColumn("order", f.lit(order)) for order, rows in enumerate(outputs)]
     return reduce(DataFrame.union, ordered).groupBy("key").agg(f.min_by("value", "order").alias("value"))
+
+
+def keep(spec: JoinSpec, rows: DataFrame) -> DataFrame:
+    """Return the rows that `keep` leaves, of rows of whole groups."""
+    assert spec.keep is not None
+    key = f.col("key")
+    order = key.desc() if spec.keep.is_last else key.asc()
+    if not spec.keep.slots:
+        return rows.orderBy(order).limit(spec.keep.count)
+    group = put_together(group_parts(spec), take_apart(spec.output, key).slots)
+    numbered = rows.withColumn("number", f.row_number().over(Window.partitionBy(group).orderBy(order)))
+    return numbered.where(f.col("number") <= spec.keep.count).drop("number")
 
 
 def _join(left: DataFrame, right: DataFrame) -> DataFrame:

@@ -11,7 +11,7 @@ from random import Random
 
 from pequod.engine import JoinSpec, Maintenance, Operator, Pattern, Pull, Push, Slot, Snapshot, Source, prefix_end
 from pequod.language.numbers import encode_f64, encode_i64
-from pequod.language.spec import SOURCES_MAX, NumberForm
+from pequod.language.spec import SOURCES_MAX, Keep, NumberForm
 
 #: Bytes below and above `|`, and values that are prefixes of others.
 WORDS = [b"a", b"b", b"ab", b"a!", b"~", b"b~"]
@@ -21,6 +21,8 @@ BASE_TABLES = [b"s", b"p", b"q"]
 OUTPUT_TABLES = [b"t", b"u", b"v", b"w"]
 TABLES = BASE_TABLES + OUTPUT_TABLES
 NAMES = ["x", "y", "z"]
+#: The share of joins that keep all rows.
+KEEP_NONE = 0.75
 VALUE_OPERATORS = [Operator.COPY] * 3 + [Operator.COUNT, Operator.SUM, Operator.MIN, Operator.MAX]
 
 
@@ -28,7 +30,7 @@ def draw_join(random: Random, *, snapshots: bool = False) -> JoinSpec:
     """Draw a well-formed join; it may still be part of a cycle with others."""
     if random.random() < 0.25:
         timeline = draw_timeline(random)
-        return draw_absences(random, timeline) if random.random() < 0.3 else timeline
+        return draw_keep(random, draw_absences(random, timeline) if random.random() < 0.3 else timeline)
     widths = {name: random.choice([None, None, None, 1, 2]) for name in NAMES}
     sources = []
     count = random.choice([1, 1, 2, 2, 2, 3])
@@ -47,7 +49,16 @@ def draw_join(random: Random, *, snapshots: bool = False) -> JoinSpec:
     maintenance: Maintenance = random.choice([Push()] * 5 + [Pull()])
     if snapshots and random.random() < 0.3:
         maintenance = Snapshot(Decimal(random.choice(["1", "2.5"])))
-    return draw_absences(random, JoinSpec(output, tuple(sources), maintenance))
+    return draw_keep(random, draw_absences(random, JoinSpec(output, tuple(sources), maintenance)))
+
+
+def draw_keep(random: Random, spec: JoinSpec) -> JoinSpec:
+    """Return a join that keeps some rows of each group, mostly the same that keeps all."""
+    names = list(dict.fromkeys(slot.name for slot in spec.output.slots()))
+    if not names or random.random() < KEEP_NONE:
+        return spec
+    slots = names[: random.choice([0, 1, 1, 1, random.randrange(len(names))])][: len(names) - 1]
+    return replace(spec, keep=Keep(random.choice([1, 1, 2, 2, 3, 5]), random.random() < 0.7, tuple(slots)))
 
 
 def draw_timeline(random: Random) -> JoinSpec:

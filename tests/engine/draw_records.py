@@ -90,7 +90,7 @@ def draw_record_join(random: Random, *, snapshots: bool = False) -> JoinSpec:
                 slots[name] = Slot(name, FORM_WIDTH, random.choice(list(NumberForm)))
             slots.setdefault(name, Slot(name))
         sources = [_draw_source(random, source, slots) for source in spec.sources]
-        spec = JoinSpec(_with(spec.output, slots), tuple(sources), spec.maintenance)
+        spec = JoinSpec(_with(spec.output, slots), tuple(sources), spec.maintenance, keep=spec.keep)
         bound = [slot for source in spec.sources for slot in source.bound() if slot not in spec.output.slots()]
         if bound and random.random() < 0.6:
             # What a field binds is usually shown.

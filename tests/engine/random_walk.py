@@ -16,7 +16,7 @@ from random import Random
 
 from pequod.engine import JoinSpec, Operator, Push
 from pequod.engine.base import presence, rows
-from pequod.engine.joins import indexes
+from pequod.engine.joins import capped, indexes
 from pequod.engine.reads import execution
 from pequod.engine.writes import changes
 from pequod.language.conditions import IF_ABSENT, IF_PRESENT, Condition, IfValue
@@ -182,11 +182,13 @@ class small_limits:  # noqa: N801 - used like a function
         self._leaf, self.log_max = random.choice([2, 4, 1024]), random.choice([2, 10_000, 10_000])
         self._part, self._at_a_time = random.choice([1, 2, 512]), random.choice([0, 1, 8192])
         self._slice = random.choice([1, 2, 3])
+        self._spares = random.choice([1, 1, 2, 8])
 
     def __enter__(self) -> None:
         self._leaf_before = rows.set_leaf_max(self._leaf)
         self._before = changes.LOG_MAX, presence.PART_ROWS_MAX, execution.ROWS_AT_A_TIME
         self._slice_before, indexes.SLICE_ROWS = indexes.SLICE_ROWS, self._slice
+        self._spares_before, capped.SPARES_MIN = capped.SPARES_MIN, self._spares
         changes.LOG_MAX = self.log_max
         presence.PART_ROWS_MAX, execution.ROWS_AT_A_TIME = self._part, self._at_a_time
 
@@ -194,6 +196,7 @@ class small_limits:  # noqa: N801 - used like a function
         rows.set_leaf_max(self._leaf_before)
         changes.LOG_MAX, presence.PART_ROWS_MAX, execution.ROWS_AT_A_TIME = self._before
         indexes.SLICE_ROWS = self._slice_before
+        capped.SPARES_MIN = self._spares_before
 
 
 def replay(script: Sequence[Step]) -> None:

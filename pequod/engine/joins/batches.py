@@ -11,6 +11,7 @@ from itertools import repeat
 from pequod.answers.rows import Rows
 from pequod.engine.joins import timeline
 from pequod.engine.joins.aggregates import State
+from pequod.engine.joins.capped import RowChange
 from pequod.engine.joins.compiled import CompiledJoin
 from pequod.engine.joins.contexts import Context
 from pequod.engine.joins.plan import FrameKey
@@ -32,8 +33,8 @@ class Batch:
         self.extras: list[list[tuple[bytes, ...]]] = [[] for _ in range(depths)]
 
 
-#: Tails of rows that changed, with their values before and after.
-Told = list[tuple[bytes, bytes | None, bytes | None]]
+#: The rows that changed.
+Told = list[RowChange]
 
 
 def apply_batch(context: Context, sign: int, batch: Batch, told: Told | None) -> None:
@@ -56,13 +57,20 @@ def apply_batch(context: Context, sign: int, batch: Batch, told: Told | None) ->
     for tail, source_key, value in zip(batch.tails, batch.source_keys, batch.values, strict=True):
         if context.covers(tail):
             old, new = (None, value) if sign > 0 else (value, None)
-            before, after = context.contribute(join.aggregate, tail, source_key, old, new)
+            changes = context.contribute(join.aggregate, tail, source_key, old, new)
             if told is not None:
-                told.append((tail, before, after))
+                told += changes
 
 
 def _apply_rows(context: Context, sign: int, batch: Batch, told: Told | None) -> None:
     covers, rows = context.covers, context.rows
+    if context.kept is not None:
+        for tail, value in zip(batch.tails, batch.values, strict=True):
+            if covers(tail):
+                changes = context.place(tail, value if sign > 0 else None, BYTES + len(tail))
+                if told is not None:
+                    told += changes
+        return
     gained = gained_bytes = 0
     for tail, value in zip(batch.tails, batch.values, strict=True):
         if not covers(tail):

@@ -19,10 +19,14 @@ from collections.abc import Iterable, Sequence
 from math import inf
 
 from pequod.engine.base.range_map import Stretch
+from pequod.engine.joins.aggregates import Aggregate, State
+from pequod.engine.joins.capped import Kept, RowChange
 from pequod.engine.joins.compiled import CompiledJoin
 from pequod.engine.joins.frames import Awaiting, Frames
 from pequod.engine.joins.plan import Plan
 from pequod.engine.memory.eviction import HELD, Rank, Ticket
+from pequod.engine.memory.ledger import BYTES
+from pequod.language.ranges import Range
 from pequod.native import NativeKernel
 
 #: (depth, source key) -> its value when the rows were last right for it, None if it was absent.
@@ -56,7 +60,7 @@ class Context(Awaiting):
     methods of `Hot`.
 
     Invariants, beside those of `Materialised`:
-        4. ``is_fresh`` only if the log is empty and every upstream context is fresh.
+        4. ``is_fresh`` only if the log is empty, no group is short, and every upstream context is fresh.
         5. Rows equal the join's evaluation over the sources as they were before the log's changes.
         6. Aggregate states and rows have the same output keys wherever an aggregate has a result.
         7. ``ready_until_s`` is ``expires_s`` while it is fresh, -inf while it is stale.
@@ -66,6 +70,7 @@ class Context(Awaiting):
         "environment",
         "frames",
         "join",
+        "kept",
         "plan",
         "ticket",
         "view_last",
@@ -91,6 +96,8 @@ class Context(Awaiting):
         #: The same object as the join's, which native reads find here.
         self.counters = join.counters
         self.plan = plan
+        #: What it knows of its groups beside its rows, if `keep` leaves some rows alone and it is kept up to date.
+        self.kept = None if plan.cap is None or not frames else Kept(plan.cap)
         #: For each step of the plan, its frames; empty if the join keeps no updaters.
         self.frames = frames
         #: What applies its log natively, None if nothing does.
@@ -112,6 +119,20 @@ class Context(Awaiting):
         self.ticket: Ticket | None = None
         #: The end of a view with this context, which is forgotten with it; see `Hits`.
         self.view_last: bytes | None = None
+
+    @property
+    def is_short(self) -> bool:
+        """Whether rows of a group are to be computed again, since more were removed than it had spare ones for."""
+        return self.kept is not None and bool(self.kept.short)
+
+    def short_groups(self) -> list[tuple[bytes, Range]]:
+        """Return these groups: what the tails of each begin with, and the range of its keys."""
+        return [] if self.kept is None else [(group, self.kept.range_of(self, group)) for group in self.kept.short]
+
+    @property
+    def row_count(self) -> int:
+        """How many rows it holds, with those that no read sees."""
+        return len(self.rows) + (0 if self.kept is None else self.kept.spare_count)
 
     def expire_by(self, moment_s: float) -> None:
         """Let reads return the rows of a fresh context until a moment; later it has to be dropped."""
@@ -140,6 +161,8 @@ class Context(Awaiting):
         """
         rows = other.rows.everything()
         self.rows.merge(list(rows.keys), list(rows.values))
+        if self.kept is not None and other.kept is not None:
+            self.kept.take_over(other.kept)
         if other.state_bytes:
             self.aggregate_states |= other.aggregate_states
         self.row_bytes += other.row_bytes
@@ -160,6 +183,46 @@ class Context(Awaiting):
         if self.log_bytes:
             self.ledger.change_logs(-self.log_bytes)
             self.log = {}
+
+    def clear_rows(self) -> None:
+        """Remove all rows and aggregate states, and what it knows of its groups."""
+        if self.kept is not None:
+            self.gain_rows(-self.kept.spare_count, 0)
+            self.kept = Kept(self.kept.cap)
+        super().clear_rows()
+
+    def place(self, tail: bytes, new: bytes | None, own_bytes: int) -> Sequence[RowChange]:
+        """Set a row that it covers, or (None) remove it; return the changes of rows that reads see.
+
+        Args:
+            tail: The row's.
+            new: Its value.
+            own_bytes: What it takes in the ledger, if it is new.
+        """
+        if self.kept is not None:
+            return self.kept.place(self, tail, new, own_bytes)
+        if new is None:
+            old = self.rows.remove(tail)
+            if old is not None:
+                self.lose_row()
+        else:
+            old = self.rows.put(tail, new)
+            if old is None:
+                self.gain_rows(1, own_bytes)
+        return ((tail, old, new),)
+
+    def contribute(
+        self, aggregate: Aggregate[State], tail: bytes, source_key: bytes, old: bytes | None, new: bytes | None
+    ) -> Sequence[RowChange]:
+        """Replace the contribution ``old`` of a source key by ``new`` (None: no contribution).
+
+        Returns:
+            The changes of rows that reads see.
+        """
+        before, after = self.change_state(aggregate, tail, source_key, old, new)
+        if before == after:
+            return ()
+        return self.place(tail, after, BYTES + len(tail) + aggregate.value_bytes)
 
     def rank(self) -> Rank | None:
         """Return the place in the order of eviction: its dependants were used no later than it.
@@ -183,6 +246,9 @@ class Context(Awaiting):
 
     def _check(self) -> None:
         super()._check()
+        if self.kept is not None:
+            self.kept._check(self)
+            assert not (self.kept.short and self.is_fresh), "invariant 4"
         assert self.ready_until_s == (self.expires_s if self.is_fresh else -inf), "invariant 7"
         if self.is_fresh:
             assert not self.log, "invariant 4"

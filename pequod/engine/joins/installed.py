@@ -64,6 +64,9 @@ class Site(Frames[Context]):
         if self.join.views[step.depth] is not None:
             # Python looks at the records.
             return None
+        if step.is_value and self.plan.cap is not None:
+            # And at which rows are kept.
+            return None
         if core is None or not self._is_native or (step.is_value and not (self.is_last and self.is_alike)):
             return None
         shape = cuts(parts)
@@ -246,6 +249,9 @@ class InstalledJoin(CompiledJoin):
             O(length of ``first``); the first read of a level compiles its plan.
         """
         values = fix_slots(self.spec.output, first, last)
+        if self.spec.keep is not None:
+            # No context has a part of a group.
+            del values[len(self.spec.keep.slots) :]
         plan = self.plans.get(len(values)) or self.plan_at(len(values))
         environment = plan.environment(values)
         return plan, environment, plan.prefix(environment)
@@ -336,7 +342,10 @@ class InstalledJoin(CompiledJoin):
     def _check_states(self, context: Context) -> None:
         results = {key: self.aggregate.result(state) for key, state in context.aggregate_states.items()}
         shown = {key: value for key, value in results.items() if value is not None}
-        rows = {key: value for keys, values in context.rows.leaves() for key, value in zip(keys, values, strict=True)}
+        held = [context.rows, *(spare.rows for spare in (context.kept.spares.values() if context.kept else ()))]
+        rows = {
+            key: value for one in held for keys, values in one.leaves() for key, value in zip(keys, values, strict=True)
+        }
         assert shown == rows, "context invariant 6"
 
 

@@ -255,10 +255,10 @@ class Materialised(Hot):
         for tail, count in self.rows.sample(lower, upper, step):
             yield prefix + tail, count
 
-    def contribute(
+    def change_state(
         self, aggregate: Aggregate[State], tail: bytes, source_key: bytes, old: bytes | None, new: bytes | None
     ) -> tuple[bytes | None, bytes | None]:
-        """Replace the contribution ``old`` of a source key by ``new`` (None: no contribution).
+        """Replace the contribution ``old`` of a source key by ``new`` (None: no contribution); the row stays as it is.
 
         Returns:
             The output value before and after, None if there is no output key.
@@ -276,15 +276,7 @@ class Materialised(Hot):
             self.aggregate_states[tail] = state
         count = ((new is not None) - (old is not None)) * aggregate.contribution_bytes
         self.grow_states(count + ((state is not None) - had_state) * aggregate.state_bytes)
-        after = aggregate.result(state)
-        if after == before:
-            return before, before
-        if after is None:
-            self.rows.remove(tail)
-            self.lose_row()
-        elif self.rows.put(tail, after) is None:
-            self.gain_rows(1, BYTES + len(tail) + aggregate.value_bytes)
-        return before, after
+        return before, aggregate.result(state)
 
     def take_rows(self, tails: list[bytes], values: list[bytes], value_bytes: int = 0) -> None:
         """Add new rows with ascending tails, and enter them into the ledger; see `SortedRows.merge`.

@@ -13,6 +13,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Sequence
 
+from pequod.engine.joins.capped import Cap
 from pequod.engine.joins.timeline import compile_splice, compile_timeline
 from pequod.language.containing import Containing
 from pequod.language.patterns import Builder, Environment, Matcher, compile_builder, compile_matcher
@@ -114,6 +115,7 @@ class Plan:
     """A join compiled for one level."""
 
     __slots__ = (
+        "cap",
         "env_size",
         "fixed",
         "is_point",
@@ -153,6 +155,8 @@ class Plan:
         self.tail: Builder = compile_builder(self.tail_parts, numbers)
         #: The slots in that rest.
         self.tail_slots = {numbers[part.name] for part in self.tail_parts if isinstance(part, Slot)}
+        #: Which rows of its contexts there are; None: all of them.
+        self.cap = None if spec.keep is None else Cap(spec, level)
         self.value_depth = spec.value_depth
         #: Environment -> the key of the value source.
         self.value_key: Builder = compile_builder(spec.value_source.pattern.parts, numbers)
@@ -171,6 +175,19 @@ class Plan:
         for number, value in zip(self.fixed, values, strict=True):
             environment[number] = value
         return environment
+
+    def widen(self, first: bytes, last: bytes, prefix: bytes) -> tuple[bytes, bytes]:
+        """Return the range to compute for a read of ``[first, last)``: where some rows are kept, that of whole groups.
+
+        Args:
+            first: Where the read begins.
+            last: Where it ends.
+            prefix: The plan's, for the slots that the read fixes.
+        """
+        if self.cap is None:
+            return first, last
+        first, last = max(first, prefix), min(last, self.end_of(prefix))
+        return self.cap.widen(first, last) if first < last else (first, last)
 
     def end_of(self, prefix: bytes) -> bytes:
         """Return the end of the range of the plan's output keys with this prefix."""

@@ -265,7 +265,7 @@ def compile_timeline(
         numbers: The numbers of the slots.
     """
     depth = len(spec.sources) - 2
-    if splice is None or depth < 0 or spec.sources[depth].operator is not Operator.CHECK:
+    if splice is None or depth < 0 or spec.keep is not None or spec.sources[depth].operator is not Operator.CHECK:
         return None
     check, copied = spec.sources[depth].pattern, spec.sources[-1].pattern
     run = known_run(check.parts, known[depth])

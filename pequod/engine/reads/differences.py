@@ -87,15 +87,7 @@ class _Differences:
 
     def _execution(self) -> Execution:
         context = self._context
-        return Execution(
-            context.plan,
-            context.environment.copy(),
-            context.first,
-            context.last,
-            self._sources,
-            is_unique=context.join.is_unique,
-            has_frames=True,
-        )
+        return Execution.of(context, context.first, context.last, self._sources)
 
     def _value_of(self, key: bytes) -> bytes:
         logged = (self._context.plan.value_depth, key)

@@ -8,11 +8,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
-from typing import Final, NamedTuple, Protocol, cast
+from typing import Final, NamedTuple, Protocol, Self, cast
 
 from pequod.answers.rows import Rows
 from pequod.engine.base.groups import Groups
 from pequod.engine.joins.batches import Batch
+from pequod.engine.joins.contexts import Context
 from pequod.engine.joins.plan import Plan
 from pequod.engine.joins.timeline import Around, Timeline
 from pequod.language.narrowing import Narrowed, relative
@@ -127,6 +128,14 @@ class Execution:
         self._room = ROWS_AT_A_TIME
         self._source_key = b""
         self._value = b""
+
+    @classmethod
+    def of(cls, context: Context, first: bytes, last: bytes, sources: Sources) -> Self:
+        """Return the loops for a range of a context."""
+        join, plan = context.join, context.plan
+        environment = context.environment.copy()
+        has_frames = bool(context.frames)
+        return cls(plan, environment, first, last, sources, is_unique=join.is_unique, has_frames=has_frames)
 
     def run(self) -> Batch:
         """Return all contributions to the range.

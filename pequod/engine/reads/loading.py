@@ -18,6 +18,7 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections.abc import Iterator, Sequence
+from functools import partial
 from itertools import repeat
 from operator import le, lt
 from typing import Final
@@ -33,7 +34,8 @@ from pequod.engine.memory.eviction import Evictor
 from pequod.engine.read import Read
 from pequod.engine.reads.differences import differences
 from pequod.engine.reads.execution import Execution
-from pequod.engine.reads.reader import Reader, SourceReader
+from pequod.engine.reads.reader import Reader
+from pequod.engine.reads.sources import SourceReader
 from pequod.engine.writes.backfill import Backfill, LoadCounts, Piece, as_they_were
 from pequod.engine.writes.catalog import Catalog
 from pequod.engine.writes.changes import Writer
@@ -286,10 +288,7 @@ def _place(backfill: Backfill, piece: Piece) -> list[bytes]:
     Raises:
         InvalidPieceError: It fits no context, or is malformed.
     """
-
-    def refuse(reason: str) -> InvalidPieceError:
-        return InvalidPieceError(piece.first, piece.last, reason)
-
+    refuse = partial(InvalidPieceError, piece.first, piece.last)
     join, plan = backfill.join, backfill.plan
     if not backfill.first <= piece.first < piece.last <= backfill.last:
         raise refuse(f"they are not within the backfill's range, {shown(backfill.first)} .. {shown(backfill.last)}")
@@ -368,14 +367,13 @@ def _lay_over(rows: Rows, context: Context, copied: dict[bytes, bytes | None]) -
 
 def _refuse_unfit(join: InstalledJoin) -> None:
     """Refuse a join whose rows cannot be computed from the base rows of one moment, or that keeps none."""
-
-    def refuse(reason: str) -> NotBackfillableError:
-        return NotBackfillableError(join.info.name, reason)
-
+    refuse = partial(NotBackfillableError, join.info.name)
     if not join.is_push:
         raise refuse(
             f"it is declared or computed as `{'pull' if join.is_pull else join.spec.maintenance}`, not as push"
         )
+    if join.spec.keep is not None:
+        raise refuse("it keeps some rows of each group; a scan of it computes it")
     if any(join.upstreams):
         raise refuse("joins compute some of its sources; the server computes it when it is read, as a scan of it does")
     if join.spec.has_records and any(table.presence is not None for table in join.source_tables):

@@ -210,7 +210,7 @@ class Scans:
         Raises:
             LimitExceededError: Its rows do not fit into memory.
         """
-        if not (join.is_quiet and join.is_push):
+        if not (join.is_quiet and join.is_push) or join.spec.keep is not None:
             return None
         opened = join.open_plan(prefix, first, last)
         if opened is None:

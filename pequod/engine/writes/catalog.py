@@ -359,7 +359,7 @@ class Catalog:
         assert ledger.index_bytes == sum(index.count_bytes() for index in indexes)
         assert ledger.context_count == len(contexts)
         assert ledger.range_count == sum(len(context.ranges) for context in contexts)
-        assert ledger.entry_count == sum(len(context.rows) for context in contexts)
+        assert ledger.entry_count == sum(context.row_count for context in contexts)
         assert ledger.row_bytes == sum(context.row_bytes for context in contexts)
         assert ledger.state_bytes == sum(context.state_bytes for context in contexts)
         assert ledger.log_bytes == sum(context.log_bytes for context in contexts)

@@ -13,7 +13,7 @@ from typing import Final
 
 from pequod.answers.changes import Change
 from pequod.engine.joins import timeline
-from pequod.engine.joins.batches import Batch, Told, apply_batch
+from pequod.engine.joins.batches import Batch, Told, apply_batch, combine, take_frames
 from pequod.engine.joins.contexts import Context
 from pequod.engine.joins.frames import Updaters
 from pequod.engine.joins.hits import Hits
@@ -193,7 +193,7 @@ class Writer:
         elif new is None:
             size = -min(BYTES + len(tail), updaters.tail_bytes)
             updaters.tail_bytes += size
-        if new is None or join.is_followed:
+        if new is None or join.is_followed or join.spec.keep is not None:
             for context in updaters.contexts:
                 if context.covers(tail):
                     self._set(join, context, tail, new, 0)
@@ -253,19 +253,14 @@ class Writer:
                     self._set(join, context, tail, new, BYTES + len(tail))
                 else:
                     own_key = source_key if plan.own_key is None else plan.own_key(env)
-                    before, after = context.contribute(join.aggregate, tail, own_key, old, new)
-                    self._emit(join, context, tail, before, after)
+                    for change in context.contribute(join.aggregate, tail, own_key, old, new):
+                        self._emit(join, context, *change)
 
     def _set(self, join: InstalledJoin, context: Context, tail: bytes, new: bytes | None, own_bytes: int) -> None:
-        if new is None:
-            old = context.rows.remove(tail)
-            if old is not None:
-                context.lose_row()
-        else:
-            old = context.rows.put(tail, new)
-            if old is None:
-                context.gain_rows(1, own_bytes)
-        self._emit(join, context, tail, old, new)
+        for change in context.place(tail, new, own_bytes):
+            self._emit(join, context, *change)
+        if context.is_fresh and context.is_short:
+            self._mark_stale(context)
 
     def apply(self, join: InstalledJoin, context: Context, batches: Iterable[tuple[int, Batch]]) -> None:
         """Add (sign 1) or remove (sign -1) the results of executions, in their order.
@@ -277,8 +272,23 @@ class Writer:
         told: Told | None = [] if join.is_followed else None
         for sign, batch in batches:
             apply_batch(context, sign, batch, told)
-        for tail, before, after in told or ():
-            self._emit(join, context, tail, before, after)
+        self._end(join, context, told)
+
+    def refill(self, join: InstalledJoin, context: Context, parts: Iterable[tuple[bytes, Batch]]) -> None:
+        """Take in what was computed of the short groups of a context; the same holds."""
+        self.serial += 1
+        told: Told = []
+        assert context.kept is not None
+        for group, batch in parts:
+            take_frames(context, batch)
+            told += context.kept.refill(context, group, combine(join, batch, {}), is_all=True)
+        self._end(join, context, told if join.is_followed else None)
+
+    def _end(self, join: InstalledJoin, context: Context, told: Told | None) -> None:
+        for change in told or ():
+            self._emit(join, context, *change)
+        if context.is_fresh and context.is_short:
+            self._mark_stale(context)
         self._drain()
 
     def _emit(self, join: InstalledJoin, context: Context, tail: bytes, old: bytes | None, new: bytes | None) -> None:
