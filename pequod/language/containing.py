@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from pequod.language import narrowing
+from pequod.language.keeping import compile_group, widen
 from pequod.language.narrowing import Narrowed, Narrowing
 from pequod.language.patterns import Environment, compile_builder
 from pequod.language.ranges import lower, prefix_end
@@ -91,7 +92,9 @@ def fixed_slots(spec: JoinSpec, first: bytes, last: bytes) -> dict[str, bytes]:
 
 
 def containing_range(spec: JoinSpec, pattern: Pattern, first: bytes, last: bytes) -> tuple[bytes, bytes]:
-    """Return a range that holds all keys of a source ``pattern`` that contribute to outputs of ``[first, last)``.
+    """Return a range that holds all keys of a source ``pattern`` that decide on the outputs of ``[first, last)``.
+
+    With `keep`, these are all that contribute to the groups of these outputs.
 
     Requires:
         ``[first, last)`` lies within the join's outputs (`keys_of`).
@@ -99,6 +102,8 @@ def containing_range(spec: JoinSpec, pattern: Pattern, first: bytes, last: bytes
     Source:
         Paper §3.1; `narrowing` with no earlier source known.
     """
+    if spec.keep is not None and first < last:
+        first, last = widen(compile_group(spec), first, last)
     fixed = fixed_slots(spec, first, last)
     numbers = number_slots(spec)
     values = [fixed.get(name, b"") for name in numbers]

@@ -1,12 +1,15 @@
 """Joins with `keep`: only the last or the first rows of each group are there, for all who read."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from contextlib import nullcontext
 
 import pytest
 from pequod_grammar import parse, parse_some
 
 from pequod.engine import Engine, JoinError
 from pequod.engine.joins import capped
+from pequod.engine.joins.capped import Cap
+from pequod.engine.joins.contexts import Context
 from tests.engine.test_unless import Both
 
 FEED = "t|<user>|<time:1>|<poster> = check s|<user>|<poster> copy p|<poster>|<time:1> keep last 2 of <user>"
@@ -142,6 +145,60 @@ def test_pull_and_snapshot_keep_as_well() -> None:
         both = Both(f"t|<a>|<b> = {maintenance} copy s|<a>|<b> keep last 2 of <a>", "s|a|1 s|a|2 s|a|3 s|b|1")
         assert both.engine.scan(b"t|a|1", b"t|a|3").keys == [b"t|a|2"]
         assert list(both.rows("t")) == ["t|a|2", "t|a|3", "t|b|1"]
+
+
+def forget_refills(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(Context, "is_short", property(lambda _: False))
+    patch.setattr(Context, "_check", lambda _: None)
+
+
+def keep_over_two_contexts(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(Cap, "widen", lambda _, first, last: (first, last))
+
+
+def forget_the_edge(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(Cap, "is_beyond", lambda self, tail, other: (tail > other) == self.is_last)
+
+
+@pytest.mark.parametrize("fault", [None, forget_refills, keep_over_two_contexts, forget_the_edge])
+def test_planted_faults_are_found(fault: Callable[[pytest.MonkeyPatch], None] | None) -> None:
+    """The same steps are right without a fault, and differ from the naive model with each."""
+    with pytest.MonkeyPatch.context() as patch, nullcontext() if fault is None else pytest.raises(AssertionError):
+        if fault is not None:
+            fault(patch)
+        both = Both(FEED, f"{FOLLOWS} {' '.join(f'p|bob|{time}' for time in '0123456789abcdefghijklmnopqr')}")
+        both.engine.scan(b"t|ann|k", b"t|ann}")
+        both.rows("t")
+        for time in "rqponmlkjihgfedcba9":
+            both.remove(f"p|bob|{time}")
+            both.put(f"p|bob|{time}" if time in "gd" else f"p|liz|{time}")
+        both.rows("t")
+        for time in "rqponmlkjihgfedcba9":
+            both.remove(f"p|liz|{time}")
+        both.rows("t")
+
+
+@pytest.mark.parametrize(
+    ("text", "shown"),
+    [
+        (FEED, "push; a first read computes the last 10 rows of a group; at most 18 of its rows are held"),
+        (FEED.replace("last", "first"), "push; a first read computes the first 10 rows of a group; at most 18"),
+        ("t|<a>|<b> = count s|<a>|<b>|<c> keep last 4", "push; a first read computes all rows of a group; all of"),
+        ("t|<a>|<b> = pull copy s|<a>|<b> keep last 2 of <a>", "pull; a read computes the last 2 rows of a group"),
+    ],
+)
+def test_explain_says_what_it_costs(text: str, shown: str) -> None:
+    engine = Engine()
+    engine.add_joins(parse(text))
+    assert engine.explain_join("t").maintenance.startswith(shown)
+
+
+def test_a_first_read_reads_the_ends_of_its_sources() -> None:
+    posts = [f"p|{who}|{time}" for who in ("bob", "liz") for time in "0123456789abcdefghijklmnopqrstuvwxyz"]
+    both = Both(FEED, f"{FOLLOWS} {' '.join(posts)}")
+    assert both.engine.scan(b"t|ann|", b"t|ann}").keys == [b"t|ann|z|bob", b"t|ann|z|liz"]
+    read = both.engine._catalog.find("t").counters.rows_computed
+    assert read == 2 + capped.SPARES_MIN, "hers, with spare ones"
 
 
 @pytest.mark.parametrize(

@@ -21,13 +21,15 @@ from pequod.engine.memory.ledger import BYTES
 class Batch:
     """The results of an execution: contributions as parallel lists, and the frames to wait at."""
 
-    __slots__ = ("extras", "frame_keys", "source_keys", "tails", "values")
+    __slots__ = ("extras", "frame_keys", "is_all", "source_keys", "tails", "values")
 
     def __init__(self, depths: int) -> None:
         #: Tails of output keys, keys of the value source (if they are needed), and its values.
         self.tails: list[bytes] = []
         self.source_keys: list[bytes] = []
         self.values: list[bytes] = []
+        #: Whether these are all contributions to the range, else all that are not beyond the outermost of their tails.
+        self.is_all = True
         #: For each depth: frame keys, and their extras if the step has any.
         self.frame_keys: list[list[FrameKey]] = [[] for _ in range(depths)]
         self.extras: list[list[tuple[bytes, ...]]] = [[] for _ in range(depths)]

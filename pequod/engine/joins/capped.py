@@ -63,6 +63,16 @@ class Cap:
         self.is_single = level == len(keep.slots)
         self._match = compile_group(spec)
 
+    @property
+    def wanted(self) -> int:
+        """How many rows of a group a context takes in, with the spare ones."""
+        return self.count + self.spare_count
+
+    @property
+    def held(self) -> int:
+        """How many rows of a group a context holds at most, with the spare ones."""
+        return self.count + 2 * self.spare_count
+
     def group_of(self, prefix: bytes, tail: bytes) -> bytes:
         """Return what all tails of a tail's group begin with; ``prefix`` is that of the context."""
         if self.is_single:
@@ -216,6 +226,11 @@ class Kept:
     def count(self, context: Materialised, group: bytes) -> int:
         """Return how many rows of a group are kept."""
         return context.rows.count(group, prefix_end(group)) if group else len(context.rows)
+
+    def edge_of(self, group: bytes) -> bytes | None:
+        """Return the tail beyond which nothing is known of a group, None if all of it is known."""
+        spare = self.spares.get(group)
+        return None if spare is None else spare.edge
 
     def range_of(self, context: Materialised, group: bytes) -> Range:
         """Return the range of a group's keys."""

@@ -123,6 +123,7 @@ class Plan:
         "log_kernel",
         "own_key",
         "prefix",
+        "reads_ends",
         "steps",
         "tail",
         "tail_parts",
@@ -164,6 +165,8 @@ class Plan:
         #: The same for the table's own key, if the source sees its records: it decides which value a copy shows.
         self.own_key = compile_builder(source.pattern.parts, numbers) if source.has_records else None
         self.steps = [Step(spec, depth, numbers, set(names), matcher) for depth, matcher in enumerate(matchers)]
+        #: Whether the last source is read from its end, or its beginning, as far as rows may be kept.
+        self.reads_ends = self.cap is not None and self.cap.is_single and _is_in_order(spec, self.steps[-1])
         #: The kernel for timelines and similar joins; None for other joins.
         self.timeline = compile_timeline(spec, [step.known for step in self.steps], self.steps[-1].splice, numbers)
         #: The same if it can apply logs, else None.
@@ -194,6 +197,21 @@ class Plan:
         end = prefix + b"\0" if self.is_point else prefix_end(prefix)
         assert end is not None, "a table name has an end"
         return end
+
+
+def _is_in_order(spec: JoinSpec, last: Step) -> bool:
+    """Return whether the keys of the last source, after what is known of them, are in the order of their rows."""
+    if not (spec.is_unique and last.is_value) or last.is_point:
+        return False
+    pattern, output = spec.sources[-1].pattern.parts, spec.output.parts
+    rest, run = pattern[known_run(pattern, last.known) :], known_run(output, last.known)
+    behind = output[run + len(rest) :]
+    if output[run : run + len(rest)] != rest or any(
+        isinstance(part, Slot) and part.name in last.known for part in rest
+    ):
+        return False
+    has_widths = all(isinstance(part, bytes) or part.width is not None for part in rest)
+    return not behind or (has_widths and all(isinstance(part, bytes) or part.name in last.known for part in behind))
 
 
 def _single_slot(rest: Sequence[bytes | Slot], numbers: dict[str, int]) -> tuple[int, int | None] | None:

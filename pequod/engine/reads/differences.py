@@ -12,7 +12,8 @@ from collections.abc import Iterator
 from pequod.engine.joins.batches import Batch
 from pequod.engine.joins.contexts import Context, Log
 from pequod.engine.joins.plan import FrameKey, Step
-from pequod.engine.reads.execution import Execution, Frame, Sources
+from pequod.engine.reads.asked import Sources
+from pequod.engine.reads.execution import Execution, Frame
 
 #: Keys of one source that changed, with their values before; None: absent.
 _Changed = dict[bytes, bytes | None]
@@ -87,7 +88,8 @@ class _Differences:
 
     def _execution(self) -> Execution:
         context = self._context
-        return Execution.of(context, context.first, context.last, self._sources)
+        edge = context.kept.edge_of(b"") if context.kept is not None and context.plan.reads_ends else None
+        return Execution.of(context, context.first, context.last, self._sources, edge=edge)
 
     def _value_of(self, key: bytes) -> bytes:
         logged = (self._context.plan.value_depth, key)

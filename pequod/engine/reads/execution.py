@@ -8,56 +8,23 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
-from typing import Final, NamedTuple, Protocol, Self, cast
+from typing import Final, NamedTuple, Self, cast
 
 from pequod.answers.rows import Rows
-from pequod.engine.base.groups import Groups
 from pequod.engine.joins.batches import Batch
 from pequod.engine.joins.contexts import Context
-from pequod.engine.joins.plan import Plan
-from pequod.engine.joins.timeline import Around, Timeline
+from pequod.engine.joins.plan import Plan, Step
+from pequod.engine.joins.timeline import Timeline
+from pequod.engine.reads.asked import Sources
 from pequod.language.narrowing import Narrowed, relative
 from pequod.language.spec import DELIMITER
 from pequod.native import core
 
 #: The number of contributions that are collected before memory is reserved for more. Tests make it small.
 ROWS_AT_A_TIME = 8192
-
-
-class Sources(Protocol):
-    """Where an execution reads the sources of its join."""
-
-    def read(self, source: int, prefix: bytes, first: bytes, last: bytes | None) -> Rows:
-        """Return the rows that start with ``prefix`` and continue in ``[first, last)``."""
-
-    def get(self, source: int, key: bytes) -> bytes | None:
-        """Return the value of one source key, None if it is absent."""
-
-    def groups(self, source: int, around: Around, prefixes: list[bytes], narrowed: Narrowed) -> Groups | None:
-        """Return groups by their prefixes, those of some prefixes among them, unless they are empty.
-
-        Args:
-            source: The number of the source.
-            around: The form of all the prefixes.
-            prefixes: The known parts of keys of the source.
-            narrowed: The part of each group that is read.
-
-        Returns:
-            None if the source is not a table of base data with such prefixes as groups: then `read` each.
-        """
-
-    def look_ahead(self, source: int, prefix: bytes, around: Around, narrowed: Narrowed) -> None:
-        """Note which groups the execution reads next if a range is missing whose keys begin with a prefix.
-
-        Args:
-            source: The number of the next source.
-            prefix: The known part of the keys that may be missing.
-            around: The form of the groups' prefixes.
-            narrowed: The part of each group.
-        """
-
-    def make_room(self, tails: list[bytes]) -> int:
-        """Make room for contributions to rows with these tails; return how many there may be before the next call."""
+#: How many rows are read first at each end of the last source, where some rows are enough; and by how much more later.
+_END_ROWS: Final = 8
+_FASTER: Final = 4
 
 
 class Frame(NamedTuple):
@@ -80,10 +47,18 @@ class Execution:
         environment: Has the plan's fixed slots; the execution may change it.
         is_unique: Whether contributions need no source keys.
         has_frames: Whether frames are noted in the batch.
+        wanted: How many rows are enough, the innermost ones; None: all rows are wanted.
+        edge: Rows beyond this tail are not wanted.
+
+    Requires:
+        ``wanted`` and ``edge`` are for plans that read the ends of the last source.
     """
 
     __slots__ = (
         "_batch",
+        "_edge",
+        "_end_rows",
+        "_ends",
         "_env",
         "_first",
         "_has_frames",
@@ -98,6 +73,7 @@ class Execution:
         "_sources",
         "_upper",
         "_value",
+        "_wanted",
     )
 
     def __init__(
@@ -110,6 +86,8 @@ class Execution:
         *,
         is_unique: bool,
         has_frames: bool,
+        wanted: int | None = None,
+        edge: bytes | None = None,
     ) -> None:
         self._plan = plan
         self._env = environment
@@ -128,14 +106,38 @@ class Execution:
         self._room = ROWS_AT_A_TIME
         self._source_key = b""
         self._value = b""
+        self._wanted = wanted
+        #: Rows beyond it are left out by the bounds on tails.
+        self._edge: bytes | None = None
+        #: How many rows are read at an end of the last source, and where there are more of them.
+        self._end_rows = _END_ROWS
+        self._ends: list[tuple[list[bytes], bytes, bytes, bytes | None]] = []
+        if edge is not None:
+            self._leave_out(edge)
 
     @classmethod
-    def of(cls, context: Context, first: bytes, last: bytes, sources: Sources) -> Self:
+    def of(
+        cls,
+        context: Context,
+        first: bytes,
+        last: bytes,
+        sources: Sources,
+        *,
+        wanted: int | None = None,
+        edge: bytes | None = None,
+    ) -> Self:
         """Return the loops for a range of a context."""
-        join, plan = context.join, context.plan
-        environment = context.environment.copy()
-        has_frames = bool(context.frames)
-        return cls(plan, environment, first, last, sources, is_unique=join.is_unique, has_frames=has_frames)
+        return cls(
+            context.plan,
+            context.environment.copy(),
+            first,
+            last,
+            sources,
+            is_unique=context.join.is_unique,
+            has_frames=bool(context.frames),
+            wanted=wanted,
+            edge=edge,
+        )
 
     def run(self) -> Batch:
         """Return all contributions to the range.
@@ -145,6 +147,8 @@ class Execution:
         """
         self._batch = Batch(self._last_depth + 1)
         self._descend(0)
+        if self._wanted is not None:
+            self._take_further()
         return self._batch
 
     def resume(self, frame: Frame, key: bytes, value: bytes) -> Batch:
@@ -197,19 +201,81 @@ class Execution:
         lower, upper = (b"", b"\0") if step.is_point else cast("Narrowed", narrowed)
         prefix = step.prefix(env)
         self._note_frame(depth, prefix)
+        if depth == self._last_depth and (self._wanted is not None or self._edge is not None):
+            self._take_end(step, prefix, lower, upper)
+            return
         rows = self._sources.read(depth, prefix, lower, upper)
         if not rows.keys:
             if (timeline := self._plan.timeline) is not None and depth == timeline.depth:
                 self._look_ahead(timeline, prefix)
             return
+        self._take(step, len(prefix), rows)
+
+    def _take(self, step: Step, known: int, rows: Rows) -> None:
         if step.splice is not None:
             batch = self._batch
             found = Rows(batch.tails, batch.values)
-            step.splice.copy(env, len(prefix), rows, self._lower, self._upper, found)
+            step.splice.copy(self._env, known, rows, self._lower, self._upper, found)
             if len(batch.tails) > self._room:
                 self._room = self._sources.make_room(batch.tails)
         else:
-            self._loop(depth, len(prefix), rows)
+            self._loop(step.depth, known, rows)
+
+    def _take_end(self, step: Step, prefix: bytes, lower: bytes, upper: bytes | None) -> None:
+        """Take the rows of the last source, which are in the order of their tails, as far as they may be wanted."""
+        cap, wanted = self._plan.cap, self._wanted
+        assert cap is not None
+        if self._edge is not None:
+            edge = self._plan.prefix(self._env) + self._edge
+            bounds = (edge, self._last) if cap.is_last else (self._first, edge + b"\0")
+            narrowed, _ = step.containing.narrow(self._env, *bounds)
+            if narrowed is None:
+                return
+            lower = max(lower, narrowed.first)
+            upper = narrowed.last if upper is None else upper if narrowed.last is None else min(upper, narrowed.last)
+        count = None if wanted is None else min(wanted, self._end_rows)
+        rows = self._sources.read_end(step.depth, prefix, lower, upper, count, is_last=cap.is_last)
+        if not rows.keys:
+            return
+        self._take(step, len(prefix), rows)
+        if count is not None and len(rows.keys) == count:
+            if cap.is_last:
+                upper = rows.keys[0][len(prefix) :]
+            else:
+                lower = rows.keys[-1][len(prefix) :] + b"\0"
+            self._ends.append((self._env.copy(), prefix, lower, upper))
+
+    def _take_further(self) -> None:
+        """Read on where rows may be wanted: first a few rows at each end, then more, until there are enough."""
+        step = self._plan.steps[self._last_depth]
+        self._select()
+        while self._ends:
+            ends, self._ends = self._ends, []
+            self._end_rows *= _FASTER
+            for env, prefix, lower, upper in ends:
+                self._env[:] = env
+                self._take_end(step, prefix, lower, upper)
+            self._select()
+
+    def _select(self) -> None:
+        """Leave only the innermost rows in the batch if they are enough; those beyond are not wanted any more."""
+        batch, cap, wanted = self._batch, self._plan.cap, self._wanted
+        assert cap is not None
+        if wanted is None or len(batch.tails) < wanted or (len(batch.tails) == wanted and not self._ends):
+            return
+        batch.is_all = False
+        found = sorted(zip(batch.tails, batch.values, strict=True), reverse=cap.is_last)[:wanted]
+        batch.tails, batch.values = [tail for tail, _ in found], [value for _, value in found]
+        self._leave_out(batch.tails[-1])
+
+    def _leave_out(self, edge: bytes) -> None:
+        cap = self._plan.cap
+        assert cap is not None
+        self._edge = edge
+        if cap.is_last:
+            self._lower = max(self._lower, edge)
+        else:
+            self._upper = edge + b"\0" if self._upper is None else min(self._upper, edge + b"\0")
 
     def _note_frame(self, depth: int, prefix: bytes) -> None:
         step, env = self._plan.steps[depth], self._env

@@ -21,29 +21,25 @@ from collections.abc import Iterator, Sequence
 from functools import partial
 from itertools import repeat
 from operator import le, lt
-from typing import Final
 
 from pequod.answers.rows import Rows
-from pequod.engine.base.groups import Groups
 from pequod.engine.joins.aggregates import NeverAddedError, State
 from pequod.engine.joins.batches import apply_batch, take_frames
-from pequod.engine.joins.contexts import Context, Log
+from pequod.engine.joins.contexts import Context
 from pequod.engine.joins.installed import InstalledJoin
-from pequod.engine.joins.timeline import Around
 from pequod.engine.memory.eviction import Evictor
 from pequod.engine.read import Read
+from pequod.engine.reads.as_of import SourcesAsOf
 from pequod.engine.reads.differences import differences
 from pequod.engine.reads.execution import Execution
 from pequod.engine.reads.reader import Reader
-from pequod.engine.reads.sources import SourceReader
-from pequod.engine.writes.backfill import Backfill, LoadCounts, Piece, as_they_were
+from pequod.engine.writes.backfill import Backfill, LoadCounts, Piece
 from pequod.engine.writes.catalog import Catalog
 from pequod.engine.writes.changes import Writer
 from pequod.escapes import shown
 from pequod.language.containing import containing_range
 from pequod.language.errors import InvalidPieceError, NotBackfillableError, PequodError, UnknownJoinError
 from pequod.language.missing import Lacking, MissingError, Unindexed
-from pequod.language.narrowing import Narrowed
 from pequod.language.ranges import Range, lower
 from pequod.language.slots import fix_slots
 from pequod.language.spec import Operator
@@ -227,61 +223,6 @@ class Loading:
         self._reader.cover(present, *bounds, read)
 
 
-class SourcesAsOf:
-    """The sources of a backfill as they were at its revision; of the value source, only what has changed since."""
-
-    __slots__ = ("_backfill", "_present", "_value_source", "changed", "frame_prefixes")
-
-    def __init__(self, backfill: Backfill, present: SourceReader) -> None:
-        self._backfill = backfill
-        #: Reads what the sources are now.
-        self._present = present
-        self._value_source = backfill.plan.value_depth
-        #: The prefixes of the value source's keys that the frames know, if copies are the same in all contexts.
-        self.frame_prefixes: list[bytes] = []
-        #: (depth, source key) -> value at the revision, of keys that were read and have changed since.
-        self.changed: Log = {}
-
-    def read(self, source: int, prefix: bytes, first: bytes, last: bytes | None) -> Rows:
-        """Return the rows of a check source; none of the value source, whose rows were read elsewhere."""
-        if source == self._value_source:
-            if self._backfill.copies_alike:
-                self.frame_prefixes.append(prefix)
-            else:
-                self._note(source, prefix, first, last)
-            return _NO_ROWS
-        changed = self._note(source, prefix, first, last)
-        rows = self._present.read(source, prefix, first, last)
-        return as_they_were(rows, changed, self._backfill.record_of(source))
-
-    def groups(self, source: int, _around: Around, prefixes: list[bytes], _narrowed: Narrowed) -> Groups:
-        """Return no group of the value source, whose rows were read elsewhere."""
-        assert source == self._value_source, "it is the last one"
-        assert self._backfill.copies_alike, "as they are wherever the timeline's kernel asks"
-        self.frame_prefixes += prefixes
-        return Groups()
-
-    def look_ahead(self, source: int, prefix: bytes, around: Around, narrowed: Narrowed) -> None:
-        """Do nothing: all sources of a backfill are loaded."""
-
-    def get(self, source: int, key: bytes) -> bytes | None:  # noqa: ARG002 - the protocol's
-        """Never called: joins that are backfilled keep frames, and so their sources are read by `read`."""
-        raise AssertionError
-
-    def make_room(self, tails: list[bytes]) -> int:  # noqa: ARG002 - the protocol's
-        """Never called, because no rows of the value source are read."""
-        raise AssertionError
-
-    def _note(self, source: int, prefix: bytes, first: bytes, last: bytes | None) -> list[bytes]:
-        """Note and return the keys of a part of a source that have changed since the revision."""
-        backfill = self._backfill
-        changed = backfill.changed(source, prefix, first, last)
-        record = backfill.record_of(source)
-        for key in changed:
-            self.changed[source, key] = record[key]
-        return changed
-
-
 def _place(backfill: Backfill, piece: Piece) -> list[bytes]:
     """Return the environment of the context of a piece.
 
@@ -393,6 +334,3 @@ def _not_loaded(join: InstalledJoin, sources: Sequence[Range], read_number: int)
         if table.presence is not None
         for gap in table.presence.gaps(*source, read_number)
     ]
-
-
-_NO_ROWS: Final = Rows([], [])

@@ -19,7 +19,7 @@ from collections.abc import Sequence
 from pequod.answers.rows import Rows
 from pequod.engine.base.range_map import gaps_between
 from pequod.engine.joins.aggregates import State
-from pequod.engine.joins.batches import combine, take_frames
+from pequod.engine.joins.batches import Batch, combine, take_frames
 from pequod.engine.joins.collecting import apply_log
 from pequod.engine.joins.contexts import Context
 from pequod.engine.joins.installed import InstalledJoin, join_of
@@ -136,8 +136,15 @@ class Reader:
         bounds = plan.widen(first, last, prefix)
         while True:
             sources = self.sources(join, read)
-            work = Execution(plan, environment.copy(), *bounds, sources, is_unique=join.is_unique, has_frames=False)
-            batch = work.run()
+            batch = Execution(
+                plan,
+                environment.copy(),
+                *bounds,
+                sources,
+                is_unique=join.is_unique,
+                has_frames=False,
+                wanted=plan.cap.count if plan.cap is not None and plan.reads_ends else None,
+            ).run()
             if sources.is_lacking or sources.is_steady:
                 break
         if reader is not None:
@@ -169,7 +176,7 @@ class Reader:
                 # The log is about present rows of the context; new rows would be right already.
                 return self.refresh(context, read) or not context.is_live
         sources = self.sources(join, read)
-        batch = Execution.of(context, first, last, sources).run()
+        batch = self._compute(context, first, last, sources)
         if sources.is_lacking:
             return False
         if not sources.is_steady:
@@ -179,7 +186,7 @@ class Reader:
         aggregate = join.aggregate
         value_bytes = 0 if join.is_unique else aggregate.value_bytes
         if context.kept is not None:
-            context.kept.fill(context, rows, value_bytes, is_all=True)
+            context.kept.fill(context, rows, value_bytes, is_all=batch.is_all)
         else:
             cap = context.plan.cap
             context.take_rows(*(rows if cap is None else cap.cut(context.prefix, rows)), value_bytes)
@@ -243,11 +250,17 @@ class Reader:
                 self._settle(context, sources)
                 self.writer.apply(join, context, batches)
         else:
-            parts = [(group, Execution.of(context, *bounds, sources).run()) for group, bounds in context.short_groups()]
+            parts = [(group, self._compute(context, *bounds, sources)) for group, bounds in context.short_groups()]
             if sources.is_steady and not sources.is_lacking:
                 self._settle(context, sources)
                 self.writer.refill(join, context, parts)
         return not sources.is_lacking
+
+    def _compute(self, context: Context, first: bytes, last: bytes, sources: SourceReader) -> Batch:
+        """Return the contributions to a range of a context, or those to the rows that it keeps."""
+        plan = context.plan
+        wanted = plan.cap.wanted if plan.cap is not None and plan.reads_ends else None
+        return Execution.of(context, first, last, sources, wanted=wanted).run()
 
     def _settle(self, context: Context, sources: SourceReader) -> None:
         context.settle()

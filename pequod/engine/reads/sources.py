@@ -104,6 +104,23 @@ class SourceReader:
             layers.append(upstream.coverage.slice(start, stop))
         return merge_layers(layers)
 
+    def read_end(
+        self, source: int, prefix: bytes, first: bytes, last: bytes | None, limit: int | None, *, is_last: bool
+    ) -> Rows:
+        """Return the last rows of these, or the first ones, in the order of their keys; see `read`."""
+        join, table = self._join, self._join.source_tables[source]
+        if join.upstreams[source] or join.indexes[source] is not None or limit is None:
+            keys, values = self.read(source, prefix, first, last)
+            if limit is None or len(keys) <= limit:
+                return Rows(keys, values)
+            return Rows(keys[-limit:], values[-limit:]) if is_last else Rows(keys[:limit], values[:limit])
+        if table.presence is not None:
+            # All of it is loaded: which rows are the last ones is known when they are there.
+            self._look_for(table.presence, prefix, first, last)
+        stop = prefix_end(prefix) if last is None else prefix + last
+        keys, values = table.slice(prefix + first, stop, limit, reverse=is_last)
+        return Rows(keys[::-1], values[::-1]) if is_last else Rows(keys, values)
+
     def groups(self, source: int, around: Around, prefixes: list[bytes], narrowed: Narrowed) -> Groups | None:
         """Return the groups of the source's table by their prefixes; see `Sources`."""
         join, table = self._join, self._join.source_tables[source]

@@ -64,8 +64,25 @@ def _maintenance(join: InstalledJoin) -> str:
     declared = str(join.spec.maintenance)
     if join.is_pull and declared != "pull":
         pulled = [upstream.info.name for ups in join.upstreams for upstream in ups if upstream.is_pull]
-        return f"pull, because it reads {', '.join(map(repr, dict.fromkeys(pulled)))}, which is computed on every read"
-    return declared
+        names = ", ".join(map(repr, dict.fromkeys(pulled)))
+        declared = f"pull, because it reads {names}, which is computed on every read"
+    return declared if join.spec.keep is None else f"{declared}; {_kept(join)}"
+
+
+def _kept(join: InstalledJoin) -> str:
+    """Return what `keep` costs: how much of a group is computed, and how many of its rows are held."""
+    keep = join.spec.keep
+    assert keep is not None
+    plan = join.plan_at(len(keep.slots))
+    assert plan.cap is not None
+    wanted = plan.cap.count if join.is_pull else plan.cap.wanted
+    computed = f"the first {wanted} rows" if plan.reads_ends else "all rows"
+    if keep.is_last:
+        computed = computed.replace("first", "last")
+    if not join.is_push:
+        return f"a read computes {computed} of a group"
+    held = f"at most {plan.cap.held}" if join.is_unique else "all"
+    return f"a first read computes {computed} of a group; {held} of its rows are held"
 
 
 def _explain_source(join: InstalledJoin, depth: int, known: set[str]) -> SourceExplanation:

@@ -281,7 +281,7 @@ class Writer:
         assert context.kept is not None
         for group, batch in parts:
             take_frames(context, batch)
-            told += context.kept.refill(context, group, combine(join, batch, {}), is_all=True)
+            told += context.kept.refill(context, group, combine(join, batch, {}), is_all=batch.is_all)
         self._end(join, context, told if join.is_followed else None)
 
     def _end(self, join: InstalledJoin, context: Context, told: Told | None) -> None:
