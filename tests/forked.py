@@ -33,7 +33,7 @@ FORKS.set_forkserver_preload(
         "pequod.cli.app",
         "pequod.cli.serve",
         "pequod.cli.views",
-        "pequod_server.app",
+        "pequod_server.running",
         "pequod_server.ops.metrics",
         "pequod_server.settings",
         "pequod_views.install",

@@ -53,6 +53,7 @@ RUN = {
     "docs/configuration.md": {"console"},
     "docs/consistency.md": {"python"},
     "docs/deployment.md": {"sql", "toml"},  # tests/backing/test_roles.py
+    "docs/http.md": {"console"},  # tests/gateway/test_page.py
     "docs/lake.md": {"toml", "python"},
     "docs/recipes.md": {"python"},
     "docs/security.md": {"toml"},  # tests/server/test_security_guard.py

@@ -99,11 +99,11 @@ def _flag(name: str, field: FieldInfo, metavar: str, default: str) -> Any:
 
 def _run(file: Path | None, flags: dict[str, Any]) -> None:
     settings = loaded(file, flags)
-    app_module = server_module("app")
+    running = server_module("running")
     from pequod_server.settings import ConfigError
 
     try:
-        code = app_module.run(settings.config, joins_from=settings.place("joins"))
+        code = running.run(settings.config, joins_from=settings.place("joins"))
     except ConfigError as error:
         refuse(error.problems)
     raise typer.Exit(ExitCode(code))

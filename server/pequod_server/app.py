@@ -1,30 +1,23 @@
-"""The server put together: engine, service, listening socket, signals."""
+"""The server put together: engine, service, listening sockets."""
 
 from __future__ import annotations
 
-import asyncio
 import logging
-import signal
-import sys
-from collections.abc import Awaitable, Callable, Sequence
-from importlib import import_module
-from importlib.util import find_spec
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Final
 
 from grpc import aio
 
 from pequod.engine import UNLIMITED, Engine
-from pequod.errors import ClusterMapError, PequodError, SnapshotError
-from pequod.native import FLAVOUR, why_pure
+from pequod.errors import ClusterMapError, PequodError
 from pequod_server.access.exposed import warn_of_exposed
 from pequod_server.access.guard import make_guard
 from pequod_server.access.tls import add_port
-from pequod_server.backing import BackingStore, BackingUnavailableError, SchemaError
+from pequod_server.backing import BackingStore
 from pequod_server.calls.hot import ServedHotCalls
 from pequod_server.calls.service import PequodService, add_service
 from pequod_server.cluster.membership import make_member
 from pequod_server.config import ServerConfig, without_passwords
-from pequod_server.data.errors import FolderError
 from pequod_server.database.databases import HomeGroup
 from pequod_server.database.loader import Loader
 from pequod_server.homes.home.making import make_peer_service
@@ -32,12 +25,9 @@ from pequod_server.homes.home.service import PeerService, add_peer_service
 from pequod_server.joins import install_joins
 from pequod_server.memory.admission import Admission, messages_bytes_max
 from pequod_server.memory.begun import connection_streams_max
-from pequod_server.memory.collecting import tame_collector
-from pequod_server.memory.keeper import MemoryKeeper, limit_bytes, priorities, tame_allocator
-from pequod_server.ops import logs
+from pequod_server.memory.keeper import MemoryKeeper, limit_bytes, priorities
 from pequod_server.ops.instruments import Instruments
 from pequod_server.ops.snapshots import Snapshots
-from pequod_server.ops.supervision import tell_systemd, told_while_waiting
 from pequod_server.stores import backed_tables, make_databases, make_disk, make_store, searching
 from pequod_server.transport.choice import choose
 from pequod_server.transport.server import WireServer
@@ -52,13 +42,9 @@ from pequod_server.wire.under_way import CallsUnderWay
 if TYPE_CHECKING:
     from pequod_server.data.disk import Disk
     from pequod_server.data.loading import FolderLoading
+    from pequod_server.gateway.gateway import Gateway
 
 log = logging.getLogger("pequod.server")
-
-#: Exit codes of `run`; the command line has the same for its clients.
-_DONE: Final = 0
-_REFUSED: Final = 3
-_UNREACHABLE: Final = 4
 
 #: How long the last bytes may take at the end, and the streams of health, which only the server ends.
 _CLOSE_S: Final = 0.2
@@ -139,6 +125,7 @@ class PequodServer:
         add_peer_service(self.peers, self._server)
         self.service.tell_following(self.peers.following)
         self._add_collectors()
+        self._gateway = self._make_gateway()
         self._standard = StandardServices(self._server, channelz=config.channelz)
         #: The step that the start waits for, in words.
         self._waits_for = "the joins"
@@ -147,6 +134,17 @@ class PequodServer:
         before = (RequestReader(self._admission), self.instruments.interceptor, Endings(), self._calls, connections)
         guard = () if self.guard is None else (self.guard,)
         return [*before, *guard, *(() if self.disk is None else (Settling(self.disk),))]
+
+    def _make_gateway(self) -> Gateway | None:
+        """Return what serves HTTP, behind the interceptors that know no wire."""
+        if not self._config.http:
+            return None
+        from pequod_server.gateway.gateway import make_gateway  # noqa: PLC0415 - only some servers have one
+
+        guard = () if self.guard is None else (self.guard,)
+        settling = () if self.disk is None else (Settling(self.disk),)
+        interceptors = (self.instruments.interceptor, Endings(), self._calls, *guard, *settling)
+        return make_gateway(self._config, self.service, interceptors, self._admission)
 
     def _serve_hot(self, connections: Connections) -> None:
         """Have calls answered without a handler where nothing has to see each of them."""
@@ -219,6 +217,12 @@ class PequodServer:
         except (OSError, PequodError):
             await self.close()
             raise
+        try:
+            if self._gateway is not None:
+                await self._gateway.start()
+        except OSError:
+            await self.close()
+            raise
         self._keeper.start(self.service.relieve)
         self._admission.pressure.start()
         await self._server.start()
@@ -258,6 +262,11 @@ class PequodServer:
         return f"the database {without_passwords(self._config.backing)}: {step}{reason}"
 
     @property
+    def http_url(self) -> str:
+        """The URL of the gateway for HTTP; empty: there is none."""
+        return "" if self._gateway is None else self._gateway.url
+
+    @property
     def loader(self) -> Loader | None:
         """The loader of the first database behind the engine; None without a database."""
         return next(iter(self.databases.all), None)
@@ -281,6 +290,8 @@ class PequodServer:
             await self.member.drain()
         self._calls.refuse()
         self.service.end_streams()
+        if self._gateway is not None:
+            self._gateway.end_streams()
         self.peers.end()
         await self._calls.drain(self._config.drain_s)
         await self._server.stop(_CLOSE_S)
@@ -299,6 +310,8 @@ class PequodServer:
     async def _end(self) -> None:
         await self._keeper.stop()
         await self._admission.pressure.stop()
+        if self._gateway is not None:
+            await self._gateway.stop()
         self.service.levels.stop()
         if self.member is not None:
             await self.member.stop()
@@ -307,94 +320,3 @@ class PequodServer:
         await self.instruments.stop()
         if self.disk is not None:
             await self.disk.end()
-
-
-def run(
-    config: ServerConfig, *, joins_from: str = "joins", make: Callable[[ServerConfig], PequodServer] = PequodServer
-) -> int:
-    """Serve until SIGINT or SIGTERM; return the exit code.
-
-    Args:
-        joins_from: Where the text of ``joins`` stands, for messages.
-        make: Makes the server.
-
-    Raises:
-        ConfigError: A join of the configuration cannot be installed.
-    """
-    logs.configure(config.log_format, config.log_level)
-    with asyncio.Runner(loop_factory=_loop_factory(config)) as runner:
-        try:
-            return runner.run(_serve(config, joins_from, make))
-        except (OSError, ImportError, SchemaError, SnapshotError, ClusterMapError, FolderError) as error:
-            print(f"pequod: {error}", file=sys.stderr)
-            return _REFUSED
-        except BackingUnavailableError as error:
-            print(f"pequod: {error}", file=sys.stderr)
-            return _UNREACHABLE
-
-
-async def _serve(config: ServerConfig, joins_from: str, make: Callable[[ServerConfig], PequodServer]) -> int:
-    stopping = asyncio.Event()
-    loop = asyncio.get_running_loop()
-    for number in (signal.SIGINT, signal.SIGTERM):
-        loop.add_signal_handler(number, stopping.set)
-    server = make(config)
-    loop.add_signal_handler(signal.SIGHUP, server.reload)
-    async with told_while_waiting(lambda: server.waits_for):
-        starting = asyncio.create_task(server.start(joins_from=joins_from))
-        await _either(starting, stopping.wait())
-    if starting.cancelled():
-        print("pequod stopping before it has started", file=sys.stderr, flush=True)
-        await server.close()
-        return _DONE
-    port = starting.result()
-    tame_collector()
-    tame_allocator()
-    host, _, _ = config.listen.rpartition(":")
-    print(f"pequod ({FLAVOUR}) serving on {host}:{port}", file=sys.stderr, flush=True)
-    log.debug("calls come by", extra={"transport": server.transport.name})
-    if reason := why_pure():
-        log.warning("without the native core, at a quarter of its speed", extra={"reason": reason})
-    elif server.transport.reason:
-        log.warning(
-            "without the native transport, at a multiple of its CPU for a call",
-            extra={"reason": server.transport.reason},
-        )
-    tell_systemd(f"READY=1\nSTATUS=serving on {host}:{port}")
-    if server.instruments.url:
-        log.info("serving metrics", extra={"url": server.instruments.url})
-    failed = asyncio.Future[None]() if server.disk is None or server.disk.failed is None else server.disk.failed
-    try:
-        await _either(stopping.wait(), failed)
-    except FolderError:
-        await server.close()
-        raise
-    print("pequod stopping", file=sys.stderr, flush=True)
-    tell_systemd("STOPPING=1\nSTATUS=stopping")
-    stopping.clear()
-    saved_before_s = server.snapshots.saved_s
-    await _either(server.stop(), stopping.wait())
-    if stopping.is_set():
-        print("pequod closing at once", file=sys.stderr, flush=True)
-        await server.close()
-        if server.snapshots.is_wanted and server.snapshots.saved_s == saved_before_s:
-            raise SnapshotError(str(config.snapshot_file), "it is not saved: a second signal closed the server at once")
-    return _DONE
-
-
-async def _either(*awaitables: Awaitable[object]) -> None:
-    """Wait for the first to end, and cancel the others."""
-    tasks = [asyncio.ensure_future(awaitable) for awaitable in awaitables]
-    done, rest = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
-    for task in rest:
-        task.cancel()
-    await asyncio.gather(*rest, return_exceptions=True)
-    for task in done:
-        task.result()
-
-
-def _loop_factory(config: ServerConfig) -> type[asyncio.AbstractEventLoop] | None:
-    if not config.uvloop or find_spec("uvloop") is None:
-        return None
-    loop: type[asyncio.AbstractEventLoop] = import_module("uvloop").Loop
-    return loop

@@ -329,6 +329,12 @@ class ServerConfig(BaseModel):
         "the system likes). The end of the process alone loses nothing with any of them.",
     )
     metrics: OptionalAddress = Field(default="", description="Serve metrics and health there over HTTP.")
+    http: OptionalAddress = Field(
+        default="", description="Serve the calls as JSON there over HTTP, for browsers and scripts: /v1/openapi.json."
+    )
+    http_origins: str = Field(
+        default="", description="Origins of pages that may use it, such as https://example.org; * for all."
+    )
     slow_ms: Milliseconds = Field(
         default=100.0, description="Log calls and batches that take at least this long; 0 for none."
     )

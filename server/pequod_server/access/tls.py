@@ -105,6 +105,26 @@ class TlsFiles:
 
         return of_a_handshake
 
+    def web_context(self) -> ssl.SSLContext:
+        """Return what a listener of HTTP takes; it follows the files, and asks clients for no certificate.
+
+        Raises:
+            SettingError: A file cannot be read, or is not right.
+        """
+
+        def make() -> ssl.SSLContext:
+            return self._context("http/1.1", asks=False)
+
+        present = first = make()
+
+        def renew(connection: ssl.SSLObject, _name: str | None, _context: ssl.SSLContext) -> None:
+            nonlocal present
+            present = self._if_changed(make) or present
+            connection.context = present
+
+        first.sni_callback = renew
+        return first
+
     def _renewed(self) -> grpc.ServerCertificateConfiguration | None:
         """Return what the files hold if they have changed, else None; called by gRPC in one of its threads."""
         return self._if_changed(self._read)
@@ -129,17 +149,17 @@ class TlsFiles:
         authority = None if self._client_ca is None else _read("tls_client_ca", self._client_ca)
         return grpc.ssl_server_certificate_configuration([(key, chain)], authority)
 
-    def _context(self) -> ssl.SSLContext:
+    def _context(self, protocol: str = "h2", *, asks: bool = True) -> ssl.SSLContext:
         # OpenSSL does not say which file cannot be read.
         for name, path in self._paths():
             _read(name, path)
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-        context.set_alpn_protocols(["h2"])
+        context.set_alpn_protocols([protocol])
         try:
             context.load_cert_chain(self._certificate, self._key, password=_NO_PASSWORD)
         except (OSError, ValueError) as error:
             raise SettingError("tls_certificate", f"{self._certificate} and the key {self._key}: {error}") from error
-        if self._client_ca is not None:
+        if self._client_ca is not None and asks:
             context.verify_mode = ssl.CERT_REQUIRED
             try:
                 context.load_verify_locations(cafile=self._client_ca)

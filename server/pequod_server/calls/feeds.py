@@ -347,6 +347,11 @@ class Feeds:
         close: Callable[[Feed], None] = self._close_idle
         self._idle[feed] = asyncio.get_running_loop().call_later(self._config.watch_linger_s, close, feed)
 
+    def forget(self, feed: Feed) -> None:
+        """Close a feed at once."""
+        self._attached.discard(feed)
+        feed.close()
+
     def _close_idle(self, feed: Feed) -> None:
         self._idle.pop(feed).cancel()
         feed.close()

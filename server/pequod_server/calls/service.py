@@ -9,13 +9,13 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable
 
 import grpc
-from grpc import aio
 from pequod_proto.pequod_pb2_grpc import add_PequodServicer_to_server
 
 from pequod.engine import Engine
 from pequod_server.calls.administration import AdministrationCalls
 from pequod_server.calls.backfilling import BackfillCalls
 from pequod_server.calls.executing import ExecuteCalls, handler_of_batches
+from pequod_server.calls.feeds import Feeds
 from pequod_server.calls.following import FollowCalls
 from pequod_server.calls.reads import ReadCalls
 from pequod_server.calls.scanning import ScanCalls
@@ -31,10 +31,10 @@ from pequod_server.memory.admission import Admission
 from pequod_server.ops.observe import BatchSink, BatchTraces
 from pequod_server.ops.snapshots import Snapshots
 from pequod_server.wire.encode import PeersFollowing
-from pequod_server.wire.handlers import SERVICE_PATH, Unregistered
+from pequod_server.wire.handlers import SERVICE_PATH, Registry, Unregistered
 
 
-def add_service(service: PequodService, server: aio.Server) -> None:
+def add_service(service: PequodService, server: Registry) -> None:
     """Let a server answer the calls of a service.
 
     Requires:
@@ -127,6 +127,11 @@ class PequodService:
     def tell_following(self, following: Callable[[], Awaitable[PeersFollowing]]) -> None:
         """Show in the statistics who follows this server's base data."""
         self._administration.following = following
+
+    @property
+    def feeds(self) -> Feeds:
+        """The feeds of watches."""
+        return self._watches.feeds
 
     @property
     def watch_count(self) -> int:

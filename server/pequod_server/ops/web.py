@@ -24,8 +24,9 @@ def _is_fault(record: logging.LogRecord) -> bool:
     return not (record.exc_info and isinstance(record.exc_info[1], HttpProcessingError))
 
 
-_faults: Final = logging.getLogger("pequod.server.web")
-_faults.addFilter(_is_fault)
+#: The log of a listener.
+faults: Final = logging.getLogger("pequod.server.web")
+faults.addFilter(_is_fault)
 
 
 class WebServer:
@@ -54,7 +55,7 @@ class WebServer:
         application.router.add_get("/metrics", self._metrics)
         application.router.add_get("/healthz", self._healthz)
         application.router.add_get("/readyz", self._readyz)
-        self._runner = web.AppRunner(application, access_log=None, logger=_faults, shutdown_timeout=_END_S)
+        self._runner = web.AppRunner(application, access_log=None, logger=faults, shutdown_timeout=_END_S)
 
     async def start(self, address: str) -> str:
         """Listen at HOST:PORT, and return the URL; port 0 takes a free one.

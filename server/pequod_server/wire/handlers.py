@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import inspect
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
-from typing import Any, Final, NoReturn, TypeAlias
+from typing import Any, Final, NoReturn, Protocol, TypeAlias
 
 import grpc
 from grpc import aio
@@ -86,6 +86,13 @@ class Wrapped:
         return wrapped
 
 
+class Registry(Protocol):
+    """Takes the handlers of services, as a server does."""
+
+    def add_generic_rpc_handlers(self, generic_rpc_handlers: Sequence[grpc.GenericRpcHandler], /) -> None:
+        """Add handlers, which are found by the names of methods."""
+
+
 class Unregistered:
     """A server as generated code adds services to it, which does not register their methods.
 
@@ -95,7 +102,7 @@ class Unregistered:
 
     __slots__ = ("_server",)
 
-    def __init__(self, server: aio.Server) -> None:
+    def __init__(self, server: Registry) -> None:
         self._server = server
 
     def add_generic_rpc_handlers(self, handlers: Sequence[grpc.GenericRpcHandler]) -> None:

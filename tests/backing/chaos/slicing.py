@@ -8,9 +8,10 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Sequence
 
-from pequod_server.app import PequodServer, run
+from pequod_server.app import PequodServer
 from pequod_server.backing import turns
 from pequod_server.config import ServerConfig
+from pequod_server.running import run
 from pequod_server.settings import load
 
 

@@ -1,0 +1,1 @@
+"""HTTP for browsers and scripts: the calls of the service as JSON, and watches as Server-Sent Events."""

@@ -1,0 +1,232 @@
+"""Calls that come by another way than gRPC: the same handlers behind the same interceptors, without a wire.
+
+message -> observer, endings, limits, guard -> handler -> replies
+-> status  -> RefusedCallError
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextvars
+import inspect
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from contextlib import aclosing
+from typing import Any, Final, NamedTuple, TypeAlias
+
+import grpc
+from google.rpc import error_details_pb2, status_pb2
+from grpc import aio
+
+from pequod_server.wire.handlers import method_of
+
+#: Takes a reply.
+Take: TypeAlias = "Callable[[Any], Awaitable[None]]"
+_DETAILS_KEY: Final = "grpc-status-details-bin"
+
+
+class Visitor(NamedTuple):
+    """The client of a call."""
+
+    #: Its address.
+    peer: str
+    #: Its token and the names of its calls, as gRPC's metadata.
+    metadata: tuple[tuple[str, str], ...]
+
+
+class RefusedCallError(Exception):
+    """A call that has ended with a status.
+
+    Attributes:
+        code: gRPC's code.
+        reason: The class of the error; empty: it has none.
+        facts: What the error tells beside its text.
+    """
+
+    def __init__(self, code: grpc.StatusCode, message: str, reason: str = "", facts: Mapping[str, str] = {}) -> None:
+        super().__init__(message)
+        self.code = code
+        self.reason = reason
+        self.facts = dict(facts)
+
+
+class Handlers:
+    """A server as services are added to it, which only keeps their handlers."""
+
+    def __init__(self) -> None:
+        self.all: list[grpc.GenericRpcHandler] = []
+
+    def add_generic_rpc_handlers(self, handlers: Sequence[grpc.GenericRpcHandler]) -> None:
+        """Keep handlers, which are found by the names of methods."""
+        self.all += handlers
+
+
+class LocalCalls:
+    """The calls of one server.
+
+    Args:
+        interceptors: The first of them is called first; they see messages, not bytes.
+        handlers: Of several that know a method, the first is taken.
+    """
+
+    def __init__(
+        self, interceptors: Sequence[aio.ServerInterceptor], handlers: Sequence[grpc.GenericRpcHandler]
+    ) -> None:
+        self._handlers = handlers
+        self._find: Callable[[Any], Awaitable[Any]] = self._handler_of
+        for interceptor in reversed(interceptors):
+            self._find = _intercepted(interceptor, self._find)
+
+    async def replies(self, method: str, request: Any, visitor: Visitor, take: Take) -> None:
+        """Make a call, and give its replies to ``take``, one after another.
+
+        Raises:
+            RefusedCallError: The call has ended with a status.
+        """
+        context = _Context(visitor, take)
+        # Interceptors note things of the call with its task.
+        await asyncio.get_running_loop().create_task(self._run(method, request, context), context=contextvars.Context())
+        context.refuse()
+
+    async def _run(self, method: str, request: Any, context: _Context) -> None:
+        handler = await self._find(_Details(method, context.invocation_metadata()))
+        if handler is None:
+            context.end(grpc.StatusCode.UNIMPLEMENTED, "there is no such call")
+            return
+        behaviour, _ = method_of(handler)
+        try:
+            if inspect.isasyncgenfunction(behaviour):
+                async with aclosing(behaviour(request, context)) as replies:
+                    async for reply in replies:
+                        await context.write(reply)
+            elif (reply := await behaviour(request, context)) is not None:
+                await context.write(reply)
+        except aio.AbortError:
+            pass  # The context has the status.
+
+    async def _handler_of(self, details: Any) -> Any:
+        found = (handler.service(details) for handler in self._handlers)
+        return next((one for one in found if one is not None), None)
+
+
+class _Details(NamedTuple):
+    """A call as interceptors know it before it runs."""
+
+    method: str
+    invocation_metadata: tuple[tuple[str, str], ...]
+
+
+class _Context(aio.ServicerContext[Any, Any]):
+    """A call, as its handler sees it."""
+
+    __slots__ = ("_code", "_details", "_is_ended", "_take", "_trailing", "_visitor")
+
+    def __init__(self, visitor: Visitor, take: Take) -> None:
+        self._visitor = visitor
+        self._take = take
+        self._code: grpc.StatusCode | None = None
+        self._details = ""
+        self._trailing: Sequence[tuple[str, str | bytes]] = ()
+        self._is_ended = False
+
+    def end(self, code: grpc.StatusCode, details: str) -> None:
+        """Note the status."""
+        self._code, self._details, self._is_ended = code, details, True
+
+    def refuse(self) -> None:
+        """Raise the status that the call has ended with, if it is not OK."""
+        if self._code is None or self._code is grpc.StatusCode.OK:
+            return
+        info = error_details_pb2.ErrorInfo()
+        for key, value in self._trailing:
+            if key == _DETAILS_KEY and isinstance(value, bytes):
+                for detail in status_pb2.Status.FromString(value).details:
+                    detail.Unpack(info)
+        raise RefusedCallError(self._code, self._details, info.reason, info.metadata)
+
+    async def read(self) -> Any:
+        """Return that nothing follows: the handler has its request."""
+        return aio.EOF
+
+    async def write(self, message: Any) -> None:
+        """Give a reply on."""
+        await self._take(message)
+
+    async def abort(self, code: grpc.StatusCode, details: str = "", trailing_metadata: Any = ()) -> Any:
+        """End the call with a status, and raise."""
+        self._trailing = trailing_metadata or self._trailing
+        self.end(code, details)
+        raise aio.AbortError("Locally aborted.")
+
+    async def abort_with_status(self, status: grpc.Status) -> Any:
+        """End the call with a status, and raise."""
+        await self.abort(status.code, status.details, status.trailing_metadata)
+
+    def set_compression(self, compression: Any) -> None:
+        """Leave replies as they are."""
+
+    def disable_next_message_compression(self) -> None:
+        """Leave replies as they are."""
+
+    def peer_identities(self) -> Any:
+        """Return nothing: the client shows no certificate."""
+        return None
+
+    def peer_identity_key(self) -> str | None:
+        """Return nothing, as above."""
+        return None
+
+    async def send_initial_metadata(self, initial_metadata: Any) -> None:
+        """Leave out what the other side has no use for."""
+
+    def set_trailing_metadata(self, trailing_metadata: Any) -> None:
+        """Set what goes with the status."""
+        self._trailing = trailing_metadata
+
+    def set_code(self, code: grpc.StatusCode) -> None:
+        """Set the code that the call will end with."""
+        self._code = code
+
+    def set_details(self, details: str) -> None:
+        """Set the text beside the code."""
+        self._details = details
+
+    def invocation_metadata(self) -> Any:
+        """Return the metadata of the request."""
+        return self._visitor.metadata
+
+    def peer(self) -> str:
+        """Return the address of the client."""
+        return self._visitor.peer
+
+    def auth_context(self) -> Mapping[str, Any]:
+        """Return nothing: the client shows no certificate."""
+        return {}
+
+    def time_remaining(self) -> Any:
+        """Return nothing: the call has no deadline."""
+        return None
+
+    def trailing_metadata(self) -> Any:
+        """Return what goes with the status."""
+        return self._trailing
+
+    def code(self) -> Any:
+        """Return the code that was set."""
+        return self._code
+
+    def details(self) -> str:
+        """Return the text beside it."""
+        return self._details
+
+    def done(self) -> bool:
+        """Return whether the call has ended."""
+        return self._is_ended
+
+
+def _intercepted(
+    interceptor: aio.ServerInterceptor, find: Callable[[Any], Awaitable[Any]]
+) -> Callable[[Any], Awaitable[Any]]:
+    async def intercepted(details: Any) -> Any:
+        return await interceptor.intercept_service(find, details)
+
+    return intercepted
