@@ -67,7 +67,7 @@ def test_an_overrun_feed_that_goes_on_without_a_reload_is_found() -> None:
         subscriber.told, subscriber.due = relay.sequence, None
 
     with patch.object(Relay, "lose", lose):
-        assert is_found()
+        assert is_found(18)
 
 
 @pytest.mark.timeout(600)
