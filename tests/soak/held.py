@@ -95,6 +95,9 @@ class Server:
     async def calls(self) -> tuple[int, int, int]:
         """Return how many calls were handed over, how many have failed, and how many have not ended, but this one.
 
+        The last is below 0 where clients went away before a call's task had its first turn, as they do on a machine
+        that is busy: it has failed, and was handed to nobody.
+
         Channelz counts the calls that begin as well. Those that end before the server takes them, by a deadline or with
         their connection while its event loop is busy, are never counted as ended there: gRPC lets them go all the same.
         """

@@ -177,7 +177,7 @@ def _compare(report: Report, fresh: Held, before: Held, after: Held) -> None:
 
 async def _count_calls(server: Server, report: Report) -> None:
     report.calls, report.failed_calls, report.calls_left = await server.calls()
-    if report.calls_left:
+    if report.calls_left > 0:
         report.faults.append(f"calls left: {report.calls_left} of {report.calls}")
 
 
