@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import re
+from pathlib import Path
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from pequod_grammar import parse
 
 import pequod
+from pequod import native
 from pequod.engine import ComputedKeyError, Engine, LimitExceededError
 from pequod.engine.testing import NaiveModel
 from pequod.language.conditions import (
@@ -49,6 +53,14 @@ def test_an_engine_writes_what_the_model_writes_and_joins_follow(
 @pytest.mark.parametrize("condition", [IF_ABSENT, IF_PRESENT, IfValue(b""), IfValue(b"x")])
 def test_a_condition_is_the_same_on_the_wire(condition: Condition) -> None:
     assert decoded(*coded(condition)) == condition
+
+
+def test_conditions_have_the_same_numbers_here_and_in_the_core() -> None:
+    header = Path(native.__file__).with_name("verbs.hpp").read_text("utf-8")
+    found = re.search(r"enum ConditionNumber : unsigned char \{ IF_ABSENT = (\d+), IF_PRESENT, IF_VALUE \};", header)
+    assert found is not None
+    numbers = [coded(condition)[0] for condition in (IF_ABSENT, IF_PRESENT, IfValue(b""))]
+    assert numbers == [int(found[1]) + place for place in range(3)]
 
 
 def test_a_number_that_is_no_condition_is_refused() -> None:
