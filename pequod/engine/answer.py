@@ -21,21 +21,7 @@ from collections.abc import Callable
 from typing import Final
 
 from pequod.answers.rows import Rows
-from pequod.commands.kinds import (
-    ADD,
-    COUNT,
-    EXPIRE,
-    GET,
-    PUT,
-    PUT_IF,
-    PUT_TTL,
-    REMOVE,
-    REMOVE_IF,
-    SCAN,
-    SCAN_DOWN,
-    SCAN_LIMIT,
-    TTL,
-)
+from pequod.commands import kinds
 from pequod.engine.engine import Engine
 from pequod.language.conditions import Met, Unmet, decoded
 from pequod.language.deadlines import remaining_s
@@ -101,19 +87,19 @@ def _ttl(engine: Engine, key: bytes, _second: bytes, _number: int, now: float) -
 
 #: By kind.
 VERBS: Final[dict[int, Verb]] = {
-    GET: _get,
-    PUT: _put,
-    REMOVE: _remove,
-    SCAN: _scan,
-    SCAN_LIMIT: _scan,
-    SCAN_DOWN: _scan_down,
-    COUNT: _count,
-    PUT_IF: _put_if,
-    REMOVE_IF: _remove_if,
-    ADD: _add,
-    PUT_TTL: _put_ttl,
-    EXPIRE: _expire,
-    TTL: _ttl,
+    kinds.GET: _get,
+    kinds.PUT: _put,
+    kinds.REMOVE: _remove,
+    kinds.SCAN: _scan,
+    kinds.SCAN_LIMIT: _scan,
+    kinds.SCAN_DOWN: _scan_down,
+    kinds.COUNT: _count,
+    kinds.PUT_IF: _put_if,
+    kinds.REMOVE_IF: _remove_if,
+    kinds.ADD: _add,
+    kinds.PUT_TTL: _put_ttl,
+    kinds.EXPIRE: _expire,
+    kinds.TTL: _ttl,
 }
 
 

@@ -12,22 +12,8 @@ from abc import abstractmethod
 from collections.abc import Awaitable
 
 from pequod.calls import Data, Delta, Result, to_bytes, to_delta, to_limit, to_range
+from pequod.commands import kinds
 from pequod.commands.columns import range_arguments
-from pequod.commands.kinds import (
-    ADD,
-    COUNT,
-    EXPIRE,
-    GET,
-    PUT,
-    PUT_IF,
-    PUT_TTL,
-    REMOVE,
-    REMOVE_IF,
-    SCAN,
-    SCAN_DOWN,
-    SCAN_LIMIT,
-    TTL,
-)
 from pequod.freshness import Freshness
 from pequod.interface.seen import Seen
 from pequod.language.conditions import Condition, coded
@@ -61,7 +47,7 @@ class Commands:
         self.arguments.append(key if type(key) is bytes else to_bytes(key))
         if freshness is not None:
             self.overrides[len(self.kinds)] = freshness
-        self.kinds.append(GET)
+        self.kinds.append(kinds.GET)
 
     def put(
         self,
@@ -84,18 +70,18 @@ class Commands:
         """
         if condition is None and ttl_s is None and not keep_ttl:
             self.arguments += (to_bytes(key), to_bytes(value))
-            self.kinds.append(PUT)
+            self.kinds.append(kinds.PUT)
             return
         ttl_ms = to_ttl_ms(ttl_s, keep=keep_ttl)
         if condition is None:
             self.arguments += (to_bytes(key), to_bytes(value))
             self.numbers.append(ttl_ms)
-            self.kinds.append(PUT_TTL)
+            self.kinds.append(kinds.PUT_TTL)
             return
         number, expected = coded(condition)
         self.arguments += (to_bytes(key), to_bytes(value), expected)
         self.numbers += (number, ttl_ms)
-        self.kinds.append(PUT_IF)
+        self.kinds.append(kinds.PUT_IF)
 
     def expire(self, key: Data, ttl_s: float) -> None:
         """Have a base key expire after some seconds.
@@ -106,36 +92,36 @@ class Commands:
         ttl_ms = to_ttl_ms(ttl_s)
         self.arguments.append(to_bytes(key))
         self.numbers.append(ttl_ms)
-        self.kinds.append(EXPIRE)
+        self.kinds.append(kinds.EXPIRE)
 
     def persist(self, key: Data) -> None:
         """Have a base key live for ever."""
         self.arguments.append(to_bytes(key))
         self.numbers.append(0)
-        self.kinds.append(EXPIRE)
+        self.kinds.append(kinds.EXPIRE)
 
     def ttl(self, key: Data, *, freshness: Freshness | None = None) -> None:
         """Ask how many seconds a key lives from now on."""
         self.arguments.append(to_bytes(key))
         if freshness is not None:
             self.overrides[len(self.kinds)] = freshness
-        self.kinds.append(TTL)
+        self.kinds.append(kinds.TTL)
 
     def remove(self, key: Data, *, condition: Condition | None = None) -> None:
         """Remove a base key; with a condition, only if its present value meets it."""
         if condition is None:
             self.arguments.append(to_bytes(key))
-            self.kinds.append(REMOVE)
+            self.kinds.append(kinds.REMOVE)
             return
         number, expected = coded(condition)
         self.arguments += (to_bytes(key), expected)
         self.numbers.append(number)
-        self.kinds.append(REMOVE_IF)
+        self.kinds.append(kinds.REMOVE_IF)
 
     def add(self, key: Data, delta: Delta) -> None:
         """Add a number to a base key; the result is the sum."""
         self.arguments += (to_bytes(key), to_delta(delta))
-        self.kinds.append(ADD)
+        self.kinds.append(kinds.ADD)
 
     def scan(
         self,
@@ -156,7 +142,7 @@ class Commands:
             and not (reverse or prefix)
         ):
             self.arguments += (first, last)
-            self.kinds.append(SCAN)
+            self.kinds.append(kinds.SCAN)
             return
         bounds = to_range(first, last, prefix)
         limit = to_limit(limit)
@@ -165,10 +151,10 @@ class Commands:
         if freshness is not None:
             self.overrides[len(self.kinds)] = freshness
         if reverse or limit:
-            self.kinds.append(SCAN_DOWN if reverse else SCAN_LIMIT)
+            self.kinds.append(kinds.SCAN_DOWN if reverse else kinds.SCAN_LIMIT)
             self.numbers.append(limit or 0)
         else:
-            self.kinds.append(SCAN)
+            self.kinds.append(kinds.SCAN)
 
     def count(
         self,
@@ -182,7 +168,7 @@ class Commands:
         self.arguments += range_arguments(*to_range(first, last, prefix))
         if freshness is not None:
             self.overrides[len(self.kinds)] = freshness
-        self.kinds.append(COUNT)
+        self.kinds.append(kinds.COUNT)
 
 
 class Turn(Commands):

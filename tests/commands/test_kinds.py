@@ -174,7 +174,7 @@ NAMED = {
 
 
 def named_kinds(path: Path) -> set[str]:
-    """Return which kinds of commands a module imports, or defines."""
+    """Return which kinds of commands a module imports, or names by their module."""
     tree = ast.parse(path.read_text())
     imported = {
         alias.name
@@ -182,7 +182,12 @@ def named_kinds(path: Path) -> set[str]:
         if isinstance(node, ast.ImportFrom) and node.module == "pequod.commands.kinds"
         for alias in node.names
     }
-    return imported & set(NAMES.values())
+    qualified = {
+        node.attr
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name) and node.value.id == "kinds"
+    }
+    return (imported | qualified) & set(NAMES.values())
 
 
 def test_few_modules_name_a_kind() -> None:
