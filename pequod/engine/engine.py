@@ -166,7 +166,8 @@ class Engine(DatabaseCalls, ExpiryCalls, JoinCalls, KeptCalls, ShownCalls):
         runs = self._admission.admit_all(keys, values, self.revision)
         if self._deadlines:
             for key, value in zip(keys, values, strict=True):
-                if self._deadlines.remove(key):
+                # A row with another value counts once, below.
+                if self._deadlines.remove(key) and self._store.get(key) == value:
                     self._note_deadline(key, value)
         for name, start, stop in runs:
             if name is None:

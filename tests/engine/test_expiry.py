@@ -177,6 +177,21 @@ def test_a_watch_is_told_of_keys_that_expire_and_of_what_joins_compute_from_them
     assert woken
 
 
+@pytest.mark.parametrize("values", [[b"x", b"y", b"x"], [b"y", b"x", b"y"], [b"x", b"x", b"x"]])
+def test_a_put_of_many_counts_as_its_puts_where_it_takes_deadlines_away(values: list[bytes]) -> None:
+    together, alone = Engine(), Engine()
+    keys = [b"p|a", b"p|b", b"p|a"]
+    for engine in (together, alone):
+        engine.put_for(b"p|a", b"x", 5)
+        engine.put_for(b"p|b", b"x", 5)
+    together.put_all(keys, values)
+    for key, value in zip(keys, values, strict=True):
+        alone.put(key, value)
+    assert together.revision == alone.revision
+    assert not together.deadlines
+    assert together.base_rows() == alone.base_rows()
+
+
 def test_the_earliest_go_first_and_no_more_than_asked_for() -> None:
     engine = Engine()
     engine.expire_due(1_000, 10)
