@@ -95,7 +95,7 @@ async def test_new_connections_whose_requests_do_not_come_delay_no_known_one() -
 
 @pytest.mark.parametrize(
     ("settings", "count"),
-    [({"memory_limit": "256MiB"}, 10_000), ({"memory_limit": "4GiB"}, 32_768), ({"memory_limit": "none"}, 100_000)],
+    [({"memory_limit": "256MiB"}, 10_000), ({"memory_limit": "4GiB"}, 20_971), ({"memory_limit": "none"}, 100_000)],
 )
 def test_as_many_calls_may_begin_as_memory_has_room_for(settings: dict[str, Any], count: int) -> None:
     options = dict(queue_options(ServerConfig(**settings)))

@@ -23,16 +23,15 @@ from grpc import aio
 
 from pequod.engine import LimitExceededError
 from pequod_server.config import ServerConfig
-from pequod_server.memory.begun import connection_calls_max, unread_bytes_max
+from pequod_server.memory.begun import CALL_BYTES, connection_calls_max, unread_bytes_max
 from pequod_server.memory.keeper import limit_bytes
 from pequod_server.wire.errors import status_of, stopping_status
 from pequod_server.wire.handlers import COUNTED_PATHS, SERVICE_PATH, Continuation, Handler, Wrapped, refusing
 from pequod_server.wire.undecodable import refusing_undecodable
 
 _STREAMS: Final = frozenset({SERVICE_PATH + "Execute"})
-#: The memory of a call that has begun and whose request is not read yet: 10 to 17 KiB were measured.
-_BEGUN_BYTES: Final = 16 << 10
-#: The memory that all of them may take, as a share of the limit of memory, and the bounds of their number.
+#: The memory that calls whose requests are not read yet may take together, as a share of the limit of memory, and the
+#: bounds of their number.
 _BEGUN_SHARE: Final = 1 / 8
 _BEGUN_MIN, _BEGUN_MAX = 10_000, 100_000
 #: gRPC cancels calls that the server does not ask for within these seconds. A client that waits less has a deadline.
@@ -41,7 +40,7 @@ _BEGUN_S: Final = 3600
 
 def queue_options(config: ServerConfig) -> list[tuple[str, int]]:
     """Return gRPC's options for calls that have begun: how many there may be, and what it takes of each."""
-    fitting = int(min(limit_bytes(config.memory_limit) * _BEGUN_SHARE // _BEGUN_BYTES, _BEGUN_MAX))
+    fitting = int(min(limit_bytes(config.memory_limit) * _BEGUN_SHARE // CALL_BYTES, _BEGUN_MAX))
     count = max(fitting, config.calls_max, _BEGUN_MIN)
     return [
         # From the first to the second number on, gRPC cancels at random.
