@@ -24,6 +24,7 @@ def transaction_request(transaction: Transaction) -> pb.TransactionRequest:
         compare_values=[one.value for one in compares],
         then=_columns(transaction.then),
         otherwise=_columns(transaction.otherwise),
+        request_id=transaction.request_id,
     )
 
 
@@ -43,7 +44,8 @@ def transaction_of(message: pb.TransactionRequest) -> Transaction:
             f"each compare has a key, an operator and a value: there are {len(keys)} keys, {len(operators)} operators "
             f"and {len(values)} values"
         )
-    return Transaction(tuple(map(KeyCompare, keys, operators, values)), _list(message.then), _list(message.otherwise))
+    compares = tuple(map(KeyCompare, keys, operators, values))
+    return Transaction(compares, _list(message.then), _list(message.otherwise), message.request_id)
 
 
 def _list(columns: pb.CommandColumns) -> CommandList:

@@ -40,8 +40,9 @@ class AsyncClient(ServerCalls):
         target: HOST:PORT; or `pequod+cluster://HOST:PORT,HOST:PORT` with some servers of a cluster, from which the
             client learns the others.
         timeout_s: How long a call may take, all attempts together.
-        retries: How often a call is tried again when the server is not reachable, with growing pauses: reads, and
-            writes that certainly were not applied. 0 for never.
+        retries: How often a call is tried again when the server is not reachable, with growing pauses: reads; adds,
+            transactions and writes under conditions, which the server does once; and other writes if they certainly
+            were not applied. 0 for never.
         tls: Use TLS; implied by ``ca`` and ``certificate``.
         ca: PEM file of the authority that signed the server's certificate; without it, the public ones.
         certificate: PEM file of the client's certificate, and ``key`` that of its key.

@@ -38,7 +38,8 @@ class AsyncBatch(Columns):
 
         Raises:
             UnavailableError, DeadlineExceededError: From the future; the fate of the batch's writes is unknown, unless
-                the error ``is_unapplied``. A batch with writes is only sent again if it certainly was not applied.
+                the error ``is_unapplied``. A batch with a plain write is only sent again if it certainly was not
+                applied; adds and writes under conditions are done once, however often they are sent.
         """
         future: asyncio.Future[Results] = asyncio.get_running_loop().create_future()
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from itertools import accumulate, pairwise
+from secrets import token_bytes
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from pequod_proto.pequod_pb2 import ExecuteReply, ExecuteRequest
@@ -15,11 +16,13 @@ from pequod.answers.rows import Rows
 from pequod.calls import Result
 from pequod.client.decode import age_ms_of, command_error
 from pequod.client.levels import level
+from pequod.client.retry import ID_BYTES
 from pequod.client.tracing import Trace, caller_trace
 from pequod.commands.columns import has_reads, has_writes, starts
 from pequod.commands.kinds import (
     ABSENT,
     ARGUMENT_COUNTS,
+    DECIDED,
     FAILED,
     GET,
     GIVES,
@@ -66,10 +69,12 @@ class Columns(Commands):
         share these columns.
     """
 
-    __slots__ = ("trace",)
+    __slots__ = ("ids", "trace")
 
     def __init__(self, freshness: Freshness | None = None) -> None:
         super().__init__(freshness)
+        #: By position, the request ids of commands that a server does once, though they are sent twice.
+        self.ids: dict[int, bytes] = {}
         #: The caller's span; of several callers, that of the first who has one.
         self.trace: Trace = ()
 
@@ -95,6 +100,28 @@ class Columns(Commands):
         self.arguments += other.arguments
         self.numbers += other.numbers
 
+    def protect(self) -> None:
+        """Give each ADD, and each write under a condition, a request id.
+
+        Cost:
+            0.3 µs, and 0.5 µs for each of them.
+        """
+        for kind in DECIDED:
+            at = self.kinds.find(kind)
+            while at >= 0:
+                if at not in self.ids:
+                    self.ids[at] = token_bytes(ID_BYTES)
+                at = self.kinds.find(kind, at + 1)
+
+    def is_harmless_twice(self) -> bool:
+        """Return whether no command changes anything once more when it is sent again."""
+        return sum(map(self.kinds.count, WRITES)) == len(self.ids)
+
+    def harmless_twice(self) -> tuple[Columns, list[int]]:
+        """Return the commands that may be sent again, and their positions."""
+        positions = [at for at, kind in enumerate(self.kinds) if kind not in WRITES or at in self.ids]
+        return self.picked(positions), positions
+
     def has_writes(self) -> bool:
         """Return whether a command changes anything."""
         return has_writes(self.kinds)
@@ -119,6 +146,8 @@ class Columns(Commands):
         for position in positions:
             if position in self.overrides:
                 picked.overrides[len(picked.kinds)] = self.overrides[position]
+            if position in self.ids:
+                picked.ids[len(picked.kinds)] = self.ids[position]
             picked.kinds.append(self.kinds[position])
             picked.arguments += self.arguments[begins[position] : begins[position + 1]]
             picked.numbers += self.numbers[number_begins[position] : number_begins[position + 1]]
@@ -136,8 +165,8 @@ class Columns(Commands):
         return message
 
     def other_fields(self) -> bytes:
-        """Return the fields beside commands: how fresh answers have to be, and the caller's span; most have none."""
-        if self.freshness is None and not self.overrides and not self.trace:
+        """Return the fields beside commands, which most have none of: levels of freshness, the caller's span, ids."""
+        if self.freshness is None and not self.overrides and not self.trace and not self.ids:
             return b""
         headers = dict(self.trace)
         return ExecuteRequest(
@@ -146,6 +175,8 @@ class Columns(Commands):
             fresh_levels=map(level, self.overrides.values()),
             trace_parent=headers.get("traceparent", "").encode(),
             trace_state=headers.get("tracestate", "").encode(),
+            once_commands=(ids := sorted(self.ids)),
+            request_ids=[self.ids[at] for at in ids],
         ).SerializeToString()
 
 

@@ -24,7 +24,7 @@ from pequod.client import decode
 from pequod.client.credentials import Credentials
 from pequod.client.lanes import Lane, Lanes
 from pequod.client.link import Link
-from pequod.client.retry import HARMLESS_TWICE, advance, pause_s
+from pequod.client.retry import advance, is_harmless_twice, pause_s
 from pequod.client.tracing import caller_trace
 from pequod.client.watch import follow
 from pequod.errors import ClosedError, DeadlineExceededError, SettingError, UnavailableError
@@ -162,7 +162,7 @@ class ServerConnection(Link):
                 with self.failures(text):
                     reply = await call(request, timeout=deadline - clock(), metadata=caller_trace())
             except UnavailableError as error:
-                if not (error.is_unapplied or name in HARMLESS_TWICE):
+                if not (error.is_unapplied or is_harmless_twice(name, request)):
                     raise error.of(writes=True) from None
                 tries += 1
                 await self.pause(error, tries, deadline)

@@ -156,7 +156,7 @@ class Gathering:
         self._send_gathered(turn, partial(self._settle, turn, turn.sessions, turn.futures, deadline), deadline)
 
     def _send_gathered(self, columns: Columns, deliver: Deliver, deadline: float) -> None:
-        self.batches_sent += 1
+        self._count(columns)
         take = partial(self._take, deliver)
         if columns.freshness is not None:
             self._sender.send_waiting(columns, take, deadline)
@@ -180,15 +180,15 @@ class Gathering:
             _resolve(futures, outcome.results)
             return
         is_unknown = isinstance(outcome, UnavailableError) and not outcome.is_unapplied
-        if is_unknown and self._link.retries and columns.has_writes():
-            # The message was not sent again because of its writes; its reads are sent again alone.
-            reads, positions = columns.reads()
-            reading = [futures[position] for position in positions]
-            if reading:
-                settle = partial(self._settle, reads, sessions, reading, deadline)
-                self._send_gathered(reads, settle, deadline)
-                reread = set(positions)
-                futures = [future for position, future in enumerate(futures) if position not in reread]
+        if is_unknown and self._link.retries and not columns.is_harmless_twice():
+            # The message was not sent again because of its plain writes; all others are sent again alone.
+            rest, positions = columns.harmless_twice()
+            waiting = [futures[position] for position in positions]
+            if waiting:
+                settle = partial(self._settle, rest, sessions, waiting, deadline)
+                self._send_gathered(rest, settle, deadline)
+                resent = set(positions)
+                futures = [future for position, future in enumerate(futures) if position not in resent]
         _resolve(futures, [outcome] * len(futures))
 
     def send(self, columns: Columns, deliver: Deliver, deadline: float | None = None) -> None:
@@ -199,8 +199,14 @@ class Gathering:
         Args:
             deadline: By the loop's clock; without it, ``timeout_s`` from now.
         """
-        self.batches_sent += 1
+        self._count(columns)
         self._sender.send(columns, partial(self._take, deliver), deadline)
+
+    def _count(self, columns: Columns) -> None:
+        """Count a batch that is sent, and have its writes be such that they may be sent again, as far as that goes."""
+        self.batches_sent += 1
+        if self._link.retries:
+            columns.protect()
 
     def _take(self, deliver: Deliver, outcome: Reply | PequodError) -> None:
         if not isinstance(outcome, PequodError):

@@ -114,7 +114,7 @@ class Lane:
         return (
             isinstance(error, UnavailableError)
             and sending.tries < self._retries
-            and (error.is_unapplied or not sending.columns.has_writes())
+            and (error.is_unapplied or sending.columns.is_harmless_twice())
         )
 
     def _resume(self) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from abc import abstractmethod
 from collections.abc import AsyncGenerator, Callable, Coroutine
 from contextlib import aclosing
+from secrets import token_bytes
 from typing import Any, TypeVar
 
 from pequod_proto import pequod_pb2 as pb
@@ -18,6 +19,7 @@ from pequod.client.batches import AsyncBatch
 from pequod.client.columns import Columns
 from pequod.client.levels import level_or_none
 from pequod.client.link import Link
+from pequod.client.retry import ID_BYTES
 from pequod.client.stream import Deliver
 from pequod.freshness import Freshness, Token
 from pequod.interface import AsyncCalls
@@ -107,6 +109,8 @@ class ServerCalls(AsyncCalls):
         await self._unary("MultiPut", request)
 
     async def _transact(self, transaction: Transaction, freshness: Freshness | None) -> Transacted:
+        if self._link.retries and transaction.writes():
+            transaction = transaction._replace(request_id=token_bytes(ID_BYTES))
         request = transaction_request(transaction)
         if transaction.ranges_read() and (level := level_or_none(self._level(freshness))) is not None:
             request.freshness.CopyFrom(level)

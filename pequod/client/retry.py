@@ -2,7 +2,7 @@
 
 A call may be repeated if the server was not reached, or says that it did nothing. If that is unknown, only a read or
 another call that does no harm twice may be repeated. A put does harm twice: another client may have written the key in
-between.
+between. So does an add; but with a request id a server does it once, and answers a repetition as the first time.
 """
 
 from __future__ import annotations
@@ -27,6 +27,15 @@ HARMLESS_TWICE: Final = frozenset(
         *("ReadBackfill", "LoadBackfill", "RenewBackfill", "EndBackfill", "ListBackfills"),
     }
 )
+
+
+#: A request id names a write that a server does once, though it is sent twice. They are random, and never the same.
+ID_BYTES: Final = 16
+
+
+def is_harmless_twice(name: str, request: object) -> bool:
+    """Return whether a call changes nothing once more when it is repeated: it only reads, or it has a request id."""
+    return name in HARMLESS_TWICE or bool(getattr(request, "request_id", b""))
 
 
 def pause_s(tries: int) -> float:

@@ -19,7 +19,9 @@ for more. Where the native core is, it runs the commands of most batches instead
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from types import MappingProxyType
+from typing import Final
 
 from pequod.commands.columns import Command, commands
 from pequod.commands.kinds import ARGUMENT_COUNTS, CONDITIONAL, KIND_OF, NUMBER_COUNTS, SCANS
@@ -30,6 +32,7 @@ from pequod.language.missing import MissingError
 
 #: What the next command waits for.
 Waits = MissingError | BackedKeyError
+_NO_IDS: Final[Mapping[int, bytes]] = MappingProxyType({})
 
 
 class BatchRun:
@@ -44,7 +47,9 @@ class BatchRun:
         2. ``argument_at`` and ``number_at`` are where the arguments and the numbers of the next command begin.
     """
 
-    __slots__ = ("argument_at", "arguments", "index", "kinds", "number_at", "numbers", "refusal", "rows_max")
+    __slots__ = (
+        *("argument_at", "arguments", "ids", "index", "kinds", "known", "number_at", "numbers", "refusal", "rows_max"),
+    )
 
     def __init__(self, kinds: bytes, arguments: list[bytes], numbers: list[int], rows_max: int = 0) -> None:
         self.kinds = kinds
@@ -55,6 +60,10 @@ class BatchRun:
         #: Returns why the command at a position must not run, None if it may; it is asked just before the command runs.
         #: None: all may.
         self.refusal: Callable[[int], PequodError | None] | None = None
+        #: The request ids of commands, by their positions, and what returns the outcome of the next command if it was
+        #: done before, as an error if its id is that of another one; asked just before the command runs.
+        self.ids = _NO_IDS
+        self.known: Callable[[], Answer | PequodError] | None = None
 
     @property
     def kind(self) -> int:
@@ -78,6 +87,11 @@ class BatchRun:
         """The second number of the next command, 0 if it has none."""
         return self.numbers[self.number_at + 1] if NUMBER_COUNTS[self.kind] > 1 else 0
 
+    @property
+    def request_id(self) -> bytes:
+        """The request id of the next command, empty if it has none."""
+        return self.ids.get(self.index, b"")
+
     def run(
         self, engine: Engine, clock: Callable[[], float], take: Callable[[Answer | PequodError], bool]
     ) -> Waits | None:
@@ -90,13 +104,16 @@ class BatchRun:
         Returns:
             What the next command has to wait for; None if all have run, or ``take`` has said that the batch stops.
         """
-        is_timed, now, refusal, rows_max = engine.is_timed, clock(), self.refusal, self.rows_max
+        is_timed, now, refusal, known, rows_max = engine.is_timed, clock(), self.refusal, self.known, self.rows_max
         outcome: Answer | PequodError
         while self.index < len(self.kinds):
             if is_timed:
                 # The commands before may have taken long.
                 now = clock()
-            if refusal is None or (outcome := refusal(self.index)) is None:
+            outcome = None if refusal is None else refusal(self.index)
+            if outcome is None and known is not None:
+                outcome = known()
+            if outcome is None:
                 kind, first, second, number = self.command()
                 try:
                     if kind in CONDITIONAL:

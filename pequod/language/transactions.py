@@ -111,6 +111,8 @@ class Transaction(NamedTuple):
     compares: tuple[KeyCompare, ...]
     then: CommandList
     otherwise: CommandList = CommandList()
+    #: Of a transaction that may come again, which then is not done again; empty: it has none.
+    request_id: bytes = b""
 
     def decided_by(self) -> list[bytes]:
         """Return the keys that are compared, and those that either list may write: their owner decides."""

@@ -66,20 +66,22 @@ class PutReply(_message.Message):
     def __init__(self, header: _Optional[_Union[Header, _Mapping]] = ...) -> None: ...
 
 class WriteIfRequest(_message.Message):
-    __slots__ = ("key", "value", "condition", "expected", "ttl_ms", "keep_ttl")
+    __slots__ = ("key", "value", "condition", "expected", "ttl_ms", "keep_ttl", "request_id")
     KEY_FIELD_NUMBER: _ClassVar[int]
     VALUE_FIELD_NUMBER: _ClassVar[int]
     CONDITION_FIELD_NUMBER: _ClassVar[int]
     EXPECTED_FIELD_NUMBER: _ClassVar[int]
     TTL_MS_FIELD_NUMBER: _ClassVar[int]
     KEEP_TTL_FIELD_NUMBER: _ClassVar[int]
+    REQUEST_ID_FIELD_NUMBER: _ClassVar[int]
     key: bytes
     value: bytes
     condition: int
     expected: bytes
     ttl_ms: int
     keep_ttl: bool
-    def __init__(self, key: _Optional[bytes] = ..., value: _Optional[bytes] = ..., condition: _Optional[int] = ..., expected: _Optional[bytes] = ..., ttl_ms: _Optional[int] = ..., keep_ttl: _Optional[bool] = ...) -> None: ...
+    request_id: bytes
+    def __init__(self, key: _Optional[bytes] = ..., value: _Optional[bytes] = ..., condition: _Optional[int] = ..., expected: _Optional[bytes] = ..., ttl_ms: _Optional[int] = ..., keep_ttl: _Optional[bool] = ..., request_id: _Optional[bytes] = ...) -> None: ...
 
 class WriteIfReply(_message.Message):
     __slots__ = ("header", "met", "present")
@@ -102,20 +104,22 @@ class CommandColumns(_message.Message):
     def __init__(self, kinds: _Optional[bytes] = ..., arguments: _Optional[_Iterable[bytes]] = ..., numbers: _Optional[_Iterable[int]] = ...) -> None: ...
 
 class TransactionRequest(_message.Message):
-    __slots__ = ("compare_keys", "compare_operators", "compare_values", "then", "otherwise", "freshness")
+    __slots__ = ("compare_keys", "compare_operators", "compare_values", "then", "otherwise", "freshness", "request_id")
     COMPARE_KEYS_FIELD_NUMBER: _ClassVar[int]
     COMPARE_OPERATORS_FIELD_NUMBER: _ClassVar[int]
     COMPARE_VALUES_FIELD_NUMBER: _ClassVar[int]
     THEN_FIELD_NUMBER: _ClassVar[int]
     OTHERWISE_FIELD_NUMBER: _ClassVar[int]
     FRESHNESS_FIELD_NUMBER: _ClassVar[int]
+    REQUEST_ID_FIELD_NUMBER: _ClassVar[int]
     compare_keys: _containers.RepeatedScalarFieldContainer[bytes]
     compare_operators: bytes
     compare_values: _containers.RepeatedScalarFieldContainer[bytes]
     then: CommandColumns
     otherwise: CommandColumns
     freshness: Freshness
-    def __init__(self, compare_keys: _Optional[_Iterable[bytes]] = ..., compare_operators: _Optional[bytes] = ..., compare_values: _Optional[_Iterable[bytes]] = ..., then: _Optional[_Union[CommandColumns, _Mapping]] = ..., otherwise: _Optional[_Union[CommandColumns, _Mapping]] = ..., freshness: _Optional[_Union[Freshness, _Mapping]] = ...) -> None: ...
+    request_id: bytes
+    def __init__(self, compare_keys: _Optional[_Iterable[bytes]] = ..., compare_operators: _Optional[bytes] = ..., compare_values: _Optional[_Iterable[bytes]] = ..., then: _Optional[_Union[CommandColumns, _Mapping]] = ..., otherwise: _Optional[_Union[CommandColumns, _Mapping]] = ..., freshness: _Optional[_Union[Freshness, _Mapping]] = ..., request_id: _Optional[bytes] = ...) -> None: ...
 
 class TransactionReply(_message.Message):
     __slots__ = ("header", "held", "statuses", "keys", "values", "counts")
@@ -134,12 +138,14 @@ class TransactionReply(_message.Message):
     def __init__(self, header: _Optional[_Union[Header, _Mapping]] = ..., held: _Optional[bool] = ..., statuses: _Optional[bytes] = ..., keys: _Optional[_Iterable[bytes]] = ..., values: _Optional[_Iterable[bytes]] = ..., counts: _Optional[_Iterable[int]] = ...) -> None: ...
 
 class AddRequest(_message.Message):
-    __slots__ = ("key", "delta")
+    __slots__ = ("key", "delta", "request_id")
     KEY_FIELD_NUMBER: _ClassVar[int]
     DELTA_FIELD_NUMBER: _ClassVar[int]
+    REQUEST_ID_FIELD_NUMBER: _ClassVar[int]
     key: bytes
     delta: bytes
-    def __init__(self, key: _Optional[bytes] = ..., delta: _Optional[bytes] = ...) -> None: ...
+    request_id: bytes
+    def __init__(self, key: _Optional[bytes] = ..., delta: _Optional[bytes] = ..., request_id: _Optional[bytes] = ...) -> None: ...
 
 class AddReply(_message.Message):
     __slots__ = ("header", "value")
@@ -324,7 +330,7 @@ class SplitsReply(_message.Message):
     def __init__(self, header: _Optional[_Union[Header, _Mapping]] = ..., keys: _Optional[_Iterable[bytes]] = ...) -> None: ...
 
 class ExecuteRequest(_message.Message):
-    __slots__ = ("batch", "kinds", "arguments", "numbers", "freshness", "fresh_commands", "fresh_levels", "trace_parent", "trace_state")
+    __slots__ = ("batch", "kinds", "arguments", "numbers", "freshness", "fresh_commands", "fresh_levels", "trace_parent", "trace_state", "once_commands", "request_ids")
     BATCH_FIELD_NUMBER: _ClassVar[int]
     KINDS_FIELD_NUMBER: _ClassVar[int]
     ARGUMENTS_FIELD_NUMBER: _ClassVar[int]
@@ -334,6 +340,8 @@ class ExecuteRequest(_message.Message):
     FRESH_LEVELS_FIELD_NUMBER: _ClassVar[int]
     TRACE_PARENT_FIELD_NUMBER: _ClassVar[int]
     TRACE_STATE_FIELD_NUMBER: _ClassVar[int]
+    ONCE_COMMANDS_FIELD_NUMBER: _ClassVar[int]
+    REQUEST_IDS_FIELD_NUMBER: _ClassVar[int]
     batch: int
     kinds: bytes
     arguments: _containers.RepeatedScalarFieldContainer[bytes]
@@ -343,7 +351,9 @@ class ExecuteRequest(_message.Message):
     fresh_levels: _containers.RepeatedCompositeFieldContainer[Freshness]
     trace_parent: bytes
     trace_state: bytes
-    def __init__(self, batch: _Optional[int] = ..., kinds: _Optional[bytes] = ..., arguments: _Optional[_Iterable[bytes]] = ..., numbers: _Optional[_Iterable[int]] = ..., freshness: _Optional[_Union[Freshness, _Mapping]] = ..., fresh_commands: _Optional[_Iterable[int]] = ..., fresh_levels: _Optional[_Iterable[_Union[Freshness, _Mapping]]] = ..., trace_parent: _Optional[bytes] = ..., trace_state: _Optional[bytes] = ...) -> None: ...
+    once_commands: _containers.RepeatedScalarFieldContainer[int]
+    request_ids: _containers.RepeatedScalarFieldContainer[bytes]
+    def __init__(self, batch: _Optional[int] = ..., kinds: _Optional[bytes] = ..., arguments: _Optional[_Iterable[bytes]] = ..., numbers: _Optional[_Iterable[int]] = ..., freshness: _Optional[_Union[Freshness, _Mapping]] = ..., fresh_commands: _Optional[_Iterable[int]] = ..., fresh_levels: _Optional[_Iterable[_Union[Freshness, _Mapping]]] = ..., trace_parent: _Optional[bytes] = ..., trace_state: _Optional[bytes] = ..., once_commands: _Optional[_Iterable[int]] = ..., request_ids: _Optional[_Iterable[bytes]] = ...) -> None: ...
 
 class ExecuteReply(_message.Message):
     __slots__ = ("batch", "statuses", "keys", "values", "counts", "errors", "server_id", "revision", "more", "token", "age_ms")
@@ -1361,12 +1371,14 @@ class PeerWriteReply(_message.Message):
     def __init__(self, place: _Optional[_Union[PeerPlace, _Mapping]] = ..., absent: _Optional[_Iterable[int]] = ...) -> None: ...
 
 class PeerAddRequest(_message.Message):
-    __slots__ = ("key", "delta")
+    __slots__ = ("key", "delta", "request_id")
     KEY_FIELD_NUMBER: _ClassVar[int]
     DELTA_FIELD_NUMBER: _ClassVar[int]
+    REQUEST_ID_FIELD_NUMBER: _ClassVar[int]
     key: bytes
     delta: bytes
-    def __init__(self, key: _Optional[bytes] = ..., delta: _Optional[bytes] = ...) -> None: ...
+    request_id: bytes
+    def __init__(self, key: _Optional[bytes] = ..., delta: _Optional[bytes] = ..., request_id: _Optional[bytes] = ...) -> None: ...
 
 class PeerAddReply(_message.Message):
     __slots__ = ("place", "value")
@@ -1377,16 +1389,18 @@ class PeerAddReply(_message.Message):
     def __init__(self, place: _Optional[_Union[PeerPlace, _Mapping]] = ..., value: _Optional[bytes] = ...) -> None: ...
 
 class PeerWriteIfRequest(_message.Message):
-    __slots__ = ("key", "value", "condition", "expected")
+    __slots__ = ("key", "value", "condition", "expected", "request_id")
     KEY_FIELD_NUMBER: _ClassVar[int]
     VALUE_FIELD_NUMBER: _ClassVar[int]
     CONDITION_FIELD_NUMBER: _ClassVar[int]
     EXPECTED_FIELD_NUMBER: _ClassVar[int]
+    REQUEST_ID_FIELD_NUMBER: _ClassVar[int]
     key: bytes
     value: bytes
     condition: int
     expected: bytes
-    def __init__(self, key: _Optional[bytes] = ..., value: _Optional[bytes] = ..., condition: _Optional[int] = ..., expected: _Optional[bytes] = ...) -> None: ...
+    request_id: bytes
+    def __init__(self, key: _Optional[bytes] = ..., value: _Optional[bytes] = ..., condition: _Optional[int] = ..., expected: _Optional[bytes] = ..., request_id: _Optional[bytes] = ...) -> None: ...
 
 class PeerWriteIfReply(_message.Message):
     __slots__ = ("place", "met", "present")

@@ -117,7 +117,7 @@ class PequodServer:
             own=self.disk,
         )
         if self.disk is not None:
-            self.service.tell_joins(self.disk.note_joins)
+            self.service.keep_in(self.disk)
         add_service(self.service, self._server)
         self._serve_hot(connections)
         #: The service for computes.
@@ -127,7 +127,6 @@ class PequodServer:
         self._add_collectors()
         self._gateway = self._make_gateway()
         self._standard = StandardServices(self._server, channelz=config.channelz)
-        #: The step that the start waits for, in words.
         self._waits_for = "the joins"
 
     def _interceptors(self, connections: Connections) -> list[aio.ServerInterceptor]:
@@ -171,7 +170,7 @@ class PequodServer:
             self.instruments.add(lambda: collectors.TransportCollector(self._server))
             self.instruments.add(lambda: collectors.ComputeCollector(self.peers))
         self.instruments.count_levels(self.service.levels.counters)
-        self.instruments.count_transactions(self.service.served.executor.transaction_counts)
+        self.instruments.count_writes(*self.service.served.executor.write_figures)
         if self.member is not None:
             self.instruments.follow(self.member)
 
@@ -179,8 +178,9 @@ class PequodServer:
         # A server of several databases is a home of none of them.
         tables = backed_tables(groups[0].store) if len(groups) == 1 else []
         rules = None if self.member is None else self.member.rules
+        service, own, ids = self.service, self.disk, self.service.served.executor.ids
         return make_peer_service(
-            self._config, self.engine, self.databases, tables, self.service.server_id, self._admission, rules, self.disk
+            self._config, self.engine, self.databases, tables, service.server_id, self._admission, rules, own, ids
         )
 
     async def start(self, *, joins_from: str = "joins") -> int:

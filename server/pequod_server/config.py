@@ -183,6 +183,12 @@ class ServerConfig(BaseModel):
     transaction_commands_max: Number = Field(
         default=128, description="Compares of one transaction, and commands of both of its lists."
     )
+    request_ids_keep_s: Seconds = Field(
+        default=600.0, description="How long a write with a request id is remembered, which then is not done twice."
+    )
+    request_ids_bytes_max: SizeOrShare = Field(
+        default=0, description="Memory for these ids and their outcomes. 0 for 1/64 of memory_limit, 64MiB at most."
+    )
     rows_max: Number = Field(default=8192, description="Rows of a scan read at a time; other calls run in between.")
     memory_limit: MemoryLimit = Field(
         default="75%", description="The limit of the process: a size, a share of the machine's memory, or none."

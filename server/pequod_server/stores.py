@@ -50,7 +50,9 @@ def make_store(config: ServerConfig) -> BackingStore | None:
         return _homes(config)
     mappings = _mappings(config)
     if config.backing.startswith(_SQLITE):
-        return SqliteStore(config.backing.removeprefix(_SQLITE), mappings)
+        store = SqliteStore(config.backing.removeprefix(_SQLITE), mappings)
+        store.keep_s = config.request_ids_keep_s
+        return store
     if config.backing.startswith(_LAKE):
         if find_spec("duckdb") is None:
             raise ImportError(f"a lake needs duckdb: {how_to_install('lake')}")
@@ -74,6 +76,7 @@ def make_store(config: ServerConfig) -> BackingStore | None:
             mode=config.backing_feed,
             feed_name=config.backing_feed_name,
             held_bytes_max=config.backing_bytes_max,
+            keep_s=config.request_ids_keep_s,
         )
     except MappingError as error:
         raise SettingError("backing_feed_name", error.reason) from error

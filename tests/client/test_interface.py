@@ -43,7 +43,10 @@ RETURNS: dict[tuple[type, str], str] = {
 SERVER = {"target", "save_snapshot", "restore_snapshot", "send"}
 
 #: What batches for a server have besides, for those who send them.
-COLUMNS = {"has_reads", "has_writes", "other_fields", "message", "picked", "reads", "starts", "take", "take_in"}
+COLUMNS = {
+    *("harmless_twice", "has_reads", "has_writes", "is_harmless_twice", "message", "other_fields", "picked", "protect"),
+    *("reads", "starts", "take", "take_in"),
+}
 
 
 def _calls(kind: type) -> dict[str, tuple[object, ...]]:

@@ -269,7 +269,7 @@ class Database:
 
     async def _add(self, addition: Addition) -> tuple[int, tuple[int, bytes | None]]:
         """Add to a value; one that is no number stays, and the sum is None."""
-        key, delta = addition
+        key, delta, _ = addition
         timeline = self.timeline
         try:
             total = added(key, self.states[timeline][-1].get(key), delta)

@@ -16,7 +16,7 @@ from pequod_proto import pequod_pb2 as pb
 from pequod.calls import token_of_reply
 from pequod.client.cluster.node import Node
 from pequod.client.cluster.routes import Nodes, Routed, Routes
-from pequod.client.retry import HARMLESS_TWICE, pause_s
+from pequod.client.retry import is_harmless_twice, pause_s
 from pequod.errors import (
     BackingStaleError,
     BackingUnavailableError,
@@ -111,7 +111,7 @@ class Calling:
                     return await self._once(node, name, request, deadline, text)
                 except UnavailableError as failed:
                     error = failed
-                    if not (failed.is_unapplied or name in HARMLESS_TWICE):
+                    if not (failed.is_unapplied or is_harmless_twice(name, request)):
                         raise
                 except (BackingUnavailableError, BackingStaleError) as refused:
                     if name != "MultiGet" or request.freshness.latest:
@@ -134,7 +134,8 @@ class Calling:
     async def _once(self, node: Node, name: str, request: Any, deadline: float, text: str | None) -> Any:
         """Make a call at a node; leave it if it gives no sign of life, and the call may be repeated."""
         clock = asyncio.get_running_loop().time
-        if name not in HARMLESS_TWICE:
+        is_harmless = is_harmless_twice(name, request)
+        if not is_harmless:
             # Until there is a connection, nothing is sent that may have been applied.
             try:
                 async with asyncio.timeout_at(deadline):
@@ -147,7 +148,7 @@ class Calling:
         if timeout_s <= 0:
             raise DeadlineExceededError(self._cluster.target, self._cluster.timeout_s)
         calling = node.connection.unary(name, request, text, timeout_s=timeout_s)
-        reply = await (leaving if name in HARMLESS_TWICE else counted)(node, calling)
+        reply = await (leaving if is_harmless else counted)(node, calling)
         if name in _JOINS:
             # Reads that follow go to servers that go by the map with this join.
             await self._cluster.learn_from(node)

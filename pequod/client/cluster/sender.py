@@ -3,7 +3,7 @@
     send -> divided -> part -> node -> results of the part -> the whole, once all are there
                         ^        | does not answer
                         |        v
-                        `--- reads: the next node in rendezvous order; writes: only if they certainly were not applied
+                        `--- reads: the next node in rendezvous order; writes: only with ids, or if not applied
                              after all nodes: a pause, and from the beginning
 
 Parts for one node keep the order of their sending. So do the writes of a home group, wherever they go: those that wait
@@ -224,11 +224,11 @@ class ClusterSender:
         if error.is_unapplied and not part.is_moved:
             self._next(part, error)
             return
-        if at := writes_of(part.columns):
-            if error.is_unapplied:
-                self._next(self._some(part, at), error)
-            else:
-                part.whole.fail([part.positions[one] for one in at], error)
+        at = writes_of(part.columns)
+        if lost := [one for one in at if not (error.is_unapplied or one in part.columns.ids)]:
+            part.whole.fail([part.positions[one] for one in lost], error)
+        if again := [one for one in at if one not in lost]:
+            self._next(self._some(part, again), error)
         if not part.is_moved:
             self._try_reads(part, None, error)
 

@@ -22,12 +22,13 @@ from pequod.answers.transacted import Transacted
 from pequod.engine.transacting import TransactionLimits, chosen, outcomes_of, reader_of
 from pequod.escapes import shown
 from pequod.freshness import database_of
-from pequod.language.conditions import MET, Unmet, holds
+from pequod.language.conditions import MET, Met, Unmet, holds
 from pequod.language.decimals import added
 from pequod.language.transactions import Transaction
 from pequod_server.backing.errors import BackingUnavailableError, PackError
 from pequod_server.backing.health import Backoff, FeedBrokenError, Health, mended
 from pequod_server.backing.mapping import Mapping
+from pequod_server.backing.repeated import once_of_addition, once_of_change
 from pequod_server.backing.rows import Clip
 from pequod_server.backing.store import (
     Added,
@@ -52,6 +53,8 @@ from pequod_server.backing.store import (
     were_there,
     whole,
 )
+from pequod_server.once.memory import RequestIds
+from pequod_server.once.outcomes import once_of_transaction
 
 Step = Literal["check", "load", "write", "changes", "position", "latest"]
 
@@ -85,6 +88,7 @@ class FakeStore:
         self._told_timeline: int | None = None
         self._broken: FeedBrokenError | None = None
         self._moved = asyncio.Event()
+        self._ids = RequestIds()
 
     # The script.
 
@@ -133,6 +137,8 @@ class FakeStore:
         self.rows = self._replayed()
         self.ends[self.timeline] = len(self._log)
         self.timeline += 1
+        # Those of commits that are lost are among them.
+        self._ids = RequestIds() if lost else self._ids
         self.break_feed("failed over", is_lost=True)
 
     @property
@@ -184,31 +190,47 @@ class FakeStore:
         """Write a change if its condition holds."""
         if self._failures.get("write"):
             await self._pass("write")
-        present = self.rows.get(change.key)
-        is_met = holds(change.condition, present)
-        number = self.commit({change.key: change.value}) if is_met else len(self._log)
-        place = Place(self.timeline, number)
+        outcome = self._ids.once(once_of_change(change), lambda: self._decide(change))
+        place = Place(self.timeline, len(self._log))
         await self._pass("write")
-        return WrittenIf(place, MET if is_met else Unmet(present))
+        return WrittenIf(place, outcome)
+
+    def _decide(self, change: ConditionalChange) -> Met | Unmet:
+        present = self.rows.get(change.key)
+        if not holds(change.condition, present):
+            return Unmet(present)
+        self.commit({change.key: change.value})
+        return MET
 
     async def transact(self, transaction: Transaction, limits: TransactionLimits) -> WrittenTransaction:
         """Run a transaction."""
         if self._failures.get("write"):
             await self._pass("write")
+        done = self._ids.once(once_of_transaction(transaction), lambda: self._run(transaction, limits))
+        place = Place(self.timeline, len(self._log))
+        await self._pass("write")
+        return WrittenTransaction(place, done)
+
+    def _run(self, transaction: Transaction, limits: TransactionLimits) -> Transacted:
         held, commands = chosen(transaction, self.rows.get)
         outcomes, written = outcomes_of(commands, reader_of(self.rows), limits)
-        place = Place(self.timeline, self.commit(written) if written else len(self._log))
-        await self._pass("write")
-        return WrittenTransaction(place, Transacted(held, outcomes))
+        if written:
+            self.commit(written)
+        return Transacted(held, outcomes)
 
     async def add(self, addition: Addition) -> Added:
         """Add to a row."""
         if self._failures.get("write"):
             await self._pass("write")
-        total = added(addition.key, self.rows.get(addition.key), addition.delta)
-        place = Place(self.timeline, self.commit({addition.key: total}))
+        total = self._ids.once(once_of_addition(addition), lambda: self._sum(addition))
+        place = Place(self.timeline, len(self._log))
         await self._pass("write")
         return Added(place, total)
+
+    def _sum(self, addition: Addition) -> bytes:
+        total = added(addition.key, self.rows.get(addition.key), addition.delta)
+        self.commit({addition.key: total})
+        return total
 
     async def position(self) -> Place:
         """Return the number of commits."""

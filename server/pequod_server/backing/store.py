@@ -82,6 +82,7 @@ class ConditionalChange(NamedTuple):
     key: bytes
     value: bytes | None
     condition: Condition
+    request_id: bytes = b""
 
 
 class Addition(NamedTuple):
@@ -89,6 +90,7 @@ class Addition(NamedTuple):
 
     key: bytes
     delta: bytes
+    request_id: bytes = b""
 
 
 @dataclass(frozen=True, slots=True)
@@ -340,11 +342,7 @@ class BackingStore(Protocol):
         ...
 
     async def write_if(self, change: ConditionalChange) -> WrittenIf:
-        """Write a change if the present row of its key meets the condition; one transaction decides and writes.
-
-        Raises:
-            PackError, WriteRefusedError, BackingUnavailableError: As `write`.
-        """
+        """Write a change if the present row meets its condition, in one transaction; raises as `write`."""
         ...
 
     async def transact(self, transaction: Transaction, limits: TransactionLimits) -> WrittenTransaction:

@@ -17,7 +17,8 @@ from pequod_server.freshness.demands import Demand, Leveled, level_of
 from pequod_server.freshness.levels import Levels
 from pequod_server.freshness.own import OwnHistory
 from pequod_server.homes.rules import HeldWrites, HomeRules
-from pequod_server.memory.admission import Admission
+from pequod_server.memory.admission import Admission, request_ids_bytes_max
+from pequod_server.once.memory import RequestIds
 from pequod_server.steps.executor import Executor
 
 T = TypeVar("T")
@@ -64,6 +65,7 @@ class ServedEngine:
             levels=self.levels,
             through=WriteThrough(engine, databases) if rules is None else HeldWrites(engine, databases, rules),
             rules=rules,
+            ids=RequestIds(config.request_ids_keep_s, request_ids_bytes_max(config)),
         )
 
     def demand(self, request: Leveled) -> Demand | None:

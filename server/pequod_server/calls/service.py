@@ -7,6 +7,7 @@ request -> interceptors -> handler -> commands of the executor, or what is no co
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
+from typing import TYPE_CHECKING
 
 import grpc
 from pequod_proto.pequod_pb2_grpc import add_PequodServicer_to_server
@@ -32,6 +33,9 @@ from pequod_server.ops.observe import BatchSink, BatchTraces
 from pequod_server.ops.snapshots import Snapshots
 from pequod_server.wire.encode import PeersFollowing
 from pequod_server.wire.handlers import SERVICE_PATH, Registry, Unregistered
+
+if TYPE_CHECKING:
+    from pequod_server.data.disk import Disk
 
 
 def add_service(service: PequodService, server: Registry) -> None:
@@ -120,9 +124,10 @@ class PequodService:
         self._follows = FollowCalls(served, member)
         self.FollowCluster = self._follows.follow
 
-    def tell_joins(self, on_change: Callable[[], None]) -> None:
-        """Have a function called when clients have added or dropped joins."""
-        self._administration.on_joins = on_change
+    def keep_in(self, disk: Disk) -> None:
+        """Have a disk keep the joins that clients add and drop, and the request ids of writes."""
+        self._administration.on_joins = disk.note_joins
+        disk.ids = self.served.executor.ids
 
     def tell_following(self, following: Callable[[], Awaitable[PeersFollowing]]) -> None:
         """Show in the statistics who follows this server's base data."""

@@ -34,11 +34,14 @@ class WriteCalls:
 
     async def write_if(self, request: pb.WriteIfRequest, _context: Context) -> pb.WriteIfReply:
         """Write or remove one base key under a condition."""
-        key, number, expected = request.key, request.condition, request.expected
+        key, number, expected, once = request.key, request.condition, request.expected, request.request_id
         if request.HasField("value"):
-            call = self._executor.answer(PUT_IF, key, request.value, number, third=expected, ttl_ms=_ttl_of(request))
+            ttl_ms = _ttl_of(request)
+            call = self._executor.answer(
+                PUT_IF, key, request.value, number, third=expected, ttl_ms=ttl_ms, request_id=once
+            )
         else:
-            call = self._executor.answer(REMOVE_IF, key, expected, number)
+            call = self._executor.answer(REMOVE_IF, key, expected, number, request_id=once)
         outcome, token = await call
         present = outcome.value if isinstance(outcome, Unmet) else None
         return pb.WriteIfReply(header=self._served.header(written=token), met=bool(outcome), present=present)
@@ -54,7 +57,7 @@ class WriteCalls:
 
     async def add(self, request: pb.AddRequest, _context: Context) -> pb.AddReply:
         """Add a number to one base key."""
-        total, token = await self._executor.answer(ADD, request.key, request.delta)
+        total, token = await self._executor.answer(ADD, request.key, request.delta, request_id=request.request_id)
         return pb.AddReply(header=self._served.header(written=token), value=total)
 
     async def expire(self, request: pb.ExpireRequest, _context: Context) -> pb.ExpireReply:

@@ -31,6 +31,7 @@ from pequod_server.data.errors import FolderError, LostDiskError
 from pequod_server.data.folder import Folder
 from pequod_server.data.opening import damaged, open_rows
 from pequod_server.data.rows import BUFFER_BYTES, RowsError, StoredRows
+from pequod_server.once.memory import RequestIds
 
 log = logging.getLogger("pequod.data")
 
@@ -62,6 +63,8 @@ class Disk:
     def __init__(self, path: Path, engine: Engine, fsync: Fsync) -> None:
         self._path = path
         self._engine = engine
+        #: The request ids of the changes, which the same commits take.
+        self.ids = RequestIds()
         self._fsync = fsync
         self.effects: dict[bytes, bytes | None] = {}
         #: Whether keys of the folder have deadlines, or had some since it was opened.
@@ -200,8 +203,9 @@ class Disk:
             joins = text
         self._has_deadlines = self._has_deadlines or bool(self._engine.deadlines)
         deadlines = dict(self._engine.deadlines.among(list(self.effects))) if self._has_deadlines else None
-        self._unlooked_bytes += rows.write(self.effects, revision, joins, deadlines)
+        self._unlooked_bytes += rows.write(self.effects, revision, joins, deadlines, self.ids.unsaved)
         self.effects.clear()
+        self.ids.unsaved.clear()
         self._committed = folder.note.written = revision
         self._are_joins_others = False
         if joins is not None:
@@ -339,6 +343,7 @@ class Disk:
         before = {key: self._rows.get(key) for key in self.effects}
         self._engine.record(None)
         self._engine.restore(before, self._rows.deadlines_of(before))
+        self.ids.undo()
         self.effects.clear()
         self._engine.record(self.effects)
         self._engine.refuse_writes(self._error)

@@ -53,12 +53,13 @@ class FolderLoading:
             if self._keeps_joins:
                 self._add_joins(meta.joins)
             await self._take(rows)
-            deadlines = list(rows.deadlines())
+            deadlines, ids = list(rows.deadlines()), list(rows.ids())
         except RowsError as error:
             raise damaged(folder, error) from error
         # In one turn with `begin`: what is due already goes from the folder as well.
         self._engine.restore_deadlines(deadlines)
         self._engine.go_on_from(max(meta.position, self._engine.revision))
+        self._disk.ids.begin(ids)
         self._disk.begin(meta.joins, self._kept(own))
         facts = {"folder": str(folder.path), "keys": self.loaded, "seconds": round(time.monotonic() - begun_s, 2)}
         log.info("the data are loaded", extra=facts)

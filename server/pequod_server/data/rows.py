@@ -2,6 +2,7 @@
 
     r<key>   a base row
     d<key>   its deadline, if it has one: milliseconds of the wall clock, as digits
+    i<id>    the request id of a write, with its moment and its outcome
     j        the joins that clients have added, as text
     p        the position: how many changes there have been
 
@@ -34,6 +35,7 @@ _DEADLINE: Final = b"d"
 _AFTER_DEADLINES: Final = b"e"
 _ROW: Final = b"r"
 _AFTER_ROWS: Final = b"s"
+_REQUEST_ID: Final = b"i"
 _JOINS: Final = b"j"
 _POSITION: Final = b"p"
 #: The latest changes that RocksDB keeps in memory, beside its log; two buffers of this size may be there at a time.
@@ -113,11 +115,13 @@ class StoredRows:
         position: int,
         joins: str | None = None,
         deadlines: Mapping[bytes, int] | None = None,
+        ids: Mapping[bytes, bytes | None] | None = None,
     ) -> int:
         """Write changes (None: the row is gone), the position after them, and the joins if they are others now.
 
         Args:
             deadlines: Of those of the keys that have one; None: no key has one, nor had one before.
+            ids: Request ids that are remembered from now on, or not any more (None).
 
         Returns:
             The bytes of the batch.
@@ -141,6 +145,11 @@ class StoredRows:
                     put(_DEADLINE + key, b"%d" % deadlines[key])
                 else:
                     delete(_DEADLINE + key)
+        for request_id, kept in (ids or {}).items():
+            if kept is None:
+                delete(_REQUEST_ID + request_id)
+            else:
+                put(_REQUEST_ID + request_id, kept)
         if joins is not None:
             put(_JOINS, joins.encode())
         put(_POSITION, b"%d" % position)
@@ -176,6 +185,15 @@ class StoredRows:
         """
         for key, text in self._within(_DEADLINE, _AFTER_DEADLINES):
             yield key[1:], _instant_of(text)
+
+    def ids(self) -> Iterator[tuple[bytes, bytes]]:
+        """Yield the request ids that are remembered.
+
+        Raises:
+            RowsError: They cannot be read.
+        """
+        for key, kept in self._within(_REQUEST_ID, _JOINS):
+            yield key[1:], kept
 
     def deadlines_of(self, keys: Iterable[bytes]) -> dict[bytes, int]:
         """Return the deadlines of those of some keys that have one.

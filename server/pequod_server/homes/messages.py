@@ -111,7 +111,9 @@ def write_request(changes: Sequence[tuple[bytes, bytes | None]], *, copies: bool
 def write_if_request(change: ConditionalChange) -> pb.PeerWriteIfRequest:
     """Return the message of a change under a condition."""
     condition, expected = coded(change.condition)
-    return pb.PeerWriteIfRequest(key=change.key, value=change.value, condition=condition, expected=expected)
+    return pb.PeerWriteIfRequest(
+        key=change.key, value=change.value, condition=condition, expected=expected, request_id=change.request_id
+    )
 
 
 def conditional_change_of(message: pb.PeerWriteIfRequest) -> ConditionalChange:
@@ -121,7 +123,7 @@ def conditional_change_of(message: pb.PeerWriteIfRequest) -> ConditionalChange:
         InvalidConditionError: No condition has this number.
     """
     value = message.value if message.HasField("value") else None
-    return ConditionalChange(message.key, value, decoded(message.condition, message.expected))
+    return ConditionalChange(message.key, value, decoded(message.condition, message.expected), message.request_id)
 
 
 def write_if_reply(written: WrittenIf) -> pb.PeerWriteIfReply:

@@ -39,6 +39,9 @@ _LONGEST_BYTES: Final = (4 * MIB, 64 * MIB)
 #: The pool's share of the limit, and its size without a limit.
 _POOL_SHARE: Final = 1 / 16
 _POOL_BYTES: Final = 1024 * MIB
+#: What request ids may take: this part of the limit, and no more than these bytes.
+_IDS_SHARE: Final = 64
+_IDS_BYTES: Final = 64 * MIB
 #: A message is in memory this many times while it is read or sent: in gRPC's buffers, as bytes and as a message.
 COPIES: Final = 4
 #: How long a call waits for memory before it is refused.
@@ -66,6 +69,11 @@ def messages_bytes_max(config: ServerConfig) -> int:
         return config.messages_bytes_max
     limit = limit_bytes(config.memory_limit)
     return _POOL_BYTES if limit >= UNLIMITED else int(limit * _POOL_SHARE)
+
+
+def request_ids_bytes_max(config: ServerConfig) -> int:
+    """Return the memory for request ids and their outcomes, together."""
+    return config.request_ids_bytes_max or min(limit_bytes(config.memory_limit) // _IDS_SHARE, _IDS_BYTES)
 
 
 class Admission:

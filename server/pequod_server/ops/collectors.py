@@ -24,6 +24,7 @@ from pequod_server.database.loader import Loader
 from pequod_server.freshness.questions import WAIT_ENDS, LevelCounters
 from pequod_server.homes.home.feeding import FeedCounters, PeerFeed
 from pequod_server.homes.home.service import PeerService
+from pequod_server.once.memory import RequestIds
 from pequod_server.ops.snapshots import Snapshots
 from pequod_server.transport.server import WireServer
 
@@ -52,6 +53,24 @@ class TransactionCollector(ScrapedCollector):
         for name, count in self._counts.items():
             transactions.add_metric([name], count)
         yield transactions
+
+
+class RequestIdCollector(ScrapedCollector):
+    """Tells how many writes are remembered by their request ids, and what became of these."""
+
+    def __init__(self, ids: RequestIds) -> None:
+        self._ids = ids
+
+    def collect(self) -> Iterator[Metric]:
+        """Yield the figures."""
+        count, size_bytes, repeated, let_go_early = self._ids.figures
+        yield GaugeMetricFamily("pequod_request_ids", "Writes that are remembered by their request ids.", value=count)
+        yield GaugeMetricFamily("pequod_request_ids_bytes", "The memory that these take.", value=size_bytes)
+        yield CounterMetricFamily(
+            "pequod_writes_repeated", "Writes that came again, and got their first outcome.", value=repeated
+        )
+        text = "Request ids that were let go before request_ids_keep_s, since their memory was full."
+        yield CounterMetricFamily("pequod_request_ids_let_go_early", text, value=let_go_early)
 
 
 class BackfillCollector(ScrapedCollector):

@@ -19,6 +19,7 @@ from pequod_server.cluster.member import Member
 from pequod_server.config import ServerConfig
 from pequod_server.database.databases import Databases
 from pequod_server.freshness.questions import LevelCounters
+from pequod_server.once.memory import RequestIds
 from pequod_server.ops.clock import keep_time
 from pequod_server.ops.logs import CallLog
 from pequod_server.ops.observe import (
@@ -117,12 +118,13 @@ class Instruments:
 
             self._metrics.add(LevelCollector(counters))
 
-    def count_transactions(self, counts: Mapping[str, int]) -> None:
-        """Show among the metrics how many transactions have run each of their lists."""
+    def count_writes(self, counts: Mapping[str, int], ids: RequestIds) -> None:
+        """Show among the metrics how many transactions have run each of their lists, and the request ids of writes."""
         if self._metrics is not None:
-            from pequod_server.ops.collectors import TransactionCollector  # noqa: PLC0415 - as in the constructor
+            from pequod_server.ops import collectors  # noqa: PLC0415 - as in the constructor
 
-            self._metrics.add(TransactionCollector(counts))
+            self._metrics.add(collectors.TransactionCollector(counts))
+            self._metrics.add(collectors.RequestIdCollector(ids))
 
     @property
     def asks_for_each_call(self) -> bool:

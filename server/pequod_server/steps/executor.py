@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final, assert_never
 
 from pequod_proto.pequod_pb2 import ExecuteReply, ExecuteRequest
@@ -32,8 +32,11 @@ from pequod_server.database.write_through import CarriedOut, RemovedRange, Write
 from pequod_server.freshness.demands import Demand
 from pequod_server.freshness.levels import Levels
 from pequod_server.homes.rules import HomeRules
+from pequod_server.once.memory import RequestIds
+from pequod_server.once.outcomes import once_of_transaction, refuse_id
 from pequod_server.steps.judges import CommandJudge, HomeJudge
 from pequod_server.steps.leveled import BatchLevels
+from pequod_server.steps.once import OnceRun, ids_of
 from pequod_server.steps.piece import ReplyPiece
 from pequod_server.steps.steps import Add, Need, Outcomes, Room, Step, Steps, WriteIf, Writes
 from pequod_server.wire.publishing import never_there
@@ -57,10 +60,11 @@ class Executor:
         databases: Those behind the engine.
         through: Writes keys that databases own.
         rules: Which keys the map of the cluster lets this server write; None: it belongs to none.
+        ids: Remembers writes that may come again.
     """
 
     __slots__ = (
-        *("_rules", "clock", "commands_max", "databases", "engine", "home_judges", "levels", "piece_bytes_max"),
+        *("_rules", "clock", "commands_max", "databases", "engine", "home_judges", "ids", "levels", "piece_bytes_max"),
         *("reply_bytes_max", "rows_max", "server_id", "through", "transaction_commands_max", "transaction_counts"),
     )
 
@@ -79,8 +83,10 @@ class Executor:
         levels: Levels | None = None,
         through: WriteThrough | None = None,
         rules: HomeRules | None = None,
+        ids: RequestIds | None = None,
     ) -> None:
         self.engine = engine
+        self.ids = ids or RequestIds()
         self.server_id = server_id
         self.commands_max = commands_max
         self.transaction_commands_max = transaction_commands_max
@@ -96,6 +102,11 @@ class Executor:
         self._rules = rules
         #: What judges the commands of all callers.
         self.home_judges: tuple[CommandJudge, ...] = () if rules is None else (HomeJudge(rules),)
+
+    @property
+    def write_figures(self) -> tuple[Mapping[str, int], RequestIds]:
+        """What metrics tell of writes: how many transactions have run each of their lists, and the request ids."""
+        return self.transaction_counts, self.ids
 
     # Batches.
 
@@ -145,7 +156,9 @@ class Executor:
             raise LimitExceededError("batch_commands_max", len(kinds), self.commands_max)
         run = BatchRun(kinds, request.arguments[:], request.numbers[:], self.rows_max)
         check_columns(kinds, len(run.arguments), len(run.numbers))
-        return run
+        if not (ids := ids_of(request)):
+            return run
+        return OnceRun(kinds, run.arguments, run.numbers, self.rows_max, ids, self.ids)
 
     # Calls.
 
@@ -158,10 +171,12 @@ class Executor:
         demand: Demand | None = None,
         third: bytes = b"",
         ttl_ms: int = 0,
+        request_id: bytes = b"",
     ) -> Answered:
         """Run one command: a batch of one, whose error is raised.
 
         Args:
+            request_id: Of a write that may come again; empty: it has none.
             first, second, third, number, ttl_ms: As `pequod.engine.answer` has them.
             demand: How fresh the answer of a read has to be; None: as the server's settings say.
 
@@ -174,7 +189,10 @@ class Executor:
         waits: MissingError | BackedKeyError | None = None
         self.databases.expiring.pass_due()
         # What is seen at once: most commands of calls may run now.
-        if kind in WRITES:
+        refuse_id(request_id)
+        if request_id:
+            may_run = False
+        elif kind in WRITES:
             may_run = self._rules is None or self._rules.error_of(first) is None
         elif demand is None:
             may_run = self.levels.passes_reads()
@@ -185,7 +203,11 @@ class Executor:
                 return answer(self.engine, kind, first, second, number, self.clock(), third, ttl_ms), b""
             except (MissingError, BackedKeyError) as error:
                 waits = error
-        run = BatchRun(bytes((kind,)), [first, second, third], [number, ttl_ms])
+        column, arguments, numbers = bytes((kind,)), [first, second, third], [number, ttl_ms]
+        if request_id:
+            run: BatchRun = OnceRun(column, arguments, numbers, 0, {0: request_id}, self.ids)
+        else:
+            run = BatchRun(column, arguments, numbers)
         steps = self._call(run, demand)
         if waits is None:
             await steps.ready()
@@ -255,17 +277,23 @@ class Executor:
             demand: How fresh its reads have to be, where no database decides.
 
         Raises:
+            BadRequestError: Its request id is none, or that of another write.
             TransactionError, LimitExceededError: It cannot run; nothing is done, as with all other errors.
             MixedWriteError: Not all keys that are compared or written are of one database, or of none.
             PequodError: As `answer`, of any of its commands.
         """
+        refuse_id(transaction.request_id)
         refuse(transaction, self.transaction_commands_max)
         self.databases.expiring.pass_due()
+        if not transaction.writes():
+            # Nothing has to be done once.
+            transaction = transaction._replace(request_id=b"")
         done, token = await self._transact(transaction, demand)
         self.transaction_counts["then" if done.held else "otherwise"] += 1
         return done, token
 
     async def _transact(self, transaction: Transaction, demand: Demand | None) -> tuple[Transacted, bytes]:
+        write = once_of_transaction(transaction)
         decided_by, limits = transaction.decided_by(), TransactionLimits(self.reply_bytes_max, self.rows_max)
         reads = transaction.ranges_read()
         columns = [bound for first, last in reads for bound in range_arguments(first, last)]
@@ -281,7 +309,7 @@ class Executor:
                 # The map may have changed in the meantime.
                 self._rules.refuse(decided_by)
             try:
-                return transact(self.engine, transaction, self.clock(), limits), b""
+                return self.ids.once(write, lambda: transact(self.engine, transaction, self.clock(), limits)), b""
             except MissingError as error:
                 await self.databases.load(error.lacking, error.next_groups)
             except BackedKeyError:

@@ -174,7 +174,7 @@ class Steps:
         self._executor.databases.expiring.pass_due()
         self._judge()
         executor, out = self._executor, self._out
-        if isinstance(out, ReplyPiece) and not self._refused:
+        if isinstance(out, ReplyPiece) and not (self._refused or self._run.ids):
             begun = run_rest(executor.engine, self._run, out.room, executor.clock())
             if begun is not None:
                 return self.resume(begun)
@@ -211,7 +211,7 @@ class Steps:
         if isinstance(waits, BackedKeyError):
             if self._run.kind == ADD:
                 _, key, delta, _ = self._run.command()
-                return self._noted(Add(Addition(key, delta)))
+                return self._noted(Add(Addition(key, delta, self._run.request_id)))
             if self._run.kind in DECIDED:
                 return self._noted(self._write_if())
             return self._noted(Writes(self._writes_ahead()))
@@ -284,7 +284,7 @@ class Steps:
         """Return the write that waits, whose condition has been looked at."""
         kind, key, second, number = self._run.command()
         value, expected = (second, self._run.third) if kind == PUT_IF else (None, second)
-        return WriteIf(ConditionalChange(key, value, decoded(number, expected)))
+        return WriteIf(ConditionalChange(key, value, decoded(number, expected), self._run.request_id))
 
     def _writes_ahead(self) -> list[RowChange]:
         """Return the write that waits, and those right behind it that the database owns, too, and that may run."""

@@ -66,6 +66,8 @@ BOUNDS: Final[Mapping[str, Mapping[str, Bound]]] = {
         "numbers": Beside("kinds", NUMBERS_MAX),
         "fresh_commands": Beside("kinds", 1),
         "fresh_levels": Beside("kinds", 1),
+        "once_commands": Beside("kinds", 1),
+        "request_ids": Beside("kinds", 1),
     },
     "CommandColumns": {
         "kinds": _OF_TRANSACTION,

@@ -27,6 +27,22 @@ _REASON_CHARACTERS_MAX: Final = 500
 
 CREATE_GENERIC: Final = f"CREATE TABLE IF NOT EXISTS {GENERIC_TABLE} (key bytea PRIMARY KEY, value bytea NOT NULL)"
 
+#: The ids of writes that are done once, with their outcomes.
+REQUESTS: Final = "pequod_requests"
+CREATE_REQUESTS: Final = (
+    (
+        f"CREATE TABLE IF NOT EXISTS {REQUESTS} "
+        "(id bytea PRIMARY KEY, at timestamptz NOT NULL DEFAULT now(), outcome bytea NOT NULL)"
+    ),
+    f"CREATE INDEX IF NOT EXISTS {REQUESTS}_at ON {REQUESTS} (at)",
+)
+
+
+def tables(mappings: Sequence[Mapping]) -> list[str]:
+    """Return the statements that make tables of Pequod's own: that of request ids, and a generic mapping's."""
+    is_generic = any(mapping.table == GENERIC_TABLE for mapping in mappings)
+    return [*([CREATE_GENERIC] if is_generic else []), *CREATE_REQUESTS]
+
 
 def install_slot(name: str, mappings: Sequence[Mapping], facts: Facts, *, is_there: bool) -> Iterator[str]:
     """Yield the statements that publish the mapped tables; the feed itself makes the replication slot."""

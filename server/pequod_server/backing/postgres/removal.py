@@ -13,6 +13,7 @@ from typing import Final
 
 from pequod_server.backing.errors import SlotNotDroppedError
 from pequod_server.backing.mapping import Mapping
+from pequod_server.backing.postgres.install import REQUESTS
 from pequod_server.backing.postgres.schema import Connection
 from pequod_server.backing.sql import quoted, quoted_table
 
@@ -38,6 +39,13 @@ ORDER BY p.proname
 _TRIGGERS: Final = """
 SELECT format('DROP TRIGGER %I ON %s', tgname, tgrelid::regclass) FROM pg_trigger
 WHERE tgfoid = ANY($1::oid[]) AND NOT tgisinternal ORDER BY tgrelid::regclass::text, tgname
+"""
+#: Whether the table of request ids is there, and no other feed.
+_LAST: Final = f"""
+SELECT to_regclass('{REQUESTS}') IS NOT NULL AND NOT EXISTS (SELECT FROM pg_publication WHERE pubname <> $1)
+       AND NOT EXISTS (SELECT FROM pg_proc p JOIN pg_namespace n ON n.oid = p.pronamespace
+                       WHERE n.nspname = 'pequod' AND p.proname LIKE 'note\\_%'
+                       AND strpos(p.prosrc, format('pg_notify(%L,', $1::text)) = 0)
 """
 _SCHEMA_HOLDS_MORE: Final = """
 SELECT EXISTS (SELECT FROM pg_depend
@@ -104,6 +112,8 @@ async def uninstall(connection: Connection, name: str) -> list[str]:
     numbers = [function["oid"] for function in functions]
     statements += [row[0] for row in await connection.fetch(_TRIGGERS, numbers)]
     statements += [f"DROP FUNCTION {function['name']}" for function in functions]
+    if await connection.fetchval(_LAST, name):
+        statements.append(f"DROP TABLE {REQUESTS}")
     if numbers and not await connection.fetchval(_SCHEMA_HOLDS_MORE, numbers):
         statements.append("DROP SCHEMA pequod")
     return statements

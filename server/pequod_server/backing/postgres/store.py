@@ -14,11 +14,9 @@ from contextlib import aclosing
 
 import asyncpg
 
-from pequod.answers.transacted import Transacted
 from pequod.engine import SearchRange
 from pequod.engine.transacting import TransactionLimits, locked_keys
 from pequod.escapes import shown
-from pequod.language.conditions import Met, Unmet
 from pequod.language.transactions import Transaction
 from pequod_server.backing.errors import (
     BackingUnavailableError,
@@ -28,12 +26,12 @@ from pequod_server.backing.errors import (
     WriteRefusedError,
 )
 from pequod_server.backing.health import Backoff, mended
-from pequod_server.backing.mapping import GENERIC_TABLE, Mapping
-from pequod_server.backing.postgres import removal
-from pequod_server.backing.postgres.deciding import add_one, decide, decide_one, lock_numbers
+from pequod_server.backing.mapping import Mapping
+from pequod_server.backing.postgres import install, removal
+from pequod_server.backing.postgres.deciding import add_one, decide, decide_one
 from pequod_server.backing.postgres.history import place, proven_place
-from pequod_server.backing.postgres.install import CREATE_GENERIC, check_installed, install_notify, install_slot
 from pequod_server.backing.postgres.notify import notify_feed
+from pequod_server.backing.postgres.once import RequestTable
 from pequod_server.backing.postgres.schema import (
     Connection,
     Facts,
@@ -48,6 +46,7 @@ from pequod_server.backing.postgres.session import PostgresSession, keys_as_rang
 from pequod_server.backing.postgres.slot import slot_feed
 from pequod_server.backing.postgres.transactions import OneByOneError, in_transaction
 from pequod_server.backing.postgres.writes import statements_of
+from pequod_server.backing.repeated import once_of_addition, once_of_change
 from pequod_server.backing.rows import sorted_in_steps
 from pequod_server.backing.store import (
     Added,
@@ -69,6 +68,7 @@ from pequod_server.backing.store import (
 )
 from pequod_server.backing.turns import Turns, in_turns
 from pequod_server.backing.values import decompose
+from pequod_server.once.outcomes import once_of_transaction
 
 _FEED_NAME = re.compile(r"[a-z_][a-z0-9_]{0,62}").fullmatch
 #: Rows that one statement writes or looks up: they are encoded in one step.
@@ -90,6 +90,7 @@ class PostgresStore:
         connections_max: int = 4,
         timeout_s: float = 10.0,
         held_bytes_max: int = 64 << 20,
+        keep_s: float = 600.0,
         backoff: Backoff | None = None,
     ) -> None:
         if not _FEED_NAME(feed_name):
@@ -105,6 +106,7 @@ class PostgresStore:
             timeout_s=timeout_s,
             held_bytes_max=held_bytes_max,
         )
+        self._requests = RequestTable(self._session, keep_s)
 
     @property
     def status(self) -> Status:
@@ -125,7 +127,9 @@ class PostgresStore:
             there = [mapping for mapping in self.mappings if mapping.table in facts]
             for check in (
                 lambda: check_schema(connection, session.name, self.mappings),
-                lambda: check_installed(connection, session.name, session.mode, session.feed_name, there, facts),
+                lambda: install.check_installed(
+                    connection, session.name, session.mode, session.feed_name, there, facts
+                ),
             ):
                 try:
                     await check()
@@ -152,7 +156,7 @@ class PostgresStore:
         """
         session = self._session
         async with session.connection() as connection, connection.transaction():
-            made = [CREATE_GENERIC] if any(mapping.table == GENERIC_TABLE for mapping in self.mappings) else []
+            made = install.tables(self.mappings)
             for statement in made:
                 await connection.execute(statement)
             facts = await check_schema(connection, session.name, self.mappings)
@@ -161,9 +165,9 @@ class PostgresStore:
                 is_there = await connection.fetchval(
                     "SELECT EXISTS (SELECT FROM pg_publication WHERE pubname = $1)", session.feed_name
                 )
-                statements = list(install_slot(session.feed_name, self.mappings, facts, is_there=is_there))
+                statements = list(install.install_slot(session.feed_name, self.mappings, facts, is_there=is_there))
             else:
-                statements = list(install_notify(session.feed_name, self.mappings))
+                statements = list(install.install_notify(session.feed_name, self.mappings))
             for statement in statements:
                 await connection.execute(statement)
             if session.mode == "slot":
@@ -247,12 +251,9 @@ class PostgresStore:
 
     async def write_if(self, change: ConditionalChange) -> WrittenIf:
         """Write a change if its condition holds: a row that is there is locked, and one that is not must not come."""
-        mapping = self._mapping(RowChange(change.key, change.value))
-
-        async def work(connection: Connection, facts: Facts, _attempt: int) -> Met | Unmet:
-            return await decide_one(connection, facts, change, mapping, self._session._rows, self._write_one)
-
-        return WrittenIf(*await in_transaction(self._session, work))
+        how = change, self._mapping(RowChange(change.key, change.value)), self._session._rows, self._write_one
+        work = self._requests.decided(once_of_change(change), lambda line, facts: decide_one(line, facts, *how))
+        return WrittenIf(*await work)
 
     async def transact(self, transaction: Transaction, limits: TransactionLimits) -> WrittenTransaction:
         """Run a transaction; see `deciding`."""
@@ -260,16 +261,15 @@ class PostgresStore:
             self._mapping(RowChange(*change))
         mappings = {key: self._mapping(RowChange(key, None)) for key in locked_keys(transaction)}
 
-        async def work(connection: Connection, facts: Facts, _attempt: int) -> Transacted:
-            look, write = self._session._rows, self._write_one
-            return await decide(connection, facts, transaction, limits, mappings, look, write)
-
-        return WrittenTransaction(*await in_transaction(self._session, work, lock_numbers(mappings)))
+        how = transaction, limits, mappings, self._session._rows, self._write_one
+        once = once_of_transaction(transaction)
+        work = self._requests.decided(once, lambda line, facts: decide(line, facts, *how), mappings)
+        return WrittenTransaction(*await work)
 
     async def add(self, addition: Addition) -> Added:
         """Add to a row; see `deciding`."""
         how = addition, self._mapping(RowChange(addition.key, None)), self._session._rows, self._write_one
-        work = in_transaction(self._session, lambda connection, facts, _attempt: add_one(connection, facts, *how))
+        work = self._requests.decided(once_of_addition(addition), lambda line, facts: add_one(line, facts, *how))
         return Added(*await work)
 
     async def position(self) -> Place:

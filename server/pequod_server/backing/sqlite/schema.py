@@ -33,7 +33,15 @@ CREATE_CHANGES: Final = (
     f"CREATE TABLE IF NOT EXISTS {CHANGES} "
     "(seq INTEGER PRIMARY KEY AUTOINCREMENT, mapping TEXT NOT NULL, slots TEXT NOT NULL)"
 )
-
+#: The ids of writes that are done once, with their outcomes.
+REQUESTS: Final = "pequod_requests"
+CREATE_REQUESTS: Final = (
+    (
+        f"CREATE TABLE IF NOT EXISTS {REQUESTS} "
+        "(id BLOB PRIMARY KEY NOT NULL, at_s INTEGER NOT NULL, outcome BLOB NOT NULL) STRICT, WITHOUT ROWID"
+    ),
+    f"CREATE INDEX IF NOT EXISTS {REQUESTS}_at ON {REQUESTS} (at_s)",
+)
 
 #: STRICT: a text is no key, and would not sort among them.
 CREATE_GENERIC: Final = (
@@ -139,6 +147,7 @@ def install(connection: sqlite3.Connection, mappings: Sequence[Mapping]) -> Iter
     """Yield the statements that make the change table and the triggers; they drop old ones of ours first."""
     yield CREATE_CHANGES
     yield NAME_DATABASE
+    yield from CREATE_REQUESTS
     wanted = {name: text for mapping in mappings for name, text in triggers(connection, mapping).items()}
     yield from _drop_triggers(connection)
     yield from wanted.values()
@@ -147,7 +156,10 @@ def install(connection: sqlite3.Connection, mappings: Sequence[Mapping]) -> Iter
 def uninstall(connection: sqlite3.Connection) -> Iterator[str]:
     """Yield the statements that remove what install made, for any mapping."""
     yield from _drop_triggers(connection)
-    if connection.execute("SELECT 1 FROM sqlite_master WHERE type = 'table' AND name = ?", (CHANGES,)).fetchone():
+    tables = {name for (name,) in connection.execute("SELECT name FROM sqlite_master WHERE type = 'table'")}
+    if REQUESTS in tables:
+        yield f"DROP TABLE {REQUESTS}"
+    if CHANGES in tables:
         yield f"DROP TABLE {CHANGES}"
         yield f"DELETE FROM sqlite_sequence WHERE name = '{DATABASE}'"
 

@@ -14,25 +14,26 @@ import json
 import secrets
 import sqlite3
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterator, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Final, TypeVar
 
-from pequod.answers.transacted import Transacted
 from pequod.engine import SearchRange
 from pequod.engine.transacting import TransactionLimits
 from pequod.freshness import SQLITE_STATE, database_of
-from pequod.language.conditions import Met, Unmet
 from pequod.language.transactions import Transaction
 from pequod_server.backing.errors import PackError, SchemaError
 from pequod_server.backing.health import Backoff, FeedBrokenError, Health, mended
 from pequod_server.backing.mapping import GENERIC_TABLE, Mapping
 from pequod_server.backing.noted import Noted
+from pequod_server.backing.repeated import once_of_addition, once_of_change
 from pequod_server.backing.rows import Clip, packed, result_of, sorted_in_steps
 from pequod_server.backing.searches import by_columns
 from pequod_server.backing.sql import Query, boxes_of, select
 from pequod_server.backing.sqlite import schema as sqlite_schema
 from pequod_server.backing.sqlite.connection import SqliteConnection, transaction
 from pequod_server.backing.sqlite.dialect import SqliteDialect, plan_of
+from pequod_server.backing.sqlite.once import once
 from pequod_server.backing.sqlite.schema import CHANGES
 from pequod_server.backing.sqlite.writes import add, carry_out, transact, write_if
 from pequod_server.backing.store import (
@@ -59,6 +60,7 @@ from pequod_server.backing.store import (
 )
 from pequod_server.backing.turns import Turns
 from pequod_server.backing.values import cell_of
+from pequod_server.once.outcomes import Once, once_of_transaction
 
 T = TypeVar("T")
 
@@ -76,6 +78,8 @@ class SqliteStore:
         self, path: str | Path, mappings: Sequence[Mapping], *, poll_s: float = 0.01, backoff: Backoff | None = None
     ) -> None:
         self.mappings = tuple(mappings)
+        #: How long request ids are kept.
+        self.keep_s = 600.0
         self._path = Path(path)
         self._poll_s = poll_s
         self._backoff = backoff or Backoff()
@@ -199,33 +203,31 @@ class SqliteStore:
 
     async def write_if(self, change: ConditionalChange) -> WrittenIf:
         """Write a change if its condition holds; no other writer comes between."""
-
-        def write(line: sqlite3.Connection) -> Met | Unmet:
-            return write_if(self._name, line, change, self.mappings, self._read)
-
-        return WrittenIf(*await self._decided(write))
+        how = change, self.mappings, self._read
+        return WrittenIf(*await self._decided(lambda line: write_if(self._name, line, *how), once_of_change(change)))
 
     async def transact(self, transaction: Transaction, limits: TransactionLimits) -> WrittenTransaction:
         """Run a transaction; no other writer comes between."""
-
-        def run(line: sqlite3.Connection) -> Transacted:
-            return transact(self._name, line, transaction, limits, self.mappings, self._read)
-
-        return WrittenTransaction(*await self._decided(run))
+        how = transaction, limits, self.mappings, self._read
+        write = self._decided(lambda line: transact(self._name, line, *how), once_of_transaction(transaction))
+        return WrittenTransaction(*await write)
 
     async def add(self, addition: Addition) -> Added:
         """Add to a row; no other writer comes between."""
-        return Added(*await self._decided(lambda line: add(self._name, line, addition, self.mappings, self._read)))
+        how = addition, self.mappings, self._read
+        return Added(*await self._decided(lambda line: add(self._name, line, *how), once_of_addition(addition)))
 
-    async def _decided(self, decide: Callable[[sqlite3.Connection], T]) -> tuple[Place, T]:
-        """Do work in one transaction; return the place behind it, and what the work returns."""
+    async def _decided(
+        self, decide: Callable[[sqlite3.Connection], T], write: Once[T] | None = None
+    ) -> tuple[Place, T]:
+        """Do work in one transaction, unless it came before; return the place behind it, and its outcome."""
 
-        def write(connection: sqlite3.Connection) -> tuple[Place, T]:
+        def run(connection: sqlite3.Connection) -> tuple[Place, T]:
             with transaction(connection, "IMMEDIATE"):
-                found = decide(connection)
+                found = once(connection, write, partial(decide, connection), self.keep_s)
                 return Place(1, sqlite_schema.position_of(connection)), found
 
-        return await self._writes.run(write)
+        return await self._writes.run(run)
 
     async def position(self) -> Place:
         """Return the number of the last change."""

@@ -246,17 +246,19 @@ class PeerSession:
 
     async def write_if(self, change: ConditionalChange) -> WrittenIf:
         """Have the home write a change if its condition holds there."""
-        return decided(await self.once(self.channel.write_if(write_if_request(change))))
+        return decided(await self.once(self.channel.write_if(write_if_request(change)), change.request_id))
 
     async def transact(self, transaction: Transaction, limits: TransactionLimits) -> WrittenTransaction:
         """Have the home run a transaction."""
         request = peer_transaction_request(transaction, limits)
-        return written_transaction_of(transaction, await self.once(self.channel.transact(request)))
+        return written_transaction_of(
+            transaction, await self.once(self.channel.transact(request), transaction.request_id)
+        )
 
     async def add(self, addition: Addition) -> Added:
         """Have the home add."""
-        request = pb.PeerAddRequest(key=addition.key, delta=addition.delta)
-        return added_of(await self.once(self.channel.add(request)))
+        request = pb.PeerAddRequest(**addition._asdict())
+        return added_of(await self.once(self.channel.add(request), addition.request_id))
 
     async def run(self, call: Coroutine[Any, Any, T]) -> T:
         """Return what a call on this connection returns.
@@ -283,15 +285,18 @@ class PeerSession:
             raise SessionOverError
         return task.result()
 
-    async def once(self, call: Coroutine[Any, Any, T]) -> T:
+    async def once(self, call: Coroutine[Any, Any, T], request_id: bytes = b"") -> T:
         """Return what a call returns that must not be made twice.
 
         Raises:
             BackingUnavailableError: The connection is over, before the call was.
+            SessionOverError: The same, and the call has a request id: it may be made twice.
         """
         try:
             return await self.run(call)
         except SessionOverError:
+            if request_id:
+                raise
             reason = "the connection broke; whether the write was carried out is not known"
             raise BackingUnavailableError(f"the home {self.address}", reason) from None
 

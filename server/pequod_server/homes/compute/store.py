@@ -213,7 +213,7 @@ class PequodStore:
             return await session.load(clip.ranges, next_groups)
 
         try:
-            loaded = await self._call(load)
+            loaded = await self._call(lambda session: session.run(load(session)))
         except NotHomeError as error:
             # This server was paused, or hears of the map later: it is no fault of the reader.
             raise BackingUnavailableError(self.name, f"the home goes by another map: {error}") from error
@@ -224,11 +224,11 @@ class PequodStore:
 
     async def position(self) -> Place:
         """Ask the home where its database is now."""
-        return await self._call(lambda session: session.position(latest=False))
+        return await self._call(lambda session: session.run(session.position(latest=False)))
 
     async def latest(self) -> Place:
         """Ask the home for a proof that its database commits."""
-        return await self._call(lambda session: session.position(latest=True))
+        return await self._call(lambda session: session.run(session.position(latest=True)))
 
     async def write(self, changes: Sequence[RowChange]) -> WrittenThrough:
         """Have the home write changes in one transaction."""
@@ -236,22 +236,22 @@ class PequodStore:
 
     async def write_if(self, change: ConditionalChange) -> WrittenIf:
         """Have the home write a change if its condition holds there."""
-        return await (await self._standing()).write_if(change)
+        return await self._call(lambda session: session.write_if(change))
 
     async def transact(self, transaction: Transaction, limits: TransactionLimits) -> WrittenTransaction:
         """Have the home run a transaction."""
-        return await (await self._standing()).transact(transaction, limits)
+        return await self._call(lambda session: session.transact(transaction, limits))
 
     async def add(self, addition: Addition) -> Added:
         """Have the home add."""
-        return await (await self._standing()).add(addition)
+        return await self._call(lambda session: session.add(addition))
 
     async def _call(self, call: Callable[[PeerSession], Coroutine[Any, Any, T]]) -> T:
         """Return what a call at the present home returns; one that is cut off is made again at the next."""
         for _ in range(_TRIES_MAX):
             session = await self._standing()
             try:
-                return await session.run(call(session))
+                return await call(session)
             except SessionOverError:
                 continue
         raise BackingUnavailableError(self.name, "its homes go away faster than they answer")

@@ -17,6 +17,7 @@ from pequod_server.homes.home.service import PeerService
 from pequod_server.homes.rules import HomeRules
 from pequod_server.memory.admission import Admission
 from pequod_server.memory.keeper import limit_bytes
+from pequod_server.once.memory import RequestIds
 
 #: The part of `memory_limit` that kept changes take at the most; with more, rows would be evicted for them.
 _KEPT_PART: Final = 8
@@ -31,6 +32,7 @@ def make_peer_service(
     admission: Admission,
     rules: HomeRules | None = None,
     own: OwnHistory | None = None,
+    ids: RequestIds | None = None,
 ) -> PeerService:
     """Return the service for computes of a server: they ask for rows of its database, or of its clients."""
     keep_bytes = min(config.peer_keep_bytes, limit_bytes(config.memory_limit) // _KEPT_PART)
@@ -42,7 +44,7 @@ def make_peer_service(
         raise SettingError("peer_exports", f"table {min(shared)!r} is the database's, which other servers load anyway")
     writes_max = config.batch_commands_max
     if not databases.all:
-        return PeerService(MemoryOrigin(engine, server_id, relay, own), admission, rules, writes_max=writes_max)
+        return PeerService(MemoryOrigin(engine, server_id, relay, own, ids), admission, rules, writes_max=writes_max)
     origin = DatabaseOrigin(engine, databases, tables, relay, exported)
     is_home = not isinstance(databases.all[0].store, Releasing)
     return PeerService(origin, admission, rules, writes_max=writes_max, is_home=is_home)

@@ -32,6 +32,7 @@ from pequod_server.backing import (
     WrittenIf,
     WrittenTransaction,
 )
+from pequod_server.backing.repeated import once_of_addition, once_of_change
 from pequod_server.backing.store import WrittenThrough, were_there
 from pequod_server.backing.turns import Turns
 from pequod_server.database.databases import Databases
@@ -40,6 +41,8 @@ from pequod_server.freshness.own import LifeHistory, OwnHistory
 from pequod_server.freshness.questions import Questions
 from pequod_server.homes.home.exports import Exports
 from pequod_server.homes.home.relay import Relay
+from pequod_server.once.memory import RequestIds
+from pequod_server.once.outcomes import once_of_transaction
 
 log = logging.getLogger("pequod.peer")
 
@@ -229,9 +232,18 @@ class MemoryOrigin:
     Args:
         server_id: Names the history; another life of the server has another one.
         own: Names it instead: the data outlive the server. None: they die with it.
+        ids: Remembers writes that may come again.
     """
 
-    def __init__(self, engine: Engine, server_id: int, relay: Relay, own: OwnHistory | None = None) -> None:
+    def __init__(
+        self,
+        engine: Engine,
+        server_id: int,
+        relay: Relay,
+        own: OwnHistory | None = None,
+        ids: RequestIds | None = None,
+    ) -> None:
+        self._ids = ids or RequestIds()
         self._engine = engine
         self._is_kept = own is not None
         self._own = own or LifeHistory(server_id)
@@ -349,19 +361,22 @@ class MemoryOrigin:
 
     async def write_if(self, change: ConditionalChange) -> WrittenIf:
         """Write to the engine, if the condition holds."""
-        outcome = self._engine.write_if(change.key, change.value, change.condition)
+        write = once_of_change(change)
+        outcome = self._ids.once(write, lambda: self._engine.write_if(change.key, change.value, change.condition))
         self.settle()
         return WrittenIf(Place(self.history.timeline, self.position), outcome)
 
     async def transact(self, transaction: Transaction, limits: TransactionLimits) -> WrittenTransaction:
         """Run a transaction on the engine."""
-        done = transact(self._engine, transaction, time.monotonic(), limits)
+        write = once_of_transaction(transaction)
+        done = self._ids.once(write, lambda: transact(self._engine, transaction, time.monotonic(), limits))
         self.settle()
         return WrittenTransaction(Place(self.history.timeline, self.position), done)
 
     async def add(self, addition: Addition) -> Added:
         """Add to a value of the engine."""
-        total = self._engine.add(addition.key, addition.delta)
+        write = once_of_addition(addition)
+        total = self._ids.once(write, lambda: self._engine.add(addition.key, addition.delta))
         self.settle()
         return Added(Place(self.history.timeline, self.position), total)
 

@@ -301,7 +301,7 @@ class PeerService:
     async def _add(self, request: pb.PeerAddRequest, _context: Context) -> pb.PeerAddReply:
         """Add to a value."""
         async with self._let_in((request.key,)):
-            found = await self.origin.add(Addition(request.key, request.delta))
+            found = await self.origin.add(Addition(request.key, request.delta, request.request_id))
             return pb.PeerAddReply(place=place_message(found.place), value=found.total)
 
     @asynccontextmanager

@@ -1,0 +1,119 @@
+"""Outcomes of writes that have request ids, as bytes that are kept in memory, on disk and in databases.
+
+    check of the write, 4 bytes | status, 1 byte | sum, or the present value of a key
+    check of the write, 4 bytes | TransactionReply without its header
+
+>>> from pequod.commands.kinds import ADD
+>>> add = once_of(bytes(16), ADD, b"likes|1", b"1")
+>>> add.outcome(add.kept(b"7"))
+b'7'
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+from typing import Final, Generic, NamedTuple, TypeVar
+from zlib import crc32
+
+from pequod_proto import pequod_pb2 as pb
+
+from pequod.answers.transacted import Transacted
+from pequod.commands.kinds import ABSENT, OK, UNMET
+from pequod.errors import BadRequestError
+from pequod.language.conditions import MET, Met, Unmet
+from pequod.language.transactions import Transaction
+from pequod.transaction_messages import transacted_of, transaction_reply, transaction_request
+
+#: The bytes of a request id.
+_ID_BYTES: Final = 16
+#: The status of a condition that held; OK goes with a sum.
+_MET: Final = 255
+_CHECK_BYTES: Final = 4
+
+#: What a command with an id gives: the sum of an addition, or what came of a condition.
+Decided = bytes | Met | Unmet
+T = TypeVar("T")
+
+
+class Once(NamedTuple, Generic[T]):
+    """A write that is done once, and how its outcome is kept."""
+
+    request_id: bytes
+    #: Tells the write from others that are sent with the same id by mistake.
+    check: bytes
+    to_bytes: Callable[[T], bytes]
+    of_bytes: Callable[[bytes], T]
+
+    def kept(self, outcome: T) -> bytes:
+        """Return an outcome as it is kept."""
+        return self.check + self.to_bytes(outcome)
+
+    def outcome(self, kept: bytes) -> T:
+        """Return the outcome of the first time.
+
+        Raises:
+            BadRequestError: It is that of another write.
+        """
+        if kept[:_CHECK_BYTES] != self.check:
+            raise BadRequestError("this request id was sent with another write: make a new id for each write")
+        return self.of_bytes(kept[_CHECK_BYTES:])
+
+
+def refuse_id(request_id: bytes) -> None:
+    """Pass if these bytes are a request id, or there is none.
+
+    Raises:
+        BadRequestError: They are not.
+    """
+    if request_id and len(request_id) != _ID_BYTES:
+        raise BadRequestError(f"a request id has {_ID_BYTES} bytes, and this one has {len(request_id)}")
+
+
+def once_of(
+    request_id: bytes, kind: int, key: bytes, second: bytes, third: bytes = b"", number: int = 0
+) -> Once[Decided]:
+    """Return the write of a command, whose arguments and number are those of batches."""
+    check = _check(kind, key, second, third, b"%d" % number)
+    return Once(request_id, check, _bytes_of, _decided)
+
+
+def once_of_transaction(transaction: Transaction) -> Once[Transacted]:
+    """Return the write of a transaction."""
+    request = transaction_request(transaction._replace(request_id=b""))
+    check = _check(0, request.SerializeToString(deterministic=True))
+    reply = partial(transaction_reply, transaction)
+    return Once(
+        transaction.request_id,
+        check,
+        lambda done: reply(done).SerializeToString(),
+        lambda kept: transacted_of(transaction, pb.TransactionReply.FromString(kept)),
+    )
+
+
+def _check(kind: int, *arguments: bytes) -> bytes:
+    check = kind
+    for argument in arguments:
+        check = crc32(argument, crc32(b"%d " % len(argument), check))
+    return check.to_bytes(_CHECK_BYTES)
+
+
+def _bytes_of(outcome: Decided) -> bytes:
+    match outcome:
+        case bytes():
+            return bytes((OK,)) + outcome
+        case Unmet(value=None):
+            return bytes((ABSENT,))
+        case Unmet(value=bytes() as value):
+            return bytes((UNMET,)) + value
+        case _:
+            return bytes((_MET,))
+
+
+def _decided(kept: bytes) -> Decided:
+    status, value = kept[0], kept[1:]
+    if status == _MET:
+        return MET
+    if status == OK:
+        return value
+    return Unmet(value if status == UNMET else None)

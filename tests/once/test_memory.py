@@ -1,0 +1,161 @@
+"""The ids that a server remembers: for some time, within some bytes, and with a disk or without."""
+
+from __future__ import annotations
+
+import pytest
+from pequod_server.once.memory import RequestIds
+from pequod_server.once.outcomes import Once, once_of, once_of_transaction, refuse_id
+
+from pequod.answers.transacted import Transacted
+from pequod.commands.kinds import ADD, GET, PUT_IF, REMOVE_IF
+from pequod.errors import BadRequestError
+from pequod.language.conditions import MET, Met, Unmet
+from pequod.language.transactions import CommandList, Transaction
+
+
+def id_of(number: int) -> bytes:
+    return number.to_bytes(16)
+
+
+def an_add(number: int) -> Once[bytes | Met | Unmet]:
+    return once_of(id_of(number), ADD, b"n", b"1")
+
+
+class Clock:
+    """A wall clock that the test sets."""
+
+    now_s = 1_000_000.0
+
+    def __call__(self) -> float:
+        return self.now_s
+
+
+@pytest.mark.parametrize("outcome", [b"", b"12.5", MET, Unmet(None), Unmet(b""), Unmet(b"there")])
+def test_a_command_s_outcome_comes_back_as_it_was(outcome: bytes | Met | Unmet) -> None:
+    write = once_of(id_of(1), PUT_IF, b"k", b"v", b"expected", 3)
+    assert write.outcome(write.kept(outcome)) == outcome
+
+
+def test_a_transaction_s_outcome_comes_back_as_it_was() -> None:
+    commands = CommandList(bytes([ADD, GET]), [b"n", b"1", b"m"], [])
+    write = once_of_transaction(Transaction((), commands, request_id=id_of(1)))
+    done = Transacted(True, [b"5", None])
+    assert write.outcome(write.kept(done)) == done
+
+
+def test_an_id_of_another_write_is_refused() -> None:
+    kept = once_of(id_of(1), ADD, b"n", b"1").kept(b"1")
+    others = [
+        once_of(id_of(1), ADD, b"n", b"2"),
+        once_of(id_of(1), ADD, b"m", b"1"),
+        once_of(id_of(1), ADD, b"n1", b""),
+        once_of(id_of(1), REMOVE_IF, b"n", b"1"),
+        once_of(id_of(1), ADD, b"n", b"1", number=1),
+    ]
+    for other in others:
+        with pytest.raises(BadRequestError, match="sent with another write"):
+            other.outcome(kept)
+    for wrong in (b"short", bytes(17)):
+        with pytest.raises(BadRequestError, match="has 16 bytes"):
+            refuse_id(wrong)
+    refuse_id(b"")
+
+
+def test_a_write_is_done_once_and_without_an_id_each_time() -> None:
+    ids, done = RequestIds(), list[int]()
+
+    def add() -> bytes:
+        done.append(1)
+        return b"%d" % len(done)
+
+    write = an_add(1)
+    assert [ids.once(write, add), ids.once(write, add), ids.once(an_add(2), add)] == [b"1", b"1", b"2"]
+    plain = write._replace(request_id=b"")
+    assert [ids.once(plain, add), ids.once(plain, add)] == [b"3", b"4"]
+    ids._check()
+    assert (ids.figures.id_count, ids.figures.repeated) == (2, 1)
+
+
+def test_what_is_refused_is_not_remembered() -> None:
+    ids = RequestIds()
+
+    def refuse() -> bytes:
+        raise ZeroDivisionError
+
+    with pytest.raises(ZeroDivisionError):
+        ids.once(an_add(1), refuse)
+    assert ids.once(an_add(1), lambda: b"1") == b"1"
+
+
+def test_ids_are_let_go_after_their_time() -> None:
+    clock = Clock()
+    ids = RequestIds(keep_s=10.0, clock=clock)
+    ids.remember(id_of(1), b"one")
+    clock.now_s += 9
+    ids.remember(id_of(2), b"two")
+    assert ids.known(id_of(1)) == b"one"
+    clock.now_s += 2
+    ids.remember(id_of(3), b"three")
+    assert (ids.known(id_of(1)), ids.known(id_of(2))) == (None, b"two")
+    assert ids.figures.let_go_early == 0
+    ids._check()
+
+
+def test_ids_are_let_go_early_where_memory_is_full_and_a_figure_tells() -> None:
+    ids = RequestIds(bytes_max=10_000)
+    for number in range(100):
+        ids.remember(id_of(number), bytes(100))
+        ids._check()
+    figures = ids.figures
+    assert figures.let_go_early == 100 - figures.id_count > 0
+    assert figures.size_bytes <= 10_000
+    assert ids.known(id_of(0)) is None
+    assert ids.known(id_of(99)) == bytes(100)
+    ids.remember(id_of(100), bytes(20_000))
+    ids._check()
+    assert ids.figures.id_count == 0, "one that is longer than the whole memory is not kept"
+
+
+def test_a_disk_gets_what_it_does_not_have_and_forgets_what_is_let_go() -> None:
+    clock = Clock()
+    ids = RequestIds(keep_s=10.0, clock=clock)
+    ids.remember(id_of(1), b"before")
+    assert ids.unsaved == {}, "there is no disk"
+    ids.begin([])
+    ids.remember(id_of(2), b"two")
+    saved = dict(ids.unsaved)
+    ids.unsaved.clear()
+    clock.now_s += 11
+    ids.remember(id_of(3), b"three")
+    assert ids.unsaved.keys() == {id_of(1), id_of(2), id_of(3)}
+    assert (ids.unsaved[id_of(1)], ids.unsaved[id_of(2)]) == (None, None)
+    again = RequestIds(keep_s=10.0, clock=clock)
+    again.begin((request_id, kept) for request_id, kept in saved.items() if kept is not None)
+    assert again.known(id_of(2)) == b"two", "nothing was remembered since, which would let it go"
+    again._check()
+
+
+def test_what_a_disk_could_not_take_is_forgotten() -> None:
+    ids = RequestIds()
+    ids.begin([])
+    ids.remember(id_of(1), b"one")
+    ids.unsaved.clear()
+    ids.remember(id_of(2), b"two")
+    ids.undo()
+    assert (ids.known(id_of(1)), ids.known(id_of(2)), ids.unsaved) == (b"one", None, {})
+    ids._check()
+
+
+def test_a_start_with_less_memory_takes_the_latest_in() -> None:
+    ids, clock = RequestIds(), Clock()
+    ids = RequestIds(clock=clock)
+    ids.begin([])
+    for number in range(20):
+        clock.now_s += 1
+        ids.remember(id_of(number), bytes(100))
+    saved = [(request_id, kept) for request_id, kept in ids.unsaved.items() if kept is not None]
+    small = RequestIds(bytes_max=2000, clock=clock)
+    small.begin(reversed(saved))
+    small._check()
+    assert small.known(id_of(19)) == bytes(100)
+    assert small.unsaved[id_of(0)] is None
