@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
@@ -303,7 +304,7 @@ async def test_a_home_in_memory_keeps_the_ids_for_its_computes() -> None:
 
 
 async def test_old_ids_go_from_the_database(database: Database) -> None:
-    store_settings = {**database.config, "backing_mode": "write-through", "request_ids_keep_s": 0}
+    store_settings = {**database.config, "backing_mode": "write-through", "request_ids_keep_s": 77}
     server = PequodServer(ServerConfig(listen="127.0.0.1:0", **store_settings))  # type: ignore[arg-type]
     async with called(lambda: server) as stub:
         loader = server.loader
