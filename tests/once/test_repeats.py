@@ -1,4 +1,4 @@
-"""Writes that come twice with one request id are done once, whoever keeps the base data, and over the next start."""
+"""Writes that come twice with one request id are done once, in memory, in a folder and beside a database."""
 
 from __future__ import annotations
 
@@ -175,17 +175,17 @@ LAWS = [
 
 
 @pytest.mark.parametrize("law", LAWS, ids=lambda law: law.__name__)
-async def test_in_memory(law: Callable[[Make], Awaitable[None]]) -> None:
+async def test_a_server_in_memory_keeps_the_law(law: Callable[[Make], Awaitable[None]]) -> None:
     await law(lambda: PequodServer(ServerConfig(listen="127.0.0.1:0")))
 
 
 @pytest.mark.parametrize("law", [*LAWS, the_next_start_knows_what_came_before], ids=lambda law: law.__name__)
-async def test_with_a_folder(law: Callable[[Make], Awaitable[None]], tmp_path: Path) -> None:
+async def test_a_folder_keeps_the_law(law: Callable[[Make], Awaitable[None]], tmp_path: Path) -> None:
     await law(lambda: PequodServer(ServerConfig(listen="127.0.0.1:0", data=tmp_path / "data", fsync="always")))
 
 
 @pytest.mark.parametrize("law", [*LAWS, the_next_start_knows_what_came_before], ids=lambda law: law.__name__)
-async def test_beside_a_database(law: Callable[[Make], Awaitable[None]], database: Database) -> None:
+async def test_a_database_keeps_the_law(law: Callable[[Make], Awaitable[None]], database: Database) -> None:
     settings: dict[str, Any] = {**database.config, "backing_mode": "write-through"}
     await law(lambda: PequodServer(ServerConfig(listen="127.0.0.1:0", **settings)))
 
@@ -313,12 +313,15 @@ async def test_old_ids_go_from_the_database(database: Database) -> None:
         for number in range(3):
             await stub.Add(pb.AddRequest(key=KEY, delta=b"1", request_id=b"%016d" % number))
         if isinstance(store, PostgresStore):
+            assert store._requests._keep.total_seconds() == 77
+            store._requests._keep = timedelta()
             await store._requests.sweep()
             async with store._session.connection() as connection:
                 left = await connection.fetchval("SELECT count(*) FROM pequod_requests")
             assert left == 0
         else:
             assert isinstance(store, SqliteStore)
+            assert store.keep_s == 77
             # Its clock has whole seconds.
             store.keep_s = -1.0
             await stub.Add(pb.AddRequest(key=KEY, delta=b"1", request_id=b"%016d" % 3))

@@ -39,7 +39,7 @@ _LONGEST_BYTES: Final = (4 * MIB, 64 * MIB)
 #: The pool's share of the limit, and its size without a limit.
 _POOL_SHARE: Final = 1 / 16
 _POOL_BYTES: Final = 1024 * MIB
-#: What request ids may take: this part of the limit, and no more than these bytes.
+#: The memory for request ids: this part of the limit, and no more than these bytes.
 _IDS_SHARE: Final = 64
 _IDS_BYTES: Final = 64 * MIB
 #: A message is in memory this many times while it is read or sent: in gRPC's buffers, as bytes and as a message.

@@ -17,7 +17,7 @@ from pequod_server.once.outcomes import Once
 
 T = TypeVar("T")
 
-#: What an id takes beside the bytes of its outcome: two objects of bytes, and its place in the table.
+#: The memory of an id beside the bytes of its outcome: two objects of bytes, and its place in the table.
 _ID_BYTES: Final = 250
 _STAMP_BYTES: Final = 8
 
@@ -37,7 +37,7 @@ class RequestIds:
 
     Args:
         keep_s: How long an id is kept.
-        bytes_max: What all of them may take.
+        bytes_max: The memory of all of them.
         clock: Returns the time of the wall clock in seconds: ids outlive a start of the server.
 
     Invariants:
@@ -56,8 +56,9 @@ class RequestIds:
         self._clock = clock
         self._kept: dict[bytes, bytes] = {}
         self._size_bytes = self._repeated = self._let_go_early = 0
-        #: Whether a disk keeps them; and what it does not have yet: ids with stamp and outcome, None: one was let go.
+        #: Whether a disk keeps them.
         self._is_saved = False
+        #: Those that it does not have yet, with stamp and outcome; None: the id was let go.
         self.unsaved: dict[bytes, bytes | None] = {}
 
     @property

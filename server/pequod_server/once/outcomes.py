@@ -31,7 +31,7 @@ _ID_BYTES: Final = 16
 _MET: Final = 255
 _CHECK_BYTES: Final = 4
 
-#: What a command with an id gives: the sum of an addition, or what came of a condition.
+#: The outcome of a command with an id: the sum of an addition, or whether a condition held.
 Decided = bytes | Met | Unmet
 T = TypeVar("T")
 
@@ -61,10 +61,10 @@ class Once(NamedTuple, Generic[T]):
 
 
 def refuse_id(request_id: bytes) -> None:
-    """Pass if these bytes are a request id, or there is none.
+    """Pass if a request id has the length of one, or there is none.
 
     Raises:
-        BadRequestError: They are not.
+        BadRequestError: It has another length.
     """
     if request_id and len(request_id) != _ID_BYTES:
         raise BadRequestError(f"a request id has {_ID_BYTES} bytes, and this one has {len(request_id)}")

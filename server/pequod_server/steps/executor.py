@@ -36,8 +36,8 @@ from pequod_server.once.memory import RequestIds
 from pequod_server.once.outcomes import once_of_transaction, refuse_id
 from pequod_server.steps.judges import CommandJudge, HomeJudge
 from pequod_server.steps.leveled import BatchLevels
-from pequod_server.steps.once import OnceRun, ids_of
 from pequod_server.steps.piece import ReplyPiece
+from pequod_server.steps.repeatable import OnceRun, ids_of
 from pequod_server.steps.steps import Add, Need, Outcomes, Room, Step, Steps, WriteIf, Writes
 from pequod_server.wire.publishing import never_there
 

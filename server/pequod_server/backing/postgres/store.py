@@ -31,7 +31,7 @@ from pequod_server.backing.postgres import install, removal
 from pequod_server.backing.postgres.deciding import add_one, decide, decide_one
 from pequod_server.backing.postgres.history import place, proven_place
 from pequod_server.backing.postgres.notify import notify_feed
-from pequod_server.backing.postgres.once import RequestTable
+from pequod_server.backing.postgres.request_table import RequestTable
 from pequod_server.backing.postgres.schema import (
     Connection,
     Facts,

@@ -33,7 +33,7 @@ from pequod_server.backing.sql import Query, boxes_of, select
 from pequod_server.backing.sqlite import schema as sqlite_schema
 from pequod_server.backing.sqlite.connection import SqliteConnection, transaction
 from pequod_server.backing.sqlite.dialect import SqliteDialect, plan_of
-from pequod_server.backing.sqlite.once import once
+from pequod_server.backing.sqlite.recalled import once
 from pequod_server.backing.sqlite.schema import CHANGES
 from pequod_server.backing.sqlite.writes import add, carry_out, transact, write_if
 from pequod_server.backing.store import (
