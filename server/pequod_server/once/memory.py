@@ -58,7 +58,7 @@ class RequestIds:
         self._size_bytes = self._repeated = self._let_go_early = 0
         #: Whether a disk keeps them.
         self._is_saved = False
-        #: Those that it does not have yet, with stamp and outcome; None: the id was let go.
+        #: The ids that it does not have yet, each with its stamp and its outcome, or None if it was let go.
         self.unsaved: dict[bytes, bytes | None] = {}
 
     @property
