@@ -12,7 +12,7 @@ import os
 import re
 import signal
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from multiprocessing import get_context
@@ -49,11 +49,15 @@ class ForkedServer:
     """`pequod serve` with the flags of a test, and with its variables and folder; it listens once this is made.
 
     As a context, it is killed at the end, unless it has ended.
+
+    Args:
+        serve: Runs it, with a fault of the test's; a function of a module.
     """
 
-    def __init__(self, *flags: str) -> None:
+    def __init__(self, *flags: str, serve: Callable[..., None] | None = None) -> None:
         heard, says = FORKS.Pipe(duplex=False)
-        process = FORKS.Process(target=_serve, args=(says, flags, dict(os.environ), os.getcwd()), daemon=True)  # noqa: PTH109 -- goes to another process
+        given = (says, flags, dict(os.environ), os.getcwd())  # noqa: PTH109 -- goes to another process
+        process = FORKS.Process(target=serve or run_serve, args=given, daemon=True)
         process.start()
         says.close()
         self._process = process
@@ -100,7 +104,7 @@ class ForkedServer:
         self.kill()
 
 
-def _serve(says: Connection, flags: tuple[str, ...], variables: dict[str, str], folder: str) -> None:
+def run_serve(says: Connection, flags: tuple[str, ...], variables: dict[str, str], folder: str) -> None:
     """Run the command in the forked process."""
     from pequod.cli.serve import app
 

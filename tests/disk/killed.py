@@ -1,7 +1,8 @@
 """A server with a folder of data under writers, killed without a word, and what has to be there after the next start.
 
 Each writer has keys of its own and one call under way: what its calls were answered is there, and the call that was
-under way is there as a whole, or not at all. Writers are plain clients of gRPC, which try nothing again.
+under way is there as a whole, or not at all. Writers are plain clients of gRPC, which try nothing again but adds: these
+with the same request id, and none is added twice.
 
 python -m tests.disk.killed --seconds 600    kill it for 600 seconds, on each transport and with each setting in turn
 """
@@ -46,12 +47,17 @@ class Writer:
     #: The token of the last answer.
     token: bytes = b""
     answered_count: int = 0
+    #: The sum of the adds that were done, and the request id of the one under way.
+    total: int = 0
+    adding: bytes = b""
 
     def run(self, target: str) -> None:
         """Write until the server is gone."""
         with grpc.insecure_channel(target, options=[("grpc.use_local_subchannel_pool", 1)]) as channel:
             stub = PequodStub(channel)  # type: ignore[no-untyped-call]
             try:
+                if self.adding:
+                    self._add(stub)
                 while True:
                     self._write(stub)
             except grpc.RpcError as error:
@@ -61,7 +67,7 @@ class Writer:
         random = self.random
         keys = [b"p|w%d|%03d" % (self.number, random.randrange(200)) for _ in range(random.randrange(1, 9))]
         value = random.randbytes(random.randrange(1, 200))
-        match random.randrange(5):
+        match random.randrange(6):
             case 0:
                 self.under_way = {keys[0]: value}
                 reply = stub.Put(pb.PutRequest(key=keys[0], value=value), timeout=_CALL_S_MAX)
@@ -77,6 +83,9 @@ class Writer:
                 request = pb.WriteIfRequest(key=keys[0], value=value, condition=number)
                 reply = stub.WriteIf(request, timeout=_CALL_S_MAX)
                 assert reply.met == bool(self.under_way)
+            case 4:
+                self.under_way = {}
+                reply = self._add(stub)
             case _:
                 self.under_way = {**dict.fromkeys(keys, value), keys[-1]: None}
                 kinds = bytes([*[PUT] * len(keys), REMOVE])
@@ -87,6 +96,16 @@ class Writer:
         self._take()
         self.answered_count += 1
         self.token = reply.token if isinstance(reply, pb.ExecuteReply) else reply.header.token
+
+    def _add(self, stub: PequodStub) -> pb.AddReply:
+        """Add one; the add that was under way when the server was killed is sent again, as clients do."""
+        self.adding = self.adding or self.random.randbytes(16)
+        request = pb.AddRequest(key=b"n|w%d" % self.number, delta=b"1", request_id=self.adding)
+        reply: pb.AddReply = stub.Add(request, timeout=_CALL_S_MAX)
+        self.total += 1
+        assert int(reply.value) == self.total, f"writer {self.number}: an add was lost or done twice"
+        self.adding = b""
+        return reply
 
     def _take(self) -> None:
         for key, value in self.under_way.items():
@@ -177,7 +196,8 @@ def main() -> None:
             killed[kills % len(killed)].run(0.5)
             kills += 1
         answered = sum(one.answered_count for one in killed)
-    print(f"{kills} kills, {answered} writes acknowledged, none lost (seed {chosen.seed})")
+    adds = sum(writer.total for one in killed for writer in one.writers)
+    print(f"{kills} kills, {answered} writes acknowledged, {adds} adds, none lost, none doubled (seed {chosen.seed})")
 
 
 if __name__ == "__main__":
