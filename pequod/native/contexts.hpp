@@ -36,6 +36,13 @@ struct Hot {
     PyObject* lower;
     PyObject* upper;
     char is_whole;
+    // Whether it keeps some rows of each group alone: then fan-outs append what comes behind all rows, and Python
+    // places the rest.
+    char is_capped;
+    // How many more rows may be appended before Python drops some; with fewer than `room_over`, there are more rows
+    // than reads may see.
+    uint32_t room;
+    uint32_t room_over;
     PyObject* prefix;
     // The rows may be given out up to then.
     double ready_until_s;

@@ -121,13 +121,18 @@ PyMethodDef hot_methods[] = {
 
 #define HOT(name, type, flags) {#name, type, offsetof(Hot, name), flags, nullptr}
 PyMemberDef hot_members[] = {
-    HOT(rows, T_OBJECT_EX, 0),       HOT(prefix, T_OBJECT_EX, 0),       HOT(lower, T_OBJECT_EX, 0),
-    HOT(upper, T_OBJECT_EX, 0),      HOT(end, T_OBJECT_EX, 0),          HOT(first, T_OBJECT_EX, 0),
-    HOT(last, T_OBJECT_EX, 0),       HOT(counters, T_OBJECT_EX, 0),     HOT(ledger, T_OBJECT_EX, 0),
-    HOT(kernel, T_OBJECT, 0),        HOT(expires_s, T_DOUBLE, 0),       HOT(row_bytes, T_LONGLONG, 0),
-    HOT(log_bytes, T_LONGLONG, 0),   HOT(stale_since_s, T_DOUBLE, 0),   HOT(is_fresh, T_BOOL, 0),
-    HOT(ready_until_s, T_DOUBLE, 0), HOT(last_used, T_LONGLONG, 0),     HOT(hits, T_LONGLONG, 0),
-    HOT(is_whole, T_BOOL, 0),        HOT(held_count, T_UINT, READONLY), {nullptr, 0, 0, 0, nullptr},
+    HOT(rows, T_OBJECT_EX, 0),     HOT(prefix, T_OBJECT_EX, 0),
+    HOT(lower, T_OBJECT_EX, 0),    HOT(upper, T_OBJECT_EX, 0),
+    HOT(end, T_OBJECT_EX, 0),      HOT(first, T_OBJECT_EX, 0),
+    HOT(last, T_OBJECT_EX, 0),     HOT(counters, T_OBJECT_EX, 0),
+    HOT(ledger, T_OBJECT_EX, 0),   HOT(kernel, T_OBJECT, 0),
+    HOT(expires_s, T_DOUBLE, 0),   HOT(row_bytes, T_LONGLONG, 0),
+    HOT(log_bytes, T_LONGLONG, 0), HOT(stale_since_s, T_DOUBLE, 0),
+    HOT(is_fresh, T_BOOL, 0),      HOT(ready_until_s, T_DOUBLE, 0),
+    HOT(last_used, T_LONGLONG, 0), HOT(hits, T_LONGLONG, 0),
+    HOT(is_whole, T_BOOL, 0),      HOT(held_count, T_UINT, READONLY),
+    HOT(is_capped, T_BOOL, 0),     HOT(room, T_UINT, 0),
+    HOT(room_over, T_UINT, 0),     {nullptr, 0, 0, 0, nullptr},
 };
 #undef HOT
 

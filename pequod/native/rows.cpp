@@ -223,6 +223,28 @@ PyObject* remove(SortedRows* rows, Piece key) {
     return gone.value;
 }
 
+bool take_first(SortedRows* rows, size_t count, SortedRows* taken) {
+    const size_t there = row_count(rows);
+    size_t left = count < there ? count : there;
+    if (!left) return true;
+    Leaf& into = taken->last;
+    if (!into.make_room(left)) return false;
+    while (left) {
+        Leaf& leaf = rows->leaf(0);
+        const uint32_t moved = leaf.size < left ? leaf.size : uint32_t(left);
+        std::memcpy(into.entries + into.size, leaf.entries, moved * sizeof(Entry));
+        into.size += moved;
+        left -= moved;
+        leaf.size -= moved;
+        std::memmove(leaf.entries, leaf.entries + moved, leaf.size * sizeof(Entry));
+        if (leaf.size) continue;
+        PyMem_Free(leaf.entries);
+        leaf = {nullptr, 0, 0};
+        drop_leaf(rows, 0);
+    }
+    return true;
+}
+
 size_t count_between(SortedRows* rows, Place start, Place stop) {
     if (start.leaf == stop.leaf) return stop.at > start.at ? stop.at - start.at : 0;
     if (start.leaf > stop.leaf) return 0;

@@ -135,6 +135,10 @@ Put put(SortedRows* rows, PyObject* key, PyObject* value, PyObject** old);
 // Take out a key; return its value, which the caller owns, or null.
 PyObject* remove(SortedRows* rows, Piece key);
 
+// Take out the first rows, as many as there are up to a count, and put them into other rows, which are empty. False: an
+// error is set, and nothing has changed.
+bool take_first(SortedRows* rows, size_t count, SortedRows* taken);
+
 inline size_t row_count(SortedRows* rows) {
     size_t count = rows->last.size;
     for (size_t index = 0; index < rows->older_size; ++index) count += rows->older[index].size;

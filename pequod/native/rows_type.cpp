@@ -64,6 +64,17 @@ PyObject* method_remove(PyObject* self, PyObject* key) {
     return old ? old : Py_NewRef(Py_None);
 }
 
+PyObject* method_take_first(PyObject* self, PyObject* count) {
+    const Py_ssize_t wanted = PyLong_AsSsize_t(count);
+    if (wanted < 0) {
+        if (!PyErr_Occurred()) PyErr_SetString(PyExc_ValueError, "a count is not negative");
+        return nullptr;
+    }
+    PyObject* taken = PyObject_CallNoArgs(reinterpret_cast<PyObject*>(Py_TYPE(self)));
+    if (taken && !take_first(self_of(self), size_t(wanted), self_of(taken))) Py_CLEAR(taken);
+    return taken;
+}
+
 PyObject* method_floor_key(PyObject* self, PyObject* key) {
     Piece wanted;
     if (!read_piece(key, &wanted)) return nullptr;
@@ -258,6 +269,7 @@ PyMethodDef methods[] = {
     {"get", method_get, METH_O, "Return the value of a key, or None if it is absent."},
     {"put", as_method(method_put), METH_FASTCALL, "Set a key and return the value that it had, None if it was absent."},
     {"remove", method_remove, METH_O, "Take a key out and return the value that it had, None if it was absent."},
+    {"take_first", method_take_first, METH_O, "Take the first rows out, and return them as rows of their own."},
     {"floor_key", method_floor_key, METH_O, "Return the greatest key that is not above a key, or None."},
     {"replace", as_method(method_replace), METH_FASTCALL, "Set a key that is there; return the row's own key or None."},
     {"merge", as_method(method_merge), METH_FASTCALL, "Take in rows with strictly ascending keys."},

@@ -80,7 +80,7 @@ bool copy_to_all(HotEngine* engine, const Told& told, const Change& change) {
     PyObject* tail = tail_of(told.route, told.match);
     if (!tail) return false;
     const long long tail_bytes = change.old ? 0 : sizes.tail + PyBytes_GET_SIZE(tail);
-    const Py_ssize_t gained = write_to_all(told.waiting, tail, change.value);
+    const Py_ssize_t gained = write_to_all(told.waiting, tail, change.value, engine->now_s);
     Py_DECREF(tail);
     if (gained < 0) return false;
     told.waiting->tail_bytes += tail_bytes;

@@ -5,6 +5,7 @@
 #include "arguments.hpp"
 #include "fetch.hpp"
 #include "row_lists.hpp"
+#include "state.hpp"
 
 #include <algorithm>
 
@@ -159,6 +160,32 @@ int write_into(Hot* hot, PyObject* tail, PyObject* value) {
     return done == Put::FAILED ? -1 : done == Put::NEW;
 }
 
+// Call a method of a context, whose result does not matter.
+bool call(Hot* hot, const char* name, PyObject* tail, PyObject* value) {
+    PyObject* self = reinterpret_cast<PyObject*>(hot);
+    PyObject* done =
+        tail ? PyObject_CallMethod(self, name, "OOi", tail, value, 0) : PyObject_CallMethod(self, name, nullptr);
+    Py_XDECREF(done);
+    return done;
+}
+
+// The same as `write_into` for a context that keeps some rows alone; 0 if Python has counted the row.
+int write_into_capped(Hot* hot, PyObject* tail, PyObject* value, double now_s) {
+    SortedRows* rows = rows_of(hot);
+    const bool has_rows = is_rows(hot->rows) && rows->last.size;
+    if (hot->room && has_rows && hot->is_open() && compare(rows->last.key(rows->last.size - 1), piece_of(tail)) < 0) {
+        if (!rows->last.insert(rows->last.size, tail, value)) return -1;
+        if (--hot->room < hot->room_over) go_stale(hot, now_s);
+        return hot->room || call(hot, "cut", nullptr, nullptr) ? 1 : -1;
+    }
+    if (!hot->is_sound()) {
+        PyErr_SetString(PyExc_TypeError, "contexts have native rows");
+        return -1;
+    }
+    const int is_covered = covers(hot, tail);
+    return is_covered <= 0 ? is_covered : call(hot, "place", tail, value) ? 0 : -1;
+}
+
 // For how many contexts what a write looks at is fetched at once.
 constexpr uint32_t AHEAD = 32;
 
@@ -203,11 +230,12 @@ PyObject* write_into_dictionary(PyObject* contexts, PyObject* tail, PyObject* va
 
 }  // namespace
 
-Py_ssize_t write_to_all(const Waiting* waiting, PyObject* tail, PyObject* value) {
+Py_ssize_t write_to_all(const Waiting* waiting, PyObject* tail, PyObject* value, double now_s) {
     Py_ssize_t gained = 0;
     for (uint32_t at = 0; at < waiting->count; ++at) {
         if (at % AHEAD == 0) look_ahead(waiting, at, at + AHEAD < waiting->count ? at + AHEAD : waiting->count);
-        const int done = write_into(waiting->context(at), tail, value);
+        Hot* hot = waiting->context(at);
+        const int done = hot->is_capped ? write_into_capped(hot, tail, value, now_s) : write_into(hot, tail, value);
         if (done < 0) return -1;
         gained += done;
     }
@@ -224,7 +252,7 @@ PyObject* apply_write(PyObject*, PyObject* const* arguments, Py_ssize_t count) {
         return nullptr;
     }
     if (Py_TYPE(updaters) == waiting_type) {
-        const Py_ssize_t gained = write_to_all(reinterpret_cast<const Waiting*>(updaters), tail, value);
+        const Py_ssize_t gained = write_to_all(reinterpret_cast<const Waiting*>(updaters), tail, value, 0);
         return gained < 0 ? nullptr : PyLong_FromSsize_t(gained);
     }
     PyObject* contexts = PyObject_GetAttrString(updaters, "contexts");

@@ -82,6 +82,12 @@ def draw_absences(random: Random, spec: JoinSpec) -> JoinSpec:
     return replace(spec, sources=tuple(sources[:SOURCES_MAX]))
 
 
+def draw_kept_timeline(random: Random) -> JoinSpec:
+    """Draw a timeline with the last rows of each user, whose fan-outs the native core does."""
+    keep = Keep(random.choice([1, 2, 3, 5]), random.random() < 0.8, random.choice([("x",), ("x",), ()]))
+    return replace(draw_timeline(random), keep=keep)
+
+
 def _pattern(random: Random, table: bytes, names: list[str], widths: dict[str, int | None]) -> Pattern:
     parts: list[bytes | Slot] = [table + b"|"]
     for position, name in enumerate(names):

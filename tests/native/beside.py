@@ -61,6 +61,9 @@ def portrait(engine: Engine) -> dict[str, object]:
                 sorted(context.log.items()),
                 (context.lower, context.upper, context.row_bytes, context.state_bytes),
             )
+            if (kept := context.kept) is not None:
+                spares = [(group, one.edge, *one.rows.everything()) for group, one in sorted(kept.spares.items())]
+                shown[f"{name}: {prefix!r}, spare"] = spares, sorted(kept.short), context.room, context.room_over
         for sites in join.sites:
             for site in sites:
                 waiting = {

@@ -50,6 +50,12 @@ class RowsSideBySide(RuleBasedStateMachine):
             key = b"~~~~~%03d" % (len(self.python) + number)
             assert self.native.put(key, key) == self.python.put(key, key)
 
+    @rule(count=st.integers(0, 12))
+    def take_first(self, count: int) -> None:
+        taken = self.native.take_first(count)
+        taken._check()
+        assert taken.everything() == self.python.take_first(count).everything()
+
     @rule(key=KEYS, value=VALUES)
     def replace(self, key: bytes, value: bytes) -> None:
         assert self.native.replace(key, value) == self.python.replace(key, value)

@@ -110,6 +110,19 @@ class SortedRows:
             self._drop_empty()
         return old
 
+    def take_first(self, count: int) -> SortedRows:
+        """Take the first ``count`` rows out, or all if there are fewer, and return them as rows of their own.
+
+        Cost:
+            O(rows).
+        """
+        keys, values = (list(column) for column in self.everything())
+        taken = type(self)()
+        taken.merge(keys[:count], values[:count])
+        self.__init__()  # type: ignore[misc]
+        self.merge(keys[count:], values[count:])
+        return taken
+
     def floor_key(self, key: bytes) -> bytes | None:
         """Return the greatest key that is not above ``key``, None if there is none.
 

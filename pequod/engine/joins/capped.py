@@ -69,9 +69,19 @@ class Cap:
         return self.count + self.spare_count
 
     @property
+    def takes_appends(self) -> bool:
+        """Whether fan-outs may append rows to a context, and leave it to others to drop what is too much."""
+        return self.is_last and self.is_single and self.is_unique
+
+    @property
+    def room_over(self) -> int:
+        """How many rows too many fan-outs may append."""
+        return 2 * self.spare_count if self.takes_appends else 0
+
+    @property
     def held(self) -> int:
         """How many rows of a group a context holds at most, with the spare ones."""
-        return self.count + 2 * self.spare_count
+        return self.count + 2 * self.spare_count + self.room_over
 
     def group_of(self, prefix: bytes, tail: bytes) -> bytes:
         """Return what all tails of a tail's group begin with; ``prefix`` is that of the context."""
@@ -135,6 +145,7 @@ class Kept:
         2. The spare rows of a group are beyond all its rows, and not beyond its edge.
         3. A group with an edge and with fewer rows is short.
         4. ``spare_count`` is the number of all spare rows.
+        5. A stale context may have more rows, which were appended to one group: see `cut`.
     """
 
     __slots__ = ("cap", "short", "spare_count", "spares")
@@ -171,9 +182,43 @@ class Kept:
                 spare.edge = cap.outermost(spare.rows, group) if others.keys else (kept.keys[0 if cap.is_last else -1])
             self._drop_spares(context, spare)
         context.take_rows(taken.keys, taken.values, value_bytes)
+        self.measure(context)
+
+    def measure(self, context: Materialised) -> None:
+        """Note how many rows may be appended to a context."""
+        cap = self.cap
+        context.room = max(0, cap.count + cap.room_over - len(context.rows)) if cap.takes_appends else 0
+
+    def cut(self, context: Materialised) -> None:
+        """Make spare rows of those that are too many, since rows were appended to a full group."""
+        cap, rows = self.cap, context.rows
+        excess = len(rows) - cap.count
+        if excess <= 0 or not cap.takes_appends:
+            return
+        spare = self.spares.setdefault(b"", Spare())
+        outer, count = rows.take_first(excess), len(spare.rows)
+        if excess >= cap.spare_count:
+            # They are enough by themselves.
+            if count:
+                spare.edge = cap.outermost(outer, b"")
+                context.gain_rows(-count, -(context.row_bytes * count // (len(rows) + excess + self.spare_count)))
+            spare.rows = outer
+            self.spare_count += excess - count
+        else:
+            found = outer.everything()
+            spare.rows.merge(list(found.keys), list(found.values))
+            self.spare_count += excess
+            self._drop_spares(context, spare)
+        self.measure(context)
 
     def place(self, context: Materialised, tail: bytes, new: bytes | None, own_bytes: int) -> list[RowChange]:
         """Set a row, or (None) remove it; return what reads see of that."""
+        self.cut(context)
+        changes = self._place(context, tail, new, own_bytes)
+        self.measure(context)
+        return changes
+
+    def _place(self, context: Materialised, tail: bytes, new: bytes | None, own_bytes: int) -> list[RowChange]:
         group = self.cap.group_of(context.prefix, tail)
         if new is None:
             return self._remove(context, group, tail)
@@ -203,6 +248,7 @@ class Kept:
 
     def refill(self, context: Materialised, group: bytes, rows: Rows, *, is_all: bool) -> list[RowChange]:
         """Take in what was computed of a short group; see `fill`. Return what reads see of that."""
+        self.cut(context)
         cap, spare = self.cap, self.spares[group]
         self.short.pop(group, None)
         edge, spare.edge = spare.edge, None
@@ -272,7 +318,14 @@ class Kept:
         cap = self.cap
         if len(spare.rows) <= 2 * cap.spare_count or not cap.is_unique:
             return
-        tails = spare.rows.slice(b"", None, len(spare.rows) - cap.spare_count, reverse=not cap.is_last).keys
+        if cap.is_last:
+            gone = len(spare.rows.take_first(len(spare.rows) - cap.spare_count))
+            total = len(context.rows) + self.spare_count
+            context.gain_rows(-gone, -(context.row_bytes * gone // total))
+            self.spare_count -= gone
+            spare.edge = cap.outermost(spare.rows, b"")
+            return
+        tails = spare.rows.slice(b"", None, len(spare.rows) - cap.spare_count, reverse=True).keys
         for tail in tails:
             spare.rows.remove(tail)
             self.spare_count -= 1
@@ -291,6 +344,11 @@ class Kept:
 
     def _check(self, context: Materialised) -> None:
         cap = self.cap
+        if cap.takes_appends:
+            assert context.room == cap.count + cap.room_over - len(context.rows), "invariant 5"
+            if len(context.rows) > cap.count:
+                assert not context.is_fresh, "invariant 5"
+                return
         tails = context.rows.everything().keys
         for group, kept, others in cap.split(context.prefix, Rows(tails, tails)):
             assert not others.keys, "invariant 1"

@@ -103,6 +103,10 @@ class Context(Awaiting):
         #: What applies its log natively, None if nothing does.
         self.kernel = kernel
         #: Slot values by number; empty for slots that the read did not fix. Copy before binding more.
+        if self.kept is not None:
+            self.is_capped = True
+            self.room_over = self.kept.cap.room_over
+            self.kept.measure(self)
         self.environment = environment
         #: The last moment at which reads may return the rows; none if the context was dropped.
         self.expires_s = inf
@@ -210,6 +214,30 @@ class Context(Awaiting):
             if old is None:
                 self.gain_rows(1, own_bytes)
         return ((tail, old, new),)
+
+    def append(self, tail: bytes, value: bytes, now_s: float) -> int:
+        """Put a row that all contexts have under this tail, if nobody follows them; return whether it is a new one.
+
+        It is the twin of what the core does (pequod/native/timeline.cpp): a row behind all others is appended, and
+        rows that are too many are left to the next read, or dropped together.
+        """
+        last = self.rows.slice(b"", None, 1, reverse=True).keys
+        if self.room and self.is_whole and self.upper is None and last and last[0] < tail:
+            self.rows.put(tail, value)
+            self.room -= 1
+            if self.room < self.room_over:
+                self.go_stale(now_s)
+            if not self.room:
+                self.cut()
+            return 1
+        if self.covers(tail):
+            self.place(tail, value, 0)
+        return 0
+
+    def cut(self) -> None:
+        """Leave the rows that reads may see."""
+        if self.kept is not None:
+            self.kept.cut(self)
 
     def contribute(
         self, aggregate: Aggregate[State], tail: bytes, source_key: bytes, old: bytes | None, new: bytes | None

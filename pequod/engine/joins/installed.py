@@ -64,7 +64,7 @@ class Site(Frames[Context]):
         if self.join.views[step.depth] is not None:
             # Python looks at the records.
             return None
-        if step.is_value and self.plan.cap is not None:
+        if step.is_value and self.plan.cap is not None and not self.plan.cap.takes_appends:
             # And at which rows are kept.
             return None
         if core is None or not self._is_native or (step.is_value and not (self.is_last and self.is_alike)):

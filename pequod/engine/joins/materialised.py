@@ -55,6 +55,7 @@ class Hot:
         "expires_s",
         "first",
         "hits",
+        "is_capped",
         "is_fresh",
         "is_whole",
         "kernel",
@@ -66,6 +67,8 @@ class Hot:
         "lower",
         "prefix",
         "ready_until_s",
+        "room",
+        "room_over",
         "row_bytes",
         "rows",
         "stale_since_s",
@@ -86,6 +89,11 @@ class Hot:
     log_bytes: int
     row_bytes: int
     rows: SortedRows
+    #: Whether it keeps some rows of each group alone; then ``room`` is how many more rows fan-outs may append before
+    #: some are dropped: with fewer than ``room_over``, there are more rows than reads may see, and it is stale.
+    is_capped: bool
+    room: int
+    room_over: int
     #: At how many native frames it waits.
     held_count = 0
 

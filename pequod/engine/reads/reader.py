@@ -232,7 +232,11 @@ class Reader:
                 if lacking and context.is_live:
                     return False
                 continue
-            if apply_log(context, read.number):
+            # Fan-outs may have appended rows to a full group.
+            context.cut()
+            if context.kept is not None and not (context.log or context.is_short):
+                context.settle()
+            elif apply_log(context, read.number):
                 self.writer.serial += 1
                 context.settle()
             elif not self._take(context, read):

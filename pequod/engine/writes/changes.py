@@ -193,13 +193,17 @@ class Writer:
         elif new is None:
             size = -min(BYTES + len(tail), updaters.tail_bytes)
             updaters.tail_bytes += size
-        if new is None or join.is_followed or join.spec.keep is not None:
+        if new is None or join.is_followed:
             for context in updaters.contexts:
                 if context.covers(tail):
                     self._set(join, context, tail, new, 0)
             ledger.fan_out(0, size)
             return
-        ledger.fan_out(timeline.apply_write(updaters, tail, new), size)
+        if join.spec.keep is not None:
+            gained = sum([context.append(tail, new, self._story.now_s) for context in updaters.contexts])
+        else:
+            gained = timeline.apply_write(updaters, tail, new)
+        ledger.fan_out(gained, size)
 
     def _replace(self, site: Site, updaters: Updaters[Context], groups: tuple[bytes, ...], new: bytes) -> None:
         """Copy one value into rows that mostly exist already; the hot loop of a vote on an interleaved page.
