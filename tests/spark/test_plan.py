@@ -15,6 +15,7 @@ from pyspark.sql import functions as f
 
 from pequod.engine import Engine, JoinError, JoinSpec
 from pequod.engine.testing import NaiveModel, select
+from tests.engine import draw
 from tests.engine.draw import draw_join, draw_key, draw_range
 from tests.engine.draw_records import draw_record_join, draw_value
 from tests.engine.joins import CELEBRITY, NEWP
@@ -58,6 +59,15 @@ def test_random_joins_give_what_the_model_gives(spark: SparkSession, seed: int) 
 def test_random_joins_over_records_give_what_the_model_gives(spark: SparkSession, seed: int) -> None:
     random = Random(seed)
     compare_with_model(spark, random, draw_model(random, draw_record_join))
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_random_joins_that_keep_rows_give_what_the_model_gives(
+    spark: SparkSession, seed: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(draw, "KEEP_NONE", 0)
+    random = Random(seed)
+    compare_with_model(spark, random, draw_model(random))
 
 
 def compare_with_model(spark: SparkSession, random: Random, model: NaiveModel) -> None:

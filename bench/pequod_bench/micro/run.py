@@ -8,12 +8,12 @@ from typing import Final
 
 from rich.console import Console
 
-from pequod_bench.micro import cluster, engine, expiry, feed, records, wire
+from pequod_bench.micro import cluster, engine, expiry, feed, keep, records, wire
 from pequod_bench.micro.frame import FULL, SMOKE, MicroRatio, MicroRow, Result, measure
 from pequod_bench.report.printed import Printed, print_rows
 from pequod_bench.settings import MicroSettings
 
-RATIOS: Final = (*records.RATIOS, *wire.RATIOS)
+RATIOS: Final = (*keep.RATIOS, *records.RATIOS, *wire.RATIOS)
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,4 +56,12 @@ def compared(rows: Iterable[MicroRow]) -> list[list[MicroRow]]:
 
 def workloads() -> Iterator[MicroRow]:
     """Yield the rows of the engine, of both halves of the wire, and of both feeds."""
-    yield from (*engine.ENGINE, *expiry.EXPIRY, *records.RECORDS, *wire.HALVES, *cluster.CLUSTER, *feed.FEED)
+    yield from (
+        *engine.ENGINE,
+        *expiry.EXPIRY,
+        *keep.KEEP,
+        *records.RECORDS,
+        *wire.HALVES,
+        *cluster.CLUSTER,
+        *feed.FEED,
+    )
