@@ -14,7 +14,7 @@ LINE_LENGTH_MAX = 120
 LAYERS = (
     "module",
     "http2/calls",
-    "http2/hot_calls http2/hot_answer http2/hot_batches",
+    "http2/hot_calls http2/hot_answer http2/hot_batches http2/hot_runs http2/reads",
     "http2/session",
     "http2/library http2/stream",
     "http2/nghttp2_check",
@@ -41,6 +41,8 @@ PARTS = {
     "batch_commands": "batch",
     "http2/hot_answer": "http2/hot_calls",
     "http2/hot_batches": "http2/hot_calls",
+    "http2/hot_runs": "http2/hot_calls",
+    "http2/reads": "http2/hot_calls",
 }
 #: What begins a block that is no function.
 NO_FUNCTION = re.compile(

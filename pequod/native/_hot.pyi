@@ -395,10 +395,15 @@ class Session:
     unsent_bytes: int
     held_bytes: int
     header_bytes: int
+    total_bytes: int
     stream_count: int
+    hot_answered: int
     hot_count: int
     has_output: bool
     is_over: bool
+    read_s: float
+    is_calm: bool
+    noted_bytes: int
     def __init__(self, message_bytes_max: int, header_bytes_max: int, streams_max: int, /) -> None: ...
     def receive(self, data: bytes | memoryview, /) -> list[tuple[int, int, Any] | None]: ...
     def events(self) -> list[tuple[int, int, Any] | None]: ...
@@ -420,22 +425,28 @@ class Session:
         self,
         most: int,
         unsent_max: int,
-        now: float,
-        token: bytes,
-        is_token_own: bool,
-        age_ms: int | None,
-        may_read: bool,
-        homes: KeyBounds | None,
-        room: int,
+        turn: tuple[float, bytes, bool, int | None, bool, KeyBounds | None, int],
         /,
     ) -> tuple[
-        int,
         int,
         list[tuple[int, float, list[tuple[bytes, bytes]], bytes]] | None,
         list[int] | None,
         list[tuple[float, bytes, bytes | None, int]] | None,
         tuple[int, Batch] | None,
     ]: ...
+    def attach(
+        self,
+        buffer: memoryview,
+        turn: Callable[[], tuple[float, bytes, bool, int | None, bool, KeyBounds | None, int] | None] | None,
+        write: Callable[[bytes], None],
+        rest: Callable[[Any], None],
+        most: int,
+        unsent_max: int,
+        output_max: int,
+        /,
+    ) -> None: ...
+    def buffer(self, size: int, /) -> memoryview: ...
+    def updated(self, size: int, /) -> None: ...
     def hand_over(self) -> None: ...
     def stranger(self) -> bytes | None: ...
     def admit(self, authorization: bytes, readable: KeyBounds | None, writable: KeyBounds | None, /) -> None: ...
@@ -443,6 +454,9 @@ class Session:
 
 # The hot calls of a server; see pequod/native/http2/hot_calls.hpp.
 class HotCalls:
+    answered: int
+    reads: int
+    answered_s: float
     def __init__(
         self,
         engine: HotEngine,

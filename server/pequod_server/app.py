@@ -91,7 +91,7 @@ class PequodServer:
         #: The databases behind the engine, none, one or several.
         self.databases = make_databases(config, self.engine, groups)
         self._admission = Admission(config)
-        self._calls = CallsUnderWay(config, self._admission.places.make_way, self._admission.pressure.refusal)
+        self._calls = CallsUnderWay(config, self._admission.places.make_way, self._admission.pressure)
         #: This server in its cluster, if it belongs to one.
         self.member = make_member(config, self.engine, self.databases, groups)
         self.guard = make_guard(config, self.engine)
@@ -149,7 +149,7 @@ class PequodServer:
         """Have calls answered without a handler where nothing has to see each of them."""
         if not isinstance(self._server, WireServer) or self.instruments.asks_for_each_call:
             return
-        self._server.hot = hot = ServedHotCalls(
+        self._server.hot = self._server.counts.hot = hot = ServedHotCalls(
             self.service.served,
             self._admission,
             self._calls,

@@ -54,6 +54,24 @@ FAULTS_OF_HOT_CALLS: Final = (
         "an empty token counts as none",
     ),
     Fault(
+        "http2/hot_runs.cpp",
+        "self->hot_at < self->hot_size && left && self->unsent_bytes < unsent_max;",
+        "self->hot_at < self->hot_size && self->unsent_bytes < unsent_max;",
+        "one read of a socket runs all that it brings, however much that is",
+    ),
+    Fault(
+        "http2/reads.cpp",
+        "const bool is_hot = reads.is_calm && ",
+        "const bool is_hot = ",
+        "replies are written to a socket that is full, or overtake those that wait for the disk",
+    ),
+    Fault(
+        "http2/reads.cpp",
+        "total == self->reads.noted_bytes && !has_news(self);",
+        "!has_news(self);",
+        "a connection holds more than the budget of its server has noted",
+    ),
+    Fault(
         "http2/hot_batches.cpp",
         "is_within(batch, rights.readable, rights.writable) && is_within(batch, nullptr, turn.homes)",
         "is_within(batch, rights.readable, rights.writable)",

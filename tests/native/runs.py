@@ -22,7 +22,6 @@ class Ran(NamedTuple):
     """A `HotRan`."""
 
     answered: int
-    reads: int
     slow: list[SlowCall] | None
     streams: list[int] | None
     slow_batches: list[SlowBatch] | None

@@ -66,7 +66,7 @@ class Hot:
         revision = self.engine.revision
         opened = self.session.receive(call(self.stream, heads(method, *more), message(data, flag=flag)))
         if self.session.hot_count:
-            done = Ran._make(self.session.run_hot(100, 1 << 20, *turn))
+            done = Ran._make(self.session.run_hot(100, 1 << 20, turn))
             self.slow = done.slow
             opened = self.session.events()
             assert done.answered + len(opened) == 1
@@ -246,7 +246,8 @@ def test_a_stranger_is_named_by_its_header() -> None:
     assert hot.session.stranger() == b"Bearer t"
     hot.session.admit(b"Bearer t", None, None)
     assert hot.session.stranger() is None
-    assert hot.session.run_hot(1, 1 << 20, *TURN)[:2] == (1, 1)
+    assert hot.session.run_hot(1, 1 << 20, TURN)[0] == 1
+    assert (hot.calls.answered, hot.calls.reads, hot.session.hot_answered) == (1, 1, 1)
     hot.close()
 
 
@@ -276,9 +277,9 @@ def _of_one_read(count: int, then: Callable[[int], bytes] = lambda _: b"") -> by
 
 def test_a_run_is_bounded_by_calls_and_by_bytes_that_wait(hot: Hot) -> None:
     assert hot.session.receive(_of_one_read(10)) == []
-    assert hot.session.run_hot(4, 1 << 20, *TURN)[0] == 4
+    assert hot.session.run_hot(4, 1 << 20, TURN)[0] == 4
     assert hot.session.hot_count == 6
-    assert hot.session.run_hot(4, 1, *TURN)[0] == 0
+    assert hot.session.run_hot(4, 1, TURN)[0] == 0
     hot.session.hand_over()
     assert len(hot.session.events()) == 6
     assert len(bodies_in(hot.session.output(1 << 20))) == 4
@@ -286,7 +287,7 @@ def test_a_run_is_bounded_by_calls_and_by_bytes_that_wait(hot: Hot) -> None:
 
 def test_a_call_that_is_reset_before_it_runs_has_never_been(hot: Hot) -> None:
     assert hot.session.receive(_of_one_read(3, lambda stream: frame(RESET, 0, stream, bytes(4)))) == []
-    assert hot.session.run_hot(10, 1 << 20, *TURN)[0] == 0
+    assert hot.session.run_hot(10, 1 << 20, TURN)[0] == 0
     assert hot.session.stream_count == 0
 
 
@@ -317,7 +318,7 @@ def test_calls_in_any_cut_are_answered_once(seed: int) -> None:
     while sent or hot.session.hot_count:
         cut = rnd.randrange(1, 3000)
         events, sent = list(hot.session.receive(sent[:cut])), sent[cut:]
-        hot.session.run_hot(rnd.randrange(10), 1 << 20, *TURN)
+        hot.session.run_hot(rnd.randrange(10), 1 << 20, TURN)
         if rnd.random() < 0.1:
             hot.session.hand_over()
         for event in (*events, *hot.session.events()):

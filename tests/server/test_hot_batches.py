@@ -68,7 +68,7 @@ async def test_batches_are_hot_from_the_second_one_on() -> None:
             assert reply.token == server.service.levels.token
             assert reply.HasField("age_ms")
         assert hot_count(server) == 20
-        assert server.service.levels.counters.reads["any"] == 21
+        assert server.service.levels.counters.all_reads()["any"] == 21
         assert server._server.counts.succeeded == 0  # type: ignore[attr-defined]
         await stream.done_writing()
         assert await stream.read() is aio.EOF

@@ -79,7 +79,8 @@ async def test_nothing_is_hot_while_memory_for_messages_is_short() -> None:
 async def test_calls_beyond_those_that_fit_are_refused_while_the_process_is_too_large() -> None:
     async with served(memory_limit="4GiB") as (server, stub):
         pressure, resident = server._admission.pressure, [0]
-        pressure._resident, pressure._calls_at_ease = lambda: resident[0], 0
+        pressure._resident, server._calls._at_ease_max = lambda: resident[0], 0
+        pressure.calls_at_ease = 0
         assert (await stub.Get(GET)).value == b"one"
         resident[0] = 5 << 30
         await asyncio.sleep(0.02)

@@ -8,9 +8,10 @@ system has it. There is no twin in Python; a server without it uses another tran
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from enum import IntEnum
 from pathlib import Path
-from typing import Any, Final, NamedTuple, Protocol
+from typing import Final, NamedTuple, Protocol
 
 from pequod.native import KeyBounds, NativeBatch, core, why_pure
 
@@ -40,12 +41,10 @@ Tally = tuple[int, float, list[int]]
 #: the data in milliseconds, if it is known; whether reads are as fresh as the server's settings say; the keys that this
 #: server takes writes of; how many bytes of rows the reply of a batch may have.
 HotTurn = tuple[float, bytes, bool, int | None, bool, Ranges, int]
-#: What a run of hot calls did: how many calls were answered, and how many of them, and batches, read; slow calls; the
-#: streams whose batches ran, and slow ones of these. And a stream with its batch that has run up to a command that is
-#: not quick, or whose reply is long: it is Python's to go on with at once.
-HotRan = tuple[
-    int, int, list[SlowCall] | None, list[int] | None, list[SlowBatch] | None, tuple[int, NativeBatch] | None
-]
+#: What a run of hot calls did: how many calls were answered; slow calls; the streams whose batches ran, and slow ones
+#: of these. And a stream with its batch that has run up to a command that is not quick, or whose reply is long: it is
+#: Python's to go on with at once.
+HotRan = tuple[int, list[SlowCall] | None, list[int] | None, list[SlowBatch] | None, tuple[int, NativeBatch] | None]
 
 
 #: The longest message of a hot call, as pequod/native/http2/hot_calls.hpp has it.
@@ -63,6 +62,12 @@ class HotLimits(NamedTuple):
 
 class NativeHotCalls(Protocol):
     """The hot calls of one server."""
+
+    #: How many calls were answered; and how many of these, and of the batches, read.
+    answered: int
+    reads: int
+    #: When the last call was answered, by the clock of `time.monotonic`.
+    answered_s: float
 
     def tallies(self) -> list[Tally]:
         """Return a tally of the calls of each of `HOT_METHODS`."""
@@ -90,7 +95,16 @@ class NativeSession(Protocol):
     unsent_bytes: int
     #: Bytes of the headers of open streams.
     header_bytes: int
+    #: All that it holds: unread, unsent and headers.
+    total_bytes: int
     stream_count: int
+    #: How many hot calls were answered.
+    hot_answered: int
+    #: When bytes were taken last, by the clock of `time.monotonic`; 0: none were.
+    read_s: float
+    #: Set by Python: whether it has nothing to do for the connection; and `total_bytes` as they were last noted.
+    is_calm: bool
+    noted_bytes: int
     #: Calls that may be hot and have come as a whole, and calls with batches, that have not been run.
     hot_count: int
 
@@ -157,7 +171,7 @@ class NativeSession(Protocol):
     def use_hot(self, calls: NativeHotCalls, has_guard: bool, /) -> None:  # noqa: FBT001 - native
         """Keep calls back that may be hot: `run_hot` or `hand_over` comes when there are some."""
 
-    def run_hot(self, most: int, unsent_max: int, /, *turn: Any) -> HotRan:
+    def run_hot(self, most: int, unsent_max: int, turn: HotTurn, /) -> HotRan:
         """Answer hot calls; those that are not quick are opened, and nothing of them has happened.
 
         So are batches run: the messages of calls of Execute whose handlers wait for them, from the second one on. It
@@ -166,11 +180,36 @@ class NativeSession(Protocol):
         Args:
             most: How many calls and batches are looked at.
             unsent_max: No further call is begun while as many bytes of replies wait.
-            turn: A `HotTurn`.
-
-        Returns:
-            A `HotRan`.
         """
+
+    def attach(
+        self,
+        buffer: memoryview,
+        turn: Callable[[], HotTurn | None] | None,
+        write: Callable[[bytes], None],
+        rest: Callable[[Exception | HotRan | None], None],
+        most: int,
+        unsent_max: int,
+        output_max: int,
+        /,
+    ) -> None:
+        """Have the event loop call `buffer` and `updated` for reads of the socket, until `close`.
+
+        Args:
+            buffer: What `buffer` returns.
+            turn: Says what holds for hot calls that have come alone; None: they are of the rest.
+            write: Sends their replies.
+            rest: Called for what else a read brings: with an error, with a run that is to be noted, whose replies
+                `output` has, or with None: there are events, or calls that are kept back, or output.
+            most, unsent_max: As of `run_hot`.
+            output_max: As of `output`.
+        """
+
+    def buffer(self, size: int, /) -> memoryview:
+        """Return where the bytes of the next read go."""
+
+    def updated(self, size: int, /) -> None:
+        """Take as many bytes of the buffer."""
 
     def hand_over(self) -> None:
         """Open all calls that were kept back, and leave all messages to their handlers."""

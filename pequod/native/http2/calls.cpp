@@ -9,6 +9,9 @@ namespace pequod::http2 {
 
 namespace {
 
+// What the buffer of `take_output` keeps: what a socket is given at a time, and a frame.
+constexpr size_t OUTPUT_BYTES_KEPT = 128 << 10;
+
 Session* as_session(PyObject* object) { return reinterpret_cast<Session*>(object); }
 
 // The stream of a number that Python gives; null: it is gone, or an error is set.
@@ -55,6 +58,7 @@ PyObject* session_new(PyTypeObject* type, PyObject* arguments, PyObject*) {
 void session_dealloc(PyObject* object) {
     Session* self = as_session(object);
     PyTypeObject* type = Py_TYPE(object);
+    detach(self);
     stop(self);
     Py_XDECREF(self->events);
     drop_hot(self);
@@ -75,42 +79,17 @@ PyObject* session_events(PyObject* object, PyObject*) {
 
 // receive(data): the events that follow.
 PyObject* session_receive(PyObject* object, PyObject* data) {
-    Session* self = as_session(object);
-    if (!self->session) return session_events(object, nullptr);
     Py_buffer view;
     if (PyObject_GetBuffer(data, &view, PyBUF_SIMPLE) < 0) return nullptr;
-    const ssize_t code = nghttp2.session_mem_recv(self->session, static_cast<uint8_t*>(view.buf), size_t(view.len));
+    const bool is_taken = take_in(as_session(object), view.buf, size_t(view.len));
     PyBuffer_Release(&view);
-    return code < 0 || PyErr_Occurred() ? failed(int(code))
-           : !sort_hot(self)            ? nullptr
-                                        : session_events(object, nullptr);
+    return is_taken ? session_events(object, nullptr) : nullptr;
 }
-
-// What the buffer of `output` keeps: what a socket is given at a time, and a frame.
-constexpr size_t OUTPUT_BYTES_KEPT = 128 << 10;
 
 // output(most): bytes for the socket, some more than as many at the most; none: there is nothing.
 PyObject* session_output(PyObject* object, PyObject* argument) {
-    Session* self = as_session(object);
     const size_t most = PyLong_AsSize_t(argument);
-    if (most == size_t(-1) && PyErr_Occurred()) return nullptr;
-    // One for all connections: it is empty before and after.
-    static Bytes out = {};
-    out.at = out.size = 0;
-    ssize_t size = 1;
-    while (self->session && size > 0 && out.size < most) {
-        const uint8_t* data = nullptr;
-        size = nghttp2.session_mem_send(self->session, &data);
-        if (size > 0 && !out.add(data, size_t(size))) size = NO_MEMORY;
-    }
-    PyObject* bytes = nullptr;
-    if (size < 0 || PyErr_Occurred()) {
-        failed(int(size));
-    } else {
-        bytes = PyBytes_FromStringAndSize(out.start, Py_ssize_t(out.size));
-    }
-    if (out.room > OUTPUT_BYTES_KEPT) out.free();
-    return bytes;
+    return most == size_t(-1) && PyErr_Occurred() ? nullptr : take_output(as_session(object), most);
 }
 
 // take(id): see _hot.pyi.
@@ -247,6 +226,7 @@ PyObject* session_terminate(PyObject* object, PyObject* argument) {
 }
 
 PyObject* session_close(PyObject* object, PyObject*) {
+    detach(as_session(object));
     stop(as_session(object));
     Py_RETURN_NONE;
 }
@@ -254,6 +234,11 @@ PyObject* session_close(PyObject* object, PyObject*) {
 PyObject* session_has_output(PyObject* object, void*) {
     Session* self = as_session(object);
     return PyBool_FromLong(self->session && nghttp2.session_want_write(self->session));
+}
+
+PyObject* session_total_bytes(PyObject* object, void*) {
+    const Session* self = as_session(object);
+    return PyLong_FromSize_t(self->unread_bytes + self->unsent_bytes + self->header_bytes);
 }
 
 PyObject* session_is_over(PyObject* object, void*) {
@@ -283,6 +268,9 @@ PyMethodDef methods[] = {
     {"say_last", session_say_last, METH_O, nullptr},
     {"terminate", session_terminate, METH_O, nullptr},
     {"close", session_close, METH_NOARGS, nullptr},
+    {"attach", as_method(session_attach), METH_FASTCALL, nullptr},
+    {"buffer", session_buffer, METH_O, nullptr},
+    {"updated", session_updated, METH_O, nullptr},
     {"use_hot", as_method(session_use_hot), METH_FASTCALL, nullptr},
     {"run_hot", as_method(session_run_hot), METH_FASTCALL, nullptr},
     {"hand_over", session_hand_over, METH_NOARGS, nullptr},
@@ -294,6 +282,7 @@ PyMethodDef methods[] = {
 PyGetSetDef getters[] = {
     {"has_output", session_has_output, nullptr, nullptr, nullptr},
     {"hot_count", session_hot_count, nullptr, nullptr, nullptr},
+    {"total_bytes", session_total_bytes, nullptr, nullptr, nullptr},
     {"is_over", session_is_over, nullptr, nullptr, nullptr},
     {nullptr, nullptr, nullptr, nullptr, nullptr},
 };
@@ -302,6 +291,10 @@ PyMemberDef members[] = {
     {"unsent_bytes", T_PYSSIZET, offsetof(Session, unsent_bytes), READONLY, nullptr},
     {"held_bytes", T_PYSSIZET, offsetof(Session, held_bytes), READONLY, nullptr},
     {"header_bytes", T_PYSSIZET, offsetof(Session, header_bytes), READONLY, nullptr},
+    {"read_s", T_DOUBLE, offsetof(Session, reads.at_s), READONLY, nullptr},
+    {"is_calm", T_BOOL, offsetof(Session, reads.is_calm), 0, nullptr},
+    {"noted_bytes", T_PYSSIZET, offsetof(Session, reads.noted_bytes), 0, nullptr},
+    {"hot_answered", T_PYSSIZET, offsetof(Session, hot_answered), READONLY, nullptr},
     {"stream_count", T_PYSSIZET, offsetof(Session, stream_count), READONLY, nullptr},
     {nullptr, 0, 0, 0, nullptr},
 };
@@ -329,6 +322,37 @@ PyMethodDef functions[] = {
 };
 
 }  // namespace
+
+bool take_in(Session* self, const void* data, size_t size) {
+    if (!self->session) return true;
+    const ssize_t code = nghttp2.session_mem_recv(self->session, static_cast<const uint8_t*>(data), size);
+    return code < 0 || PyErr_Occurred() ? (failed(int(code)), false) : sort_hot(self);
+}
+
+bool has_news(const Session* self) {
+    return PyList_GET_SIZE(self->events) || !self->session || nghttp2.session_want_write(self->session) ||
+           !nghttp2.session_want_read(self->session);
+}
+
+PyObject* take_output(Session* self, size_t most) {
+    // One for all connections: it is empty before and after.
+    static Bytes out = {};
+    out.at = out.size = 0;
+    ssize_t size = 1;
+    while (self->session && size > 0 && out.size < most) {
+        const uint8_t* data = nullptr;
+        size = nghttp2.session_mem_send(self->session, &data);
+        if (size > 0 && !out.add(data, size_t(size))) size = NO_MEMORY;
+    }
+    PyObject* bytes = nullptr;
+    if (size < 0 || PyErr_Occurred()) {
+        failed(int(size));
+    } else {
+        bytes = PyBytes_FromStringAndSize(out.start, Py_ssize_t(out.size));
+    }
+    if (out.room > OUTPUT_BYTES_KEPT) out.free();
+    return bytes;
+}
 
 int add_session_type(PyObject* module) {
     PyObject* type = PyType_FromSpec(&spec);

@@ -95,7 +95,7 @@ bool end_batch(Session* self, const HotTurn& turn, Stream* stream, double* at_s,
     *at_s = now;
     tally_batch(turn.calls, batch, seconds);
     if (seconds >= turn.calls->slow_s && !tell_slow_batch(&done->slow_batches, batch, seconds)) return false;
-    ++done->reads;
+    ++turn.calls->reads;
     if (done->last_stream == stream->id) return true;
     done->last_stream = stream->id;
     if (!done->streams && !(done->streams = PyList_New(0))) return false;

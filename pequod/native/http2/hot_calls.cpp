@@ -4,6 +4,7 @@
 
 #include <structmember.h>
 
+#include <cstddef>
 #include <ctime>
 
 namespace pequod::http2 {
@@ -11,8 +12,6 @@ namespace pequod::http2 {
 namespace {
 
 constexpr char SERVICE[] = "/pequod.v1.Pequod/", EXECUTE[] = "/pequod.v1.Pequod/Execute";
-// So many of a queue that have run are forgotten, though others wait behind them.
-constexpr size_t RUN_MAX = 256;
 constexpr const char* NAMES[HOT_METHODS] = {"", "Get", "Put", "Remove", "Count", "Scan", "MultiGet", "MultiPut"};
 
 template <size_t N>
@@ -61,83 +60,11 @@ const Rights* rights_of(const Session* self, Piece authorization) {
 HotCalls* hot_of(PyObject* object) { return reinterpret_cast<HotCalls*>(object); }
 Session* session_of(PyObject* object) { return reinterpret_cast<Session*>(object); }
 
-// The ranges that Python hands over: null stands for all keys. False: they are none.
-bool take_ranges(PyObject* object, KeyRanges* ranges, const KeyRanges** found) {
-    *found = object == Py_None ? nullptr : ranges;
-    return object == Py_None || read_ranges(object, ranges);
-}
-
 // Whether the one message of a call is there as a whole, and nothing else.
 bool is_whole(const Stream* stream) {
     const Incoming message = stream->next();
     return stream->is_half_closed && message.is_begun && !message.is_compressed && !stream->lengthy &&
            message.size <= HOT_BYTES_MAX && stream->in.left() == HEAD_BYTES + message.size;
-}
-
-// What Python logs of a slow call: method, seconds, headers, request.
-bool tell_slow(PyObject** slow, const Stream* stream, double seconds) {
-    if (!*slow && !(*slow = PyList_New(0))) return false;
-    const Incoming message = stream->next();
-    PyObject* headers = stream->headers();
-    PyObject* told = headers ? Py_BuildValue("(idNy#)", int(stream->hot_method), seconds, headers,
-                                             reinterpret_cast<const char*>(stream->in.front()) + HEAD_BYTES,
-                                             Py_ssize_t(message.size))
-                             : nullptr;
-    return append(*slow, told);
-}
-
-// Answer one call, or give it to Python; false: an error is set.
-bool run_one(Session* self, const HotTurn& turn, Stream* stream, double* at_s, Done* done) {
-    HotRights may = {nullptr, nullptr};
-    KeyRanges readable, writable;
-    bool is_known = true;
-    if (self->has_guard && !take_rights(self, stream, &readable, &writable, &may, &is_known)) return false;
-    if (!is_known) return note_opened(self, stream);
-    const Ran ran = hot_answer(turn, may, stream);
-    if (ran == Ran::FAILED) return false;
-    if (ran != Ran::DONE) {
-        stream->reply.free();
-        return note_opened(self, stream);
-    }
-    const double now = monotonic(), seconds = now - *at_s;
-    *at_s = now;
-    add_to(turn.calls->tallies + stream->hot_method, seconds);
-    if (seconds >= turn.calls->slow_s && !tell_slow(&done->slow, stream, seconds)) return false;
-    ++done->answered;
-    done->reads += !is_write(HotMethod(stream->hot_method));
-    stream->unsent_bytes += stream->reply.left();
-    self->unsent_bytes += stream->reply.left();
-    stream->head.free();
-    return end_response(self, stream);
-}
-
-// Run what comes next in the queue; false: an error is set.
-bool run_next(Session* self, const HotTurn& turn, double* at_s, Done* done) {
-    Stream* stream = stream_of(self, self->hot_streams[self->hot_at++]);
-    if (!stream) return true;
-    return (stream->is_of_batches ? run_batch : run_one)(self, turn, stream, at_s, done);
-}
-
-// What a run returns.
-PyObject* told(const Done& done) {
-    const auto or_none = [](PyObject* object) { return object ? object : Py_NewRef(Py_None); };
-    return Py_BuildValue("(nnNNNN)", done.answered, done.reads, or_none(done.slow), or_none(done.streams),
-                         or_none(done.slow_batches), or_none(done.begun));
-}
-
-PyObject* dropped(const Done& done) {
-    for (PyObject* one : {done.slow, done.streams, done.slow_batches, done.begun}) Py_XDECREF(one);
-    return nullptr;
-}
-
-// Forget those that have had their turn. The others are known to have come as a whole.
-void rewind(Session* self) {
-    const size_t left = self->hot_size - self->hot_at;
-    self->hot_seen = self->hot_size;
-    if (left && self->hot_at < RUN_MAX) return;
-    if (left) std::memmove(self->hot_streams, self->hot_streams + self->hot_at, left * sizeof(*self->hot_streams));
-    self->hot_at = 0;
-    self->hot_seen = self->hot_size = left;
 }
 
 PyObject* hot_new(PyTypeObject* type, PyObject* arguments, PyObject*) {
@@ -184,10 +111,17 @@ PyMethodDef methods[] = {
     {"batch_tallies", hot_batch_tallies, METH_NOARGS, nullptr},
     {nullptr, nullptr, 0, nullptr},
 };
+PyMemberDef members[] = {
+    {"answered", T_ULONGLONG, offsetof(HotCalls, answered), READONLY, nullptr},
+    {"answered_s", T_DOUBLE, offsetof(HotCalls, answered_s), READONLY, nullptr},
+    {"reads", T_ULONGLONG, offsetof(HotCalls, reads), READONLY, nullptr},
+    {nullptr, 0, 0, 0, nullptr},
+};
 PyType_Slot slots[] = {
     {Py_tp_new, reinterpret_cast<void*>(hot_new)},
     {Py_tp_dealloc, reinterpret_cast<void*>(hot_dealloc)},
     {Py_tp_methods, methods},
+    {Py_tp_members, members},
     {0, nullptr},
 };
 PyType_Spec spec = {"pequod.native._hot.HotCalls", sizeof(HotCalls), 0, Py_TPFLAGS_DEFAULT, slots};
@@ -293,37 +227,6 @@ PyObject* session_use_hot(PyObject* object, PyObject* const* arguments, Py_ssize
     Py_XSETREF(session_of(object)->hot, Py_NewRef(arguments[0]));
     session_of(object)->has_guard = arguments[1] == Py_True;
     Py_RETURN_NONE;
-}
-
-// run_hot(most, unsent_max, now, token, is_token_own, age_ms, may_read, homes, room): see NativeSession.
-PyObject* session_run_hot(PyObject* object, PyObject* const* arguments, Py_ssize_t count) {
-    Session* self = session_of(object);
-    if (!check_count("run_hot", count, 9)) return nullptr;
-    KeyRanges homes;
-    HotTurn turn = {};
-    const size_t most = PyLong_AsSize_t(arguments[0]), unsent_max = PyLong_AsSize_t(arguments[1]);
-    turn.now = PyFloat_AsDouble(arguments[2]);
-    turn.age_ms = arguments[5] == Py_None ? -1 : PyLong_AsLongLong(arguments[5]);
-    turn.room = PyLong_AsLongLong(arguments[8]);
-    if (PyErr_Occurred()) return nullptr;
-    if (!check_all(PyBytes_CheckExact(arguments[3]) && take_ranges(arguments[7], &homes, &turn.homes) && self->hot,
-                   "run_hot takes a token as bytes, and ranges of keys")) {
-        return nullptr;
-    }
-    turn.calls = hot_of(self->hot);
-    turn.engine = engine_of(turn.calls->engine);
-    turn.token = piece_of(arguments[3]);
-    turn.is_token_own = arguments[4] == Py_True;
-    turn.may_read = arguments[6] == Py_True;
-    if (!check_all(turn.engine->is_sound(), "the engine is none")) return nullptr;
-    Done done;
-    double at_s = monotonic();
-    for (size_t left = most; self->hot_at < self->hot_size && left && self->unsent_bytes < unsent_max; --left) {
-        if (!run_next(self, turn, &at_s, &done)) return dropped(done);
-        if (done.begun) break;
-    }
-    rewind(self);
-    return told(done);
 }
 
 // hand_over(): give all that wait to Python, by events.

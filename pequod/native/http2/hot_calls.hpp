@@ -5,6 +5,8 @@
 //     run_hot -> hot_answer: message -> commands -> engine -> reply;  not quick: Python's, nothing has happened
 //
 //     hot_calls.cpp    the queue, and what Python says about it
+//     hot_runs.cpp     a run of those in the queue
+//     reads.cpp        a read of a socket that brings nothing else
 //     hot_answer.cpp   one call: its message, its rights, its command, its reply
 //     hot_batches.cpp  the messages of Execute, once Python has taken the first one of a stream
 #pragma once
@@ -59,6 +61,10 @@ struct HotCalls {
     size_t rows_max, commands_max, reply_bytes_max, chunk_bytes;
     // Slower calls are told of.
     double slow_s;
+    // How many calls were answered; and how many of these, and of the batches, read.
+    uint64_t answered, reads;
+    // When the last call was answered.
+    double answered_s;
     HotTally tallies[HOT_METHODS];
     // Batches of Execute, how many commands they had, and how many of each kind.
     HotTally batches;
@@ -93,12 +99,15 @@ struct HotRights {
 
 // What one run did.
 struct Done {
-    Py_ssize_t answered = 0, reads = 0;
+    Py_ssize_t answered = 0;
     // Lists of slow calls, of slow batches, and of the streams whose batches ran; null: there are none.
     PyObject *slow = nullptr, *slow_batches = nullptr, *streams = nullptr;
     int32_t last_stream = 0;
     // A stream, and its batch with which Python has to go on at once; null: there is none.
     PyObject* begun = nullptr;
+
+    // Whether there is nothing that Python has to note.
+    bool is_quiet() const { return !slow && !slow_batches && !streams && !begun; }
 };
 
 double monotonic();
@@ -123,9 +132,25 @@ inline char* write_state(char* to, const HotTurn& turn, unsigned char token_tag,
     return write_varint(to, uint64_t(turn.age_ms));
 }
 
+// The ranges that Python hands over: null stands for all keys. False: they are none.
+inline bool take_ranges(PyObject* object, KeyRanges* ranges, const KeyRanges** found) {
+    *found = object == Py_None ? nullptr : ranges;
+    return object == Py_None || read_ranges(object, ranges);
+}
+
 // Give those to Python whose messages have not come as a whole; false: an error is set.
 bool sort_hot(Session* self);
+// Forget those of the queue that have had their turn. The others are known to have come as a whole.
+void rewind(Session* self);
 void drop_hot(Session* self);
+
+// Take what Python says of a run, a `HotTurn`, which has to stay; false: an error is set.
+bool take_turn(Session* self, PyObject* said, KeyRanges* homes, HotTurn* turn);
+// Run what is queued, as far as it may; false: an error is set.
+bool run_all(Session* self, const HotTurn& turn, size_t most, size_t unsent_max, Done* done);
+// Return what a run did, a `HotRan`; or null, since an error is set.
+PyObject* told(const Done& done);
+PyObject* dropped(const Done& done);
 
 // Answer one call: DONE, its reply is in the stream; NOT_QUICK, nothing has happened; FAILED, an error is set.
 Ran hot_answer(const HotTurn& turn, const HotRights& rights, Stream* stream);

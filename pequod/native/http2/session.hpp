@@ -3,9 +3,10 @@
 //     receive -> nghttp2 -> on_* -> streams, events            session.cpp
 //     take, send, finish -> streams -> nghttp2                 calls.cpp
 //     output  <- nghttp2 <- read_out <- streams
+//     updated -> receive, hot calls, output                    reads.cpp
 //
 // nghttp2's functions call those of session.cpp, and none of these calls Python: what Python has to know stands in
-// `events`, which it fetches.
+// `events`, which it fetches. `updated` calls Python behind them.
 #pragma once
 
 #include "stream.hpp"
@@ -40,6 +41,22 @@ struct Rights {
 
 constexpr size_t RIGHTS_MAX = 4;
 
+// What a read of the socket needs; see reads.cpp.
+struct Reads {
+    // Where the bytes are, and the object that has it.
+    Py_buffer from;
+    // Functions of Python: what holds for hot calls, the way to the socket, and whatever else a read brings; null: the
+    // connection does not stand.
+    PyObject *turn, *write, *rest;
+    // See `run_all`, and how many bytes the socket gets at a time.
+    size_t most, unsent_max, output_max;
+    // When the last one was; 0: there was none.
+    double at_s;
+    // Whether Python has nothing to do for the connection, and what this one holds by its account.
+    bool is_calm;
+    size_t noted_bytes;
+};
+
 // INVARIANTS:
 // 1. `unread_bytes`, `unsent_bytes` and `held_bytes` are the sums of those of its streams, and `header_bytes` is, too.
 // 2. `withheld_bytes`, for which the connection's window is not given back, are no more than `held_bytes`.
@@ -64,6 +81,9 @@ struct Session {
     // those from `hot_seen` on are not known to have come as a whole.
     int32_t* hot_streams;
     size_t hot_at, hot_seen, hot_size, hot_room;
+    // How many hot calls were answered.
+    size_t hot_answered;
+    Reads reads;
     // The rights of those who call by this connection.
     Rights rights[RIGHTS_MAX];
     size_t rights_at;
@@ -104,10 +124,21 @@ bool drop_unread(Session* self, Stream* stream);
 // Begin a response, or go on with one; false: an error is set.
 bool push(Session* self, Stream* stream);
 
+// Take in what the socket brought; false: an error is set.
+bool take_in(Session* self, const void* data, size_t size);
+// Whether there are events, or bytes for the socket, or the end.
+bool has_news(const Session* self);
+// Bytes for the socket, as many as given and a frame at the most; null: an error is set.
+PyObject* take_output(Session* self, size_t most);
 // All of a response has been given; false: an error is set.
 bool end_response(Session* self, Stream* stream);
 
 PyObject* failed(int code);
+
+void detach(Session* self);
+PyObject* session_attach(PyObject* object, PyObject* const* arguments, Py_ssize_t count);
+PyObject* session_buffer(PyObject* object, PyObject* size);
+PyObject* session_updated(PyObject* object, PyObject* size);
 
 int add_session_type(PyObject* module);
 

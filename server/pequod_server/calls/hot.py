@@ -60,8 +60,8 @@ class ServedHotCalls:
     """
 
     __slots__ = (
-        *("_admission", "_batches", "_calls", "_connections", "_disk", "_guard", "_levels", "_rules"),
-        *("_served", "_slow", "_takes_any_length", "has_guard", "native"),
+        *("_admission", "_batches", "_calls", "_connections", "_deadlines", "_disk", "_guard", "_levels", "_rules"),
+        *("_served", "_slow", "_takes_any_length", "has_disk", "has_guard", "native"),
     )
 
     def __init__(
@@ -88,39 +88,38 @@ class ServedHotCalls:
         self._rules = rules
         self._disk = disk
         self._levels = served.executor.levels
-        self.has_guard = guard is not None
+        #: Empty: nothing can be due.
+        self._deadlines = served.engine.deadlines
+        self.has_guard, self.has_disk = guard is not None, disk is not None
         #: Whether no message that is short enough for a hot call is too long for the server. 0: a share of its memory.
         self._takes_any_length = not 0 < config.message_bytes_max < HOT_BYTES_MAX
         limits = HotLimits(config.rows_max, config.batch_commands_max, config.reply_bytes_max, config.chunk_bytes)
         slow_s = config.slow_ms / 1000 if config.slow_ms else float("inf")
         self.native: NativeHotCalls = new_hot_calls(served.engine, served.server_id, limits, slow_s)
+        served.levels.counters.hot_reads = lambda: self.native.reads
 
     def turn(self, client: HotClient) -> HotTurn | None:
         """Return what holds for the calls that a connection keeps back; None: they are calls as any others."""
         served = self._served
+        room = self._admission.at_once_bytes
         if (
-            not self._takes_any_length
+            not room
+            or not self._takes_any_length
             or served.engine.is_timed
             or log.isEnabledFor(logging.DEBUG)
             or not self._calls.admits_at_once
-            or not self._admission.is_at_ease
             or not self._connections.admits(client.peer)
         ):
             return None
         if self._guard is not None:
             self._admit(client, self._guard)
         homes = None if self._rules is None else self._rules.bounds
-        served.databases.expiring.pass_due()
-        room = self._admission.piece_bytes_max()
-        now_s, may_read = served.executor.clock(), self._levels.passes_reads()
-        if not served.databases.all:
-            return now_s, served.levels.own_token_head, True, 0, may_read, homes, room
+        if self._deadlines:
+            served.databases.expiring.pass_due()
         levels = served.levels
-        return now_s, levels.token, False, levels.age_ms, may_read, homes, room
-
-    def ran(self, read_count: int) -> None:
-        """Take note of how many hot calls and batches have run that read."""
-        self._served.levels.counters.reads["any"] += read_count
+        if not served.databases.all:
+            return served.executor.clock(), levels.own_token_head, True, 0, True, homes, room
+        return served.executor.clock(), levels.token, False, levels.age_ms, self._levels.passes_reads(), homes, room
 
     def answered(self, streams: Sequence[asyncio.Task[Any]]) -> None:
         """Take note of calls whose batches have run."""

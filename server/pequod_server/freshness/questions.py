@@ -19,7 +19,9 @@ WAIT_ENDS: Final = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0
 class LevelCounters:
     """Counts of the levels that reads asked for since the start."""
 
-    #: Calls and batches by their levels.
+    #: Returns how many hot calls and batches have read; none of these asked for a level.
+    hot_reads: Callable[[], int] = int
+    #: Calls and batches that were not hot, by their levels.
     reads: dict[str, int] = field(default_factory=lambda: dict.fromkeys(("any", "after", "latest", "max_age"), 0))
     #: Calls and batches whose level could not be had, by the class of the error.
     refusals: dict[str, int] = field(default_factory=lambda: dict.fromkeys(("StaleError", "TokenLostError"), 0))
@@ -28,6 +30,10 @@ class LevelCounters:
     wait_s: float = 0.0
     #: Questions that the database was asked.
     questions: int = 0
+
+    def all_reads(self) -> dict[str, int]:
+        """Return how many calls and batches have read, hot ones too, by their levels."""
+        return self.reads | {"any": self.reads["any"] + self.hot_reads()}
 
     def waited(self, seconds: float) -> None:
         """Count a wait."""

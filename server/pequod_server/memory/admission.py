@@ -89,6 +89,9 @@ class Admission:
         self.free_bytes = self.bytes_max
         self._kept_bytes = int(self.bytes_max * _SMALLEST_SHARE)
         self._reply_bytes_max = config.reply_bytes_max
+        #: The free bytes with which a small reply may be made at once; those with which a piece has no other limit.
+        self._least_bytes = self._kept_bytes + _SHARES * COPIES * SMALL_BYTES
+        self._plenty_bytes = self._kept_bytes + _SHARES * COPIES * max(config.reply_bytes_max, SMALL_BYTES)
         self._waiting: deque[tuple[int, asyncio.Future[None]]] = deque()
         longest_bytes = message_bytes_max(config)
         #: Where requests wait to be read.
@@ -128,9 +131,11 @@ class Admission:
             yield granted
 
     @property
-    def is_at_ease(self) -> bool:
-        """Whether a small reply may be made at once: nobody waits, and a share of the free bytes is enough for it."""
-        return not self._waiting and self.free_bytes - self._kept_bytes >= _SHARES * COPIES * SMALL_BYTES
+    def at_once_bytes(self) -> int:
+        """How long a piece of a reply may be that is made at once; 0: none may, since calls wait for memory."""
+        if self._waiting or self.free_bytes < self._least_bytes:
+            return 0
+        return self._reply_bytes_max if self.free_bytes >= self._plenty_bytes else self.piece_bytes_max()
 
     def chunks(self, chunk_bytes: int) -> Chunks:
         """Return what holds memory for the chunks of a reply, of ``chunk_bytes`` at most on the wire."""

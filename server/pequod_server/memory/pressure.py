@@ -61,7 +61,7 @@ class Pressure:
         calls_at_ease: int = 0,
     ) -> None:
         self._limit_bytes = limit_bytes
-        self._calls_at_ease = calls_at_ease
+        self.calls_at_ease = calls_at_ease
         self._late_min = late_min
         self._places = places
         self._resident = resident
@@ -93,7 +93,7 @@ class Pressure:
         Args:
             call_count: The calls under way.
         """
-        if call_count < self._calls_at_ease or self._limit_bytes >= UNLIMITED:
+        if call_count < self.calls_at_ease or self._limit_bytes >= UNLIMITED:
             return None
         if (now_s := monotonic()) - self._seen_s > _PAUSE_MIN_S:
             self._seen_bytes, self._seen_s = self._resident(), now_s

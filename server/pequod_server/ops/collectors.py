@@ -160,7 +160,7 @@ class LevelCollector(ScrapedCollector):
         reads = CounterMetricFamily(
             "pequod_level_reads", "Calls and batches by the level of freshness of their reads.", labels=["level"]
         )
-        for level, count in counters.reads.items():
+        for level, count in counters.all_reads().items():
             reads.add_metric([level], count)
         yield reads
         refusals = CounterMetricFamily("pequod_level_refusals", "Levels that could not be had.", labels=["reason"])

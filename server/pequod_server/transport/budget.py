@@ -14,7 +14,7 @@ from typing import Final
 
 #: One connection may hold the free bytes divided by this, and at least as many bytes as follow.
 _SHARE: Final = 4
-_LEAST_BYTES: Final = 256 << 10
+LEAST_BYTES: Final = 256 << 10
 
 
 class Budget:
@@ -36,4 +36,4 @@ class Budget:
     def allowed_bytes(self, own_bytes: int) -> int:
         """Return how much a connection may hold that holds ``own_bytes`` of the sum."""
         free_bytes = self._bytes_max - self.held_bytes + own_bytes
-        return max(free_bytes // _SHARE, _LEAST_BYTES)
+        return max(free_bytes // _SHARE, LEAST_BYTES)

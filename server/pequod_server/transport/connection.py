@@ -5,18 +5,20 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Iterable, Mapping
+from functools import partial
 from typing import Any, Final, Protocol, cast
 
 import grpc
 
 from pequod.errors import PequodError
 from pequod.native.http2 import EventKind, Fields, HotRan, new_session
-from pequod_server.transport.budget import Budget
+from pequod_server.transport.budget import LEAST_BYTES, Budget
 from pequod_server.transport.call_turns import CallTurns
 from pequod_server.transport.counts import CallCounts
 from pequod_server.transport.exchange import CallDetails, Exchange
 from pequod_server.transport.headers import Opening
 from pequod_server.transport.hot_calls import HotCalls
+from pequod_server.transport.hot_connection import HotConnection
 from pequod_server.transport.identity import address_of, auth_context_of
 from pequod_server.transport.share import Share
 
@@ -66,7 +68,7 @@ class Host(Protocol):
         """Run a call in a task of its own."""
 
 
-class WireConnection(asyncio.BufferedProtocol):
+class WireConnection(HotConnection):
     """One connection of a server.
 
     Invariants:
@@ -75,36 +77,40 @@ class WireConnection(asyncio.BufferedProtocol):
     """
 
     __slots__ = (
-        "_is_flushing", "_is_full", "_is_held", "_server", "_share", "begun_count", "exchanges", "message_bytes_max",
-        "number", "opened_s", "peer", "ping_count", "pinged_s", "read_s", "rules", "session", "transport", "waiting",
+        "_begun_count", "_is_flushing", "_is_full", "_pinged_s", "_server", "_share", "buffer_updated",
+        "get_buffer", "message_bytes_max", "number", "opened_s", "peer", "ping_count", "rules", "waiting",
     )  # fmt: skip
 
-    transport: asyncio.Transport
+    #: Functions of the session, which the event loop calls for each read of the socket. It calls `_go_on` if there are
+    #: more than hot calls.
+    get_buffer: Callable[[int], memoryview]  # type: ignore[assignment]
+    buffer_updated: Callable[[int], None]  # type: ignore[assignment]
 
     def __init__(self, server: Host) -> None:
+        super().__init__(
+            server,
+            new_session(server.message_bytes_max, _HEADER_BYTES_MAX, server.streams_max, server.unread_bytes_max),
+        )
         self._server = server
         self.message_bytes_max = server.message_bytes_max
         #: By which access rules the session knows rights of hot calls.
         self.rules: object = None
-        self.session = new_session(
-            server.message_bytes_max, _HEADER_BYTES_MAX, server.streams_max, server.unread_bytes_max
-        )
+        self.get_buffer, self.buffer_updated = self.session.buffer, self.session.updated
         if server.hot is not None:
             self.session.use_hot(server.hot.native, server.hot.has_guard)
         #: The address of the client, as gRPC writes it.
         self.peer = ""
         #: Which connection of the server it is.
         self.number = 0
-        self.exchanges: dict[int, Exchange] = {}
         self.waiting: dict[int, Fields] = {}
         self._is_flushing = False
-        #: Whether the socket takes no more, so that nothing is read from it; and whether replies wait for the disk.
-        self._is_full = self._is_held = False
+        #: Whether the socket takes no more, so that nothing is read from it.
+        self._is_full = False
         self._share = Share(self.session, server)
-        #: When something came last, when the last ping was sent that nothing has followed, and when it began.
-        self.read_s = self.opened_s = server.loop.time()
-        self.pinged_s: float | None = None
-        self.begun_count = self.ping_count = 0
+        #: When it began, and when the last ping was sent; 0: none was.
+        self.opened_s = server.loop.time()
+        self._pinged_s = 0.0
+        self._begun_count = self.ping_count = 0
 
     # What the event loop calls.
 
@@ -113,34 +119,13 @@ class WireConnection(asyncio.BufferedProtocol):
         self.transport = cast("asyncio.Transport", transport)
         self.transport.set_write_buffer_limits(high=_OUTPUT_BYTES)
         self.peer = address_of(transport.get_extra_info("peername"), self.number)
-        self._server.connections[self] = None
+        server = self._server
+        server.connections[self] = None
+        hot = server.hot
+        turn = None if hot is None else partial(hot.turn, self)
+        send = self.transport.write if hot is None or not hot.has_disk else self._send
+        self.session.attach(server.buffer, turn, send, self._go_on, _HOT_A_READ, LEAST_BYTES, _OUTPUT_BYTES)
         self.flush()
-
-    def get_buffer(self, _size: int) -> memoryview:
-        """Return where the next bytes go: it is read before anybody else's are."""
-        return self._server.buffer
-
-    def buffer_updated(self, size: int) -> None:
-        """Take bytes of the socket."""
-        self.read_s = self._server.loop.time()
-        self.pinged_s = None
-        try:
-            events = self.session.receive(self._server.buffer[:size])
-        except ConnectionError as error:
-            self._break(error)
-            return
-        if events:
-            self._take(events)
-        is_answered = self.session.hot_count > 0 and not self._is_held and self._run_hot(_HOT_A_READ)
-        if self.waiting:
-            self._server.turns.begin(self.begin, self.read_s)
-        if is_answered:
-            # One write for all.
-            self.flush()
-            return
-        if self.session.has_output or self.session.is_over:
-            self.flush_soon()
-        self._share.note(self)
 
     def eof_received(self) -> bool:
         """Close the connection: no client of gRPC closes half of it."""
@@ -150,7 +135,7 @@ class WireConnection(asyncio.BufferedProtocol):
         """Read nothing from a client that takes nothing."""
         self._is_full = True
         self.transport.pause_reading()
-        self._share.note(self)
+        self._note()
 
     def resume_writing(self) -> None:
         """Go on."""
@@ -174,6 +159,21 @@ class WireConnection(asyncio.BufferedProtocol):
     def own_name(self) -> str:
         """The address of this side."""
         return address_of(self.transport.get_extra_info("sockname"), self.number)
+
+    @property
+    def read_s(self) -> float:
+        """When something came last."""
+        return self.session.read_s or self.opened_s
+
+    @property
+    def pinged_s(self) -> float | None:
+        """When the last ping was sent that nothing has followed; None: there is none."""
+        return self._pinged_s if self._pinged_s > self.session.read_s else None
+
+    @property
+    def begun_count(self) -> int:
+        """How many calls have begun."""
+        return self._begun_count + self.session.hot_answered
 
     # What calls ask of it.
 
@@ -225,13 +225,13 @@ class WireConnection(asyncio.BufferedProtocol):
             return
         if events := self.session.events():
             self._take(events)
-        self._share.note(self)
+        self._note()
         if self.session.is_over and not self._is_held:
             self.transport.close()
 
     def ping(self) -> None:
         """Ask for a sign of life."""
-        self.pinged_s = self._server.loop.time()
+        self._pinged_s = self._server.loop.time()
         self.ping_count += 1
         self.session.ping()
         self.flush()
@@ -286,8 +286,7 @@ class WireConnection(asyncio.BufferedProtocol):
             self._share.wait(self)
             return False
         if self.session.hot_count and not self._is_held:
-            if self._run_hot(_HOT_A_TURN):
-                self.flush_soon()
+            self._run_hot(_HOT_A_TURN, self._share.allowed_bytes)
             return bool(self.waiting or self.session.hot_count)
         if not self.waiting:
             return False
@@ -295,63 +294,35 @@ class WireConnection(asyncio.BufferedProtocol):
             exchange.task = self._server.begin(exchange)
         return bool(self.waiting)
 
-    def _run_hot(self, most: int) -> bool:
-        """Answer hot calls; return whether there are replies. The others are calls as any."""
-        session, hot = self.session, self._server.hot
-        assert hot is not None, "calls are kept back for it"
-        allowed_bytes = self._share.allowed_bytes
-        turn = None if session.unsent_bytes > allowed_bytes else hot.turn(self)
-        is_answered = False
-        if turn is None:
-            session.hand_over()
-        else:
-            try:
-                is_answered = self._note_hot(hot, ran := session.run_hot(most, allowed_bytes, *turn))
-                self._is_held = (is_answered or ran[-1] is not None) and not hot.settled(self._settled)
-            except Exception:
-                # Nobody knows what has run: the client is not to wait for it.
-                log.exception("a defect ended a connection")
-                self.abort()
-                return False
+    def _go_on(self, found: Exception | HotRan | None) -> None:
+        """Take what a read of the socket has brought, as far as it was not answered; see `NativeSession.attach`."""
+        session = self.session
+        if isinstance(found, ConnectionError):
+            self._break(found)
+            return
+        if isinstance(found, Exception):
+            self._end_for(found)
+            return
+        if found is not None:
+            self._take_note(found)
         if events := session.events():
             self._take(events)
-        return is_answered
-
-    def _note_hot(self, hot: HotCalls, ran: HotRan) -> bool:
-        """Take note of what has run, and go on with a batch that is not quick; return whether there are replies."""
-        answered, reads, slow, streams, slow_batches, begun = ran
-        if answered:
-            self.begun_count += answered
-            self._server.counts.pass_by(answered)
-        if reads:
-            hot.ran(reads)
-        if slow or slow_batches:
-            hot.were_slow(slow or (), slow_batches or ())
-        if streams:
-            hot.answered([self._task_of(stream) for stream in streams])
-        if begun is not None:
-            stream, batch = begun
-            self.exchanges[stream].readable(hot.go_on(self._task_of(stream), batch))
-        return answered > 0 or streams is not None
-
-    def _task_of(self, stream: int) -> asyncio.Task[None]:
-        task = self.exchanges[stream].task
-        assert task is not None, "it has taken a message"
-        return task
-
-    def _settled(self, error: PequodError | None) -> None:
-        """Send what has waited for the disk, or nothing of it: what its clients would be told is undone."""
-        if error is not None:
-            self.abort()
-        elif self in self._server.connections:
-            self._is_held = False
+        if found is None and session.hot_count and not self._is_held:
+            self._run_hot(_HOT_A_READ, self._share.allowed_bytes)
+        if found is not None:
+            # All replies go by one write.
             self.flush()
+        if self.waiting:
+            self._server.turns.begin(self.begin, session.read_s)
+        if session.has_output or session.is_over:
+            self.flush_soon()
+        self._note()
 
     def open(self, stream: int) -> Exchange | None:
         """Return a call with what its headers say; None: it is refused."""
         fields = self.waiting.pop(stream)
         self._server.counts.begin()
-        self.begun_count += 1
+        self._begun_count += 1
         opening = Opening(fields or ())
         exchange = self.exchanges[stream] = Exchange(self, stream, opening, self._server.loop)
         if opening.refusal or fields is None:
@@ -359,10 +330,15 @@ class WireConnection(asyncio.BufferedProtocol):
             return None
         return exchange
 
+    def _note(self) -> None:
+        """Note what the connection holds, and whether there is something to do for it beside hot calls."""
+        self._share.note(self)
+        self.session.is_calm = not (self.waiting or self._is_held or self._is_full)
+
     @property
     def buffered_bytes(self) -> int:
-        """The bytes that the socket has not taken, once it takes no more."""
-        return self.transport.get_write_buffer_size() if self._is_full else 0
+        """The bytes that the socket has not taken, once it takes no more, and those that wait for the disk."""
+        return len(self._kept) + (self.transport.get_write_buffer_size() if self._is_full else 0)
 
     @property
     def has_calls(self) -> bool:

@@ -4,32 +4,48 @@ from __future__ import annotations
 
 import time
 
+from pequod_server.transport.hot_calls import HotCalls
+
 
 class CallCounts:
-    """The counts of one server since its start."""
+    """The counts of one server since its start.
 
-    __slots__ = ("begun", "failed", "last_begun_s", "succeeded")
+    Attributes:
+        hot: Counts hot calls, each of which begins and ends well in one turn of the event loop; None: there are none.
+    """
+
+    __slots__ = ("_begun", "_begun_s", "_succeeded", "failed", "hot")
 
     def __init__(self) -> None:
-        self.begun = self.succeeded = self.failed = 0
-        #: When the last one began, in seconds since 1970; 0: none has.
-        self.last_begun_s = 0.0
+        self.hot: HotCalls | None = None
+        self._begun = self._succeeded = self.failed = 0
+        self._begun_s = 0.0
+
+    @property
+    def begun(self) -> int:
+        """How many have begun."""
+        return self._begun + (0 if self.hot is None else self.hot.native.answered)
+
+    @property
+    def succeeded(self) -> int:
+        """How many have ended well."""
+        return self._succeeded + (0 if self.hot is None else self.hot.native.answered)
+
+    @property
+    def last_begun_s(self) -> float:
+        """When the last one began, in seconds since 1970; 0: none has."""
+        if self.hot is None or not self.hot.native.answered:
+            return self._begun_s
+        return max(self._begun_s, time.time() - (time.monotonic() - self.hot.native.answered_s))
 
     def begin(self) -> None:
         """Count a call that begins."""
-        self.begun += 1
-        self.last_begun_s = time.time()
-
-    def pass_by(self, count: int) -> None:
-        """Count calls that have begun and ended well in this turn of the event loop."""
-        if count:
-            self.begun += count
-            self.succeeded += count
-            self.last_begun_s = time.time()
+        self._begun += 1
+        self._begun_s = time.time()
 
     def end(self, *, is_ok: bool) -> None:
         """Count a call whose stream is over."""
         if is_ok:
-            self.succeeded += 1
+            self._succeeded += 1
         else:
             self.failed += 1

@@ -34,6 +34,8 @@ class HotCalls(Protocol):
     native: NativeHotCalls
     #: Whether callers have rights that are looked at.
     has_guard: bool
+    #: Whether replies may have to wait for a disk.
+    has_disk: bool
 
     def turn(self, client: HotClient) -> HotTurn | None:
         """Return what holds for the calls that a connection keeps back; None: they are calls as any others."""
@@ -43,9 +45,6 @@ class HotCalls(Protocol):
 
         Or it is called with why they may not: what the calls have changed is undone.
         """
-
-    def ran(self, read_count: int) -> None:
-        """Take note of how many hot calls and batches have run that read."""
 
     def were_slow(self, calls: Sequence[SlowCall], batches: Sequence[SlowBatch]) -> None:
         """Take note of calls and batches that took long."""

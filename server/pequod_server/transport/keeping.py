@@ -16,9 +16,15 @@ _LOOK_MAX_S: Final = 5.0
 class Living(Protocol):
     """A connection, as far as its life is concerned."""
 
-    read_s: float
     opened_s: float
-    pinged_s: float | None
+
+    @property
+    def read_s(self) -> float:
+        """When something came last."""
+
+    @property
+    def pinged_s(self) -> float | None:
+        """When it was asked, if nothing has come since."""
 
     def ping(self) -> None:
         """Ask for a sign of life."""

@@ -30,7 +30,7 @@ class Holder(Protocol):
 
     @property
     def buffered_bytes(self) -> int:
-        """The bytes that the socket has not taken, once it takes no more."""
+        """The bytes that the socket has not taken, once it takes no more, and those that wait for the disk."""
 
     @property
     def has_calls(self) -> bool:
@@ -85,11 +85,11 @@ class Share:
     def note(self, holder: Holder) -> None:
         """Note what the connection holds, and keep it to its share."""
         session, budget = self._session, self._server.budget
-        held_bytes = session.unread_bytes + session.unsent_bytes + session.header_bytes + holder.buffered_bytes
+        held_bytes = session.total_bytes + holder.buffered_bytes
         if not (held_bytes or self._noted_bytes or holder.has_calls):
             return
         budget.held_bytes += held_bytes - self._noted_bytes
-        self._noted_bytes = held_bytes
+        self._noted_bytes = session.noted_bytes = held_bytes
         if session.held_bytes + session.header_bytes > budget.allowed_bytes(held_bytes):
             self._shed(holder)
         if holder.has_calls:

@@ -25,6 +25,7 @@ from pequod.engine import LimitExceededError
 from pequod_server.config import ServerConfig
 from pequod_server.memory.begun import CALL_BYTES, connection_calls_max, unread_bytes_max
 from pequod_server.memory.keeper import limit_bytes
+from pequod_server.memory.pressure import Pressure
 from pequod_server.wire.errors import status_of, stopping_status
 from pequod_server.wire.handlers import COUNTED_PATHS, SERVICE_PATH, Continuation, Handler, Wrapped, refusing
 from pequod_server.wire.undecodable import refusing_undecodable
@@ -60,7 +61,7 @@ class CallsUnderWay(aio.ServerInterceptor):
 
     Args:
         make_way: Ends one of some calls that keep their requests back, with an error; returns whether there was one.
-        refusal: Returns why no call may begin beside this number of calls under way; None if one may.
+        pressure: Knows whether a call may begin beside those under way.
 
     Invariants:
         1. ``_under_way`` holds the task of each admitted call until its status has been sent, ``_streams`` those of
@@ -71,11 +72,13 @@ class CallsUnderWay(aio.ServerInterceptor):
         self,
         config: ServerConfig,
         make_way: Callable[[LimitExceededError, AbstractSet[asyncio.Task[Any]]], bool],
-        refusal: Callable[[int], LimitExceededError | None],
+        pressure: Pressure,
     ) -> None:
         self._config = config
         self._make_way = make_way
-        self._refusal = refusal
+        self._refusal = pressure.refusal
+        #: Beside fewer calls, one more may begin at once, whatever else is asked otherwise.
+        self._at_ease_max = min(pressure.calls_at_ease, config.calls_max)
         self._under_way: set[asyncio.Task[Any]] = set()
         self._streams: set[asyncio.Task[Any]] = set()
         self._is_stopping = False
@@ -120,11 +123,14 @@ class CallsUnderWay(aio.ServerInterceptor):
     def admits_at_once(self) -> bool:
         """Whether a call may begin that ends in the same turn of the event loop, without one that makes way for it."""
         count = len(self._under_way)
+        if count < self._at_ease_max:
+            return True
         return not self._is_stopping and count < self._config.calls_max and self._refusal(count) is None
 
     def refuse(self) -> None:
         """Admit no more calls."""
         self._is_stopping = True
+        self._at_ease_max = 0
 
     async def drain(self, wait_s: float) -> None:
         """Wait for the calls under way, ``wait_s`` at most."""
