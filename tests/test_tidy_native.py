@@ -30,7 +30,7 @@ LAYERS = (
     "frames state",
     "contexts tables lens columns tally",
     "deadlines groups arguments integers",
-    "places parts messages numerals key_ranges",
+    "places parts messages numerals numbers key_ranges",
     "hash rows_type",
     "row_lists",
     "rows kinds registers records fetch",

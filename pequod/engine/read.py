@@ -51,9 +51,11 @@ class Read:
 
 
 class Numbers:
-    """The number of the latest call; batches that run natively go on counting from it."""
+    """The number of the latest call, or of the latest that used something; calls that run natively count, too."""
 
     __slots__ = ("number",)
+
+    number: int
 
 
 if not TYPE_CHECKING and core is not None:

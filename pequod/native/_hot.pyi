@@ -66,6 +66,7 @@ class HotTable:
     groups: HotGroups
     loose: SortedRows
     loaded: SortedRows | None
+    uses: dict[bytes, Numbers] | None
     cut_width: int
     def get(self, key: bytes, /) -> bytes | None: ...
     def put(self, key: bytes, value: bytes, /) -> bytes | None: ...

@@ -2,7 +2,7 @@
 // in.
 #pragma once
 
-#include "rows.hpp"
+#include "numbers.hpp"
 
 namespace pequod {
 
@@ -16,12 +16,6 @@ struct Counters {
 struct HotLedger {
     PyObject_HEAD
     long long entry_count, entry_count_max, row_bytes, updater_bytes, log_bytes, weigh_at;
-};
-
-// The number of the latest read: `Numbers`, the base of `Reads`.
-struct Numbers {
-    PyObject_HEAD
-    long long number;
 };
 
 // What a read of a context, or a write into it, looks at: `Hot`, the base of `Materialised`. What writes look at
@@ -97,7 +91,6 @@ struct Hot {
 
 extern PyTypeObject* counters_type;
 extern PyTypeObject* ledger_type;
-extern PyTypeObject* numbers_type;
 extern PyTypeObject* hot_type;
 
 inline bool is_hot(PyObject* object) { return PyObject_TypeCheck(object, hot_type); }

@@ -156,6 +156,12 @@ bool is_at_end(const SortedRows* bounds, Place place) {
     return place.leaf == bounds->older_size && place.at == bounds->last.size;
 }
 
+// The next range.
+Place next_to(SortedRows* bounds, Place place) {
+    const bool is_last = place.at + 1 == bounds->leaf(place.leaf).size && place.leaf < bounds->older_size;
+    return is_last ? Place{place.leaf + 1, 0} : Place{place.leaf, place.at + 1};
+}
+
 // The loaded ranges of a table; null if clients write it.
 SortedRows* loaded_of(const HotTable* table) {
     return table->loaded && is_rows(table->loaded) ? reinterpret_cast<SortedRows*>(table->loaded) : nullptr;
@@ -168,6 +174,23 @@ bool is_loaded(const HotTable* table, Piece key) {
     return !bounds || !is_at_end(bounds, range_at(bounds, key));
 }
 
+bool use_loaded(const HotTable* table, Piece first, Piece last, long long number) {
+    SortedRows* bounds = loaded_of(table);
+    if (!bounds || !table->uses || !PyDict_CheckExact(table->uses)) return false;
+    Place place = range_at(bounds, first);
+    while (!is_at_end(bounds, place)) {
+        const Entry& range = bounds->leaf(place.leaf).entries[place.at];
+        PyObject* used = PyDict_GetItemWithError(table->uses, range.key);
+        if (!is_numbers(used)) return false;
+        reinterpret_cast<Numbers*>(used)->number = number;
+        const Piece end = piece_of(range.value);
+        if (compare(last, end) <= 0) return true;
+        place = next_to(bounds, place);
+        if (is_at_end(bounds, place) || !is_equal(bounds->leaf(place.leaf).key(place.at), end)) return false;
+    }
+    return false;
+}
+
 bool is_loaded_from(const HotTable* table, Piece first, Piece prefix) {
     SortedRows* bounds = loaded_of(table);
     if (!bounds) return true;
@@ -178,8 +201,8 @@ bool is_loaded_from(const HotTable* table, Piece first, Piece prefix) {
         // Above all keys with the prefix.
         if (compare(end, prefix) > 0 && !begins_with(end, prefix)) return true;
         // Ranges that are kept apart may touch.
-        place = place.at + 1 < leaf.size ? Place{place.leaf, place.at + 1} : Place{place.leaf + 1, 0};
-        if (place.leaf > bounds->older_size || !is_equal(bounds->leaf(place.leaf).key(place.at), end)) return false;
+        place = next_to(bounds, place);
+        if (is_at_end(bounds, place) || !is_equal(bounds->leaf(place.leaf).key(place.at), end)) return false;
     }
     return false;
 }

@@ -6,6 +6,7 @@
 #pragma once
 
 #include "groups.hpp"
+#include "numbers.hpp"
 
 namespace pequod {
 
@@ -20,6 +21,8 @@ struct HotTable {
     PyObject* loose;
     // The bounds of the loaded ranges, as rows, if a database owns the keys; else None.
     PyObject* loaded;
+    // For each of them, by where it starts, the number of the latest read that has used it; else None.
+    PyObject* uses;
     // A group's prefix has this many bytes beside the table's own; 0: it goes to the next delimiter; -1: there are
     // none.
     long long cut_width;
@@ -27,7 +30,7 @@ struct HotTable {
     // Call a function with each Python reference, until it returns something else than 0; return that.
     template <typename Function>
     int each(Function function) {
-        for (PyObject** member : {&prefix, &end, &groups, &loose, &loaded}) {
+        for (PyObject** member : {&prefix, &end, &groups, &loose, &loaded, &uses}) {
             if (const int result = function(member)) return result;
         }
         return 0;
@@ -101,7 +104,11 @@ Found rows_within(const HotTable* table, Piece first, Piece last);
 // Whether a key is loaded, or need not be: clients write the table.
 bool is_loaded(const HotTable* table, Piece key);
 
-// The same for all keys from one on that begin with a prefix.
+// Whether all keys of a range are loaded of a table that a database owns, and its first key if it has no other. The
+// loaded ranges from `first` on are used by a read of this number.
+bool use_loaded(const HotTable* table, Piece first, Piece last, long long number);
+
+// Whether all keys from one on that begin with a prefix are loaded, or need not be.
 bool is_loaded_from(const HotTable* table, Piece first, Piece prefix);
 
 // The tables of keys that are written or looked up one after the other, most of which are of the same few tables.

@@ -52,11 +52,17 @@ PyMethodDef table_methods[] = {
 };
 
 PyMemberDef table_members[] = {
-    PEQUOD_MEMBER(HotTable, entry_count, T_LONGLONG), PEQUOD_MEMBER(HotTable, key_bytes, T_LONGLONG),
-    PEQUOD_MEMBER(HotTable, value_bytes, T_LONGLONG), PEQUOD_MEMBER(HotTable, prefix, T_OBJECT_EX),
-    PEQUOD_MEMBER(HotTable, end, T_OBJECT_EX),        PEQUOD_MEMBER(HotTable, groups, T_OBJECT_EX),
-    PEQUOD_MEMBER(HotTable, loose, T_OBJECT_EX),      PEQUOD_MEMBER(HotTable, loaded, T_OBJECT_EX),
-    PEQUOD_MEMBER(HotTable, cut_width, T_LONGLONG),   PEQUOD_LAST_MEMBER,
+    PEQUOD_MEMBER(HotTable, entry_count, T_LONGLONG),
+    PEQUOD_MEMBER(HotTable, key_bytes, T_LONGLONG),
+    PEQUOD_MEMBER(HotTable, value_bytes, T_LONGLONG),
+    PEQUOD_MEMBER(HotTable, prefix, T_OBJECT_EX),
+    PEQUOD_MEMBER(HotTable, end, T_OBJECT_EX),
+    PEQUOD_MEMBER(HotTable, groups, T_OBJECT_EX),
+    PEQUOD_MEMBER(HotTable, loose, T_OBJECT_EX),
+    PEQUOD_MEMBER(HotTable, loaded, T_OBJECT_EX),
+    PEQUOD_MEMBER(HotTable, uses, T_OBJECT_EX),
+    PEQUOD_MEMBER(HotTable, cut_width, T_LONGLONG),
+    PEQUOD_LAST_MEMBER,
 };
 PyMemberDef relations_members[] = {
     PEQUOD_MEMBER(HotRelations, table, T_OBJECT_EX),      PEQUOD_MEMBER(HotRelations, readers, T_OBJECT_EX),

@@ -237,22 +237,41 @@ Ran get_computed(HotEngine* engine, const HotRelations* relations, Piece key, do
 
 }  // namespace
 
+namespace {
+
+// Whether joins compute keys of a table: none computes keys that a database owns.
+bool is_computed(const HotRelations* relations) {
+    return relations->is_owned && table_of(relations->table)->loaded == Py_None;
+}
+
+// Whether clients write a table, or all keys from the first to the last one are loaded: then a read uses them.
+bool are_there(HotEngine* engine, const HotRelations* relations, Piece first, Piece last) {
+    const HotTable* table = table_of(relations->table);
+    if (table->loaded == Py_None) return true;
+    Numbers* reads = reinterpret_cast<Numbers*>(engine->reads);
+    if (!use_loaded(table, first, last, reads->number + 1)) return false;
+    ++reads->number;
+    return true;
+}
+
+}  // namespace
+
 Ran get(HotEngine* engine, Piece key, const Seen& seen, double now, PyObject** value) {
     if (engine->may_be_due()) return Ran::NOT_QUICK;
     HotRelations* relations = relations_at(engine->relations, key);
-    // Which rows are loaded is Python's to say, and to note.
-    if (!relations || table_of(relations->table)->loaded != Py_None) return not_quick();
+    if (!relations || !are_there(engine, relations, key, key)) return not_quick();
     *value = stored(relations, key, seen);
     if (*value) return Ran::DONE;
-    return relations->is_owned ? get_computed(engine, relations, key, now, value) : Ran::ABSENT;
+    return is_computed(relations) ? get_computed(engine, relations, key, now, value) : Ran::ABSENT;
 }
 
 Ran rows_between(HotEngine* engine, Piece first, Piece last, SortedRows** rows) {
     if (engine->may_be_due()) return Ran::NOT_QUICK;
-    HotRelations* relations = quick_relations(engine, first);
-    if (!relations) return not_quick();
+    HotRelations* relations = relations_at(engine->relations, first);
+    if (!relations || is_computed(relations)) return not_quick();
     const HotTable* table = table_of(relations->table);
     if (compare(first, last) >= 0 || compare(last, piece_of(table->end)) > 0) return Ran::NOT_QUICK;
+    if (!are_there(engine, relations, first, last)) return not_quick();
     const Found found = rows_within(table, first, last);
     if (!found.is_quick) return not_quick();
     *rows = found.rows;
@@ -310,7 +329,7 @@ Ran find_span(HotEngine* engine, Piece first, Piece last, size_t hash, double no
     const End* end = reinterpret_cast<const Ends*>(engine->ends)->table.find(hash, last);
     if (end) return find_in_context(end, first, last, now, may_refresh, span);
     const HotRelations* relations = relations_at(engine->relations, first);
-    if (relations && relations->is_owned) return find_inside(relations, first, last, now, span);
+    if (relations && is_computed(relations)) return find_inside(relations, first, last, now, span);
     SortedRows* rows = nullptr;
     const Ran ran = rows_between(engine, first, last, &rows);
     if (ran != Ran::DONE) return ran;

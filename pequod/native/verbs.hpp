@@ -1,10 +1,10 @@
 // The verbs of an engine: put, remove, get, scan and apply, for what takes a look-up and a copy.
 //
 // A verb is done, or not quick: then nothing has changed, and Python does the command. Not quick are keys without a
-// table, keys of tables that joins compute or that are watched, of a database but for `apply`; writes that Python has
-// to admit or to tell watches of; reads of base keys, and removals, while a key is due; and reads of more than one
-// group, or of more than one context. A put is done once its row is written: what waits for it and is Python's is
-// brought up to date there (telling.cpp).
+// table, writes of keys that joins compute, that are watched, or of a database but for `apply`; writes that Python has
+// to admit or to tell watches of; reads of what is not loaded; reads of base keys, and removals, while a key is due;
+// and reads of more than one group, or of more than one context. A put is done once its row is written: what waits for
+// it and is Python's is brought up to date there (telling.cpp).
 #pragma once
 
 #include "engine.hpp"
@@ -85,7 +85,8 @@ Ran find_span(HotEngine* engine, Piece first, Piece last, size_t hash, double no
 // Count that a scan was answered by a span.
 void count_hit(HotEngine* engine, const Span& span);
 
-// Find the rows that have all keys of `[first, last)`, which no join computes; null: there are none.
+// Find the rows that have all keys of `[first, last)`, which no join computes and which are loaded; null: there are
+// none.
 Ran rows_between(HotEngine* engine, Piece first, Piece last, SortedRows** rows);
 
 // How a change of a database went.

@@ -317,6 +317,18 @@ _FAULTS_OF_STRUCTURES: Final = (
     ),
     Fault(
         "tables.cpp",
+        "if (compare(last, end) <= 0) return true;",
+        "return true;",
+        "a read of a range that is loaded in part shows that part alone",
+    ),
+    Fault(
+        "tables.cpp",
+        "reinterpret_cast<Numbers*>(used)->number = number;",
+        "",
+        "what is read most is evicted first, where reads are native",
+    ),
+    Fault(
+        "tables.cpp",
         "if (compare(end, prefix) > 0 && !begins_with(end, prefix)) return true;",
         "if (compare(end, prefix) > 0) return true;",
         "what is loaded in part counts as loaded",

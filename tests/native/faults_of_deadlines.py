@@ -55,14 +55,16 @@ FAULTS_OF_DEADLINES: Final = (
     ),
     Fault(
         "verbs.cpp",
-        "if (engine->may_be_due()) return Ran::NOT_QUICK;\n    HotRelations* relations = relations_at",
-        "HotRelations* relations = relations_at",
+        "if (engine->may_be_due()) return Ran::NOT_QUICK;\n"
+        "    HotRelations* relations = relations_at(engine->relations, key",
+        "HotRelations* relations = relations_at(engine->relations, key",
         "a get shows a key that is due",
     ),
     Fault(
         "verbs.cpp",
-        "if (engine->may_be_due()) return Ran::NOT_QUICK;\n    HotRelations* relations = quick_relations",
-        "HotRelations* relations = quick_relations",
+        "if (engine->may_be_due()) return Ran::NOT_QUICK;\n"
+        "    HotRelations* relations = relations_at(engine->relations, first",
+        "HotRelations* relations = relations_at(engine->relations, first",
         "a scan of a table whose rows stand in one group shows a key that is due",
     ),
 )

@@ -54,6 +54,18 @@ FAULTS_OF_HOT_CALLS: Final = (
         "an empty token counts as none",
     ),
     Fault(
+        "http2/hot_answer.cpp",
+        "if (is_decided(method) && rights.readable && !rights.readable->holds(asked.first)) return false;",
+        "",
+        "a write under a condition tells a value that the caller may not read",
+    ),
+    Fault(
+        "http2/hot_answer.cpp",
+        "if (asked.expected.start && condition.number != IF_VALUE) return Ran::NOT_QUICK;",
+        "",
+        "what is expected besides a value is not judged",
+    ),
+    Fault(
         "http2/hot_runs.cpp",
         "self->hot_at < self->hot_size && left && self->unsent_bytes < unsent_max;",
         "self->hot_at < self->hot_size && self->unsent_bytes < unsent_max;",

@@ -129,7 +129,18 @@ def test_replies_are_those_of_handlers(hot: Hot) -> None:
         assert found is not None, method
         assert type(reply).FromString(found) == reply
     counts = {name: tally[0] for name, tally in zip(HOT_METHODS, hot.calls.tallies(), strict=True)}
-    assert counts == {"": 0, "Get": 2, "Put": 0, "Remove": 0, "Count": 2, "Scan": 3, "MultiGet": 1, "MultiPut": 0}
+    assert counts == {
+        "": 0,
+        "Get": 2,
+        "Put": 0,
+        "Remove": 0,
+        "Count": 2,
+        "Scan": 3,
+        "MultiGet": 1,
+        "MultiPut": 0,
+        "WriteIf": 0,
+        "Add": 0,
+    }
     assert sum(hot.calls.tallies()[1][2]) == 2
 
 
@@ -182,6 +193,18 @@ NOT_HOT: dict[str, tuple[str, Any, dict[str, Any]]] = {
     "several chunks": ("Scan", pb.ScanRequest(first=b"x|", last=b"x}", chunk_bytes=20), {}),
     "no row": ("Scan", pb.ScanRequest(first=b"x|", last=b"x}", limit=0), {}),
     "a key of another server": ("Put", pb.PutRequest(key=b"x|1", value=b"n"), {"turn": TURN._replace(homes=([], []))}),
+    "a time to live": ("Put", pb.PutRequest(key=b"x|1", value=b"n", ttl_ms=5), {}),
+    "a time to live under a condition": (
+        "WriteIf",
+        pb.WriteIfRequest(key=b"x|1", value=b"n", condition=2, ttl_ms=5),
+        {},
+    ),
+    "no condition": ("WriteIf", pb.WriteIfRequest(key=b"x|1", value=b"n"), {}),
+    "a condition that is none": ("WriteIf", pb.WriteIfRequest(key=b"x|1", value=b"n", condition=9), {}),
+    "more than a condition takes": ("WriteIf", pb.WriteIfRequest(key=b"x|1", condition=2, expected=b"one"), {}),
+    "a sum of what is no number": ("Add", pb.AddRequest(key=b"x|1", delta=b"1"), {}),
+    "a number that is no integer": ("Add", pb.AddRequest(key=b"x|n", delta=b"0.5"), {}),
+    "a sum of another server": ("Add", pb.AddRequest(key=b"x|n", delta=b"1"), {"turn": TURN._replace(homes=([], []))}),
     "fewer values than keys": ("MultiPut", pb.MultiPutRequest(keys=[b"x|1"]), {}),
     "more values than keys": ("MultiPut", pb.MultiPutRequest(keys=[b"x|1"], values=[b"n", b"m"]), {}),
     "more keys than a call may have": ("MultiPut", pb.MultiPutRequest(keys=[b"x|1"] * 101, values=[b"n"] * 101), {}),

@@ -19,11 +19,23 @@ from typing import Any, Final
 import grpc
 from pequod_proto import pequod_pb2 as pb
 from pequod_server import PequodServer, ServerConfig
+from pequod_server.backing.fake import FakeStore
+from pequod_server.backing.mapping import parse_mappings
 
 from pequod.commands.kinds import COUNT, GET, PUT, REMOVE, SCAN
 
 _SERVICE: Final = "/pequod.v1.Pequod/"
 _JOIN: Final = "t|<user>|<time>|<poster> = check f|<user>|<poster> copy p|<poster>|<time>"
+_MAPPINGS: Final = parse_mappings("""
+[[mapping]]
+keys = "f|<user>|<poster>"
+table = "followed"
+
+[[mapping]]
+keys = "p|<poster>|<time>"
+table = "posts"
+value = "body"
+""")
 _REPLIES: Final[dict[str, Any]] = {
     "Get": pb.GetReply,
     "Put": pb.PutReply,
@@ -32,6 +44,8 @@ _REPLIES: Final[dict[str, Any]] = {
     "Scan": pb.ScanReply,
     "MultiGet": pb.MultiGetReply,
     "MultiPut": pb.MultiPutReply,
+    "WriteIf": pb.WriteIfReply,
+    "Add": pb.AddReply,
     "Execute": pb.ExecuteReply,
     "Watch": pb.WatchReply,
 }
@@ -84,6 +98,17 @@ class Calls:
             request.chunk_bytes = rnd.choice([1, 30, 100, 2000, 1 << 20])
         return request
 
+    def _write_if(self) -> Any:
+        rnd = self._random
+        request = pb.WriteIfRequest(key=self._key(), condition=rnd.choice([1, 2, 3, 3, 3, 0, 9]))
+        if rnd.random() < 0.7:
+            request.value = self._value()
+        if rnd.random() < 0.6:
+            request.expected = self._value()
+        if rnd.random() < 0.1:
+            request.ttl_ms = 3_600_000
+        return request
+
     def _batch(self) -> Any:
         rnd = self._random
         request = pb.ExecuteRequest(batch=rnd.randrange(1000))
@@ -99,29 +124,37 @@ class Calls:
     def next(self) -> tuple[str, list[bytes], dict[str, Any]]:
         """Return a method, its requests, and the options of the call."""
         rnd = self._random
-        method = rnd.choices([*_REPLIES, "Nothing"], [4, 6, 1, 2, 4, 2, 2, 3, 1, 0.3])[0]
+        method = rnd.choices([*_REPLIES, "Nothing"], [4, 6, 1, 2, 4, 2, 2, 3, 2, 3, 1, 0.3])[0]
         keys = [self._key() for _ in range(rnd.choice([0, 1, 5]))]
         made: dict[str, Any] = {
             "Get": lambda: pb.GetRequest(key=self._key()),
-            "Put": lambda: pb.PutRequest(key=self._key(), value=self._value()),
+            "Put": lambda: pb.PutRequest(
+                key=self._key(), value=self._value(), ttl_ms=rnd.choice([0] * 9 + [3_600_000])
+            ),
             "Remove": lambda: pb.RemoveRequest(key=self._key()),
             "Count": lambda: self._ranged(pb.CountRequest),
             "Scan": self._scan,
             "MultiGet": lambda: pb.MultiGetRequest(keys=keys),
             "MultiPut": lambda: pb.MultiPutRequest(keys=keys, values=[self._value() for _ in keys[rnd.randrange(2) :]]),
+            "WriteIf": self._write_if,
+            "Add": lambda: pb.AddRequest(
+                key=self._key(), delta=rnd.choice([b"1", b"-7", b"0.5", b"", b"x", b"9" * 70])
+            ),
             "Execute": self._batch,
             "Watch": lambda: pb.WatchRequest(first=b"x|", last=b"x}"),
             "Nothing": pb.GetRequest,
         }
         count = rnd.choice([1, 2, 5]) if method == "Execute" else 1
         requests = [made[method]().SerializeToString() for _ in range(count)]
-        if rnd.random() < 0.03:
+        is_damaged = rnd.random() < 0.03
+        if is_damaged:
             requests[0] = rnd.choice([rnd.randbytes(30), bytes(_MESSAGE_MAX + 10), bytes(4 << 20)])
         options: dict[str, Any] = {}
         if rnd.random() < 0.2:
             options["compression"] = rnd.choice([grpc.Compression.Gzip, grpc.Compression.Deflate])
         if method == "Watch" and len(requests[0]) < _MESSAGE_MAX:
-            options["timeout"] = 0.05
+            # What is damaged is refused, unless by chance it is a message.
+            options["timeout"] = 5 if is_damaged else 0.05
         elif rnd.random() < 0.3:
             options["timeout"] = 20
         if rnd.random() < 0.2:
@@ -204,8 +237,12 @@ def _cancelled(channel: Any) -> str:
 
 
 @asynccontextmanager
-async def both(**settings: Any) -> AsyncIterator[list[Any]]:
-    """Run a server on each transport, and yield a channel to each."""
+async def both(*, is_backed: bool = False, **settings: Any) -> AsyncIterator[list[Any]]:
+    """Run a server on each transport, and yield a channel to each.
+
+    Args:
+        is_backed: A database owns the sources of the join.
+    """
     async with AsyncExitStack() as stack:
         channels = []
         for transport in ("grpcio", "native"):
@@ -220,9 +257,14 @@ async def both(**settings: Any) -> AsyncIterator[list[Any]]:
                 message_bytes_max=_MESSAGE_MAX,
                 value_bytes_max=100_000,
                 reply_bytes_max=_MESSAGE_MAX,
+                backing_mode="write-through",
                 **settings,
             )
-            server = PequodServer(config)
+            store = None
+            if is_backed:
+                store = FakeStore(_MAPPINGS)
+                store.commit({b"p|%c|%03d" % (user, at): b"%d" % at for user in b"abcd" for at in range(0, 40, 3)})
+            server = PequodServer(config, store=store)
             port = await server.start()
             stack.push_async_callback(server.stop)
             options = [("grpc.use_local_subchannel_pool", 1), ("grpc.max_receive_message_length", -1)]
@@ -230,14 +272,14 @@ async def both(**settings: Any) -> AsyncIterator[list[Any]]:
         yield channels
 
 
-async def compare(count: int, seed: int) -> Counter[str]:
-    """Make calls, and return how often each method was called and how it ended.
+async def compare(count: int, seed: int, *, is_backed: bool = False) -> Counter[str]:
+    """Make calls, and return how often each method was called and how it ended; see `both`.
 
     Raises:
         AssertionError: The transports differ.
     """
     calls, seen = Calls(seed), Counter[str]()
-    async with both() as channels:
+    async with both(is_backed=is_backed) as channels:
         for number in range(count):
             method, requests, options = calls.next()
             ask, in_turn = partial(_answer, method=method, requests=requests, options=options), number % 4 > 0
@@ -256,10 +298,11 @@ def main() -> None:
     """Compare, and print what was called."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--calls", type=int, default=10_000, help="calls (10000)")
+    parser.add_argument("--backed", action="store_true", help="with a database that owns the sources of the join")
     parser.add_argument("--seed", type=int, default=random.randrange(1 << 30), help="of the calls (random)")
     options = parser.parse_args()
     print(f"{options.calls} calls, seed {options.seed}", flush=True)
-    for what, times in sorted(asyncio.run(compare(options.calls, options.seed)).items()):
+    for what, times in sorted(asyncio.run(compare(options.calls, options.seed, is_backed=options.backed)).items()):
         print(f"{times:7} {what}")
     print("no difference")
 

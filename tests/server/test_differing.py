@@ -8,7 +8,8 @@ from tests.server.differing import compare
 pytestmark = pytest.mark.skipif(why_absent() is not None, reason="there is no native transport")
 
 
-async def test_random_calls_end_alike_on_both_transports() -> None:
-    seen = await compare(400, seed=3)
+@pytest.mark.parametrize("is_backed", [False, True])
+async def test_random_calls_end_alike_on_both_transports(*, is_backed: bool) -> None:
+    seen = await compare(400, seed=3, is_backed=is_backed)
     codes = {what.split()[1] for what in seen}
     assert {"OK", "INVALID_ARGUMENT", "RESOURCE_EXHAUSTED", "UNIMPLEMENTED", "DEADLINE_EXCEEDED"} <= codes

@@ -56,7 +56,7 @@ def hot_counts(server: PequodServer) -> dict[str, int]:
 def test_the_core_and_the_server_have_the_same_methods_callers_and_bounds() -> None:
     folder = Path(__file__).parents[2] / "pequod/native/http2"
     source = "".join((folder / name).read_text() for name in ("session.hpp", "hot_calls.hpp", "hot_calls.cpp"))
-    (names,) = re.findall(r"NAMES\[HOT_METHODS\] = \{(.*?)\};", source)
+    (names,) = re.findall(r"NAMES\[HOT_METHODS\] = \{(.*?)\};", source, re.DOTALL)
     assert tuple(re.findall(r'"(.*?)"', names)) == HOT_METHODS
     (bounds,) = re.findall(r"HOT_BOUNDS_S\[\] = \{(.*?)\};", source, re.DOTALL)
     assert tuple(map(float, bounds.split(","))) == _SECONDS

@@ -20,6 +20,7 @@ from typing import NamedTuple, Protocol
 
 from pequod.engine.base.range_map import RangeMap, Stretch, gaps_between
 from pequod.engine.memory.eviction import Rank, Ticket
+from pequod.engine.read import Numbers
 from pequod.language.ranges import Range
 
 #: Parts that touch are united if they have no more rows together; larger loads are cut. Tests make it small.
@@ -36,16 +37,26 @@ class Owner(Protocol):
 class Part(Stretch):
     """A loaded range that is evicted as a whole."""
 
-    __slots__ = ("last_used", "owner", "row_count", "ticket")
+    __slots__ = ("owner", "row_count", "ticket", "used")
 
     def __init__(self, first: bytes, last: bytes, row_count: int, owner: Owner | None) -> None:
         super().__init__(first, last)
         #: The number of rows when it was loaded.
         self.row_count = row_count
         self.owner = owner
-        #: The number of the latest read that used it, or of a later one that will.
-        self.last_used = 0
+        #: Has the number of the latest read that used it, or of a later one that will.
+        self.used = Numbers()
+        self.used.number = 0
         self.ticket: Ticket | None = None
+
+    @property
+    def last_used(self) -> int:
+        """The number of the latest read that used it, or of a later one that will."""
+        return self.used.number
+
+    @last_used.setter
+    def last_used(self, number: int) -> None:
+        self.used.number = number
 
     @property
     def range(self) -> Range:
@@ -73,13 +84,33 @@ class Removed(NamedTuple):
 
 
 class Presence(RangeMap[Part]):
-    """The loaded ranges of one table."""
+    """The loaded ranges of one table.
 
-    __slots__ = ("owner",)
+    Invariants:
+        1. ``uses`` has what says when each part was used, by its first key.
+    """
+
+    __slots__ = ("owner", "uses")
 
     def __init__(self) -> None:
         super().__init__()
         self.owner: Owner | None = None
+        #: For the native core, whose reads use parts, too.
+        self.uses: dict[bytes, Numbers] = {}
+
+    def insert(self, added: Part) -> None:
+        """Insert a part; see `RangeMap.insert`."""
+        super().insert(added)
+        self.uses[added.first] = added.used
+
+    def remove(self, first: bytes) -> None:
+        """Remove the part that begins at ``first``."""
+        super().remove(first)
+        del self.uses[first]
+
+    def _check(self) -> None:
+        super()._check()
+        assert self.uses == {part.first: part.used for part in self}, "invariant 1"
 
     def holds(self, first: bytes, last: bytes, read_number: int) -> bool:
         """Return whether all of ``[first, last)`` is loaded; the loaded parts from ``first`` on count as used.
@@ -89,7 +120,7 @@ class Presence(RangeMap[Part]):
         """
         part = self._by_first.get(first) or self.find(first)
         while part is not None:
-            part.last_used = read_number
+            part.used.number = read_number
             if last <= part.last:
                 return True
             part = self._by_first.get(part.last)

@@ -21,6 +21,7 @@ from pequod.engine.base.groups import Groups
 from pequod.engine.base.presence import Presence
 from pequod.engine.base.rows import SortedRows, merge_layers
 from pequod.engine.memory.ledger import BYTES, GROUP, PART, ROW, TABLE
+from pequod.engine.read import Numbers
 from pequod.language.ranges import Range, prefix_end
 from pequod.language.spec import DELIMITER
 from pequod.native import core
@@ -46,6 +47,7 @@ class HotTable:
         "loaded",
         "loose",
         "prefix",
+        "uses",
         "value_bytes",
     )
 
@@ -125,6 +127,7 @@ class Table(HotTable):
         self.presence: Presence | None = None
         #: Their bounds, or None.
         self.loaded: SortedRows | None = None
+        self.uses: dict[bytes, Numbers] | None = None
         #: The groups by their prefixes; others look at them alone.
         self.groups = Groups()
         self._group_of = _uncut
@@ -133,7 +136,7 @@ class Table(HotTable):
         """Declare that a database owns the keys, and return the loaded ranges: none, the first time."""
         if self.presence is None:
             self.presence = Presence()
-            self.loaded = self.presence.bounds
+            self.loaded, self.uses = self.presence.bounds, self.presence.uses
         return self.presence
 
     def regroup(self, cut: Cut | None) -> None:

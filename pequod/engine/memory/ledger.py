@@ -27,8 +27,8 @@ ROW: Final = ENTRY + 2 * BYTES
 #: A table without rows, and a group.
 TABLE: Final = 3200 if _IS_NATIVE else 3450
 GROUP: Final = 150 if _IS_NATIVE else 330
-#: A loaded part of a backed table.
-PART: Final = 560
+#: A loaded part of a backed table, with what says when it was used.
+PART: Final = 640
 #: A context with one status range and no rows, with its places in dictionaries; a further status range.
 CONTEXT: Final = 1100 if _IS_NATIVE else 1440
 RANGE: Final = 260

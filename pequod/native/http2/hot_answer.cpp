@@ -10,6 +10,7 @@ namespace {
 
 // Fields of requests and replies in proto/pequod/v1/pequod.proto: number, and 0 a varint, 1 fixed 64 bits, 2 bytes.
 enum GetTag : unsigned char { FIRST = 0x0a, SECOND = 0x12 };
+enum WriteIfTag : unsigned char { CONDITION = 0x18, EXPECTED = 0x22 };
 enum ScanTag : unsigned char { LIMIT = 0x18, REVERSE = 0x20, CHUNK_BYTES = 0x28, KEYS_ONLY = 0x38, ONE_CHUNK = 0x40 };
 enum HeaderTag : unsigned char {
     HEADER = 0x0a,
@@ -23,15 +24,16 @@ enum HotReplyTag : unsigned char {
     NUMBER_OF = 0x10,
     KEYS_OF = 0x12,
     VALUES_OF = 0x1a,
-    RESUME_KEY = 0x22
+    RESUME_KEY = 0x22,
+    PRESENT_OF = 0x1a
 };
 
 // A scan looks at so many rows at first, as `ScanCalls` does; a call of more keys is Python's.
 constexpr size_t ROWS_MAX = 1024, KEYS_MAX = 256;
 
 struct Asked {
-    Piece first{nullptr, 0}, second{nullptr, 0};
-    uint64_t limit = 0, chunk_bytes = 0;
+    Piece first{nullptr, 0}, second{nullptr, 0}, expected{nullptr, 0};
+    uint64_t limit = 0, chunk_bytes = 0, condition = 0;
     bool has_limit = false, is_down = false, keys_only = false, one_chunk = false;
 };
 
@@ -69,6 +71,14 @@ bool read_scan_field(Reader* reader, unsigned char tag, unsigned* seen, Asked* a
     }
 }
 
+// Whether the next field of a conditional write stands for the first time; a time to live is Python's to note.
+bool read_condition(Reader* reader, unsigned char tag, unsigned* seen, Asked* asked) {
+    if (tag == CONDITION) return read_number(reader, tag, seen, &asked->condition);
+    if (tag != EXPECTED || asked->expected.start) return false;
+    asked->expected = reader->piece();
+    return true;
+}
+
 bool parse(HotMethod method, Piece message, Asked* asked) {
     const unsigned char* start = reinterpret_cast<const unsigned char*>(message.start);
     Reader reader = {start, start + message.size};
@@ -79,7 +89,8 @@ bool parse(HotMethod method, Piece message, Asked* asked) {
             asked->first = reader.piece();
         } else if (tag == SECOND && !asked->second.start && method != HOT_GET && method != HOT_REMOVE) {
             asked->second = reader.piece();
-        } else if (method != HOT_SCAN || !read_scan_field(&reader, tag, &seen, asked)) {
+        } else if (method == HOT_WRITE_IF ? !read_condition(&reader, tag, &seen, asked)
+                                          : method != HOT_SCAN || !read_scan_field(&reader, tag, &seen, asked)) {
             return false;
         }
     }
@@ -143,6 +154,37 @@ Ran answer_write(const HotTurn& turn, const Asked& asked, Stream* stream) {
         *to++ = 1;
     }
     return end_reply(stream, to);
+}
+
+Ran answer_write_if(const HotTurn& turn, const Asked& asked, Stream* stream) {
+    if (!begin_reply(turn, stream, HOT_BYTES_MAX)) return Ran::FAILED;
+    const Condition condition = {asked.condition, asked.expected.start ? asked.expected : Piece{"", 0}};
+    // What is expected besides a value is Python's to judge.
+    if (asked.expected.start && condition.number != IF_VALUE) return Ran::NOT_QUICK;
+    PyObject* present = nullptr;
+    const Seen unseen = {0, nullptr, 0, 0};
+    const Ran ran = asked.second.start ? put_if(turn.engine, asked.first, asked.second, condition, unseen, &present)
+                                       : remove_if(turn.engine, asked.first, condition, unseen, &present);
+    if (ran == Ran::NOT_QUICK || ran == Ran::FAILED) return ran;
+    const Piece told = ran == Ran::UNMET ? piece_of(present) : Piece{"", 0};
+    if (told.size > HOT_BYTES_MAX) return Ran::NOT_QUICK;
+    char* to = begin_reply(turn, stream, told.size + 2 * VARINT_MAX);
+    if (!to) return Ran::FAILED;
+    if (ran == Ran::DONE) {
+        *to++ = NUMBER_OF;
+        *to++ = 1;
+    }
+    return end_reply(stream, ran == Ran::UNMET ? write_piece(to, PRESENT_OF, told) : to);
+}
+
+Ran answer_add(const HotTurn& turn, const Asked& asked, Stream* stream) {
+    if (!begin_reply(turn, stream, INTEGER_BYTES + 1 + VARINT_MAX)) return Ran::FAILED;
+    Integer total;
+    const Piece delta = asked.second.start ? asked.second : Piece{"", 0};
+    const Ran ran = add(turn.engine, asked.first, delta, {0, nullptr, 0, 0}, &total);
+    if (ran != Ran::DONE) return ran;
+    char* to = begin_reply(turn, stream, INTEGER_BYTES + 1 + VARINT_MAX);
+    return to ? end_reply(stream, write_piece(to, VALUE_OF, total.piece())) : Ran::FAILED;
 }
 
 Ran answer_count(const HotTurn& turn, const Asked& asked, Stream* stream) {
@@ -302,6 +344,7 @@ Ran answer_keys(const HotTurn& turn, const HotRights& rights, HotMethod method, 
 
 // Whether the caller may, and the keys of a write are this server's; if not, Python says why.
 bool is_allowed(const HotTurn& turn, const HotRights& rights, HotMethod method, const Asked& asked) {
+    if (is_decided(method) && rights.readable && !rights.readable->holds(asked.first)) return false;
     if (is_write(method)) {
         return (!rights.writable || rights.writable->holds(asked.first)) &&
                (!turn.homes || turn.homes->holds(asked.first));
@@ -321,6 +364,8 @@ Ran hot_answer(const HotTurn& turn, const HotRights& rights, Stream* stream) {
     Asked asked;
     if (!parse(method, message, &asked) || !is_allowed(turn, rights, method, asked)) return Ran::NOT_QUICK;
     if (method == HOT_GET) return answer_get(turn, asked, stream);
+    if (method == HOT_WRITE_IF) return answer_write_if(turn, asked, stream);
+    if (method == HOT_ADD) return answer_add(turn, asked, stream);
     if (is_write(method)) return answer_write(turn, asked, stream);
     if (!asked.second.size) return Ran::NOT_QUICK;
     return method == HOT_COUNT ? answer_count(turn, asked, stream) : answer_scan(turn, asked, stream);

@@ -114,7 +114,7 @@ class ServedHotCalls:
         if self._guard is not None:
             self._admit(client, self._guard)
         homes = None if self._rules is None else self._rules.bounds
-        if self._deadlines:
+        if self._deadlines or self._deadlines.is_due:
             served.databases.expiring.pass_due()
         levels = served.levels
         if not served.databases.all:
