@@ -312,8 +312,9 @@ async def test_a_locked_sqlite_file_is_waited_for(
     async with managing(sqlite_site, client, [view]) as manager:
         await client.put("p|ann", "Hi")
         await equal(sqlite_site, client, view)
-        locker = sqlite3.connect(sqlite_site.path, timeout=60, isolation_level=None)
-        locker.execute("BEGIN IMMEDIATE")
+        locker = sqlite3.connect(sqlite_site.path, timeout=60, isolation_level=None, check_same_thread=False)
+        # In a thread: the manager may hold the lock, and needs the event loop to let go of it.
+        await asyncio.to_thread(locker.execute, "BEGIN IMMEDIATE")
         await client.put("p|bob", "Hi")
         await until(lambda: manager.counts.target_failures)
         locker.execute("COMMIT")
