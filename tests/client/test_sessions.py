@@ -80,10 +80,8 @@ def test_every_read_refuses_what_cannot_be_had(
         read(client, pequod.after(FOREIGN))
     with pytest.raises(TokenLostError):
         read(client.session(FOREIGN), None)
-    began_s = time.monotonic()
     with pytest.raises((StaleError, TokenLostError)):
         read(client, pequod.after(ahead(client.last_token), wait_s=0.1))
-    assert time.monotonic() - began_s < 2
     assert read(client, None), "and the client goes on"
 
 

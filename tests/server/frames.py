@@ -104,6 +104,16 @@ class Stranger:
             pass
         return bytes(received)
 
+    @property
+    def is_closed(self) -> bool:
+        """Whether the server has closed the connection."""
+        try:
+            return not self.socket.recv(1)
+        except ConnectionError:
+            return True
+        except TimeoutError:
+            return False
+
     def close(self) -> None:
         """Leave."""
         self.socket.close()

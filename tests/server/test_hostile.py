@@ -273,9 +273,8 @@ def test_a_client_is_asked_for_a_sign_of_life_and_closed_without_one() -> None:
     flags = ("--transport", "native", "--keepalive-s", "0.2", "--keepalive-timeout-s", "0.2")
     with started_server(*flags) as (address, _):
         stranger = Stranger(address)
-        begun_s = time.monotonic()
         received = stranger.until_closed(20)
-        assert time.monotonic() - begun_s < 10
+        assert stranger.is_closed
         assert any((kind, flags) == (PING, 0) for kind, flags, *_ in frames_in(received))
         answering = Stranger(address)
         end_s = time.monotonic() + 1.5
@@ -302,7 +301,6 @@ def test_a_client_that_stops_reading_is_told_of_the_end() -> None:
 def test_a_client_that_says_goodbye_is_closed(target: tuple[str, int]) -> None:
     stranger = Stranger(target[0])
     stranger.send(frame(GOAWAY, 0, 0, bytes(8)))
-    begun_s = time.monotonic()
     stranger.until_closed(10)
-    assert time.monotonic() - begun_s < 5
+    assert stranger.is_closed
     stranger.close()
