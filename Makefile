@@ -51,7 +51,7 @@ demo: $(DEMO) ## kill a server in the middle of writes, and start it again; run 
 	$(BIN)/python -m pequod_bench.disk_demo
 	$(BIN)/pequod bench twip --users 2000 --ticks 100000
 
-# Two processes for each core, which tests/conftest.py counts; each takes half a GiB.
+# Three processes for each core, which tests/conftest.py counts; each takes half a GiB.
 PARALLEL := -n logical --maxprocesses 6
 test: $(INSTALLED) ## run the whole test suite
 	$(BIN)/python -m pytest $(PARALLEL)

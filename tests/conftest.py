@@ -87,12 +87,17 @@ _LONG: Final = (
     "tests/cluster_faults",  # 20, and as long waiting
     "tests/soak",  # 5, and as long waiting
     "tests/cluster/test_moves_killed.py",  # 10
+    "tests/peer/test_failures.py",  # 15, and longer waiting
+    "tests/disk/test_tools.py",  # 12
+    "tests/peer/test_exports.py",  # 10
+    "tests/simulation",  # 30
     "tests/lake",  # 40
-    "tests/simulation",  # 20
+    "tests/backing/test_twip.py",  # 15
+    "tests/server/test_begun.py",  # 8
     "tests/backing/test_levels_of_databases.py",  # 8
     "tests/bench",  # 30
     "tests/views/chaos",  # 7
-    "tests/cli",  # 25
+    "tests/cli",  # 40
 )
 
 
@@ -104,11 +109,12 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_auto_num_workers() -> int:
-    """Run two processes for each core, as many tests wait for servers of their own.
+    """Run three processes for each core, as many tests wait for servers of their own.
 
-    With more, those that have Spark's tests, which take longest, get less of the cores than they can use.
+    With four, those that have Spark's tests, which begin first, would get less of the cores than they need to end before
+    the others.
     """
-    return 2 * (os.cpu_count() or 1)
+    return 3 * (os.cpu_count() or 1)
 
 
 @pytest.hookimpl(optionalhook=True)
