@@ -111,8 +111,7 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
 def pytest_xdist_auto_num_workers() -> int:
     """Run three processes for each core, as many tests wait for servers of their own.
 
-    With four, those that have Spark's tests, which begin first, would get less of the cores than they need to end before
-    the others.
+    With more, those that have Spark's tests, which take longest, get less of the cores than they can use.
     """
     return 3 * (os.cpu_count() or 1)
 

@@ -116,15 +116,6 @@ def posts_of(poster: int) -> tuple[bytes, bytes]:
     return b"p|%08d|" % poster, b"p|%08d}" % poster
 
 
-def user_of(key: bytes) -> bytes:
-    """Return the user of a key of a subscription or of a timeline.
-
-    >>> user_of(subscription_key(7, 9)), user_of(timeline_first(7))
-    (b'00000007', b'00000007')
-    """
-    return key[2:10]
-
-
 def tweet(tick: int, size_bytes: int = 140) -> bytes:
     """Return the text written at that tick: the tick and filler, cut to size, so that most tweets differ."""
     filler = _LONG_FILLER if size_bytes <= len(_LONG_FILLER) else FILLER * (size_bytes // len(FILLER) + 1)

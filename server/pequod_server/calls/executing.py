@@ -85,7 +85,7 @@ class ExecuteCalls:
         self._is_stopping = False
         self._contents = Contents(pb.ExecuteRequest, served.config)
         self._executor = served.executor
-        #: What judges the batches of each stream.
+        #: The judges of each stream's batches.
         self._judges: dict[asyncio.Task[Any], tuple[CommandJudge, ...]] = {}
 
     # What connections call while handlers wait.
@@ -263,7 +263,7 @@ class _Delivery:
         self._admission = admission
         self._write = write
         self._held_bytes = 0
-        #: What the pieces that were sent held.
+        #: The rows and errors of the pieces that were sent.
         self.row_count = 0
         self.errors: list[pb.CommandError] = []
         #: How long the client took to take them, which is not the batch's time.

@@ -32,13 +32,13 @@ from pequod_server.wire.publishing import public
 
 #: How many times a batch on its way is in memory: as a message, encoded, and in gRPC's buffers.
 _COPIES: Final = 3
-#: What a change costs on the wire beside its key and values, at most.
+#: The most bytes that a change takes on the wire beside its key and values.
 _CHANGE_WIRE: Final = 16
 _NO_MEMORY: Final = "there is no memory (memory_limit) for the changes that wait to be taken"
 
 
 class Database(Protocol):
-    """What watches need of the databases behind the engine."""
+    """The databases behind the engine, as watches see them."""
 
     #: Closed while a commit is half applied.
     gate: Gates
@@ -154,7 +154,7 @@ class Feed:
 
     @property
     def size_bytes(self) -> int:
-        """What the changes take."""
+        """The bytes that the changes take."""
         return self._bytes
 
     def _grow(self, grown_bytes: int) -> None:
@@ -191,7 +191,7 @@ class Feed:
         return rows
 
     def take(self) -> RevisionChanges | None:
-        """Return the next batch of changes for the stream, None if there is none yet."""
+        """Return the next batch of changes for the stream, None if no change has come."""
         self._land()
         if self._sent == len(self._batches):
             self.news.clear()

@@ -1,8 +1,8 @@
 """When calls are hot: answered by the native core from the bytes of a read to those of a write.
 
-What a handler and the interceptors before it ask for each call is asked here once for all that one read of a socket
-brings: whether calls are taken, how fresh reads are, which keys are written here, what callers may do. Where the answer
-is not plain, no call is hot, and handlers say what is wrong.
+A handler and the interceptors before it ask questions about each call. This asks them once for all calls that one read
+of a socket brings: whether calls are taken, how fresh reads are, which keys are written here, what callers may do.
+Where the answer is not plain, no call is hot, and handlers say what is wrong.
 """
 
 from __future__ import annotations

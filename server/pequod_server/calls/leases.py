@@ -39,7 +39,7 @@ class Leased:
         self.expires_s = self.begun_s + lease_s
         #: When the server saw that it had ended.
         self.ended_s: float | None = None
-        #: What its driver said last.
+        #: The stage that its driver told last.
         self.stage = ""
         self.rows_expected = 0
 

@@ -72,7 +72,7 @@ class ServedEngine:
         """Count a call that reads and begins now; return how fresh its answer has to be, as `Executor.answer` takes it.
 
         Raises:
-            InvalidTokenError: It asks for a state after something that is no token.
+            InvalidTokenError: The call asks for a state after something that is no token.
         """
         return self.levels.demand(level_of(request))
 

@@ -86,7 +86,7 @@ def _ttl_of(request: pb.PutRequest | pb.WriteIfRequest | pb.MultiPutRequest) -> 
     """Return the time to live that a write gives its key, as batches have it.
 
     Raises:
-        InvalidTtlError: It keeps the deadline that is there, and sets one.
+        InvalidTtlError: The write keeps the deadline that is there, and sets one.
     """
     if not request.keep_ttl:
         return request.ttl_ms

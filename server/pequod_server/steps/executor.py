@@ -45,7 +45,7 @@ from pequod_server.wire.publishing import never_there
 _REMOVED_AT_A_TIME: Final = 256
 
 
-#: What a command of a call gives, an `Answer` as the table of kinds says; and the token of its write to a database,
+#: The `Answer` of a command of a call, as the table of kinds says; and the token of its write to a database,
 #: empty if it wrote to none. A plain tuple, since each Get and each Put makes one.
 Answered = tuple[Any, bytes]
 
@@ -100,7 +100,7 @@ class Executor:
         self.levels = BatchLevels(engine, levels or Levels(engine, self.databases, server_id), self.databases)
         self.through = through or WriteThrough(engine, self.databases)
         self._rules = rules
-        #: What judges the commands of all callers.
+        #: The judges of all callers' commands.
         self.home_judges: tuple[CommandJudge, ...] = () if rules is None else (HomeJudge(rules),)
 
     @property

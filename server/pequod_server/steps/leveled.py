@@ -27,7 +27,7 @@ from pequod_server.wire.bounds import Bounds
 
 
 class BatchLevels:
-    """What batches need to know of levels: whether one is met, the judges of reads, and the names of states."""
+    """Levels as batches see them: whether one is met, the judges of reads, and the names of states."""
 
     def __init__(self, engine: Engine, levels: Levels, databases: Databases) -> None:
         self._engine = engine
@@ -92,10 +92,10 @@ class BatchLevels:
         """Wait until the reads that are left are as fresh as they have to be, and no commit of theirs is half applied.
 
         Args:
-            fresh: Their judge. It refuses those of which that cannot be had.
+            fresh: Their judge, which refuses reads that cannot become as fresh.
 
         Ensures:
-            It is so when this returns: it did not wait since it looked.
+            The reads are as fresh when this returns: it looked last, and did not wait afterwards.
         """
         leveled = fresh if isinstance(fresh, LeveledReads) else None
         while True:

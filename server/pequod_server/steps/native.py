@@ -28,16 +28,16 @@ FEW: Final = 8
 class Stop(NamedTuple):
     """Why a native batch ends before all of its commands have run: neither is there where no room is left."""
 
-    #: What the next command waits for.
+    #: The reason for which the next command waits.
     waits_for: Waits | None = None
     #: The rows of the next command, or its value, if there are more of them than fit.
     excess: Rows | bytes | Unmet | None = None
 
 
 class BegunBatch(NamedTuple):
-    """What has run of a batch elsewhere."""
+    """The commands of a batch that the native core has run, and their reply."""
 
-    #: What it returned; statuses of all commands.
+    #: The values and rows that they gave; statuses of all commands.
     reply: ExecuteReply
     #: How many commands have run, and how many arguments and numbers they took.
     commands: int
@@ -112,7 +112,7 @@ def run_rest(engine: Engine, run: BatchRun, room: int, now: float) -> BegunBatch
     return None if batch is None else begun(batch, run_batch(engine, batch, run.rows_max, now, []))
 
 
-#: What looks at a whole range is a SCAN of it, and what reads nothing is none.
+#: A command that looks at a whole range is a SCAN of it, and a command that reads nothing is no read.
 _READS: Final = {kind.code: SCAN if kind.is_of_range else GET for kind in KINDS if not kind.is_write}
 _AS_READS: Final = bytes(_READS.get(code, 0) for code in range(256))
 

@@ -29,7 +29,7 @@ Value = bytes
 
 
 class ReplyPiece:
-    """What the commands of a batch have returned since the last piece of the reply.
+    """The results of a batch since the last piece of its reply.
 
     Args:
         bytes_max: How many bytes the rows and errors of the first piece may have.
@@ -45,7 +45,7 @@ class ReplyPiece:
         self._number = number
         #: How many bytes the piece may have, and how many of them are left.
         self._bytes_max = self.room = bytes_max
-        #: What the next row needs, if a whole piece has no room for it.
+        #: The bytes that the next row needs, if a whole piece has no room for it.
         self.lacking_bytes = 0
         #: The first command of this piece.
         self._start = 0

@@ -3,7 +3,7 @@
     message -> native batch -> reply
                             -> a command waits, or the reply is long: `Steps` of the rest
 
-What is unusual in a message, and everything where there is no native core, is left to protobuf and `Steps`.
+`Steps` take over an unusual message, which protobuf parses, and each message where there is no native core.
 """
 
 from __future__ import annotations
@@ -80,7 +80,7 @@ class QuickBatch:
 
     @property
     def trace_state(self) -> bytes:
-        """What the caller's tracing system says of the span."""
+        """The notes of the caller's tracing system about the span."""
         return self._batch.trace_state
 
     @property

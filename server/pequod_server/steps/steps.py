@@ -62,7 +62,7 @@ class Room(NamedTuple):
 
 
 class Outcomes:
-    """What the commands of a call give, which has no pieces."""
+    """The results of a call, which has no pieces."""
 
     __slots__ = ("_run", "all")
     #: There is always room for more.
@@ -85,7 +85,7 @@ class Outcomes:
             self.take(outcome)
 
 
-#: What a command waits for.
+#: The cases in which a command waits.
 Need = MissingError | Writes | WriteIf | Add
 Step = Need | Room | ExecuteReply | Outcomes
 
