@@ -46,8 +46,8 @@ class RequestIds:
     """
 
     __slots__ = (
-        *("_bytes_max", "_clock", "_is_saved", "_keep_ms", "_kept", "_let_go_early", "_repeated", "_size_bytes"),
-        "unsaved",
+        *("_bytes_max", "_clock", "_due_ms", "_is_saved", "_keep_ms", "_kept", "_let_go_early", "_repeated"),
+        *("_size_bytes", "unsaved"),
     )
 
     def __init__(self, keep_s: float = 600.0, bytes_max: int = 1 << 24, clock: Callable[[], float] = time.time) -> None:
@@ -56,6 +56,8 @@ class RequestIds:
         self._clock = clock
         self._kept: dict[bytes, bytes] = {}
         self._size_bytes = self._repeated = self._let_go_early = 0
+        #: No id is due before this moment.
+        self._due_ms = 0
         #: Whether a disk keeps them.
         self._is_saved = False
         #: The ids that it does not have yet, each with its stamp and its outcome, or None if it was let go.
@@ -104,9 +106,15 @@ class RequestIds:
         self._size_bytes += _ID_BYTES + len(kept)
         if self._is_saved:
             self.unsaved[request_id] = kept
+        if now_ms > self._due_ms or self._size_bytes > self._bytes_max:
+            self._let_go_due(now_ms)
+
+    def _let_go_due(self, now_ms: int) -> None:
+        """Let go what is due, and the oldest of the others while there is no room for all."""
         while self._kept:
             oldest = next(iter(self._kept))
-            is_due = now_ms - int.from_bytes(self._kept[oldest][:_STAMP_BYTES]) > self._keep_ms
+            self._due_ms = int.from_bytes(self._kept[oldest][:_STAMP_BYTES]) + self._keep_ms
+            is_due = now_ms > self._due_ms
             if not is_due and self._size_bytes <= self._bytes_max:
                 return
             self._let_go_early += not is_due

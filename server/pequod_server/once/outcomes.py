@@ -74,14 +74,16 @@ def once_of(
     request_id: bytes, kind: int, key: bytes, second: bytes, third: bytes = b"", number: int = 0
 ) -> Once[Decided]:
     """Return the write of a command, whose arguments and number are those of batches."""
-    check = _check(kind, key, second, third, b"%d" % number)
+    # The lengths say where one argument ends and the next begins.
+    head = b"%d %d %d %d " % (kind, number, len(key), len(second))
+    check = crc32(b"".join((head, key, second, third))).to_bytes(_CHECK_BYTES)
     return Once(request_id, check, _bytes_of, _decided)
 
 
 def once_of_transaction(transaction: Transaction) -> Once[Transacted]:
     """Return the write of a transaction."""
     request = transaction_request(transaction._replace(request_id=b""))
-    check = _check(0, request.SerializeToString(deterministic=True))
+    check = crc32(request.SerializeToString(deterministic=True)).to_bytes(_CHECK_BYTES)
     reply = partial(transaction_reply, transaction)
     return Once(
         transaction.request_id,
@@ -89,13 +91,6 @@ def once_of_transaction(transaction: Transaction) -> Once[Transacted]:
         lambda done: reply(done).SerializeToString(),
         lambda kept: transacted_of(transaction, pb.TransactionReply.FromString(kept)),
     )
-
-
-def _check(kind: int, *arguments: bytes) -> bytes:
-    check = kind
-    for argument in arguments:
-        check = crc32(argument, crc32(b"%d " % len(argument), check))
-    return check.to_bytes(_CHECK_BYTES)
 
 
 def _bytes_of(outcome: Decided) -> bytes:

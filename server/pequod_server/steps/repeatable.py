@@ -71,15 +71,17 @@ class OnceRun(BatchRun):
         """Run commands as `BatchRun.run`; remember what those with ids give."""
 
         def note(outcome: Answer | PequodError) -> bool:
-            if self.request_id and isinstance(outcome, bytes | Met | Unmet):
-                self._memory.remember(self.request_id, self._next().kept(outcome))
+            request_id = self.ids.get(self.index)
+            if request_id is not None and isinstance(outcome, (bytes, Met, Unmet)):
+                self._memory.remember(request_id, self._next().kept(outcome))
             return take(outcome)
 
         return super().run(engine, clock, note)
 
     def _known(self) -> Answer | PequodError:
         """Return what the next command gave when it came before; None if it did not."""
-        kept = self._memory.known(self.request_id) if self.request_id else None
+        request_id = self.ids.get(self.index)
+        kept = None if request_id is None else self._memory.known(request_id)
         if kept is None:
             return None
         try:
