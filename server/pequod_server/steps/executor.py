@@ -105,7 +105,7 @@ class Executor:
 
     @property
     def write_figures(self) -> tuple[Mapping[str, int], RequestIds]:
-        """What metrics tell of writes: how many transactions have run each of their lists, and the request ids."""
+        """The counts of writes for metrics: how many transactions have run each of their lists, and the request ids."""
         return self.transaction_counts, self.ids
 
     # Batches.
