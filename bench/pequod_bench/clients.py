@@ -3,7 +3,8 @@
     AsyncClient   1 to 1,000 callers under asyncio.gather; calls of one turn of the loop share a message
     Client        call after call, from one thread and from several; batches of 1 to 256 commands, each waited for,
                   and four of them under way at once
-    gRPC, native  unary calls by themselves, without a client of ours, one and 32 at once, by each transport
+    gRPC, native  unary calls by themselves, without a client of ours, one and 32 at once, and on 32 connections, by
+                  each transport
 
 Clients call the default transport. All read or write the same: posts, and timelines of three rows. A sample gives
 operations a second and the CPU of this process and of the server for each operation; the forms take turns, so that a
@@ -48,6 +49,8 @@ _TWEET: Final = b"v" * 66
 #: Batches, and unary calls, that are under way at once.
 _WINDOW, _IN_FLIGHT = 4, 32
 _TIMEOUT_S: Final = 60.0
+#: gRPC's channels to one address share a connection otherwise.
+_OWN_CONNECTION: Final = [("grpc.use_local_subchannel_pool", 1)]
 #: The keys of a MultiPut, and those that are written.
 _MULTI: Final = 10
 _NEW_KEYS: Final = [b"x|%08d" % number for number in range(_USERS)]
@@ -124,13 +127,14 @@ def run(settings: ClientsSettings, bars: ProgressBars, *, is_unary: bool = False
             try:
                 own = () if is_unary else _asyncio_forms(runner, next(iter(clients.values()))[0])
                 forms = [(form, pid) for form in own]
-                for name, (_, channel) in clients.items():
-                    forms += [(form, servers[name][1]) for form in _unary_forms(runner, name, channel)]
+                for name, (_, channels) in clients.items():
+                    forms += [(form, servers[name][1]) for form in _unary_forms(runner, name, channels)]
                 figures = _measure(forms, settings, bars)
             finally:
-                for client, channel in clients.values():
+                for client, channels in clients.values():
                     runner.run(client.close())
-                    runner.run(channel.close())
+                    for channel in channels:
+                        runner.run(channel.close())
         if is_unary:
             return ClientsReport(figures)
         # Not None, which would mean the quickest loop there is.
@@ -166,13 +170,13 @@ def _measure(
     return figures
 
 
-async def _connect(target: str) -> tuple[AsyncClient, aio.Channel]:
-    """Connect, with a client and without one, and write what is read."""
+async def _connect(target: str) -> tuple[AsyncClient, list[aio.Channel]]:
+    """Connect, with a client and by connections without one, and write what is read."""
     client = AsyncClient(target, timeout_s=_TIMEOUT_S)
     await client.add_join(keys.PUSH_JOIN)
     rows = {keys.subscription_key(user, _POSTER): keys.FOLLOWS for user in range(_USERS)}
     await client.multi_put(rows | {keys.post_key(_POSTER, tick): _TWEET for tick in range(_POSTS)})
-    return client, aio.insecure_channel(target)
+    return client, [aio.insecure_channel(target, _OWN_CONNECTION) for _ in range(_IN_FLIGHT)]
 
 
 def _expect(call: Call, result: Any) -> None:
@@ -214,10 +218,11 @@ def _in(runner: asyncio.Runner, work: Callable[[int], Any]) -> Callable[[int], N
     return lambda operations: runner.run(work(operations))
 
 
-def _unary_forms(runner: asyncio.Runner, name: str, channel: aio.Channel) -> Iterator[Form]:
-    stub = PequodStub(channel)  # type: ignore[no-untyped-call]
+def _unary_forms(runner: asyncio.Runner, name: str, channels: list[aio.Channel]) -> Iterator[Form]:
+    stubs: list[Any] = [PequodStub(channel) for channel in channels]  # type: ignore[no-untyped-call]
+    stub = stubs[0]
 
-    async def get(number: int) -> None:
+    async def get(number: int, stub: Any = stub) -> None:
         _expect("get", (await stub.Get(GetRequest(key=keys.post_key(_POSTER, number % _POSTS)))).value)
 
     async def put(number: int) -> None:
@@ -232,6 +237,9 @@ def _unary_forms(runner: asyncio.Runner, name: str, channel: aio.Channel) -> Ite
         wanted = MultiPutRequest(keys=_NEW_KEYS[start : start + _MULTI], values=[_TWEET] * _MULTI)
         await stub.MultiPut(wanted)
 
+    async def get_by_all(number: int) -> None:
+        await get(number, stubs[number % _IN_FLIGHT])
+
     async def calls(call: Callable[[int], Awaitable[None]], at_once: int, operations: int) -> None:
         async def caller(begin: int) -> None:
             for number in range(begin, operations, at_once):
@@ -243,6 +251,8 @@ def _unary_forms(runner: asyncio.Runner, name: str, channel: aio.Channel) -> Ite
         for at_once, words in ((1, ""), (_IN_FLIGHT, f", {_IN_FLIGHT} at once")):
             title = f"{name}, unary {of_call}{words}"
             yield Form(title, at_once, _in(runner, partial(calls, call, at_once)))
+    title = f"{name}, unary Get, {_IN_FLIGHT} connections"
+    yield Form(title, _IN_FLIGHT, _in(runner, partial(calls, get_by_all, _IN_FLIGHT)))
 
 
 def _sync_forms(client: Client) -> Iterator[Form]:

@@ -23,7 +23,7 @@ def test_every_form_runs_and_reports() -> None:
     assert result.exit_code == 0, result.stderr
     forms = json.loads(result.stdout)["forms"]
     assert {form["at_once"] for form in forms} == {1, 4, 10, 16, 32, 100, 256, 1000, 3000}
-    assert len({form["name"] for form in forms}) == len(forms) == 50
+    assert len({form["name"] for form in forms}) == len(forms) == 52
     for form in forms:
         assert form["operations_per_s"] > 0
         assert form["client_cpu_us"] > 0
@@ -67,4 +67,5 @@ def test_what_a_plain_call_takes_is_measured_by_both_transports() -> None:
         for call in ("Get", "Put", "MultiPut of 10", "Scan of 3 rows")
         for words in ("", ", 32 at once")
     ]
+    calls.append("Get, 32 connections")
     assert sorted(forms) == sorted(f"{transport}, unary {call}" for transport in ("gRPC", "native") for call in calls)

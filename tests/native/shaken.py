@@ -9,8 +9,13 @@ import argparse
 import random
 import time
 from collections.abc import Callable
+from typing import Any
 
-from pequod.native.http2 import new_session, why_absent
+from pequod_proto import pequod_pb2 as pb
+
+from pequod.engine import Engine
+from pequod.native.http2 import HotLimits, NativeSession, new_hot_calls, new_session, why_absent
+from tests.native.runs import Turn
 from tests.server.frames import (
     ACK,
     CONTINUATION,
@@ -34,6 +39,53 @@ from tests.server.frames import (
 
 _BLOCKS = [heads("Get"), heads("Execute", ("authorization", "Bearer x"), ("x-b-bin", "AAE"))]
 
+#: Calls that may be hot, on the engine of `_with_hot`.
+_HOT: list[tuple[str, Any]] = [
+    ("Get", pb.GetRequest(key=b"x|1")),
+    ("Get", pb.GetRequest(key=b"p|2")),
+    ("Put", pb.PutRequest(key=b"x|1", value=bytes(300))),
+    ("Remove", pb.RemoveRequest(key=b"x|1")),
+    ("Count", pb.CountRequest(first=b"p|", last=b"p|5")),
+    ("Scan", pb.ScanRequest(first=b"x|", last=b"x}", limit=2)),
+    ("Scan", pb.ScanRequest(first=b"p|", last=b"p|9")),
+    ("MultiPut", pb.MultiPutRequest(keys=[b"x|1", b"x|2"], values=[b"1", b"2"])),
+    ("WriteIf", pb.WriteIfRequest(key=b"x|1", value=b"n", condition=3, expected=b"1")),
+    ("Add", pb.AddRequest(key=b"x|n", delta=b"7")),
+]
+_BATCH = pb.ExecuteRequest(kinds=bytes([1, 2]), arguments=[b"p|1", b"x|1", b"v"])
+
+
+def _with_hot(session: NativeSession, rnd: random.Random) -> Callable[[bytes], None]:
+    """Have a connection answer hot calls; return a function that reads for it."""
+    engine, buffer = Engine(backed=[b"p"]), memoryview(bytearray(70_000))
+    engine.load(b"p|", b"p|5", [(b"p|%d" % at, bytes(at)) for at in range(5)])
+    session.use_hot(
+        new_hot_calls(engine, 7, HotLimits(100, 100, 1 << 20, 1 << 20), rnd.choice([0.0, 1.0])), rnd.random() < 0.2
+    )
+
+    def rest(found: object) -> None:
+        if isinstance(found, Exception):
+            raise found
+        if rnd.random() < 0.5:
+            session.run_hot(rnd.randrange(5), 1 << 18, Turn())
+        elif rnd.random() < 0.3:
+            session.hand_over()
+        session.events()
+
+    def turn() -> Turn | None:
+        if (caller := session.stranger()) is not None:
+            session.admit(caller, None, None)
+        return Turn() if rnd.random() < 0.8 else None
+
+    session.attach(buffer, turn, lambda _: session.close() if rnd.random() < 0.01 else None, rest, 5, 1 << 18, 1 << 16)
+
+    def read(data: bytes) -> None:
+        buffer[: len(data)] = data
+        session.is_calm = rnd.random() < 0.9
+        session.updated(len(data))
+
+    return read
+
 
 def _frames(rnd: random.Random) -> bytes:
     """Return frames that a client may send, and some that none may."""
@@ -41,7 +93,10 @@ def _frames(rnd: random.Random) -> bytes:
     body = message(rnd.randbytes(rnd.choice([0, 3, 300, 17_000, 70_000])), flag=rnd.choice([0, 0, 0, 1]))
     block = rnd.choice(_BLOCKS)
     cut = rnd.randrange(len(block))
+    hot, request = rnd.choice(_HOT)
     made: list[Callable[[], bytes]] = [
+        lambda: call(stream, heads(hot), message(request.SerializeToString())),
+        lambda: frame(DATA, 0, stream, message(_BATCH.SerializeToString())),
         lambda: call(stream, block, body[:16_000]),
         lambda: frame(HEADERS, END_HEADERS, stream, block),
         lambda: b"".join(frame(DATA, 0, stream, body[at : at + 16_000]) for at in range(0, len(body), 16_000)),
@@ -70,11 +125,12 @@ def shake(seed: int) -> None:
     data = bytearray(PREFACE + frame(SETTINGS, 0, 0) + b"".join(_frames(rnd) for _ in range(rnd.randrange(30))))
     for _ in range(rnd.choice([0, 0, 1, 5])):
         data[rnd.randrange(len(data))] = rnd.randrange(256)
+    read: Callable[[bytes], object] = session.receive if rnd.random() < 0.4 else _with_hot(session, rnd)
     trailers = [(b"grpc-status", b"5"), (b"grpc-message", b"no")]
     try:
         while data:
             size = rnd.choice([1, 9, 100, 5000, 70_000])
-            session.receive(bytes(data[:size]))
+            read(bytes(data[:size]))
             del data[:size]
             for _ in range(rnd.randrange(4)):
                 stream = rnd.choice([1, 3, 5, 7, 11])
