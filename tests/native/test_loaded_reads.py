@@ -3,6 +3,7 @@
 import random
 
 import pytest
+from pequod_grammar import parse
 from pequod_proto import pequod_pb2 as pb
 
 from pequod.commands.kinds import COUNT, GET, SCAN
@@ -98,6 +99,16 @@ def test_a_read_uses_the_parts_that_it_reads_and_no_others() -> None:
     assert [part.last_used for part in presence_of(engine)] == [before + 2, before + 2, before + 3]
     assert engine._reads.number == before + 3
     engine._check()
+
+
+def test_a_scan_of_several_groups_counts_as_one_read() -> None:
+    engine = Engine(backed=[b"p"])
+    engine.add_joins(parse("n|<user> = count p|<user>|<time>"))
+    engine.load(b"p|", b"p}", [(b"p|%b|1" % user, b"") for user in (b"ann", b"bob")])
+    before = engine._reads.number
+    assert len(engine.scan(b"p|ann|", b"p|c").keys) == 2
+    assert {part.last_used for part in presence_of(engine)} == {before + 1}
+    assert engine._reads.number == before + 1
 
 
 def test_parts_that_are_united_and_cut_go_on_being_used() -> None:
