@@ -24,6 +24,7 @@ from pequod.engine.memory.eviction import PINNED
 from pequod.engine.memory.ledger import UNLIMITED, Ledger
 from pequod.engine.memory.story import Dropped, Reason
 from pequod.engine.writes.backfill import Backfill, LoadCounts, Piece
+from pequod.engine.writes.replacing import Replacement
 from pequod.language.errors import (
     BackedKeyError,
     BackfillEndedError,
@@ -33,8 +34,10 @@ from pequod.language.errors import (
     JoinError,
     LimitExceededError,
     NotBackfillableError,
+    NotReplaceableError,
     NotWatchableError,
     PequodError,
+    ReplacementEndedError,
     Span,
     UnknownJoinError,
 )
@@ -97,6 +100,7 @@ __all__ = [
     "MissingError",
     "NextGroups",
     "NotBackfillableError",
+    "NotReplaceableError",
     "NotWatchableError",
     "Note",
     "Operator",
@@ -111,6 +115,8 @@ __all__ = [
     "RangeExplanation",
     "RangeRows",
     "Reason",
+    "Replacement",
+    "ReplacementEndedError",
     "Rows",
     "Search",
     "SearchRange",

@@ -29,6 +29,7 @@ from pequod.engine.calls.databases import DatabaseCalls
 from pequod.engine.calls.expiring import ExpiryCalls
 from pequod.engine.calls.joins import JoinCalls
 from pequod.engine.calls.kept import KeptCalls
+from pequod.engine.calls.replacing import ReplaceCalls
 from pequod.engine.calls.shown import ShownCalls
 from pequod.engine.joins.watches import Watch
 from pequod.language.conditions import MET, Condition, Met, Unmet, holds
@@ -40,7 +41,7 @@ from pequod.language.ranges import Range
 from pequod.native import NativeBatch
 
 
-class Engine(DatabaseCalls, ExpiryCalls, JoinCalls, KeptCalls, ShownCalls):
+class Engine(DatabaseCalls, ExpiryCalls, JoinCalls, KeptCalls, ReplaceCalls, ShownCalls):
     """The core: synchronous, deterministic, without I/O and without a clock.
 
     Requires:

@@ -63,6 +63,10 @@ class NaiveModel:
         """Drop a join."""
         self.joins.remove(spec)
 
+    def replace(self, old: JoinSpec, new: JoinSpec) -> None:
+        """Put a join in the place of another."""
+        self.joins[self.joins.index(old)] = new
+
     def computes(self, key: bytes) -> bool:
         """Return whether an installed join computes ``key``, so that clients cannot write it."""
         return any(_expression(spec.output).fullmatch(key) for spec in self.joins)

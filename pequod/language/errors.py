@@ -217,6 +217,24 @@ class BackfillEndedError(PequodError):
         self.reason = reason
 
 
+class NotReplaceableError(PequodError):
+    """A client asked to put a join in the place of another, which cannot be done now."""
+
+    def __init__(self, join: str, reason: str) -> None:
+        super().__init__(f"the join {join!r} cannot be replaced: {reason}")
+        self.join = join
+        self.reason = reason
+
+
+class ReplacementEndedError(PequodError):
+    """A join has not taken the place of another; that one computes its keys as before."""
+
+    def __init__(self, join: str, reason: str) -> None:
+        super().__init__(f"the join {join!r} is as it was, since its replacement has ended: {reason}")
+        self.join = join
+        self.reason = reason
+
+
 class InvalidPieceError(PequodError):
     """Rows that a backfill cannot take in."""
 

@@ -50,6 +50,8 @@ class Pair:
         self.backfills: list[tuple[Backfill, dict[bytes, bytes]]] = []
         #: Mostly backfills are drawn.
         self.is_backfilling = False
+        #: Often joins take the places of others.
+        self.is_replacing = False
         #: (moment, all rows then), for snapshot joins; the last entry is of now.
         self._past: list[tuple[float, dict[bytes, bytes]]] = [(0.0, {})]
 

@@ -17,13 +17,14 @@ from random import Random
 from pequod.engine import JoinSpec, Operator, Push
 from pequod.engine.base import presence, rows
 from pequod.engine.joins import capped, indexes
-from pequod.engine.reads import execution
+from pequod.engine.reads import building, execution
 from pequod.engine.writes import changes
 from pequod.language.conditions import IF_ABSENT, IF_PRESENT, Condition, IfValue
 from tests.engine.draw import BASE_TABLES, draw_bound, draw_join, draw_key, draw_range, draw_timeline
 from tests.engine.draw_records import draw_record_join, draw_searching_join, draw_value
 from tests.engine.draw_transactions import draw_transaction
 from tests.engine.earlier import draw_beginning, draw_earlier
+from tests.engine.replacing import draw_replacing
 from tests.engine.walker import Step, Walker
 
 
@@ -56,6 +57,8 @@ def draw_step(random: Random, walker: Walker, *, snapshots: bool, limits: bool =
         return Step(kind, draw_range(random, specs))
     if random.random() < (0.4 if walker.is_backfilling else 0.12):
         return draw_backfill_step(random, walker)
+    if walker.is_replacing and random.random() < 0.25:
+        return draw_replacement_step(random, walker, snapshots=snapshots)
     if random.random() < 0.15 and any(spec.has_records for spec in specs):
         return Step("index", (*draw_range(random, specs), random.choice([1, 1, 2, 3])))
     if chance < 0.5:
@@ -71,6 +74,8 @@ def draw_step(random: Random, walker: Walker, *, snapshots: bool, limits: bool =
         return Step("add", (draw(random, snapshots=snapshots),))
     if chance < 0.6:
         return Step("drop", (random.randrange(10),))
+    if chance < 0.62:
+        return draw_replacement_step(random, walker, snapshots=snapshots)
     if chance < 0.64:
         return Step("wait", (random.choice([0.5, 1.0, 3.0]),))
     if chance < 0.66:
@@ -115,6 +120,15 @@ def draw_backfill_step(random: Random, walker: Walker) -> Step:
     return Step("begin", (random.randrange(10), first, last, level, random.choice([1 << 20, 1 << 20, 1000])))
 
 
+def draw_replacement_step(random: Random, walker: Walker, *, snapshots: bool) -> Step:
+    """Draw a step of a replacement: its beginning, or a few steps or all of the rest; seldom its end."""
+    if walker.engine.replacement is None and random.random() < 0.7:
+        return Step("replace", draw_replacing(random, walker.specs, snapshots=snapshots))
+    if random.random() < 0.1:
+        return Step("end_replacement")
+    return Step("replace_some", (random.choice([0, 1, 2, 5]),))
+
+
 def draw_fit_join(random: Random, *, records: bool = False) -> JoinSpec:
     """Draw a join that can be backfilled; often the timeline, which has loops of its own."""
     if not records and random.random() < 0.3:
@@ -134,6 +148,7 @@ def walk(
     backfills: bool = False,
     records: bool = False,
     searched: bool = False,
+    replacements: bool = False,
 ) -> list[Step] | None:
     """Walk ``step_count`` steps, on an engine that has met others before: see `earlier`.
 
@@ -146,6 +161,7 @@ def walk(
     with small_limits(random):
         walker = Walker()
         walker.is_backfilling = backfills
+        walker.is_replacing = replacements
         script = [Step("add", (draw_join(random, snapshots=snapshots),)) for _ in range(random.choice([1, 1, 2, 3]))]
         if searched:
             script = [Step("add", (draw_searching_join(random, snapshots=snapshots),)) for _ in script]
@@ -183,12 +199,14 @@ class small_limits:  # noqa: N801 - used like a function
         self._part, self._at_a_time = random.choice([1, 2, 512]), random.choice([0, 1, 8192])
         self._slice = random.choice([1, 2, 3])
         self._spares = random.choice([1, 1, 2, 8])
+        self._built = random.choice([1, 2, 512])
 
     def __enter__(self) -> None:
         self._leaf_before = rows.set_leaf_max(self._leaf)
         self._before = changes.LOG_MAX, presence.PART_ROWS_MAX, execution.ROWS_AT_A_TIME
         self._slice_before, indexes.SLICE_ROWS = indexes.SLICE_ROWS, self._slice
         self._spares_before, capped.SPARES_MIN = capped.SPARES_MIN, self._spares
+        self._built_before, building.ROWS_A_STEP = building.ROWS_A_STEP, self._built
         changes.LOG_MAX = self.log_max
         presence.PART_ROWS_MAX, execution.ROWS_AT_A_TIME = self._part, self._at_a_time
 
@@ -197,6 +215,7 @@ class small_limits:  # noqa: N801 - used like a function
         changes.LOG_MAX, presence.PART_ROWS_MAX, execution.ROWS_AT_A_TIME = self._before
         indexes.SLICE_ROWS = self._slice_before
         capped.SPARES_MIN = self._spares_before
+        building.ROWS_A_STEP = self._built_before
 
 
 def replay(script: Sequence[Step]) -> None:
@@ -238,6 +257,7 @@ def main() -> int:
     parser.add_argument("--backfills", action="store_true", help="with joins that can be backfilled, and backfills")
     parser.add_argument("--records", action="store_true", help="with joins over the fields of records")
     parser.add_argument("--searched", action="store_true", help="with a database that can be asked by fields")
+    parser.add_argument("--replacements", action="store_true", help="with many joins that take the places of others")
     options = parser.parse_args()
     end = time.monotonic() + options.seconds
     seed = options.seed
@@ -249,6 +269,7 @@ def main() -> int:
             backfills=options.backfills,
             records=options.records or options.searched,
             searched=options.searched,
+            replacements=options.replacements,
         )
         if script is not None:
             print(f"seed {seed}:", *map(describe, script), sep="\n")

@@ -20,6 +20,7 @@ from tests.engine.random_walk import (
     draw_backfill_step,
     draw_fit_join,
     draw_limit,
+    draw_replacement_step,
     draw_write_if,
     small_limits,
     walk,
@@ -99,6 +100,10 @@ class Exactness(RuleBasedStateMachine):
     @rule(number=st.integers(0, 9))
     def drop_join(self, number: int) -> None:
         self.walker.take(Step("drop", (number,)))
+
+    @rule(random=RANDOMS)
+    def replace(self, random: Random) -> None:
+        self.walker.take(draw_replacement_step(random, self.walker, snapshots=self.snapshots))
 
     @rule(count=st.integers(1, 3))
     def evict(self, count: int) -> None:
@@ -281,3 +286,11 @@ def test_random_walks_over_records_that_a_database_is_searched_for_agree() -> No
     for seed in range(75):
         script = walk(seed, 40, records=True, backed=True, searched=True)
         assert script is None, f"python -m tests.engine.random_walk --searched --seed {seed} --steps 40"
+
+
+def test_random_walks_with_replacements_agree() -> None:
+    for seed in range(100):
+        records, backed = seed % 3 == 0, seed % 4 == 1
+        script = walk(seed, 40, replacements=True, records=records, backed=backed)
+        flags = "--replacements" + " --records" * records + " --backed" * backed
+        assert script is None, f"python -m tests.engine.random_walk {flags} --seed {seed} --steps 40"

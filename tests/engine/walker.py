@@ -25,6 +25,7 @@ from tests.engine.backfilling import draw_pieces, source_rows
 from tests.engine.deciding import take_add, take_write_if
 from tests.engine.draw_transactions import outcome_of
 from tests.engine.pair import DifferenceError, Pair
+from tests.engine.replacing import take_end_replacement, take_replace, take_replace_some
 from tests.engine.stems import stems_of
 
 #: More timelines are not read one after the other.
@@ -63,6 +64,15 @@ class Walker(Pair):
         self.engine.drop_join(join.name)
         self.model.drop(join.spec)
         self.changed()
+
+    def _replace(self, number: int, spec: JoinSpec) -> None:
+        take_replace(self, number, spec)
+
+    def _replace_some(self, step_count: int) -> None:
+        take_replace_some(self, step_count)
+
+    def _end_replacement(self) -> None:
+        take_end_replacement(self)
 
     def _put(self, key: bytes, value: bytes) -> None:
         if not self.model.computes(key):

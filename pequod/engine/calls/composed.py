@@ -25,6 +25,7 @@ from pequod.engine.memory.eviction import VALUE_STEP, Evictable, Evictor
 from pequod.engine.memory.ledger import UNLIMITED, Ledger
 from pequod.engine.memory.story import Reason, Story
 from pequod.engine.read import Reads
+from pequod.engine.reads.building import Building
 from pequod.engine.reads.following import Following
 from pequod.engine.reads.loading import Loading
 from pequod.engine.reads.reader import Reader
@@ -33,6 +34,7 @@ from pequod.engine.writes.admission import PutAdmission
 from pequod.engine.writes.backed import Backed
 from pequod.engine.writes.catalog import Catalog
 from pequod.engine.writes.changes import Writer
+from pequod.engine.writes.replacing import Replacing
 from pequod.language.errors import PequodError
 from pequod.language.missing import Search
 from pequod.native import core
@@ -129,6 +131,7 @@ class Composed(HotEngine):
         self._now_s = 0.0
         self._log_max = self._writer.log_max
         self._catalog = Catalog(self._directory, self._writer, self._memory, priorities or {}, can_search)
+        self._replacing = Replacing(self._catalog, self._writer)
         self._reader = Reader(self._writer, self._memory, indexes_at_once=indexes_at_once)
         self._scans = Scans(
             self._store, self._directory, self._catalog, self._writer, self._reader, self._memory, self._hits
@@ -143,6 +146,8 @@ class Composed(HotEngine):
             priorities or {},
         )
         self._following = Following(self._store, self._directory, self._catalog, self._scans)
+        #: What builds the join of the replacement that is under way.
+        self._building: Building | None = None
         #: Takes in ranges of joins that were computed elsewhere.
         self.backfills = Loading(self._catalog, self._writer, self._reader, self._memory)
         for name in backed:
@@ -164,6 +169,7 @@ class Composed(HotEngine):
         assert len(self._deadlines.among(keys)) == len(self._deadlines), "only keys that are there have deadlines"
         self._directory._check()
         self._catalog._check()
+        self._replacing._check()
         self.backfills._check()
         self._memory._check()
         self._catalog._check_ledger()

@@ -59,6 +59,7 @@ class JoinCalls(Composed):
             UnknownJoinError: No join has this name.
         """
         dropped = self._catalog.find(name)
+        self._replacing.note_drop(name)
         self._catalog.drop(name)
         self._hits.clear()
         self.backfills.review()

@@ -14,8 +14,15 @@ from pequod.engine.joins.installed import InstalledJoin
 from pequod.language.patterns import may_overlap
 
 
-def connect(joins: Collection[InstalledJoin], new: Collection[InstalledJoin]) -> None:
+def connect(
+    joins: Collection[InstalledJoin], new: Collection[InstalledJoin], beside: Iterable[InstalledJoin] = ()
+) -> None:
     """Determine which joins read new ones and are read by them, and which compute the same keys.
+
+    Args:
+        joins: All that are installed.
+        new: Those among them that are new.
+        beside: Joins beside them, which are read by none.
 
     Requires:
         ``new`` are the last ones of ``joins``: the lists of a join are in the order of the joins.
@@ -24,7 +31,7 @@ def connect(joins: Collection[InstalledJoin], new: Collection[InstalledJoin]) ->
         O(joins, and pairs of a new join and one that shares a table with it).
     """
     by_table, new_by_table = _by_table(joins), _by_table(new)
-    for join in joins:
+    for join in chain(joins, beside):
         others = by_table if join in new else new_by_table
         for source, upstreams in zip(join.spec.sources, join.upstreams, strict=True):
             found = others.get(source.pattern.table, ())
@@ -32,6 +39,27 @@ def connect(joins: Collection[InstalledJoin], new: Collection[InstalledJoin]) ->
         output = join.spec.output
         found = [other for other in others.get(output.table, ()) if other is not join]
         join.rivals += [other for other in found if may_overlap(output, other.spec.output)]
+
+
+def reconnect(installed: Collection[InstalledJoin], joins: Iterable[InstalledJoin]) -> None:
+    """Determine anew which of the installed joins each join reads, and which of them compute the same keys.
+
+    Cost:
+        O(joins, and pairs of them that share a table).
+    """
+    by_table = _by_table(installed)
+    for join in joins:
+        join.upstreams = [
+            [
+                other
+                for other in by_table.get(source.pattern.table, ())
+                if other is not join and may_overlap(source.pattern, other.spec.output)
+            ]
+            for source in join.spec.sources
+        ]
+        output = join.spec.output
+        found = [other for other in by_table.get(output.table, ()) if other is not join]
+        join.rivals = [other for other in found if may_overlap(output, other.spec.output)]
 
 
 def disconnect(joins: Iterable[InstalledJoin], gone: InstalledJoin) -> None:

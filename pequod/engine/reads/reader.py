@@ -105,7 +105,7 @@ class Reader:
                     # All gaps before looking again, which is useless if there were many. Filling one leaves the others:
                     # no join reads its own output.
                     for gap in gaps:
-                        if not self._fill(join, join.make_context(plan, environment, prefix), *gap, read):
+                        if not self.fill(join, join.make_context(plan, environment, prefix), *gap, read):
                             lacking.add(gap)
                     # If the range was one gap, it is all one range now.
                     if not ranges and (filled := join.holder(first, last)) is not None and filled.is_ready(read.now):
@@ -160,7 +160,7 @@ class Reader:
         start, stop = bisect_left(keys, first), bisect_left(keys, last)
         return Rows(keys[start:stop], rows.values[start:stop])
 
-    def _fill(self, join: InstalledJoin, context: Context, first: bytes, last: bytes, read: Read) -> bool:
+    def fill(self, join: InstalledJoin, context: Context, first: bytes, last: bytes, read: Read) -> bool:
         """Materialise a gap, or do one step towards it; the caller looks again.
 
         Returns:

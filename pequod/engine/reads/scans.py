@@ -180,7 +180,7 @@ class Scans:
             join = related.outputs[0]
             prefix = join.level_one_prefix(first)
             if prefix is not None and prefix not in join.contexts:
-                timeline = self._fill_timeline(join, prefix, first, last, read)
+                timeline = self.fill_timeline(join, prefix, first, last, read)
                 if timeline is not None:
                     if last != timeline.end:
                         return timeline.slice(first, last, limit)
@@ -194,7 +194,7 @@ class Scans:
             self._remember(related, first, last)
         return rows
 
-    def _fill_timeline(
+    def fill_timeline(
         self, join: InstalledJoin, prefix: bytes, first: bytes, last: bytes, read: Read
     ) -> Context | None:
         """Materialise a range of which nothing is materialised yet, for a timeline without a context.

@@ -6,30 +6,27 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import chain
 from math import inf
 
-from pequod.engine.base.table import Cut, Table
+from pequod.engine.base.table import Table
 from pequod.engine.joins.below import filled_from, read_for, shown_by
 from pequod.engine.joins.compiled import JoinInfo
-from pequod.engine.joins.connected import connect, disconnect, readers_of, upstream_first
+from pequod.engine.joins.connected import connect, disconnect, readers_of, reconnect, upstream_first
 from pequod.engine.joins.indexes import Index
-from pequod.engine.joins.installed import InstalledJoin, Site
-from pequod.engine.joins.projections import Projection, TableReader
-from pequod.engine.joins.record_parser import RecordParser
+from pequod.engine.joins.installed import InstalledJoin, Site, materialised_rows
+from pequod.engine.joins.projections import Projection
 from pequod.engine.joins.relations import Directory, Relations
-from pequod.engine.joins.searched import Searched
+from pequod.engine.joins.watches import WatchIndex
 from pequod.engine.memory.eviction import Evictor
 from pequod.engine.memory.story import Reason
 from pequod.engine.writes.changes import Writer
-from pequod.engine.writes.removal import forget_searched
+from pequod.engine.writes.wiring import Wiring
 from pequod.escapes import shown
-from pequod.language.cycles import refuse_cycles, warnings_of
+from pequod.language.cycles import refuse_cycles
 from pequod.language.errors import JoinError, UnknownJoinError
-from pequod.language.missing import Search, Unindexed, search_of
+from pequod.language.missing import Search, Unindexed
 from pequod.language.patterns import compile_matcher
 from pequod.language.ranges import prefix_end
-from pequod.language.record_rules import never_holding
 from pequod.language.rules import check_spec
-from pequod.language.spec import DELIMITER, JoinSpec, Pattern, Pull, Slot, Snapshot
-from pequod.language.views import RecordView
+from pequod.language.spec import DELIMITER, JoinSpec, Pattern, Pull, Snapshot
 
 
 class Catalog:
@@ -39,17 +36,18 @@ class Catalog:
         1. No join reads its own output, directly or through others.
         2. No client-written key matches the output pattern of an installed join.
         3. A join that reads a join computed on every read is computed on every read itself, unless it is a snapshot.
+        4. Joins beside the installed ones read their sources as these do; no read, join or watch sees their rows.
     """
 
     __slots__ = (
-        "_can_search",
         "_directory",
         "_installed",
         "_memory",
         "_next_order",
-        "_parse",
-        "_priorities",
+        "_wiring",
         "_writer",
+        "coming",
+        "gone",
         "is_timed",
     )
 
@@ -61,20 +59,29 @@ class Catalog:
         priorities: Mapping[str, int],
         can_search: Callable[[Search], bool],
     ) -> None:
-        self._can_search = can_search
         self._directory = directory
         self._memory = memory
-        self._parse = RecordParser()
-        #: By the name of a join, installed or not.
-        self._priorities = priorities
+        self._wiring = Wiring(directory, memory, priorities, can_search)
         self._writer = writer
         self._installed: dict[str, InstalledJoin] = {}
         self._next_order = 0
+        #: The join that is to take the place of an installed one; None: there is none.
+        self.coming: InstalledJoin | None = None
+        #: Joins whose place others have taken, and whose contexts are not all dropped.
+        self.gone: list[InstalledJoin] = []
         #: Whether a snapshot join is installed.
         self.is_timed = False
 
     def __iter__(self) -> Iterator[InstalledJoin]:
         return iter(self._installed.values())
+
+    def _beside(self) -> list[InstalledJoin]:
+        """Return the joins that read their sources beside the installed ones."""
+        return self.gone if self.coming is None else [self.coming, *self.gone]
+
+    def _wired(self) -> list[InstalledJoin]:
+        """Return all joins that read their sources."""
+        return [*self._installed.values(), *self._beside()]
 
     def find(self, name: str) -> InstalledJoin:
         """Return the join of that name.
@@ -105,12 +112,14 @@ class Catalog:
         present = {join.spec: join for join in self._installed.values()}
         fresh = [spec for spec in dict.fromkeys(specs) if spec not in present]
         for spec in fresh:
-            self._refuse_written_keys(spec)
+            self.refuse_written_keys(spec)
         refuse_cycles([*present, *fresh], set(fresh))
+        if fresh and self.coming is not None:
+            self._refuse_beside(self.coming, fresh)
         for spec in fresh:
             present[spec] = self._install(spec)
         if fresh:
-            connect(self._installed.values(), {present[spec]: None for spec in fresh})
+            connect(self._installed.values(), {present[spec]: None for spec in fresh}, self._beside())
             self._relate()
             self._drop_contexts([present[spec] for spec in fresh])
         return [present[spec].info for spec in specs], bool(fresh)
@@ -126,10 +135,8 @@ class Catalog:
         del self._installed[name]
         output = self._related_to(join.spec.output)
         output.outputs.remove(join)
-        for source, sites in zip(join.spec.sources, join.sites, strict=True):
-            self._remove_reader(self._related_to(source.pattern), sites)
-        disconnect(self._installed.values(), join)
-        self._parse.forget()
+        self._wiring.disconnect(join)
+        disconnect(self._wired(), join)
         output.review()
         self._relate()
 
@@ -172,87 +179,83 @@ class Catalog:
                 count += 1
         return count
 
+    def _refuse_beside(self, coming: InstalledJoin, fresh: Sequence[JoinSpec]) -> None:
+        """Refuse joins that could not be installed once the one that is coming has its place."""
+        for spec in fresh:
+            if spec == coming.spec:
+                raise JoinError(
+                    f"this join is about to take the place of the join {coming.info.name!r}",
+                    hint="wait until it has, or have it cancelled: `pequod join replace --cancel`",
+                    span=spec.output.span,
+                )
+        refuse_cycles([*self.specs_with(coming.spec, self._installed[coming.info.name]), *fresh], set(fresh))
+
+    def specs_with(self, spec: JoinSpec, old: InstalledJoin) -> list[JoinSpec]:
+        """Return the joins that would be installed if one stood in the place of another."""
+        return [spec if join is old else join.spec for join in self._installed.values()]
+
+    def add_beside(self, old: InstalledJoin, spec: JoinSpec) -> None:
+        """Have a join read its sources, as the one that is to take the place of an installed one.
+
+        Requires:
+            No other one is to; the join could be installed if the old one was not.
+        """
+        assert self.coming is None, "one at a time"
+        watches = WatchIndex(self._related_to(spec.output).table)
+        join = self.coming = self._wiring.connect(spec, old.info.name, old.order, [], watches)
+        join.outputs.append(join)
+        self._connect_anew()
+
+    def put_in_place(self, old: InstalledJoin) -> None:
+        """Put the join that is coming in the place of an installed one, which is gone then.
+
+        Raises:
+            JoinError: Clients have written keys that it computes; nothing has changed.
+        """
+        new = self.coming
+        assert new is not None, "a join is coming"
+        self.refuse_written_keys(new.spec)
+        outputs, watches = old.outputs, old.watches
+        for join in (old, new):
+            # Watches have what reads saw up to now; settling delivers the differences.
+            for watch, first, last in watches.over(join.first, join.last):
+                watch.lose(first, last, materialised_rows(outputs, first, last))
+        self._drop_contexts(readers_of(self._wired()).get(old, []))
+        outputs[outputs.index(old)] = new
+        new.outputs, new.watches, new.watched = outputs, watches, watches
+        old.outputs, old.watches = [old], WatchIndex(self._related_to(old.spec.output).table)
+        old.watched = old.watches
+        self._installed[new.info.name] = new
+        self.coming = None
+        self.gone.append(old)
+        self._connect_anew()
+        self._drop_contexts(readers_of(self._wired()).get(new, []))
+
+    def remove_beside(self, join: InstalledJoin) -> None:
+        """Have a join that is coming, or is gone, read nothing any more."""
+        self._drop_contexts([join])
+        if join is self.coming:
+            self.coming = None
+        else:
+            self.gone.remove(join)
+        self._wiring.disconnect(join)
+        self._connect_anew()
+
+    def _connect_anew(self) -> None:
+        reconnect(self._installed.values(), self._wired())
+        self._relate()
+
     def _install(self, spec: JoinSpec) -> InstalledJoin:
         output = self._related_to(spec.output)
-        sources = [self._related_to(source.pattern) for source in spec.sources]
-        info = JoinInfo(self._new_name(output.table), spec, (*warnings_of(spec), *never_holding(spec)))
-        join = InstalledJoin(
-            info,
-            self._next_order,
-            [source.table for source in sources],
-            output.outputs,
-            output.watches,
-            ledger=self._memory.ledger,
-            priority=self._priorities.get(info.name, 0),
-        )
-        self._next_order += 1
-        self._installed[join.info.name] = join
+        name = self._new_name(output.table)
+        order, self._next_order = self._next_order, self._next_order + 1
+        join = self._installed[name] = self._wiring.connect(spec, name, order, output.outputs, output.watches)
         output.outputs.append(join)
-        for number, (source, sites) in enumerate(zip(sources, join.sites, strict=True)):
-            view = join.views[number]
-            if view is None:
-                source.readers.append(sites)
-            else:
-                join.indexes[number] = self._project(source, view.anonymous(), sites)
-        for source_table, cut in _cuts(join):
-            if source_table.cut is None:
-                source_table.regroup(cut)
         return join
 
     def index_of(self, lacking: Unindexed) -> Index | None:
         """Return the index of a view; None if no join reads it any more."""
-        return next(
-            (
-                reader.index
-                for reader in self._related_to(lacking.view.source.pattern).readers
-                if isinstance(reader, Projection) and reader.index.lens.view == lacking.view
-            ),
-            None,
-        )
-
-    def _project(self, related: Relations, view: RecordView, sites: list[Site]) -> Index:
-        """Have sites read what a view shows of a table; return its index, which others may have as well."""
-        found = (reader for reader in related.readers if isinstance(reader, Projection))
-        projection = next((one for one in found if one.index.lens.view == view), None)
-        if projection is None:
-            projection = Projection(Index(view, related.table, self._memory, self._parse))
-            related.readers.append(projection)
-            self._ask_for(related, projection)
-        projection.readers.append(sites)
-        return projection.index
-
-    def _ask_for(self, related: Relations, projection: Projection) -> None:
-        """Have the database asked for ranges of an index, if it owns the table and can answer that."""
-        view, table = projection.index.lens.view, related.table
-        if table.presence is None or not view.is_indexed:
-            return
-        search = search_of(view)
-        if self._can_search(search):
-            priority = self._priorities.get(table.prefix[:-1].decode("utf-8", "backslashreplace"), 0)
-            searched = Searched(search, projection, self._memory, priority)
-            related.searched.append(searched)
-            projection.index.searched = searched
-
-    def _remove_reader(self, related: Relations, sites: list[Site]) -> None:
-        left: list[TableReader] = []
-        for reader in related.readers:
-            if isinstance(reader, Projection):
-                reader.readers = [others for others in reader.readers if others is not sites]
-                if reader.readers:
-                    left.append(reader)
-                else:
-                    self._forget_searches(related, reader.index)
-                    reader.index.drop()
-            elif reader is not sites:
-                left.append(reader)
-        related.readers[:] = left
-
-    def _forget_searches(self, related: Relations, index: Index) -> None:
-        """Forget the searched ranges of an index that nothing reads any more."""
-        for one in related.searched:
-            if one.index is index:
-                forget_searched(related, one, index.table.prefix, index.table.end, self._memory.ledger)
-        related.searched[:] = [one for one in related.searched if one.index is not index]
+        return self._wiring.index_of(lacking)
 
     def _related_to(self, pattern: Pattern) -> Relations:
         return self._directory.at(pattern.table)
@@ -264,7 +267,8 @@ class Catalog:
             number += 1
         return name
 
-    def _refuse_written_keys(self, spec: JoinSpec) -> None:
+    def refuse_written_keys(self, spec: JoinSpec) -> None:
+        """Refuse a join of keys that clients have written, or that a database owns."""
         first = spec.output.literal_prefix
         match = compile_matcher(spec.output).match
         related = self._directory.by_name.get(first.partition(DELIMITER)[0])
@@ -287,7 +291,7 @@ class Catalog:
 
     def source_backed(self, table: Table) -> None:
         """Note that a database owns a table from now on: drop what was computed from it."""
-        reading = [join for join in self._installed.values() if table in join.source_tables]
+        reading = [join for join in self._wired() if table in join.source_tables]
         self._drop_contexts(reading)
         for join in reading:
             join.clear_plans()
@@ -296,7 +300,7 @@ class Catalog:
 
     def _relate(self) -> None:
         """Determine again what follows from which joins read which: what a change is told to, and who keeps rows."""
-        joins = list(self._installed.values())
+        joins = self._wired()
         self.is_timed = any(isinstance(join.spec.maintenance, Snapshot) for join in joins)
         downstreams: dict[InstalledJoin, dict[int, Iterable[Site]]] = {join: {} for join in joins}
         for join in joins:
@@ -311,6 +315,8 @@ class Catalog:
             join.downstreams = list(downstreams[join].values())
         for output in {id(join.outputs): self._related_to(join.spec.output) for join in joins}.values():
             output.review()
+        for join in self._beside():
+            join.follow(is_followed=False)
         for join in upstream_first(joins):
             declared = isinstance(join.spec.maintenance, Pull)
             inherited = any(upstream.is_pull for upstream in chain(*join.upstreams))
@@ -330,7 +336,7 @@ class Catalog:
 
     def _drop_contexts(self, joins: list[InstalledJoin]) -> None:
         """Drop all contexts of joins and of the joins that read them, directly or not."""
-        readers = readers_of(self._installed.values())
+        readers = readers_of(self._wired())
         seen = dict.fromkeys(joins)
         todo = list(joins)
         while todo:
@@ -343,18 +349,24 @@ class Catalog:
         self._writer.serial += 1
 
     def _check(self) -> None:
+        for join in self._wired():
+            join._check()
+        for join in self._beside():
+            assert join.outputs == [join], "invariant 4"
+            assert not join.watches.count, "invariant 4"
+            assert not join.downstreams, "invariant 4"
         for name, join in self._installed.items():
             assert join.info.name == name
-            join._check()
+            assert join in join.outputs
             assert not any(
                 join.match_output(key)
                 for key in self._related_to(join.spec.output).table.slice(join.first, join.last).keys
             ), "invariant 2"
 
     def _check_ledger(self) -> None:
-        contexts = {status.context: None for join in self for status in join.coverage}
+        contexts = {status.context: None for join in self._wired() for status in join.coverage}
         ledger = self._memory.ledger
-        indexes = {index: None for join in self for index in join.indexes if index is not None}
+        indexes = {index: None for join in self._wired() for index in join.indexes if index is not None}
         assert ledger.index_count == sum(index.is_held for index in indexes)
         assert ledger.index_bytes == sum(index.count_bytes() for index in indexes)
         assert ledger.context_count == len(contexts)
@@ -364,20 +376,5 @@ class Catalog:
         assert ledger.state_bytes == sum(context.state_bytes for context in contexts)
         assert ledger.log_bytes == sum(context.log_bytes for context in contexts)
         assert all(not context.log_bytes or context.log for context in contexts)
-        sites = [site for join in self for sites in join.sites for site in sites]
+        sites = [site for join in self._wired() for sites in join.sites for site in sites]
         assert ledger.updater_bytes == sum(site.count_bytes() for site in sites)
-
-
-def _cuts(join: InstalledJoin) -> Iterable[tuple[Table, Cut]]:
-    """Yield the best cuts of the source tables: after a first slot that is known when the source is read.
-
-    This assumes that a read fixes the first slot of the output, as a scan of one timeline does.
-    """
-    output = next(join.spec.output.slots(), None)
-    known = set() if output is None else {output.name}
-    for table, source in zip(join.source_tables, join.spec.sources, strict=True):
-        # An index is cut by itself; else the table's own keys lead the plain ones.
-        match source.pattern.parts:
-            case (bytes(name), Slot(slot, width), bytes(follow), _, *_) if name == table.prefix and slot in known:
-                yield table, Cut(None if width is None else width + len(follow))
-        known.update(slot.name for slot in source.slots())
