@@ -49,6 +49,27 @@ class Join:
 
 
 @dataclass(frozen=True, slots=True)
+class ReplacementStatus:
+    """A join on its way to the place of an installed one, and its progress."""
+
+    #: Random.
+    id: int
+    #: The name of the join.
+    join: str
+    #: What it is to compute, in canonical form.
+    text: str
+    #: Ranges that are computed of it, and about how many reads have had computed of the old one.
+    ranges_built: int
+    ranges_expected: int
+    #: Seconds since it began, or that it took if it has ended.
+    age_s: float
+    #: Whether it is in its place.
+    is_in_place: bool
+    #: Why it has ended; empty while it is under way.
+    ended: str
+
+
+@dataclass(frozen=True, slots=True)
 class BackingStatistics:
     """The state of a database behind a server, and the counts of its use since the start."""
 

@@ -5,6 +5,6 @@
 ['karma|<author> = count vote|<author>|<id>|<voter>']
 """
 
-from pequod_grammar.parser import parse, parse_some
+from pequod_grammar.parser import parse, parse_one, parse_some
 
-__all__ = ["parse", "parse_some"]
+__all__ = ["parse", "parse_one", "parse_some"]

@@ -62,6 +62,18 @@ def parse_some(text: str) -> list[JoinSpec]:
     raise JoinError("the text declares no join", hint="write one as OUTPUT = SOURCES;", text=text)
 
 
+def parse_one(text: str) -> JoinSpec:
+    """Return the join of a text that has to declare just one, as `parse` does.
+
+    Raises:
+        JoinError: It declares none or several, or the one is wrong.
+    """
+    first, *others = parse_some(text)
+    if others:
+        raise JoinError("the text declares several joins", hint="give one join", span=others[0].output.span, text=text)
+    return first
+
+
 @cache
 def _parser() -> Lark:
     return Lark.open_from_package(

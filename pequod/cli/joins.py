@@ -1,25 +1,24 @@
-"""join add, join list and join drop."""
+"""join add, join replace, join list and join drop."""
 
 from __future__ import annotations
 
 import logging
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Final
+from typing import Annotated, Final
 
 import typer
 
+from pequod.calls import Join
 from pequod.cli.connection import DEFAULT_TARGET, Json, Target
 from pequod.cli.exits import ExitCode, fail
 from pequod.cli.freshness import in_session
 from pequod.cli.inspect import explain_join
+from pequod.cli.replacing import watched
 from pequod.cli.teaching import examples
 from pequod.cli.text import json_line
 
-if TYPE_CHECKING:
-    from pequod.client import Join
-
-_HELP: Final = """Install, list and drop cache joins.
+_HELP: Final = """Install, replace, list and drop cache joins.
 
 \b
 A cache join says how computed keys follow from others:
@@ -83,6 +82,40 @@ def _declarations(text: str) -> str:
     return text
 
 
+@app.command(
+    "replace",
+    epilog=examples(
+        "pequod join replace karma 'karma|<author> = sum vote|<author>|<id>|<voter>'",
+        "pequod join replace karma --undo",
+        "pequod join replace karma --cancel",
+    ),
+)
+def replace(
+    name: Annotated[str, typer.Argument(metavar="NAME", help="The name, as `pequod join list` prints it.")],
+    text: Annotated[
+        str | None, typer.Argument(metavar="TEXT", help="The join that takes its place; @FILE or - reads it.")
+    ] = None,
+    undo: Annotated[bool, typer.Option("--undo", help="Put back what it was before the last time.")] = False,
+    cancel: Annotated[bool, typer.Option("--cancel", help="End a replacement that is under way.")] = False,
+    target: Target = DEFAULT_TARGET,
+    json: Json = False,
+) -> None:
+    """Put a join in the place of an installed one, and print it once it is there.
+
+    It is built beside the old one for the ranges that were read; reads see the old rows until all see the new ones, at
+    one moment. Ctrl-C cancels it: then nothing has changed. Exit code 3 if it cannot be installed.
+    """
+    if (text is not None) + undo + cancel != 1:
+        fail(ExitCode.USAGE, "give a TEXT, or --undo, or --cancel")
+    with in_session(target) as client:
+        if cancel:
+            client.cancel_replacement(name)
+            return
+        declaration = None if text is None else _declarations(text)
+        status = watched(client, name, declaration)
+    _print_join(Join(status.join, status.text), json)
+
+
 @app.command("list")
 def list_all(target: Target = DEFAULT_TARGET, json: Json = False) -> None:
     """Print the installed joins: name, tab, declaration.
@@ -90,9 +123,13 @@ def list_all(target: Target = DEFAULT_TARGET, json: Json = False) -> None:
     With --json a line is {"name": ..., "text": ..., "warnings": [...]}.
     """
     with in_session(target) as client:
-        installed = client.joins()
+        installed, replacements = client.joins(), client.replacements()
     for join in installed:
         _print_join(join, json)
+    for one in replacements:
+        if not one.ended:
+            built = f"{one.ranges_built} of {one.ranges_expected} ranges"
+            print(f"pequod: join {one.join} is being replaced, {built} are built: {one.text}", file=sys.stderr)
 
 
 @app.command(

@@ -13,11 +13,12 @@ _REFRESHES_PER_S: Final = 4
 
 
 @contextmanager
-def progress_bar(title: str, bytes_max: int | None) -> Iterator[Advance]:
+def progress_bar(title: str, bytes_max: int | None, unit: str = "rows") -> Iterator[Advance]:
     """Show a bar; yield the function that moves it.
 
     Args:
         bytes_max: The size of the file; None if it is unknown, then the bar shows only that work goes on.
+        unit: What the second number of an advance counts.
     """
     from rich.console import Console
     from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
@@ -29,7 +30,7 @@ def progress_bar(title: str, bytes_max: int | None) -> Iterator[Advance]:
     columns = [
         TextColumn("{task.description}", markup=False),
         BarColumn(),
-        TextColumn("{task.fields[rows]:,} rows"),
+        TextColumn(f"{{task.fields[rows]:,}} {unit}"),
         TimeElapsedColumn(),
         *([] if bytes_max is None else [TimeRemainingColumn()]),
     ]

@@ -27,7 +27,14 @@ from pequod.answers.explanations import (
     Upkeep,
 )
 from pequod.answers.statistics import ContextStatistics, JoinStatistics, MemoryStatistics, TableStatistics
-from pequod.calls import BackfillStatus, BackingStatistics, Join, PeerStatistics, ServerStatistics
+from pequod.calls import (
+    BackfillStatus,
+    BackingStatistics,
+    Join,
+    PeerStatistics,
+    ReplacementStatus,
+    ServerStatistics,
+)
 from pequod.errors import DeadlineExceededError, JoinError, LimitExceededError, PequodError, UnavailableError
 from pequod.language.ranges import Range
 from pequod.refusals import rebuilt
@@ -44,6 +51,20 @@ def joins(messages: list[pb.Join]) -> list[Join]:
         Join(message.name, message.text, (*message.warnings, *(note.text for note in message.notes)))
         for message in messages
     ]
+
+
+def replacement(message: pb.Replacement) -> ReplacementStatus:
+    """Decode the progress of a replacement."""
+    return ReplacementStatus(
+        id=message.id,
+        join=message.join,
+        text=message.text,
+        ranges_built=message.ranges_built,
+        ranges_expected=message.ranges_expected,
+        age_s=message.age_s,
+        is_in_place=message.in_place,
+        ended=message.ended,
+    )
 
 
 def _notes(messages: Iterable[pb.Note]) -> tuple[Note, ...]:

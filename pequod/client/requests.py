@@ -2,18 +2,28 @@
 
 from __future__ import annotations
 
+import asyncio
 from abc import abstractmethod
 from collections.abc import AsyncGenerator, Callable, Coroutine
 from contextlib import aclosing
 from secrets import token_bytes
-from typing import Any, TypeVar
+from typing import Any, Final, TypeVar
 
 from pequod_proto import pequod_pb2 as pb
 
 from pequod.answers.explanations import JoinExplanation, RangeExplanation
 from pequod.answers.rows import Rows
 from pequod.answers.transacted import Transacted
-from pequod.calls import Join, Page, RangeRead, ServerStatistics, WatchEvent, to_age_s, token_of_reply
+from pequod.calls import (
+    Join,
+    Page,
+    RangeRead,
+    ReplacementStatus,
+    ServerStatistics,
+    WatchEvent,
+    to_age_s,
+    token_of_reply,
+)
 from pequod.client import decode
 from pequod.client.batches import AsyncBatch
 from pequod.client.columns import Columns
@@ -21,6 +31,7 @@ from pequod.client.levels import level_or_none
 from pequod.client.link import Link
 from pequod.client.retry import ID_BYTES
 from pequod.client.stream import Deliver
+from pequod.errors import ReplacementEndedError
 from pequod.freshness import Freshness, Token
 from pequod.interface import AsyncCalls
 from pequod.language.deadlines import KEEP
@@ -28,6 +39,9 @@ from pequod.language.transactions import Transaction
 from pequod.transaction_messages import transacted_of, transaction_request
 
 T = TypeVar("T")
+
+#: A caller that waits for a replacement looks at its progress after this time at the latest.
+_LOOK_MAX_S: Final = 0.5
 
 
 class ServerCalls(AsyncCalls):
@@ -177,6 +191,25 @@ class ServerCalls(AsyncCalls):
 
     async def _drop_join(self, name: str) -> None:
         await self._unary("DropJoin", pb.DropJoinRequest(name=name))
+
+    async def _replace_join(self, name: str, text: str | None) -> ReplacementStatus:
+        request = pb.ReplaceJoinRequest(name=name, text=text, undo=text is None)
+        begun = decode.replacement((await self._unary("ReplaceJoin", request, text)).replacement)
+        status: ReplacementStatus | None = begun
+        while status is not None and not status.ended:
+            # Soon at first: often there is little to build.
+            await self._in_loop(asyncio.sleep(min(_LOOK_MAX_S, 0.01 + status.age_s / 10)))
+            status = next((one for one in await self._replacements() if one.id == begun.id), None)
+        if status is None:
+            raise ReplacementEndedError(begun.join, "the server does not know of it any more; look at `join list`")
+        return status
+
+    async def _replacements(self) -> list[ReplacementStatus]:
+        reply = await self._unary("ListReplacements", pb.ListReplacementsRequest())
+        return [decode.replacement(message) for message in reply.replacements]
+
+    async def _cancel_replacement(self, name: str) -> None:
+        await self._unary("EndReplacement", pb.EndReplacementRequest(name=name))
 
     async def _joins(self) -> list[Join]:
         return decode.joins((await self._unary("ListJoins", pb.ListJoinsRequest())).joins)

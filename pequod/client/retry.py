@@ -20,10 +20,12 @@ _LONGEST_S: Final = 2.0
 #: The default number of retries: they take 0.65 to 1.3 s, enough for a restart of the server.
 RETRIES: Final = 3
 
-#: Calls that may be repeated whether or not they were applied. Installing a join again changes nothing.
+#: Calls that may be repeated whether or not they were applied. Installing a join again changes nothing, nor does
+#: putting it in the place where it is.
 HARMLESS_TWICE: Final = frozenset(
     {
         *("MultiGet", "Splits", "AddJoin", "ListJoins", "Explain", "Stats", "Invalidate", "SaveSnapshot"),
+        *("ReplaceJoin", "ListReplacements", "EndReplacement"),
         *("ReadBackfill", "LoadBackfill", "RenewBackfill", "EndBackfill", "ListBackfills"),
     }
 )

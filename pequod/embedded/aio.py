@@ -12,7 +12,7 @@ from typing import Final, Protocol, TypeVar
 from pequod_grammar import parse_some
 
 from pequod.answers.transacted import Transacted
-from pequod.calls import AnyToken, Join, Page, RangeRead, Result, Results, WatchEvent, to_token
+from pequod.calls import AnyToken, Join, Page, RangeRead, ReplacementStatus, Result, Results, WatchEvent, to_token
 from pequod.embedded.batch import AsyncEmbeddedBatch
 from pequod.embedded.shared import SharedEngine
 from pequod.engine import Engine, JoinExplanation, RangeExplanation, Rows, Statistics
@@ -234,6 +234,15 @@ class AsyncEmbedded(AsyncCalls):
 
     async def _drop_join(self, name: str) -> None:
         self._run(lambda engine: engine.drop_join(name))
+
+    async def _replace_join(self, name: str, text: str | None) -> ReplacementStatus:
+        return self._shared.replacing.replace(name, text)
+
+    async def _replacements(self) -> list[ReplacementStatus]:
+        return self._shared.replacing.statuses()
+
+    async def _cancel_replacement(self, name: str) -> None:
+        self._shared.replacing.cancel(name)
 
     async def _joins(self) -> list[Join]:
         return [Join(join.name, str(join.spec), join.warnings) for join in self._run(Engine.joins)]

@@ -11,6 +11,7 @@ from typing import Final, TypeVar
 from pequod.calls import WatchEvent
 from pequod.commands.kinds import TIMED
 from pequod.embedded.expiry import Expiry, wall_ms
+from pequod.embedded.replacing import EmbeddedReplacements
 from pequod.engine import Engine
 from pequod.engine.answer import Answer, answer
 from pequod.engine.joins.watches import Watch
@@ -33,6 +34,8 @@ class SharedEngine:
         self._lock = threading.RLock()
         self._is_closed = False
         self._expiry = Expiry(self._remove_due)
+        #: Puts joins in the places of others.
+        self.replacing = EmbeddedReplacements(self.run)
         #: The functions that wake the watches.
         self._wakes: dict[Watch, Callable[[], None]] = {}
         #: Random, as a server's id.

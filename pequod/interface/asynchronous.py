@@ -23,6 +23,7 @@ from pequod.calls import (
     Data,
     Join,
     Page,
+    ReplacementStatus,
     Row,
     WatchEvent,
     Writes,
@@ -35,7 +36,7 @@ from pequod.calls import (
     to_range_read,
 )
 from pequod.freshness import WAIT_S, Freshness, Token
-from pequod.interface.carried import logged, outcome_of
+from pequod.interface.carried import in_place, logged, outcome_of
 from pequod.interface.commands import Commands
 from pequod.interface.keys import AsyncKeyCalls
 from pequod.interface.transaction_parts import TransactionCommand, transaction_of_parts
@@ -323,6 +324,31 @@ class AsyncCalls(AsyncKeyCalls):
     async def drop_join(self, name: str) -> None:
         """Drop a join and its outputs."""
         await self._drop_join(name)
+
+    async def replace_join(self, name: str, text: str) -> ReplacementStatus:
+        """Put a join in the place of the installed one of a name, and return once it is there.
+
+        It is built beside the old one for the ranges that reads have had computed; reads see the old rows until all see
+        the new ones, at one revision. A caller that gives up does not end it: `cancel_replacement` does.
+
+        Raises:
+            JoinError: It cannot be installed, or not in this place; nothing has changed.
+            NotReplaceableError: The server cannot replace it now.
+            ReplacementEndedError: It was cancelled, or could not be built; the old join is as it was.
+        """
+        return in_place(await self._replace_join(name, text))
+
+    async def undo_replacement(self, name: str) -> ReplacementStatus:
+        """Put back what a join was before it was replaced the last time, as `replace_join` does."""
+        return in_place(await self._replace_join(name, None))
+
+    async def cancel_replacement(self, name: str) -> None:
+        """End the replacement of a join that is not in its place yet; if there is none, nothing changes."""
+        await self._cancel_replacement(name)
+
+    async def replacements(self) -> list[ReplacementStatus]:
+        """Return the replacement under way, and then the latest that ended."""
+        return await self._replacements()
 
     async def joins(self) -> list[Join]:
         """Return the installed joins, the earliest first."""

@@ -10,8 +10,8 @@ from typing import Any, Final
 from pequod.answers.explanations import JoinExplanation, RangeExplanation
 from pequod.answers.rows import Rows
 from pequod.answers.transacted import Transacted
-from pequod.calls import Join, Page, RangeRead, Result, WatchEvent
-from pequod.errors import PequodError
+from pequod.calls import Join, Page, RangeRead, ReplacementStatus, Result, WatchEvent
+from pequod.errors import PequodError, ReplacementEndedError
 from pequod.freshness import Freshness
 from pequod.interface.commands import Turn
 from pequod.language.transactions import Transaction
@@ -25,6 +25,17 @@ def logged(joins: list[Join]) -> list[Join]:
         for warning in join.warnings:
             log.warning("join %s: %s", join.name, warning)
     return joins
+
+
+def in_place(status: ReplacementStatus) -> ReplacementStatus:
+    """Return the status of a replacement that has ended with the new join in its place.
+
+    Raises:
+        ReplacementEndedError: It has ended without that.
+    """
+    if not status.is_in_place:
+        raise ReplacementEndedError(status.join, status.ended)
+    return status
 
 
 def outcome_of(result: Result) -> Any:
@@ -85,6 +96,15 @@ class Carried(ABC):
 
     @abstractmethod
     async def _drop_join(self, name: str) -> None: ...
+
+    @abstractmethod
+    async def _replace_join(self, name: str, text: str | None) -> ReplacementStatus: ...
+
+    @abstractmethod
+    async def _replacements(self) -> list[ReplacementStatus]: ...
+
+    @abstractmethod
+    async def _cancel_replacement(self, name: str) -> None: ...
 
     @abstractmethod
     async def _joins(self) -> list[Join]: ...

@@ -20,6 +20,7 @@ from pequod.calls import (
     Data,
     Join,
     Page,
+    ReplacementStatus,
     Row,
     WatchEvent,
     Writes,
@@ -302,6 +303,31 @@ class Calls(KeyCalls, ABC):
     def drop_join(self, name: str) -> None:
         """Drop a join and its outputs."""
         self._wait(self._calls.drop_join(name))
+
+    def replace_join(self, name: str, text: str) -> ReplacementStatus:
+        """Put a join in the place of the installed one of a name, and return once it is there.
+
+        It is built beside the old one for the ranges that reads have had computed; reads see the old rows until all see
+        the new ones, at one revision. A caller that gives up does not end it: `cancel_replacement` does.
+
+        Raises:
+            JoinError: It cannot be installed, or not in this place; nothing has changed.
+            NotReplaceableError: The server cannot replace it now.
+            ReplacementEndedError: It was cancelled, or could not be built; the old join is as it was.
+        """
+        return self._wait(self._calls.replace_join(name, text))
+
+    def undo_replacement(self, name: str) -> ReplacementStatus:
+        """Put back what a join was before it was replaced the last time, as `replace_join` does."""
+        return self._wait(self._calls.undo_replacement(name))
+
+    def cancel_replacement(self, name: str) -> None:
+        """End the replacement of a join that is not in its place yet; if there is none, nothing changes."""
+        self._wait(self._calls.cancel_replacement(name))
+
+    def replacements(self) -> list[ReplacementStatus]:
+        """Return the replacement under way, and then the latest that ended."""
+        return self._wait(self._calls.replacements())
 
     def joins(self) -> list[Join]:
         """Return the installed joins, the earliest first."""

@@ -498,6 +498,68 @@ class DropJoinReply(_message.Message):
     header: Header
     def __init__(self, header: _Optional[_Union[Header, _Mapping]] = ...) -> None: ...
 
+class Replacement(_message.Message):
+    __slots__ = ("id", "join", "text", "ranges_built", "ranges_expected", "age_s", "in_place", "ended")
+    ID_FIELD_NUMBER: _ClassVar[int]
+    JOIN_FIELD_NUMBER: _ClassVar[int]
+    TEXT_FIELD_NUMBER: _ClassVar[int]
+    RANGES_BUILT_FIELD_NUMBER: _ClassVar[int]
+    RANGES_EXPECTED_FIELD_NUMBER: _ClassVar[int]
+    AGE_S_FIELD_NUMBER: _ClassVar[int]
+    IN_PLACE_FIELD_NUMBER: _ClassVar[int]
+    ENDED_FIELD_NUMBER: _ClassVar[int]
+    id: int
+    join: str
+    text: str
+    ranges_built: int
+    ranges_expected: int
+    age_s: float
+    in_place: bool
+    ended: str
+    def __init__(self, id: _Optional[int] = ..., join: _Optional[str] = ..., text: _Optional[str] = ..., ranges_built: _Optional[int] = ..., ranges_expected: _Optional[int] = ..., age_s: _Optional[float] = ..., in_place: _Optional[bool] = ..., ended: _Optional[str] = ...) -> None: ...
+
+class ReplaceJoinRequest(_message.Message):
+    __slots__ = ("name", "text", "undo")
+    NAME_FIELD_NUMBER: _ClassVar[int]
+    TEXT_FIELD_NUMBER: _ClassVar[int]
+    UNDO_FIELD_NUMBER: _ClassVar[int]
+    name: str
+    text: str
+    undo: bool
+    def __init__(self, name: _Optional[str] = ..., text: _Optional[str] = ..., undo: _Optional[bool] = ...) -> None: ...
+
+class ReplaceJoinReply(_message.Message):
+    __slots__ = ("header", "replacement")
+    HEADER_FIELD_NUMBER: _ClassVar[int]
+    REPLACEMENT_FIELD_NUMBER: _ClassVar[int]
+    header: Header
+    replacement: Replacement
+    def __init__(self, header: _Optional[_Union[Header, _Mapping]] = ..., replacement: _Optional[_Union[Replacement, _Mapping]] = ...) -> None: ...
+
+class ListReplacementsRequest(_message.Message):
+    __slots__ = ()
+    def __init__(self) -> None: ...
+
+class ListReplacementsReply(_message.Message):
+    __slots__ = ("header", "replacements")
+    HEADER_FIELD_NUMBER: _ClassVar[int]
+    REPLACEMENTS_FIELD_NUMBER: _ClassVar[int]
+    header: Header
+    replacements: _containers.RepeatedCompositeFieldContainer[Replacement]
+    def __init__(self, header: _Optional[_Union[Header, _Mapping]] = ..., replacements: _Optional[_Iterable[_Union[Replacement, _Mapping]]] = ...) -> None: ...
+
+class EndReplacementRequest(_message.Message):
+    __slots__ = ("name",)
+    NAME_FIELD_NUMBER: _ClassVar[int]
+    name: str
+    def __init__(self, name: _Optional[str] = ...) -> None: ...
+
+class EndReplacementReply(_message.Message):
+    __slots__ = ("header",)
+    HEADER_FIELD_NUMBER: _ClassVar[int]
+    header: Header
+    def __init__(self, header: _Optional[_Union[Header, _Mapping]] = ...) -> None: ...
+
 class ListJoinsRequest(_message.Message):
     __slots__ = ()
     def __init__(self) -> None: ...

@@ -124,6 +124,21 @@ class PequodStub:
                 request_serializer=pequod__proto_dot_pequod__pb2.DropJoinRequest.SerializeToString,
                 response_deserializer=pequod__proto_dot_pequod__pb2.DropJoinReply.FromString,
                 _registered_method=True)
+        self.ReplaceJoin = channel.unary_unary(
+                '/pequod.v1.Pequod/ReplaceJoin',
+                request_serializer=pequod__proto_dot_pequod__pb2.ReplaceJoinRequest.SerializeToString,
+                response_deserializer=pequod__proto_dot_pequod__pb2.ReplaceJoinReply.FromString,
+                _registered_method=True)
+        self.ListReplacements = channel.unary_unary(
+                '/pequod.v1.Pequod/ListReplacements',
+                request_serializer=pequod__proto_dot_pequod__pb2.ListReplacementsRequest.SerializeToString,
+                response_deserializer=pequod__proto_dot_pequod__pb2.ListReplacementsReply.FromString,
+                _registered_method=True)
+        self.EndReplacement = channel.unary_unary(
+                '/pequod.v1.Pequod/EndReplacement',
+                request_serializer=pequod__proto_dot_pequod__pb2.EndReplacementRequest.SerializeToString,
+                response_deserializer=pequod__proto_dot_pequod__pb2.EndReplacementReply.FromString,
+                _registered_method=True)
         self.ListJoins = channel.unary_unary(
                 '/pequod.v1.Pequod/ListJoins',
                 request_serializer=pequod__proto_dot_pequod__pb2.ListJoinsRequest.SerializeToString,
@@ -328,6 +343,29 @@ class PequodServicer:
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def ReplaceJoin(self, request, context):
+        """Put a join in the place of an installed one, at one revision. It is built beside the old one for the ranges that
+        reads have had computed; until it is in its place, reads see the old rows. The reply comes when this has begun; the
+        same call again returns how far it is. FAILED_PRECONDITION while another replacement is under way.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def ListReplacements(self, request, context):
+        """List the replacement under way and the latest that ended.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def EndReplacement(self, request, context):
+        """End a replacement that is not in its place yet: the old join stays.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
     def ListJoins(self, request, context):
         """List the installed joins, the earliest first.
         """
@@ -520,6 +558,21 @@ def add_PequodServicer_to_server(servicer, server):
                     servicer.DropJoin,
                     request_deserializer=pequod__proto_dot_pequod__pb2.DropJoinRequest.FromString,
                     response_serializer=pequod__proto_dot_pequod__pb2.DropJoinReply.SerializeToString,
+            ),
+            'ReplaceJoin': grpc.unary_unary_rpc_method_handler(
+                    servicer.ReplaceJoin,
+                    request_deserializer=pequod__proto_dot_pequod__pb2.ReplaceJoinRequest.FromString,
+                    response_serializer=pequod__proto_dot_pequod__pb2.ReplaceJoinReply.SerializeToString,
+            ),
+            'ListReplacements': grpc.unary_unary_rpc_method_handler(
+                    servicer.ListReplacements,
+                    request_deserializer=pequod__proto_dot_pequod__pb2.ListReplacementsRequest.FromString,
+                    response_serializer=pequod__proto_dot_pequod__pb2.ListReplacementsReply.SerializeToString,
+            ),
+            'EndReplacement': grpc.unary_unary_rpc_method_handler(
+                    servicer.EndReplacement,
+                    request_deserializer=pequod__proto_dot_pequod__pb2.EndReplacementRequest.FromString,
+                    response_serializer=pequod__proto_dot_pequod__pb2.EndReplacementReply.SerializeToString,
             ),
             'ListJoins': grpc.unary_unary_rpc_method_handler(
                     servicer.ListJoins,
@@ -1073,6 +1126,87 @@ class Pequod:
             '/pequod.v1.Pequod/DropJoin',
             pequod__proto_dot_pequod__pb2.DropJoinRequest.SerializeToString,
             pequod__proto_dot_pequod__pb2.DropJoinReply.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def ReplaceJoin(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/pequod.v1.Pequod/ReplaceJoin',
+            pequod__proto_dot_pequod__pb2.ReplaceJoinRequest.SerializeToString,
+            pequod__proto_dot_pequod__pb2.ReplaceJoinReply.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def ListReplacements(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/pequod.v1.Pequod/ListReplacements',
+            pequod__proto_dot_pequod__pb2.ListReplacementsRequest.SerializeToString,
+            pequod__proto_dot_pequod__pb2.ListReplacementsReply.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def EndReplacement(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/pequod.v1.Pequod/EndReplacement',
+            pequod__proto_dot_pequod__pb2.EndReplacementRequest.SerializeToString,
+            pequod__proto_dot_pequod__pb2.EndReplacementReply.FromString,
             options,
             channel_credentials,
             insecure,

@@ -312,7 +312,7 @@ class PequodServer:
         await self._admission.pressure.stop()
         if self._gateway is not None:
             await self._gateway.stop()
-        self.service.levels.stop()
+        await self.service.stop()
         if self.member is not None:
             await self.member.stop()
         self.peers.stop()

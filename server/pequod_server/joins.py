@@ -62,6 +62,15 @@ def install_joins(engine: Engine, config: ServerConfig, *, joins_from: str = "jo
     return joins
 
 
+def joins_of_settings(config: ServerConfig) -> set[JoinSpec]:
+    """Return the joins that the settings install at each start.
+
+    Raises:
+        ConfigError: A file cannot be read any more.
+    """
+    return {spec for _, text in _texts(config, "joins") for spec in parse(text)}
+
+
 def _texts(config: ServerConfig, joins_from: str) -> Iterator[tuple[str, str]]:
     for file in config.join_files:
         try:

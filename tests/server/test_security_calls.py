@@ -37,6 +37,8 @@ REQUESTS = {
     "EndBackfill": pb.EndBackfillRequest(join="t"),
     "AddJoin": pb.AddJoinRequest(text="o|<a> = copy p|<b>|<a>"),
     "DropJoin": pb.DropJoinRequest(name="t"),
+    "ReplaceJoin": pb.ReplaceJoinRequest(name="t", text=TIMELINE),
+    "EndReplacement": pb.EndReplacementRequest(name="t"),
     "Execute": pb.ExecuteRequest(kinds=bytes([SCAN]), arguments=[b"", b""]),
 }
 

@@ -29,6 +29,9 @@ _KNOWN: Final = ("/grpc.reflection.v1.ServerReflection/", "/grpc.reflection.v1al
 #: Writes that go by the present value of their key.
 _Decided = pb.WriteIfRequest | pb.AddRequest | pb.PeerWriteIfRequest | pb.PeerAddRequest
 
+#: Calls about a join that take it away.
+_Named = pb.DropJoinRequest | pb.ReplaceJoinRequest | pb.EndReplacementRequest
+
 
 class Needs:
     """The rules of all calls."""
@@ -61,6 +64,9 @@ class Needs:
             "Stats": _need_nothing,
             "AddJoin": self._need_join_rights,
             "DropJoin": self._need_drop,
+            "ReplaceJoin": self._need_replace,
+            "EndReplacement": self._need_drop,
+            "ListReplacements": _need_nothing,
             "Explain": self._need_explain,
             "Invalidate": self._need_invalidate,
             "SaveSnapshot": _need_admin,
@@ -91,7 +97,7 @@ class Needs:
         """Return an installed join, None where there is none of this name: then the handler refuses the call."""
         return next((join.spec for join in self._engine.joins() if join.name == name), None)
 
-    def _need_join_rights(self, role: Role, request: pb.AddJoinRequest) -> None:
+    def _need_join_rights(self, role: Role, request: pb.AddJoinRequest | pb.ReplaceJoinRequest) -> None:
         """Pass if the role may compute the outputs and read the sources of all joins of a text."""
         if not role.has(Right.JOIN):
             # Long texts take long to parse; only those who may install something can have that done, within limits.
@@ -102,11 +108,17 @@ class Needs:
         except JoinError:
             return  # the handler says what is wrong with the text
         for spec in specs:
-            role.need(Right.JOIN, *keys_of(spec.output))
-            for source in spec.sources:
-                role.need(Right.READ, *keys_of(source.pattern))
+            _need_join(role, spec)
 
-    def _need_drop(self, role: Role, request: pb.DropJoinRequest) -> None:
+    def _need_replace(self, role: Role, request: pb.ReplaceJoinRequest) -> None:
+        """Pass if the role may drop the join, and add the one that takes its place."""
+        self._need_drop(role, request)
+        if not request.undo:
+            self._need_join_rights(role, request)
+        elif self._spec(request.name) is not None:
+            _need_join(role, self._engine.replaced_spec(request.name))
+
+    def _need_drop(self, role: Role, request: _Named) -> None:
         if (spec := self._spec(request.name)) is not None:
             role.need(Right.JOIN, *keys_of(spec.output))
 
@@ -149,6 +161,13 @@ class Needs:
 
 def _need_nothing(_role: Role, _request: object) -> None:
     pass
+
+
+def _need_join(role: Role, spec: JoinSpec) -> None:
+    """Pass if the role may compute what a join does, and read its sources."""
+    role.need(Right.JOIN, *keys_of(spec.output))
+    for source in spec.sources:
+        role.need(Right.READ, *keys_of(source.pattern))
 
 
 def _need_decided(role: Role, request: _Decided) -> None:

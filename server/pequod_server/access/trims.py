@@ -28,6 +28,7 @@ class Trims:
             "Explain": _trim_explanation,
             "Stats": self._trim_statistics,
             "ListBackfills": self._trim_backfills,
+            "ListReplacements": self._trim_replacements,
         }
 
     def trim_of(self, method: str) -> Trim:
@@ -49,6 +50,10 @@ class Trims:
     def _trim_backfills(self, role: Role, reply: pb.ListBackfillsReply) -> None:
         visible = self._visible_joins(role)
         _keep(reply.backfills, lambda backfill: backfill.join in visible)
+
+    def _trim_replacements(self, role: Role, reply: pb.ListReplacementsReply) -> None:
+        visible = self._visible_joins(role)
+        _keep(reply.replacements, lambda replacement: replacement.join in visible)
 
     def _trim_statistics(self, role: Role, reply: pb.StatsReply) -> None:
         visible = self._visible_joins(role)

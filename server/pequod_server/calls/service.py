@@ -19,6 +19,7 @@ from pequod_server.calls.executing import ExecuteCalls, handler_of_batches
 from pequod_server.calls.feeds import Feeds
 from pequod_server.calls.following import FollowCalls
 from pequod_server.calls.reads import ReadCalls
+from pequod_server.calls.replacing import ReplaceCalls
 from pequod_server.calls.scanning import ScanCalls
 from pequod_server.calls.served import ServedEngine
 from pequod_server.calls.watching import WatchCalls
@@ -113,6 +114,11 @@ class PequodService:
         self.SaveSnapshot = administration.save_snapshot
         self.RestoreSnapshot = administration.restore_snapshot
 
+        self._replacing = replacing = ReplaceCalls(served, is_member=member is not None)
+        self.ReplaceJoin = replacing.replace
+        self.ListReplacements = replacing.list_all
+        self.EndReplacement = replacing.end
+
         backfills = BackfillCalls(served)
         self.BeginBackfill = backfills.begin
         self.ReadBackfill = backfills.read
@@ -125,13 +131,18 @@ class PequodService:
         self.FollowCluster = self._follows.follow
 
     def keep_in(self, disk: Disk) -> None:
-        """Have a disk keep the joins that clients add and drop, and the request ids of writes."""
-        self._administration.on_joins = disk.note_joins
+        """Have a disk keep the joins that clients add, drop and replace, and the request ids of writes."""
+        self._administration.on_joins = self._replacing.on_joins = disk.note_joins
         disk.ids = self.served.executor.ids
 
     def tell_following(self, following: Callable[[], Awaitable[PeersFollowing]]) -> None:
         """Show in the statistics who follows this server's base data."""
         self._administration.following = following
+
+    async def stop(self) -> None:
+        """End what the calls have begun and does not end with them."""
+        await self._replacing.stop()
+        self.levels.stop()
 
     @property
     def feeds(self) -> Feeds:
