@@ -107,20 +107,20 @@ def test_joins_are_added_listed_and_dropped(pequod: Pequod, tmp_path: Path) -> N
 
 
 def test_a_join_takes_the_place_of_another(pequod: Pequod) -> None:
-    count, total = "r|<a> = count rv|<a>|<b>", "r|<a> = sum rv|<a>|<b>"
+    count, total = "shift|<a> = count told|<a>|<b>", "shift|<a> = sum told|<a>|<b>"
     pequod("join", "add", count)
-    pequod("put", "rv|1|2", "5")
-    assert pequod("get", "r|1").out == "1\n"
-    replaced = pequod("join", "replace", "r", total)
-    assert (replaced.code, replaced.out, replaced.err) == (0, f"r\t{total}\n", "")
-    assert pequod("get", "r|1").out == "5\n"
-    assert pequod("join", "replace", "r", "--undo").out == f"r\t{count}\n"
-    assert pequod("get", "r|1").out == "1\n"
-    assert pequod("join", "replace", "r", "--cancel").code == 0, "nothing is under way"
+    pequod("put", "told|1|2", "5")
+    assert pequod("get", "shift|1").out == "1\n"
+    replaced = pequod("join", "replace", "shift", total)
+    assert (replaced.code, replaced.out, replaced.err) == (0, f"shift\t{total}\n", "")
+    assert pequod("get", "shift|1").out == "5\n"
+    assert pequod("join", "replace", "shift", "--undo").out == f"shift\t{count}\n"
+    assert pequod("get", "shift|1").out == "1\n"
+    assert pequod("join", "replace", "shift", "--cancel").code == 0, "nothing is under way"
     for arguments in ((), ("--undo", "--cancel"), (total, "--undo")):
-        refused = pequod("join", "replace", "r", *arguments)
+        refused = pequod("join", "replace", "shift", *arguments)
         assert (refused.code, "give a TEXT, or --undo, or --cancel" in refused.err) == (2, True)
-    other = pequod("join", "replace", "r", "elsewhere|<a> = sum rv|<a>|<b>")
+    other = pequod("join", "replace", "shift", "elsewhere|<a> = sum told|<a>|<b>")
     assert (other.code, other.out) == (3, "")
     assert "computes keys of another table" in other.err
 

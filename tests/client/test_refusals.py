@@ -41,6 +41,8 @@ SAMPLES: dict[type[errors.PequodError], errors.PequodError] = {
         errors.InvalidPieceError(b"t|ann|", b"t|ann}", "the tails do not ascend"),
         errors.UnknownBackfillError(0x7F3A),
         errors.BackfillEndedError("t", "cancelled"),
+        errors.NotReplaceableError("t", "another replacement is under way"),
+        errors.ReplacementEndedError("t", "it was cancelled"),
         errors.ClusterMapError("server h1, weight", "0 is not above 0"),
         errors.NoClusterError("the server stands alone"),
         errors.NotHomeError(b"p|bob|1", 7),

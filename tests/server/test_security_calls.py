@@ -102,11 +102,13 @@ async def test_a_role_without_rights_may_do_nothing(stub: Any, method: Any) -> N
         outcome = await _outcome(nobody.FollowCluster(pb.FollowClusterRequest()), None, is_stream=False)
         assert outcome is grpc.StatusCode.FAILED_PRECONDITION
         return
-    if method.name in ("ListJoins", "Stats", "ListBackfills"):
+    if method.name in ("ListJoins", "Stats", "ListBackfills", "ListReplacements"):
         await root.BeginBackfill(pb.BeginBackfillRequest(join="t"))
+        await root.ReplaceJoin(pb.ReplaceJoinRequest(name="t", text=TIMELINE))
         reply = await getattr(nobody, method.name)(getattr(pb, method.input_type.name)())
         assert not getattr(reply, "joins", ()), "they show what the caller may see"
         assert not getattr(reply, "backfills", ())
+        assert not getattr(reply, "replacements", ())
         assert not getattr(reply, "tables", ())
         assert not getattr(reply, "loose_keys", 0)
         return
@@ -166,6 +168,17 @@ REFUSED = [
     ("watch", "RestoreSnapshot", pb.RestoreSnapshotRequest(), "write", b"", None),
     ("watch", "DropJoin", pb.DropJoinRequest(name="t"), "join", b"t|", b"t}"),
     ("author", "AddJoin", pb.AddJoinRequest(text="u|<x> = copy p|<x>"), "join", b"u|", b"u}"),
+    ("watch", "EndReplacement", pb.EndReplacementRequest(name="t"), "join", b"t|", b"t}"),
+    ("ann", "ReplaceJoin", pb.ReplaceJoinRequest(name="t", text=TIMELINE), "join", b"t|", b"t}"),
+    ("author", "ReplaceJoin", pb.ReplaceJoinRequest(name="t", text="o|<x> = copy p|<x>"), "join", b"o|", b"o}"),
+    (
+        "author",
+        "ReplaceJoin",
+        pb.ReplaceJoinRequest(name="t", text="t|<x> = copy secret|<x>"),
+        "read",
+        b"secret|",
+        b"secret}",
+    ),
     ("author", "AddJoin", pb.AddJoinRequest(text="o|<x> = copy p|<x>"), "join", b"o|", b"o}"),
     ("author", "AddJoin", pb.AddJoinRequest(text="o|m<x> = copy p|<x>"), "join", b"o|m", b"o|n"),
     ("author", "AddJoin", pb.AddJoinRequest(text="t|<x> = copy secret|<x>"), "read", b"secret|", b"secret}"),
