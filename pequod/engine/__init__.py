@@ -24,7 +24,7 @@ from pequod.engine.memory.eviction import PINNED
 from pequod.engine.memory.ledger import UNLIMITED, Ledger
 from pequod.engine.memory.story import Dropped, Reason
 from pequod.engine.writes.backfill import Backfill, LoadCounts, Piece
-from pequod.engine.writes.replacing import Replacement
+from pequod.engine.writes.replacement import Replacement
 from pequod.language.errors import (
     BackedKeyError,
     BackfillEndedError,

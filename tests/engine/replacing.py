@@ -7,7 +7,7 @@ from functools import partial
 from random import Random
 
 from pequod.engine import JoinError, JoinSpec, LimitExceededError
-from tests.engine.draw import draw_join
+from tests.engine.draw import draw_join, draw_keep
 from tests.engine.draw_records import draw_record_join
 from tests.engine.pair import Pair
 
@@ -15,7 +15,7 @@ _STEPS_MAX = 10_000
 
 
 def draw_replacing(random: Random, specs: list[JoinSpec], *, snapshots: bool) -> tuple[int, JoinSpec]:
-    """Draw the number of a join, and one that can often take its place: over the same table, or with other values."""
+    """Draw the number of a join, and one that can often take its place: over the same table, with other values or groups."""
     number = random.randrange(max(1, len(specs)))
     draw = partial(draw_record_join if any(spec.has_records for spec in specs) else draw_join, random)
     drawn = [draw(snapshots=snapshots) for _ in range(6)]
@@ -23,8 +23,8 @@ def draw_replacing(random: Random, specs: list[JoinSpec], *, snapshots: bool) ->
         return number, drawn[0]
     old = specs[number]
     fit = [spec for spec in drawn if spec.output.table == old.output.table]
-    # Often the same keys with other values, or under a maintenance of another kind.
-    changed = [replace(old, maintenance=drawn[0].maintenance)]
+    # Often the same keys with other values, fewer of them, or under a maintenance of another kind.
+    changed = [replace(old, maintenance=drawn[0].maintenance), draw_keep(random, replace(old, keep=None))]
     for spec in drawn:
         *checks, value = old.sources
         if spec.value_source is spec.sources[-1] and value is old.value_source:

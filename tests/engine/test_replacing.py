@@ -125,6 +125,27 @@ def test_ranges_that_are_first_read_while_it_is_built_are_built_too() -> None:
     assert engine._reads.rows_computed == computed
 
 
+@pytest.mark.parametrize("rows", [1, 2, 512])
+@pytest.mark.parametrize("cut", ["0000", "0003"])
+def test_of_a_join_that_keeps_some_rows_whole_groups_are_built(
+    rows: int, cut: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(building, "ROWS_A_STEP", rows)
+    engine = engine_with(TIMELINE)
+    put_all(engine, {f"p|bob|{time:04}": f"post {time}" for time in range(6)})
+    put_all(engine, {"s|ann|bob": "", "s|liz|bob": ""})
+    # A part of each timeline alone.
+    scan(engine, f"t|ann|{cut}", "t|ann|0005")
+    scan(engine, f"t|liz|{cut}", "t|liz|0005")
+    _replace(engine, "t", f"{TIMELINE} keep last 2 of <user>")
+    assert list(scan(engine, "t|ann|")) == ["t|ann|0004|bob", "t|ann|0005|bob"]
+    computed = engine._reads.rows_computed
+    assert list(scan(engine, "t|liz|")) == ["t|liz|0004|bob", "t|liz|0005|bob"]
+    assert engine._reads.rows_computed == computed
+    _replace(engine, "t", TIMELINE)
+    assert len(scan(engine, "t|liz|")) == 6
+
+
 def test_a_watch_is_told_the_difference() -> None:
     engine = engine_with(COUNT)
     put_all(engine, {**VOTES, "vote|liz|1": "1"})
@@ -162,6 +183,16 @@ def test_joins_above_follow() -> None:
     assert scan(engine, "best|") == {"best|ann": "7", "best|bob": "4"}
     engine.put(b"vote|ann|1", b"1")
     assert scan(engine, "best|") == {"best|ann": "3", "best|bob": "4"}
+
+
+def test_a_join_above_that_read_the_old_one_alone_loses_its_rows() -> None:
+    engine = engine_with("t|<x>|a = copy p|<x>; v|<x> = copy t|<x>|a; w|<x> = copy t|<x>|b")
+    put_all(engine, {"p|1": "one"})
+    assert (scan(engine, "v|"), scan(engine, "w|")) == ({"v|1": "one"}, {})
+    replacement = _begin(engine, "t", "t|<x>|b = copy p|<x>")
+    while not replacement.is_in_place:
+        engine.replace_some()
+    assert (scan(engine, "v|"), scan(engine, "w|")) == ({}, {"w|1": "one"})
 
 
 def test_of_two_joins_over_one_key_the_place_decides() -> None:

@@ -34,7 +34,7 @@ from pequod.engine.writes.admission import PutAdmission
 from pequod.engine.writes.backed import Backed
 from pequod.engine.writes.catalog import Catalog
 from pequod.engine.writes.changes import Writer
-from pequod.engine.writes.replacing import Replacing
+from pequod.engine.writes.replacement import Replacing
 from pequod.language.errors import PequodError
 from pequod.language.missing import Search
 from pequod.native import core

@@ -6,7 +6,7 @@ from typing import Final
 
 from pequod.engine.calls.composed import Composed
 from pequod.engine.reads.building import Building
-from pequod.engine.writes.replacing import Replacement
+from pequod.engine.writes.replacement import Replacement
 from pequod.language.errors import NotReplaceableError
 from pequod.language.spec import JoinSpec
 

@@ -20,7 +20,7 @@ from pequod.engine.memory.ledger import ENTRY, UNLIMITED
 from pequod.engine.read import Read
 from pequod.engine.reads.reader import Reader
 from pequod.engine.reads.scans import Scans
-from pequod.engine.writes.replacing import Replacement
+from pequod.engine.writes.replacement import Replacement
 from pequod.language.errors import LimitExceededError
 from pequod.language.ranges import Range
 
@@ -115,7 +115,7 @@ class Building:
             return []
         plan, _, prefix = self._new.plan_for(*self._new.clip(status.first, status.last))
         first, last = max(first, prefix), min(last, plan.end_of(prefix))
-        return self._new.coverage.gaps(first, last) if first < last else []
+        return self._new.coverage.gaps(*plan.widen(first, last, prefix)) if first < last else []
 
     def _build(self, status: StatusRange, gap: Range, now: float) -> bool:
         """Build a gap, or the part of it in which the old join has as many rows as a step takes.
@@ -125,6 +125,9 @@ class Building:
         """
         keys = status.context.slice(*gap, ROWS_A_STEP + 1).keys
         last = keys[ROWS_A_STEP] if len(keys) > ROWS_A_STEP else gap.last
+        plan, _, prefix = self._new.plan_for(*self._new.clip(status.first, status.last))
+        # No part of a group is built, if the new join keeps some rows of each alone.
+        last = min(gap.last, plan.widen(gap.first, last, prefix)[1])
         read = self._memory.reads.begin(now)
         try:
             is_built = self._fill(status, gap.first, last, read)
