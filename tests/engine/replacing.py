@@ -15,7 +15,7 @@ _STEPS_MAX = 10_000
 
 
 def draw_replacing(random: Random, specs: list[JoinSpec], *, snapshots: bool) -> tuple[int, JoinSpec]:
-    """Draw the number of a join, and one that can often take its place: over the same table, with other values or groups."""
+    """Draw the number of a join, and one that can often take its place: of its table, with other values or groups."""
     number = random.randrange(max(1, len(specs)))
     draw = partial(draw_record_join if any(spec.has_records for spec in specs) else draw_join, random)
     drawn = [draw(snapshots=snapshots) for _ in range(6)]
