@@ -13,6 +13,7 @@ from pequod.language.errors import JoinError, Span
 from pequod.language.numerals import number_text
 from pequod.language.record_rules import NoLiteral, read_literal
 from pequod.language.spec import (
+    WHOLE,
     Bind,
     Comparator,
     Compare,
@@ -67,10 +68,14 @@ def _item(tree: Tree[Token]) -> tuple[str, Path]:
     first, second = cast("tuple[Token, Token | None]", tree.children)
     path = _plain_path(first)
     if second is None:
+        if not path.names:
+            _refuse("`.` has no name of its own in an object", "write one: `as {value: .}`", span_of(first))
         return path.names[-1], path
     if len(path.names) != 1:
         _refuse(
-            f"'{first}' is the name of one field", "write `name: path`, such as `votes: stats.votes`", span_of(first)
+            f"'{first}' is {'the name of one' if path.names else 'no name of a'} field",
+            "write `name: path`, such as `votes: stats.votes`",
+            span_of(first),
         )
     return path.names[0], _plain_path(second)
 
@@ -159,6 +164,8 @@ def _plain_path(token: Token) -> Path:
 def _path(token: Token) -> tuple[Path, bool]:
     """Return the path of a word, and whether `[]` ends it."""
     text, place = str(token), span_of(token)
+    if text == ".":
+        return WHOLE, False
     match = _PATH(text)
     if match is None:
         bare = _QUOTED.sub("", text)

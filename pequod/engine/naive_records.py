@@ -46,13 +46,23 @@ def seen(source: Source, slots: dict[str, bytes], value: bytes) -> list[tuple[di
         record = parse(value.decode())
     except ValueError:
         return []
-    given = _given(source, record, value) if isinstance(record, dict) else None
+    given = _given(source, record, value) if isinstance(record, _kinds(source)) else None
     if given is None:
         return []
     found = [slots]
     for condition in source.conditions:
         found = [more for known in found for more in _holding(condition, known, record)]
     return [(dict(known), given) for known in {tuple(sorted(known.items())): None for known in found}]
+
+
+def _kinds(source: Source) -> tuple[type, ...]:
+    """Return the kinds of values in which a source sees fields: records, or those that are fields by themselves."""
+    paths = [condition.path for condition in source.conditions if not isinstance(condition, CompareSlot)]
+    if isinstance(source.given, OneField):
+        paths.append(source.given.path)
+    elif source.given is not None:
+        paths += [path for _, path in source.given.fields]
+    return (str, bool, Decimal, _Vast) if any(not path.names for path in paths) else (dict,)
 
 
 def parse(text: str) -> Any:
@@ -71,7 +81,7 @@ def _refuse(name: str) -> object:
     raise ValueError(name)
 
 
-def _given(source: Source, record: dict[str, object], value: bytes) -> bytes | None:
+def _given(source: Source, record: object, value: bytes) -> bytes | None:
     if source.given is None:
         return value
     if isinstance(source.given, OneField):
@@ -87,7 +97,7 @@ def _given(source: Source, record: dict[str, object], value: bytes) -> bytes | N
         return None
 
 
-def _holding(condition: Condition, slots: dict[str, bytes], record: dict[str, object]) -> list[dict[str, bytes]]:
+def _holding(condition: Condition, slots: dict[str, bytes], record: object) -> list[dict[str, bytes]]:
     """Return the slots with those that a condition binds, once for each way in which it holds."""
     match condition:
         case CompareSlot(name, comparator, literal):
@@ -109,7 +119,7 @@ def _holding(condition: Condition, slots: dict[str, bytes], record: dict[str, ob
 
 
 def _field(record: object, path: Path) -> list[Any]:
-    """Return the field at a path; nothing if it is missing."""
+    """Return the field at a path, the value itself for a path without names; nothing if it is missing."""
     for name in path.names:
         if not isinstance(record, dict) or name not in record:
             return []

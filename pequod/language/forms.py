@@ -44,6 +44,7 @@ class Misfit(StrEnum):
     """Why a value gives no row."""
 
     NO_OBJECT = "the value is no JSON object"
+    NO_SCALAR = "the value is no JSON number, string, true or false"
     MISSING = "a field is missing"
     NULL = "a field is null"
     OBJECT = "a field is an object"
@@ -74,14 +75,22 @@ class _Absent:
 #: The result for a field that is missing.
 ABSENT: Final = _Absent()
 
+#: The name of the one field in the record of a value itself, which `.` finds; see `Lens`.
+OWN_FIELD: Final = "."
+
 #: A value -> its form, or why it has none.
 FormOf = Callable[[object], bytes | Misfit]
 
 
+def outer_name(path: Path) -> str | None:
+    """Return the name of an outer field; None if the path goes deeper."""
+    return None if len(path.names) > 1 else path.names[0] if path.names else OWN_FIELD
+
+
 def getter(path: Path) -> Callable[[dict[str, object]], object]:
     """Return a function from a record to the value of a field, ABSENT if it is missing."""
-    if len(path.names) == 1:
-        (name,) = path.names
+    name = outer_name(path)
+    if name is not None:
         return lambda record: record.get(name, ABSENT)
     if len(path.names) == 2:
         outer, inner = path.names

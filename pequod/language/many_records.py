@@ -23,7 +23,7 @@ from pequod.language.collector import collector_paused
 from pequod.language.forms import ABSENT, TEXT_BYTES_MAX, FormOf, Misfit, delimited
 from pequod.language.parsing import read_json
 from pequod.language.record_checks import Record
-from pequod.language.records import Lens, Parse, Quick, parse_record
+from pequod.language.records import Lens, Parse, Quick, parse_value
 from pequod.language.spec import DELIMITER, Slot
 
 #: Told of each row that shows nothing: the reason, and the key.
@@ -37,7 +37,7 @@ _Fit = TypeVar("_Fit")
 
 
 def show_all(
-    lens: Lens, keys: Sequence[bytes], values: Sequence[bytes], note: Note, parse_long: Parse = parse_record
+    lens: Lens, keys: Sequence[bytes], values: Sequence[bytes], note: Note, parse_long: Parse = parse_value
 ) -> tuple[list[bytes], list[bytes]]:
     """Return the plain rows of many rows, as `Lens.show` does.
 
@@ -128,7 +128,7 @@ class RecordRun:
         give = lens.give if lens.has_own_values else None
         shown_keys, shown_values, others = quick.look_all(keys, values, self._parse_long or loads, give)
         for at in others:
-            row = lens.show_row(keys[at], values[at], self._parse_long or parse_record)
+            row = lens.show_row(keys[at], values[at], self._parse_long or parse_value)
             if isinstance(row, Misfit):
                 self._note(row, keys[at])
             else:
@@ -152,14 +152,14 @@ class RecordRun:
         self._slots = [*zip(*groups, strict=True)] if groups else [()] * self._lens.key_slot_count
 
     def _parse(self) -> None:
-        """Parse the values; leave out those that are no objects."""
+        """Parse the values; leave out those that are no records for the lens."""
         try:
-            records: list[Any] = [*map(self._parse_long or read_json, self._values)]
+            found: list[Any] = [*map(self._parse_long or read_json, self._values)]
         except ValueError:
-            records = [*map(parse_record, self._values)]
-        if {*map(type, records)} - {dict}:
-            records = [record if type(record) is dict else Misfit.NO_OBJECT for record in records]
-        self._records = self._keep_fits(records)
+            found = [*map(parse_value, self._values)]
+        if self._lens.is_of_whole_values or {*map(type, found)} - {dict}:
+            found = [*map(self._lens.record_of, found)]
+        self._records = self._keep_fits(found)
 
     def _bind(self, name: str, form: FormOf) -> None:
         """Take the slot of an outer field; leave out the rows whose field has no form."""

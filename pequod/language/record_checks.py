@@ -7,7 +7,17 @@ from decimal import Decimal
 from operator import eq, ge, gt, le, lt, ne
 from typing import Any, Final, cast
 
-from pequod.language.forms import ABSENT, FormOf, Misfit, field_text, getter, json_text, plain_field_text, slot_form
+from pequod.language.forms import (
+    ABSENT,
+    FormOf,
+    Misfit,
+    field_text,
+    getter,
+    json_text,
+    outer_name,
+    plain_field_text,
+    slot_form,
+)
 from pequod.language.numerals import FLOAT_INTEGER_MAX, Number, exact
 from pequod.language.record_rules import read_literal
 from pequod.language.spec import (
@@ -24,7 +34,7 @@ from pequod.language.spec import (
     Source,
 )
 
-#: What a value is in JSON.
+#: What a value is in JSON; or, for a source that looks at values themselves, the value as the field `OWN_FIELD`.
 Record = dict[str, object]
 #: (record, values of slots so far) -> why the record does not match, or None. A check that binds a slot appends it.
 Check = Callable[[Record, list[bytes]], Misfit | None]
@@ -127,18 +137,20 @@ def leading_binds(source: Source, bound: set[str]) -> list[tuple[str, FormOf]]:
         if bind.is_each:
             # Its elements come last.
             continue
-        if len(bind.path.names) > 1 or bind.slot.name in bound:
+        name = outer_name(bind.path)
+        if name is None or bind.slot.name in bound:
             break
         bound.add(bind.slot.name)
-        leading.append((bind.path.names[0], slot_form(bind.slot)))
+        leading.append((name, slot_form(bind.slot)))
     return leading
 
 
 def _bind(bind: Bind, number: int | None) -> Check:
     """Compile the check that binds a slot; if the slot has a number, it is bound before, and must be equal."""
     get, form = getter(bind.path), slot_form(bind.slot)
-    if number is None and len(bind.path.names) == 1:
-        return _bind_first(bind.path.names[0], form)
+    name = outer_name(bind.path)
+    if number is None and name is not None:
+        return _bind_first(name, form)
 
     def check(record: Record, slots: list[bytes]) -> Misfit | None:
         text = form(get(record))
@@ -183,12 +195,12 @@ def _compile_object(given: SomeFields) -> Give:
 
     A field of the record itself takes no call of its own (bench row: put, join over fields of records).
     """
-    fields = [(name, path.names[0], None if len(path.names) == 1 else getter(path)) for name, path in given.fields]
+    fields = [(name, outer_name(path), getter(path)) for name, path in given.fields]
 
     def give(_value: bytes, record: Record) -> bytes | Misfit:
         found = {}
         for name, outer, get in fields:
-            field = record.get(outer, ABSENT) if get is None else get(record)
+            field = get(record) if outer is None else record.get(outer, ABSENT)
             if field is not ABSENT:
                 found[name] = field
         return json_text(found)

@@ -15,7 +15,6 @@ from pequod.language.spec import (
     Condition,
     JoinSpec,
     Operator,
-    Path,
     SomeFields,
     Source,
 )
@@ -49,6 +48,7 @@ def check_records(source: Source) -> None:
             span=arrays[1].span,
         )
     _check_given(source)
+    _check_whole(source)
 
 
 def _check_condition(condition: Condition, keyed: set[str], source: Source) -> None:
@@ -66,7 +66,12 @@ def _check_condition(condition: Condition, keyed: set[str], source: Source) -> N
                 span=condition.span,
             )
         return
-    _check_path(condition.path, condition)
+    if isinstance(condition, Bind) and condition.is_each and not condition.path.names:
+        raise JoinError(
+            "`.` is a number, a string, true or false, and has no elements",
+            hint="write the name of the field that is an array: `tags[] = <tag>`",
+            span=condition.span,
+        )
     if isinstance(condition, Compare):
         value = read_literal(condition.literal)
         if isinstance(value, dict | list | NoLiteral):
@@ -79,9 +84,15 @@ def _check_condition(condition: Condition, keyed: set[str], source: Source) -> N
             )
 
 
-def _check_path(path: Path, condition: Condition) -> None:
-    if not path.names:
-        raise JoinError("a condition names no field", hint="write, for example, `stock > 0`", span=condition.span)
+def _check_whole(source: Source) -> None:
+    """Refuse a source that looks at values themselves and at fields in them: no value is both."""
+    field = next((path for path in source.paths() if path.names), None)
+    if field is not None and source.is_of_whole_values:
+        raise JoinError(
+            f"the source {source.pattern} looks at `.`, a value that is no record, and at `{field}`, a field of one",
+            hint="a value is one or the other: write two joins, or leave one out",
+            span=source.span,
+        )
 
 
 def _check_given(source: Source) -> None:
@@ -95,8 +106,6 @@ def _check_given(source: Source) -> None:
             span=given.span,
         )
     if not isinstance(given, SomeFields):
-        if not given.path.names:
-            raise JoinError("`as` names no field", hint="write, for example, `as amount`", span=given.span)
         return
     if source.operator is not Operator.COPY:
         raise JoinError(
@@ -116,8 +125,6 @@ def _check_given(source: Source) -> None:
             hint=f"give one of them another name: `as {{{twice}, other: path}}`",
             span=given.span,
         )
-    if not all(path.names for _, path in given.fields):
-        raise JoinError("`as` names no field", hint="write, for example, `as {title}`", span=given.span)
 
 
 def never_holding(spec: JoinSpec) -> tuple[str, ...]:

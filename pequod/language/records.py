@@ -9,15 +9,21 @@
 A value that matches gives rows whose keys have all slots of the source: those of its key and those of its fields. A
 `Lens` shows these rows, the *plain* ones. So a join over records is a join over the plain keys of its lenses, and the
 other parts of the engine know only this plain join.
+
+    copy karma|<author> with . = <points>      karma|bob  12    ->  karma|12|bob  12
+
+A source that looks at values themselves sees each as a record with one field; what is no JSON scalar has none.
 """
 
 from __future__ import annotations
 
 import re
 from collections.abc import Callable
-from typing import NamedTuple, Protocol, cast
+from decimal import Decimal
+from typing import Final, NamedTuple, Protocol, cast
 
-from pequod.language.forms import ABSENT, TEXT_BYTES_MAX, FormOf, Misfit, getter, slot_form
+from pequod.language.forms import ABSENT, OWN_FIELD, TEXT_BYTES_MAX, FormOf, Misfit, getter, slot_form
+from pequod.language.numerals import Vast
 from pequod.language.parsing import read_json
 from pequod.language.patterns import Builder, compile_builder, compile_matcher, cuts, make_template
 from pequod.language.record_checks import Give, Record, compile_binds, compile_given, compile_selections, leading_binds
@@ -27,8 +33,10 @@ from pequod.native import core
 
 #: The plain rows of one key.
 Shown = dict[bytes, bytes]
-#: The object that a value is, None if it is something else.
-Parse = Callable[[bytes], Record | None]
+#: The value of some bytes in JSON, None if they are none.
+Parse = Callable[[bytes], object]
+#: What `.` names.
+_SCALARS: Final = frozenset({str, int, float, Decimal, Vast, bool})
 
 
 class Quick(Protocol):
@@ -51,13 +59,12 @@ class Quick(Protocol):
         """
 
 
-def parse_record(value: bytes) -> Record | None:
-    """Return the object that a value is in JSON, None if it is something else."""
+def parse_value(value: bytes) -> object:
+    """Return the value of some bytes in JSON, None if they are none; null shows as little."""
     try:
-        record = read_json(value)
+        return read_json(value)
     except ValueError:
         return None
-    return cast("Record", record) if record.__class__ is dict else None
 
 
 def _shows_values(operator: Operator) -> bool:
@@ -91,6 +98,7 @@ class Lens:
         "each",
         "give",
         "has_own_values",
+        "is_of_whole_values",
         "is_own",
         "key_slot_count",
         "match",
@@ -103,6 +111,8 @@ class Lens:
     def __init__(self, view: RecordView) -> None:
         source = view.source
         self.view = view
+        #: Whether it shows values themselves, and not records.
+        self.is_of_whole_values = source.is_of_whole_values
         matcher = compile_matcher(source.pattern)
         #: Match a key of the table; its groups are the first slots.
         self.match = matcher.match
@@ -127,7 +137,7 @@ class Lens:
         #: Whether the rows' values are not those of the table.
         self.has_own_values = source.given is not None or not _shows_values(source.operator)
         #: Its quick half; None: there is none.
-        self.quick = None if self.checks or self.each else _compile_quick(view)
+        self.quick = None if self.checks or self.each or self.is_of_whole_values else _compile_quick(view)
         #: Slots -> the plain key.
         self.build: Builder = compile_builder(view.pattern.parts, numbers)
         #: ``template % tuple(slots)`` is the same; the numbers of the slots in their order there.
@@ -184,14 +194,20 @@ class Lens:
             value = given
         return self.build(slots), value
 
+    def record_of(self, found: object) -> Record | Misfit:
+        """Return the record in which the fields of a parsed value are looked up."""
+        if self.is_of_whole_values:
+            return {OWN_FIELD: found} if found.__class__ in _SCALARS else Misfit.NO_SCALAR
+        return cast("Record", found) if found.__class__ is dict else Misfit.NO_OBJECT
+
     def _bind(self, key: bytes, value: bytes, parse: Parse) -> tuple[list[bytes], Record] | Misfit:
         """Return the values of the slots that the key and ``binds`` give, and the record."""
         match = self.match(key)
         if match is None:
             return Misfit.NOT_SELECTED
-        record = parse(value)
-        if record is None:
-            return Misfit.NO_OBJECT
+        record = self.record_of(parse(value))
+        if record.__class__ is not dict:
+            return cast("Misfit", record)
         slots = [*match.groups()]
         for name, form in self.binds:
             text = form(record.get(name, ABSENT))

@@ -110,12 +110,19 @@ _BARE = re.compile(r"[^\W\d][\w-]*").fullmatch
 
 @dataclass(frozen=True, slots=True)
 class Path:
-    """The way to a field of a record: the names of fields, from the outermost to the innermost."""
+    """The way to a field of a record: the names of fields, from the outermost to the innermost.
+
+    Without names it is `.`: the value itself, where that is a number, a string, true or false.
+    """
 
     names: tuple[str, ...]
 
     def __str__(self) -> str:
-        return ".".join(map(print_name, self.names))
+        return ".".join(map(print_name, self.names)) or "."
+
+
+#: The value itself.
+WHOLE: Final = Path(())
 
 
 def print_name(name: str) -> str:
@@ -212,7 +219,9 @@ class SomeFields:
     span: Span | None = field(default=None, compare=False, repr=False)
 
     def __str__(self) -> str:
-        shown = [str(path) if path.names[-1] == name else f"{print_name(name)}: {path}" for name, path in self.fields]
+        shown = [
+            str(path) if path.names[-1:] == (name,) else f"{print_name(name)}: {path}" for name, path in self.fields
+        ]
         return f"{{{', '.join(shown)}}}"
 
 
@@ -233,8 +242,23 @@ class Source:
 
     @property
     def has_records(self) -> bool:
-        """Whether the values of its keys are looked at: they are records, objects in JSON."""
+        """Whether the values of its keys are looked at: they are records, objects in JSON, or fields themselves."""
         return bool(self.conditions) or self.given is not None
+
+    def paths(self) -> Iterator[Path]:
+        """Yield the paths of its conditions and of what it gives."""
+        for condition in self.conditions:
+            if not isinstance(condition, CompareSlot):
+                yield condition.path
+        if isinstance(self.given, OneField):
+            yield self.given.path
+        elif self.given is not None:
+            yield from (path for _, path in self.given.fields)
+
+    @property
+    def is_of_whole_values(self) -> bool:
+        """Whether it looks at values themselves, by `.`, and not at the fields of records."""
+        return WHOLE in self.paths()
 
     def slots(self) -> Iterator[Slot]:
         """Yield the slots of its keys in key order, then those that fields bind; some more than once."""

@@ -13,7 +13,7 @@ import pyarrow as pa
 from pyspark.sql import DataFrame
 
 from pequod.language.forms import Misfit
-from pequod.language.records import Lens, parse_record
+from pequod.language.records import Lens, parse_value
 from pequod.language.views import RecordView
 
 _SCHEMA = pa.schema([("key", pa.binary()), ("value", pa.binary()), ("source_key", pa.binary())])
@@ -31,7 +31,7 @@ def plain_rows(rows: DataFrame, view: RecordView) -> DataFrame:
         for batch in batches:
             found: list[tuple[bytes, bytes, bytes]] = []
             for key, value in zip(batch["key"].to_pylist(), batch["value"].to_pylist(), strict=True):
-                shown = lens.show(key, value, parse_record)
+                shown = lens.show(key, value, parse_value)
                 if not isinstance(shown, Misfit):
                     found += [(plain, given, key) for plain, given in shown.items()]
             columns = list(zip(*found, strict=True)) or [(), (), ()]

@@ -13,6 +13,7 @@ from pequod.language.missing import search_of
 from pequod.language.rules import check_spec
 from pequod.language.spec import (
     FORM_WIDTH,
+    WHOLE,
     Bind,
     Comparator,
     Compare,
@@ -75,6 +76,8 @@ def draw_record(random: Random) -> bytes:
 
 def draw_value(random: Random, specs: list[JoinSpec]) -> bytes:
     """Draw a value for the tables of joins."""
+    if random.random() < 0.4 and any(source.is_of_whole_values for spec in specs for source in spec.sources):
+        return orjson.dumps(draw_scalar(random))
     if any(spec.has_records for spec in specs) and random.random() < 0.85:
         return draw_record(random)
     return random.choice(VALUES)
@@ -137,16 +140,17 @@ def _draw_source(random: Random, source: Source, slots: dict[str, Slot]) -> Sour
     pattern = _with(source.pattern, slots)
     if random.random() < 0.25:
         return Source(source.operator, pattern)
-    conditions = [_draw_condition(random, pattern, slots) for _ in range(random.choice([0, 1, 1, 2]))]
-    if random.random() < 0.25:
+    paths, given = ([WHOLE], [WHOLE]) if random.random() < 0.25 else (PATHS, [*PATHS, ARRAY])
+    conditions = [_draw_condition(random, pattern, slots, paths) for _ in range(random.choice([0, 1, 1, 2]))]
+    if paths is PATHS and random.random() < 0.25:
         conditions.append(Bind(ARRAY, slots[random.choice("xyz")], is_each=True))
     random.shuffle(conditions)
-    return Source(source.operator, pattern, None, tuple(conditions), _draw_given(random, source.operator))
+    return Source(source.operator, pattern, None, tuple(conditions), _draw_given(random, source.operator, given))
 
 
-def _draw_condition(random: Random, pattern: Pattern, slots: dict[str, Slot]) -> Condition:
+def _draw_condition(random: Random, pattern: Pattern, slots: dict[str, Slot], paths: list[Path]) -> Condition:
     kind = random.random()
-    path = random.choice(PATHS)
+    path = random.choice(paths)
     if kind < 0.6:
         return Bind(path, slots[random.choice("xyz")])
     comparator = random.choice(list(Comparator))
@@ -161,9 +165,9 @@ def _draw_condition(random: Random, pattern: Pattern, slots: dict[str, Slot]) ->
     return Compare(path, comparator, literal)
 
 
-def _draw_given(random: Random, operator: Operator) -> Given | None:
+def _draw_given(random: Random, operator: Operator, paths: list[Path]) -> Given | None:
     if not operator.gives_value or random.random() < 0.3:
         return None
     if operator is Operator.COPY and random.random() < 0.5:
-        return SomeFields((("a", Path(("a",))), ("v", random.choice([*PATHS, ARRAY]))))
-    return OneField(random.choice([*PATHS, ARRAY]))
+        return SomeFields((("a", paths[0]), ("v", random.choice(paths))))
+    return OneField(random.choice(paths))

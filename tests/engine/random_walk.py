@@ -21,6 +21,7 @@ from pequod.engine.reads import building, execution
 from pequod.engine.writes import changes
 from pequod.language.conditions import IF_ABSENT, IF_PRESENT, Condition, IfValue
 from tests.engine.draw import BASE_TABLES, draw_bound, draw_join, draw_key, draw_range, draw_timeline
+from tests.engine.draw_rankings import draw_ranking
 from tests.engine.draw_records import draw_record_join, draw_searching_join, draw_value
 from tests.engine.draw_transactions import draw_transaction
 from tests.engine.earlier import draw_beginning, draw_earlier
@@ -171,6 +172,9 @@ def walk(
         elif records:
             script = [Step("add", (draw_record_join(random, snapshots=snapshots),)) for _ in script]
             script += [Step("add", (draw_join(random),)) for _ in range(random.choice([0, 0, 1]))]
+            if random.random() < 0.4:
+                ranking = [Step("add", (spec,)) for spec in draw_ranking(random, snapshots=snapshots)]
+                script = ranking if random.random() < 0.7 else ranking + script
         specs = [spec for step in script for spec in step.arguments if isinstance(spec, JoinSpec)]
         script = [*draw_earlier(random, specs), *script, *draw_beginning(random, specs)]
         if backed:

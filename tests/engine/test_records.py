@@ -10,7 +10,7 @@ from pequod.language import many_records
 from pequod.language.forms import Misfit
 from pequod.language.many_records import show_all
 from pequod.language.numbers import encode_f64, encode_i64
-from pequod.language.records import Lens, parse_record
+from pequod.language.records import Lens, parse_value
 from pequod.language.views import plain_join
 from tests.engine.draw_records import draw_record
 from tests.engine.joins import BY_AUTHOR, REVIEW, engine_with, put_all, scan
@@ -262,11 +262,16 @@ def test_joins_over_joins_see_records_too() -> None:
     assert list(scan(engine, "board|y|")) == ["board|y|003|a"]
 
 
-def test_a_source_that_joins_compute_is_read_by_its_own_keys() -> None:
+@pytest.mark.parametrize(("maintenance", "reads"), [("", "open|<team>|"), ("pull ", "open|")])
+def test_a_source_that_joins_compute_is_read_by_an_index_or_on_each_read_by_its_own_keys(
+    maintenance: str, reads: str
+) -> None:
     engine = engine_with(
-        "open|<id> = copy ticket|<id> with state = 1 as {team}; board|<team>|<id> = copy open|<id> with team = <team>"
+        f"open|<id> = {maintenance}copy ticket|<id> with state = 1 as {{team}};"
+        "board|<team>|<id> = copy open|<id> with team = <team>"
     )
-    assert [engine.explain_join(name).sources[0].reads for name in ("open", "board")] == ["ticket|<id>", "open|"]
+    opened, board = [engine.explain_join(name).sources[0] for name in ("open", "board")]
+    assert (opened.reads, board.reads, board.index is None) == ("ticket|<id>", reads, bool(maintenance))
     assert [source.reads for source in engine_with(BY_AUTHOR).explain_join("by_author").sources] == [
         "article|<author>|"
     ]
@@ -373,7 +378,7 @@ def test_many_records_show_what_each_shows_by_itself(join: str, run: int, monkey
     rows = {key: value for key, value in rows.items() if key.startswith(view.source.pattern.literal_prefix)}
     misfits: list[tuple[bytes, Misfit]] = []
     found = show_all(lens, list(rows), list(rows.values()), lambda misfit, key: misfits.append((key, misfit)))
-    each = {key: lens.show(key, value, parse_record) for key, value in rows.items()}
+    each = {key: lens.show(key, value, parse_value) for key, value in rows.items()}
     shown = [row for one in each.values() if not isinstance(one, Misfit) for row in one.items()]
     assert sorted(zip(*found, strict=True)) == sorted(shown)
     counted = {row for row in misfits if row[1] is not Misfit.NOT_SELECTED}

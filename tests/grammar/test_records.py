@@ -13,6 +13,7 @@ from pequod.language.numbers import decode_f64, decode_i64, encode_f64, encode_i
 from pequod.language.rules import check_spec
 from pequod.language.spec import (
     FORM_WIDTH,
+    WHOLE,
     Bind,
     Comparator,
     Compare,
@@ -40,6 +41,10 @@ DECLARED = {
     'with <a> >= "0", "a b"."c.d" exists, e = "é;//" as x',
     "t|<a> = copy x|<a> with exists exists, as = null, with = true as copy": "t|<a> = copy x|<a> with exists exists, "
     "as = null, with = true as copy",
+    "top|<n:i64>|<a> = copy x|<a> with . = <n:i64>": None,
+    't|<a> = copy x|<a> with .>=1.0,.!="." as {"." : ., v:.}': "t|<a> = copy x|<a> with . >= 1, "
+    '. != "." as {".": ., v: .}',
+    "t|<a> = sum x|<a> with . exists as .;": "t|<a> = sum x|<a> with . exists as .",
     "t|<a> = count x|<a> with n < -1.5 as f // and a comment": "t|<a> = count x|<a> with n < -1.5 as f",
 }
 
@@ -96,6 +101,22 @@ REFUSED = {
     "with a is 3": (27, "'is' stands where a comparison is expected", COMPARED),
     "with a =": (28, "the text ends where a literal or a slot is expected", OPERANDS),
     "with a = ,": (29, "',' stands where a literal or a slot is expected", OPERANDS),
+    "with . = <a>, b = <c>": (
+        9,
+        "the source x|<a> looks at `.`, a value that is no record, and at `b`, a field of one",
+        "a value is one or the other: write two joins, or leave one out",
+    ),
+    "with .[] = <b>": (25, "'.[]' is no path to a field", "`[]` at the end goes through the elements of an array"),
+    "with .a = <b>": (25, "'.a' is no path to a field", "the names of fields stand between single dots: `stats.votes`"),
+    "with . = .": (29, "'.' is no literal", f'{LITERAL}; write "."'),
+    "with . > true": (
+        25,
+        "true is neither less nor greater than anything",
+        "true, false and null are compared with `=` and `!=` alone",
+    ),
+    "as {.}": (24, "`.` has no name of its own in an object", "write one: `as {value: .}`"),
+    "as {.: a}": (24, "'.' is no name of a field", "write `name: path`, such as `votes: stats.votes`"),
+    "as {.a}": (24, "'.a' is no path to a field", "the names of fields stand between single dots: `stats.votes`"),
     "with a = b": (29, "'b' is no literal", f'{LITERAL}; write "b"'),
     "with a = True": (29, "'True' is no literal", "write `true`"),
     "with a = None": (29, "'None' is no literal", "write `null`"),
@@ -251,7 +272,11 @@ A = Path(("a",))
         _source(Bind(A, Slot("1"))),
         _source(Bind(A, Slot("b", 0))),
         _source(Bind(A, Slot("b", 8, NumberForm.I64))),
-        _source(Bind(Path(()), Slot("b"))),
+        _source(Bind(WHOLE, Slot("b"), is_each=True)),
+        _source(Bind(WHOLE, Slot("b")), Exists(A)),
+        _source(Bind(WHOLE, Slot("b")), given=OneField(A)),
+        _source(Exists(A), given=OneField(WHOLE)),
+        _source(given=SomeFields((("a", WHOLE), ("b", A)))),
         _source(Compare(A, Comparator.LESS, "null")),
         _source(Compare(A, Comparator.LESS, "[1]")),
         _source(Compare(A, Comparator.LESS, "no")),
@@ -259,9 +284,7 @@ A = Path(("a",))
         _source(CompareSlot("a", Comparator.EQUAL, "1")),
         _source(CompareSlot("q", Comparator.EQUAL, '"1"')),
         _source(*[Exists(A)] * 33),
-        _source(given=OneField(Path(()))),
         _source(given=SomeFields(())),
-        _source(given=SomeFields((("a", Path(())),))),
         _source(given=SomeFields(tuple((str(number), A) for number in range(33)))),
         _source(given=SomeFields(()), operator=Operator.SUM),
     ],
@@ -293,23 +316,25 @@ def record_joins(draw: st.DrawFn) -> JoinSpec:
     for slot in keyed:
         last = parts[-1]
         parts = [*parts, b"|", slot] if isinstance(last, Slot) else [*parts[:-1], last + b"|", slot]
+    is_whole = draw(st.booleans())
+    paths = st.just(WHOLE) if is_whole else PATHS
     conditions: list[Condition] = draw(
         st.lists(
-            st.builds(Compare, PATHS, ORDERED, NUMBERS | STRINGS)
-            | st.builds(Compare, PATHS, SAME, st.sampled_from(["true", "false", "null"]))
-            | st.builds(Exists, PATHS)
-            | st.builds(Bind, PATHS, st.sampled_from(slots)),
+            st.builds(Compare, paths, ORDERED, NUMBERS | STRINGS)
+            | st.builds(Compare, paths, SAME, st.sampled_from(["true", "false", "null"]))
+            | st.builds(Exists, paths)
+            | st.builds(Bind, paths, st.sampled_from(slots)),
             max_size=3,
         )
     )
     if keyed:
         names = st.sampled_from([slot.name for slot in keyed])
         conditions += draw(st.lists(st.builds(CompareSlot, names, ORDERED, STRINGS), max_size=1))
-    if draw(st.booleans()):
+    if not is_whole and draw(st.booleans()):
         conditions.append(Bind(draw(PATHS), draw(st.sampled_from(slots)), is_each=True))
-    fields = st.dictionaries(FIELD_NAMES, PATHS, min_size=1, max_size=3)
+    fields = st.dictionaries(FIELD_NAMES, paths, min_size=1, max_size=3)
     given_fields: Given | None = draw(
-        st.none() | st.builds(OneField, PATHS) | fields.map(lambda found: SomeFields(tuple(found.items())))
+        st.none() | st.builds(OneField, paths) | fields.map(lambda found: SomeFields(tuple(found.items())))
     )
     source = Source(Operator.COPY, Pattern(tuple(parts)), None, tuple(conditions), given_fields)
     shown: list[bytes | Slot] = [b"t|"]

@@ -8,7 +8,7 @@ from pequod_grammar import parse
 
 from pequod.language.forms import TEXT_BYTES_MAX, Misfit
 from pequod.language.many_records import show_all
-from pequod.language.records import Lens, parse_record
+from pequod.language.records import Lens, parse_value
 from pequod.language.views import plain_join
 from tests.engine.draw_records import draw_record
 from tests.native.core import hot
@@ -49,8 +49,8 @@ def test_the_quick_half_of_a_lens_sees_what_the_whole_sees(join: str) -> None:
     row_count = misfit_count = 0
     for key in KEYS:
         for value in _values():
-            shown = quick.show_row(key, value, parse_record)
-            assert shown == whole.show_row(key, value, parse_record), (key, value)
+            shown = quick.show_row(key, value, parse_value)
+            assert shown == whole.show_row(key, value, parse_value), (key, value)
             row_count += not isinstance(shown, Misfit)
             misfit_count += isinstance(shown, Misfit)
     assert row_count
@@ -141,4 +141,4 @@ def test_a_lens_that_makes_no_sense_is_refused(arguments: tuple[Any, ...]) -> No
 def test_many_rows_have_as_many_values(rows: tuple[Any, Any]) -> None:
     lens = hot.QuickLens((b"s|", None), (("a", None),), (b"s|", 1), 9)
     with pytest.raises(TypeError):
-        lens.look_all(*rows, parse_record, None)
+        lens.look_all(*rows, parse_value, None)

@@ -70,7 +70,7 @@ class JoinCalls(Composed):
         """Make a slice of an index that a read lacks; return whether there is more of it to make.
 
         Meanwhile everything else may happen: rows change, ranges are loaded and forgotten, joins come and go. If no
-        join needs the index any more, there is nothing to make.
+        join needs the index any more, or joins have come to compute rows of its source, there is nothing to make.
 
         Raises:
             LimitExceededError: There is no memory for it, even after eviction; nothing of it is kept.
@@ -80,7 +80,9 @@ class JoinCalls(Composed):
         """
         index = self._catalog.index_of(lacking)
         self._reads.begin()
-        match Growth.WHOLE if index is None else index.grow(indexes.SLICE_ROWS, indexes.SLICE_BYTES):
+        if index is None or index.computed_by:
+            return False
+        match index.grow(indexes.SLICE_ROWS, indexes.SLICE_BYTES):
             case Growth.MORE:
                 return True
             case Growth.WHOLE:

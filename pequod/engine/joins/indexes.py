@@ -5,9 +5,10 @@
 
 for `copy article|<id> with author = <author> as {title}`. Joins that see the same share one index. It is made when a
 read first needs it, kept up to date by every change of the table, and dropped when memory is short: nothing depends on
-it but the time of reads. Rows that joins compute are not in it.
+it but the time of reads.
 
-It is made slice by slice, in the order of the table's keys, and other calls may come between two slices:
+Of a source whose rows joins compute, it has these, too, and goes with the contexts that hold them. Else it is made
+slice by slice, in the order of the table's keys, and other calls may come between two slices:
 
     table   article|7   article|9  :  article|10   article|12
     rows    of 7 and 9             :  not yet; a change of article|12 changes nothing here
@@ -66,7 +67,8 @@ class Index:
     """What a source with records sees in one table.
 
     Invariants:
-        1. ``rows``, if they are there, are those that the lens shows in the table's present rows.
+        1. ``rows``, if they are there, are those that the lens shows in the table's present rows; and, if joins compute
+        rows of the source, in theirs: contexts hold all of its range.
         2. ``_begun``, if they are there, are those that it shows in the present rows with keys below ``_reached``.
         3. Not both are there. The ledger has ``_counted_bytes`` for them, and they have a ticket if and only if they
            are there.
@@ -80,6 +82,7 @@ class Index:
         "_parse",
         "_reached",
         "_was_evicted",
+        "computed_by",
         "last_used",
         "lens",
         "memory",
@@ -108,6 +111,8 @@ class Index:
         self._left_long = False
         #: Whether it was made for a read that has not used it yet.
         self._is_awaited = False
+        #: The joins that compute rows of the source, by `CompiledJoin.order`.
+        self.computed_by: tuple[int, ...] = ()
         #: What the database can be asked for beside ranges of its keys; None: nothing, or there is no database.
         self.searched: Gaps | None = None
         self._counted_bytes = 0
@@ -175,10 +180,6 @@ class Index:
             return []
         self.change(key, before, after)
         return _changes(before, after)
-
-    def compare(self, key: bytes, old: bytes | None, new: bytes | None) -> list[PlainChange]:
-        """Return the plain rows that change with a row that a join computes, which is not in the index."""
-        return _changes(self.look(key, old), self.look_at_new(key, new))
 
     def show(self, rows: Rows) -> Rows:
         """Return the plain rows of some rows of the table, in order.
@@ -262,6 +263,30 @@ class Index:
             return Growth.MORE
         self.rows, self._begun = rows, None
         return Growth.WHOLE
+
+    def keep(self, shown: Rows) -> None:
+        """Take the plain rows of a source whose rows joins compute, unless memory is too short for them.
+
+        Requires:
+            They are those of its present rows, which the current read has used.
+        """
+        if not self.memory.make_room(TABLE + len(shown.keys) * ROW + sum(map(len, shown.keys))):
+            return
+        rows = self._begin()
+        rows.put_run(shown.keys, shown.values)
+        self.rows, self._begun = rows, None
+        self._weigh()
+
+    def follow(self, computed_by: tuple[int, ...]) -> None:
+        """Note which joins compute rows of the source; if others did before, drop the rows."""
+        if computed_by != self.computed_by:
+            self.drop()
+        self.computed_by = computed_by
+
+    def lose(self, first: bytes, last: bytes) -> None:
+        """Note that no context holds a range of computed keys any more: its changes are not told."""
+        if first < self.range.last and self.range.first < last:
+            self.drop()
 
     def _begin(self) -> Table:
         rows = Table(self.table.prefix)
@@ -361,10 +386,13 @@ class Index:
         if rows is not None:
             rows._check()
             last = self.range.last if self.rows is not None else self._reached
-            misfits = dict(self.misfits)
-            shown = self.show(self.table.slice(self.range.first, last))
-            assert rows.slice(rows.prefix, rows.end) == shown, "invariants 1 and 2"
-            self.misfits = misfits
+            if not self.computed_by:
+                self._check_rows(self.table.slice(self.range.first, last))
+
+    def _check_rows(self, own: Rows) -> None:
+        rows, misfits = self.rows or self._begun, dict(self.misfits)
+        assert rows is None or rows.slice(rows.prefix, rows.end) == self.show(own), "invariants 1 and 2"
+        self.misfits = misfits
 
 
 def _changes(before: Shown, after: Shown) -> list[PlainChange]:

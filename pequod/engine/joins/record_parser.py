@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Final, cast
+from typing import Final
 
 from pequod.language.collector import LONG_BYTES, collector_paused
 from pequod.language.parsing import read_json
-from pequod.language.record_checks import Record
 
-_NOT_PARSED: Final[tuple[bytes, Record | None]] = (b"", None)
+_NOT_PARSED: Final[tuple[bytes, object]] = (b"", None)
 
 
 class RecordParser:
@@ -23,8 +22,8 @@ class RecordParser:
         """Forget what was parsed: a long record takes thirty times its bytes."""
         self._latest = self._earlier = _NOT_PARSED
 
-    def __call__(self, value: bytes) -> Record | None:
-        """Return the object that a value is, None if it is something else: `parse_record`, without the call."""
+    def __call__(self, value: bytes) -> object:
+        """Return the value of some bytes in JSON, None if they are none: `parse_value`, without the call."""
         latest = self._latest
         if latest[0] is value:
             return latest[1]
@@ -40,6 +39,5 @@ class RecordParser:
                     found = read_json(value)
         except ValueError:
             found = None
-        record = cast("Record", found) if found.__class__ is dict else None
-        self._latest = value, record
-        return record
+        self._latest = value, found
+        return found

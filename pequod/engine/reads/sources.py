@@ -15,6 +15,7 @@ from pequod.answers.rows import Rows
 from pequod.engine.base.groups import Groups
 from pequod.engine.base.rows import merge_layers
 from pequod.engine.joins.contexts import Context
+from pequod.engine.joins.coverage import Coverage
 from pequod.engine.joins.indexes import Gaps, Index
 from pequod.engine.joins.installed import InstalledJoin
 from pequod.engine.joins.timeline import Around
@@ -89,20 +90,23 @@ class SourceReader:
         for upstream in upstreams:
             if upstream.is_pull:
                 layers.append(self._reader.pull(upstream, start, stop, self._read, self))
-                continue
-            holder = upstream.holder(start, stop)
-            if holder is not None and self._reader.answer((holder,), self._read):
-                self.depend_on(holder)
-                layers.append(holder.slice(start, stop))
-                continue
-            contexts = self._reader.ensure(upstream, start, stop, self._read)
-            if contexts is None:
-                self.is_lacking = True
-                continue
-            for context in contexts:
-                self.depend_on(context)
-            layers.append(upstream.coverage.slice(start, stop))
+            elif (kept := self._bring_up(upstream, start, stop)) is not None:
+                layers.append(kept.slice(start, stop))
         return merge_layers(layers)
+
+    def _bring_up(self, upstream: InstalledJoin, first: bytes, last: bytes) -> Context | Coverage | None:
+        """Bring a range of a join up to date; return what has its rows, None if something is missing."""
+        holder = upstream.holder(first, last)
+        if holder is not None and self._reader.answer((holder,), self._read):
+            self.depend_on(holder)
+            return holder
+        contexts = self._reader.ensure(upstream, first, last, self._read)
+        if contexts is None:
+            self.is_lacking = True
+            return None
+        for context in contexts:
+            self.depend_on(context)
+        return upstream.coverage
 
     def read_end(
         self, source: int, prefix: bytes, first: bytes, last: bytes | None, limit: int | None, *, is_last: bool
@@ -179,7 +183,13 @@ class RecordReader(SourceReader):
         if not first and last == b"\0" and searched is None:
             value = self.get(source, prefix)
             return Rows([], []) if value is None else Rows([prefix], [value])
-        if index.lens.view.is_indexed and not self._join.upstreams[source]:
+        if index.lens.view.is_indexed and self._join.upstreams[source]:
+            if self._is_kept(index, source, is_all=prefix == index.table.prefix and not first and last is None):
+                assert index.rows is not None
+                return index.rows.slice_within(prefix, first, last)
+            if self.is_lacking:
+                return Rows([], [])
+        elif index.lens.view.is_indexed:
             # Before a search: what is found by one is looked up in the index.
             if searched is not None and self._lacks(index):
                 return Rows([], [])
@@ -195,6 +205,35 @@ class RecordReader(SourceReader):
                 return rows
         read = partial(super().read, source) if searched is None else index.table.slice_within
         return read_shown(index, prefix, first, last, read)
+
+    def read_end(
+        self, source: int, prefix: bytes, first: bytes, last: bytes | None, limit: int | None, *, is_last: bool
+    ) -> Rows:
+        """Return the last rows of these, or the first ones, of computed rows from their index; see `read`."""
+        index, upstreams = self._join.indexes[source], self._join.upstreams[source]
+        if limit is None or index is None or not (upstreams and index.lens.view.is_indexed):
+            return super().read_end(source, prefix, first, last, limit, is_last=is_last)
+        if not self._is_kept(index, source, is_all=False):
+            return super().read_end(source, prefix, first, last, limit, is_last=is_last)
+        assert index.rows is not None
+        stop = prefix_end(prefix) if last is None else prefix + last
+        keys, values = index.rows.slice(prefix + first, stop, limit, reverse=is_last)
+        return Rows(keys[::-1], values[::-1]) if is_last else Rows(keys, values)
+
+    def _is_kept(self, index: Index, source: int, *, is_all: bool) -> bool:
+        """Return whether the index of a source whose rows joins compute is there and right, made if it is wanted."""
+        upstreams = self._join.upstreams[source]
+        if (index.rows is None and is_all) or any(upstream.is_pull for upstream in upstreams):
+            return False
+        if index.rows is None:
+            own = super().read(source, b"", *index.range)
+            if not self.is_lacking and self.is_steady:
+                index.keep(index.show(own))
+        else:
+            for upstream in upstreams:
+                self._bring_up(upstream, *index.range)
+        index.use(self._read.number)
+        return index.rows is not None
 
     def _lacks(self, index: Index) -> bool:
         """Return whether an index is to be made slice by slice before it is read, and note that."""

@@ -89,7 +89,8 @@ def _explain_source(join: InstalledJoin, depth: int, known: set[str]) -> SourceE
     source = join.spec.sources[depth]
     index = join.indexes[depth]
     parts = join.plain.sources[depth].pattern.parts
-    if index is not None and index.lens.view.is_indexed and join.upstreams[depth]:
+    is_pulled = any(upstream.is_pull for upstream in join.upstreams[depth])
+    if index is not None and index.lens.view.is_indexed and is_pulled:
         # It reads the source's own keys.
         parts = source.pattern.parts
     run = known_run(parts, known)
@@ -104,7 +105,7 @@ def _explain_source(join: InstalledJoin, depth: int, known: set[str]) -> SourceE
         binds=tuple(dict.fromkeys(slot.name for slot in source.bound() if slot.name not in known)),
         upkeep=_upkeep(join, depth),
         computed_by=tuple(upstream.info.name for upstream in join.upstreams[depth]),
-        index=None if index is None or join.upstreams[depth] else _explain_index(index, parts),
+        index=None if index is None or is_pulled else _explain_index(index, parts),
         misfits=() if index is None else _explain_misfits(index),
     )
 

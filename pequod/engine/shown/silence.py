@@ -27,7 +27,7 @@ from pequod.language.containing import keys_of
 from pequod.language.forms import Misfit
 from pequod.language.patterns import compile_matcher
 from pequod.language.ranges import prefix_end
-from pequod.language.records import parse_record
+from pequod.language.records import parse_value
 from pequod.language.shadowing import hides, is_alike
 from pequod.language.spec import DELIMITER, Operator, Pattern, Slot
 
@@ -258,7 +258,7 @@ def _look_at_values(index: Index, rows: list[tuple[bytes, bytes]], source: str, 
         left -= len(value)
         if left < 0:
             break
-        seen = index.lens.show(key, value, parse_record) if len(value) <= VALUE_BYTES_MAX else {}
+        seen = index.lens.show(key, value, parse_value) if len(value) <= VALUE_BYTES_MAX else {}
         if not isinstance(seen, Misfit):
             return None
         reasons[seen] += 1

@@ -6,6 +6,8 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import chain
 from math import inf
 
+from pequod.answers.rows import Rows
+from pequod.engine.base.rows import merge_layers
 from pequod.engine.base.table import Table
 from pequod.engine.joins.below import filled_from, read_for, shown_by
 from pequod.engine.joins.compiled import JoinInfo
@@ -307,6 +309,8 @@ class Catalog:
             join.reads_base = not (any(join.upstreams) or join.spec.has_records)
             join.reads_unbacked = join.reads_base and all(table.presence is None for table in join.source_tables)
             for number, upstreams in enumerate(join.upstreams):
+                if (index := join.indexes[number]) is not None:
+                    index.follow(tuple([upstream.order for upstream in upstreams]))
                 if upstreams:
                     reader = self._reader_of(join, number)
                     for upstream in upstreams:
@@ -358,6 +362,9 @@ class Catalog:
         for name, join in self._installed.items():
             assert join.info.name == name
             assert join in join.outputs
+            for number, index in enumerate(join.indexes):
+                if index is not None and index.rows is not None and index.computed_by:
+                    index._check_rows(_present(join, number, *index.range))
             assert not any(
                 join.match_output(key)
                 for key in self._related_to(join.spec.output).table.slice(join.first, join.last).keys
@@ -378,3 +385,13 @@ class Catalog:
         assert all(not context.log_bytes or context.log for context in contexts)
         sites = [site for join in self._wired() for sites in join.sites for site in sites]
         assert ledger.updater_bytes == sum(site.count_bytes() for site in sites)
+
+
+def _present(join: InstalledJoin, number: int, first: bytes, last: bytes) -> Rows:
+    """Return the present rows of a range of a source whose rows joins compute, all of which are materialised."""
+    layers = [join.source_tables[number].slice(first, last)]
+    for upstream in join.upstreams[number]:
+        start, stop = upstream.clip(first, last)
+        assert start >= stop or not upstream.coverage.gaps(start, stop), "invariant 1 of indexes"
+        layers.append(upstream.coverage.slice(start, stop))
+    return merge_layers(layers)

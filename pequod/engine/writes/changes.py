@@ -104,7 +104,7 @@ class Writer:
             self._record(key, old, new)
         for sites in readers:
             if type(sites) is Projection:
-                self._look(sites, key, old, new, is_base=True)
+                self._look(sites, key, old, new)
                 continue
             for site in sites:
                 self._apply(site, key, old, new)
@@ -131,7 +131,7 @@ class Writer:
             readers, key, old, new = queue.popleft()
             for sites in readers:
                 if type(sites) is Projection:
-                    self._look(sites, key, old, new, is_base=False)
+                    self._look(sites, key, old, new)
                     continue
                 for site in sites:
                     self._apply(site, key, old, new)
@@ -139,13 +139,12 @@ class Writer:
             self.drop(context, Reason.LOGGED)
         self._overflowing.clear()
 
-    def _look(self, projection: Projection, key: bytes, old: bytes | None, new: bytes | None, *, is_base: bool) -> None:
+    def _look(self, projection: Projection, key: bytes, old: bytes | None, new: bytes | None) -> None:
         """Apply the change of a row to the rows that joins see in its values, and to their index."""
         index = projection.index
         if index.rows is None and not projection.is_waiting:
             return
-        changes = index.take(key, old, new) if is_base else index.compare(key, old, new)
-        for shown, was, value in changes:
+        for shown, was, value in index.take(key, old, new):
             for sites in projection.readers:
                 for site in sites:
                     self._apply(site, shown, was, value)
@@ -355,6 +354,9 @@ class Writer:
                     for watch, first, last in join.watches.over(status.first, status.last):
                         watch.lose(first, last, materialised_rows(join.outputs, first, last))
                 self._story.note(join.info.name, status.first, status.last, reason)
+                for reader in join.downstreams:
+                    if type(reader) is Projection:
+                        reader.index.lose(status.first, status.last)
             self._ledger.change_contexts(-1, -len(dropped.ranges))
             self._memory.leave(dropped)
             join.counters.invalidations += dropped is not context
