@@ -27,7 +27,7 @@ from pequod.language.numerals import Vast
 from pequod.language.parsing import read_json
 from pequod.language.patterns import Builder, compile_builder, compile_matcher, cuts, make_template
 from pequod.language.record_checks import Give, Record, compile_binds, compile_given, compile_selections, leading_binds
-from pequod.language.spec import Bind, Operator, Slot
+from pequod.language.spec import Bind, NumberForm, Operator, Slot
 from pequod.language.views import RecordView
 from pequod.native import core
 
@@ -42,11 +42,14 @@ _SCALARS: Final = frozenset({str, int, float, Decimal, Vast, bool})
 class Quick(Protocol):
     """The quick half of a lens, which is native; it leaves to the lens what is not usual, and what shows nothing.
 
-    Usual are texts and integers in slots.
+    Usual are texts and integers in slots, and values that are integers themselves.
     """
 
     def look(self, key: bytes, value: bytes, parse: Parse, /) -> tuple[bytes, Record] | None:
-        """Return the plain key and the record of a row of the table, None if it is left to the lens."""
+        """Return the plain key and the record of a row of the table, None if it is left to the lens.
+
+        Of a source of whole values, there is None in the place of the record.
+        """
 
     def look_all(
         self, keys: list[bytes], values: list[bytes], parse: Callable[[bytes], object], give: Give | None, /
@@ -137,7 +140,7 @@ class Lens:
         #: Whether the rows' values are not those of the table.
         self.has_own_values = source.given is not None or not _shows_values(source.operator)
         #: Its quick half; None: there is none.
-        self.quick = None if self.checks or self.each or self.is_of_whole_values else _compile_quick(view)
+        self.quick = None if self.checks or self.each else _compile_quick(view)
         #: Slots -> the plain key.
         self.build: Builder = compile_builder(view.pattern.parts, numbers)
         #: ``template % tuple(slots)`` is the same; the numbers of the slots in their order there.
@@ -251,13 +254,16 @@ def _compile_quick(view: RecordView) -> Quick | None:
     parts, plain = view.source.pattern.parts, view.pattern.parts
     binds = [condition for condition in view.source.conditions if isinstance(condition, Bind)]
     shape = cuts(parts)
-    if core is None or shape is None or any(bind.slot.form is not None for bind in binds):
+    if core is None or shape is None or any(bind.slot.form is NumberForm.F64 for bind in binds):
+        return None
+    if view.source.is_of_whole_values and view.source.given is not None:
+        # It sees no record, of which something could be given.
         return None
     places = {part.name: at for at, part in enumerate(parts) if isinstance(part, Slot)}
     places |= {bind.slot.name: len(parts) + at for at, bind in enumerate(binds)}
     if max(len(parts), len(binds), len(plain)) > core.PARTS_MAX:
         return None
-    fields = tuple([(bind.path.names[0], bind.slot.width) for bind in binds])
+    fields = tuple([(next(iter(bind.path.names), None), bind.slot.width, bind.slot.form is not None) for bind in binds])
     pieces = tuple([part if isinstance(part, bytes) else places[part.name] for part in plain])
     quick: Quick = core.QuickLens(shape, fields, pieces, TEXT_BYTES_MAX)
     return quick

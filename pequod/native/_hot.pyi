@@ -190,12 +190,12 @@ class QuickLens:
     def __init__(
         self,
         parts: tuple[bytes | int | None, ...],
-        fields: tuple[tuple[str, int | None], ...],
+        fields: tuple[tuple[str | None, int | None, bool], ...],
         plain: tuple[bytes | int, ...],
         text_bytes_max: int,
         /,
     ) -> None: ...
-    def look(self, key: bytes, value: bytes, parse: Any, /) -> tuple[bytes, dict[str, Any]] | None: ...
+    def look(self, key: bytes, value: bytes, parse: Any, /) -> tuple[bytes, Any] | None: ...
     def look_all(
         self, keys: list[bytes], values: list[bytes], parse: Any, give: Any, /
     ) -> tuple[list[bytes], list[bytes], list[int]]: ...

@@ -2,6 +2,7 @@
 
 #include "numerals.hpp"
 
+#include <cstdint>
 #include <cstdio>
 #include <cstring>
 
@@ -13,13 +14,18 @@ namespace {
 constexpr size_t NUMBER_SIZE = 24;
 // A slot of a greater width has its numbers from Python.
 constexpr size_t DIGITS_MAX = 20;
+constexpr size_t I64_WIDTH = 16;
+// Integers of so many digits have 64 bits.
+constexpr int64_t WHOLE_DIGITS_MAX = 18;
 
 // A field that gives a slot its value.
 struct Field {
-    // A str, owned.
+    // A str, owned; null: the value itself.
     PyObject* name;
     // As that of a part.
     size_t width;
+    // Whether integers are written as the digits that sort as they do: `<x:i64>`.
+    int is_i64;
 };
 
 struct QuickLens {
@@ -57,13 +63,39 @@ bool text_form(const QuickLens* lens, size_t width, PyObject* text, Piece* piece
 }
 
 // The same for an integer.
-bool number_form(size_t width, PyObject* number, char* digits, Piece* piece) {
+bool integer_form(const Field& field, long long value, char* digits, Piece* piece) {
+    if (field.is_i64) {
+        unsigned long long left = static_cast<unsigned long long>(value) ^ (1ULL << 63);
+        for (size_t at = I64_WIDTH; at--; left >>= 4) digits[at] = "0123456789abcdef"[left & 15];
+        *piece = {digits, I64_WIDTH};
+        return true;
+    }
+    if (field.width > DIGITS_MAX || (field.width && value < 0)) return false;
+    const int size = std::snprintf(digits, NUMBER_SIZE, "%0*lld", int(field.width), value);
+    *piece = {digits, size_t(size)};
+    return !field.width || piece->size == field.width;
+}
+
+bool number_form(const Field& field, PyObject* number, char* digits, Piece* piece) {
     int overflow;
     const long long value = PyLong_AsLongLongAndOverflow(number, &overflow);
-    if (overflow || width > DIGITS_MAX || (width && value < 0)) return false;
-    const int size = std::snprintf(digits, NUMBER_SIZE, "%0*lld", int(width), value);
-    *piece = {digits, size_t(size)};
-    return !width || piece->size == width;
+    return !overflow && integer_form(field, value, digits, piece);
+}
+
+// The integer that a value is in JSON; false: it is something else, or one for Python.
+bool whole_integer(Piece value, long long* integer) {
+    const bool is_negative = value.size && *value.start == '-';
+    const char *at = value.start + is_negative, *end = value.start + value.size;
+    const int64_t digits = end - at;
+    // Zero has no sign, and no others begin with one.
+    if (digits < 1 || digits > WHOLE_DIGITS_MAX || (*at == '0' && (digits > 1 || is_negative))) return false;
+    long long found = 0;
+    for (; at < end; ++at) {
+        if (*at < '0' || *at > '9') return false;
+        found = 10 * found + (*at - '0');
+    }
+    *integer = is_negative ? -found : found;
+    return true;
 }
 
 bool take_fields(const QuickLens* lens, PyObject* record, Pieces* pieces) {
@@ -72,10 +104,21 @@ bool take_fields(const QuickLens* lens, PyObject* record, Pieces* pieces) {
         PyObject* value = PyDict_GetItemWithError(record, field.name);
         if (!value) return false;
         Piece* piece = &pieces->of[lens->part_count + at];
-        const bool is_taken = PyUnicode_CheckExact(value) ? text_form(lens, field.width, value, piece)
-                              : PyLong_CheckExact(value)  ? number_form(field.width, value, pieces->digits[at], piece)
+        const bool is_taken = PyUnicode_CheckExact(value) ? !field.is_i64 && text_form(lens, field.width, value, piece)
+                              : PyLong_CheckExact(value)  ? number_form(field, value, pieces->digits[at], piece)
                                                           : false;
         if (!is_taken) return false;
+    }
+    return true;
+}
+
+// The same for a lens that looks at values themselves.
+bool take_whole(const QuickLens* lens, Piece value, Pieces* pieces) {
+    long long integer;
+    if (!whole_integer(value, &integer)) return false;
+    for (size_t at = 0; at < lens->field_count; ++at) {
+        Piece* piece = &pieces->of[lens->part_count + at];
+        if (!integer_form(lens->fields[at], integer, pieces->digits[at], piece)) return false;
     }
     return true;
 }
@@ -91,6 +134,13 @@ bool cut_key(const QuickLens* lens, Piece key, Pieces* pieces) {
 PyObject* plain_key(const QuickLens* lens, PyObject* key, PyObject* value, PyObject* parse, PyObject** record) {
     Pieces pieces;
     if (!cut_key(lens, piece_of(key), &pieces)) return nullptr;
+    if (lens->field_count && !lens->fields[0].name) {
+        if (!PyBytes_CheckExact(value) || !take_whole(lens, piece_of(value), &pieces)) return nullptr;
+        PyObject* plain = put_together(lens->plain, lens->plain_count, pieces.of);
+        // What it gives does not depend on it.
+        if (plain) *record = Py_NewRef(Py_None);
+        return plain;
+    }
     *record = PyObject_CallOneArg(parse, value);
     if (!*record) return nullptr;
     PyObject* plain = PyDict_CheckExact(*record) && take_fields(lens, *record, &pieces)
@@ -171,14 +221,17 @@ PyObject* look_all(PyObject* self, PyObject* const* arguments, Py_ssize_t count)
     return PyTuple_Pack(3, seen.keys, seen.values, seen.others);
 }
 
-// A tuple of names and widths, as those of parts.
+// A tuple of names, None for the value itself, of widths, as those of parts, and of whether they are i64.
 bool read_fields(QuickLens* lens, PyObject* tuple) {
     if (PyTuple_GET_SIZE(tuple) > Py_ssize_t(PARTS_MAX)) return refuse("a lens has few fields");
     for (Py_ssize_t at = 0; at < PyTuple_GET_SIZE(tuple); ++at) {
         PyObject *name, *width;
-        if (!PyArg_ParseTuple(PyTuple_GET_ITEM(tuple, at), "UO", &name, &width)) return false;
+        int is_i64;
+        if (!PyArg_ParseTuple(PyTuple_GET_ITEM(tuple, at), "OOp", &name, &width, &is_i64)) return false;
+        if (name != Py_None && !PyUnicode_CheckExact(name)) return refuse("a field has a name");
         Field& field = lens->fields[lens->field_count++];
-        field.name = Py_NewRef(name);
+        field.name = name == Py_None ? nullptr : Py_NewRef(name);
+        field.is_i64 = is_i64;
         if (width == Py_None) continue;
         field.width = PyLong_AsSize_t(width);
         if (PyErr_Occurred() || !field.width) return refuse("a slot has a width");

@@ -128,9 +128,21 @@ FAULTS_OF_MESSAGES: Final = (
     ),
     Fault(
         "lens.cpp",
-        "if (overflow || width > DIGITS_MAX || (width && value < 0)) return false;",
-        "if (overflow || width > DIGITS_MAX) return false;",
+        "if (field.width > DIGITS_MAX || (field.width && value < 0)) return false;",
+        "if (field.width > DIGITS_MAX) return false;",
         "negative numbers fit a slot with a width",
+    ),
+    Fault(
+        "lens.cpp",
+        "static_cast<unsigned long long>(value) ^ (1ULL << 63)",
+        "static_cast<unsigned long long>(value)",
+        "negative numbers sort behind the others",
+    ),
+    Fault(
+        "lens.cpp",
+        "(*at == '0' && (digits > 1 || is_negative))",
+        "(*at == '0' && is_negative)",
+        "what begins with a zero is an integer",
     ),
     Fault(
         "lens.cpp",

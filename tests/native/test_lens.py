@@ -30,18 +30,28 @@ QUICK = [
     "t|<id>|<a> = copy s|<id> with a = <a>",
     "t|<a> = copy s|x with a = <a>",
     "t|<id> = copy s|<id> as a",
+    "t|<a:i64>|<id> = copy s|<id> with a = <a:i64>",
+    "t|<a:i64>|<id> = copy s|<id> with . = <a:i64>",
+    "t|<a>|<b:3>|<id> = count s|<id> with . = <a>, . = <b:3>",
+    "t|<id>|<a:20> = check s|<id> with . = <a:20> copy p|<id>",
+]
+WHOLE_NUMBERS = [0, 7, -7, 123, 10**17, -(10**17), 10**18 - 1, 1 - 10**18, 10**18, -(10**18), (1 << 63) - 1, -(1 << 63)]
+WHOLE = [
+    *(b"%d" % number for number in WHOLE_NUMBERS),
+    *b'-0|01|-01|00|-|+7|7 | 7|7.0|7e0|1e3|true|"7"|"a"|null|7,|7a|--7|18446744073709551615|0.5|-1.5'.split(b"|"),
 ]
 
 
 def _values() -> list[bytes]:
     random = Random(5)
     numbers = [b'{"a":%b,"b":"b"}' % str(number).encode() for number in NUMBERS]
-    return [b"", b"no record", b"[]", b'{"a":"a"}', *numbers, *TEXT_VALUES, *[draw_record(random) for _ in range(200)]]
+    texts = [b"", b"no record", b"[]", b'{"a":"a"}', b'{"a":"%b"}' % (b"7" * 16)]
+    return [*texts, *numbers, *TEXT_VALUES, *WHOLE, *[draw_record(random) for _ in range(200)]]
 
 
 @pytest.mark.parametrize("join", QUICK)
 def test_the_quick_half_of_a_lens_sees_what_the_whole_sees(join: str) -> None:
-    (view,) = plain_join(*parse(join))[1]
+    view, *_ = plain_join(*parse(join))[1]
     assert view is not None
     quick, whole = Lens(view), Lens(view)
     assert quick.quick is not None
@@ -59,7 +69,7 @@ def test_the_quick_half_of_a_lens_sees_what_the_whole_sees(join: str) -> None:
 
 @pytest.mark.parametrize("join", QUICK)
 def test_the_quick_half_of_a_lens_sees_many_rows_as_the_whole_does(join: str) -> None:
-    (view,) = plain_join(*parse(join))[1]
+    view, *_ = plain_join(*parse(join))[1]
     assert view is not None
     quick, whole = Lens(view), Lens(view)
     whole.quick = None
@@ -72,6 +82,7 @@ def test_the_quick_half_of_a_lens_sees_many_rows_as_the_whole_does(join: str) ->
     values = [draw_record(Random(number)) for number in range(len(keys))]
     values[: len(TEXT_VALUES)] = TEXT_VALUES
     values[100:102] = [b"no record", b"[]"]
+    values[110 : 110 + len(WHOLE)] = WHOLE
     seen = [_show_all(lens, keys, values) for lens in (quick, whole)]
     assert seen[0] == seen[1]
 
@@ -88,7 +99,10 @@ def _show_all(
 @pytest.mark.parametrize(
     "join",
     [
-        "t|<a:i64>|<id> = copy s|<id> with a = <a:i64>",
+        "t|<a:f64>|<id> = copy s|<id> with a = <a:f64>",
+        "t|<a:f64>|<id> = copy s|<id> with . = <a:f64>",
+        "t|<a>|<id> = copy s|<id> with . = <a> as .",
+        "t|<a>|<id> = copy s|<id> with . = <a>, . > 1",
         "t|<a>|<id> = copy s|<id> with a = <a>, b exists",
         "t|<a>|<id> = copy s|<id> with c.d = <a>",
         "t|<a>|<id> = copy s|<id> with e[] = <a>",
@@ -96,7 +110,7 @@ def _show_all(
     ],
 )
 def test_other_lenses_have_no_quick_half(join: str) -> None:
-    (view,) = plain_join(*parse(join))[1]
+    view, *_ = plain_join(*parse(join))[1]
     assert view is not None
     assert Lens(view).quick is None
 
@@ -139,6 +153,6 @@ def test_a_lens_that_makes_no_sense_is_refused(arguments: tuple[Any, ...]) -> No
 
 @pytest.mark.parametrize("rows", [([b"s|1"], []), (b"s|1", [b"{}"])])
 def test_many_rows_have_as_many_values(rows: tuple[Any, Any]) -> None:
-    lens = hot.QuickLens((b"s|", None), (("a", None),), (b"s|", 1), 9)
+    lens = hot.QuickLens((b"s|", None), (("a", None, False),), (b"s|", 1), 9)
     with pytest.raises(TypeError):
         lens.look_all(*rows, parse_value, None)

@@ -122,6 +122,32 @@ def test_a_pattern_without_slots_is_a_source_and_an_output(spark: SparkSession) 
     assert rows_of(compile_scan(model.joins, read, b"t", b"u")) == [(b"total|all", b"3")]
 
 
+def test_values_themselves_are_fields_of_base_rows_and_of_computed_ones(spark: SparkSession) -> None:
+    rows = {
+        b"vote|%s|%d" % (who, number): b"1" for who, count in ((b"ann", 2), (b"bob", 11)) for number in range(count)
+    }
+    values = [b"7", b'"7"', b"7.50", b"null", b"{}", b"Hi"]
+    model = model_of(
+        """
+        karma|<who> = count vote|<who>|<id>;
+        top|<points:i64>|<who> = copy karma|<who> with . = <points>;
+        known|<who> = copy karma|<who> with . >= 10 as {karma: .};
+        by|<v>|<id> = copy x|<id> with . = <v> as .;
+        """,
+        rows | {b"x|%d" % number: value for number, value in enumerate(values)},
+    )
+    read = read_from(frame_of(spark, model.base))
+    found = rows_of(compile_scan(model.joins, read))
+    assert found == model.scan(b"", None)
+    assert [key for key, _ in found if key.startswith(b"top|8000000000000002|")] == [b"top|8000000000000002|ann"]
+    assert {key for key, _ in found if key.startswith((b"by|", b"known|"))} == {
+        b"by|7.5|2",
+        b"by|7|0",
+        b"by|7|1",
+        b"known|bob",
+    }
+
+
 def test_slots_that_differ_in_case_are_two(spark: SparkSession) -> None:
     model = model_of("t|<x>|<X> = check s|<x>|<X> copy p|<X>", {b"s|a|b": b"", b"p|b": b"1", b"p|a": b"2"})
     read = read_from(frame_of(spark, model.base))
