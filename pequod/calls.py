@@ -70,6 +70,25 @@ class ReplacementStatus:
 
 
 @dataclass(frozen=True, slots=True)
+class JoinChanges:
+    """How the joins of one declaration become the only ones: see `set_joins`."""
+
+    #: The new joins, in the order of the declaration; without names as long as they are not installed.
+    added: tuple[Join, ...]
+    #: Those that the declaration has no more, in the order in which they go.
+    dropped: tuple[Join, ...]
+    #: Those that stay with their rows, the earliest first.
+    kept: tuple[Join, ...]
+
+    def __bool__(self) -> bool:
+        return bool(self.added or self.dropped)
+
+    def with_added(self, added: Iterable[Join]) -> JoinChanges:
+        """Return the same with the new joins as they are installed."""
+        return JoinChanges(tuple(added), self.dropped, self.kept)
+
+
+@dataclass(frozen=True, slots=True)
 class BackingStatistics:
     """The state of a database behind a server, and the counts of its use since the start."""
 

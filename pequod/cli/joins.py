@@ -1,4 +1,4 @@
-"""join add, join replace, join list and join drop."""
+"""join add, join apply, join replace, join list and join drop."""
 
 from __future__ import annotations
 
@@ -17,6 +17,10 @@ from pequod.cli.inspect import explain_join
 from pequod.cli.replacing import watched
 from pequod.cli.teaching import examples
 from pequod.cli.text import json_line
+
+if TYPE_CHECKING:
+    from pequod.calls import JoinChanges
+    from pequod.client import Join
 
 _HELP: Final = """Install, replace, list and drop cache joins.
 
@@ -67,8 +71,12 @@ def _print_join(join: Join, json: bool) -> None:
         print(json_line({"name": join.name, "text": join.text, "warnings": list(join.warnings)}))
     else:
         print(f"{join.name}\t{join.text}")
-        for warning in join.warnings:
-            print(f"pequod: warning: join {join.name}: {warning}", file=sys.stderr)
+        _print_warnings(join)
+
+
+def _print_warnings(join: Join) -> None:
+    for warning in join.warnings:
+        print(f"pequod: warning: join {join.name}: {warning}", file=sys.stderr)
 
 
 def _declarations(text: str) -> str:
@@ -114,6 +122,54 @@ def replace(
         declaration = None if text is None else _declarations(text)
         status = watched(client, name, declaration)
     _print_join(Join(status.join, status.text), json)
+
+
+@app.command(
+    "apply",
+    epilog=examples(
+        "pequod join apply joins.pequod --dry-run",
+        "pequod join apply joins.pequod",
+    ),
+)
+def apply(
+    file: Annotated[str, typer.Argument(metavar="FILE", help="All joins, with ; between; - reads them.")],
+    target: Target = DEFAULT_TARGET,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Change nothing: only print what would change.")] = False,
+    json: Json = False,
+) -> None:
+    """Make the joins of a file the only ones, and print what changes: + is added, - dropped, = stays.
+
+    Joins that are installed already stay with their rows, however they are written. One that differs is replaced: the
+    new one is added, then the old one is dropped, and its rows are computed again when they are read. Nothing is
+    changed if a join is wrong, or would be hidden by another one: exit code 3 with the place and a hint. If the
+    command fails in between, the same command ends the work.
+
+    With --json a line is {"change": "add", "drop" or "keep", "name": ..., "text": ..., "warnings": [...]}; with
+    --dry-run the name of a new join is null.
+    """
+    declarations = _declarations(file if file == "-" else f"@{file}")
+    logging.getLogger("pequod.joins").addHandler(logging.NullHandler())
+    with in_session(target) as client:
+        planned = client.set_joins(declarations, dry_run=True)
+        if not json:
+            _print_changes(planned)
+        changes = planned if dry_run else client.set_joins(declarations)
+    if json:
+        for change, joins in (("drop", changes.dropped), ("add", changes.added), ("keep", changes.kept)):
+            for join in joins:
+                shown = {"change": change, "name": join.name or None, "text": join.text}
+                print(json_line({**shown, "warnings": list(join.warnings)}))
+        return
+    counts = f"{len(changes.added)} added, {len(changes.dropped)} dropped, {len(changes.kept)} kept"
+    print(f"{counts}: nothing is changed yet" if dry_run and changes else counts)
+    for join in changes.added:
+        _print_warnings(join)
+
+
+def _print_changes(changes: JoinChanges) -> None:
+    for mark, joins in (("-", changes.dropped), ("+", changes.added), ("=", changes.kept)):
+        for join in joins:
+            print(f"{mark} {join.text}", flush=True)
 
 
 @app.command("list")

@@ -11,6 +11,7 @@ from __future__ import annotations
 from abc import abstractmethod
 from collections.abc import AsyncGenerator, Iterable
 from contextlib import aclosing
+from functools import partial
 from types import TracebackType
 from typing import Self
 
@@ -22,6 +23,7 @@ from pequod.calls import (
     AnyToken,
     Data,
     Join,
+    JoinChanges,
     Page,
     ReplacementStatus,
     Row,
@@ -38,6 +40,7 @@ from pequod.calls import (
 from pequod.freshness import WAIT_S, Freshness, Token
 from pequod.interface.carried import in_place, logged, outcome_of
 from pequod.interface.commands import Commands
+from pequod.interface.declared import carry_out, plan_of
 from pequod.interface.keys import AsyncKeyCalls
 from pequod.interface.transaction_parts import TransactionCommand, transaction_of_parts
 from pequod.language.deadlines import to_ttl_ms
@@ -320,6 +323,30 @@ class AsyncCalls(AsyncKeyCalls):
         """
         # To the log, too: most callers do not look at what is returned.
         return logged(await self._add_join(text))
+
+    async def set_joins(self, text: str, *, dry_run: bool = False) -> JoinChanges:
+        """Make the joins of ``text`` the only ones: add the new ones, then drop all that are not in it.
+
+        A join that is installed already stays with its rows, however it is written. One that has changed is added anew
+        and the old one is dropped: its rows are computed again when they are read. If the call fails in between, the
+        same call ends the work; until then, where old and new joins compute the same keys, the old ones show them.
+
+        Args:
+            text: All joins of the server, at least one.
+            dry_run: Change nothing: only return what would change.
+
+        Returns:
+            What has changed; it is false if nothing has.
+
+        Raises:
+            JoinError: A join is wrong, or another one of the text would hide it; nothing has changed.
+        """
+        plan = plan_of(text, await self._joins())
+        if dry_run or not plan.changes:
+            return plan.changes
+        names = await carry_out(plan, partial(self._add_join, text), self._drop_join)
+        # Now that the others are gone, the warnings do not speak of them.
+        return plan.changes.with_added(logged([join for join in await self._joins() if join.name in names]))
 
     async def drop_join(self, name: str) -> None:
         """Drop a join and its outputs."""

@@ -19,6 +19,7 @@ from pequod.calls import (
     AnyToken,
     Data,
     Join,
+    JoinChanges,
     Page,
     ReplacementStatus,
     Row,
@@ -299,6 +300,25 @@ class Calls(KeyCalls, ABC):
             JoinError: With the place in ``text``, the reason and a hint.
         """
         return self._wait(self._calls.add_join(text))
+
+    def set_joins(self, text: str, *, dry_run: bool = False) -> JoinChanges:
+        """Make the joins of ``text`` the only ones: add the new ones, then drop all that are not in it.
+
+        A join that is installed already stays with its rows, however it is written. One that has changed is added anew
+        and the old one is dropped: its rows are computed again when they are read. If the call fails in between, the
+        same call ends the work; until then, where old and new joins compute the same keys, the old ones show them.
+
+        Args:
+            text: All joins of the server, at least one.
+            dry_run: Change nothing: only return what would change.
+
+        Returns:
+            What has changed; it is false if nothing has.
+
+        Raises:
+            JoinError: A join is wrong, or another one of the text would hide it; nothing has changed.
+        """
+        return self._wait(self._calls.set_joins(text, dry_run=dry_run))
 
     def drop_join(self, name: str) -> None:
         """Drop a join and its outputs."""
