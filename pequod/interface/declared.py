@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, slots=True)
-class Plan:
+class JoinPlan:
     """What is to be done, and in which order."""
 
     changes: JoinChanges
@@ -34,7 +34,7 @@ class Plan:
     drops_first: bool
 
 
-def plan_of(text: str, installed: Sequence[Join]) -> Plan:
+def plan_of(text: str, installed: Sequence[Join]) -> JoinPlan:
     """Return how the joins of a text become the only ones.
 
     Raises:
@@ -60,11 +60,11 @@ def plan_of(text: str, installed: Sequence[Join]) -> Plan:
         tuple(join for join, _ in dropped),
         tuple(join for join, _ in kept),
     )
-    return Plan(changes, drops_first=_is_circular([spec for _, spec in there if spec is not None], fresh))
+    return JoinPlan(changes, drops_first=_is_circular([spec for _, spec in there if spec is not None], fresh))
 
 
 async def carry_out(
-    plan: Plan, add: Callable[[], Awaitable[list[Join]]], drop: Callable[[str], Awaitable[None]]
+    plan: JoinPlan, add: Callable[[], Awaitable[list[Join]]], drop: Callable[[str], Awaitable[None]]
 ) -> set[str]:
     """Do what is to be done; return the names of the new joins.
 

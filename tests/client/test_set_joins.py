@@ -12,7 +12,7 @@ import pequod
 from pequod.calls import Join
 from pequod.engine import Engine
 from pequod.errors import JoinError, UnavailableError
-from pequod.interface.declared import Plan, carry_out, plan_of
+from pequod.interface.declared import JoinPlan, carry_out, plan_of
 from tests.client.conftest import ServerProcess
 from tests.client.test_clients import EVERYBODY
 
@@ -108,7 +108,7 @@ class Interrupted:
         self._text = text
         self._calls_left = calls_max
 
-    def plan(self) -> Plan:
+    def plan(self) -> JoinPlan:
         """Return the plan for what is installed now."""
         return plan_of(self._text, [Join(join.name, str(join.spec)) for join in self.engine.joins()])
 
