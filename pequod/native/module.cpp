@@ -17,6 +17,7 @@
 #include "routes.hpp"
 #include "row_lists.hpp"
 #include "tally.hpp"
+#include "telling.hpp"
 #include "timeline.hpp"
 
 #include <cstdlib>
@@ -31,7 +32,7 @@ KindRow KIND_ROWS[256] = {};
 namespace {
 
 // That of pequod/native/__init__.py, which takes no other.
-constexpr int INTERFACE = 22;
+constexpr int INTERFACE = 23;
 
 PyModuleDef definition = {
     PyModuleDef_HEAD_INIT, "_hot", "The native core of the engine.", -1, nullptr, nullptr, nullptr, nullptr, nullptr,
@@ -76,6 +77,7 @@ PyMODINIT_FUNC PyInit__hot() {
                            pequod::add_timeline_functions,
                            pequod::add_kernel_type,
                            pequod::add_collect_functions,
+                           pequod::add_telling_functions,
                            pequod::add_lens_type,
                            pequod::add_engine_type,
                            pequod::add_batch_type,

@@ -1,8 +1,11 @@
 #include "telling.hpp"
 
+#include "arguments.hpp"
 #include "routes.hpp"
 #include "state.hpp"
 #include "timeline.hpp"
+
+#include <algorithm>
 
 namespace pequod {
 
@@ -88,6 +91,64 @@ bool copy_to_all(HotEngine* engine, const Told& told, const Change& change) {
     return true;
 }
 
+// Take a row out of a context; false: an error is set.
+bool remove_from(Hot* hot, PyObject* tail) {
+    if (!check_all(hot->is_sound() && ledger_of(hot), "contexts have native rows")) return false;
+    const int is_covered = covers(hot, tail);
+    PyObject* gone = is_covered > 0 ? remove(rows_of(hot), piece_of(tail)) : nullptr;
+    if (gone) lose_row(hot);
+    Py_XDECREF(gone);
+    return is_covered >= 0;
+}
+
+// The same as `copy_to_all` for a row that has gone, or that there was before.
+bool replace_in_all(const Told& told, const Change& change, PyObject* tail) {
+    Waiting* waiting = told.waiting;
+    const long long size = sizes.tail + PyBytes_GET_SIZE(tail);
+    const long long tail_bytes = !change.old ? size : !change.value ? -std::min(size, waiting->tail_bytes) : 0;
+    HotLedger* ledger = ledger_of(waiting->context(0));
+    if (!ledger) return false;
+    waiting->tail_bytes += tail_bytes;
+    Py_ssize_t gained = 0;
+    if (change.value) {
+        gained = write_to_all(waiting, tail, change.value);
+    } else {
+        for (uint32_t at = 0; gained >= 0 && at < waiting->count; ++at) {
+            if (!remove_from(waiting->context(at), tail)) gained = -1;
+        }
+    }
+    if (gained >= 0) fan_out(ledger, gained, tail_bytes);
+    return gained >= 0;
+}
+
+// tell_row(route, key, old, new): see the Python function of this name.
+PyObject* tell_row(PyObject*, PyObject* const* arguments, Py_ssize_t count) {
+    if (!check_count("tell_row", count, 4)) return nullptr;
+    const Change change = {arguments[1], arguments[2] == Py_None ? nullptr : arguments[2],
+                           arguments[3] == Py_None ? nullptr : arguments[3]};
+    if (!check_all(Py_TYPE(arguments[0]) == route_type && PyBytes_CheckExact(change.key) &&
+                       (!change.value || PyBytes_CheckExact(change.value)),
+                   "tell_row takes a route, a key and two values")) {
+        return nullptr;
+    }
+    const Route* route = reinterpret_cast<const Route*>(arguments[0]);
+    if (route->is_followed || route->is_check) Py_RETURN_FALSE;
+    Told told;
+    told.route = route;
+    told.waiting = waiting_at(route, piece_of(change.key), &told.match);
+    if (!told.waiting || !told.waiting->count) Py_RETURN_TRUE;
+    PyObject* tail = tail_of(route, told.match);
+    const bool is_told = tail && replace_in_all(told, change, tail);
+    Py_XDECREF(tail);
+    return is_told ? Py_NewRef(Py_True) : nullptr;
+}
+
+PyMethodDef functions[] = {
+    {"tell_row", reinterpret_cast<PyCFunction>(reinterpret_cast<void (*)(void)>(tell_row)), METH_FASTCALL,
+     "Bring the rows up to date that follow from a changed plain row; return whether that is done."},
+    {nullptr, nullptr, 0, nullptr},
+};
+
 // A change of whose readers Python has to bring some up to date counts as this many rows that follow.
 constexpr size_t TOLD_BY_PYTHON = 64;
 
@@ -114,5 +175,7 @@ bool tell_readers(HotEngine* engine, PyObject* readers, const Change& change, si
     Py_XDECREF(done);
     return done;
 }
+
+int add_telling_functions(PyObject* module) { return PyModule_AddFunctions(module, functions); }
 
 }  // namespace pequod

@@ -19,4 +19,6 @@ struct Change {
 // Bring up to date what depends on a key, and count it. An error is set on failure.
 bool tell_readers(HotEngine* engine, PyObject* readers, const Change& change, size_t* count);
 
+int add_telling_functions(PyObject* module);
+
 }  // namespace pequod

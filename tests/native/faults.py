@@ -77,6 +77,18 @@ _FAULTS_OF_STRUCTURES: Final = (
         "a log may be one entry longer than its limit",
     ),
     Fault(
+        "telling.cpp",
+        "    if (gone) lose_row(hot);\n",
+        "",
+        "rows of records that go stay in the ledger",
+    ),
+    Fault(
+        "telling.cpp",
+        "    if (route->is_followed || route->is_check) Py_RETURN_FALSE;\n",
+        "",
+        "no watch is told of rows of records",
+    ),
+    Fault(
         "verbs.cpp",
         "    if (hot->upper != Py_None && compare(high, piece_of(hot->upper)) > 0) return Ran::NOT_QUICK;\n",
         "",

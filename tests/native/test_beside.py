@@ -12,6 +12,7 @@ from hypothesis import HealthCheck, given, settings
 from pequod_grammar import parse
 
 from tests.engine.draw import BASE_TABLES, draw_join, draw_kept_timeline, draw_timeline
+from tests.engine.draw_rankings import draw_ranking
 from tests.engine.draw_records import draw_record_join
 from tests.engine.earlier import draw_beginning, draw_earlier
 from tests.engine.random_walk import draw_fit_join, draw_step, small_limits
@@ -39,7 +40,7 @@ def check_quick(walker: Walker) -> None:
         assert list(zip(*found, strict=True)) == walker.model.scan(view.first, view.last)
 
 
-@pytest.mark.parametrize("kind", ["timelines", "kept", "any", "backed", "backfills", "records"])
+@pytest.mark.parametrize("kind", ["timelines", "kept", "any", "backed", "backfills", "records", "rankings"])
 @settings(deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(random=st.randoms(use_true_random=True), seed=st.integers(0, 1 << 30), step_count=st.integers(1, 60))
 def test_the_native_engine_is_as_the_pure_one(
@@ -52,7 +53,7 @@ def test_the_native_engine_is_as_the_pure_one(
         walker = begin(seed, backed)
         walker.is_backfilling = kind == "backfills"
         assert portrait(walker.engine) == twin.take((seed, backed))
-        joins = [draw(random) for _ in range(random.choice([1, 1, 2]))]
+        joins = draw_ranking(random) if kind == "rankings" else [draw(random) for _ in range(random.choice([1, 1, 2]))]
         adds = [Step("add", (join,)) for join in joins]
         script = [*draw_earlier(random, joins), *adds, *draw_beginning(random, joins)]
         for number in range(len(script) + step_count):

@@ -24,6 +24,10 @@ _OF_FIELDS: Final = f"{_OVER_RECORDS} as {{title, stats.votes}}"
 _OVER_TWO: Final = "by|<author>|<kind>|<id:8> = copy article|<id:8> with author = <author>, kind = <kind>"
 _OVER_TAGS: Final = "tagged|<tag>|<id:8> = copy article|<id:8> with tags[] = <tag>"
 _TAG_1: Final = (b"tagged|tag01|", b"tagged|tag01}")
+_RANKED: Final = (
+    "karma|<author> = count vote|<author>|<voter>;top|<points:i64>|<author> = copy karma|<author> with . = <points:i64>"
+)
+_BEST: Final = (b"top|", b"top}")
 #: What the rows are compared over: keys, records, and fields of records.
 _JOINS: Final = {"keys": _OVER_KEYS, "records": _OVER_RECORDS, "fields of records": _OF_FIELDS}
 
@@ -116,6 +120,36 @@ def _indexes(joins: str, record: Callable[[int], bytes], first: tuple[bytes, byt
         engine.add_joins(parse(joins))
         engine.put_all(keys, values)
         yield size, timed(engine.scan, [first])
+
+
+def _ranking(scale: MicroScale) -> tuple[Engine, int]:
+    """Return an engine with a leaderboard over counts that was read, and the number of its authors."""
+    engine, author_count = Engine(), scale.of(scale.record_count)
+    engine.add_joins(parse(_RANKED))
+    keys = [b"vote|a%07d|v%d" % (author, vote) for author in range(author_count) for vote in range(1 + author % 3)]
+    engine.put_all(keys, [b"1"] * len(keys))
+    engine.scan(*_BEST)
+    return engine, author_count
+
+
+@RECORDS.row("leaderboard over counts, vote", "a put of one vote")
+def vote(scale: MicroScale) -> Samples:
+    """Vote for authors here and there, each of which moves in the leaderboard."""
+    engine, author_count = _ranking(scale)
+    for start in count(0, RUN):
+        votes = [(b"vote|a%07d|w%d" % (at * 104_729 % author_count, at), b"1") for at in range(start, start + RUN)]
+        yield RUN, timed(engine.put, votes)
+
+
+@RECORDS.row("leaderboard over counts, top 100", "a scan of 100 rows")
+def read_best(scale: MicroScale) -> Samples:
+    """Read the best 100 of all, after a vote each."""
+    engine, author_count = _ranking(scale)
+    for at in count():
+        engine.put(b"vote|a%07d|w%d" % (at * 104_729 % author_count, at), b"1")
+        begun = clock()
+        engine.scan(*_BEST, limit=100, reverse=True)
+        yield 1, clock() - begun
 
 
 for _over, _some in _JOINS.items():

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from pequod.answers.rows import Rows
 from pequod.engine.base.table import Table
@@ -61,8 +61,8 @@ class Site(Frames[Context]):
 
     def _make_route(self) -> Route | None:
         step, parts = self.step, self.join.plain.sources[self.step.depth].pattern.parts
-        if self.join.views[step.depth] is not None:
-            # Python looks at the records.
+        if self.join.views[step.depth] is not None and not step.is_value:
+            # Python looks at the records, and only hands over plain rows that give rows.
             return None
         if step.is_value and self.plan.cap is not None and not self.plan.cap.takes_appends:
             # And at which rows are kept.
@@ -110,6 +110,15 @@ class Site(Frames[Context]):
             high: FrameKey = (stop,) if self.step.verify else stop
             for updaters in self.over(low, high):
                 yield from updaters.contexts
+
+
+def tell_row(_route: Route, _key: bytes, _old: bytes | None, _new: bytes | None) -> bool:
+    """Bring the rows that follow from a changed plain row up to date, as `Writer._apply` does; False: that has to."""
+    return False
+
+
+if not TYPE_CHECKING and core is not None:
+    tell_row = core.tell_row
 
 
 class InstalledJoin(CompiledJoin):
