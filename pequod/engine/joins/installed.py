@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 from pequod.answers.rows import Rows
 from pequod.engine.base.table import Table
@@ -110,15 +110,6 @@ class Site(Frames[Context]):
             high: FrameKey = (stop,) if self.step.verify else stop
             for updaters in self.over(low, high):
                 yield from updaters.contexts
-
-
-def tell_row(_route: Route, _key: bytes, _old: bytes | None, _new: bytes | None) -> bool:
-    """Bring the rows that follow from a changed plain row up to date, as `Writer._apply` does; False: that has to."""
-    return False
-
-
-if not TYPE_CHECKING and core is not None:
-    tell_row = core.tell_row
 
 
 class InstalledJoin(CompiledJoin):

@@ -26,7 +26,7 @@ from pequod.language.patterns import Builder, Environment, compile_builder
 from pequod.language.ranges import prefix_end
 from pequod.language.slots import known_run
 from pequod.language.spec import JoinSpec, Operator, Slot
-from pequod.native import core
+from pequod.native import Route, core
 
 #: Plans that are compiled while this is false have no kernel.
 is_on = True
@@ -292,6 +292,11 @@ def apply_write(updaters: HasContexts, tail: bytes, value: bytes) -> int:
     return sum([context.rows.put(tail, value) is None for context in covering])
 
 
+def tell_row(_route: Route, _key: bytes, _old: bytes | None, _new: bytes | None) -> bool:
+    """Bring the rows that follow from a changed plain row up to date, as `Writer._apply` does; False: that has to."""
+    return False
+
+
 def in_order(tails: list[bytes], values: list[bytes]) -> Rows:
     """Return rows in the order of their tails; of equal tails the last one stays."""
     found = dict(zip(tails, values, strict=True))
@@ -300,4 +305,4 @@ def in_order(tails: list[bytes], values: list[bytes]) -> Rows:
 
 
 if not TYPE_CHECKING and core is not None:
-    apply_write, in_order = core.apply_write, core.in_order
+    apply_write, in_order, tell_row = core.apply_write, core.in_order, core.tell_row

@@ -17,7 +17,7 @@ from pequod.engine.joins.batches import Batch, Told, apply_batch, combine, take_
 from pequod.engine.joins.contexts import Context
 from pequod.engine.joins.frames import Updaters
 from pequod.engine.joins.hits import Hits
-from pequod.engine.joins.installed import InstalledJoin, Site, join_of, materialised_rows, tell_row
+from pequod.engine.joins.installed import InstalledJoin, Site, join_of, materialised_rows
 from pequod.engine.joins.plan import Plan
 from pequod.engine.joins.projections import Projection, TableReader, is_waiting
 from pequod.engine.joins.relations import LooseKeys, Relations
@@ -148,7 +148,7 @@ class Writer:
             for sites in projection.readers:
                 for site in sites:
                     # Natively, a vote takes three quarters of its time (bench row: leaderboard over counts, vote).
-                    if site.route is None or not tell_row(site.route, shown, was, value):
+                    if site.route is None or not timeline.tell_row(site.route, shown, was, value):
                         self._apply(site, shown, was, value)
 
     def _apply(self, site: Site, key: bytes, old: bytes | None, new: bytes | None) -> None:
