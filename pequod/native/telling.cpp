@@ -111,7 +111,7 @@ bool replace_in_all(const Told& told, const Change& change, PyObject* tail) {
     waiting->tail_bytes += tail_bytes;
     Py_ssize_t gained = 0;
     if (change.value) {
-        gained = write_to_all(waiting, tail, change.value);
+        gained = write_to_all(waiting, tail, change.value, 0);
     } else {
         for (uint32_t at = 0; gained >= 0 && at < waiting->count; ++at) {
             if (!remove_from(waiting->context(at), tail)) gained = -1;
