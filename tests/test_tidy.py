@@ -26,6 +26,7 @@ NAMED = ["server/pequod_server", "pequod/client"]
 ROLES = {
     "columns": "data as columns: of a mapping, of a batch",
     "connection": "a connection with a server, or with the servers of a cluster",
+    "due": "the rows of a database that have expired, and their deletion",
     "errors": "what goes wrong in a room",
     "joins": "the joins of the settings, or of the map",
     "loads": "loads on one side of the protocol between servers",

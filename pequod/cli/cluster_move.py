@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -205,7 +207,24 @@ async def _copy_rows(old: AsyncClient, new: AsyncClient, target: ServerEntry, ho
             values = await gather(*(old.get(key) for key, _ in rows))
             await write([(key, None) for (key, _), value in zip(rows, values, strict=True) if value is None])
         async for rows in _pages(old, home):
-            await write(rows)
+            await write(await _timed(old, rows))
+
+
+async def _timed(old: AsyncClient, rows: list[Row]) -> list[Change]:
+    """Return rows with their deadlines; those that have expired meanwhile are gone."""
+    from pequod_server.backing.timed import TimedValue
+
+    batch = old.batch()
+    for key, _ in rows:
+        batch.ttl(key)
+    now_s, found = time.time(), list[Change]()
+    for (key, value), left_s in zip(rows, await batch.send(), strict=True):
+        if isinstance(left_s, float) and left_s != math.inf:
+            found.append((key, TimedValue(value, round((now_s + left_s) * 1000))))
+        else:
+            # A home may keep no deadlines.
+            found.append((key, None if left_s is None else value))
+    return found
 
 
 @asynccontextmanager

@@ -95,7 +95,7 @@ class Engine(DatabaseCalls, ExpiryCalls, JoinCalls, KeptCalls, ReplaceCalls, Sho
 
         Raises:
             InvalidTtlError: It is longer than a hundred years.
-            NoDeadlineError: A database owns this key.
+            NoDeadlineError: A database owns this key, and keeps no deadlines.
             InvalidKeyError, LimitExceededError, ComputedKeyError: As `put`.
         """
         deadlines = self.later_deadlines([key], ttl_ms)
@@ -131,11 +131,11 @@ class Engine(DatabaseCalls, ExpiryCalls, JoinCalls, KeptCalls, ReplaceCalls, Sho
             NO_DEADLINE if it does not expire: a key without a deadline, or one that a join computes.
 
         Raises:
-            NoDeadlineError: A database owns this key, or a home, which may know of one.
+            NoDeadlineError: A database owns this key that keeps none, or a home, which may know of one.
             MissingError: As `get`.
         """
         relations = self._directory.find(key)
-        if relations is not None and relations.table.presence is not None:
+        if relations is not None and relations.table.presence is not None and not self.has_backed_deadlines:
             raise NoDeadlineError(key)
         if self.get(key, now=now) is None:
             return None
@@ -144,7 +144,7 @@ class Engine(DatabaseCalls, ExpiryCalls, JoinCalls, KeptCalls, ReplaceCalls, Sho
 
     def _refuse_deadline(self, key: bytes, value: bytes = b"") -> None:
         if self.owned_by_database(key, value):
-            raise NoDeadlineError(key)
+            raise BackedKeyError(key) if self.has_backed_deadlines else NoDeadlineError(key)
 
     def put_all(self, keys: Sequence[bytes], values: Sequence[bytes], ttl_ms: int = 0) -> None:
         """Write base data, all rows or none: `put` for each, in order, after all have been checked.
@@ -197,10 +197,11 @@ class Engine(DatabaseCalls, ExpiryCalls, JoinCalls, KeptCalls, ReplaceCalls, Sho
         Cost:
             That of a `get` and a `put`.
         """
-        if self.owned_by_database(key, value or b""):
-            raise NoDeadlineError(key) if ttl_ms and ttl_ms != KEEP else BackedKeyError(key)
         if ttl_ms != KEEP:
             deadline_after(0, ttl_ms)
+        if self.owned_by_database(key, value or b""):
+            is_refused = ttl_ms not in (0, KEEP) and not self.has_backed_deadlines
+            raise NoDeadlineError(key) if is_refused else BackedKeyError(key)
         present = self.get(key, now=now)
         if not holds(condition, present):
             return Unmet(present)

@@ -248,7 +248,7 @@ def backed_key(engine: Engine, transaction: Transaction) -> bytes | None:
 
     Raises:
         TransactionError, ComputedKeyError, InvalidKeyError, LimitExceededError: As `transact`.
-        NoDeadlineError: A key is to expire that a database owns.
+        NoDeadlineError: A key is to expire that a database owns which keeps no deadlines.
     """
     found: bytes | None = None
     for compare in transaction.compares:
@@ -266,7 +266,7 @@ def backed_key(engine: Engine, transaction: Transaction) -> bytes | None:
             found = key
     for commands in (transaction.then, transaction.otherwise) if found is not None else ():
         for key, ttl_ms in commands.ttls().items():
-            if ttl_ms not in (0, KEEP) and engine.owned_by_database(key):
+            if ttl_ms not in (0, KEEP) and not engine.has_backed_deadlines and engine.owned_by_database(key):
                 raise NoDeadlineError(key)
     return found
 

@@ -54,7 +54,7 @@ class AsyncKeyCalls(Carried):
         Raises:
             ComputedKeyError: An installed join computes it.
             InvalidTtlError: No key can live as long as that.
-            NoDeadlineError: It is to expire, and a database or another server owns it.
+            NoDeadlineError: It is to expire, and a database owns it that keeps no deadlines.
         """
         turn = self._writing()
         turn.put(key, value, condition=condition, ttl_s=ttl_s, keep_ttl=keep_ttl)

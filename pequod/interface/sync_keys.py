@@ -57,7 +57,7 @@ class KeyCalls:
         Raises:
             ComputedKeyError: An installed join computes it.
             InvalidTtlError: No key can live as long as that.
-            NoDeadlineError: It is to expire, and a database or another server owns it.
+            NoDeadlineError: It is to expire, and a database owns it that keeps no deadlines.
         """
         return self._wait(self._calls.put(key, value, condition=condition, ttl_s=ttl_s, keep_ttl=keep_ttl))
 

@@ -169,12 +169,12 @@ class InvalidTtlError(PequodError):
 
 
 class NoDeadlineError(PequodError):
-    """A deadline for a key that a database owns, or another server: it would not be kept there."""
+    """A deadline for a key of a database whose table has no column of deadlines."""
 
     def __init__(self, key: bytes) -> None:
         super().__init__(
-            f"key {shown(key)} is of the database or the home behind this server, where keys have no deadlines; "
-            "remove it there when it is old, or write it under a table of this server's own"
+            f"key {shown(key)} is of a database that keeps no deadlines of it; name a column for them in the mapping "
+            "(`expires`), or write it under a table that no database owns"
         )
         self.key = key
 

@@ -1303,7 +1303,7 @@ class PeerNextGroups(_message.Message):
     def __init__(self, prefix: _Optional[bytes] = ..., before: _Optional[bytes] = ..., after: _Optional[bytes] = ..., width: _Optional[int] = ..., first: _Optional[bytes] = ..., last: _Optional[bytes] = ...) -> None: ...
 
 class PeerLoadReply(_message.Message):
-    __slots__ = ("keys", "values", "place", "sequence", "more_firsts", "more_lasts", "number", "refusal")
+    __slots__ = ("keys", "values", "place", "sequence", "more_firsts", "more_lasts", "number", "refusal", "deadlines")
     KEYS_FIELD_NUMBER: _ClassVar[int]
     VALUES_FIELD_NUMBER: _ClassVar[int]
     PLACE_FIELD_NUMBER: _ClassVar[int]
@@ -1312,6 +1312,7 @@ class PeerLoadReply(_message.Message):
     MORE_LASTS_FIELD_NUMBER: _ClassVar[int]
     NUMBER_FIELD_NUMBER: _ClassVar[int]
     REFUSAL_FIELD_NUMBER: _ClassVar[int]
+    DEADLINES_FIELD_NUMBER: _ClassVar[int]
     keys: _containers.RepeatedScalarFieldContainer[bytes]
     values: _containers.RepeatedScalarFieldContainer[bytes]
     place: PeerPlace
@@ -1320,7 +1321,8 @@ class PeerLoadReply(_message.Message):
     more_lasts: _containers.RepeatedScalarFieldContainer[bytes]
     number: int
     refusal: CommandError
-    def __init__(self, keys: _Optional[_Iterable[bytes]] = ..., values: _Optional[_Iterable[bytes]] = ..., place: _Optional[_Union[PeerPlace, _Mapping]] = ..., sequence: _Optional[int] = ..., more_firsts: _Optional[_Iterable[bytes]] = ..., more_lasts: _Optional[_Iterable[bytes]] = ..., number: _Optional[int] = ..., refusal: _Optional[_Union[CommandError, _Mapping]] = ...) -> None: ...
+    deadlines: _containers.RepeatedScalarFieldContainer[int]
+    def __init__(self, keys: _Optional[_Iterable[bytes]] = ..., values: _Optional[_Iterable[bytes]] = ..., place: _Optional[_Union[PeerPlace, _Mapping]] = ..., sequence: _Optional[int] = ..., more_firsts: _Optional[_Iterable[bytes]] = ..., more_lasts: _Optional[_Iterable[bytes]] = ..., number: _Optional[int] = ..., refusal: _Optional[_Union[CommandError, _Mapping]] = ..., deadlines: _Optional[_Iterable[int]] = ...) -> None: ...
 
 class PeerFeedRequest(_message.Message):
     __slots__ = ("hello", "released_firsts", "released_lasts", "hurry", "asked")
@@ -1359,7 +1361,7 @@ class PeerFeedHello(_message.Message):
     def __init__(self, version_min: _Optional[int] = ..., version_max: _Optional[int] = ..., feed: _Optional[int] = ..., since: _Optional[_Union[PeerPlace, _Mapping]] = ..., database: _Optional[bytes] = ..., firsts: _Optional[_Iterable[bytes]] = ..., lasts: _Optional[_Iterable[bytes]] = ..., more: _Optional[bool] = ..., id: _Optional[str] = ...) -> None: ...
 
 class PeerFeedReply(_message.Message):
-    __slots__ = ("version", "history", "reload_firsts", "reload_lasts", "reload_reason", "counts", "positions", "keys", "values", "present", "position", "age_ms", "shown", "partial", "answered", "sequences")
+    __slots__ = ("version", "history", "reload_firsts", "reload_lasts", "reload_reason", "counts", "positions", "keys", "values", "present", "position", "age_ms", "shown", "partial", "answered", "sequences", "deadlines")
     VERSION_FIELD_NUMBER: _ClassVar[int]
     HISTORY_FIELD_NUMBER: _ClassVar[int]
     RELOAD_FIRSTS_FIELD_NUMBER: _ClassVar[int]
@@ -1376,6 +1378,7 @@ class PeerFeedReply(_message.Message):
     PARTIAL_FIELD_NUMBER: _ClassVar[int]
     ANSWERED_FIELD_NUMBER: _ClassVar[int]
     SEQUENCES_FIELD_NUMBER: _ClassVar[int]
+    DEADLINES_FIELD_NUMBER: _ClassVar[int]
     version: int
     history: PeerHistory
     reload_firsts: _containers.RepeatedScalarFieldContainer[bytes]
@@ -1392,7 +1395,8 @@ class PeerFeedReply(_message.Message):
     partial: bool
     answered: int
     sequences: _containers.RepeatedScalarFieldContainer[int]
-    def __init__(self, version: _Optional[int] = ..., history: _Optional[_Union[PeerHistory, _Mapping]] = ..., reload_firsts: _Optional[_Iterable[bytes]] = ..., reload_lasts: _Optional[_Iterable[bytes]] = ..., reload_reason: _Optional[str] = ..., counts: _Optional[_Iterable[int]] = ..., positions: _Optional[_Iterable[int]] = ..., keys: _Optional[_Iterable[bytes]] = ..., values: _Optional[_Iterable[bytes]] = ..., present: _Optional[bytes] = ..., position: _Optional[int] = ..., age_ms: _Optional[int] = ..., shown: _Optional[_Iterable[int]] = ..., partial: _Optional[bool] = ..., answered: _Optional[int] = ..., sequences: _Optional[_Iterable[int]] = ...) -> None: ...
+    deadlines: _containers.RepeatedScalarFieldContainer[int]
+    def __init__(self, version: _Optional[int] = ..., history: _Optional[_Union[PeerHistory, _Mapping]] = ..., reload_firsts: _Optional[_Iterable[bytes]] = ..., reload_lasts: _Optional[_Iterable[bytes]] = ..., reload_reason: _Optional[str] = ..., counts: _Optional[_Iterable[int]] = ..., positions: _Optional[_Iterable[int]] = ..., keys: _Optional[_Iterable[bytes]] = ..., values: _Optional[_Iterable[bytes]] = ..., present: _Optional[bytes] = ..., position: _Optional[int] = ..., age_ms: _Optional[int] = ..., shown: _Optional[_Iterable[int]] = ..., partial: _Optional[bool] = ..., answered: _Optional[int] = ..., sequences: _Optional[_Iterable[int]] = ..., deadlines: _Optional[_Iterable[int]] = ...) -> None: ...
 
 class PeerPositionRequest(_message.Message):
     __slots__ = ("latest",)
@@ -1413,16 +1417,18 @@ class PeerPositionReply(_message.Message):
     def __init__(self, place: _Optional[_Union[PeerPlace, _Mapping]] = ..., version_min: _Optional[int] = ..., version_max: _Optional[int] = ..., tables: _Optional[_Iterable[bytes]] = ...) -> None: ...
 
 class PeerWriteRequest(_message.Message):
-    __slots__ = ("keys", "values", "present", "copies")
+    __slots__ = ("keys", "values", "present", "copies", "deadlines")
     KEYS_FIELD_NUMBER: _ClassVar[int]
     VALUES_FIELD_NUMBER: _ClassVar[int]
     PRESENT_FIELD_NUMBER: _ClassVar[int]
     COPIES_FIELD_NUMBER: _ClassVar[int]
+    DEADLINES_FIELD_NUMBER: _ClassVar[int]
     keys: _containers.RepeatedScalarFieldContainer[bytes]
     values: _containers.RepeatedScalarFieldContainer[bytes]
     present: bytes
     copies: bool
-    def __init__(self, keys: _Optional[_Iterable[bytes]] = ..., values: _Optional[_Iterable[bytes]] = ..., present: _Optional[bytes] = ..., copies: _Optional[bool] = ...) -> None: ...
+    deadlines: _containers.RepeatedScalarFieldContainer[int]
+    def __init__(self, keys: _Optional[_Iterable[bytes]] = ..., values: _Optional[_Iterable[bytes]] = ..., present: _Optional[bytes] = ..., copies: _Optional[bool] = ..., deadlines: _Optional[_Iterable[int]] = ...) -> None: ...
 
 class PeerWriteReply(_message.Message):
     __slots__ = ("place", "absent")
@@ -1451,18 +1457,20 @@ class PeerAddReply(_message.Message):
     def __init__(self, place: _Optional[_Union[PeerPlace, _Mapping]] = ..., value: _Optional[bytes] = ...) -> None: ...
 
 class PeerWriteIfRequest(_message.Message):
-    __slots__ = ("key", "value", "condition", "expected", "request_id")
+    __slots__ = ("key", "value", "condition", "expected", "request_id", "deadline")
     KEY_FIELD_NUMBER: _ClassVar[int]
     VALUE_FIELD_NUMBER: _ClassVar[int]
     CONDITION_FIELD_NUMBER: _ClassVar[int]
     EXPECTED_FIELD_NUMBER: _ClassVar[int]
     REQUEST_ID_FIELD_NUMBER: _ClassVar[int]
+    DEADLINE_FIELD_NUMBER: _ClassVar[int]
     key: bytes
     value: bytes
     condition: int
     expected: bytes
     request_id: bytes
-    def __init__(self, key: _Optional[bytes] = ..., value: _Optional[bytes] = ..., condition: _Optional[int] = ..., expected: _Optional[bytes] = ..., request_id: _Optional[bytes] = ...) -> None: ...
+    deadline: int
+    def __init__(self, key: _Optional[bytes] = ..., value: _Optional[bytes] = ..., condition: _Optional[int] = ..., expected: _Optional[bytes] = ..., request_id: _Optional[bytes] = ..., deadline: _Optional[int] = ...) -> None: ...
 
 class PeerWriteIfReply(_message.Message):
     __slots__ = ("place", "met", "present")

@@ -51,7 +51,7 @@ class Keeping:
                 for key, value in changes:
                     file.execute(f"DELETE FROM {GENERIC_TABLE} WHERE key = ?", (key,))
                     if value is not None:
-                        file.execute(f"INSERT INTO {GENERIC_TABLE} VALUES (?, ?)", (key, value))
+                        file.execute(f"INSERT INTO {GENERIC_TABLE} (key, value) VALUES (?, ?)", (key, value))
             return
         connection = await asyncpg.connect(self.backing)
         async with connection.transaction():
@@ -166,7 +166,7 @@ async def test_a_text_is_no_key_in_sqlite(tmp_path: Path) -> None:
     store = SqliteStore(tmp_path / "twip.db", [Mapping.generic([b"p"])])
     await store.install()
     with closing(sqlite3.connect(tmp_path / "twip.db")) as connection, pytest.raises(sqlite3.IntegrityError):
-        connection.execute(f"INSERT INTO {GENERIC_TABLE} VALUES ('p|bob', x'00')")
+        connection.execute(f"INSERT INTO {GENERIC_TABLE} (key, value) VALUES ('p|bob', x'00')")
     await store.close()
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import AsyncExitStack
 from typing import Any
@@ -131,6 +132,21 @@ async def test_a_move_that_ends_anywhere_is_run_again_or_undone(
             await new.put(f"{table}9", "new")
             with pytest.raises(NotHomeError):
                 await old.put(f"{table}9", "old")
+
+
+async def test_keys_take_their_deadlines_with_them(homes: tuple[Cluster, PequodServer, PequodServer]) -> None:
+    cluster, *servers = homes
+    async with AsyncExitStack() as stack:
+        old, new = [await client_of(server, stack) for server in servers]
+        editor = ClusterEditor(cluster.etcd.setting(cluster.name))
+        stack.push_async_callback(editor.close)
+        await old.multi_put({"p00|1": "one", "p00|2": "two"})
+        assert await old.expire("p00|1", 3_600)
+        await cluster_move._move(editor, (b"p00|", b"p00}"), "b", copied=False)
+        left_s = [await new.ttl(key) for key in ("p00|1", "p00|2", "p00|3")]
+        assert left_s[0] is not None
+        assert 3_500 < left_s[0] <= 3_600
+        assert left_s[1:] == [math.inf, None]
 
 
 async def test_what_does_not_move_is_not_said_to_stay(

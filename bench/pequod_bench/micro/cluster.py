@@ -16,7 +16,7 @@ from pequod_proto import pequod_pb2 as pb
 from pequod_server.backing import KeyRange, RowChange
 from pequod_server.homes.compute.events import PeerEvents
 from pequod_server.homes.home.feeding import PeerFeed
-from pequod_server.homes.home.origin import MemoryOrigin
+from pequod_server.homes.home.own_origin import MemoryOrigin
 from pequod_server.homes.home.relay import Relay
 from pequod_server.steps.executor import Executor
 from pequod_server.steps.quick import run_quick

@@ -8,7 +8,7 @@ So a read never shows a key after its deadline, and what joins compute from a ke
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Final
 
 from pequod.answers.changes import Expired
@@ -16,6 +16,7 @@ from pequod.engine.base.deadlines import Deadlines
 from pequod.engine.calls.composed import Composed
 from pequod.language.deadlines import KEEP, deadline_after
 from pequod.language.missing import Due, MissingError
+from pequod.language.spec import DELIMITER
 
 #: How many rows of a range are looked at together; and where other calls wait (``indexes_at_once=False``), the most
 #: rows that a read looks at, and that it removes: some 2 ms.
@@ -26,6 +27,9 @@ _REMOVED_MAX: Final = 512
 
 class ExpiryCalls(Composed):
     """Removes base keys whose deadline has come. The time is an argument, in milliseconds of a wall clock."""
+
+    #: Whether the databases behind the engine keep deadlines and tell them: then they are asked to set one.
+    has_backed_deadlines: bool = False
 
     @property
     def expired_count(self) -> int:
@@ -41,6 +45,21 @@ class ExpiryCalls(Composed):
         for key, at_ms in deadlines:
             if self._store.get(key) is not None:
                 self._deadlines.set(self._store.own_key(key), at_ms)
+
+    def follow_deadlines(self, keys: Iterable[bytes], deadlines: Mapping[bytes, int]) -> None:
+        """Have rows of backed tables expire when the database says; those that are not loaded do not matter.
+
+        Args:
+            keys: Those whose rows were loaded or have changed.
+            deadlines: Of those among them that expire.
+        """
+        own = self._deadlines
+        for key in keys:
+            at_ms = deadlines.get(key)
+            if at_ms is None or self._store.get(key) is None:
+                own.remove(key)
+            else:
+                own.set(self._store.own_key(key), at_ms)
 
     def later_deadlines(self, keys: Sequence[bytes], ttl_ms: int) -> list[tuple[bytes, int]]:
         """Return the deadlines that keys will have once they are written, for `set_deadlines`.
@@ -104,14 +123,18 @@ class ExpiryCalls(Composed):
         self.revision += 1
         if self._effects is not None:
             self._effects[key] = value
+        relations = self._relations.get(key.partition(DELIMITER)[0])
+        if relations is not None and relations.is_watched:
+            relations.watches.tell_deadline(key, value)
 
     def _expire(self, key: bytes) -> None:
         """Remove a key that is due."""
         self._deadlines.remove(key)
         relations = self._directory.find(key)
         assert relations is not None, "keys with deadlines are there"
-        self.revision += self._writer.set_base(relations, key, None, Expired)
-        self._store.expired_count += 1
+        is_gone = self._writer.set_base(relations, key, None, Expired)
+        self.revision += is_gone
+        self._store.expired_count += is_gone
 
     def _expire_key(self, key: bytes) -> None:
         """Remove a key if it is due."""

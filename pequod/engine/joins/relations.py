@@ -12,6 +12,7 @@ from collections.abc import Collection
 from typing import TYPE_CHECKING, Final
 
 from pequod.answers.changes import Change
+from pequod.engine.base.deadlines import Deadlines
 from pequod.engine.base.presence import Presence
 from pequod.engine.base.store import LooseRows, Store
 from pequod.engine.base.table import Table
@@ -142,6 +143,11 @@ class Directory:
         self.watches: dict[Watch, None] = {}
         #: The keys that have no table.
         self.loose = LooseKeys(store.loose, self.watches)
+
+    @property
+    def deadlines(self) -> Deadlines:
+        """The deadlines of keys; always this object."""
+        return self._store.deadlines
 
     def at(self, name: bytes) -> Relations:
         """Return the relations of the table of a name; both are made on first use."""

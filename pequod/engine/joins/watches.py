@@ -30,13 +30,27 @@ class Watch:
         empty after settling.
     """
 
-    __slots__ = ("_is_awake", "_wake", "changes", "ended", "first", "last", "loss_count", "lost", "lost_rows", "stale")
+    __slots__ = (
+        "_is_awake",
+        "_wake",
+        "changes",
+        "ended",
+        "first",
+        "hears_deadlines",
+        "last",
+        "loss_count",
+        "lost",
+        "lost_rows",
+        "stale",
+    )
 
     def __init__(self, first: bytes, last: bytes | None, wake: Callable[[], None]) -> None:
         self.first = first
         self.last = last
         self._wake = wake
         self._is_awake = False
+        #: Whether it is told that a key has another deadline, by a change from its value to the same.
+        self.hears_deadlines = False
         #: Changes that were delivered and not taken yet.
         self.changes: list[Change] = []
         self.stale: dict[Context, None] = {}
@@ -122,6 +136,12 @@ class WatchIndex(RangeTree):
             watch: Watch = interval.data
             if self._table.presence is None or not any(first <= change.key < last for first, last in watch.lost):
                 watch.tell(change)
+
+    def tell_deadline(self, key: bytes, value: bytes) -> None:
+        """Note that a client-written row has another deadline."""
+        for interval in self._tree.at(key):
+            if interval.data.hears_deadlines:
+                interval.data.tell(Change(key, value, value))
 
     def tell_computed(self, key: bytes, old: bytes | None, new: bytes | None) -> None:
         """Note the change of a computed row; if rows were lost, settling delivers the difference at the end."""

@@ -78,7 +78,8 @@ class Backed:
         if name not in self._by_name:
             text = name.decode("utf-8", "backslashreplace")
             priority = self._priorities.get(text, 0)
-            owner = Forgetter(text, relations, presence, self._writer, self._memory, self._story, priority)
+            deadlines = self._store.deadlines
+            owner = Forgetter(text, relations, presence, self._writer, self._memory, self._story, priority, deadlines)
             self._by_name[name] = owner
             owner.forgotten = self._forgotten
 
@@ -142,6 +143,7 @@ class Backed:
                 owner.add(*gap, keys[bisect_left(keys, gap.first) : bisect_left(keys, gap.last)])
             for key in gone:
                 changed += self._writer.set_base(relations, key, None)
+                self._store.deadlines.remove(key)
             for key in keys:
                 changed += self._writer.set_base(relations, key, found[key])
         return changed

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Iterator
 from itertools import islice
 from typing import Final
 
+from pequod.engine.base.deadlines import Deadlines
 from pequod.engine.base.parts import Parts
 from pequod.engine.base.presence import Presence
 from pequod.engine.joins.contexts import Context
@@ -25,7 +26,7 @@ FORGOTTEN_MAX: Final = 512
 class Forgetter(Parts):
     """Forgets loaded ranges of one table, on request or when memory is short."""
 
-    __slots__ = ("_name", "_relations", "_story", "_table", "_writer", "forgotten")
+    __slots__ = ("_deadlines", "_name", "_relations", "_story", "_table", "_writer", "forgotten")
 
     def __init__(
         self,
@@ -36,9 +37,11 @@ class Forgetter(Parts):
         memory: Evictor,
         story: Story,
         priority: int,
+        deadlines: Deadlines,
     ) -> None:
         super().__init__(presence, memory, priority)
         self._name = name
+        self._deadlines = deadlines
         self._story = story
         self._relations = relations
         self._table = relations.table
@@ -63,13 +66,13 @@ class Forgetter(Parts):
             self._story.note(self._name, start, stop, reason)
             if self.forgotten is not None:
                 self.forgotten.append(Range(start, stop))
-        remove_rows(self._relations, keys, self.memory.ledger)
+        remove_rows(self._relations, keys, self.memory.ledger, self._deadlines)
 
     def forget_searched(self, one: Searched, first: bytes, last: bytes, reason: Reason) -> None:
         """Forget that a range was searched, with the rows that are there for it alone, and what was computed of it."""
         for context in one.dependants(first, last):
             self._writer.evict(context, reason)
-        forget_searched(self._relations, one, first, last, self.memory.ledger)
+        forget_searched(self._relations, one, first, last, self.memory.ledger, self._deadlines)
 
     def forget_searches(self) -> None:
         """Forget all searched ranges of the table: any row may have come to show in any of them, or be gone."""

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+from pequod.engine.base.deadlines import Deadlines
 from pequod.engine.joins.projections import Projection
 from pequod.engine.joins.relations import Relations
 from pequod.engine.joins.searched import Searched, are_held
 from pequod.engine.memory.ledger import Ledger
 
 
-def remove_rows(relations: Relations, keys: Iterable[bytes], ledger: Ledger) -> None:
+def remove_rows(relations: Relations, keys: Iterable[bytes], ledger: Ledger, deadlines: Deadlines) -> None:
     """Remove rows of a backed table, except those that searched ranges show.
 
     Requires:
@@ -34,12 +35,16 @@ def remove_rows(relations: Relations, keys: Iterable[bytes], ledger: Ledger) -> 
         if value is None or (searched and are_held(searched, key, value)):
             continue
         table.remove(key)
+        if deadlines:
+            deadlines.remove(key)
         for index in indexes:
             index.change(key, index.look(key, value), {})
     ledger.forget_rows(before_bytes - table.count_bytes())
 
 
-def forget_searched(relations: Relations, one: Searched, first: bytes, last: bytes, ledger: Ledger) -> None:
+def forget_searched(
+    relations: Relations, one: Searched, first: bytes, last: bytes, ledger: Ledger, deadlines: Deadlines
+) -> None:
     """Note that a range is not searched any more, and remove the rows that are there for it alone.
 
     Requires:
@@ -52,4 +57,4 @@ def forget_searched(relations: Relations, one: Searched, first: bytes, last: byt
     assert presence is not None, "only a database is searched"
     rows = dict.fromkeys(own_key(key) for key in one.index.seen(first, last).keys)
     one.remove(first, last)
-    remove_rows(relations, [key for key in rows if key is not None and not presence.has(key)], ledger)
+    remove_rows(relations, [key for key in rows if key is not None and not presence.has(key)], ledger, deadlines)

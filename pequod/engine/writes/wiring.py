@@ -124,5 +124,6 @@ class Wiring:
         """Forget the searched ranges of an index that nothing reads any more."""
         for one in related.searched:
             if one.index is index:
-                forget_searched(related, one, index.table.prefix, index.table.end, self._memory.ledger)
+                start, end = index.table.prefix, index.table.end
+                forget_searched(related, one, start, end, self._memory.ledger, self._directory.deadlines)
         related.searched[:] = [one for one in related.searched if one.index is not index]

@@ -35,9 +35,11 @@ from pequod_server.backing.columns import Column, Padded, Plain, Signed, Text, T
 from pequod_server.backing.errors import MappingError, PackError
 from pequod_server.backing.values import Form
 
-_MEMBERS: Final = {"keys", "table", "slots", "value", "where", "unique", "fields"}
+_MEMBERS: Final = {"keys", "table", "slots", "value", "where", "unique", "fields", "expires"}
 #: The table of a generic mapping: keys and their values, for programs that want no schema.
 GENERIC_TABLE: Final = "pequod_base"
+#: Its column of deadlines.
+GENERIC_EXPIRES: Final = "expires_at"
 FieldType = Literal["text", "integer", "uuid"]
 _FIELD_TYPES: Final = ("text", "integer", "uuid")
 _TYPES: Final = ("text", "integer", "timestamp_s", "timestamp_us", "uuid")
@@ -73,6 +75,8 @@ class Mapping:
     condition: str | None
     #: Whether the database must ensure that no two rows have one key.
     is_unique: bool
+    #: The column of the instants at which rows expire, integers in milliseconds since 1970; None: there is none.
+    expires: str | None
     #: The columns of the value by which rows are asked for when joins read them by these fields -> their types.
     fields: AnyMapping[str, FieldType]
     #: The tables whose keys they are, and the ranges in which all keys lie.
@@ -111,6 +115,7 @@ class Mapping:
             form,
             condition,
             unique,
+            _expires(name, members, [*(slot.name for slot in slots), *value]),
             _fields(name, members.get("fields", {}), value if form == "object" else ()),
             (pattern.literal_prefix.partition(DELIMITER)[0],),
             ((pattern.literal_prefix, prefix_end(pattern.literal_prefix)),),
@@ -139,6 +144,7 @@ class Mapping:
             form="bytes",
             condition=None,
             is_unique=True,
+            expires=GENERIC_EXPIRES,
             fields={},
             tables=names,
             bounds=tuple((start, prefix_end(start)) for start in sorted(starts)) or ((b"", None),),
@@ -149,8 +155,9 @@ class Mapping:
 
     @property
     def columns(self) -> tuple[str, ...]:
-        """The names of all columns that are read, each once: those of slots, then those of the value."""
-        return tuple(dict.fromkeys([*(slot.name for slot in self.slots), *self.value]))
+        """The names of all columns that are read, each once: those of slots, of the value, and that of deadlines."""
+        names = [*(slot.name for slot in self.slots), *self.value]
+        return tuple(dict.fromkeys(names if self.expires is None else [*names, self.expires]))
 
     @property
     def first(self) -> bytes:
@@ -236,6 +243,15 @@ def _text(name: str, members: AnyMapping[str, object], member: str) -> str:
     if not isinstance(text, str) or not text.strip():
         raise MappingError(name, f"`{member}` is missing; it is a text")
     return text
+
+
+def _expires(name: str, members: AnyMapping[str, object], others: Sequence[str]) -> str | None:
+    if "expires" not in members:
+        return None
+    column = _text(name, members, "expires")
+    if column in others:
+        raise MappingError(name, f"`expires` names {column!r}, which a slot or the value has already")
+    return column
 
 
 def _pattern(name: str, word: str) -> Pattern:

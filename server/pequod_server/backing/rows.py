@@ -8,6 +8,7 @@ from heapq import merge
 from itertools import islice
 from typing import Final, TypeVar
 
+from pequod_server.backing import timed
 from pequod_server.backing.errors import PackError
 from pequod_server.backing.mapping import Mapping, SlotColumn
 from pequod_server.backing.store import KeyRange
@@ -22,16 +23,24 @@ _SORTED: Final = 4096
 def packed(
     mapping: Mapping, records: Iterable[Sequence[Cell]], refuse: Callable[[PackError], None]
 ) -> Iterator[tuple[bytes, bytes]]:
-    """Yield key and value of each record of the mapping's columns; rows without a key go to ``refuse``."""
+    """Yield key and value of each record of the mapping's columns; rows without a key go to ``refuse``.
+
+    Rows that are due are left out.
+    """
     names = mapping.columns
     value_at = [names.index(name) for name in mapping.value]
+    expires_at = None if mapping.expires is None else names.index(mapping.expires)
     for record in records:
         try:
             key = mapping.key([_text(mapping, slot, cell) for slot, cell in zip(mapping.slots, record, strict=False)])
         except PackError as error:
             refuse(error)
             continue
-        yield key, compose(mapping.value, mapping.form, [record[at] for at in value_at])
+        value = compose(mapping.value, mapping.form, [record[at] for at in value_at])
+        if expires_at is None:
+            yield key, value
+        elif (lasting := timed.shown(value, record[expires_at].text)) is not None:
+            yield key, lasting
 
 
 def _text(mapping: Mapping, slot: SlotColumn, cell: Cell) -> str | None:

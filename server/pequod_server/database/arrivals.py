@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import time
 from bisect import bisect_left
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Final
 
 from pequod.engine import Engine, LimitExceededError, Loadable, Range, RangeRows, SearchRange
@@ -20,6 +20,7 @@ from pequod_server.database.counters import DatabaseCounters
 #: Ranges for which there was no memory.
 Refused = dict[Loadable, LimitExceededError]
 
+NO_DEADLINES: Final[Mapping[bytes, int]] = {}
 #: Rows of a search that are examined between two looks at the clock: 0.3 ms.
 _LOOKED_AT: Final = 128
 #: Rows of a load that go into the engine at a time, at first and at most; fewer if each changes many contexts.
@@ -36,22 +37,31 @@ class Arrivals:
         1. ``partial`` is the range of which a part is in, while there is one.
     """
 
-    __slots__ = ("_counters", "_engine", "partial")
+    __slots__ = ("_counters", "_deadlines", "_engine", "partial")
 
     def __init__(self, engine: Engine, counters: DatabaseCounters) -> None:
         self._engine = engine
         self._counters = counters
+        #: Of the rows of the load.
+        self._deadlines: Mapping[bytes, int] = NO_DEADLINES
         #: A read that lacks some of it waits for its load.
         self.partial: Range | None = None
 
     async def take(
-        self, ranges: Sequence[Range], searches: Sequence[SearchRange], rows: RowList, turns: Turns
+        self,
+        ranges: Sequence[Range],
+        searches: Sequence[SearchRange],
+        rows: RowList,
+        turns: Turns,
+        deadlines: Mapping[bytes, int] = NO_DEADLINES,
     ) -> Refused:
         """Take in the rows of ranges and searches, and free them; return those for which there is no memory.
 
         Args:
             rows: All of them, in the order of their keys.
+            deadlines: Of those that expire.
         """
+        self._deadlines = deadlines
         refused: Refused = {}
         small: list[RangeRows] = []
         small_rows = 0
@@ -79,15 +89,22 @@ class Arrivals:
             await turns.give_if_due()
         return refused
 
+    def _follow_deadlines(self, loads: Sequence[RangeRows]) -> None:
+        """Have rows that were loaded in this turn expire when the database says."""
+        if self._deadlines or self._engine.deadlines:
+            self._engine.follow_deadlines((key for one in loads for key, _ in one.rows), self._deadlines)
+
     def _small(self, loads: Sequence[RangeRows], refused: Refused) -> None:
         """Load ranges together; where there is no memory for all, one by one."""
         engine = self._engine
         try:
             engine.load_all(loads)
+            self._follow_deadlines(loads)
         except LimitExceededError:
             for one in loads:
                 try:
                     engine.load_all((one,))
+                    self._follow_deadlines((one,))
                 except LimitExceededError as error:
                     assert one.last is not None, "ranges that reads lack end"
                     refused[Range(one.first, one.last)] = error
@@ -114,7 +131,9 @@ class Arrivals:
             upto = min(start + count, stop)
             last = one.last if upto == stop else rows[upto][0]
             begun_s = time.perf_counter()
-            self._engine.load(first, last, rows[start:upto])
+            part = RangeRows(first, last, rows[start:upto])
+            self._engine.load_all((part,))
+            self._follow_deadlines((part,))
             is_quick = time.perf_counter() - begun_s < SLICE_S / 4
             count = min(count * 2, _ROWS_MAX) if is_quick else max(count // 2, 1)
             start, first = upto, last
@@ -124,7 +143,9 @@ class Arrivals:
         start, stop = (bisect_left(rows, (key,)) for key in found.search.keys)
         try:
             for at in range(start, stop, _LOOKED_AT):
-                self._engine.load_found(found, rows[at : min(at + _LOOKED_AT, stop)])
+                part = RangeRows(*found.search.keys, rows[at : min(at + _LOOKED_AT, stop)])
+                self._engine.load_found(found, part.rows)
+                self._follow_deadlines((part,))
                 await turns.give_if_due()
             self._engine.note_searched(found)
         except LimitExceededError as error:

@@ -110,11 +110,7 @@ class Databases:
         self._take(*self._prepared(groups))
 
     def named(self, name: str) -> Loader:
-        """Return what keeps the engine in step with the database of a name.
-
-        Raises:
-            KeyError: There is none of this name.
-        """
+        """Return what keeps the engine in step with the database of a name; KeyError if there is none."""
         return {loader.name: loader for loader in self.all}[name]
 
     # Life.
@@ -230,6 +226,7 @@ class Databases:
             if ranges != self.assignment.ranges_of(loader):
                 loader.own(None if ranges == (EVERYTHING,) else ranges)
         self.all, self.assignment, self.assigned_s = kept, assignment, time.monotonic()
+        self._engine.has_backed_deadlines = bool(kept) and all(loader.keeps_deadlines for loader in kept)
 
     def _collect_forgotten(self) -> None:
         """Note which of their ranges the engine has forgotten, for the databases that want to know."""

@@ -34,6 +34,7 @@ from pequod_server.backing import (
     RowChange,
 )
 from pequod_server.backing.rows import Clip
+from pequod_server.backing.timed import untimed, untimed_changes
 from pequod_server.backing.turns import Turns, in_turns
 from pequod_server.database.arrivals import Arrivals, Refused
 from pequod_server.database.assignment import Assignment, overlap
@@ -240,13 +241,13 @@ class Intake:
                 rows = await in_turns(self.landing.land_in_steps(token, loaded), turns)
                 if rows is None:
                     return None
-                prefetched = loaded.prefetched
+                prefetched, deadlines = loaded.prefetched, await in_turns(untimed(rows), turns)
                 # So that the rows can be freed piece by piece below: to free a million at once takes 0.1 s.
                 del loaded
                 self._arriving = Clip([*arriving, *prefetched])
                 also = [Range(one.first, one.last) for one in prefetched if one.last is not None]
                 try:
-                    return await self._arrivals.take([*ranges, *also], searches, rows, turns)
+                    return await self._arrivals.take([*ranges, *also], searches, rows, turns, deadlines)
                 finally:
                     self._arriving = None
         finally:
@@ -297,11 +298,15 @@ class Intake:
 
     async def _apply(self, changes: Sequence[RowChange], turns: Turns) -> bool:
         """Apply the changes of one commit; reads wait, and True is returned, if it takes more than a slice."""
+        changes, deadlines = untimed_changes(changes)
         at, end_s = 0, time.perf_counter() + self._apply_s
         while at < len(changes):
             # A row that was evicted meanwhile is not loaded any more.
+            begun_at = at
             at, applied = self._engine.apply_some(changes, at, turns.work_max)
             self.counters.changes_applied += applied
+            if deadlines or self._engine.deadlines:
+                self._engine.follow_deadlines((change.key for change in changes[begun_at:at]), deadlines)
             if turns.are_due() and at < len(changes):
                 self.gate.close()
                 if time.perf_counter() > end_s:

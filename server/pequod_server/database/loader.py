@@ -31,6 +31,7 @@ from pequod_server.backing import (
     RowChange,
     Status,
 )
+from pequod_server.backing.deadlines import KeepsDeadlines, KnowsDeadlines
 from pequod_server.backing.turns import ended
 from pequod_server.database.flights import Flights
 from pequod_server.database.followed import FEED, Followed, Reached
@@ -39,6 +40,10 @@ from pequod_server.database.intake import Intake, Tap
 
 log = logging.getLogger("pequod.backing")
 
+#: How often rows that are due are looked for in the database, and how many are deleted at a time. Nobody waits for it:
+#: no server shows them.
+_REMOVE_S: Final = 0.5
+_REMOVED_MAX: Final = 1_000
 #: How often the feed's state is looked at.
 _LOOK_S: Final = 0.25
 
@@ -168,11 +173,13 @@ class Loader:
             BackingUnavailableError: It does not answer.
         """
         self._start_step = "an answer"
+        await self._migrate()
         for advice in await self.store.check():
             log.warning("advice about the database", extra={"advice": advice})
         self._tasks = [
             asyncio.create_task(self._follow(since), name="pequod database feed"),
             asyncio.create_task(self._look(), name="pequod database state"),
+            asyncio.create_task(self._remove_due(), name="pequod database expiry"),
         ]
         try:
             self._start_step = "its feed of changes; a new replication slot waits for the transactions that are open"
@@ -194,6 +201,7 @@ class Loader:
         backoff, failures = Backoff(), 0
         while True:
             try:
+                await self._migrate()
                 for advice in await self.store.check():
                     log.warning("advice about the database", extra={"advice": advice, "database": self.name})
                 break
@@ -206,7 +214,30 @@ class Loader:
             await asyncio.sleep(backoff.wait_s(failures))
         self._unanswered = ""
         self._tasks.append(asyncio.create_task(self._look(), name="pequod database state"))
+        self._tasks.append(asyncio.create_task(self._remove_due(), name="pequod database expiry"))
         await self._follow(None)
+
+    @property
+    def keeps_deadlines(self) -> bool:
+        """Whether the database keeps deadlines of its keys, or the home does."""
+        return isinstance(self.store, KeepsDeadlines | KnowsDeadlines)
+
+    async def _migrate(self) -> None:
+        """Give tables of earlier versions what they lack, and say so; only who writes to the database does."""
+        if self.is_write_through and isinstance(self.store, KeepsDeadlines):
+            for statement in await self.store.migrate():
+                log.warning("the database's table was changed", extra={"statement": statement, "database": self.name})
+
+    async def _remove_due(self) -> None:
+        """Delete rows that are due, some at a time; other servers beside the database delete others meanwhile."""
+        store = self.store
+        while self.is_write_through and isinstance(store, KeepsDeadlines):
+            count = 0
+            try:
+                count = await store.remove_due(_REMOVED_MAX)
+            except PequodError as error:
+                log.info("rows that are due stay in the database for now", extra={"error": str(error)})
+            await asyncio.sleep(0 if count == _REMOVED_MAX else _REMOVE_S)
 
     async def caught_up(self) -> None:
         """Wait until the cache has everything that is in the database now, for as long as it gets on."""

@@ -16,10 +16,10 @@ from typing import Final, NamedTuple
 from pequod.answers.transacted import Transacted
 from pequod.engine import BackedKeyError, Engine, PequodError
 from pequod.engine.transacting import TransactionLimits
-from pequod.errors import MixedWriteError, TransactionError, UnassignedKeyError
+from pequod.errors import MixedWriteError, NoDeadlineError, TransactionError, UnassignedKeyError
 from pequod.escapes import shown
 from pequod.freshness import merged
-from pequod.language.conditions import Met, Unmet
+from pequod.language.conditions import IfValue, Met, Unmet
 from pequod.language.ranges import within
 from pequod.language.spec import DELIMITER
 from pequod.language.transactions import Transaction
@@ -32,6 +32,7 @@ from pequod_server.backing import (
     WriteRefusedError,
 )
 from pequod_server.backing.rows import sorted_in_steps
+from pequod_server.backing.timed import timed
 from pequod_server.backing.turns import Turns, in_turns
 from pequod_server.database.databases import Databases
 from pequod_server.database.loader import Loader
@@ -95,7 +96,7 @@ class WriteThrough:
             self._databases.taker_of([change.key for change in changes])
             order = sorted(range(len(changes)), key=lambda number: changes[number].key)
             token, found = await self._databases.write([changes[number] for number in order])
-        except (PackError, WriteRefusedError) as error:
+        except (PackError, WriteRefusedError, NoDeadlineError) as error:
             if len(changes) == 1:
                 return CarriedOut([error], b"")
             half = len(changes) // 2
@@ -119,6 +120,23 @@ class WriteThrough:
         except PequodError as error:
             return CarriedOut([error], b"")
         return CarriedOut([outcome], token)
+
+    async def expire(self, key: bytes, ttl_ms: int) -> CarriedOut:
+        """Have a row of a database expire, or (0) live for ever; the outcome is whether it is there.
+
+        The row is written with the value that it has: another writer that changes it meanwhile is not overwritten.
+        """
+        value = await self._databases.read(lambda: self._engine.get(key), [(key, key + b"\0")])
+        while value is not None:
+            done = await self.write_if(ConditionalChange(key, timed(value, ttl_ms), IfValue(value)))
+            match done.outcomes[0]:
+                case Met():
+                    return CarriedOut([True], done.token)
+                case Unmet(present):
+                    value = present
+                case error:
+                    return CarriedOut([error], done.token)
+        return CarriedOut([False], b"")
 
     async def transact(self, transaction: Transaction, limits: TransactionLimits) -> tuple[Transacted, bytes]:
         """Have the database that owns the keys of a transaction run it; return the outcome, and the token of the state.

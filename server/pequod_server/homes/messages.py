@@ -1,7 +1,8 @@
 """The messages of the protocol between servers, as both sides write and read them.
 
     ranges    two columns, `firsts` and `lasts`: an empty last is no end
-    changes   three columns, `keys`, `values` and `present`: a key that is gone has an empty value, and 0 in `present`
+    changes   three columns, `keys`, `values` and `present`: a key that is gone has an empty value, and 0 in `present`;
+              a fourth one, `deadlines`, if a key expires
     place     a timeline and a position
 
 Load      rows of ranges as of one place, and a feed's subscription to them
@@ -33,6 +34,7 @@ from pequod_server.backing.store import (
     WrittenIf,
     WrittenTransaction,
 )
+from pequod_server.backing.timed import deadline_of, deadlines_of, with_deadlines
 
 #: The versions of the protocol that this server speaks as a compute; as a home it speaks the latest.
 VERSION_MIN: Final = 2
@@ -74,6 +76,8 @@ class ChangeColumns(NamedTuple):
     present: bytes
     #: Of keys and values.
     size_bytes: int
+    #: When the keys expire, 0: never; empty if none does.
+    deadlines: Sequence[int] = ()
 
     @classmethod
     def of(cls, changes: Sequence[tuple[bytes, bytes | None]]) -> Self:
@@ -89,12 +93,14 @@ class ChangeColumns(NamedTuple):
         if None in found:
             present = bytes([value is not None for value in found])
             found = tuple([value or b"" for value in found])
-        return cls(keys, found, present, sum(map(len, keys)) + sum(map(len, found)))
+        return cls(keys, found, present, sum(map(len, keys)) + sum(map(len, found)), deadlines_of(found))
 
 
-def changes_of(keys: Sequence[bytes], values: Sequence[bytes], present: bytes) -> list[RowChange]:
-    """Return the changes of three columns of one length."""
-    found: list[bytes | None] = list(values)
+def changes_of(
+    keys: Sequence[bytes], values: Sequence[bytes], present: bytes, deadlines: Sequence[int] = ()
+) -> list[RowChange]:
+    """Return the changes of columns of one length; that of deadlines may be empty."""
+    found: list[bytes | None] = [*with_deadlines(values, deadlines)]
     at = present.find(0)
     while at >= 0:
         found[at] = None
@@ -105,14 +111,21 @@ def changes_of(keys: Sequence[bytes], values: Sequence[bytes], present: bytes) -
 def write_request(changes: Sequence[tuple[bytes, bytes | None]], *, copies: bool = False) -> pb.PeerWriteRequest:
     """Return the message of changes, as keys with their new values; None: the key is removed."""
     columns = ChangeColumns.of(changes)
-    return pb.PeerWriteRequest(keys=columns.keys, values=columns.values, present=columns.present, copies=copies)
+    request = pb.PeerWriteRequest(keys=columns.keys, values=columns.values, present=columns.present, copies=copies)
+    request.deadlines.extend(columns.deadlines)
+    return request
 
 
 def write_if_request(change: ConditionalChange) -> pb.PeerWriteIfRequest:
     """Return the message of a change under a condition."""
     condition, expected = coded(change.condition)
     return pb.PeerWriteIfRequest(
-        key=change.key, value=change.value, condition=condition, expected=expected, request_id=change.request_id
+        key=change.key,
+        value=change.value,
+        condition=condition,
+        expected=expected,
+        request_id=change.request_id,
+        deadline=deadline_of(change.value),
     )
 
 
@@ -122,7 +135,9 @@ def conditional_change_of(message: pb.PeerWriteIfRequest) -> ConditionalChange:
     Raises:
         InvalidConditionError: No condition has this number.
     """
-    value = message.value if message.HasField("value") else None
+    value = None
+    if message.HasField("value"):
+        (value,) = with_deadlines([message.value], [message.deadline] if message.deadline else ())
     return ConditionalChange(message.key, value, decoded(message.condition, message.expected), message.request_id)
 
 

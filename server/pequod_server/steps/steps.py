@@ -15,13 +15,15 @@ from typing import Final, NamedTuple, Protocol
 
 from pequod_proto.pequod_pb2 import ExecuteReply
 
-from pequod.commands.kinds import ADD, ARGUMENT_COUNTS, DECIDED, PLAIN_WRITES, PUT_IF, SCAN, SCAN_DOWN
+from pequod.commands.kinds import ADD, ARGUMENT_COUNTS, DECIDED, EXPIRE, PLAIN_WRITES, PUT_IF, PUT_TTL, SCAN, SCAN_DOWN
 from pequod.engine import BackedKeyError, Engine, MissingError, PequodError
 from pequod.engine.answer import Answer, answer
 from pequod.engine.batch import BatchRun, Waits, united
+from pequod.errors import InvalidTtlError
 from pequod.freshness import merged
 from pequod.language.conditions import decoded
 from pequod_server.backing import Addition, ConditionalChange, RowChange
+from pequod_server.backing.timed import over, timed
 from pequod_server.database.databases import Databases
 from pequod_server.database.flights import ROUNDS_MAX
 from pequod_server.database.write_through import TOGETHER_MAX, CarriedOut, Settled
@@ -47,6 +49,14 @@ class WriteIf(NamedTuple):
     """A write under a condition, of a key that the database owns: the next command."""
 
     change: ConditionalChange
+
+
+class Expire(NamedTuple):
+    """A deadline for a key that the database owns: the next command."""
+
+    key: bytes
+    #: 0: it is to have none.
+    ttl_ms: int
 
 
 class Add(NamedTuple):
@@ -86,7 +96,7 @@ class Outcomes:
 
 
 #: The cases in which a command waits.
-Need = MissingError | Writes | WriteIf | Add
+Need = MissingError | Writes | WriteIf | Expire | Add
 Step = Need | Room | ExecuteReply | Outcomes
 
 
@@ -212,6 +222,9 @@ class Steps:
             if self._run.kind == ADD:
                 _, key, delta, _ = self._run.command()
                 return self._noted(Add(Addition(key, delta, self._run.request_id)))
+            if self._run.kind == EXPIRE:
+                _, key, _, ttl_ms = self._run.command()
+                return self._noted(Expire(key, ttl_ms))
             if self._run.kind in DECIDED:
                 return self._noted(self._write_if())
             return self._noted(Writes(self._writes_ahead()))
@@ -223,7 +236,7 @@ class Steps:
         """Note a step that is returned, and the state in which the commands before it have run."""
         self._step = step
         is_last = isinstance(step, Outcomes) or (isinstance(step, ExecuteReply) and not step.more)
-        if not is_last and (self._run.index or not isinstance(step, MissingError | Writes | WriteIf | Add)):
+        if not is_last and (self._run.index or not isinstance(step, MissingError | Writes | WriteIf | Expire | Add)):
             self.earlier = merged(self.earlier, self._executor.levels.token)
         return step
 
@@ -283,24 +296,35 @@ class Steps:
     def _write_if(self) -> WriteIf:
         """Return the write that waits, whose condition has been looked at."""
         kind, key, second, number = self._run.command()
-        value, expected = (second, self._run.third) if kind == PUT_IF else (None, second)
+        value, expected = (None, second)
+        if kind == PUT_IF:
+            value, expected = timed(second, self._run.ttl_ms), self._run.third
         return WriteIf(ConditionalChange(key, value, decoded(number, expected), self._run.request_id))
 
     def _writes_ahead(self) -> list[RowChange]:
         """Return the write that waits, and those right behind it that the database owns, too, and that may run."""
         changes: list[RowChange] = []
+        latest: dict[bytes, bytes | None] = {}
+        numbers = iter(self._run.numbers[self._run.number_at :])
         for position, kind, key, value in islice(self._run.ahead(), TOGETHER_MAX):
+            if kind not in PLAIN_WRITES and kind != PUT_TTL:
+                break
+            ttl_ms = next(numbers) if kind == PUT_TTL else 0
             if position in self._refused:
                 continue
-            # The next command waits to be written as it is: a time to live that the database cannot keep was refused.
-            if kind not in PLAIN_WRITES and position != self._run.index:
-                break
             try:
                 if not self._executor.engine.owned_by_database(key, value):
                     break
             except PequodError:
                 break
-            changes.append(RowChange(key, value if ARGUMENT_COUNTS[kind] > 1 else None))
+            try:
+                written = timed(value, ttl_ms) if ARGUMENT_COUNTS[kind] > 1 else None
+            except InvalidTtlError:
+                break
+            if ttl_ms and written is not None and key in latest:
+                written = over(latest[key], written)
+            latest[key] = written
+            changes.append(RowChange(key, written))
         return changes
 
     def _lacking_ahead(self) -> list[MissingError]:

@@ -91,7 +91,7 @@ BOUNDS: Final[Mapping[str, Mapping[str, Bound]]] = {
     "PeerLoadRequest": {"firsts": _RANGES, "lasts": _RANGES, "next": AtMost(NEXT_GROUPS_MAX)},
     "PeerFeedRequest": {"released_firsts": _RANGES, "released_lasts": _RANGES},
     "PeerFeedHello": {"firsts": _RANGES, "lasts": _RANGES},
-    "PeerWriteRequest": {"keys": _COMMANDS, "values": _COMMANDS},
+    "PeerWriteRequest": {"keys": _COMMANDS, "values": _COMMANDS, "deadlines": _COMMANDS},
 }  # fmt: skip
 
 _VARINTS: Final = frozenset(

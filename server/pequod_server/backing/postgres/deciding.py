@@ -29,12 +29,14 @@ from pequod.engine.transacting import (
 )
 from pequod.escapes import shown
 from pequod.language.conditions import MET, Met, Unmet, holds
+from pequod.language.deadlines import KEEP
 from pequod.language.decimals import added
 from pequod.language.transactions import Transaction
 from pequod_server.backing.mapping import Mapping
 from pequod_server.backing.postgres.schema import Connection, Facts
 from pequod_server.backing.postgres.writes import lock_of
 from pequod_server.backing.store import Addition, ConditionalChange, KeyRange, RowChange
+from pequod_server.backing.timed import timed
 
 #: Returns the rows of ranges as the transaction of the connection sees them.
 Rows = Callable[[Connection, Facts, Sequence[KeyRange]], Awaitable[dict[bytes, bytes]]]
@@ -76,16 +78,18 @@ async def decide(
     """
     there: set[bytes] = set()
     for key, mapping in mappings.items():
-        if await _is_locked(connection, facts, mapping, key):
+        if await _is_locked(connection, mapping, key):
             there.add(key)
     compared = {compare.key for compare in transaction.compares}
     present = await rows_of(connection, facts, [KeyRange(key, key + b"\0") for key in sorted(compared)])
     held, commands = chosen(transaction, present.get)
     rows = await rows_of(connection, facts, [KeyRange(*one) for one in ranges_needed(commands)])
     outcomes, written = outcomes_of(commands, reader_of(rows), limits)
+    ttls = commands.ttls()
     for key, value in sorted(written.items()):
         if value is not None or key in there:
-            await write(connection, facts, mappings[key], RowChange(key, value), is_absent=key not in there)
+            change = RowChange(key, None if value is None else timed(value, ttls[key]))
+            await write(connection, facts, mappings[key], change, is_absent=key not in there)
     return Transacted(held, outcomes)
 
 
@@ -117,10 +121,10 @@ async def add_one(
     """
     key = addition.key
     present, is_locked = await _locked_value(connection, facts, mapping, key, rows_of)
-    row = RowChange(key, added(key, present, addition.delta))
+    row = RowChange(key, timed(added(key, present, addition.delta), KEEP))
     await write(connection, facts, mapping, row, is_absent=not is_locked)
     # A column may have a form of its own for it, as `numeric(10, 2)`.
-    return (await rows_of(connection, facts, [KeyRange(key, key + b"\0")]))[key]
+    return (await rows_of(connection, facts, [KeyRange(key, key + b"\0")])).get(key, row.value or b"")
 
 
 async def _locked_value(
@@ -131,7 +135,7 @@ async def _locked_value(
     Raises:
         asyncpg.SerializationError: Another writer has inserted the row.
     """
-    is_locked = await _is_locked(connection, facts, mapping, key)
+    is_locked = await _is_locked(connection, mapping, key)
     present = (await rows_of(connection, facts, [KeyRange(key, key + b"\0")])).get(key)
     if present is not None and not is_locked:
         # Another writer inserted it between the two, and it may change until it is locked: a conflict.
@@ -139,7 +143,7 @@ async def _locked_value(
     return present, is_locked
 
 
-async def _is_locked(connection: Connection, facts: Facts, mapping: Mapping, key: bytes) -> bool:
-    """Lock the row of a key until the transaction ends; return whether there is one."""
-    lock = lock_of(mapping, facts, key)
+async def _is_locked(connection: Connection, mapping: Mapping, key: bytes) -> bool:
+    """Lock the row of a key until the transaction ends; return whether there is one, which may be due."""
+    lock = lock_of(mapping, key)
     return not (await connection.execute(lock.text, *lock.parameters)).endswith(" 0")

@@ -292,11 +292,15 @@ class Decoder:
         if not rows.is_whole(row):
             self._forget(commit, rows, key)
             commit.read_again(rows.number, [key], "a change did not tell the whole row")
-        elif rows.mapping.condition is None:
-            commit.parts[rows.number].put(key, rows.value(row))
+            return
+        value = rows.shown(row)
+        if value is None or rows.mapping.condition is None:
+            if value is None:
+                self._forget(commit, rows, key)
+            commit.parts[rows.number].put(key, value)
         else:
             judge = self._judges[rows.number]
-            judge.add(key, rows.value(row), rows.as_json(row))
+            judge.add(key, value, rows.as_json(row))
             self._is_piece_full |= judge.is_full
 
     def _forget(self, commit: _Commit, rows: MappedRows, key: bytes) -> None:

@@ -13,7 +13,7 @@ from typing import Final
 import asyncpg
 
 from pequod_server.backing.errors import SchemaError
-from pequod_server.backing.mapping import GENERIC_TABLE, Mapping
+from pequod_server.backing.mapping import GENERIC_EXPIRES, GENERIC_TABLE, Mapping
 from pequod_server.backing.postgres.schema import SETTINGS, Connection, Facts, Mode, TableFacts, check_identity
 from pequod_server.backing.sql import quoted, quoted_table
 
@@ -25,7 +25,15 @@ EVERYTHING: Final = "*"
 _REASON_CHARACTERS_MAX: Final = 500
 
 
-CREATE_GENERIC: Final = f"CREATE TABLE IF NOT EXISTS {GENERIC_TABLE} (key bytea PRIMARY KEY, value bytea NOT NULL)"
+_GENERIC: Final = "key bytea PRIMARY KEY, value bytea NOT NULL"
+#: Tables of earlier versions have no deadlines: the other statements change nothing but in these.
+CREATE_GENERIC: Final = f"CREATE TABLE IF NOT EXISTS {GENERIC_TABLE} ({_GENERIC}, {GENERIC_EXPIRES} bigint)"
+ADD_EXPIRES: Final = f"ALTER TABLE {GENERIC_TABLE} ADD COLUMN IF NOT EXISTS {GENERIC_EXPIRES} bigint"
+INDEX_EXPIRES: Final = (
+    f"CREATE INDEX IF NOT EXISTS {GENERIC_TABLE}_{GENERIC_EXPIRES} ON {GENERIC_TABLE} ({GENERIC_EXPIRES}) "
+    f"WHERE {GENERIC_EXPIRES} IS NOT NULL"
+)
+MAKE_GENERIC: Final = (CREATE_GENERIC, ADD_EXPIRES, INDEX_EXPIRES)
 
 #: The ids of writes that are done once, with their outcomes.
 REQUESTS: Final = "pequod_requests"
@@ -41,7 +49,7 @@ CREATE_REQUESTS: Final = (
 def tables(mappings: Sequence[Mapping]) -> list[str]:
     """Return the statements that make tables of Pequod's own: that of request ids, and a generic mapping's."""
     is_generic = any(mapping.table == GENERIC_TABLE for mapping in mappings)
-    return [*([CREATE_GENERIC] if is_generic else []), *CREATE_REQUESTS]
+    return [*(MAKE_GENERIC if is_generic else []), *CREATE_REQUESTS]
 
 
 def install_slot(name: str, mappings: Sequence[Mapping], facts: Facts, *, is_there: bool) -> Iterator[str]:

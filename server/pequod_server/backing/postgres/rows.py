@@ -6,6 +6,7 @@ import json
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from pequod_server.backing import timed
 from pequod_server.backing.errors import PackError
 from pequod_server.backing.mapping import Mapping
 from pequod_server.backing.postgres.pgoutput import UNCHANGED, Field
@@ -32,12 +33,15 @@ class MappedRows:
     #: The places of the columns that the value needs, and of all columns that are needed.
     value_at: tuple[int, ...]
     needed_at: tuple[int, ...]
+    #: The place of the column of deadlines; None: there is no such column.
+    expires_at: int | None
 
     @staticmethod
     def of(mapping: Mapping, number: int, columns: tuple[str, ...], facts: TableFacts) -> MappedRows:
         """Return the plan of a mapping for rows with these columns, which include all that it needs."""
         packs = tuple((slot.column.pack_sent, columns.index(slot.name)) for slot in mapping.slots)
         value_at = tuple(columns.index(name) for name in mapping.value)
+        expires_at = None if mapping.expires is None else columns.index(mapping.expires)
         return MappedRows(
             mapping,
             number,
@@ -47,6 +51,7 @@ class MappedRows:
             max(at for _, at in packs) + 1,
             value_at,
             tuple(range(len(columns))) if mapping.condition else value_at,
+            expires_at,
         )
 
     def key(self, row: list[Field]) -> bytes | None:
@@ -73,8 +78,14 @@ class MappedRows:
         """Return whether all columns that the value and the condition need were sent."""
         return all(row[at] is not UNCHANGED for at in self.needed_at)
 
+    def shown(self, row: list[Field]) -> bytes | None:
+        """Return the value of a whole row, None if it is due."""
+        if self.expires_at is None:
+            return self.value(row)
+        return timed.shown(self.value(row), _text(row[self.expires_at]))
+
     def value(self, row: list[Field]) -> bytes:
-        """Return the value of a whole row."""
+        """Return the value of a whole row, whenever it expires."""
         mapping = self.mapping
         if len(self.value_at) == 1 and mapping.form == "column" and self.kinds[self.value_at[0]] in _AS_SENT:
             field = row[self.value_at[0]]

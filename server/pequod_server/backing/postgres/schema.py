@@ -247,6 +247,11 @@ def _problems(mapping: Mapping, table: TableFacts | None) -> Iterator[str]:
                 f"{mapping.table}.{name} is of type {table.columns[name].type}, and fields.{name} of "
                 f"{mapping.pattern} needs {' or '.join(fitting)}"
             )
+    if mapping.expires is not None and mapping.expires not in missing and table.columns[mapping.expires].type != "int8":
+        yield (
+            f"{mapping.table}.{mapping.expires} is of type {table.columns[mapping.expires].type}, and `expires` of "
+            f"{mapping.pattern} needs int8, for milliseconds since 1970"
+        )
     slots = {slot.name for slot in mapping.slots}
     if mapping.is_unique and not missing and not any(slots >= columns for columns in table.unique):
         yield (
@@ -279,6 +284,7 @@ def described(mapping: Mapping, table: TableFacts) -> list[str]:
         column = table.columns[name]
         uses = [f"the slot {slots[name]} of the key"] if name in slots else []
         uses += [shown_as(column.kind)] if name in mapping.value else []
+        uses += ["when the row expires, in milliseconds since 1970"] if name == mapping.expires else []
         found.append(f"{name} ({column.type}): {', and '.join(uses)}")
     return found
 

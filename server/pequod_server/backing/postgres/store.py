@@ -29,6 +29,7 @@ from pequod_server.backing.health import Backoff, mended
 from pequod_server.backing.mapping import Mapping
 from pequod_server.backing.postgres import install, removal
 from pequod_server.backing.postgres.deciding import add_one, decide, decide_one
+from pequod_server.backing.postgres.due import PostgresDeadlines
 from pequod_server.backing.postgres.history import place, proven_place
 from pequod_server.backing.postgres.notify import notify_feed
 from pequod_server.backing.postgres.request_table import RequestTable
@@ -66,6 +67,7 @@ from pequod_server.backing.store import (
     every_key,
     were_there,
 )
+from pequod_server.backing.timed import is_due
 from pequod_server.backing.turns import Turns, in_turns
 from pequod_server.backing.values import decompose
 from pequod_server.once.outcomes import once_of_transaction
@@ -77,7 +79,7 @@ _TOGETHER = 250
 _VALUES = 2
 
 
-class PostgresStore:
+class PostgresStore(PostgresDeadlines):
     """A PostgreSQL database as the owner of the mapped keys."""
 
     def __init__(
@@ -146,10 +148,7 @@ class PostgresStore:
         return [described(mapping, facts[mapping.table]) for mapping in self.mappings]
 
     async def install(self) -> list[str]:
-        """Make the publication or the triggers, and a generic mapping's table, in one transaction.
-
-        Returns:
-            The statements.
+        """Make the publication or triggers, and a generic mapping's table, in one transaction; return the statements.
 
         Raises:
             SchemaError: The tables do not fit the mapping, or this user may not do it; nothing is changed.
@@ -392,7 +391,7 @@ class PostgresStore:
         else:
             await connection.execute(insert.text, *insert.parameters)
         there = await self._session._rows(connection, facts, keys_as_ranges([change.key]))
-        if change.key not in there:
+        if change.key not in there and not is_due(change.value):
             raise WriteRefusedError(
                 self._session.name,
                 f"the row of key {shown(change.key)} would not meet the condition of {mapping.pattern}",

@@ -7,6 +7,8 @@ from collections.abc import Sequence
 from typing import Final
 
 from pequod.escapes import shown
+from pequod.language.deadlines import KEEP
+from pequod_server.backing import timed
 from pequod_server.backing.columns import Column, SqlType
 from pequod_server.backing.errors import PackError
 from pequod_server.backing.mapping import Mapping
@@ -94,6 +96,7 @@ def plan_of(mappings: Sequence[Mapping], change: RowChange) -> tuple[Mapping, li
 
     Raises:
         PackError: The key is of no mapping, or the value does not have its form.
+        NoDeadlineError: The row is to expire, and its table has no column for that.
     """
     for mapping in mappings:
         slots = mapping.columns_of(change.key)
@@ -109,15 +112,29 @@ def plan_of(mappings: Sequence[Mapping], change: RowChange) -> tuple[Mapping, li
     if mapping.condition:
         where += f" AND ({mapping.condition})"
     if change.value is None:
-        return mapping, [Query(f"DELETE FROM {table} WHERE {where}", own)]
+        if mapping.expires is None:
+            return mapping, [Query(f"DELETE FROM {table} WHERE {where}", own)]
+        # A row that is due is not there.
+        where += " AND ({0} IS NULL OR {0} > ?)".format(quoted(mapping.expires))
+        return mapping, [Query(f"DELETE FROM {table} WHERE {where}", (*own, timed.now_ms()))]
     cells = decompose(change.key, change.value, mapping.value, mapping.form)
     values = {name: parameter_of(cell) for name, cell in zip(mapping.value, cells, strict=True) if name not in slots}
+    kept: list[str] = []
+    if mapping.expires is None:
+        timed.refuse_deadline(change.key, change.value)
+    elif (at_ms := timed.deadline_of(change.value)) == KEEP:
+        # That of a row that is due is none any more. A new row has none.
+        kept = ["{0} = CASE WHEN {0} > ? THEN {0} END".format(quoted(mapping.expires))]
+    else:
+        values[mapping.expires] = at_ms or None
     names = [*slots, *values]
     insert = Query(
         f"INSERT INTO {table} ({', '.join(map(quoted, names))}) VALUES ({', '.join('?' * len(names))})",
         (*own, *values.values()),
     )
     # Without a column to set, the update only shows whether the row exists.
-    targets = ", ".join(f"{quoted(name)} = ?" for name in values) or "{0} = {0}".format(quoted(names[0]))
-    update = Query(f"UPDATE {table} SET {targets} WHERE {where}", (*values.values(), *own))
+    assigned = [*(f"{quoted(name)} = ?" for name in values), *kept]
+    targets = ", ".join(assigned) or "{0} = {0}".format(quoted(names[0]))
+    parameters = (*values.values(), *([timed.now_ms()] if kept else []), *own)
+    update = Query(f"UPDATE {table} SET {targets} WHERE {where}", parameters)
     return mapping, [update, insert]

@@ -14,7 +14,7 @@ from typing import Final
 
 from pequod_server.backing.columns import Padded, Plain, Text, WholeKey
 from pequod_server.backing.errors import SchemaError
-from pequod_server.backing.mapping import GENERIC_TABLE, Mapping, SlotColumn
+from pequod_server.backing.mapping import GENERIC_EXPIRES, GENERIC_TABLE, Mapping, SlotColumn
 from pequod_server.backing.sql import quoted, table_parts
 
 _SHOWN_AS: Final = r"each value by its own type: text, a number (text for infinities), a BLOB as digits after \x"
@@ -45,8 +45,14 @@ CREATE_REQUESTS: Final = (
 
 #: STRICT: a text is no key, and would not sort among them.
 CREATE_GENERIC: Final = (
-    f"CREATE TABLE IF NOT EXISTS {GENERIC_TABLE} (key BLOB PRIMARY KEY NOT NULL, value BLOB NOT NULL) "
-    "STRICT, WITHOUT ROWID"
+    f"CREATE TABLE IF NOT EXISTS {GENERIC_TABLE} "
+    f"(key BLOB PRIMARY KEY NOT NULL, value BLOB NOT NULL, {GENERIC_EXPIRES} INTEGER) STRICT, WITHOUT ROWID"
+)
+#: For tables of earlier versions, which have no deadlines.
+ADD_EXPIRES: Final = f"ALTER TABLE {GENERIC_TABLE} ADD COLUMN {GENERIC_EXPIRES} INTEGER"
+INDEX_EXPIRES: Final = (
+    f"CREATE INDEX IF NOT EXISTS {GENERIC_TABLE}_{GENERIC_EXPIRES} ON {GENERIC_TABLE} ({GENERIC_EXPIRES}) "
+    f"WHERE {GENERIC_EXPIRES} IS NOT NULL"
 )
 
 
@@ -143,6 +149,15 @@ def triggers(connection: sqlite3.Connection, mapping: Mapping) -> dict[str, str]
     }
 
 
+def generic(connection: sqlite3.Connection) -> Iterator[str]:
+    """Yield the statements that make the generic table, or give one of an earlier version what it lacks."""
+    there = [column for _, column, *_ in connection.execute(f"PRAGMA table_info({GENERIC_TABLE})")]
+    yield CREATE_GENERIC
+    if there and GENERIC_EXPIRES not in there:
+        yield ADD_EXPIRES
+    yield INDEX_EXPIRES
+
+
 def install(connection: sqlite3.Connection, mappings: Sequence[Mapping]) -> Iterator[str]:
     """Yield the statements that make the change table and the triggers; they drop old ones of ours first."""
     yield CREATE_CHANGES
@@ -201,6 +216,11 @@ def _problems(connection: sqlite3.Connection, mapping: Mapping) -> Iterator[str]
             )
     if missing:
         return
+    if mapping.expires is not None and _affinity(there[mapping.expires]) != "integer":
+        yield (
+            f"{mapping.table}.{mapping.expires} is declared {there[mapping.expires] or 'without a type'}, and "
+            f"`expires` of {mapping.pattern} needs integer, for milliseconds since 1970"
+        )
     yield from _field_problems(connection, mapping, name, there)
     try:
         connection.execute(f"SELECT 1 FROM {quoted(name)} WHERE ({mapping.condition or 1}) LIMIT 0")
@@ -257,6 +277,7 @@ def described(connection: sqlite3.Connection, mapping: Mapping) -> list[str]:
     for name in mapping.columns:
         uses = [f"the slot {slots[name]} of the key"] if name in slots else []
         uses += [_SHOWN_AS] if name in mapping.value else []
+        uses += ["when the row expires, in milliseconds since 1970"] if name == mapping.expires else []
         found.append(f"{name} ({declared[name] or 'no type'}): {', and '.join(uses)}")
     return found
 

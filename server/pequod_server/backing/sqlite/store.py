@@ -33,6 +33,7 @@ from pequod_server.backing.sql import Query, boxes_of, select
 from pequod_server.backing.sqlite import schema as sqlite_schema
 from pequod_server.backing.sqlite.connection import SqliteConnection, transaction
 from pequod_server.backing.sqlite.dialect import SqliteDialect, plan_of
+from pequod_server.backing.sqlite.due import SqliteDeadlines
 from pequod_server.backing.sqlite.recalled import once
 from pequod_server.backing.sqlite.schema import CHANGES
 from pequod_server.backing.sqlite.writes import add, carry_out, transact, write_if
@@ -71,7 +72,7 @@ _NOTES_MAX: Final = 2000
 _RANGES_MAX: Final = 1000
 
 
-class SqliteStore:
+class SqliteStore(SqliteDeadlines):
     """An SQLite database as the owner of the mapped keys."""
 
     def __init__(
@@ -100,17 +101,12 @@ class SqliteStore:
 
     async def check(self) -> list[str]:
         """Compare the mappings with the real schema and return advice."""
-
-        def check(connection: sqlite3.Connection) -> list[str]:
-            return sqlite_schema.check_all(connection, self._name, self.mappings)
-
-        return await self._loads.run(check)
+        return await self._loads.run(lambda line: sqlite_schema.check_all(line, self._name, self.mappings))
 
     async def described(self) -> list[list[str]]:
         """Return for each mapping, in their order, what is made of each of its columns."""
-        return await self._loads.run(
-            lambda connection: [sqlite_schema.described(connection, one) for one in self.mappings]
-        )
+        mappings = self.mappings
+        return await self._loads.run(lambda line: [sqlite_schema.described(line, one) for one in mappings])
 
     async def install(self) -> list[str]:
         """Make the change table and the triggers, in one transaction, and return the statements.
@@ -128,10 +124,11 @@ class SqliteStore:
 
         def install(connection: sqlite3.Connection) -> list[str]:
             with transaction(connection, "IMMEDIATE"):
-                statements = []
+                statements = list[str]()
                 if is_generic:
-                    connection.execute(sqlite_schema.CREATE_GENERIC)
-                    statements.append(sqlite_schema.CREATE_GENERIC)
+                    statements += sqlite_schema.generic(connection)
+                for statement in statements:
+                    connection.execute(statement)
                 sqlite_schema.check_schema(connection, self._name, self.mappings)
                 for statement in sqlite_schema.install(connection, self.mappings):
                     connection.execute(statement)

@@ -9,6 +9,7 @@ from pequod.answers.transacted import Transacted
 from pequod.engine.transacting import TransactionLimits, chosen, locked_keys, outcomes_of, ranges_needed, reader_of
 from pequod.escapes import shown
 from pequod.language.conditions import MET, Met, Unmet, holds
+from pequod.language.deadlines import KEEP
 from pequod.language.decimals import added
 from pequod.language.transactions import Transaction
 from pequod_server.backing.errors import WriteRefusedError
@@ -16,6 +17,7 @@ from pequod_server.backing.mapping import Mapping as TableMapping
 from pequod_server.backing.sql import Query
 from pequod_server.backing.sqlite.dialect import plan_of
 from pequod_server.backing.store import Addition, ConditionalChange, KeyRange, RowChange
+from pequod_server.backing.timed import timed
 
 #: Returns the rows of ranges, by their keys.
 Read = Callable[[sqlite3.Connection, Sequence[KeyRange]], dict[bytes, bytes]]
@@ -49,7 +51,7 @@ def carry_out(
     except sqlite3.IntegrityError as error:
         raise WriteRefusedError(name, str(error)) from error
     for key, mapping in written.items():
-        if key not in there:
+        if key not in there and mapping.condition is not None:
             reason = f"the row of key {shown(key)} would not meet the condition of {mapping.pattern}"
             raise WriteRefusedError(name, reason)
     return found
@@ -83,10 +85,10 @@ def add(
     key = addition.key
     plan_of(mappings, RowChange(key, None))
     total = added(key, read(connection, ranges_of([key])).get(key), addition.delta)
-    mapping, statements = plan_of(mappings, RowChange(key, total))
+    mapping, statements = plan_of(mappings, RowChange(key, timed(total, KEEP)))
     carry_out(name, connection, [statements], {key: mapping}, read)
     # A column may have a form of its own for it.
-    return read(connection, ranges_of([key]))[key]
+    return read(connection, ranges_of([key])).get(key, total)
 
 
 def transact(
@@ -109,7 +111,11 @@ def transact(
     held, commands = chosen(transaction, read(connection, ranges_of([one.key for one in transaction.compares])).get)
     rows = read(connection, [KeyRange(*one) for one in ranges_needed(commands)])
     outcomes, written = outcomes_of(commands, reader_of(rows), limits)
-    planned = {key: plan_of(mappings, RowChange(key, value)) for key, value in written.items()}
+    ttls = commands.ttls()
+    planned = {
+        key: plan_of(mappings, RowChange(key, None if value is None else timed(value, ttls[key])))
+        for key, value in written.items()
+    }
     there = {key: mapping for key, (mapping, _) in planned.items() if written[key] is not None}
     carry_out(name, connection, [statements for _, statements in planned.values()], there, read)
     return Transacted(held, outcomes)

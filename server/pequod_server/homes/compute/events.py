@@ -66,7 +66,7 @@ class PeerEvents:
             yield Progress(reply.position)
 
     def _changes(self, reply: pb.PeerFeedReply) -> Iterator[Changes]:
-        changes = changes_of(reply.keys, reply.values, reply.present)
+        changes = changes_of(reply.keys, reply.values, reply.present, reply.deadlines)
         shown = max(reply.shown, default=None)
         together, self._open = self._open, []
         commits: list[tuple[int, int]] = []

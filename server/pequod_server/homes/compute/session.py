@@ -36,6 +36,7 @@ from pequod_server.backing.store import (
     WrittenThrough,
     WrittenTransaction,
 )
+from pequod_server.backing.timed import with_deadlines
 from pequod_server.homes.compute.channel import PeerChannel
 from pequod_server.homes.messages import (
     UNKNOWN_FEED,
@@ -226,7 +227,7 @@ class PeerSession:
         rows: list[tuple[bytes, bytes]] = []
         last: pb.PeerLoadReply | None = None
         async for reply in self.channel.load(request):
-            rows += zip(reply.keys, reply.values, strict=True)
+            rows += zip(reply.keys, with_deadlines(reply.values, reply.deadlines), strict=True)
             last = reply
         if last is None or not last.HasField("place"):
             raise BackingUnavailableError(f"the home {self.address}", "a load ended before its end")

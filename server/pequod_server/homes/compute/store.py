@@ -104,6 +104,7 @@ class PequodStore:
         self._may_lack = may_lack
         self.mappings: tuple[Mapping, ...] = ()
         self.tables = tuple(tables)
+        self.knows_deadlines: Final = True
         self._addresses = list(addresses)
         self._connect = connect or PeerCredentials().connect
         self._silence_s = silence_s
@@ -116,8 +117,7 @@ class PequodStore:
         #: The connection that stands, None while no home answers; calls wait for the event.
         self._session: PeerSession | None = None
         self._stands = asyncio.Event()
-        self._epoch = 0
-        self._turn = 0
+        self._epoch = self._turn = 0
         #: Where the events that were processed have led to; None before the first.
         self._known: DatabasePlace | None = None
         self._history: History | None = None

@@ -57,11 +57,13 @@ class FeedCounters:
 class _Columns:
     """The commits of one message, as columns."""
 
-    __slots__ = ("counts", "keys", "positions", "present", "sequences", "shown", "size", "values")
+    __slots__ = ("counts", "deadlines", "keys", "positions", "present", "sequences", "shown", "size", "values")
 
     def __init__(self) -> None:
         self.keys: list[bytes] = []
         self.values: list[bytes] = []
+        #: Empty while no key expires.
+        self.deadlines: list[int] = []
         self.present = bytearray()
         self.counts: list[int] = []
         self.positions: list[int] = []
@@ -76,6 +78,9 @@ class _Columns:
             sizes = (len(key) + len(value) for key, value in zip(columns.keys, columns.values, strict=True))
             columns = ChangeColumns.of(changes[: fitting(sizes, MESSAGE_BYTES - self.size)[0]])
         count = len(columns.keys)
+        if columns.deadlines or self.deadlines:
+            self.deadlines += [0] * (len(self.keys) - len(self.deadlines))
+            self.deadlines += columns.deadlines or [0] * count
         self.keys += columns.keys
         self.values += columns.values
         self.present += columns.present
@@ -99,6 +104,7 @@ class _Columns:
         reply.keys.extend(self.keys)
         reply.values.extend(self.values)
         reply.present = bytes(self.present)
+        reply.deadlines.extend(self.deadlines)
         reply.counts.extend(self.counts)
         reply.positions.extend(self.positions)
         reply.shown.extend(self.shown)

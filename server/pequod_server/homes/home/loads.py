@@ -31,6 +31,7 @@ from pequod.language.ranges import Range, prefix_end
 from pequod_server.backing import KeyRange, Place
 from pequod_server.backing.landing import with_changes
 from pequod_server.backing.rows import Clip, sorted_in_steps
+from pequod_server.backing.timed import lasting_values
 from pequod_server.backing.turns import Turns, in_turns
 from pequod_server.homes.home.origin import Origin
 from pequod_server.homes.home.relay import Entry, Relay, Subscriber
@@ -170,7 +171,7 @@ async def _collect(origin: Origin, ranges: Sequence[KeyRange]) -> ReadRows:
             await turns.give_if_due()
             rows = await origin.scan(first, one.last, _PIECE_ROWS)
             keys += rows.keys
-            values += rows.values
+            values += lasting_values(origin.engine.deadlines, rows)
             first = rows.keys[-1] + b"\0" if len(rows.keys) == _PIECE_ROWS else None
     return ReadRows(keys, values, Place(0, 0), 0)
 

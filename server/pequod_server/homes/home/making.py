@@ -11,7 +11,8 @@ from pequod_server.backing import Releasing
 from pequod_server.config import ServerConfig, table_names
 from pequod_server.database.databases import Databases
 from pequod_server.freshness.own import OwnHistory
-from pequod_server.homes.home.origin import DatabaseOrigin, MemoryOrigin
+from pequod_server.homes.home.origin import DatabaseOrigin
+from pequod_server.homes.home.own_origin import MemoryOrigin
 from pequod_server.homes.home.relay import Relay
 from pequod_server.homes.home.service import PeerService
 from pequod_server.homes.rules import HomeRules
@@ -44,7 +45,9 @@ def make_peer_service(
         raise SettingError("peer_exports", f"table {min(shared)!r} is the database's, which other servers load anyway")
     writes_max = config.batch_commands_max
     if not databases.all:
-        return PeerService(MemoryOrigin(engine, server_id, relay, own, ids), admission, rules, writes_max=writes_max)
+        tell_time = databases.expiring.pass_due
+        own_origin = MemoryOrigin(engine, server_id, relay, own, ids)
+        return PeerService(own_origin, admission, rules, writes_max=writes_max, tell_time=tell_time)
     origin = DatabaseOrigin(engine, databases, tables, relay, exported)
     is_home = not isinstance(databases.all[0].store, Releasing)
     return PeerService(origin, admission, rules, writes_max=writes_max, is_home=is_home)

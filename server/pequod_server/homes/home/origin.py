@@ -1,10 +1,7 @@
 """Where a home's base data come from: a database, whose feed the relay follows; or the clients' own puts.
 
-    DatabaseOrigin   tables of the database   events of its feed           places: the database's
-    MemoryOrigin     all that is not computed  watches over whole tables   places: revisions of this server
-
-The second kind dies with its process, unless the server keeps it on disk. A table is watched from the first load of it
-on, so a server that no compute asks pays nothing.
+DatabaseOrigin   tables of the database   events of its feed           places: the database's
+MemoryOrigin     all that is not computed  watches over whole tables   places: revisions of this server
 """
 
 from __future__ import annotations
@@ -16,10 +13,9 @@ import time
 from collections.abc import Sequence
 from typing import Final
 
-from pequod.engine import Engine, Rows, Watch
-from pequod.engine.transacting import TransactionLimits, backed_key, transact
+from pequod.engine import Engine, Rows
+from pequod.engine.transacting import TransactionLimits, backed_key
 from pequod.errors import BackedKeyError, BackingUnavailableError, BadRequestError
-from pequod.language.spec import DELIMITER
 from pequod.language.transactions import Transaction
 from pequod_server.backing import (
     Added,
@@ -32,17 +28,15 @@ from pequod_server.backing import (
     WrittenIf,
     WrittenTransaction,
 )
-from pequod_server.backing.repeated import once_of_addition, once_of_change
-from pequod_server.backing.store import WrittenThrough, were_there
+from pequod_server.backing.store import WrittenThrough
+from pequod_server.backing.timed import refuse_deadline
 from pequod_server.backing.turns import Turns
 from pequod_server.database.databases import Databases
 from pequod_server.database.followed import Reached
-from pequod_server.freshness.own import LifeHistory, OwnHistory
 from pequod_server.freshness.questions import Questions
 from pequod_server.homes.home.exports import Exports
+from pequod_server.homes.home.own_origin import MemoryOrigin, table_of
 from pequod_server.homes.home.relay import Relay
-from pequod_server.once.memory import RequestIds
-from pequod_server.once.outcomes import once_of_transaction
 
 log = logging.getLogger("pequod.peer")
 
@@ -67,7 +61,7 @@ class DatabaseOrigin:
         relay: Relay,
         exported: Sequence[bytes] = (),
     ) -> None:
-        self._engine = engine
+        self.engine = engine
         self._databases = databases
         self._loader = loader = databases.all[0]
         self.tables = [*tables, *exported]
@@ -122,7 +116,7 @@ class DatabaseOrigin:
             BadRequestError: They are not.
         """
         for one in ranges:
-            if _table_of(one) not in self.tables:
+            if table_of(one) not in self.tables:
                 raise BadRequestError(f"the keys from {one.first!r} on are not of a table of the home's database")
 
     async def follow(self, ranges: Sequence[KeyRange]) -> None:
@@ -137,14 +131,14 @@ class DatabaseOrigin:
 
     def _exported(self, ranges: Sequence[KeyRange]) -> list[KeyRange]:
         tables = self._exports.tables
-        return [one for one in ranges if _table_of(one) in tables] if tables else []
+        return [one for one in ranges if table_of(one) in tables] if tables else []
 
     def settle(self) -> None:
         """Do nothing: the relay is told in the turn in which the engine shows it."""
 
     async def bring(self, ranges: Sequence[KeyRange]) -> None:
         """Load what is not there of some ranges, with one statement for each table, and not one for each range."""
-        absent = [gap for one in ranges for gap in self._engine.absent(one.first, one.last)]
+        absent = [gap for one in ranges for gap in self.engine.absent(one.first, one.last)]
         if absent:
             await self._databases.load(absent)
 
@@ -154,7 +148,7 @@ class DatabaseOrigin:
         Raises:
             BackingUnavailableError, LimitExceededError: They cannot be loaded.
         """
-        return await self._databases.read(lambda: self._engine.scan(first, last, limit=limit), [(first, last)])
+        return await self._databases.read(lambda: self.engine.scan(first, last, limit=limit), [(first, last)])
 
     def reached(self, place: Place) -> Reached:
         """Return whether the engine has everything up to a place."""
@@ -172,6 +166,12 @@ class DatabaseOrigin:
         """Ask the database for its place, or for a proof of the latest; callers that ask together share a question."""
         return await (self._latest if latest else self._position).ask()
 
+    def _let_in(self, key: bytes, value: bytes | None) -> None:
+        """Pass if the database may have a row, by the limits of this server's own clients."""
+        self.engine.owned_by_database(key, value or b"")
+        if value is not None and not self._loader.keeps_deadlines:
+            refuse_deadline(key, value)
+
     async def write(self, changes: Sequence[RowChange]) -> WrittenThrough:
         """Write to the database, if this server writes through, within the limits of its own clients: all or none.
 
@@ -181,7 +181,7 @@ class DatabaseOrigin:
             raise BackedKeyError(changes[0].key)
         turns = Turns()
         for key, value in changes:
-            self._engine.owned_by_database(key, value or b"")
+            self._let_in(key, value)
             if turns.are_due():
                 await turns.give()
         written = await self._loader.store.write(changes)
@@ -193,7 +193,7 @@ class DatabaseOrigin:
         """Write to the database, if this server writes through, a change whose condition holds there."""
         if not self._loader.is_write_through:
             raise BackedKeyError(change.key)
-        self._engine.owned_by_database(change.key, change.value or b"")
+        self._let_in(change.key, change.value)
         written = await self._loader.store.write_if(change)
         self._loader.counters.writes += bool(written.outcome)
         self._loader.store.hurry(written.place.position)
@@ -201,7 +201,7 @@ class DatabaseOrigin:
 
     async def transact(self, transaction: Transaction, limits: TransactionLimits) -> WrittenTransaction:
         """Have the database run a transaction, if this server writes through."""
-        if not self._loader.is_write_through or backed_key(self._engine, transaction) is None:
+        if not self._loader.is_write_through or backed_key(self.engine, transaction) is None:
             raise BackedKeyError(transaction.decided_by()[0])
         written = await self._loader.store.transact(transaction, limits)
         self._loader.store.hurry(written.place.position)
@@ -211,7 +211,7 @@ class DatabaseOrigin:
         """Add to a value in the database, if this server writes through."""
         if not self._loader.is_write_through:
             raise BackedKeyError(addition.key)
-        self._engine.owned_by_database(addition.key)
+        self.engine.owned_by_database(addition.key)
         found = await self._loader.store.add(addition)
         self._loader.counters.writes += 1
         self._loader.store.hurry(found.place.position)
@@ -226,174 +226,5 @@ class DatabaseOrigin:
             self._waking.cancel()
 
 
-class MemoryOrigin:
-    """The base data of a server without a database.
-
-    Args:
-        server_id: Names the history; another life of the server has another one.
-        own: Names it instead: the data outlive the server. None: they die with it.
-        ids: Remembers writes that may come again.
-    """
-
-    def __init__(
-        self,
-        engine: Engine,
-        server_id: int,
-        relay: Relay,
-        own: OwnHistory | None = None,
-        ids: RequestIds | None = None,
-    ) -> None:
-        self._ids = ids or RequestIds()
-        self._engine = engine
-        self._is_kept = own is not None
-        self._own = own or LifeHistory(server_id)
-        self.relay = relay
-        self.tables: list[bytes] = []
-        self._watches: dict[bytes, Watch] = {}
-        self._loop: asyncio.AbstractEventLoop | None = None
-
-    @property
-    def history(self) -> History:
-        """The history of the positions."""
-        return self._own.history
-
-    @property
-    def position(self) -> int:
-        """How far the engine is."""
-        return self._engine.revision
-
-    @property
-    def age_ms(self) -> int:
-        """Nothing is older."""
-        return 0
-
-    def wake(self) -> None:
-        """Have the relay keep changes of the tables that computes load."""
-        if not self.relay.is_awake:
-            self._loop = asyncio.get_running_loop()
-            if not self._is_kept:
-                log.warning(
-                    "other servers compute from this one's keys, and no database is behind it: the keys die with it"
-                )
-            self.relay.begin(self.history, self.position)
-            self.relay.complete_from = self.position
-
-    def prepare(self, ranges: Sequence[KeyRange]) -> None:
-        """Watch the tables of ranges.
-
-        Raises:
-            BadRequestError: A range is not within one table, or a join computes keys of its table.
-        """
-        for one in ranges:
-            table = _table_of(one)
-            if table is None:
-                raise BadRequestError(f"the keys from {one.first!r} on are not of one table")
-            prefix = table + DELIMITER
-            for join in self._engine.joins():
-                if join.spec.output.literal_prefix.startswith(prefix):
-                    raise BadRequestError(
-                        f"the join {join.name!r} computes keys of table {table!r}: they are no base data"
-                    )
-            if table not in self._watches:
-                self._watches[table] = self._engine.watch(prefix, table + bytes((DELIMITER[0] + 1,)), self._wake)
-
-    async def follow(self, ranges: Sequence[KeyRange]) -> None:
-        """Do nothing: their tables are watched."""
-
-    def can_resume(self, ranges: Sequence[KeyRange]) -> bool:  # noqa: ARG002 - all are watched
-        """Return true: whole tables are watched."""
-        return True
-
-    def _wake(self) -> None:
-        assert self._loop is not None, "watches begin once a compute has asked for something"
-        self._loop.call_soon(self.settle)
-
-    def settle(self) -> None:
-        """Tell the relay what the watches have heard."""
-        changes: list[RowChange] = []
-        for table, watch in list(self._watches.items()):
-            changes += [RowChange(key, new) for key, _, new in self._engine.settle(watch)]
-            if watch.ended is not None:
-                # A join computes keys of the table from now on. Computes learn it from their next load.
-                del self._watches[table]
-                self._lose(watch.ended)
-        if changes:
-            self.relay.add(self.position, changes)
-
-    def _lose(self, reason: str) -> None:
-        self.relay.complete_from = None
-        for subscriber in list(self.relay.subscribers.values()):
-            self.relay.lose(subscriber, reason)
-
-    async def bring(self, ranges: Sequence[KeyRange]) -> None:
-        """Do nothing: all that there is is here."""
-
-    async def scan(self, first: bytes, last: bytes | None, limit: int) -> Rows:
-        """Return the first rows of a range."""
-        return self._engine.scan(first, last, limit=limit)
-
-    def reached(self, place: Place) -> Reached:
-        """Return whether the engine has everything up to a place."""
-        history = self.history
-        end = self.position if place.timeline == history.timeline else history.ends.get(place.timeline, -1)
-        return Reached.YES if place.position <= end else Reached.LOST
-
-    async def come_to(self, place: Place) -> None:
-        """Do nothing: no place is known before the engine is there."""
-
-    async def ask(self, *, latest: bool) -> Place:  # noqa: ARG002 - what is here is the latest
-        """Return the present place."""
-        return Place(self.history.timeline, self.position)
-
-    async def write(self, changes: Sequence[RowChange]) -> WrittenThrough:
-        """Write to the engine: all checks come before the first change."""
-        engine, final = self._engine, dict(changes)
-        for key in final:
-            engine.owned_by_database(key)
-        puts = {key: value for key, value in final.items() if value is not None}
-        found = were_there(changes, {key for key in final if engine.get(key) is not None})
-        engine.put_all(list(puts), list(puts.values()))
-        for key, value in final.items():
-            if value is None:
-                engine.remove(key)
-        self.settle()
-        return WrittenThrough(Place(self.history.timeline, self.position), found)
-
-    async def write_if(self, change: ConditionalChange) -> WrittenIf:
-        """Write to the engine, if the condition holds."""
-        write = once_of_change(change)
-        outcome = self._ids.once(write, lambda: self._engine.write_if(change.key, change.value, change.condition))
-        self.settle()
-        return WrittenIf(Place(self.history.timeline, self.position), outcome)
-
-    async def transact(self, transaction: Transaction, limits: TransactionLimits) -> WrittenTransaction:
-        """Run a transaction on the engine."""
-        write = once_of_transaction(transaction)
-        done = self._ids.once(write, lambda: transact(self._engine, transaction, time.monotonic(), limits))
-        self.settle()
-        return WrittenTransaction(Place(self.history.timeline, self.position), done)
-
-    async def add(self, addition: Addition) -> Added:
-        """Add to a value of the engine."""
-        write = once_of_addition(addition)
-        total = self._ids.once(write, lambda: self._engine.add(addition.key, addition.delta))
-        self.settle()
-        return Added(Place(self.history.timeline, self.position), total)
-
-    def stop(self) -> None:
-        """Watch nothing more."""
-        for watch in self._watches.values():
-            self._engine.unwatch(watch)
-        self._watches.clear()
-
-
 #: The base data of a home, from which its computes load and to which they write.
 Origin = DatabaseOrigin | MemoryOrigin
-
-
-def _table_of(one: KeyRange) -> bytes | None:
-    """Return the table that holds all keys of a range, None if no table does."""
-    table, delimiter, _ = one.first.partition(DELIMITER)
-    if not delimiter or one.last is None or one.last > table + bytes((DELIMITER[0] + 1,)):
-        return None
-    return table

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import aclosing, asynccontextmanager, nullcontext
 
 from grpc import aio
@@ -20,6 +20,7 @@ from pequod_server.access.guard import present_caller
 from pequod_server.backing import Addition, KeyRange
 from pequod_server.backing.rows import Clip
 from pequod_server.backing.store import WrittenThrough
+from pequod_server.backing.timed import deadlines_of
 from pequod_server.backing.turns import Turns, in_turns
 from pequod_server.homes.home.answering import LoadStream
 from pequod_server.homes.home.feeding import FeedCounters, PeerFeed
@@ -63,6 +64,7 @@ class PeerService:
         writes_max: Changes of one transaction.
         is_home: Whether it has base data of its own. It is told the changes alone of what it has loaded itself from its
             homes, and forgets that, so another server that had it from here would miss changes.
+        tell_time: Tells the engine what time it is, before a write: deadlines count from it.
     """
 
     def __init__(
@@ -73,7 +75,9 @@ class PeerService:
         *,
         writes_max: int,
         is_home: bool = True,
+        tell_time: Callable[[], None] = lambda: None,
     ) -> None:
+        self._tell_time = tell_time
         self._writes_max = writes_max
         self._rules = rules
         self._is_home = is_home
@@ -180,7 +184,8 @@ class PeerService:
         start = 0
         for count, _ in pieces(row_sizes(found.keys, found.values), MESSAGE_BYTES) if found.keys else [(0, 0)]:
             stop = start + count
-            reply = pb.PeerLoadReply(keys=found.keys[start:stop], values=found.values[start:stop])
+            values = found.values[start:stop]
+            reply = pb.PeerLoadReply(keys=found.keys[start:stop], values=values, deadlines=deadlines_of(values))
             if stop == len(found.keys):
                 reply.place.CopyFrom(place_message(found.place))
                 reply.sequence = found.sequence
@@ -268,7 +273,10 @@ class PeerService:
             raise BadRequestError("there is nothing to write")
         if len(request.keys) > self._writes_max:
             raise LimitExceededError("batch_commands_max", len(request.keys), self._writes_max)
-        changes = changes_of(request.keys, request.values, request.present)
+        if request.deadlines and len(request.deadlines) != len(request.keys):
+            raise BadRequestError("each key needs a deadline, or none has one")
+        changes = changes_of(request.keys, request.values, request.present, request.deadlines)
+        self._tell_time()
         if self._rules is None:
             if request.copies:
                 raise BadRequestError("nothing moves here: this server belongs to no cluster")
@@ -311,6 +319,7 @@ class PeerService:
         if self._rules is not None:
             self._rules.refuse(keys)
         async with nullcontext() if self._rules is None else self._rules.writing():
+            self._tell_time()
             yield
 
     def _refuse_unless_home(self) -> None:
