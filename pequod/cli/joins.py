@@ -9,7 +9,7 @@ from typing import Annotated, Final
 
 import typer
 
-from pequod.calls import Join
+from pequod.calls import Join, JoinChanges
 from pequod.cli.connection import DEFAULT_TARGET, Json, Target
 from pequod.cli.exits import ExitCode, fail
 from pequod.cli.freshness import in_session
@@ -17,10 +17,6 @@ from pequod.cli.inspect import explain_join
 from pequod.cli.replacing import watched
 from pequod.cli.teaching import examples
 from pequod.cli.text import json_line
-
-if TYPE_CHECKING:
-    from pequod.calls import JoinChanges
-    from pequod.client import Join
 
 _HELP: Final = """Install, replace, list and drop cache joins.
 
