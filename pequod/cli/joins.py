@@ -9,7 +9,7 @@ from typing import Annotated, Final
 
 import typer
 
-from pequod.calls import Join, JoinChanges
+from pequod.answers.joins import Join, JoinChanges
 from pequod.cli.connection import DEFAULT_TARGET, Json, Target
 from pequod.cli.exits import ExitCode, fail
 from pequod.cli.freshness import in_session

@@ -5,7 +5,7 @@ from __future__ import annotations
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from typing import TYPE_CHECKING, Final
 
-from pequod.calls import ReplacementStatus
+from pequod.answers.joins import ReplacementStatus
 from pequod.cli.progress import progress_bar
 
 if TYPE_CHECKING:

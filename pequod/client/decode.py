@@ -26,15 +26,9 @@ from pequod.answers.explanations import (
     SourceExplanation,
     Upkeep,
 )
+from pequod.answers.joins import Join, ReplacementStatus
 from pequod.answers.statistics import ContextStatistics, JoinStatistics, MemoryStatistics, TableStatistics
-from pequod.calls import (
-    BackfillStatus,
-    BackingStatistics,
-    Join,
-    PeerStatistics,
-    ReplacementStatus,
-    ServerStatistics,
-)
+from pequod.calls import BackfillStatus, BackingStatistics, PeerStatistics, ServerStatistics
 from pequod.errors import DeadlineExceededError, JoinError, LimitExceededError, PequodError, UnavailableError
 from pequod.language.ranges import Range
 from pequod.refusals import rebuilt

@@ -12,18 +12,10 @@ from typing import Any, Final, TypeVar
 from pequod_proto import pequod_pb2 as pb
 
 from pequod.answers.explanations import JoinExplanation, RangeExplanation
+from pequod.answers.joins import Join, ReplacementStatus
 from pequod.answers.rows import Rows
 from pequod.answers.transacted import Transacted
-from pequod.calls import (
-    Join,
-    Page,
-    RangeRead,
-    ReplacementStatus,
-    ServerStatistics,
-    WatchEvent,
-    to_age_s,
-    token_of_reply,
-)
+from pequod.calls import Page, RangeRead, ServerStatistics, WatchEvent, to_age_s, token_of_reply
 from pequod.client import decode
 from pequod.client.batches import AsyncBatch
 from pequod.client.columns import Columns

@@ -11,8 +11,9 @@ from typing import Final, Protocol, TypeVar
 
 from pequod_grammar import parse_some
 
+from pequod.answers.joins import Join, ReplacementStatus
 from pequod.answers.transacted import Transacted
-from pequod.calls import AnyToken, Join, Page, RangeRead, ReplacementStatus, Result, Results, WatchEvent, to_token
+from pequod.calls import AnyToken, Page, RangeRead, Result, Results, WatchEvent, to_token
 from pequod.embedded.batch import AsyncEmbeddedBatch
 from pequod.embedded.shared import SharedEngine
 from pequod.engine import Engine, JoinExplanation, RangeExplanation, Rows, Statistics

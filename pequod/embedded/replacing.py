@@ -10,7 +10,7 @@ from typing import Final, Protocol, TypeVar
 
 from pequod_grammar import parse_one
 
-from pequod.calls import ReplacementStatus
+from pequod.answers.joins import ReplacementStatus
 from pequod.engine import Engine, Replacement
 from pequod.errors import JoinError
 

@@ -8,9 +8,10 @@ from collections.abc import AsyncGenerator, Callable
 from typing import Any, Final
 
 from pequod.answers.explanations import JoinExplanation, RangeExplanation
+from pequod.answers.joins import Join, ReplacementStatus
 from pequod.answers.rows import Rows
 from pequod.answers.transacted import Transacted
-from pequod.calls import Join, Page, RangeRead, ReplacementStatus, Result, WatchEvent
+from pequod.calls import Page, RangeRead, Result, WatchEvent
 from pequod.errors import PequodError, ReplacementEndedError
 from pequod.freshness import Freshness
 from pequod.interface.commands import Turn

@@ -16,7 +16,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from pequod.calls import Join, JoinChanges
+from pequod.answers.joins import Join, JoinChanges
 from pequod.language.cycles import refuse_cycles
 from pequod.language.errors import JoinError, UnknownJoinError
 from pequod.language.shadowing import hides
@@ -64,13 +64,13 @@ def plan_of(text: str, installed: Sequence[Join]) -> JoinPlan:
 
 
 async def carry_out(
-    plan: JoinPlan, add: Callable[[], Awaitable[list[Join]]], drop: Callable[[str], Awaitable[None]]
+    plan: JoinPlan, text: str, add: Callable[[str], Awaitable[list[Join]]], drop: Callable[[str], Awaitable[None]]
 ) -> set[str]:
-    """Do what is to be done; return the names of the new joins.
+    """Do what is to be done; return the names of the new joins, whose warnings still speak of those that went.
 
     Args:
-        plan: What is to be done.
-        add: Installs all joins of the text.
+        plan: How the joins of the text become the only ones.
+        add: Installs all joins of a text.
         drop: Drops the join of a name.
     """
 
@@ -82,7 +82,7 @@ async def carry_out(
 
     if plan.drops_first:
         await drop_all()
-    installed = await add()
+    installed = await add(text)
     if not plan.drops_first:
         await drop_all()
     return {join.name for join in installed} - {join.name for join in plan.changes.kept}

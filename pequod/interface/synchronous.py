@@ -12,16 +12,14 @@ from types import TracebackType
 from typing import Self
 
 from pequod.answers.explanations import JoinExplanation, RangeExplanation
+from pequod.answers.joins import Join, JoinChanges, ReplacementStatus
 from pequod.answers.rows import Rows
 from pequod.answers.statistics import Statistics
 from pequod.answers.transacted import Transacted
 from pequod.calls import (
     AnyToken,
     Data,
-    Join,
-    JoinChanges,
     Page,
-    ReplacementStatus,
     Row,
     WatchEvent,
     Writes,
@@ -245,9 +243,9 @@ class Calls(KeyCalls, ABC):
         return self._wait(self._calls.count(first, last, prefix=prefix, freshness=freshness))
 
     def splits(self, count: int, first: Data = b"", last: Data | None = None, *, prefix: Data = b"") -> list[bytes]:
-        """Return up to ``count - 1`` keys that cut a range into parts of about equal numbers of rows.
+        """Return up to ``count - 1`` ascending keys that cut a range into parts of about equal numbers of rows.
 
-        They ascend. Rows that are present count: a computed range that has not been read yet is one part.
+        Rows that are present count: a computed range that has not been read yet is one part.
 
         Raises:
             ValueError, LimitExceededError: ``count`` is below 1, or too high.
@@ -268,16 +266,14 @@ class Calls(KeyCalls, ABC):
         """Yield the changes in ``[first, last)``, computed keys included, until the iterator is closed.
 
         The first event comes when the watch is established; with ``rows`` it holds the rows of the range. Each later
-        event has the changes since the one before. A broken connection is made again, and nothing is missed. Closing
-        the client meanwhile, from another task or thread, ends the iterator with ClosedError.
+        one has the changes since then. A broken connection is made again, and nothing is missed. Closing the client
+        ends the iterator with ClosedError.
 
         Args:
             reconnect_s: How long to try to reach a server again.
-            after: Continue after this event, which an earlier watch of the same range gave: its changes are not given
-                again, and none is missed.
+            after: Continue after this event of an earlier watch of the same range.
             freshness: How fresh the state has to be at which the watch begins.
-            progress_s: After this time without a change, give an event without changes: nothing is missing up to its
-                revision.
+            progress_s: After this time without a change, give an event without any: nothing is missing so far.
 
         Raises:
             NotWatchableError: A join over the range is not push.
@@ -304,16 +300,8 @@ class Calls(KeyCalls, ABC):
     def set_joins(self, text: str, *, dry_run: bool = False) -> JoinChanges:
         """Make the joins of ``text`` the only ones: add the new ones, then drop all that are not in it.
 
-        A join that is installed already stays with its rows, however it is written. One that has changed is added anew
-        and the old one is dropped: its rows are computed again when they are read. If the call fails in between, the
-        same call ends the work; until then, where old and new joins compute the same keys, the old ones show them.
-
-        Args:
-            text: All joins of the server, at least one.
-            dry_run: Change nothing: only return what would change.
-
-        Returns:
-            What has changed; it is false if nothing has.
+        Installed joins stay with their rows, however they are written. One that has changed is added anew, then the old
+        one is dropped. After a failure, the same call ends the work. With ``dry_run`` nothing changes.
 
         Raises:
             JoinError: A join is wrong, or another one of the text would hide it; nothing has changed.
@@ -327,13 +315,12 @@ class Calls(KeyCalls, ABC):
     def replace_join(self, name: str, text: str) -> ReplacementStatus:
         """Put a join in the place of the installed one of a name, and return once it is there.
 
-        It is built beside the old one for the ranges that reads have had computed; reads see the old rows until all see
-        the new ones, at one revision. A caller that gives up does not end it: `cancel_replacement` does.
+        It is built beside the old one for the ranges that were read; reads see the old rows until all see the new ones,
+        at one revision. A caller that gives up does not end it: `cancel_replacement` does.
 
         Raises:
             JoinError: It cannot be installed, or not in this place; nothing has changed.
-            NotReplaceableError: The server cannot replace it now.
-            ReplacementEndedError: It was cancelled, or could not be built; the old join is as it was.
+            NotReplaceableError, ReplacementEndedError: Not now; or it was cancelled, or could not be built.
         """
         return self._wait(self._calls.replace_join(name, text))
 

@@ -9,7 +9,7 @@ import pytest
 from pequod_grammar import parse
 
 import pequod
-from pequod.calls import Join
+from pequod.answers.joins import Join
 from pequod.engine import Engine
 from pequod.errors import JoinError, UnavailableError
 from pequod.interface.declared import JoinPlan, carry_out, plan_of
@@ -117,10 +117,10 @@ class Interrupted:
         if self._calls_left < 0:
             raise UnavailableError("here", "cut off")
 
-    async def add(self) -> list[Join]:
-        """Install the joins of the text."""
+    async def add(self, text: str) -> list[Join]:
+        """Install the joins of a text."""
         self._count()
-        return [Join(join.name, str(join.spec)) for join in self.engine.add_joins(parse(self._text))]
+        return [Join(join.name, str(join.spec)) for join in self.engine.add_joins(parse(text))]
 
     async def drop(self, name: str) -> None:
         """Drop a join."""
@@ -136,12 +136,12 @@ def test_a_call_that_fails_in_between_leaves_rows_and_the_next_one_ends_it(calls
     interrupted = Interrupted(engine, SUMMED, calls)
     if calls < 3:
         with pytest.raises(UnavailableError):
-            asyncio.run(carry_out(interrupted.plan(), interrupted.add, interrupted.drop))
+            asyncio.run(carry_out(interrupted.plan(), SUMMED, interrupted.add, interrupted.drop))
     else:
-        asyncio.run(carry_out(interrupted.plan(), interrupted.add, interrupted.drop))
+        asyncio.run(carry_out(interrupted.plan(), SUMMED, interrupted.add, interrupted.drop))
     assert engine.get(b"karma|ann") == seen
     ended = Interrupted(engine, SUMMED, 3)
-    asyncio.run(carry_out(ended.plan(), ended.add, ended.drop))
+    asyncio.run(carry_out(ended.plan(), SUMMED, ended.add, ended.drop))
     assert [str(join.spec) for join in engine.joins()] == [SUMMED]
     assert engine.get(b"karma|ann") == b"5"
 
@@ -160,7 +160,7 @@ def test_a_join_that_another_client_has_dropped_meanwhile_is_gone() -> None:
             raise pequod.errors.UnknownJoinError(name)
         await ours.drop(name)
 
-    asyncio.run(carry_out(plan, ours.add, drop))
+    asyncio.run(carry_out(plan, SUMMED, ours.add, drop))
     assert [str(join.spec) for join in engine.joins()] == [SUMMED]
 
 

@@ -116,6 +116,22 @@ async def test_joins_are_added_read_explained_and_dropped() -> None:
         assert (await _asked(client, "GET", "/v1/statistics"))[1]["joins"] == []
 
 
+async def test_a_transaction_runs_one_of_its_lists() -> None:
+    form = {
+        "compares": [{"key": "stock", ">": 0}],
+        "then": [{"add": "stock", "delta": -1}, {"put": "order|1", "value": "book"}, {"scan": "order|"}],
+        "otherwise": [{"get": "stock"}],
+    }
+    async with opened() as (server, client):
+        server.engine.put(b"stock", b"1")
+        ran = {"held": True, "outcomes": ["0", None, [["order|1", "book"]]]}
+        assert await _asked(client, "POST", "/v1/transaction", form) == (200, ran)
+        assert await _asked(client, "POST", "/v1/transaction", form) == (200, {"held": False, "outcomes": ["0"]})
+        form["then"][1]["vale"] = "pen"  # type: ignore[index]
+        status, members = await _asked(client, "POST", "/v1/transaction", form)
+        assert (status, "then[1]: it has 'vale'" in members["error"]["message"]) == (400, True)
+
+
 async def test_a_reply_names_its_state_and_a_read_waits_for_it() -> None:
     async with opened() as (_, client):
         async with client.put("/v1/keys/k", json={"value": "1"}) as reply:

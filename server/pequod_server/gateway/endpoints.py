@@ -11,9 +11,12 @@ from pequod_proto import pequod_pb2 as pb
 
 from pequod.errors import BadRequestError
 from pequod.freshness import Token
+from pequod.interface.transaction_forms import FormError, form_of, parts_of
+from pequod.interface.transaction_parts import transaction_of_parts
 from pequod.json_bytes import json_bytes
 from pequod.language.conditions import IF_ABSENT, IF_PRESENT, IfValue, coded
 from pequod.language.deadlines import TTL_MS_MAX
+from pequod.transaction_messages import transacted_of, transaction_request
 from pequod_server.gateway.forms import Form, flag_of, json_of, number_of, query_of
 
 Json: TypeAlias = "dict[str, Any]"
@@ -47,6 +50,7 @@ _CONDITION: Final[Json] = {
         {"type": "object", "properties": {"value": BYTES}, "required": ["value"], "additionalProperties": False},
     ],
 }
+_LIST: Final[Json] = {"type": "array", "items": {"type": "object"}}
 _RANGE: Final[Mapping[str, tuple[str, Json]]] = {
     "prefix": ("Only keys that start with this.", _TEXT),
     "first": ("The first key; by default the first of all.", _TEXT),
@@ -262,6 +266,15 @@ async def _remove_range(asked: Asked, call: MakeCall) -> Answer:
     return Answer({"removed": reply.removed}, 200, reply.header.token)
 
 
+async def _transact(asked: Asked, call: MakeCall) -> Answer:
+    try:
+        transaction = transaction_of_parts(*parts_of(asked.body))
+    except FormError as error:
+        raise BadRequestError(f"the body: {error}") from None
+    reply = await call("Transaction", transaction_request(transaction))
+    return Answer(form_of(transacted_of(transaction, reply)), 200, reply.header.token)
+
+
 async def _joins(_asked: Asked, call: MakeCall) -> Answer:
     return Answer(json_of(await call("ListJoins", pb.ListJoinsRequest())))
 
@@ -322,6 +335,8 @@ ENDPOINTS: Final = (
               "reverse": ("From the last key down.", _FLAG), "keys_only": ("Leave values out.", _FLAG), **FRESHNESS}),
     Endpoint("GET", "/v1/count", "Count the keys of a range.", _count, {**_RANGE, **FRESHNESS}),
     Endpoint("DELETE", "/v1/range", "Remove the keys of a range.", _remove_range, _RANGE),
+    Endpoint("POST", "/v1/transaction", "Compare keys, then run one of two lists of commands, all or none.", _transact,
+             body=schema(dict.fromkeys(("compares", "then", "otherwise"), _LIST))),
     Endpoint("GET", "/v1/joins", "List the joins.", _joins),
     Endpoint("POST", "/v1/joins", "Add joins.", _add_joins, body=schema({"text": _TEXT}, needed=("text",))),
     Endpoint("DELETE", "/v1/joins/{key}", "Drop a join by its name.", _drop_join),
