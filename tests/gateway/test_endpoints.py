@@ -1,5 +1,6 @@
 """The endpoints of /v1 with a plain client of HTTP: what they do, and how they refuse what is not right."""
 
+import asyncio
 import json
 from typing import Any
 from urllib.parse import quote_from_bytes
@@ -201,6 +202,23 @@ async def test_bodies_of_other_types_and_too_long_ones_are_refused() -> None:
         async with client.put("/v1/keys/k", data=pieces(), headers={"Content-Type": "application/json"}) as reply:
             assert (reply.status, "error" in await reply.json()) == (413, True)
         assert server.engine.get(b"k") is None
+
+
+async def test_bodies_that_do_not_come_keep_nobody_else_waiting() -> None:
+    async with opened(messages_bytes_max=400_000, message_bytes_max=100_000) as (server, client):
+        host, port = server.http_url.removeprefix("http://").split(":")
+        head = "PUT /v1/keys/k HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
+        writers = []
+        for _ in range(50):
+            _, writer = await asyncio.open_connection(host, int(port))
+            writer.write(f"{head}Content-Length: 90000\r\n\r\n{{".encode())
+            writers.append(writer)
+        for number in range(20):
+            body = {"value": "x" * 50_000}
+            assert await _asked(client, "PUT", f"/v1/keys/o|{number}", body) == (200, {"met": True})
+        assert len((await _asked(client, "GET", "/v1/scan?prefix=o|"))[1]["rows"]) > 0
+        for writer in writers:
+            writer.close()
 
 
 async def test_unknown_paths_and_methods_are_told_where_the_list_is() -> None:

@@ -28,7 +28,7 @@ from pequod_server.gateway.forms import query_of
 from pequod_server.gateway.local_calls import Handlers, LocalCalls, RefusedCallError, Visitor
 from pequod_server.gateway.openapi import description
 from pequod_server.gateway.shared_watches import SharedWatches, event
-from pequod_server.memory.admission import COPIES, Admission, message_bytes_max
+from pequod_server.memory.admission import COPIES, SMALL_BYTES, Admission, message_bytes_max
 from pequod_server.ops.web import faults
 from pequod_server.wire.errors import code_of, facts_of
 from pequod_server.wire.handlers import SERVICE_PATH
@@ -63,8 +63,6 @@ _WATCH: Final = {
     "access_token": ("The token, for clients that send no headers.", {"type": "string"}),
     **FRESHNESS,
 }
-#: A request without a length is taken to be as long.
-_UNKNOWN_BYTES: Final = 64 << 10
 #: How long requests that are under way may take at the end.
 _END_S: Final = 1.0
 
@@ -177,18 +175,20 @@ class Gateway:
 
     def _responder(self, endpoint: Endpoint) -> _Next:
         async def respond(request: web.Request) -> web.StreamResponse:
-            async with self._admission.bytes(COPIES * self._length_of(request)):
-                body = await request.read()
-                if body and request.content_type != "application/json":
-                    # Pages of other origins may send other types without asking whether they may.
-                    text = "a body must be JSON, with the header Content-Type: application/json"
-                    return _failure(415, "INVALID_ARGUMENT", "BadRequestError", text, {})
-                asked = endpoint.asked(_key_of(request, endpoint), request.rel_url.raw_query_string, body)
-                return await self._respond(endpoint, asked, _visitor(request))
+            visitor = _visitor(request)
+            # A client that keeps its body back waits behind itself alone.
+            body = await self._admission.read(visitor.peer, request.read) if request.can_read_body else b""
+            if body and request.content_type != "application/json":
+                # Pages of other origins may send other types without asking whether they may.
+                text = "a body must be JSON, with the header Content-Type: application/json"
+                return _failure(415, "INVALID_ARGUMENT", "BadRequestError", text, {})
+            asked = endpoint.asked(_key_of(request, endpoint), request.rel_url.raw_query_string, body)
+            del body
+            return await self._sent(request, await self._respond(endpoint, asked, visitor))
 
         return respond
 
-    async def _respond(self, endpoint: Endpoint, asked: Asked, visitor: Visitor) -> web.StreamResponse:
+    async def _respond(self, endpoint: Endpoint, asked: Asked, visitor: Visitor) -> web.Response:
         async def call(method: str, message: object) -> object:
             replies: list[object] = []
 
@@ -202,13 +202,15 @@ class Gateway:
         headers = {_STATE: str(Token.parse(answer.token))} if answer.token else {}
         return _json(answer.status, answer.members, headers)
 
-    def _length_of(self, request: web.Request) -> int:
-        length = request.content_length
-        if length is None:
-            return _UNKNOWN_BYTES if request.can_read_body else 0
-        if length > message_bytes_max(self._config):
-            raise web.HTTPRequestEntityTooLarge(message_bytes_max(self._config), length)
-        return length
+    async def _sent(self, request: web.Request, reply: web.Response) -> web.Response:
+        """Send a reply that is not small, and count it until its client has taken it."""
+        assert isinstance(reply.body, bytes), "it is JSON"
+        if len(reply.body) > SMALL_BYTES:
+            reply.headers.update(self._opening(request))
+            with self._admission.taken(COPIES * len(reply.body)):
+                await reply.prepare(request)
+                await reply.write_eof()
+        return reply
 
     async def _describe(self, _request: web.Request) -> web.Response:
         return web.Response(body=self._description, content_type="application/json")
