@@ -12,6 +12,8 @@ from typing import Final
 
 #: The names of other kinds of addresses in gRPC.
 _SCHEMES: Final = ("unix:", "unix-abstract:", "dns:", "ipv4:", "ipv6:", "vsock:", "xds:")
+_ORIGIN: Final = re.compile(r"(https?)://[a-z0-9.-]+(?::(\d{1,5}))?|[a-z-]+-extension://[a-z0-9-]+")
+_USUAL_PORTS: Final = {("http", "80"), ("https", "443")}
 _HOST_PORT: Final = re.compile(r"(\[[0-9a-fA-F:.%\w]+\]|[^\s:\[\]/]+):(\d{1,5})")
 
 
@@ -57,3 +59,13 @@ def is_unspecified(target: str) -> bool:
         return ip_address(target.rpartition(":")[0].strip("[]")).is_unspecified
     except ValueError:
         return False
+
+
+def is_origin(text: str) -> bool:
+    """Return whether a text is the origin of pages as browsers write it: no path, and no port that is the usual one.
+
+    >>> [is_origin(text) for text in ("https://x.org", "http://localhost:3000", "x.org", "https://x.org/", "https://X.org")]
+    [True, True, False, False, False]
+    """
+    match = _ORIGIN.fullmatch(text)
+    return match is not None and (match[1], match[2]) not in _USUAL_PORTS

@@ -113,7 +113,10 @@ def replace(
         fail(ExitCode.USAGE, "give a TEXT, or --undo, or --cancel")
     with in_session(target) as client:
         if cancel:
+            under_way = [one for one in client.replacements() if one.join == name and not one.ended]
             client.cancel_replacement(name)
+            if not under_way:
+                fail(ExitCode.ABSENT, f"no replacement of the join {name!r} is under way; nothing was cancelled")
             return
         declaration = None if text is None else _declarations(text)
         status = watched(client, name, declaration)
@@ -137,8 +140,9 @@ def apply(
 
     Joins that are installed already stay with their rows, however they are written. One that differs is replaced: the
     new one is added, then the old one is dropped, and its rows are computed again when they are read. Nothing is
-    changed if a join is wrong, or would be hidden by another one: exit code 3 with the place and a hint. If the
-    command fails in between, the same command ends the work.
+    changed if a join is wrong, or would be hidden by another one: exit code 3 with the place and a hint. Nor if clients
+    have written keys that a new join computes, which --dry-run does not look for. If the command fails in between, the
+    same command ends the work.
 
     With --json a line is {"change": "add", "drop" or "keep", "name": ..., "text": ..., "warnings": [...]}; with
     --dry-run the name of a new join is null.

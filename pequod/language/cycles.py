@@ -21,7 +21,9 @@ def warnings_of(spec: JoinSpec) -> tuple[str, ...]:
     """Return what the author of a join should know: which of several values a key shows."""
     value = spec.value_source
     shown = {slot.name for slot in spec.output.slots()}
-    missing = list(dict.fromkeys(slot.name for slot in value.slots() if slot.name not in shown))
+    # A key has one value, so that what the value itself gives tells no keys apart.
+    given = value.pattern.slots() if value.is_of_whole_values else value.slots()
+    missing = list(dict.fromkeys(slot.name for slot in given if slot.name not in shown))
     if value.operator is not Operator.COPY or not missing:
         return ()
     slots = ", ".join(f"<{name}>" for name in missing)

@@ -11,15 +11,17 @@ from __future__ import annotations
 
 import os
 import re
+from contextlib import suppress
 from pathlib import Path
 from typing import Annotated, Any, Final, Literal, get_args
 
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ByteSize, ConfigDict, Field, TypeAdapter
 from pydantic_core import PydanticCustomError
 
+from pequod.addresses import is_origin
+
 KIB: Final = 1 << 10
 MIB: Final = 1 << 20
-
 _SIZE: Final = re.compile(r"\s*\d+(\.\d+)?\s*([kmg]i?)?b?\s*", re.IGNORECASE)
 _ADDRESS: Final = re.compile(r"(\[[0-9a-fA-F:.%\w]+\]|[^\s:\[\]/]+):(\d{1,5})")
 _SIZES: Final = TypeAdapter(ByteSize)
@@ -50,10 +52,8 @@ def _number(value: object) -> object:
     """Read numbers from variables and flags, which are text; the field's type refuses anything else."""
     if isinstance(value, str):
         for number in (int, float):
-            try:
+            with suppress(ValueError):
                 return number(value)
-            except ValueError:
-                continue
     return value
 
 
@@ -61,6 +61,12 @@ def _address(value: str) -> str:
     match = _ADDRESS.fullmatch(value)
     if match is None or int(match[2]) > 65535:
         raise PydanticCustomError("address", "must be HOST:PORT with a port from 0 to 65535, such as 127.0.0.1:7744")
+    return value
+
+
+def _origins(value: str) -> str:
+    if not all(one == "*" or is_origin(one) for one in value.split()):
+        raise PydanticCustomError("origins", "must be *, or origins with spaces between, such as https://example.org")
     return value
 
 
@@ -134,6 +140,7 @@ def _paths(value: object) -> object:
 
 Address = Annotated[str, AfterValidator(_address), Metavar("HOST:PORT")]
 OptionalAddress = Annotated[str, AfterValidator(lambda value: value and _address(value)), Metavar("HOST:PORT")]
+Origins = Annotated[str, AfterValidator(_origins), Metavar("ORIGIN ...")]
 Size = Annotated[int, BeforeValidator(_size), Field(strict=True, ge=1, lt=1 << 31), Metavar("SIZE")]
 SizeOrShare = Annotated[int, BeforeValidator(_size), Field(strict=True, ge=0, lt=1 << 31), Metavar("SIZE")]
 Number = Annotated[int, BeforeValidator(_number), Field(strict=True, ge=1, lt=1 << 31), Metavar("N")]
@@ -335,12 +342,8 @@ class ServerConfig(BaseModel):
         "the system likes). The end of the process alone loses nothing with any of them.",
     )
     metrics: OptionalAddress = Field(default="", description="Serve metrics and health there over HTTP.")
-    http: OptionalAddress = Field(
-        default="", description="Serve the calls as JSON there over HTTP, for browsers and scripts: /v1/openapi.json."
-    )
-    http_origins: str = Field(
-        default="", description="Origins of pages that may use it, such as https://example.org; * for all."
-    )
+    http: OptionalAddress = Field(default="", description="Answer calls as JSON there over HTTP: /v1/openapi.json.")
+    http_origins: Origins = Field(default="", description="Origins of pages that may read its replies; * for all.")
     slow_ms: Milliseconds = Field(
         default=100.0, description="Log calls and batches that take at least this long; 0 for none."
     )

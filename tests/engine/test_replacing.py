@@ -62,6 +62,15 @@ def test_a_join_takes_the_place_of_another_at_one_revision() -> None:
     assert [(join.name, str(join.spec)) for join in engine.joins()] == [("karma", SUM)]
 
 
+def test_a_join_over_values_that_another_computes_follows_when_that_one_is_replaced() -> None:
+    engine = engine_with(f"{COUNT}; top|<points>|<author> = copy karma|<author> with . = <points>")
+    put_all(engine, VOTES)
+    assert scan(engine, "top|") == {"top|1|bob": "1", "top|2|ann": "2"}
+    _replace(engine, "karma", SUM)
+    engine._check()
+    assert scan(engine, "top|") == {"top|4|bob": "4", "top|7|ann": "7"}
+
+
 def test_ranges_that_were_read_are_computed_before_the_switch() -> None:
     engine = _timelines()
     put_all(engine, {"mute|u1|bob": ""})

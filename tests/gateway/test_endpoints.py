@@ -24,7 +24,7 @@ async def _asked(client: aiohttp.ClientSession, method: str, path: str, body: An
 
 async def test_any_bytes_are_written_read_and_removed() -> None:
     async with opened() as (server, client):
-        for key, value in ((b"p|ann|1", b"Hi"), (b"a/b?c#d%", "caf\u00e9".encode()), (b"\xff/\x00", b"\xfe\x00")):
+        for key, value in ((b"p|ann|1", b"Hi"), (b"a/b?c#d%", "caf\u00e9".encode()), (b"\xff/\x00\n", b"\xfe\x00")):
             path = f"/v1/keys/{quote_from_bytes(key, safe='|')}"
             shown: Any = value.decode() if value != b"\xfe\x00" else {"base64": "/gA="}
             assert await _asked(client, "PUT", path, {"value": shown}) == (200, {"met": True})
@@ -63,7 +63,7 @@ async def test_numbers_grow_and_keys_expire() -> None:
         assert await _asked(client, "PUT", "/v1/ttl/n", {"ttl_s": 100}) == (200, {"was_there": True})
         status, members = await _asked(client, "GET", "/v1/ttl/n")
         assert (status, 0 < members["ttl_s"] <= 100) == (200, True)
-        assert await _asked(client, "PUT", "/v1/ttl/n", {}) == (200, {"was_there": True})
+        assert await _asked(client, "PUT", "/v1/ttl/n", {"ttl_s": None}) == (200, {"was_there": True})
         assert await _asked(client, "GET", "/v1/ttl/n") == (200, {"key": "n", "ttl_s": None})
         assert await _asked(client, "PUT", "/v1/keys/n", {"value": "1", "ttl_s": 0.5}) == (200, {"met": True})
         assert await _asked(client, "PUT", "/v1/keys/n", {"value": "2", "keep_ttl": True}) == (200, {"met": True})
@@ -95,6 +95,21 @@ async def test_pages_one_after_another_have_all_rows(*, reverse: bool) -> None:
         status, members = await _asked(client, "GET", "/v1/scan?first=k|098&keys_only=true")
         assert members["keys"] == [{"base64": "a3wwOTj/"}, {"base64": "a3wwOTn/"}]
         assert await _asked(client, "DELETE", "/v1/range?prefix=k|") == (200, {"removed": 100})
+
+
+async def test_pages_over_the_longest_keys_and_heads_of_replies() -> None:
+    async with opened(key_bytes_max=4096) as (server, client):
+        keys = [b"\xff" * 4090 + b"%d" % number for number in range(4)]
+        for key in keys:
+            server.engine.put(key, b"v")
+        path: str | None = f"/v1/scan?first=%00&last={'%ff' * 4096}&limit=1"
+        count = 0
+        while path is not None:
+            status, members = await _asked(client, "GET", path)
+            path, count = members["next"], count + len(members["rows"])
+        assert (status, count) == (200, 4)
+        async with client.head("/v1/keys/none") as reply:
+            assert reply.status == 404
 
 
 async def test_joins_are_added_read_explained_and_dropped() -> None:
@@ -170,6 +185,8 @@ async def test_a_reply_names_its_state_and_a_read_waits_for_it() -> None:
         ("PUT", "/v1/keys/k", b'{"value": "1", "ttl_s": 0}', "above 0"),
         ("PUT", "/v1/keys/k", b'{"value": "1", "ttl_s": NaN}', "above 0"),
         ("PUT", "/v1/keys/k", b'{"value": "1", "ttl_s": 1, "keep_ttl": true}', "contradict"),
+        ("PUT", "/v1/ttl/k", b"{}", "ttl_s is missing"),
+        ("PUT", "/v1/keys/", b'{"value": "1"}', "empty"),
         ("POST", "/v1/add/k", b'{"delta": 0.5}', "decimal as text"),
         ("POST", "/v1/add/k", b'{"delta": "x"}', "x"),
         ("GET", "/v1/scan", b"{}", "takes no body"),
@@ -223,7 +240,7 @@ async def test_bodies_that_do_not_come_keep_nobody_else_waiting() -> None:
 
 async def test_unknown_paths_and_methods_are_told_where_the_list_is() -> None:
     async with opened() as (_, client):
-        for method, path, status in (("GET", "/v2", 404), ("PATCH", "/v1/scan", 405), ("GET", "/v1/keys/", 404)):
+        for method, path, status in (("GET", "/v2", 404), ("PATCH", "/v1/scan", 405), ("GET", "/v1/", 404)):
             async with client.request(method, path) as reply:
                 members = await reply.json()
             assert (reply.status, "openapi.json" in members["error"]["message"]) == (status, True)

@@ -65,7 +65,7 @@ async def test_a_reader_goes_on_where_it_was_or_begins_anew() -> None:
         async with reading(client, {"prefix": "k|"}, reader.name) as events:
             await _until(reader, events, server.engine.revision)
         assert (reader.rows, reader.resets) == ({"k|1": "one", "k|2": "two"}, 1)
-        for name in ("1.1", f"{server.service.server_id}.0"):
+        for name in ("1.1", f"{server.service.server_id}.0", f"{server.service.server_id}.99999999"):
             async with reading(client, {"prefix": "k|"}, name) as events:
                 assert (await anext(events)).kind == "reset"
         async with client.get("/v1/watch?prefix=k|", headers={"Last-Event-ID": "x"}) as reply:

@@ -91,6 +91,12 @@ async def test_pages_of_the_named_origins_may_read_replies_and_no_others() -> No
                     assert ("Access-Control-Allow-Origin" in reply.headers) == is_open, path
 
 
+@pytest.mark.parametrize("origins", ["x.org", "https://x.org/", "https://x.org, https://y.org", "https://x.org:443"])
+def test_origins_that_no_browser_sends_are_refused(origins: str) -> None:
+    with pytest.raises(ValueError, match="origins with spaces between"):
+        ServerConfig(http_origins=origins)
+
+
 async def test_a_page_with_a_name_of_its_own_for_this_machine_is_refused() -> None:
     async with opened() as (server, client):
         for method, path in (("GET", "/v1/joins"), ("DELETE", "/v1/range?prefix=k"), ("GET", "/v1/watch?prefix=a")):

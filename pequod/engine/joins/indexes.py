@@ -111,8 +111,8 @@ class Index:
         self._left_long = False
         #: Whether it was made for a read that has not used it yet.
         self._is_awaited = False
-        #: The joins that compute rows of the source, by `CompiledJoin.order`.
-        self.computed_by: tuple[int, ...] = ()
+        #: The joins that compute rows of the source, in their order.
+        self.computed_by: tuple[object, ...] = ()
         #: What the database can be asked for beside ranges of its keys; None: nothing, or there is no database.
         self.searched: Gaps | None = None
         self._counted_bytes = 0
@@ -277,7 +277,7 @@ class Index:
         self.rows, self._begun = rows, None
         self._weigh()
 
-    def follow(self, computed_by: tuple[int, ...]) -> None:
+    def follow(self, computed_by: tuple[object, ...]) -> None:
         """Note which joins compute rows of the source; if others did before, drop the rows."""
         if computed_by != self.computed_by:
             self.drop()

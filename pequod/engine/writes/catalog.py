@@ -310,7 +310,7 @@ class Catalog:
             join.reads_unbacked = join.reads_base and all(table.presence is None for table in join.source_tables)
             for number, upstreams in enumerate(join.upstreams):
                 if (index := join.indexes[number]) is not None:
-                    index.follow(tuple([upstream.order for upstream in upstreams]))
+                    index.follow(tuple(upstreams))
                 if upstreams:
                     reader = self._reader_of(join, number)
                     for upstream in upstreams:

@@ -16,6 +16,7 @@ from pequod.interface.transaction_parts import transaction_of_parts
 from pequod.json_bytes import json_bytes
 from pequod.language.conditions import IF_ABSENT, IF_PRESENT, IfValue, coded
 from pequod.language.deadlines import TTL_MS_MAX
+from pequod.language.ranges import within
 from pequod.transaction_messages import transacted_of, transaction_request
 from pequod_server.gateway.forms import Form, flag_of, json_of, number_of, query_of
 
@@ -216,6 +217,7 @@ async def _add(asked: Asked, call: MakeCall) -> Answer:
 
 async def _expire(asked: Asked, call: MakeCall) -> Answer:
     form = Form.of_body(asked.body)
+    form.need("ttl_s")
     ttl_ms = form.ttl_ms("ttl_s")
     form.end()
     reply = await call("Expire", pb.ExpireRequest(key=asked.key, ttl_ms=ttl_ms))
@@ -300,12 +302,11 @@ async def _drop_join(asked: Asked, call: MakeCall) -> Answer:
 
 
 async def _explain(asked: Asked, call: MakeCall) -> Answer:
-    bounds = asked.range()
-    if "last" in bounds and "first" not in bounds:
-        bounds["first"] = b""
-    if not bounds:
-        raise BadRequestError("say which range to explain: first and last")
-    return Answer(json_of(await call("Explain", pb.ExplainRequest(range=pb.Range(**bounds)))))
+    query = asked.range()
+    if not query:
+        raise BadRequestError("say which range to explain: prefix, or first and last")
+    first, last = within(query.get("prefix", b""), query.get("first", b""), query.get("last"))
+    return Answer(json_of(await call("Explain", pb.ExplainRequest(range=pb.Range(first=first, last=last)))))
 
 
 async def _statistics(_asked: Asked, call: MakeCall) -> Answer:
@@ -315,7 +316,6 @@ async def _statistics(_asked: Asked, call: MakeCall) -> Answer:
 _KEY: Final = "/v1/keys/{key}"
 _ABSENT_STATUS: Final = {404: "There is no such key."}
 _UNMET_STATUS: Final = {412: "The condition does not hold; `present` is the present value, null if there is none."}
-_ONLY_RANGE: Final = {name: _RANGE[name] for name in ("first", "last")}
 
 ENDPOINTS: Final = (
     Endpoint("GET", _KEY, "Read one value; a computed key is computed if need be.", _get, FRESHNESS,
@@ -329,7 +329,7 @@ ENDPOINTS: Final = (
              body=schema({"delta": {"type": ["integer", "string"]}}, needed=("delta",))),
     Endpoint("GET", "/v1/ttl/{key}", "Tell when a key expires; null: never.", _ttl, FRESHNESS, statuses=_ABSENT_STATUS),
     Endpoint("PUT", "/v1/ttl/{key}", "Have a key expire; null: never.", _expire,
-             body=schema({"ttl_s": _TTL}), statuses=_ABSENT_STATUS),
+             body=schema({"ttl_s": _TTL}, needed=("ttl_s",)), statuses=_ABSENT_STATUS),
     Endpoint("GET", "/v1/scan", "Read rows in the order of their keys; `next` is the page behind them.", _scan,
              {**_RANGE, "limit": (f"The most rows of a page; by default {PAGE_ROWS}.", _COUNT),
               "reverse": ("From the last key down.", _FLAG), "keys_only": ("Leave values out.", _FLAG), **FRESHNESS}),
@@ -340,6 +340,6 @@ ENDPOINTS: Final = (
     Endpoint("GET", "/v1/joins", "List the joins.", _joins),
     Endpoint("POST", "/v1/joins", "Add joins.", _add_joins, body=schema({"text": _TEXT}, needed=("text",))),
     Endpoint("DELETE", "/v1/joins/{key}", "Drop a join by its name.", _drop_join),
-    Endpoint("GET", "/v1/explain", "Tell what a read of a range would do.", _explain, _ONLY_RANGE),
+    Endpoint("GET", "/v1/explain", "Tell what a read of a range would do.", _explain, _RANGE),
     Endpoint("GET", "/v1/statistics", "Tell what the server holds and has done.", _statistics),
 )  # fmt: skip

@@ -91,14 +91,22 @@ class Form:
         """Return a member as it is, None if it is not there."""
         return self._members.pop(name, None)
 
+    def need(self, name: str) -> None:
+        """Pass if there is a member of this name.
+
+        Raises:
+            BadRequestError: There is none.
+        """
+        if name not in self._members:
+            raise BadRequestError(f"{self._place}{name} is missing")
+
     def data(self, name: str) -> bytes:
         """Return the bytes of a member that must be there.
 
         Raises:
             BadRequestError: It is not there, or is neither text nor ``{"base64": ...}``.
         """
-        if name not in self._members:
-            raise BadRequestError(f"{self._place}{name} is missing")
+        self.need(name)
         try:
             return bytes_of_json(self._members.pop(name))
         except ValueError as error:

@@ -63,6 +63,9 @@ _WATCH: Final = {
     "access_token": ("The token, for clients that send no headers.", {"type": "string"}),
     **FRESHNESS,
 }
+#: The keys in a request line, of which three characters say each byte, and the characters beside them.
+_KEYS_A_LINE: Final = 3
+_LINE_BYTES: Final = 4096
 #: How long requests that are under way may take at the end.
 _END_S: Final = 1.0
 
@@ -85,12 +88,20 @@ class Gateway:
             middlewares=(self._opened_to_pages, self._failing_as_json),
         )
         for endpoint in ENDPOINTS:
-            path = endpoint.path.replace("{key}", "{key:.+}")
+            path = endpoint.path.replace("{key}", r"{key:[\s\S]*}")
             application.router.add_route(endpoint.method, path, self._responder(endpoint))
+            if endpoint.method == hdrs.METH_GET:
+                application.router.add_route(hdrs.METH_HEAD, path, self._responder(endpoint))
         application.router.add_get("/v1/watch", self._watch)
         application.router.add_get("/v1/openapi.json", self._describe)
         self._description = orjson.dumps(description(_WATCH))
-        self._runner = web.AppRunner(application, access_log=None, logger=faults, shutdown_timeout=_END_S)
+        self._runner = web.AppRunner(
+            application,
+            access_log=None,
+            logger=faults,
+            shutdown_timeout=_END_S,
+            max_line_size=_KEYS_A_LINE * 3 * config.key_bytes_max + _LINE_BYTES,
+        )
 
     async def start(self) -> None:
         """Listen as the settings say.

@@ -17,7 +17,7 @@ from typing import Final, NamedTuple
 import orjson
 from pequod_proto import pequod_pb2 as pb
 
-from pequod.engine import Change, Rows
+from pequod.engine import Change, Engine, Rows
 from pequod.errors import BadRequestError, WatchCompactedError, refuse_empty_watch
 from pequod.json_bytes import json_bytes
 from pequod_server.calls.feeds import Feed, RevisionChanges
@@ -62,9 +62,9 @@ class SharedWatch:
         1. ``_events`` are those numbered from ``_first`` on, all later than revision ``floor``.
     """
 
-    def __init__(self, feed: Feed, ledger_change: Callable[[int], None], name_of: Callable[[int], str]) -> None:
+    def __init__(self, feed: Feed, engine: Engine, name_of: Callable[[int], str]) -> None:
         self.feed = feed
-        self._change_ledger = ledger_change
+        self._engine = engine
         self._name_of = name_of
         self.floor = feed.floor
         self._events: list[_Event] = []
@@ -83,7 +83,7 @@ class SharedWatch:
 
     def number_after(self, revision: int) -> int | None:
         """Return the number of the first event after a revision; None: it may not be kept any more."""
-        if revision < self.floor or self.ended is not None:
+        if revision < self.floor or self.ended is not None or revision > self._engine.revision:
             return None
         return self._first + sum(one.revision <= revision for one in self._events)
 
@@ -116,7 +116,7 @@ class SharedWatch:
     def close(self) -> None:
         """Stop following the range."""
         self.pump.cancel()
-        self._change_ledger(-self._bytes)
+        self._engine.ledger.change_watches(-self._bytes)
         self._events.clear()
         self._bytes = 0
 
@@ -142,7 +142,7 @@ class SharedWatch:
             self.floor = dropped.revision
             grown -= len(dropped.data)
         self._bytes += grown
-        self._change_ledger(grown)
+        self._engine.ledger.change_watches(grown)
         self._wake()
 
     def _wake(self) -> None:
@@ -241,9 +241,8 @@ class SharedWatches:
             self._close(bounds)
             watch = None
         if watch is None:
-            engine = self._served.engine
             feed = self._feeds.open(bounds)
-            watch = self._watches[bounds] = SharedWatch(feed, engine.ledger.change_watches, self.name_of)
+            watch = self._watches[bounds] = SharedWatch(feed, self._served.engine, self.name_of)
             self._close_later(bounds)
         return watch, self._served.engine.revision, watch.feed.rows()
 

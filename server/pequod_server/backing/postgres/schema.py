@@ -271,6 +271,8 @@ async def _condition_problems(connection: Connection, mapping: Mapping, facts: F
     assert not query.parameters, "a whole relation needs no bound"
     try:
         await connection.execute(f"EXPLAIN {query.text}")
+    except (asyncpg.PostgresConnectionError, asyncpg.OperatorInterventionError, asyncpg.InsufficientResourcesError):
+        raise  # The database does not answer.
     except asyncpg.PostgresError as error:
         return [f"the condition of {mapping.pattern} is not right: {error}"]
     return []
