@@ -16,7 +16,7 @@ generate = $(PROTOC) --python_out=$(1) --pyi_out=$(1) --grpc_python_out=$(1) peq
 .DEFAULT_GOAL := help
 .PHONY: help install install-dev demo ran test test-pythons test-extras test-quick check format proto proto-check interface interface-check coverage soak chaos freshness fuzz \
         figures bench-micro test-optimised test-spark-versions test-spark-cluster docs docs-serve \
-        behaviours test-planted soak-memory soak-server simulate simulate-groups views-chaos cluster-chaos cluster-patroni kill linearizable damage test-pure test-grpcio differ test-sanitised test-leaks wheels clean
+        behaviours test-planted soak-memory soak-server simulate simulate-groups views-chaos cluster-chaos cluster-patroni kill beyond linearizable damage test-pure test-grpcio differ test-sanitised test-leaks wheels clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-15s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -156,6 +156,10 @@ kill: $(INSTALLED) ## kill a server with a folder of data in the middle of write
 HISTORIES ?= 10000
 linearizable: $(INSTALLED) ## record HISTORIES (10000) of clients over kills, and have Porcupine judge them (needs Go): a quarter of an hour on two cores
 	$(BIN)/python -m tests.linearizable --histories $(HISTORIES) --seed $(or $(SEED),0)
+
+beyond: SECONDS = 300
+beyond: $(INSTALLED) ## a server with four times more base data than its limit of memory, for SECONDS (300): exact, and within the limit
+	$(BIN)/python -m tests.disk.beyond --seconds $(SECONDS)
 
 damage: $(INSTALLED) ## damage a folder of data RUNS (200) times: a start shows all rows, or says what is damaged
 	$(BIN)/python -m tests.disk.damages --count $(RUNS) --seed $(or $(SEED),0)

@@ -43,6 +43,7 @@ from pequod.language.errors import (
 )
 from pequod.language.missing import (
     Due,
+    FirstRows,
     Lacking,
     Loadable,
     MissingError,
@@ -81,6 +82,7 @@ __all__ = [
     "Due",
     "Engine",
     "Expired",
+    "FirstRows",
     "IndexExplanation",
     "InvalidKeyError",
     "InvalidPieceError",

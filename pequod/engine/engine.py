@@ -81,6 +81,9 @@ class Engine(DatabaseCalls, ExpiryCalls, JoinCalls, KeptCalls, ReplaceCalls, Sho
         if not self._put_quick(key, value):
             self._admission.check_sizes(key, value)
             relations = self._admission.admit(key, value, self.revision)
+            if relations.table.is_away(key):
+                self._note_away(key, value)
+                return
             is_other = self._writer.set_base(relations, key, value)
             self.revision += is_other
             if self._deadlines and self._deadlines.remove(key) and not is_other:
@@ -112,6 +115,7 @@ class Engine(DatabaseCalls, ExpiryCalls, JoinCalls, KeptCalls, ReplaceCalls, Sho
         """
         at_ms = deadline_after(self._deadlines.now_ms, ttl_ms)
         self._refuse_deadline(key)
+        self._refuse_away(key)
         if self._deadlines.is_due:
             self._expire_key(key)
         value = self._store.get(key)
@@ -135,7 +139,7 @@ class Engine(DatabaseCalls, ExpiryCalls, JoinCalls, KeptCalls, ReplaceCalls, Sho
             MissingError: As `get`.
         """
         relations = self._directory.find(key)
-        if relations is not None and relations.table.presence is not None and not self.has_backed_deadlines:
+        if relations is not None and relations.is_backed and not self.has_backed_deadlines:
             raise NoDeadlineError(key)
         if self.get(key, now=now) is None:
             return None
@@ -175,7 +179,9 @@ class Engine(DatabaseCalls, ExpiryCalls, JoinCalls, KeptCalls, ReplaceCalls, Sho
                 self.revision += self._writer.set_base(self._directory.loose, keys[start], values[start])
                 continue
             relations = self._directory.at(name)
-            if stop - start > 1:
+            if relations.table.is_kept:
+                self._put_kept(relations, keys[start:stop], values[start:stop])
+            elif stop - start > 1:
                 self.revision += self._writer.set_run(relations, list(keys[start:stop]), list(values[start:stop]))
             else:
                 self.revision += self._writer.set_base(relations, keys[start], values[start])
@@ -231,20 +237,13 @@ class Engine(DatabaseCalls, ExpiryCalls, JoinCalls, KeptCalls, ReplaceCalls, Sho
         self.put_for(key, total, KEEP)
         return total
 
-    def owned_by_database(self, key: bytes, value: bytes = b"") -> bool:
-        """Return whether a database owns the key, so that a put of it would raise BackedKeyError.
-
-        Raises:
-            InvalidKeyError, LimitExceededError, ComputedKeyError: As `put`.
-        """
-        return self._admission.is_of_database(key, value)
-
     def remove(self, key: bytes) -> bool:
         """Remove base data; return whether the key was there.
 
         Raises:
             ComputedKeyError: An installed join computes this key.
             BackedKeyError: A database owns this key.
+            MissingError: The key is of a kept table, and not loaded.
         """
         was_there = self._remove_quick(key)
         if was_there is not None:
@@ -255,6 +254,7 @@ class Engine(DatabaseCalls, ExpiryCalls, JoinCalls, KeptCalls, ReplaceCalls, Sho
             return False
         if relations.is_owned:
             self._admission.refuse_owned(relations, key)
+        self._refuse_away(key)
         if self._deadlines.is_due:
             self._expire_key(key)
         is_there = self._writer.set_base(relations, key, None)
@@ -272,6 +272,7 @@ class Engine(DatabaseCalls, ExpiryCalls, JoinCalls, KeptCalls, ReplaceCalls, Sho
 
         Raises:
             BackedKeyError: A database owns keys in the range; nothing is removed.
+            MissingError: Rows of it are not loaded; nothing is removed.
 
         Cost:
             That of `remove` for each key.
@@ -279,6 +280,7 @@ class Engine(DatabaseCalls, ExpiryCalls, JoinCalls, KeptCalls, ReplaceCalls, Sho
         if last is not None and first >= last:
             return []
         self._admission.refuse_range(first, last)
+        self._refuse_lacking(first, last, limit)
         keys = self._store.slice(first, last, limit).keys
         for key in keys:
             self.remove(key)

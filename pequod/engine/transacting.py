@@ -239,7 +239,7 @@ def transact(engine: Engine, transaction: Transaction, now: float, limits: Trans
     engine.set_deadlines(deadlines)
     for key, value in written.items():
         if value is None:
-            engine.remove(key)
+            engine.discard(key)
     return Transacted(held, outcomes)
 
 

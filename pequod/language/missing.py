@@ -60,10 +60,20 @@ class Due(NamedTuple):
     at_ms: int
 
 
-#: What a read lacks of a database.
+class FirstRows(NamedTuple):
+    """The first rows of a range, whose rest a read need not see; of kept tables, some of them are not here."""
+
+    first: bytes
+    last: bytes
+    row_count: int
+    #: Whether they are the last rows instead.
+    is_down: bool
+
+
+#: What a read lacks of a database, or of a disk.
 Loadable = Range | SearchRange
 #: What a read lacks.
-Lacking = Loadable | Unindexed | Due
+Lacking = Loadable | Unindexed | Due | FirstRows
 
 
 class RangeRows(NamedTuple):
@@ -128,6 +138,7 @@ class MissingError(Exception):
         by_search: dict[Search, list[Range]] = {}
         indexes: dict[Unindexed, None] = {}
         due: list[Due] = []
+        first_rows: dict[FirstRows, None] = {}
         for one in lacking:
             match one:
                 case Range():
@@ -138,6 +149,8 @@ class MissingError(Exception):
                     indexes[one] = None
                 case Due():
                     due.append(one)
+                case FirstRows():
+                    first_rows[one] = None
         #: In order; they neither overlap nor touch each other.
         self.ranges = united(ranges)
         #: The same for each search.
@@ -146,6 +159,8 @@ class MissingError(Exception):
         self.indexes = tuple(indexes)
         #: The latest instant, if keys have to expire.
         self.due = tuple(sorted(due)[-1:])
+        #: Each once.
+        self.first_rows = tuple(first_rows)
         #: Each once.
         self.next_groups = tuple(dict.fromkeys(next_groups))
         count, example = len(self.lacking), self.lacking[0]
@@ -157,8 +172,8 @@ class MissingError(Exception):
 
     @property
     def lacking(self) -> tuple[Lacking, ...]:
-        """The ranges, those of searches, the indexes, and what is due."""
-        return *self.ranges, *self.searches, *self.indexes, *self.due
+        """The ranges, those of searches, the indexes, what is due, and the first_rows."""
+        return *self.ranges, *self.searches, *self.indexes, *self.due, *self.first_rows
 
 
 def search_of(view: RecordView) -> Search:

@@ -10,10 +10,11 @@ namespace {
 // What became of something that is not quick.
 Ran not_quick() { return PyErr_Occurred() ? Ran::FAILED : Ran::NOT_QUICK; }
 
-// The relations of a key's table if clients write that, and nobody watches it; else null.
+// The relations of a key's table if clients write that, and the key is loaded; else null.
 HotRelations* quick_relations(HotEngine* engine, Piece key) {
     HotRelations* relations = relations_at(engine->relations, key);
-    return relations && !relations->is_owned ? relations : nullptr;
+    if (!relations || relations->is_owned) return nullptr;
+    return is_loaded(table_of(relations->table), key) ? relations : nullptr;
 }
 
 // Whether Python need not be told of changes of a table's rows, or tells the joins alone.

@@ -243,13 +243,12 @@ class PequodServer:
 
         self._waits_for = f"the data in {self._config.data}"
         self._loading = FolderLoading(self.engine, disk, keeps_joins=self.member is None)
+        self.databases.own_disk = self._loading.ranges
         await self._loading.run()
-        self._loading = None
 
     def _loads(self) -> str:
         """Return how far the data on disk are loaded; empty if they are not being loaded."""
-        one = self._loading
-        return "" if one is None else f"loading {self._config.data}: {one.loaded} of about {one.expected} keys"
+        return "" if self._loading is None else self._loading.progress
 
     @property
     def waits_for(self) -> str:
@@ -319,4 +318,4 @@ class PequodServer:
         await self.databases.stop()
         await self.instruments.stop()
         if self.disk is not None:
-            await self.disk.end()
+            await (self.disk.end() if self._loading is None else self._loading.end())

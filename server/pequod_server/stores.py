@@ -21,6 +21,7 @@ from pequod_server.database.loader import Loader
 from pequod_server.database.whole_tables import WholeTables
 from pequod_server.homes.compute.channel import PeerCredentials
 from pequod_server.homes.compute.store import PequodStore
+from pequod_server.memory.keeper import limit_bytes
 
 if TYPE_CHECKING:
     from pequod_server.data.disk import Disk
@@ -96,8 +97,9 @@ def make_disk(config: ServerConfig, engine: Engine) -> Disk | None:
     if find_spec("rocksdict") is None:
         raise ImportError(f"a folder of data needs rocksdict: {how_to_install('server')}")
     from pequod_server.data.disk import Disk  # noqa: PLC0415 - needs the extra
+    from pequod_server.data.library import caches_within  # noqa: PLC0415 - needs the extra
 
-    return Disk(config.data, engine, config.fsync)
+    return Disk(config.data, engine, config.fsync, caches_within(limit_bytes(config.memory_limit)))
 
 
 def backed_tables(store: BackingStore) -> list[bytes]:

@@ -14,8 +14,8 @@ from typing import Final, NamedTuple
 
 from pequod_server.data.errors import FolderError
 from pequod_server.data.folder import Folder
+from pequod_server.data.library import RowsError
 from pequod_server.data.opening import open_rows
-from pequod_server.data.rows import RowsError
 
 from tests.disk.folders import Base, contents, killed
 

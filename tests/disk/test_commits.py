@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 from pequod_server.data.disk import Disk
 from pequod_server.data.errors import LostDiskError
+from pequod_server.data.library import RowsError
 from pequod_server.data.loading import FolderLoading
-from pequod_server.data.rows import RowsError
 
 from pequod.engine import Engine
 from tests.disk.folders import contents, killed, until

@@ -18,8 +18,8 @@ from pequod_server import PequodServer, ServerConfig
 from pequod_server.backing import SqliteStore
 from pequod_server.backing.postgres.store import PostgresStore
 from pequod_server.data.disk import Disk
+from pequod_server.data.library import RowsError
 from pequod_server.data.loading import FolderLoading
-from pequod_server.data.rows import RowsError
 
 from pequod.commands.kinds import ABSENT, ADD, FAILED, GET, OK, PUT, PUT_IF, REMOVE_IF, UNMET
 from pequod.engine import Engine

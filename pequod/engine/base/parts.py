@@ -66,6 +66,31 @@ class Parts(ABC):
             self._enter(part, self.memory.reads.number)
         return removed
 
+    def disband(self) -> None:
+        """Have nothing be a part any more: the ranges are not evicted from now on.
+
+        Cost:
+            0.5 µs for each part.
+        """
+        for part in self.presence:
+            self.memory.leave(part)
+        self.memory.ledger.change_parts(-len(self.presence))
+
+    def cut(self, part: Part, keys: list[bytes]) -> None:
+        """Cut a part before each of these keys, which ascend within it.
+
+        Requires:
+            Some key is above the first one of the part.
+        """
+        bounds = [part.first, *(key for key in keys if part.first < key < part.last), part.last]
+        self.presence.remove(part.first)
+        self._leave(part)
+        for first, last in pairwise(bounds):
+            piece = self.presence.put(first, last, presence.PART_ROWS_MAX)
+            self._enter(piece, part.last_used)
+        # The evictor counts things that are gone.
+        self.memory.ledger.count_evictions(len(bounds) - 2)
+
     def release(self, first: bytes, last: bytes) -> None:
         """Let parts of a range be evicted that no read has used yet."""
         for part in self.presence.over(first, last):

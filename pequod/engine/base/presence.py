@@ -158,7 +158,7 @@ class Presence(RangeMap[Part]):
                 self.remove(part.first)
                 absorbed.append(part)
                 first, last, row_count = min(first, part.first), max(last, part.last), row_count + part.row_count
-        return Added(self._put(first, last, row_count), absorbed)
+        return Added(self.put(first, last, row_count), absorbed)
 
     def forget(self, first: bytes, last: bytes) -> Removed:
         """Note that no key of ``[first, last)`` is loaded any more."""
@@ -167,14 +167,19 @@ class Presence(RangeMap[Part]):
             self.remove(part.first)
             for start, stop in ((part.first, first), (last, part.last)):
                 if part.first <= start < stop <= part.last:
-                    removed.left.append(self._put(start, stop, part.row_count))
+                    removed.left.append(self.put(start, stop, part.row_count))
         return removed
 
     def first_over(self, first: bytes, last: bytes) -> Part | None:
         """Return the first part that shares a key with ``[first, last)``, None if there is none."""
         return next(self.walk_over(first, last), None) if first < last else None
 
-    def _put(self, first: bytes, last: bytes, row_count: int) -> Part:
+    def put(self, first: bytes, last: bytes, row_count: int) -> Part:
+        """Note a part, which is united with no other, and return it.
+
+        Requires:
+            No key of it is loaded.
+        """
         part = Part(first, last, row_count, self.owner)
         self.insert(part)
         return part

@@ -13,11 +13,12 @@ from typing import Final
 from sortedcontainers import SortedList
 
 from pequod.answers.rows import Rows
-from pequod.engine.base.deadlines import Deadlines
+from pequod.engine.base.deadlines import INSTANT_MAX, Deadlines
 from pequod.engine.base.presence import Presence
 from pequod.engine.base.rows import SortedRows, merge_layers
 from pequod.engine.base.table import Table
 from pequod.engine.memory.ledger import ROW
+from pequod.language.missing import FirstRows
 from pequod.language.ranges import Range, lower, prefix_end
 from pequod.language.spec import DELIMITER
 
@@ -27,8 +28,9 @@ class LooseRows:
 
     __slots__ = ("row_bytes", "rows")
 
-    #: No database owns them.
+    #: No database owns them, and all are here.
     presence: Final = None
+    is_kept: Final = False
 
     def __init__(self) -> None:
         self.rows = SortedRows()
@@ -37,6 +39,10 @@ class LooseRows:
     def get(self, key: bytes) -> bytes | None:
         """Return the value of ``key``, or None if it is absent."""
         return self.rows.get(key)
+
+    def is_away(self, _key: bytes) -> bool:
+        """Return False: all are here."""
+        return False
 
     def put(self, key: bytes, value: bytes) -> bytes | None:
         """Set ``key`` and return the value that it had, None if it was absent."""
@@ -55,17 +61,21 @@ class LooseRows:
 class Store:
     """All base rows: the tables, and the keys without a table."""
 
-    __slots__ = ("_order", "backed", "deadlines", "expired_count", "loose", "tables")
+    __slots__ = ("_order", "away_deadlines", "away_first_ms", "backed", "deadlines", "expired_count", "loose", "tables")
 
     def __init__(self) -> None:
         #: Table name -> table, without the delimiter.
         self.tables: dict[bytes, Table] = {}
         #: Keys without a delimiter.
         self.loose = LooseRows()
-        #: The backed tables.
+        #: The backed tables, and the kept ones: those of which ranges may be loaded or not.
         self.backed: list[Table] = []
-        #: Of keys that are here, and of no backed table.
+        #: Of keys that are here, and of no table that a database owns.
         self.deadlines = Deadlines()
+        #: Of keys of kept tables that are not here, until what keeps them has these deadlines, too.
+        self.away_deadlines: dict[bytes, int] = {}
+        #: No deadline that was forgotten since this was set is earlier.
+        self.away_first_ms = INSTANT_MAX
         #: Keys that were removed because they were due.
         self.expired_count = 0
         self._order: SortedList[bytes] = SortedList()
@@ -86,6 +96,11 @@ class Store:
             self.backed.append(table)
         return table.back()
 
+    def hold_whole(self, table: Table) -> None:
+        """Note that all rows of a kept table are here."""
+        self.backed.remove(table)
+        table.hold_whole()
+
     def absent(self, first: bytes, last: bytes | None, read_number: int) -> list[Range]:
         """Return the parts of ``[first, last)`` of backed tables that are not loaded; see `Presence.gaps`."""
         found = []
@@ -93,6 +108,35 @@ class Store:
             start, stop = table.clip(first, last)
             if start < stop and table.presence is not None:
                 found += table.presence.gaps(start, stop, read_number)
+        return found
+
+    def lacking(
+        self, first: bytes, last: bytes | None, read_number: int, limit: int | None, *, reverse: bool
+    ) -> list[Range | FirstRows]:
+        """Return what a read of the first rows of a range lacks of it; see `absent`.
+
+        Args:
+            limit: How many rows it shows at most, from the end where reading starts; None: all.
+        """
+        if limit is None or not any(table.is_kept for table in self.backed):
+            return [*self.absent(first, last, read_number)]
+        found: list[Range | FirstRows] = []
+        start, stop = first, last
+        reached = self.slice(first, last, limit, reverse=reverse).keys
+        if len(reached) >= limit:
+            # Whatever is behind these rows, the read does not show it.
+            start, stop = (
+                (reached[-1] if reached else b"", last)
+                if reverse
+                else (first, reached[-1] + b"\0" if reached else first)
+            )
+        gaps: list[Range] = []
+        for table in self.backed:
+            low, high = table.clip(start, stop) if table.is_kept else table.clip(first, last)
+            if low < high and table.presence is not None:
+                (gaps if table.is_kept else found).extend(table.presence.gaps(low, high, read_number))
+        if gaps and limit:
+            found.append(FirstRows(min(gaps).first, max(gaps).last, limit, reverse))
         return found
 
     @property

@@ -107,7 +107,7 @@ class Table(HotTable):
     """
 
     # The core finds groups by ``cut_width``, and has no place for the function.
-    __slots__ = ("cut", "presence") if core is None else ("_group_of", "cut", "presence")
+    __slots__ = ("cut", "is_kept", "presence") if core is None else ("_group_of", "cut", "is_kept", "presence")
 
     def __init__(self, prefix: bytes) -> None:
         #: The table's name with its delimiter.
@@ -123,8 +123,10 @@ class Table(HotTable):
         self.entry_count = 0
         self.key_bytes = 0
         self.value_bytes = 0
-        #: The loaded ranges, if a database owns the keys; None if clients do.
+        #: The loaded ranges, if a database owns the keys, or a disk keeps rows that are not here; else None.
         self.presence: Presence | None = None
+        #: Whether it is a disk that has the other rows: then clients write the keys.
+        self.is_kept = False
         #: Their bounds, or None.
         self.loaded: SortedRows | None = None
         self.uses: dict[bytes, Numbers] | None = None
@@ -138,6 +140,15 @@ class Table(HotTable):
             self.presence = Presence()
             self.loaded, self.uses = self.presence.bounds, self.presence.uses
         return self.presence
+
+    def hold_whole(self) -> None:
+        """Note that all rows are here, and that clients write them."""
+        self.presence = self.loaded = None
+        self.is_kept = False
+
+    def is_away(self, key: bytes) -> bool:
+        """Return whether a key is not loaded: whether it is there, and its value, is known elsewhere alone."""
+        return self.presence is not None and not self.presence.has(key)
 
     def regroup(self, cut: Cut | None) -> None:
         """Cut the table again.

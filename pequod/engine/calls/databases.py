@@ -47,6 +47,14 @@ class DatabaseCalls(MemoryCalls):
             self.backfills.review()
             self.revision += 1
 
+    def owned_by_database(self, key: bytes, value: bytes = b"") -> bool:
+        """Return whether a database owns the key, so that a put of it would raise BackedKeyError.
+
+        Raises:
+            InvalidKeyError, LimitExceededError, ComputedKeyError: As `put`.
+        """
+        return self._admission.is_of_database(key, value)
+
     def load(self, first: bytes, last: bytes | None, rows: Iterable[tuple[bytes, bytes]]) -> None:
         """Load the database's rows of a range: the parts of it in backed tables are loaded from now on.
 

@@ -16,6 +16,7 @@ from pequod.engine.base.deadlines import Deadlines
 from pequod.engine.calls.composed import Composed
 from pequod.language.deadlines import KEEP, deadline_after
 from pequod.language.missing import Due, MissingError
+from pequod.language.ranges import Range
 from pequod.language.spec import DELIMITER
 
 #: How many rows of a range are looked at together; and where other calls wait (``indexes_at_once=False``), the most
@@ -69,9 +70,12 @@ class ExpiryCalls(Composed):
 
         Raises:
             InvalidTtlError: It is longer than a hundred years.
+            MissingError: A key is to keep its deadline, and is of a kept table and not here.
         """
         now_ms = self._deadlines.now_ms
         if ttl_ms == KEEP:
+            if away := [Range(key, key + b"\0") for key in keys if self._is_away(key)]:
+                raise MissingError(away)
             return [one for one in self._deadlines.among(list(keys)) if one[1] > now_ms]
         at_ms = deadline_after(now_ms, ttl_ms)
         return [(key, at_ms) for key in keys] if ttl_ms else []
@@ -79,6 +83,12 @@ class ExpiryCalls(Composed):
     def set_deadlines(self, deadlines: Iterable[tuple[bytes, int]]) -> None:
         """Set the deadlines of base keys that are there; each is a change."""
         for key, at_ms in deadlines:
+            if self._is_away(key):
+                # What keeps it has been told of the value.
+                self._store.away_deadlines[key] = at_ms
+                self._store.away_first_ms = min(self._store.away_first_ms, at_ms)
+                self.revision += 1
+                continue
             value = self._store.get(key)
             assert value is not None, "it was written just now"
             self._deadlines.set(self._store.own_key(key), at_ms)
@@ -117,6 +127,11 @@ class ExpiryCalls(Composed):
             self._expire(key)
             count += 1
         return count
+
+    def _is_away(self, key: bytes) -> bool:
+        """Return whether a key is of a table of which ranges are elsewhere alone, and not here."""
+        relations = self._directory.find(key)
+        return relations is not None and relations.table.is_away(key)
 
     def _note_deadline(self, key: bytes, value: bytes) -> None:
         """Count a change of a deadline, and have what keeps base data elsewhere keep it, too."""

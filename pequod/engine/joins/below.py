@@ -9,7 +9,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+from pequod.answers.rows import Rows
 from pequod.engine.base.range_map import gaps_between
+from pequod.engine.base.rows import merge_layers
 from pequod.engine.joins.contexts import Context
 from pequod.engine.joins.installed import InstalledJoin, join_of
 
@@ -51,3 +53,13 @@ def _below(joins: list[InstalledJoin]) -> list[Context]:
         below.update(dict.fromkeys(new))
         todo += new
     return [status.context for join in below for status in join.coverage]
+
+
+def present_rows(join: InstalledJoin, number: int, first: bytes, last: bytes) -> Rows:
+    """Return the present rows of a range of a source whose rows joins compute, all of which are materialised."""
+    layers = [join.source_tables[number].slice(first, last)]
+    for upstream in join.upstreams[number]:
+        start, stop = upstream.clip(first, last)
+        assert start >= stop or not upstream.coverage.gaps(start, stop), "invariant 1 of indexes"
+        layers.append(upstream.coverage.slice(start, stop))
+    return merge_layers(layers)

@@ -51,7 +51,7 @@ class Relations(HotRelations):
     Invariants:
         1. ``is_owned`` is true if and only if clients may not write all keys: joins compute some, or a database owns
            them. ``is_watched`` is true if and only if there are watches.
-        2. A backed table has no outputs.
+        2. A table that is backed or kept has no outputs.
     """
 
     __slots__ = ("outputs", "watches")
@@ -77,9 +77,14 @@ class Relations(HotRelations):
         """Tell watches of the change of a client-written row."""
         self.watches.tell_stored(change)
 
+    @property
+    def is_backed(self) -> bool:
+        """Whether a database owns the keys of the table."""
+        return self.table.presence is not None and not self.table.is_kept
+
     def review(self) -> None:
         """Derive the other fields again, since outputs, watches or the table's owner have changed."""
-        self.is_owned = bool(self.outputs) or self.table.presence is not None
+        self.is_owned = bool(self.outputs) or self.is_backed
         self.is_watched = self.watches.count > 0
         self.contexts = None
         if len(self.outputs) == 1:
@@ -92,7 +97,7 @@ class Relations(HotRelations):
         for reader in self.readers:
             if isinstance(reader, Projection):
                 reader._check()
-        assert self.is_owned == (bool(self.outputs) or self.table.presence is not None), "invariant 1"
+        assert self.is_owned == (bool(self.outputs) or self.is_backed), "invariant 1"
         assert self.is_watched == (self.watches.count > 0), "invariant 1"
         assert self.table.presence is None or not self.outputs, "invariant 2"
         for join in self.outputs:
@@ -106,6 +111,7 @@ class LooseKeys:
     __slots__ = ("_watches", "table")
 
     is_owned: Final = False
+    is_backed: Final = False
     outputs: Final = ()
     readers: Final = ()
 
@@ -164,6 +170,15 @@ class Directory:
         relations = self.at(name)
         assert not relations.outputs, "tables are declared backed before they are used"
         presence = self._store.back(name)
+        relations.review()
+        return relations, presence
+
+    def keep(self, name: bytes) -> tuple[Relations, Presence]:
+        """Declare that a disk keeps rows of a table that are not here; none of its ranges is loaded."""
+        relations = self.at(name)
+        assert not relations.outputs, "of what joins compute, the base rows are all here"
+        presence = self._store.back(name)
+        relations.table.is_kept = True
         relations.review()
         return relations, presence
 

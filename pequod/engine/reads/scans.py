@@ -100,7 +100,7 @@ class Scans:
     def _scan_whole(self, first: bytes, last: bytes | None, limit: int | None, *, reverse: bool, read: Read) -> Rows:
         layers = [self._store.slice(first, last, limit, reverse=reverse)]
         joins = self._catalog.over(first, last)
-        pulled = self.bring_up(joins, first, last, read)
+        pulled = self.bring_up(joins, first, last, read, limit, reverse=reverse)
         for join in joins:
             start, stop = join.clip(first, last)
             if join in pulled:
@@ -110,9 +110,19 @@ class Scans:
         return merge_layers(layers, limit, reverse=reverse)
 
     def bring_up(
-        self, joins: list[InstalledJoin], first: bytes, last: bytes | None, read: Read
+        self,
+        joins: list[InstalledJoin],
+        first: bytes,
+        last: bytes | None,
+        read: Read,
+        limit: int | None = None,
+        *,
+        reverse: bool = False,
     ) -> dict[InstalledJoin, Rows]:
         """Materialise a range of joins and bring it up to date; return the rows of the joins that keep nothing.
+
+        Args:
+            limit: How many rows the read shows at most; None: all.
 
         Raises:
             MissingError: Ranges of backed tables that this needs are not loaded.
@@ -128,7 +138,7 @@ class Scans:
                 else:
                     self._reader.ensure(join, start, stop, read)
             if self._store.backed:
-                read.lack(self._store.absent(first, last, read.number))
+                read.lack(self._store.lacking(first, last, read.number, limit, reverse=reverse))
             self.refuse_missing(read)
             if read.serial == self._writer.serial:
                 return pulled

@@ -12,7 +12,7 @@ from bisect import bisect_left
 from collections.abc import Iterable, Iterator, Mapping
 
 from pequod.answers.rows import Rows
-from pequod.engine.base.presence import Part
+from pequod.engine.base.presence import Part, Presence
 from pequod.engine.base.range_map import gaps_between
 from pequod.engine.base.store import Store
 from pequod.engine.base.table import Table
@@ -76,12 +76,21 @@ class Backed:
         """Declare that a database owns the keys of a table; none of its ranges is loaded."""
         relations, presence = self._directory.back(name)
         if name not in self._by_name:
-            text = name.decode("utf-8", "backslashreplace")
-            priority = self._priorities.get(text, 0)
-            deadlines = self._store.deadlines
-            owner = Forgetter(text, relations, presence, self._writer, self._memory, self._story, priority, deadlines)
-            self._by_name[name] = owner
-            owner.forgotten = self._forgotten
+            self.own(relations, presence)
+
+    def own(self, relations: Relations, presence: Presence) -> None:
+        """Have the loaded ranges of a table be parts, which may be evicted."""
+        name = relations.table.name
+        text = name.decode("utf-8", "backslashreplace")
+        priority = self._priorities.get(text, 0)
+        deadlines = self._store.deadlines
+        owner = Forgetter(text, relations, presence, self._writer, self._memory, self._story, priority, deadlines)
+        self._by_name[name] = owner
+        owner.forgotten = self._forgotten
+
+    def disown(self, name: bytes) -> None:
+        """Have the loaded ranges of a table be no parts any more."""
+        self._by_name.pop(name).disband()
 
     def report_forgotten(self) -> None:
         """Keep the ranges that are forgotten from now on; see `Engine.forgotten`."""
@@ -152,8 +161,8 @@ class Backed:
         """Return the backed tables that may share keys with a range; one look-up if it lies in one table."""
         table = self._store.tables.get(first.partition(DELIMITER)[0])
         if table is None or last is None or first < table.prefix or table.end < last:
-            return self._store.backed
-        return [] if table.presence is None else [table]
+            return self._tables
+        return [] if table.presence is None or table.is_kept else [table]
 
     def load_found(self, found: SearchRange, rows: Iterable[tuple[bytes, bytes]]) -> int:
         """Load rows that a search gave; return how many are new. See `Engine.load_found`."""
@@ -179,8 +188,11 @@ class Backed:
 
     def evict(self, part: Part) -> None:
         """Forget a part, and drop everything that was computed from it."""
-        forgetter = self._by_name[part.first.partition(DELIMITER)[0]]
-        if isinstance(part.owner, Searched):
+        name = part.first.partition(DELIMITER)[0]
+        forgetter = self._by_name[name]
+        if self._directory.by_name[name].table.is_kept:
+            forgetter.part_from(part, self._store)
+        elif isinstance(part.owner, Searched):
             forgetter.forget_searched(part.owner, part.first, part.last, Reason.EVICTED)
         else:
             forgetter.forget(part.first, part.last, Reason.EVICTED)
@@ -196,8 +208,9 @@ class Backed:
             self._memory.hold()
         except LimitExceededError:
             for load in loads:
-                for forgetter, start, stop in self._clipped(load.first, load.last):
-                    forgetter.forget(start, stop, Reason.EVICTED)
+                for forgetter, start, stop in self.clipped(load.first, load.last):
+                    if not forgetter.is_kept:
+                        forgetter.forget(start, stop, Reason.EVICTED)
             raise
 
     def make_room(self, revision: int) -> None:
@@ -269,22 +282,24 @@ class Backed:
     def forget(self, first: bytes, last: bytes | None) -> None:
         """Forget the loaded rows of a range, and drop everything that was computed from them; see `Engine.forget`."""
         self._writer.serial += 1
-        for forgetter, start, stop in self._clipped(first, last):
-            forgetter.forget_searches()
-            forgetter.forget(start, stop)
+        for forgetter, start, stop in self.clipped(first, last):
+            if not forgetter.is_kept:
+                forgetter.forget_searches()
+                forgetter.forget(start, stop)
 
     def forget_some(self, first: bytes, last: bytes | None) -> bool:
         """Forget some of the loaded rows of a range; see `Engine.forget_some`."""
         self._writer.serial += 1
-        return any(forgetter.forget_some(start, stop) for forgetter, start, stop in self._clipped(first, last))
+        clipped = self.clipped(first, last)
+        return any(forgetter.forget_some(start, stop) for forgetter, start, stop in clipped if not forgetter.is_kept)
 
     def release(self, first: bytes, last: bytes | None) -> None:
         """Let loaded rows be evicted that no read has used yet; see `Engine.release`."""
-        for forgetter, start, stop in self._clipped(first, last):
+        for forgetter, start, stop in self.clipped(first, last):
             forgetter.release(start, stop)
 
-    def _clipped(self, first: bytes, last: bytes | None) -> Iterator[tuple[Forgetter, bytes, bytes]]:
-        """Yield the tables that share keys with a range, each with the shared part."""
+    def clipped(self, first: bytes, last: bytes | None) -> Iterator[tuple[Forgetter, bytes, bytes]]:
+        """Yield the tables that are backed or kept and share keys with a range, each with the shared part."""
         for table in self._store.backed:
             start, stop = table.clip(first, last)
             if start < stop:
@@ -292,11 +307,15 @@ class Backed:
 
     def are_read(self, first: bytes, last: bytes | None) -> bool:
         """Return whether a read of the range shows rows of a backed table, directly or through joins."""
-        if any(start < stop for start, stop in (table.clip(first, last) for table in self._store.backed)):
+        backed = self._tables
+        if any(start < stop for start, stop in (table.clip(first, last) for table in backed)):
             return True
-        return any(
-            table.presence is not None for join in self._joins_under(first, last) for table in join.source_tables
-        )
+        return any(table in backed for join in self._joins_under(first, last) for table in join.source_tables)
+
+    @property
+    def _tables(self) -> list[Table]:
+        """The tables that databases own."""
+        return [table for table in self._store.backed if not table.is_kept]
 
     def _joins_under(self, first: bytes, last: bytes | None) -> Iterator[InstalledJoin]:
         """Yield the joins that compute keys of a range, and those that they read, directly or not."""
@@ -311,17 +330,17 @@ class Backed:
 
     def read_ranges(self, first: bytes, last: bytes | None) -> tuple[Range, ...]:
         """Return the ranges of which a read may show rows; see `Engine.backed_reads`."""
-        found = [Range(*table.clip(first, last)) for table in self._store.backed]
+        found = [Range(*table.clip(first, last)) for table in self._tables]
         for join in self._joins_under(first, last):
             for table, source in zip(join.source_tables, join.spec.sources, strict=True):
-                if table.presence is not None:
+                if table.presence is not None and not table.is_kept:
                     prefix = source.pattern.literal_prefix
                     found.append(Range(*table.clip(prefix, prefix_end(prefix))))
         return united(one for one in found if one.first < one.last)
 
     def loaded(self) -> list[Range]:
         """Return the loaded ranges."""
-        parts = [part for table in self._store.backed if table.presence is not None for part in table.presence]
+        parts = [part for table in self._tables if table.presence is not None for part in table.presence]
         return list(united(part.range for part in parts))
 
     @property

@@ -6,10 +6,8 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import chain
 from math import inf
 
-from pequod.answers.rows import Rows
-from pequod.engine.base.rows import merge_layers
 from pequod.engine.base.table import Table
-from pequod.engine.joins.below import filled_from, read_for, shown_by
+from pequod.engine.joins.below import filled_from, present_rows, read_for, shown_by
 from pequod.engine.joins.compiled import JoinInfo
 from pequod.engine.joins.connected import connect, disconnect, readers_of, reconnect, upstream_first
 from pequod.engine.joins.indexes import Index
@@ -278,9 +276,12 @@ class Catalog:
             return
         table = related.table
         if table.presence is not None:
+            why, more = "which belong to the database behind this cache", ""
+            if table.is_kept:
+                why, more = "whose rows are not all in memory", ", or give the server more memory"
             raise JoinError(
-                f"the join would compute keys of {shown(table.prefix)}, which belong to the database behind this cache",
-                hint="choose another output table",
+                f"the join would compute keys of {shown(table.prefix)}, {why}",
+                hint=f"choose another output table{more}",
                 span=spec.output.span,
             )
         for key in table.slice(first, prefix_end(first)).keys:
@@ -298,7 +299,18 @@ class Catalog:
         for join in reading:
             join.clear_plans()
             self._directory.end_watches_over(join)
-        self._relate()
+        if reading:
+            self._relate()
+
+    def source_whole(self, table: Table) -> None:
+        """Note that all rows of a table are here from now on; what was computed from it stays."""
+        reading = [join for join in self._wired() if table in join.source_tables]
+        for join in reading:
+            if not (join.contexts or join.coverage or self._writer.backfills):
+                # Frames of new contexts need no order then.
+                join.clear_plans()
+        if reading:
+            self._relate()
 
     def _relate(self) -> None:
         """Determine again what follows from which joins read which: what a change is told to, and who keeps rows."""
@@ -364,7 +376,7 @@ class Catalog:
             assert join in join.outputs
             for number, index in enumerate(join.indexes):
                 if index is not None and index.rows is not None and index.computed_by:
-                    index._check_rows(_present(join, number, *index.range))
+                    index._check_rows(present_rows(join, number, *index.range))
             assert not any(
                 join.match_output(key)
                 for key in self._related_to(join.spec.output).table.slice(join.first, join.last).keys
@@ -385,13 +397,3 @@ class Catalog:
         assert all(not context.log_bytes or context.log for context in contexts)
         sites = [site for join in self._wired() for sites in join.sites for site in sites]
         assert ledger.updater_bytes == sum(site.count_bytes() for site in sites)
-
-
-def _present(join: InstalledJoin, number: int, first: bytes, last: bytes) -> Rows:
-    """Return the present rows of a range of a source whose rows joins compute, all of which are materialised."""
-    layers = [join.source_tables[number].slice(first, last)]
-    for upstream in join.upstreams[number]:
-        start, stop = upstream.clip(first, last)
-        assert start >= stop or not upstream.coverage.gaps(start, stop), "invariant 1 of indexes"
-        layers.append(upstream.coverage.slice(start, stop))
-    return merge_layers(layers)

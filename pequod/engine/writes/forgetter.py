@@ -6,14 +6,16 @@ from collections.abc import Iterable, Iterator
 from itertools import islice
 from typing import Final
 
+from pequod.engine.base import presence
 from pequod.engine.base.deadlines import Deadlines
 from pequod.engine.base.parts import Parts
-from pequod.engine.base.presence import Presence
+from pequod.engine.base.presence import Part, Presence
+from pequod.engine.base.store import Store
 from pequod.engine.joins.contexts import Context
 from pequod.engine.joins.projections import Projection
 from pequod.engine.joins.relations import Relations
 from pequod.engine.joins.searched import Searched
-from pequod.engine.memory.eviction import Evictor
+from pequod.engine.memory.eviction import HELD, Evictor, Rank
 from pequod.engine.memory.story import Reason, Story
 from pequod.engine.writes.changes import Writer
 from pequod.engine.writes.removal import forget_searched, remove_rows
@@ -21,6 +23,10 @@ from pequod.language.ranges import Range
 
 #: Rows, and frames of contexts, that are forgotten in one step between other calls: 1 µs each or so.
 FORGOTTEN_MAX: Final = 512
+
+
+#: Parts that are made of a large one in one step.
+_CUTS_MAX: Final = 32
 
 
 class Forgetter(Parts):
@@ -32,14 +38,14 @@ class Forgetter(Parts):
         self,
         name: str,
         relations: Relations,
-        presence: Presence,
+        loaded: Presence,
         writer: Writer,
         memory: Evictor,
         story: Story,
         priority: int,
         deadlines: Deadlines,
     ) -> None:
-        super().__init__(presence, memory, priority)
+        super().__init__(loaded, memory, priority)
         self._name = name
         self._deadlines = deadlines
         self._story = story
@@ -67,6 +73,50 @@ class Forgetter(Parts):
             if self.forgotten is not None:
                 self.forgotten.append(Range(start, stop))
         remove_rows(self._relations, keys, self.memory.ledger, self._deadlines)
+
+    @property
+    def is_kept(self) -> bool:
+        """Whether a disk has the rows that are not here."""
+        return self._table.is_kept
+
+    def rank(self, part: Part) -> Rank | None:
+        """Return the place of a part in the order of eviction; one that writes made large comes first, to be cut."""
+        rank = super().rank(part)
+        if rank is HELD or not self.is_kept or not self._is_large(part):
+            return rank
+        return rank[0], 0, rank[2]
+
+    def _is_large(self, part: Part) -> bool:
+        most = 2 * presence.PART_ROWS_MAX
+        return len(self._table.slice(part.first, part.last, most + 1).keys) > most
+
+    def part_from(self, part: Part, store: Store) -> None:
+        """Forget a part of a kept table; if it is a large one, cut it instead.
+
+        Cost:
+            That of `forget`; of a large part, O(`_CUTS_MAX` parts).
+        """
+        if self._is_large(part):
+            size = presence.PART_ROWS_MAX
+            self.cut(part, self._table.slice(part.first, part.last, _CUTS_MAX * size + 1).keys[size::size])
+            return
+        self.forget_kept(part.first, part.last, store)
+
+    def take_in(self, gap: Range, keys: list[bytes], values: list[bytes]) -> None:
+        """Take in the rows of a gap: nothing was computed from them, or watched there."""
+        self._table.put_run(keys, values)
+        self.add(gap.first, gap.last, keys)
+
+    def forget_kept(self, first: bytes, last: bytes, store: Store) -> None:
+        """Forget rows of a range that a disk has, and their deadlines; those that it has not yet are kept for it."""
+        if store.deadlines:
+            effects = self._writer.effects or {}
+            for key, at_ms in store.deadlines.among(self._table.slice(first, last).keys):
+                store.deadlines.remove(key)
+                store.away_first_ms = min(store.away_first_ms, at_ms)
+                if key in effects:
+                    store.away_deadlines[key] = at_ms
+        self.forget(first, last, Reason.EVICTED)
 
     def forget_searched(self, one: Searched, first: bytes, last: bytes, reason: Reason) -> None:
         """Forget that a range was searched, with the rows that are there for it alone, and what was computed of it."""

@@ -15,29 +15,27 @@ from __future__ import annotations
 import asyncio
 import logging
 import os
-from collections import deque
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
-from functools import partial
 from pathlib import Path
 from typing import Final, Literal
 
 from pequod.engine import Engine
-from pequod.errors import DiskFullError
+from pequod.errors import BackingUnavailableError, DiskFullError
 from pequod_server.backing.store import History
 from pequod_server.config import MIB
 from pequod_server.data.errors import FolderError, LostDiskError
 from pequod_server.data.folder import Folder
+from pequod_server.data.library import BUFFER_BYTES, SMALL, Caches, RowsError
 from pequod_server.data.opening import damaged, open_rows
-from pequod_server.data.rows import BUFFER_BYTES, RowsError, StoredRows
+from pequod_server.data.rows import StoredRows
+from pequod_server.data.waiting import Told, Waiting
 from pequod_server.once.memory import RequestIds
 
 log = logging.getLogger("pequod.data")
 
 Fsync = Literal["always", "everysec", "never"]
-#: Told that an answer may leave, or why it never will.
-Told = Callable[[DiskFullError | None], None]
 
 #: Writes are refused while fewer bytes are free: what is in memory has to be written as files of rows, too.
 SPARE_BYTES: Final = 2 * BUFFER_BYTES
@@ -53,6 +51,7 @@ class Disk:
     Args:
         path: The folder; it is made if it is not there.
         fsync: When the disk is asked to have what is written: before each answer, each second, or never.
+        caches: The memory that RocksDB takes.
 
     Invariants:
         1. ``_durable`` <= ``_committed`` <= the engine's revision; an answer leaves once one of the first two has
@@ -60,15 +59,17 @@ class Disk:
         2. ``effects`` are the changes of base data between the last two.
     """
 
-    def __init__(self, path: Path, engine: Engine, fsync: Fsync) -> None:
-        self._path = path
+    def __init__(self, path: Path, engine: Engine, fsync: Fsync, caches: Caches = SMALL) -> None:
+        #: The folder.
+        self.path = path
+        self._caches = caches
         self._engine = engine
         #: The request ids of the changes, which the same commits take.
         self.ids = RequestIds()
         self._fsync = fsync
         self.effects: dict[bytes, bytes | None] = {}
         #: Whether keys of the folder have deadlines, or had some since it was opened.
-        self._has_deadlines = False
+        self.has_deadlines = False
         #: The positions of which the operating system, and the disk, has everything.
         self._committed = self._durable = 0
         #: Returns the joins to be kept, as text, and what was kept last.
@@ -77,8 +78,8 @@ class Disk:
         self._are_joins_others = False
         #: How many times effects were undone; see `settle`.
         self.undone_count = 0
-        #: Answers that wait, by the positions that they show, which ascend.
-        self._waiting: deque[tuple[int, Told]] = deque()
+        #: Answers that wait.
+        self._waiting = Waiting()
         #: Whether a commit comes in the next turn of the event loop.
         self._is_due = False
         self._is_syncing = False
@@ -101,9 +102,9 @@ class Disk:
         Raises:
             FolderError, DamagedError: The folder cannot be used.
         """
-        folder = Folder(self._path)
+        folder = Folder(self.path)
         try:
-            self._rows = open_rows(folder)
+            self._rows = open_rows(folder, self._caches)
         except FolderError:
             folder.close()
             raise
@@ -118,7 +119,7 @@ class Disk:
             joins: Returns those that it is to have.
         """
         self._kept_joins, self._joins = kept_joins, joins
-        self._has_deadlines = bool(self._engine.deadlines)
+        self.has_deadlines = next(self.rows().deadlines(), None) is not None
         self._committed = self._durable = self._engine.revision
         self._engine.record(self.effects)
         self._loop = asyncio.get_running_loop()
@@ -154,6 +155,24 @@ class Disk:
             self._engine.record(None)
             self._thread.shutdown(wait=False)
             folder.close()
+
+    def rows(self) -> StoredRows:
+        """Return the rows, which have all that the engine has changed.
+
+        Raises:
+            DiskFullError: They could not be opened anew after a failed commit.
+        """
+        with suppress(DiskFullError):
+            # What could not be written is undone: the rows are as the engine has them.
+            self.commit()
+        if self._rows is None:
+            raise self._error()
+        return self._rows
+
+    def refuse_damage(self, error: RowsError) -> BackingUnavailableError:
+        """End the server, since rows cannot be read; return the error of the call that needs them."""
+        self._fail(damaged(self.folder, error))
+        return BackingUnavailableError("data on disk", str(error))
 
     @property
     def folder(self) -> Folder:
@@ -201,8 +220,9 @@ class Disk:
         revision, joins = self._engine.revision, None
         if self._are_joins_others and (text := self._joins()) != self._kept_joins:
             joins = text
-        self._has_deadlines = self._has_deadlines or bool(self._engine.deadlines)
-        deadlines = dict(self._engine.deadlines.among(list(self.effects))) if self._has_deadlines else None
+        away = self._engine.take_away_deadlines()
+        self.has_deadlines = self.has_deadlines or bool(self._engine.deadlines or away)
+        deadlines = {**dict(self._engine.deadlines.among([*self.effects])), **away} if self.has_deadlines else None
         self._unlooked_bytes += rows.write(self.effects, revision, joins, deadlines, self.ids.unsaved)
         self.effects.clear()
         self.ids.unsaved.clear()
@@ -228,9 +248,7 @@ class Disk:
         if undone_count != self.undone_count:
             raise self._error()
         if not self._is_safe:
-            future: asyncio.Future[None] = self._loop.create_future()
-            self._wait(partial(_let_go, future))
-            await future
+            await self._waiting.until(self._loop, self._wait)
 
     def settled(self, then: Told) -> bool:
         """Return whether answers may leave now; if not, ``then`` is called when they may, or never will."""
@@ -250,7 +268,7 @@ class Disk:
 
     def _wait(self, then: Told) -> None:
         """Commit in the next turn of the event loop, with what others change until then, and tell who may go."""
-        self._waiting.append((self._position, then))
+        self._waiting.add(self._position, then)
         if not self._is_due:
             self._is_due = True
             self._loop.call_soon(self._commit_due)
@@ -263,11 +281,7 @@ class Disk:
         if self._fsync == "always":
             self._sync_soon()
         else:
-            self._release(self._committed)
-
-    def _release(self, position: int) -> None:
-        while self._waiting and self._waiting[0][0] <= position:
-            self._waiting.popleft()[1](None)
+            self._waiting.release(self._committed)
 
     # Syncs.
 
@@ -285,22 +299,22 @@ class Disk:
         if error is not None:
             # A log that could not take a record can be synced no more until it is mended.
             if not (self._is_broken and isinstance(error, RowsError) and error.is_full):
-                self._fail(error)
+                self._fail(LostDiskError(self.path, str(error)))
             return
         if position > self._durable:
             self._durable = position
             if self._rows is not None:
                 self.folder.note.synced = position
-        self._release(self._durable)
+        self._waiting.release(self._durable)
         if self._durable < self._committed and self._waiting:
             self._sync_soon()
 
-    def _fail(self, error: BaseException) -> None:
-        """End the server: after a failed sync, nobody knows what the disk has."""
+    def _fail(self, error: FolderError) -> None:
+        """End the server: after a failed sync, nobody knows what the disk has, or rows cannot be read."""
         self._is_broken = True
         self._engine.refuse_writes(self._error)
         if self.failed is not None and not self.failed.done():
-            self.failed.set_exception(LostDiskError(self._path, str(error)))
+            self.failed.set_exception(error)
 
     # A full disk.
 
@@ -323,13 +337,13 @@ class Disk:
     def _look(self) -> None:
         """Refuse writes if there is little room, and take them again once there is more."""
         was_full, self._unlooked_bytes = self.is_full, 0
-        room = os.statvfs(self._path)
+        room = os.statvfs(self.path)
         self._free_bytes = room.f_bavail * room.f_frsize
         if self._is_broken and self._free_bytes >= SPARE_BYTES and not self._is_syncing:
             self._mend()
         if self.is_full != was_full:
             self._engine.refuse_writes(self._error if self.is_full else None)
-            facts = {"folder": str(self._path), "free_bytes": self._free_bytes}
+            facts = {"folder": str(self.path), "free_bytes": self._free_bytes}
             if self.is_full:
                 log.error("the disk is full: writes are refused until there is room", extra=facts)
             else:
@@ -349,12 +363,11 @@ class Disk:
         self._engine.refuse_writes(self._error)
         # Positions behind the last commit were of a state that is no more.
         self.folder.about = self.folder.about.after_loss(self._committed)
-        facts = {"folder": str(self._path), "changes": len(before), "reason": str(error)}
+        facts = {"folder": str(self.path), "changes": len(before), "reason": str(error)}
         log.error("changes could not be written, and are undone; writes are refused until there is room", extra=facts)
-        while self._waiting and self._waiting[-1][0] > self._committed:
-            self._waiting.pop()[1](self._error())
+        self._waiting.refuse_behind(self._committed, self._error)
         if not error.is_full:
-            self._fail(error)
+            self._fail(LostDiskError(self.path, str(error)))
 
     def _mend(self) -> None:
         """Open the rows anew after a failed commit, and note the timeline that has begun; try again later if need be.
@@ -370,10 +383,10 @@ class Disk:
                 with suppress(RowsError):
                     rows.close()
             self._folder.write(self._folder.about)
-            self._rows = open_rows(self._folder)
+            self._rows = open_rows(self._folder, self._caches)
             self._write(self._rows, self._folder)
         except (OSError, RowsError, FolderError) as error:
-            facts = {"folder": str(self._path), "reason": str(error)}
+            facts = {"folder": str(self.path), "reason": str(error)}
             log.warning("the data cannot be opened anew", extra=facts)
             return
         self._is_broken = False
@@ -381,14 +394,4 @@ class Disk:
             self._sync_soon()
 
     def _error(self) -> DiskFullError:
-        return DiskFullError(str(self._path), self._free_bytes)
-
-
-def _let_go(waiter: asyncio.Future[None], error: DiskFullError | None) -> None:
-    # It may be cancelled meanwhile.
-    if waiter.done():
-        return
-    if error is None:
-        waiter.set_result(None)
-    else:
-        waiter.set_exception(error)
+        return DiskFullError(str(self.path), self._free_bytes)

@@ -18,13 +18,17 @@ from rocksdict import DBRecoveryMode
 
 from pequod_server.data.errors import DamagedError, FolderError
 from pequod_server.data.folder import NOTE, Folder
-from pequod_server.data.rows import CUT, TORN, WHOLE, RowsError, StoredRows, name_of_file
+from pequod_server.data.library import CUT, SMALL, TORN, WHOLE, Caches, RowsError, name_of_file
+from pequod_server.data.rows import StoredRows
 
 log = logging.getLogger("pequod.data")
 
 
-def open_rows(folder: Folder) -> StoredRows:
+def open_rows(folder: Folder, caches: Caches = SMALL) -> StoredRows:
     """Open the rows of a folder for this process, after a look at whether they are as they should be.
+
+    Args:
+        caches: As `StoredRows` has it.
 
     Raises:
         DamagedError: StoredRows are missing, or a file is damaged; nothing is changed.
@@ -34,10 +38,10 @@ def open_rows(folder: Folder) -> StoredRows:
         folder.note.begin(0)
     if folder.note.is_whole and not folder.note.least and not (folder.rows / "CURRENT").exists():
         # A first start may have ended anywhere.
-        return _opened(folder, WHOLE)
+        return _opened(folder, WHOLE, caches)
     if not folder.rows.exists():
         raise DamagedError(folder.rows, folder.path, "the rows are gone")
-    rows = _opened(folder, judged(folder))
+    rows = _opened(folder, judged(folder), caches)
     try:
         position = rows.meta().position
         _refuse_less(folder, position)
@@ -106,9 +110,9 @@ def _refuse_less(folder: Folder, position: int) -> None:
         raise DamagedError(folder.rows, folder.path, reason)
 
 
-def _opened(folder: Folder, recovery: DBRecoveryMode) -> StoredRows:
+def _opened(folder: Folder, recovery: DBRecoveryMode, caches: Caches) -> StoredRows:
     try:
-        return StoredRows(folder.rows, recovery)
+        return StoredRows(folder.rows, recovery, caches=caches)
     except RowsError as error:
         raise damaged(folder, error) from error
 

@@ -14,22 +14,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
-from types import TracebackType
-from typing import Final, NamedTuple, Self, cast
+from typing import Final, Self, cast
 
-from rocksdict import (
-    AccessType,
-    BlockBasedOptions,
-    Cache,
-    DBCompressionType,
-    DBRecoveryMode,
-    Options,
-    Rdict,
-    ReadOptions,
-    WriteBatch,
-)
+from rocksdict import AccessType, DBRecoveryMode, Rdict, WriteBatch
 
-from pequod_server.config import MIB
+from pequod_server.data.library import CUT, SMALL, WHOLE, Caches, Meta, Piece, RowsError, ahead, options, said
 
 _DEADLINE: Final = b"d"
 _AFTER_DEADLINES: Final = b"e"
@@ -38,39 +27,6 @@ _AFTER_ROWS: Final = b"s"
 _REQUEST_ID: Final = b"i"
 _JOINS: Final = b"j"
 _POSITION: Final = b"p"
-#: The latest changes that RocksDB keeps in memory, beside its log; two buffers of this size may be there at a time.
-BUFFER_BYTES: Final = 16 * MIB
-#: Blocks of files that were just read: all rows are in the engine, and are read here at the start alone.
-_CACHE_BYTES: Final = 4 * MIB
-#: A scan of all rows reads this part of a file at a time.
-_AHEAD_BYTES: Final = 2 * MIB
-
-#: How a log is read that does not end in order: not at all; up to a record at its end that is not whole; up to the
-#: first record that is not right.
-WHOLE: Final = DBRecoveryMode.absolute_consistency()
-TORN: Final = DBRecoveryMode.tolerate_corrupted_tail_records()
-CUT: Final = DBRecoveryMode.point_in_time()
-
-
-class RowsError(Exception):
-    """RocksDB says that something is wrong."""
-
-    @property
-    def is_full(self) -> bool:
-        """Whether there is no room on the disk."""
-        return "No space left on device" in str(self) or "Writer has previous error" in str(self)
-
-    @property
-    def is_damage(self) -> bool:
-        """Whether a file is not as it was written."""
-        return not str(self).startswith("IO error") or "No such file" in str(self)
-
-
-class Meta(NamedTuple):
-    """Position and joins, which are beside the rows."""
-
-    position: int
-    joins: str
 
 
 class StoredRows:
@@ -80,6 +36,7 @@ class StoredRows:
         path: The folder of RocksDB's files; it is made if it is not there and they may be written.
         recovery: `WHOLE`, `TORN` or `CUT`.
         access: Who may write; None: this process.
+        caches: The memory that RocksDB takes.
 
     Raises:
         RowsError: RocksDB does not open them.
@@ -87,9 +44,16 @@ class StoredRows:
 
     __slots__ = ("_database",)
 
-    def __init__(self, path: Path, recovery: DBRecoveryMode = WHOLE, access: AccessType | None = None) -> None:
-        with _said():
-            self._database = Rdict(str(path), _options(recovery), access_type=access or AccessType.read_write())
+    def __init__(
+        self,
+        path: Path,
+        recovery: DBRecoveryMode = WHOLE,
+        access: AccessType | None = None,
+        caches: Caches = SMALL,
+    ) -> None:
+        with said():
+            how = options(recovery, caches)
+            self._database = Rdict(str(path), how, access_type=access or AccessType.read_write())
 
     @classmethod
     def to_read(cls, path: Path, recovery: DBRecoveryMode = WHOLE) -> Self:
@@ -154,7 +118,7 @@ class StoredRows:
             put(_JOINS, joins.encode())
         put(_POSITION, b"%d" % position)
         size = batch.size_in_bytes()
-        with _said():
+        with said():
             self._database.write(batch)
         return size
 
@@ -164,7 +128,7 @@ class StoredRows:
         Raises:
             RowsError: The disk has refused, and nobody knows what it has.
         """
-        with _said():
+        with said():
             self._database.flush_wal(True)  # noqa: FBT003 - sync
 
     def get(self, key: bytes) -> bytes | None:
@@ -173,17 +137,17 @@ class StoredRows:
         Raises:
             RowsError: It cannot be read.
         """
-        with _said():
+        with said():
             value: bytes | None = self._database.get(_ROW + key)
             return value
 
-    def deadlines(self) -> Iterator[tuple[bytes, int]]:
-        """Yield the keys that have deadlines, in their order, each with its own.
+    def deadlines(self, first: bytes = b"") -> Iterator[tuple[bytes, int]]:
+        """Yield the keys from one on that have deadlines, in their order, each with its own.
 
         Raises:
             RowsError: They cannot be read.
         """
-        for key, text in self._within(_DEADLINE, _AFTER_DEADLINES):
+        for key, text in self._within(_DEADLINE + first, _AFTER_DEADLINES):
             yield key[1:], _instant_of(text)
 
     def ids(self) -> Iterator[tuple[bytes, bytes]]:
@@ -201,7 +165,7 @@ class StoredRows:
         Raises:
             RowsError: They cannot be read.
         """
-        with _said():
+        with said():
             found = {key: self._database.get(_DEADLINE + key) for key in keys}
         return {key: _instant_of(text) for key, text in found.items() if text is not None}
 
@@ -211,7 +175,7 @@ class StoredRows:
         Raises:
             RowsError: It cannot be read.
         """
-        with _said():
+        with said():
             position, joins = self._database.get(_POSITION), self._database.get(_JOINS)
         try:
             return Meta(int(position or b"0"), (joins or b"").decode())
@@ -231,13 +195,13 @@ class StoredRows:
         Cost:
             0.7 µs for each row.
         """
-        with _said():
-            found = self._database.items(from_key=_ROW, read_opt=_ahead())
+        with said():
+            found = self._database.items(from_key=_ROW, read_opt=ahead())
         keys: list[bytes] = []
         values: list[bytes] = []
         last = b""
         while True:
-            with _said():
+            with said():
                 for key, value in cast("Iterator[tuple[bytes, bytes]]", found):
                     if key[:1] != _ROW:
                         break
@@ -249,19 +213,96 @@ class StoredRows:
                 last = keys[-1]
                 yield keys, values
             if len(keys) < size:
-                self._refuse_early_end(last)
+                self._refuse_rest(_ROW + last + b"\0" if last else _ROW, _AFTER_ROWS)
                 return
             keys, values = [], []
 
-    def _refuse_early_end(self, last: bytes) -> None:
-        """Raise RowsError if there are rows behind a key: the library ends an iteration at a block that is damaged."""
-        with _said():
-            rest = self._database.iter()
-            rest.seek(_ROW + last + b"\0")
-            if not rest.valid():
-                rest.status()
-            elif rest.key()[:1] == _ROW:
-                raise RowsError(f"Corruption: rows behind {last!r} cannot be read")
+    def some(self, first: bytes, last: bytes | None, row_count: int, bytes_max: int, *, is_down: bool = False) -> Piece:
+        """Return the first rows of ``[first, last)`` (None: to the end), or the last ones, which ascend all the same.
+
+        Args:
+            row_count: How many there are at most.
+            bytes_max: How many bytes they have; the row that reaches it is the last one.
+
+        Raises:
+            RowsError: A file is damaged.
+
+        Cost:
+            15 µs, and 0.7 µs for each row.
+        """
+        low, high = _ROW + first, _AFTER_ROWS if last is None else _ROW + last
+        keys: list[bytes] = []
+        values: list[bytes] = []
+        room = bytes_max
+        is_end = False
+        with said():
+            found = self._database.items(backwards=is_down, from_key=high if is_down else low)
+            for key, value in cast("Iterator[tuple[bytes, bytes]]", found):
+                if key >= high:
+                    # Downwards, it begins at the end itself, if there is such a key.
+                    if is_down:
+                        continue
+                    is_end = True
+                    break
+                if key < low:
+                    is_end = True
+                    break
+                keys.append(key[1:])
+                values.append(value)
+                room -= len(key) + len(value)
+                if len(keys) == row_count or room <= 0:
+                    break
+            else:
+                is_end = True
+                reached = _ROW + keys[-1] if keys else b""
+                if is_down:
+                    self._refuse_rest_down(low, reached or high)
+                else:
+                    self._refuse_rest(reached + b"\0" if keys else low, high)
+        return Piece(keys[::-1], values[::-1], is_end) if is_down else Piece(keys, values, is_end)
+
+    def _refuse_rest(self, low: bytes, high: bytes) -> None:
+        """Raise RowsError if there is something between: the library ends an iteration at a block that is damaged."""
+        rest = self._database.iter()
+        rest.seek(low)
+        if not rest.valid():
+            rest.status()
+        elif rest.key() < high:
+            raise RowsError(f"Corruption: rows from {low[1:]!r} on cannot be read")
+
+    def _refuse_rest_down(self, low: bytes, high: bytes) -> None:
+        """Do the same downwards."""
+        rest = self._database.iter()
+        rest.seek_for_prev(high)
+        if rest.valid() and rest.key() >= high:
+            rest.prev()
+        if not rest.valid():
+            rest.status()
+        elif rest.key() >= low:
+            raise RowsError(f"Corruption: rows below {high[1:]!r} cannot be read")
+
+    def first_from(self, key: bytes) -> bytes | None:
+        """Return the key of the first row from ``key`` on, None if no row is there.
+
+        Raises:
+            RowsError: A file is damaged.
+
+        Cost:
+            10 µs.
+        """
+        found = self.some(key, None, 1, 1).keys
+        return found[0] if found else None
+
+    def deadlines_within(self, first: bytes, last: bytes) -> list[tuple[bytes, int]]:
+        """Return the deadlines of the keys of ``[first, last)``, in key order.
+
+        Raises:
+            RowsError: They cannot be read.
+
+        Cost:
+            10 µs, and 2 µs for each.
+        """
+        return [(key[1:], _instant_of(text)) for key, text in self._within(_DEADLINE + first, _DEADLINE + last)]
 
     def parts(self) -> list[tuple[bytes, bytes | None]]:
         """Return all keys in parts, at whose ends files of rows begin or end: ``[first, last)``, None for the end."""
@@ -283,7 +324,7 @@ class StoredRows:
             yield key[1:], value
 
     def _within(self, low: bytes, high: bytes, *, is_down: bool = False) -> Iterator[tuple[bytes, bytes]]:
-        with _said():
+        with said():
             found = self._database.iter()
             if is_down:
                 found.seek_for_prev(high)
@@ -292,7 +333,7 @@ class StoredRows:
             else:
                 found.seek(low)
         while True:
-            with _said():
+            with said():
                 if not found.valid():
                     found.status()
                     return
@@ -300,7 +341,7 @@ class StoredRows:
             if not low <= key < high:
                 return
             yield key, value
-            with _said():
+            with said():
                 if is_down:
                     found.prev()
                 else:
@@ -321,7 +362,7 @@ class StoredRows:
         Raises:
             RowsError: It cannot be written; the files are closed.
         """
-        with _said():
+        with said():
             self._database.close()
 
     def __enter__(self) -> Self:
@@ -337,8 +378,8 @@ def salvage(path: Path) -> None:
     Raises:
         RowsError: That cannot be done.
     """
-    with _said():
-        Rdict.repair(str(path), _options(CUT))
+    with said():
+        Rdict.repair(str(path), options(CUT, SMALL))
 
 
 def _instant_of(text: bytes) -> int:
@@ -346,46 +387,3 @@ def _instant_of(text: bytes) -> int:
         return int(text)
     except ValueError as error:
         raise RowsError(f"Corruption: a deadline is {text!r}") from error
-
-
-def name_of_file(number: int) -> str:
-    """Return the name of a file of rows."""
-    return f"{number:06}.sst"
-
-
-def _ahead() -> ReadOptions:
-    options = ReadOptions()
-    options.set_readahead_size(_AHEAD_BYTES)
-    return options
-
-
-def _options(recovery: DBRecoveryMode) -> Options:
-    options = Options(raw_mode=True)
-    options.create_if_missing(True)  # noqa: FBT003 - as the library has it, also below
-    options.set_wal_recovery_mode(recovery)
-    options.set_write_buffer_size(BUFFER_BYTES)
-    options.set_compression_type(DBCompressionType.lz4())
-    options.set_max_background_jobs(2)
-    options.set_keep_log_file_num(2)
-    options.set_stats_dump_period_sec(0)
-    options.set_stats_persist_period_sec(0)
-    table = BlockBasedOptions()
-    table.set_block_cache(Cache(_CACHE_BYTES))
-    options.set_block_based_table_factory(table)
-    return options
-
-
-class _said:  # noqa: N801 - it reads as a statement
-    """Raises errors of the library as `RowsError`: it has no classes of its own."""
-
-    __slots__ = ()
-
-    def __enter__(self) -> None:
-        return None
-
-    def __exit__(
-        self, _kind: type[BaseException] | None, error: BaseException | None, _traceback: TracebackType | None
-    ) -> None:
-        # A panic of the library is no Exception.
-        if error is not None and type(error).__name__ in ("Exception", "DbClosedError", "PanicException"):
-            raise RowsError(str(error)) from error

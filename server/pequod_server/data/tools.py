@@ -23,9 +23,10 @@ from pequod.escapes import shown
 from pequod.language.patterns import compile_matcher
 from pequod_server.data.errors import DamagedError, FolderError
 from pequod_server.data.folder import ROWS, About, Folder, read_about, write_about
+from pequod_server.data.library import CUT, RowsError
 from pequod_server.data.note import PositionNote
 from pequod_server.data.opening import damaged, judged, open_rows
-from pequod_server.data.rows import CUT, RowsError, StoredRows, salvage
+from pequod_server.data.rows import StoredRows, salvage
 
 #: A key, its value, and when it expires, in milliseconds since 1970; 0: never.
 TimedRow = tuple[bytes, bytes, int]

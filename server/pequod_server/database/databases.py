@@ -24,7 +24,7 @@ from types import MappingProxyType
 from typing import Final, Protocol, TypeVar
 
 from pequod.calls import BackingStatistics
-from pequod.engine import BackedKeyError, Due, Engine, Lacking, Loadable, MissingError, NextGroups, Range, Unindexed
+from pequod.engine import BackedKeyError, Due, Engine, Lacking, Loadable, MissingError, NextGroups, Range
 from pequod.errors import BackingStaleError, BackingUnavailableError, MixedWriteError, UnassignedKeyError
 from pequod.language.ranges import prefix_end
 from pequod_server.backing import BackingStore, Backoff, KeyRange, Releasing, RowChange
@@ -35,6 +35,7 @@ from pequod_server.database.flights import ROUNDS_MAX
 from pequod_server.database.gate import Gates
 from pequod_server.database.indexing import Indexing
 from pequod_server.database.loader import Loader
+from pequod_server.database.own_disk import OwnDisk, told_apart
 from pequod_server.database.prefetch import Prefetcher
 from pequod_server.database.whole_tables import WholeTables
 from pequod_server.wire.bounds import Bounds
@@ -53,7 +54,6 @@ class MakeLoader(Protocol):
 
     def __call__(self, engine: Engine, store: BackingStore, *, name: str, gates: Gates) -> Loader:
         """Return it."""
-        ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,6 +105,7 @@ class Databases:
         self._assigning = asyncio.Lock()
         self._prefetcher = Prefetcher(engine, self.load)
         self._indexing = Indexing(engine)
+        self.own_disk: OwnDisk | None = None
         #: Removes keys that are due.
         self.expiring = Expiring(engine)
         self._take(*self._prepared(groups))
@@ -308,8 +309,7 @@ class Databases:
     @property
     def are_stale(self) -> bool:
         """Whether the feed of some database is older than it may be."""
-        # A loop: a generator would take as long again, for each batch of commands.
-        for loader in self.all:  # noqa: SIM110
+        for loader in self.all:  # noqa: SIM110 - a generator would take as long again, for each batch of commands
             if loader.is_stale:
                 return True
         return False
@@ -330,10 +330,10 @@ class Databases:
             BackingUnavailableError, SchemaError, LimitExceededError: As `Flights.load`.
             UnassignedKeyError: A range is of no database; nothing is loaded.
         """
-        wanted = list(lacking)
-        own = [one for one in wanted if isinstance(one, Unindexed | Due)]
-        pieces = self.assignment.divided(one for one in wanted if not isinstance(one, Unindexed | Due))
-        loads = [self._load(*one, next_groups) for one in pieces.items()]
+        kept, own, wanted = told_apart(self._engine, lacking)
+        if kept and self.own_disk is not None:
+            await self.own_disk.load(kept)
+        loads = [self._load(*one, next_groups) for one in self.assignment.divided(wanted).items()]
         loads += [self.expiring.gone(one) if isinstance(one, Due) else self._indexing.make(one) for one in own]
         await (loads[0] if len(loads) == 1 else all_of(loads))
 

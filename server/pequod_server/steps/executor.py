@@ -265,6 +265,10 @@ class Executor:
         self.databases.expiring.pass_due()
         try:
             self.engine.put_all(keys, values, ttl_ms)
+        except MissingError as error:
+            # Of keys that are to keep their deadlines.
+            await self.databases.load(error.lacking)
+            return await self.put_all(keys, values, ttl_ms)
         except BackedKeyError as error:
             if ttl_ms not in (0, KEEP) and not self.engine.has_backed_deadlines:
                 raise NoDeadlineError(error.key) from error
@@ -331,7 +335,11 @@ class Executor:
                 if self._rules is not None:
                     self._rules.refuse_range(first, last)
                 self.databases.expiring.pass_due()
-                keys = self.engine.remove_range(first, last, _REMOVED_AT_A_TIME)
+                try:
+                    keys = self.engine.remove_range(first, last, _REMOVED_AT_A_TIME)
+                except MissingError as error:
+                    await self.databases.load(error.lacking)
+                    continue
                 removed += len(keys)
                 if len(keys) < _REMOVED_AT_A_TIME:
                     return RemovedRange(removed, b"")

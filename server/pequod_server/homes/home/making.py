@@ -46,7 +46,7 @@ def make_peer_service(
     writes_max = config.batch_commands_max
     if not databases.all:
         tell_time = databases.expiring.pass_due
-        own_origin = MemoryOrigin(engine, server_id, relay, own, ids)
+        own_origin = MemoryOrigin(engine, server_id, relay, own, ids, databases)
         return PeerService(own_origin, admission, rules, writes_max=writes_max, tell_time=tell_time)
     origin = DatabaseOrigin(engine, databases, tables, relay, exported)
     is_home = not isinstance(databases.all[0].store, Releasing)

@@ -8,11 +8,13 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import TypeVar
 
-from pequod.engine import Engine, Rows, Watch
+from pequod.engine import Engine, MissingError, Rows, Watch
 from pequod.engine.transacting import TransactionLimits, transact
-from pequod.errors import BadRequestError
+from pequod.errors import BackingUnavailableError, BadRequestError
 from pequod.language.conditions import Met, Unmet
 from pequod.language.spec import DELIMITER
 from pequod.language.transactions import Transaction
@@ -30,6 +32,7 @@ from pequod_server.backing import (
 from pequod_server.backing.repeated import once_of_addition, once_of_change
 from pequod_server.backing.store import WrittenThrough, were_there
 from pequod_server.backing.timed import deadlines_after, lasting_changes
+from pequod_server.database.databases import Databases
 from pequod_server.database.followed import Reached
 from pequod_server.freshness.own import LifeHistory, OwnHistory
 from pequod_server.homes.home.relay import Relay
@@ -37,6 +40,8 @@ from pequod_server.once.memory import RequestIds
 from pequod_server.once.outcomes import once_of_transaction
 
 log = logging.getLogger("pequod.peer")
+
+Outcome = TypeVar("Outcome")
 
 
 class MemoryOrigin:
@@ -46,6 +51,7 @@ class MemoryOrigin:
         server_id: Names the history; another life of the server has another one.
         own: Names it instead: the data outlive the server. None: they die with it.
         ids: Remembers writes that may come again.
+        databases: Has what writes lack taken in, if the data on disk are more than memory.
     """
 
     def __init__(
@@ -55,9 +61,11 @@ class MemoryOrigin:
         relay: Relay,
         own: OwnHistory | None = None,
         ids: RequestIds | None = None,
+        databases: Databases | None = None,
     ) -> None:
         self._ids = ids or RequestIds()
         self.engine = engine
+        self._databases = databases or Databases(engine)
         self._is_kept = own is not None
         self._own = own or LifeHistory(server_id)
         self.relay = relay
@@ -108,7 +116,12 @@ class MemoryOrigin:
                         f"the join {join.name!r} computes keys of table {table!r}: they are no base data"
                     )
             if table not in self._watches:
-                watch = self.engine.watch(prefix, table + bytes((DELIMITER[0] + 1,)), self._wake)
+                try:
+                    watch = self.engine.watch(prefix, table + bytes((DELIMITER[0] + 1,)), self._wake)
+                except MissingError as error:
+                    # They are being loaded, or there are too many of them.
+                    reason = f"the rows of table {table!r} are not all in its memory"
+                    raise BackingUnavailableError("the home's data on disk", reason) from error
                 watch.hears_deadlines = True
                 self._watches[table] = watch
 
@@ -167,43 +180,54 @@ class MemoryOrigin:
         for key in final:
             engine.owned_by_database(key)
         puts = {key: value for key, value in final.items() if value is not None}
-        found = were_there(changes, {key for key in final if engine.get(key) is not None})
-        deadlines = deadlines_after(engine, puts.items())
-        engine.put_all(list(puts), list(map(bytes, puts.values())))
-        engine.set_deadlines(deadlines)
-        for key, value in final.items():
-            if value is None:
-                engine.remove(key)
-        self.settle()
+
+        def apply() -> list[bool]:
+            if absent := [gap for key in final for gap in engine.absent(key, key + b"\0")]:
+                raise MissingError(absent)
+            found = were_there(changes, {key for key in final if engine.get(key) is not None})
+            deadlines = deadlines_after(engine, puts.items())
+            engine.put_all(list(puts), list(map(bytes, puts.values())))
+            engine.set_deadlines(deadlines)
+            for key, value in final.items():
+                if value is None:
+                    engine.discard(key)
+            return found
+
+        found = await self._written(apply)
         return WrittenThrough(Place(self.history.timeline, self.position), found)
+
+    async def _written(self, write: Callable[[], Outcome]) -> Outcome:
+        """Return what a write gives once the rows that decide it are in memory, and tell the relay."""
+        outcome = await self._databases.read(write, ())
+        self.settle()
+        return outcome
 
     async def write_if(self, change: ConditionalChange) -> WrittenIf:
         """Write to the engine, if the condition holds."""
         key, value = change.key, change.value
-        deadlines = deadlines_after(self.engine, [] if value is None else [(key, value)])
 
         def decide() -> Met | Unmet:
+            deadlines = deadlines_after(self.engine, [] if value is None else [(key, value)])
             outcome = self.engine.write_if(key, None if value is None else bytes(value), change.condition)
             if outcome:
                 self.engine.set_deadlines(deadlines)
             return outcome
 
-        outcome = self._ids.once(once_of_change(change), decide)
-        self.settle()
+        outcome = await self._written(lambda: self._ids.once(once_of_change(change), decide))
         return WrittenIf(Place(self.history.timeline, self.position), outcome)
 
     async def transact(self, transaction: Transaction, limits: TransactionLimits) -> WrittenTransaction:
         """Run a transaction on the engine."""
         write = once_of_transaction(transaction)
-        done = self._ids.once(write, lambda: transact(self.engine, transaction, time.monotonic(), limits))
-        self.settle()
+        run = partial(transact, self.engine, transaction, time.monotonic(), limits)
+        done = await self._written(lambda: self._ids.once(write, run))
         return WrittenTransaction(Place(self.history.timeline, self.position), done)
 
     async def add(self, addition: Addition) -> Added:
         """Add to a value of the engine."""
         write = once_of_addition(addition)
-        total = self._ids.once(write, lambda: self.engine.add(addition.key, addition.delta))
-        self.settle()
+        run = partial(self.engine.add, addition.key, addition.delta)
+        total = await self._written(lambda: self._ids.once(write, run))
         return Added(Place(self.history.timeline, self.position), total)
 
     def stop(self) -> None:

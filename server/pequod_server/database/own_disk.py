@@ -1,0 +1,37 @@
+"""What reads lack, told apart by what has it: this server's own disk, the engine itself, or a database."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import NamedTuple, Protocol
+
+from pequod.engine import Due, Engine, FirstRows, Lacking, Loadable, Range, Unindexed
+
+
+class OwnDisk(Protocol):
+    """Has the rows of kept tables."""
+
+    async def load(self, lacking: Sequence[Range | FirstRows]) -> None:
+        """Have the engine take in what reads lack."""
+        ...
+
+
+class Lacks(NamedTuple):
+    """The ranges, indexes and searches that reads lack."""
+
+    kept: list[Range | FirstRows]
+    own: list[Unindexed | Due]
+    of_databases: list[Loadable]
+
+
+def told_apart(engine: Engine, lacking: Iterable[Lacking]) -> Lacks:
+    """Return what reads lack by what has it."""
+    found = Lacks([], [], [])
+    for one in lacking:
+        if isinstance(one, Unindexed | Due):
+            found.own.append(one)
+        elif isinstance(one, FirstRows) or (isinstance(one, Range) and engine.is_kept(one.first)):
+            found.kept.append(one)
+        else:
+            found.of_databases.append(one)
+    return found
