@@ -213,7 +213,8 @@ class StoredRows:
                 last = keys[-1]
                 yield keys, values
             if len(keys) < size:
-                self._refuse_rest(_ROW + last + b"\0" if last else _ROW, _AFTER_ROWS)
+                with said():
+                    self._refuse_rest(_ROW + last + b"\0" if last else _ROW, _AFTER_ROWS)
                 return
             keys, values = [], []
 
