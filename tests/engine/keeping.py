@@ -23,6 +23,13 @@ JOINS = """
     total|<poster> = sum p|<poster>|<time:2>;
     shown|<text>|<poster>|<time:2> = copy p|<poster>|<time:2> with n = <text>;
 """
+#: They take the places of the joins, and these theirs.
+OTHERS = """
+    t|<user>|<time:2>|<poster> = check s|<poster>|<user> copy p|<poster>|<time:2> keep last 2 of <user>;
+    posts|<poster> = count s|<poster>|<user>;
+    total|<poster> = max p|<poster>|<time:2>;
+    shown|<text>|<poster>|<time:2> = copy p|<poster>|<time:2> with n = <text>, n > 3;
+"""
 NAMES = (b"a", b"ab", b"b")
 TABLES = (b"p", b"s", b"u")
 RANGES = [
@@ -87,7 +94,8 @@ class KeptWalk:
     def __init__(self, random: Random) -> None:
         self.random = random
         self.model = NaiveModel()
-        for spec in parse(JOINS):
+        self.specs = parse(JOINS)
+        for spec in self.specs:
             self.model.add(spec)
         self.shelf = Shelf()
         self.now_ms = 1_000
@@ -99,7 +107,7 @@ class KeptWalk:
         if self.shelf.effects:
             self.shelf.commit(self.engine)
         self.engine = Engine()
-        self.engine.add_joins(parse(JOINS))
+        self.engine.add_joins(self.specs)
         tables = {key.partition(b"|")[0] for key in self.shelf.rows if b"|" in key}
         for name in sorted(tables):
             self.engine.keep(name)
@@ -139,7 +147,7 @@ class KeptWalk:
 
     def step(self) -> None:
         """Write, read, or do what nobody sees."""
-        match self.random.randrange(12):
+        match self.random.randrange(14):
             case 0:
                 self.now_ms += self.random.randrange(30)
             case 1 | 2:
@@ -150,6 +158,10 @@ class KeptWalk:
                 self.move()
             case 5 | 6 | 7 | 8:
                 self.write()
+            case 9:
+                self.replace()
+            case 10:
+                self.replace_some()
             case _:
                 self.look()
         self.tell()
@@ -163,6 +175,27 @@ class KeptWalk:
         if self.engine.is_kept(name + b"|"):
             self.shelf.give(self.engine, Range(name + b"|", name + b"}"))
             self.engine.hold_whole(name)
+
+    def replace(self) -> None:
+        """Begin to put a join in the place of another, or cancel what is under way."""
+        number = self.random.randrange(len(self.specs))
+        if (replacement := self.engine.replacement) is None:
+            name = self.engine.joins()[number].name
+            self.engine.begin_replacement(name, parse(self.random.choice((JOINS, OTHERS)))[number])
+        elif self.random.random() < 0.2:
+            self.engine.end_replacement(replacement, "cancelled")
+
+    def replace_some(self) -> None:
+        """Go on with it by some steps."""
+        for _ in range(self.random.choice((1, 3, 100))):
+            replacement = self.engine.replacement
+            more = self.ask(self.engine.replace_some)
+            if replacement is not None and replacement.is_in_place:
+                old = next(spec for spec in self.specs if spec.output.table == replacement.new.spec.output.table)
+                self.specs[self.specs.index(old)] = replacement.new.spec
+                self.model.replace(old, replacement.new.spec)
+            if not more:
+                return
 
     def write(self) -> None:
         random, model, key, value = self.random, self.model, self.key(), self.value()

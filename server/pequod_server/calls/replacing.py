@@ -16,7 +16,7 @@ from typing import Final
 from pequod_grammar import parse_one
 from pequod_proto import pequod_pb2 as pb
 
-from pequod.engine import Engine, JoinError, JoinSpec, NotReplaceableError, PequodError, Replacement
+from pequod.engine import Engine, JoinError, JoinSpec, MissingError, NotReplaceableError, PequodError, Replacement
 from pequod_server.backing.turns import ended
 from pequod_server.calls.served import ServedEngine
 from pequod_server.joins import JoinLimits, joins_of_settings
@@ -152,14 +152,22 @@ class ReplaceCalls:
 
     def _slice(self, now: float) -> bool:
         """Go on for a slice; return whether there is more to do."""
-        end_s = time.perf_counter() + SLICE_S
+        begun_s = time.perf_counter()
+        is_first = True
         while True:
             replacement = self._engine.replacement
-            more = self._engine.replace_some(now=now)
+            try:
+                more = self._engine.replace_some(now=now)
+            except MissingError:
+                if is_first:
+                    raise
+                # The next slice waits for it: its attempts are counted anew.
+                return True
+            is_first = False
             if replacement is not None and replacement.is_in_place:
                 # In the turn of the switch: no answer that shows it leaves before it is kept.
                 self.on_joins()
-            if not more or time.perf_counter() >= end_s:
+            if not more or time.perf_counter() >= begun_s + SLICE_S:
                 return more
 
 
