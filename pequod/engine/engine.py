@@ -179,8 +179,8 @@ class Engine(DatabaseCalls, ExpiryCalls, JoinCalls, KeptCalls, ReplaceCalls, Sho
                 self.revision += self._writer.set_base(self._directory.loose, keys[start], values[start])
                 continue
             relations = self._directory.at(name)
-            if relations.table.is_kept:
-                self._put_kept(relations, keys[start:stop], values[start:stop])
+            if relations.table.is_paged:
+                self._put_paged(relations, keys[start:stop], values[start:stop])
             elif stop - start > 1:
                 self.revision += self._writer.set_run(relations, list(keys[start:stop]), list(values[start:stop]))
             else:
@@ -243,7 +243,7 @@ class Engine(DatabaseCalls, ExpiryCalls, JoinCalls, KeptCalls, ReplaceCalls, Sho
         Raises:
             ComputedKeyError: An installed join computes this key.
             BackedKeyError: A database owns this key.
-            MissingError: The key is of a kept table, and not loaded.
+            MissingError: The key is of a paged table, and not loaded.
         """
         was_there = self._remove_quick(key)
         if was_there is not None:

@@ -61,7 +61,7 @@ class Due(NamedTuple):
 
 
 class FirstRows(NamedTuple):
-    """The first rows of a range, whose rest a read need not see; of kept tables, some of them are not here."""
+    """The first rows of a range, whose rest a read need not see; of paged tables, some of them are not here."""
 
     first: bytes
     last: bytes

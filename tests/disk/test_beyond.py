@@ -169,7 +169,7 @@ async def test_answers_are_exact_over_evictions_restarts_and_kills(tmp_path: Pat
             assert ledger.total_bytes <= ledger.limit_bytes
             if life:
                 assert ledger.evictions > 0
-                assert server.engine.is_kept(b"p|"), "there is no memory for all of it"
+                assert server.engine.is_paged(b"p|"), "there is no memory for all of it"
             copy = killed(folder, tmp_path / f"{life + 1}")
         assert contents(folder) == beside.model.base
         assert contents(copy) == beside.model.base
@@ -194,9 +194,9 @@ async def test_what_fits_is_held_as_a_whole_soon_after_the_start(tmp_path: Path)
     async with served(tmp_path / "data", 1 << 30) as (_, client, _):
         await client.multi_put({**rows, b"loose": b"y"})
     async with served(tmp_path / "data", 1 << 30) as (server, client, _):
-        assert server.engine.is_kept(b"p|"), "it answers at once"
+        assert server.engine.is_paged(b"p|"), "it answers at once"
         assert await client.get("p|007") == b"x"
-        while server.engine.is_kept(b"p|"):
+        while server.engine.is_paged(b"p|"):
             await client.get("loose")
         assert await client.count("p|", "p}") == 500
 
@@ -270,7 +270,7 @@ async def test_a_join_takes_the_place_of_another_over_rows_that_are_not_in_memor
         replaced = await client.replace_join("karma", "karma|<author> = count like|<author>|<id>")
         assert replaced.is_in_place
         assert is_here(server, b"like|a149|1"), "it was built ahead of reads"
-        assert server.engine.is_kept(b"like|")
+        assert server.engine.is_paged(b"like|")
         assert await client.multi_get(keys) == [b"2"] * len(keys)
 
 

@@ -30,7 +30,7 @@ class LooseRows:
 
     #: No database owns them, and all are here.
     presence: Final = None
-    is_kept: Final = False
+    is_paged: Final = False
 
     def __init__(self) -> None:
         self.rows = SortedRows()
@@ -68,11 +68,11 @@ class Store:
         self.tables: dict[bytes, Table] = {}
         #: Keys without a delimiter.
         self.loose = LooseRows()
-        #: The backed tables, and the kept ones: those of which ranges may be loaded or not.
+        #: The backed tables, and the paged ones: those of which ranges may be loaded or not.
         self.backed: list[Table] = []
         #: Of keys that are here, and of no table that a database owns.
         self.deadlines = Deadlines()
-        #: Of keys of kept tables that are not here, until what keeps them has these deadlines, too.
+        #: Of keys of paged tables that are not here, until what keeps them has these deadlines, too.
         self.away_deadlines: dict[bytes, int] = {}
         #: No deadline that was forgotten since this was set is earlier.
         self.away_first_ms = INSTANT_MAX
@@ -97,7 +97,7 @@ class Store:
         return table.back()
 
     def hold_whole(self, table: Table) -> None:
-        """Note that all rows of a kept table are here."""
+        """Note that all rows of a paged table are here."""
         self.backed.remove(table)
         table.hold_whole()
 
@@ -118,7 +118,7 @@ class Store:
         Args:
             limit: How many rows it shows at most, from the end where reading starts; None: all.
         """
-        if limit is None or not any(table.is_kept for table in self.backed):
+        if limit is None or not any(table.is_paged for table in self.backed):
             return [*self.absent(first, last, read_number)]
         found: list[Range | FirstRows] = []
         start, stop = first, last
@@ -132,9 +132,9 @@ class Store:
             )
         gaps: list[Range] = []
         for table in self.backed:
-            low, high = table.clip(start, stop) if table.is_kept else table.clip(first, last)
+            low, high = table.clip(start, stop) if table.is_paged else table.clip(first, last)
             if low < high and table.presence is not None:
-                (gaps if table.is_kept else found).extend(table.presence.gaps(low, high, read_number))
+                (gaps if table.is_paged else found).extend(table.presence.gaps(low, high, read_number))
         if gaps and limit:
             found.append(FirstRows(min(gaps).first, max(gaps).last, limit, reverse))
         return found

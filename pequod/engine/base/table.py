@@ -107,7 +107,7 @@ class Table(HotTable):
     """
 
     # The core finds groups by ``cut_width``, and has no place for the function.
-    __slots__ = ("cut", "is_kept", "presence") if core is None else ("_group_of", "cut", "is_kept", "presence")
+    __slots__ = ("cut", "is_paged", "presence") if core is None else ("_group_of", "cut", "is_paged", "presence")
 
     def __init__(self, prefix: bytes) -> None:
         #: The table's name with its delimiter.
@@ -126,7 +126,7 @@ class Table(HotTable):
         #: The loaded ranges, if a database owns the keys, or a disk keeps rows that are not here; else None.
         self.presence: Presence | None = None
         #: Whether it is a disk that has the other rows: then clients write the keys.
-        self.is_kept = False
+        self.is_paged = False
         #: Their bounds, or None.
         self.loaded: SortedRows | None = None
         self.uses: dict[bytes, Numbers] | None = None
@@ -144,7 +144,7 @@ class Table(HotTable):
     def hold_whole(self) -> None:
         """Note that all rows are here, and that clients write them."""
         self.presence = self.loaded = None
-        self.is_kept = False
+        self.is_paged = False
 
     def is_away(self, key: bytes) -> bool:
         """Return whether a key is not loaded: whether it is there, and its value, is known elsewhere alone."""

@@ -34,7 +34,7 @@ from pequod.engine.writes.admission import PutAdmission
 from pequod.engine.writes.backed import Backed
 from pequod.engine.writes.catalog import Catalog
 from pequod.engine.writes.changes import Writer
-from pequod.engine.writes.kept_tables import KeptTables
+from pequod.engine.writes.paged_tables import PagedTables
 from pequod.engine.writes.replacement import Replacing
 from pequod.language.errors import PequodError
 from pequod.language.missing import Search
@@ -146,7 +146,7 @@ class Composed(HotEngine):
             self._story,
             priorities or {},
         )
-        self._kept = KeptTables(self._store, self._directory, self._catalog, self._backed, self._memory)
+        self._paged = PagedTables(self._store, self._directory, self._catalog, self._backed, self._memory)
         self._following = Following(self._store, self._directory, self._catalog, self._scans)
         #: What builds the join of the replacement that is under way.
         self._building: Building | None = None

@@ -70,7 +70,7 @@ class ExpiryCalls(Composed):
 
         Raises:
             InvalidTtlError: It is longer than a hundred years.
-            MissingError: A key is to keep its deadline, and is of a kept table and not here.
+            MissingError: A key is to keep its deadline, and is of a paged table and not here.
         """
         now_ms = self._deadlines.now_ms
         if ttl_ms == KEEP:

@@ -4,9 +4,9 @@ record       each change of base data is noted, by whatever call it comes   put 
 restore      rows go back to what is kept, where a change could not be
 refuse       while nothing can be kept, no write is taken
 
-A *kept table* is one of which some ranges are there alone, because memory is short or they were not needed yet:
+A *paged table* is one of which some ranges are there alone, because memory is short or they were not needed yet:
 
-keep         none of its rows are here
+page         none of its rows are here
 take_in      rows of a range are here from now on; nothing that was computed can change by that
 evict        the least recently used ranges are there alone again
 hold_whole   all its rows are here: it is a table like others
@@ -76,26 +76,26 @@ class KeptCalls(Composed):
         self.revision = revision
         self.ledger.weigh_next()
 
-    # Kept tables.
+    # Paged tables.
 
-    def keep(self, name: bytes) -> None:
+    def page(self, name: bytes) -> None:
         """Note that a table has rows that are kept elsewhere, and that none of them is here.
 
         Requires:
             The table has no rows here, no join computes its keys, and changes are recorded before the next write.
         """
-        self._kept.keep(name)
+        self._paged.page(name)
         self._hits.clear()
 
-    def may_keep(self, name: bytes) -> bool:
+    def may_page(self, name: bytes) -> bool:
         """Return whether a table may be kept: no join computes its keys, and it has no rows here."""
         relations = self._directory.by_name.get(name)
         return relations is None or not (relations.outputs or relations.table.entry_count)
 
-    def is_kept(self, key: bytes) -> bool:
-        """Return whether a key is of a kept table."""
+    def is_paged(self, key: bytes) -> bool:
+        """Return whether a key is of a paged table."""
         table = self._store.tables.get(key.partition(DELIMITER)[0])
-        return table is not None and table.is_kept
+        return table is not None and table.is_paged
 
     def take_in(
         self,
@@ -105,7 +105,7 @@ class KeptCalls(Composed):
         values: list[bytes],
         deadlines: Sequence[tuple[bytes, int]] = (),
     ) -> None:
-        """Take in a range as it is kept: the parts of it in kept tables that are not here.
+        """Take in a range as it is kept: the parts of it in paged tables that are not here.
 
         Args:
             keys: All keys of the range that are kept, in order; those that are here, or of other tables, are ignored.
@@ -124,19 +124,19 @@ class KeptCalls(Composed):
         if due:
             rows = [row for row in zip(keys, values, strict=True) if row[0] not in due]
             keys, values = [key for key, _ in rows], [value for _, value in rows]
-        gaps = self._kept.take_in(first, last, keys, values)
+        gaps = self._paged.take_in(first, last, keys, values)
         for key, at_ms in deadlines:
             if key not in due and any(gap.first <= key < gap.last for gap in gaps):
                 self._deadlines.set(self._store.own_key(key), at_ms)
-        self._kept.hold_taken(gaps, self.revision)
+        self._paged.hold_taken(gaps, self.revision)
 
     def hold_whole(self, name: bytes) -> None:
-        """Note that all rows of a kept table are here, and that none is to be evicted.
+        """Note that all rows of a paged table are here, and that none is to be evicted.
 
         Requires:
             All of its range was taken in.
         """
-        self._kept.hold_whole(name)
+        self._paged.hold_whole(name)
 
     def take_away_deadlines(self) -> dict[bytes, int]:
         """Return the deadlines of recorded keys that are not here, for what keeps them; they are not given again."""
@@ -173,7 +173,7 @@ class KeptCalls(Composed):
         self._store.away_deadlines.pop(key, None)
         self.revision += 1
 
-    def _put_kept(self, relations: Relations, keys: Sequence[bytes], values: Sequence[bytes]) -> None:
+    def _put_paged(self, relations: Relations, keys: Sequence[bytes], values: Sequence[bytes]) -> None:
         for key, value in zip(keys, values, strict=True):
             if relations.table.is_away(key):
                 self._note_away(key, value)

@@ -51,7 +51,7 @@ class Relations(HotRelations):
     Invariants:
         1. ``is_owned`` is true if and only if clients may not write all keys: joins compute some, or a database owns
            them. ``is_watched`` is true if and only if there are watches.
-        2. A table that is backed or kept has no outputs.
+        2. A table that is backed or paged has no outputs.
     """
 
     __slots__ = ("outputs", "watches")
@@ -80,7 +80,7 @@ class Relations(HotRelations):
     @property
     def is_backed(self) -> bool:
         """Whether a database owns the keys of the table."""
-        return self.table.presence is not None and not self.table.is_kept
+        return self.table.presence is not None and not self.table.is_paged
 
     def review(self) -> None:
         """Derive the other fields again, since outputs, watches or the table's owner have changed."""
@@ -173,12 +173,12 @@ class Directory:
         relations.review()
         return relations, presence
 
-    def keep(self, name: bytes) -> tuple[Relations, Presence]:
+    def page(self, name: bytes) -> tuple[Relations, Presence]:
         """Declare that a disk keeps rows of a table that are not here; none of its ranges is loaded."""
         relations = self.at(name)
         assert not relations.outputs, "of what joins compute, the base rows are all here"
         presence = self._store.back(name)
-        relations.table.is_kept = True
+        relations.table.is_paged = True
         relations.review()
         return relations, presence
 

@@ -140,7 +140,7 @@ class PutAdmission:
             return False
         if relations.outputs:
             self.refuse_owned(relations, key)
-        return relations.table.presence is not None and not relations.table.is_kept
+        return relations.table.presence is not None and not relations.table.is_paged
 
     def refuse_range(self, first: bytes, last: bytes | None) -> None:
         """Refuse a range in which a database owns keys.
@@ -150,7 +150,7 @@ class PutAdmission:
         """
         for table in self._store.backed:
             start, stop = table.clip(first, last)
-            if start < stop and not table.is_kept:
+            if start < stop and not table.is_paged:
                 raise BackedKeyError(start)
 
     def refuse_owned(self, relations: Relations | LooseKeys, key: bytes) -> None:
@@ -163,7 +163,7 @@ class PutAdmission:
         for join in relations.outputs:
             if join.match_output(key):
                 raise ComputedKeyError(key, join.info.name)
-        if relations.table.presence is not None and not relations.table.is_kept:
+        if relations.table.presence is not None and not relations.table.is_paged:
             raise BackedKeyError(key)
 
     def _make_room_for_all(self, keys: Sequence[bytes], values: Sequence[bytes], revision: int) -> None:

@@ -162,7 +162,7 @@ class Backed:
         table = self._store.tables.get(first.partition(DELIMITER)[0])
         if table is None or last is None or first < table.prefix or table.end < last:
             return self._tables
-        return [] if table.presence is None or table.is_kept else [table]
+        return [] if table.presence is None or table.is_paged else [table]
 
     def load_found(self, found: SearchRange, rows: Iterable[tuple[bytes, bytes]]) -> int:
         """Load rows that a search gave; return how many are new. See `Engine.load_found`."""
@@ -190,7 +190,7 @@ class Backed:
         """Forget a part, and drop everything that was computed from it."""
         name = part.first.partition(DELIMITER)[0]
         forgetter = self._by_name[name]
-        if self._directory.by_name[name].table.is_kept:
+        if self._directory.by_name[name].table.is_paged:
             forgetter.part_from(part, self._store)
         elif isinstance(part.owner, Searched):
             forgetter.forget_searched(part.owner, part.first, part.last, Reason.EVICTED)
@@ -209,7 +209,7 @@ class Backed:
         except LimitExceededError:
             for load in loads:
                 for forgetter, start, stop in self.clipped(load.first, load.last):
-                    if not forgetter.is_kept:
+                    if not forgetter.is_paged:
                         forgetter.forget(start, stop, Reason.EVICTED)
             raise
 
@@ -283,7 +283,7 @@ class Backed:
         """Forget the loaded rows of a range, and drop everything that was computed from them; see `Engine.forget`."""
         self._writer.serial += 1
         for forgetter, start, stop in self.clipped(first, last):
-            if not forgetter.is_kept:
+            if not forgetter.is_paged:
                 forgetter.forget_searches()
                 forgetter.forget(start, stop)
 
@@ -291,7 +291,7 @@ class Backed:
         """Forget some of the loaded rows of a range; see `Engine.forget_some`."""
         self._writer.serial += 1
         clipped = self.clipped(first, last)
-        return any(forgetter.forget_some(start, stop) for forgetter, start, stop in clipped if not forgetter.is_kept)
+        return any(forgetter.forget_some(start, stop) for forgetter, start, stop in clipped if not forgetter.is_paged)
 
     def release(self, first: bytes, last: bytes | None) -> None:
         """Let loaded rows be evicted that no read has used yet; see `Engine.release`."""
@@ -299,7 +299,7 @@ class Backed:
             forgetter.release(start, stop)
 
     def clipped(self, first: bytes, last: bytes | None) -> Iterator[tuple[Forgetter, bytes, bytes]]:
-        """Yield the tables that are backed or kept and share keys with a range, each with the shared part."""
+        """Yield the tables that are backed or paged and share keys with a range, each with the shared part."""
         for table in self._store.backed:
             start, stop = table.clip(first, last)
             if start < stop:
@@ -315,7 +315,7 @@ class Backed:
     @property
     def _tables(self) -> list[Table]:
         """The tables that databases own."""
-        return [table for table in self._store.backed if not table.is_kept]
+        return [table for table in self._store.backed if not table.is_paged]
 
     def _joins_under(self, first: bytes, last: bytes | None) -> Iterator[InstalledJoin]:
         """Yield the joins that compute keys of a range, and those that they read, directly or not."""
@@ -333,7 +333,7 @@ class Backed:
         found = [Range(*table.clip(first, last)) for table in self._tables]
         for join in self._joins_under(first, last):
             for table, source in zip(join.source_tables, join.spec.sources, strict=True):
-                if table.presence is not None and not table.is_kept:
+                if table.presence is not None and not table.is_paged:
                     prefix = source.pattern.literal_prefix
                     found.append(Range(*table.clip(prefix, prefix_end(prefix))))
         return united(one for one in found if one.first < one.last)

@@ -277,7 +277,7 @@ class Catalog:
         table = related.table
         if table.presence is not None:
             why, more = "which belong to the database behind this cache", ""
-            if table.is_kept:
+            if table.is_paged:
                 why, more = "whose rows are not all in memory", ", or give the server more memory"
             raise JoinError(
                 f"the join would compute keys of {shown(table.prefix)}, {why}",

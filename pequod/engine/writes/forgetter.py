@@ -75,14 +75,14 @@ class Forgetter(Parts):
         remove_rows(self._relations, keys, self.memory.ledger, self._deadlines)
 
     @property
-    def is_kept(self) -> bool:
+    def is_paged(self) -> bool:
         """Whether a disk has the rows that are not here."""
-        return self._table.is_kept
+        return self._table.is_paged
 
     def rank(self, part: Part) -> Rank | None:
         """Return the place of a part in the order of eviction; one that writes made large comes first, to be cut."""
         rank = super().rank(part)
-        if rank is HELD or not self.is_kept or not self._is_large(part):
+        if rank is HELD or not self.is_paged or not self._is_large(part):
             return rank
         return rank[0], 0, rank[2]
 
@@ -91,7 +91,7 @@ class Forgetter(Parts):
         return len(self._table.slice(part.first, part.last, most + 1).keys) > most
 
     def part_from(self, part: Part, store: Store) -> None:
-        """Forget a part of a kept table; if it is a large one, cut it instead.
+        """Forget a part of a paged table; if it is a large one, cut it instead.
 
         Cost:
             That of `forget`; of a large part, O(`_CUTS_MAX` parts).
@@ -100,14 +100,14 @@ class Forgetter(Parts):
             size = presence.PART_ROWS_MAX
             self.cut(part, self._table.slice(part.first, part.last, _CUTS_MAX * size + 1).keys[size::size])
             return
-        self.forget_kept(part.first, part.last, store)
+        self.forget_paged(part.first, part.last, store)
 
     def take_in(self, gap: Range, keys: list[bytes], values: list[bytes]) -> None:
         """Take in the rows of a gap: nothing was computed from them, or watched there."""
         self._table.put_run(keys, values)
         self.add(gap.first, gap.last, keys)
 
-    def forget_kept(self, first: bytes, last: bytes, store: Store) -> None:
+    def forget_paged(self, first: bytes, last: bytes, store: Store) -> None:
         """Forget rows of a range that a disk has, and their deadlines; those that it has not yet are kept for it."""
         if store.deadlines:
             effects = self._writer.effects or {}

@@ -97,7 +97,7 @@ class Wiring:
     def _ask_for(self, related: Relations, projection: Projection) -> None:
         """Have the database asked for ranges of an index, if it owns the table and can answer that."""
         view, table = projection.index.lens.view, related.table
-        if table.presence is None or table.is_kept or not view.is_indexed:
+        if table.presence is None or table.is_paged or not view.is_indexed:
             return
         search = search_of(view)
         if self._can_search(search):

@@ -59,7 +59,7 @@ class FolderLoading:
         self.loaded = self.expected = 0
         #: The ranges that are left to fill.
         self._left: list[Range] = []
-        self._kept: list[bytes] = []
+        self._paged: list[bytes] = []
         self._begun_s = time.monotonic()
         #: Whether all rows are here; None: they are still filled in.
         self.is_whole: bool | None = None
@@ -133,17 +133,17 @@ class FolderLoading:
             raise FolderError(self._path, reason) from error
 
     async def _find_tables(self, rows: StoredRows) -> None:
-        """Have the engine keep the tables of the folder, and take in the rows that are of no kept table."""
+        """Have the engine page the tables of the folder, and take in the rows that are of no paged table."""
         engine, turns = self._engine, Turns()
         key = rows.first_from(b"")
         while key is not None:
             name, delimiter, _ = key.partition(DELIMITER)
-            if delimiter and engine.may_keep(name):
+            if delimiter and engine.may_page(name):
                 prefix = name + DELIMITER
                 end = prefix_end(prefix)
                 assert end is not None, "tables have ends"
-                engine.keep(name)
-                self._kept.append(name)
+                engine.page(name)
+                self._paged.append(name)
                 self._left.append(Range(prefix, end))
                 key = rows.first_from(end)
             else:
@@ -152,15 +152,15 @@ class FolderLoading:
             await turns.give_if_due()
 
     def _take_others(self, rows: StoredRows, key: bytes) -> bytes | None:
-        """Take in rows from a key on, up to the first one of a table to be kept; return the first key behind them."""
+        """Take in rows from a key on, up to the first one of a table to be paged; return the first key behind them."""
         piece = rows.some(key, None, _ROWS_A_SLICE, _BYTES_A_SLICE)
-        may_keep: dict[bytes, bool] = {}
+        may_page: dict[bytes, bool] = {}
         stop = 0
         for one in piece.keys:
             name, delimiter, _ = one.partition(DELIMITER)
-            if delimiter and name not in may_keep:
-                may_keep[name] = self._engine.may_keep(name)
-            if delimiter and may_keep[name]:
+            if delimiter and name not in may_page:
+                may_page[name] = self._engine.may_page(name)
+            if delimiter and may_page[name]:
                 break
             stop += 1
         keys = piece.keys[:stop]
@@ -206,11 +206,11 @@ class FolderLoading:
 
     def _hold_whole(self) -> None:
         """Have the tables be like others, unless some of their rows have gone since."""
-        ranges = [(name, name + DELIMITER) for name in self._kept]
+        ranges = [(name, name + DELIMITER) for name in self._paged]
         if self._is_full or any(self._engine.absent(prefix, prefix_end(prefix)) for _, prefix in ranges):
             self._end(is_whole=False)
             return
-        for name in self._kept:
+        for name in self._paged:
             self._engine.hold_whole(name)
         self._end(is_whole=True)
 

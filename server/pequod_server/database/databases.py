@@ -330,9 +330,9 @@ class Databases:
             BackingUnavailableError, SchemaError, LimitExceededError: As `Flights.load`.
             UnassignedKeyError: A range is of no database; nothing is loaded.
         """
-        kept, own, wanted = told_apart(self._engine, lacking)
-        if kept and self.own_disk is not None:
-            await self.own_disk.load(kept)
+        paged, own, wanted = told_apart(self._engine, lacking)
+        if paged and self.own_disk is not None:
+            await self.own_disk.load(paged)
         loads = [self._load(*one, next_groups) for one in self.assignment.divided(wanted).items()]
         loads += [self.expiring.gone(one) if isinstance(one, Due) else self._indexing.make(one) for one in own]
         await (loads[0] if len(loads) == 1 else all_of(loads))

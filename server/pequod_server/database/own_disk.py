@@ -9,7 +9,7 @@ from pequod.engine import Due, Engine, FirstRows, Lacking, Loadable, Range, Unin
 
 
 class OwnDisk(Protocol):
-    """Has the rows of kept tables."""
+    """Has the rows of paged tables."""
 
     async def load(self, lacking: Sequence[Range | FirstRows]) -> None:
         """Have the engine take in what reads lack."""
@@ -19,7 +19,7 @@ class OwnDisk(Protocol):
 class Lacks(NamedTuple):
     """The ranges, indexes and searches that reads lack."""
 
-    kept: list[Range | FirstRows]
+    paged: list[Range | FirstRows]
     own: list[Unindexed | Due]
     of_databases: list[Loadable]
 
@@ -30,8 +30,8 @@ def told_apart(engine: Engine, lacking: Iterable[Lacking]) -> Lacks:
     for one in lacking:
         if isinstance(one, Unindexed | Due):
             found.own.append(one)
-        elif isinstance(one, FirstRows) or (isinstance(one, Range) and engine.is_kept(one.first)):
-            found.kept.append(one)
+        elif isinstance(one, FirstRows) or (isinstance(one, Range) and engine.is_paged(one.first)):
+            found.paged.append(one)
         else:
             found.of_databases.append(one)
     return found

@@ -1,4 +1,4 @@
-"""Kept tables: some of their rows are on a disk alone. Reads, writes and evictions are exact all the same."""
+"""Paged tables: some of their rows are on a disk alone. Reads, writes and evictions are exact all the same."""
 
 from random import Random
 from unittest.mock import patch
@@ -6,13 +6,13 @@ from unittest.mock import patch
 import pytest
 
 from pequod.engine.base import presence
-from tests.engine.keeping import KeptWalk
+from tests.engine.paging import PagedWalk
 
 
 @pytest.mark.parametrize("seed", range(40))
 def test_walks_agree_with_the_model(seed: int) -> None:
     with patch.object(presence, "PART_ROWS_MAX", 2):
-        walk = KeptWalk(Random(seed))
+        walk = PagedWalk(Random(seed))
         for number in range(120):
             walk.step()
             if number % 8 == 0:

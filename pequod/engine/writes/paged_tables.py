@@ -1,9 +1,9 @@
-"""Kept tables: clients write them, and a disk has the rows that are not here.
+"""Paged tables: clients write them, and a disk has the rows that are not here.
 
     p|          p|bob|       p|bob}      p|liz|         p}
      . . . . . . [=============) . . . . . [=============)       . . on disk alone     === here as well
 
-keep         no row of the table is here
+page         no row of the table is here
 take in      a gap, with the rows that the disk has of it; no dependant is told, since none waits there
 part from    the least recently used ranges, when memory is short, with everything that was computed from them
 hold whole   all rows are here, and stay
@@ -24,11 +24,11 @@ from pequod.language.errors import LimitExceededError
 from pequod.language.ranges import Range
 
 
-class KeptTables:
-    """The kept tables of an engine.
+class PagedTables:
+    """The paged tables of an engine.
 
     Invariants:
-        1. Every stored key of a kept table lies in a loaded range, and every key of it that is in a loaded range and
+        1. Every stored key of a paged table lies in a loaded range, and every key of it that is in a loaded range and
            not stored is not there.
     """
 
@@ -42,17 +42,17 @@ class KeptTables:
         self._backed = backed
         self._memory = memory
 
-    def keep(self, name: bytes) -> None:
-        """Declare that a disk has rows of a table that are not here; see `Engine.keep`."""
-        relations, presence = self._directory.keep(name)
+    def page(self, name: bytes) -> None:
+        """Declare that a disk has rows of a table that are not here; see `Engine.page`."""
+        relations, presence = self._directory.page(name)
         self._backed.own(relations, presence)
         self._catalog.source_backed(relations.table)
 
     def hold_whole(self, name: bytes) -> None:
-        """Note that all rows of a kept table are here; see `Engine.hold_whole`."""
+        """Note that all rows of a paged table are here; see `Engine.hold_whole`."""
         relations = self._directory.by_name[name]
         table = relations.table
-        assert table.is_kept, "others are whole"
+        assert table.is_paged, "others are whole"
         assert not self._backed.absent(table.prefix, table.end), "all of it was taken in"
         self._backed.disown(name)
         self._store.hold_whole(table)
@@ -60,11 +60,11 @@ class KeptTables:
         self._catalog.source_whole(table)
 
     def take_in(self, first: bytes, last: bytes, keys: list[bytes], values: list[bytes]) -> list[Range]:
-        """Take in the gaps of kept tables in a range; return them. See `Engine.take_in`."""
+        """Take in the gaps of paged tables in a range; return them. See `Engine.take_in`."""
         self._memory.refuse_beyond(sum(map(len, keys)) + sum(map(len, values)) + ROW * len(keys))
         taken: list[Range] = []
         for forgetter, start, stop in self._backed.clipped(first, last):
-            if not forgetter.is_kept:
+            if not forgetter.is_paged:
                 continue
             for gap in forgetter.presence.gaps(start, stop, self._memory.reads.number):
                 low, high = bisect_left(keys, gap.first), bisect_left(keys, gap.last)
@@ -86,5 +86,5 @@ class KeptTables:
         except LimitExceededError:
             for gap in gaps:
                 for forgetter, start, stop in self._backed.clipped(*gap):
-                    forgetter.forget_kept(start, stop, self._store)
+                    forgetter.forget_paged(start, stop, self._store)
             raise

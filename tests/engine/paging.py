@@ -1,4 +1,4 @@
-"""An engine with kept tables, what keeps their rows, and the naive model, which are told the same."""
+"""An engine with paged tables, what keeps their rows, and the naive model, which are told the same."""
 
 from __future__ import annotations
 
@@ -88,8 +88,8 @@ class Shelf:
             count -= len(keys)
 
 
-class KeptWalk:
-    """An engine with kept tables beside the model."""
+class PagedWalk:
+    """An engine with paged tables beside the model."""
 
     def __init__(self, random: Random) -> None:
         self.random = random
@@ -110,7 +110,7 @@ class KeptWalk:
         self.engine.add_joins(self.specs)
         tables = {key.partition(b"|")[0] for key in self.shelf.rows if b"|" in key}
         for name in sorted(tables):
-            self.engine.keep(name)
+            self.engine.page(name)
         loose = {key: value for key, value in self.shelf.rows.items() if b"|" not in key}
         self.engine.put_all(list(loose), list(loose.values()))
         self.engine.restore_deadlines((key, at_ms) for key, at_ms in self.shelf.deadlines.items() if key in loose)
@@ -172,7 +172,7 @@ class KeptWalk:
             self.restart()
             return
         name = self.random.choice(TABLES)
-        if self.engine.is_kept(name + b"|"):
+        if self.engine.is_paged(name + b"|"):
             self.shelf.give(self.engine, Range(name + b"|", name + b"}"))
             self.engine.hold_whole(name)
 
