@@ -223,7 +223,7 @@ def _sqlite(graph: Graph) -> StartDatabase:
 
         asyncio.run(install())
         with closing(sqlite3.connect(file)) as connection:
-            connection.executemany("INSERT INTO pequod_base VALUES (?, ?)", _subscriptions(graph))
+            connection.executemany("INSERT INTO pequod_base (key, value) VALUES (?, ?)", _subscriptions(graph))
             connection.commit()
         return dict.fromkeys(homes, _flags(f"sqlite:{file}"))
 

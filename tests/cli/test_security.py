@@ -7,7 +7,9 @@ import os
 import signal
 import tomllib
 from collections.abc import Iterator
+from contextvars import copy_context
 from dataclasses import dataclass
+from functools import partial
 from hashlib import sha256
 from pathlib import Path
 
@@ -21,7 +23,9 @@ from tests.server.roles import ROLES
 
 
 def pequod(*arguments: str, **environment: str) -> Outcome:
-    result = CliRunner().invoke(app, arguments, env=environment, prog_name="pequod")
+    # Options before the command are kept in the context of the process: no other test is to have them.
+    run = partial(CliRunner().invoke, app, arguments, env=environment, prog_name="pequod")
+    result = copy_context().run(run)
     return Outcome(result.exit_code, result.stdout, result.stderr)
 
 

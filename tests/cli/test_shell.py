@@ -158,7 +158,7 @@ def test_completion_knows_commands_joins_and_tables(client: Client, target: str)
     assert names_of(target) == Names(("karma",), ("city|", "karma|", "vote|"))
     assert completed("", target)[:3] == ["put", "get", "rm"]
     assert completed("e", target) == ["expire", "explain", "exit"]
-    assert completed("join ", target) == ["add", "list", "drop", "explain"]
+    assert completed("join ", target) == ["add", "replace", "apply", "list", "drop", "explain"]
     assert completed("join drop k", target) == ["karma"]
     assert completed("join explain ", target) == ["karma"]
     assert completed("scan 'v", target) == ["vote|"]

@@ -83,7 +83,7 @@ class Committing(ClusterEditor):
 async def move(cluster: Cluster, around: Connection, change: int) -> None:
     """Move the range while a transaction of the program is open, which ends before a change; see `Committing`."""
     await around.execute("BEGIN")
-    await around.execute("INSERT INTO pequod_base VALUES ($1, 'x')", AROUND)
+    await around.execute("INSERT INTO pequod_base (key, value) VALUES ($1, 'x')", AROUND)
     editor = Committing(cluster.etcd.setting(cluster.name), around, change)
     try:
         await cluster_move._move(editor, BOUNDS, "b", copied=False)

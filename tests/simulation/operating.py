@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import io
+import math
 from collections.abc import AsyncIterator, Iterator, Mapping
 from random import Random
 from typing import Any, Final, Self
@@ -79,10 +80,29 @@ class HomeClient:
             row for reply in await self._call("Scan", request) for row in zip(reply.keys, reply.values, strict=True)
         ]
 
+    def batch(self) -> _Deadlines:
+        """Return what asks when rows expire."""
+        return _Deadlines()
+
     async def get(self, key: bytes) -> bytes | None:
         """Read one row."""
         reply = await self._call("Get", pb.GetRequest(key=key))
         return reply.value if reply.HasField("value") else None
+
+
+class _Deadlines:
+    """A batch that asks when rows expire: clients of the simulation give them no deadlines."""
+
+    def __init__(self) -> None:
+        self._count = 0
+
+    def ttl(self, _key: bytes) -> None:
+        """Ask for one row."""
+        self._count += 1
+
+    async def send(self) -> list[float]:
+        """Return that none expires."""
+        return [math.inf] * self._count
 
 
 async def _whole(replies: AsyncIterator[Any]) -> list[Any]:
