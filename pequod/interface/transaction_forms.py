@@ -7,7 +7,6 @@ A part that is not as it must be is told with its place: `then[2].value: it must
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable
 from typing import Any, Final, TypeVar
 
@@ -24,7 +23,7 @@ from pequod.interface.transaction_parts import (
     present,
     value_of,
 )
-from pequod.json_bytes import bytes_of_json, json_bytes
+from pequod.json_bytes import bytes_of_json, json_bytes, read_json
 from pequod.language.transactions import KeyCompare
 
 T = TypeVar("T")
@@ -51,26 +50,12 @@ def parts_of(text: bytes) -> tuple[list[KeyCompare], list[TransactionCommand], l
         FormError: A part is not as it must be; the message has its place.
     """
     try:
-        form = json.loads(text, object_pairs_hook=_members)
-    except json.JSONDecodeError as error:
-        raise FormError(f"line {error.lineno}, column {error.colno}: {error.msg}") from None
-    except UnicodeDecodeError as error:
-        raise FormError(f"byte {error.start} is no UTF-8") from None
-    except RecursionError:
-        raise FormError("it is nested too deeply") from None
+        form = read_json(text)
+    except ValueError as error:
+        raise FormError(str(error)) from None
     _refuse_members("", form, (), ("compares", "then", "otherwise"))
     compares = _each("compares", form, _compare)
     return compares, _each("then", form, _command), _each("otherwise", form, _command)
-
-
-def _members(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    """Return the members of an object, each of which may stand in it once: the first of two would be lost."""
-    found: dict[str, Any] = {}
-    for name, value in pairs:
-        if name in found:
-            raise FormError(f"{name!r} stands twice in one object; put what both have into one")
-        found[name] = value
-    return found
 
 
 def _each(name: str, form: dict[str, Any], make: Callable[[str, Any], T]) -> list[T]:

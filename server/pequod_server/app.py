@@ -131,8 +131,12 @@ class PequodServer:
 
     def _interceptors(self, connections: Connections) -> list[aio.ServerInterceptor]:
         before = (RequestReader(self._admission), self.instruments.interceptor, Endings(), self._calls, connections)
+        return [*before, *self._last_interceptors()]
+
+    def _last_interceptors(self) -> list[aio.ServerInterceptor]:
+        """Return those that stand before the handlers of each door."""
         guard = () if self.guard is None else (self.guard,)
-        return [*before, *guard, *(() if self.disk is None else (Settling(self.disk),))]
+        return [*guard, *(() if self.disk is None else (Settling(self.disk),))]
 
     def _make_gateway(self) -> Gateway | None:
         """Return what serves HTTP, behind the interceptors that know no wire."""
@@ -140,9 +144,7 @@ class PequodServer:
             return None
         from pequod_server.gateway.gateway import make_gateway  # noqa: PLC0415 - only some servers have one
 
-        guard = () if self.guard is None else (self.guard,)
-        settling = () if self.disk is None else (Settling(self.disk),)
-        interceptors = (self.instruments.interceptor, Endings(), self._calls, *guard, *settling)
+        interceptors = (self.instruments.interceptor, Endings(), self._calls, *self._last_interceptors())
         return make_gateway(self._config, self.service, interceptors, self._admission)
 
     def _serve_hot(self, connections: Connections) -> None:

@@ -13,6 +13,7 @@ from pequod.engine import Change, Expired, Rows
 from pequod.errors import BadRequestError, WatchCompactedError, refuse_empty_watch
 from pequod_server.calls.feeds import Feed, Feeds
 from pequod_server.calls.served import ServedEngine
+from pequod_server.config import ServerConfig
 from pequod_server.memory.admission import Admission
 from pequod_server.wire.bounds import Bounds, last_of
 from pequod_server.wire.errors import stopping_status
@@ -21,6 +22,23 @@ from pequod_server.wire.handlers import Context, end_call
 
 #: Rows that a watch looks at before it knows how large they are.
 _FIRST_ROWS: Final = 1024
+
+
+async def row_chunks(rows: Rows, admission: Admission, config: ServerConfig) -> AsyncGenerator[Rows]:
+    """Yield the first rows of a watch in chunks; each comes once there is memory for it, like those of a scan."""
+    keys, values = rows
+    chunks = admission.chunks(config.chunk_bytes)
+    start, wanted = 0, _FIRST_ROWS
+    while start < len(keys):
+        async with chunks.room() as room_bytes:
+            some = slice(start, start + wanted)
+            count, size = fitting(row_sizes(keys[some], values[some]), room_bytes)
+            if not chunks.has_room(size):
+                continue
+            stop = start + count
+            yield Rows(keys[start:stop], values[start:stop])
+        # Neither many more than fit nor few: each chunk looks at the lengths of these.
+        start, wanted = stop, min(4 * count, config.rows_max)
 
 
 class WatchCalls:
@@ -57,10 +75,10 @@ class WatchCalls:
         assert task is not None
         self._streams.add(task)
         try:
-            async with aclosing(self._told(header, rows)) as replies:
-                async for reply in replies:
-                    yield reply
-                    del reply
+            async with aclosing(row_chunks(rows, self._admission, self._served.config)) as chunks:
+                async for chunk in chunks:
+                    yield pb.WatchReply(header=header, keys=chunk.keys, values=chunk.values)
+                    del chunk
             # They may be many, and the watch may take long.
             del rows
             yield pb.WatchReply(header=header, ready=True, origins=self._origins())
@@ -83,22 +101,6 @@ class WatchCalls:
             self._streams.discard(task)
             self.feeds.detach(feed)
         end_call(stopping_status())
-
-    async def _told(self, header: pb.Header, rows: Rows) -> AsyncGenerator[pb.WatchReply, None]:
-        """Yield the first rows in chunks; each is made once there is memory for it, like those of a scan."""
-        keys, values = rows
-        chunks = self._admission.chunks(self._served.config.chunk_bytes)
-        start, wanted = 0, _FIRST_ROWS
-        while start < len(keys):
-            async with chunks.room() as room_bytes:
-                some = slice(start, start + wanted)
-                count, size = fitting(row_sizes(keys[some], values[some]), room_bytes)
-                if not chunks.has_room(size):
-                    continue
-                stop = start + count
-                yield pb.WatchReply(header=header, keys=keys[start:stop], values=values[start:stop])
-            # Neither many more than fit nor few: each chunk looks at the lengths of these.
-            start, wanted = stop, min(4 * count, self._served.config.rows_max)
 
     def _begin(self, request: pb.WatchRequest, bounds: Bounds) -> tuple[Feed, pb.Header, Rows]:
         """Return a feed, the state at which it begins, and the rows of that moment if the request asks for them."""

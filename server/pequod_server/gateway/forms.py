@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator, Mapping
 from typing import Any
 from urllib.parse import unquote_to_bytes
@@ -11,7 +10,7 @@ from google.protobuf.descriptor import FieldDescriptor
 from google.protobuf.message import Message
 
 from pequod.errors import BadRequestError
-from pequod.json_bytes import bytes_of_json, json_bytes
+from pequod.json_bytes import DoubledMemberError, bytes_of_json, json_bytes, read_json
 from pequod.language.deadlines import to_ttl_ms
 
 
@@ -78,14 +77,12 @@ class Form:
             BadRequestError: It is no object of JSON, or a member occurs twice.
         """
         try:
-            return cls(json.loads(body, object_pairs_hook=_once))
-        except json.JSONDecodeError as error:
-            place = f"line {error.lineno}, column {error.colno}"
-            raise BadRequestError(f"the body must be JSON; {place}: {error.msg}") from None
-        except UnicodeDecodeError as error:
-            raise BadRequestError(f"the body must be JSON; byte {error.start} is no UTF-8") from None
-        except RecursionError:
-            raise BadRequestError("the body is nested too deeply") from None
+            members = read_json(body)
+        except DoubledMemberError as error:
+            raise BadRequestError(f"{error.name!r} occurs twice in one object") from None
+        except ValueError as error:
+            raise BadRequestError(f"the body must be JSON; {error}") from None
+        return cls(members)
 
     def take(self, name: str) -> Any:
         """Return a member as it is, None if it is not there."""
@@ -145,15 +142,6 @@ class Form:
         """
         if self._members:
             raise BadRequestError(f"{self._place}{next(iter(self._members))} is no member of this request")
-
-
-def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    members: dict[str, Any] = {}
-    for name, value in pairs:
-        if name in members:
-            raise BadRequestError(f"{name!r} occurs twice in one object")
-        members[name] = value
-    return members
 
 
 def json_of(message: Message) -> dict[str, object]:

@@ -17,6 +17,7 @@ import grpc
 from google.rpc import error_details_pb2, status_pb2
 from grpc import aio
 
+from pequod_server.transport.chain import CallDetails, chained
 from pequod_server.wire.handlers import method_of
 
 #: Takes a reply.
@@ -71,10 +72,7 @@ class LocalCalls:
     def __init__(
         self, interceptors: Sequence[aio.ServerInterceptor], handlers: Sequence[grpc.GenericRpcHandler]
     ) -> None:
-        self._handlers = handlers
-        self._find: Callable[[Any], Awaitable[Any]] = self._handler_of
-        for interceptor in reversed(interceptors):
-            self._find = _intercepted(interceptor, self._find)
+        self._find = chained(interceptors, handlers)
 
     async def replies(self, method: str, request: Any, visitor: Visitor, take: Take) -> None:
         """Make a call, and give its replies to ``take``, one after another.
@@ -88,7 +86,7 @@ class LocalCalls:
         context.refuse()
 
     async def _run(self, method: str, request: Any, context: _Context) -> None:
-        handler = await self._find(_Details(method, context.invocation_metadata()))
+        handler = await self._find(CallDetails(method, context.invocation_metadata()))
         if handler is None:
             context.end(grpc.StatusCode.UNIMPLEMENTED, "there is no such call")
             return
@@ -102,17 +100,6 @@ class LocalCalls:
                 await context.write(reply)
         except aio.AbortError:
             pass  # The context has the status.
-
-    async def _handler_of(self, details: Any) -> Any:
-        found = (handler.service(details) for handler in self._handlers)
-        return next((one for one in found if one is not None), None)
-
-
-class _Details(NamedTuple):
-    """A call as interceptors know it before it runs."""
-
-    method: str
-    invocation_metadata: tuple[tuple[str, str], ...]
 
 
 class _Context(aio.ServicerContext[Any, Any]):
@@ -221,12 +208,3 @@ class _Context(aio.ServicerContext[Any, Any]):
     def done(self) -> bool:
         """Return whether the call has ended."""
         return self._is_ended
-
-
-def _intercepted(
-    interceptor: aio.ServerInterceptor, find: Callable[[Any], Awaitable[Any]]
-) -> Callable[[Any], Awaitable[Any]]:
-    async def intercepted(details: Any) -> Any:
-        return await interceptor.intercept_service(find, details)
-
-    return intercepted

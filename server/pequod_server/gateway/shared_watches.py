@@ -23,10 +23,10 @@ from pequod.json_bytes import json_bytes
 from pequod_server.calls.feeds import Feed, RevisionChanges
 from pequod_server.calls.served import ServedEngine
 from pequod_server.calls.service import PequodService
+from pequod_server.calls.watching import row_chunks
 from pequod_server.memory.admission import Admission
 from pequod_server.wire.bounds import Bounds, last_of
 from pequod_server.wire.errors import stopping_status
-from pequod_server.wire.fitting import fitting, row_sizes
 from pequod_server.wire.handlers import CallEnded, Context
 
 #: The events that a watch keeps for readers that are behind or come again.
@@ -35,8 +35,6 @@ _KEPT_BYTES: Final = 1 << 20
 #: A reader without news gets a comment after this time, so that a connection which is broken is found out.
 _QUIET_S: Final = 15.0
 _COMMENT: Final = b": nothing new\n\n"
-#: Rows that a watch looks at before it knows how large they are.
-_FIRST_ROWS: Final = 1024
 
 
 class _Event(NamedTuple):
@@ -200,9 +198,11 @@ class SharedWatches:
         number = watch.next_number
         with self._read(bounds, watch):
             yield event("reset", {"revision": revision})
-            async with aclosing(self._told(rows)) as chunks:
-                async for data in chunks:
-                    yield data
+            async with aclosing(row_chunks(rows, self._admission, self._served.config)) as chunks:
+                async for chunk in chunks:
+                    pairs = zip(*chunk, strict=True)
+                    yield event("rows", {"rows": [[json_bytes(key), json_bytes(value)] for key, value in pairs]})
+                    del chunk, pairs
             del rows
             yield event("ready", {"revision": revision}, self.name_of(revision))
             async with aclosing(watch.follow(number, revision)) as events:
@@ -269,19 +269,3 @@ class SharedWatches:
         watch = self._watches.pop(bounds)
         watch.close()
         self._feeds.forget(watch.feed)
-
-    async def _told(self, rows: Rows) -> AsyncGenerator[bytes]:
-        """Yield rows in events; each is made once there is memory for it."""
-        keys, values = rows
-        chunks = self._admission.chunks(self._served.config.chunk_bytes)
-        start, wanted = 0, _FIRST_ROWS
-        while start < len(keys):
-            async with chunks.room() as room_bytes:
-                some = slice(start, start + wanted)
-                count, size = fitting(row_sizes(keys[some], values[some]), room_bytes)
-                if not chunks.has_room(size):
-                    continue
-                stop = start + count
-                pairs = zip(keys[start:stop], values[start:stop], strict=True)
-                yield event("rows", {"rows": [[json_bytes(key), json_bytes(value)] for key, value in pairs]})
-            start, wanted = stop, min(4 * count, self._served.config.rows_max)

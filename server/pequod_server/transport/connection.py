@@ -14,8 +14,9 @@ from pequod.errors import PequodError
 from pequod.native.http2 import EventKind, Fields, HotRan, new_session
 from pequod_server.transport.budget import LEAST_BYTES, Budget
 from pequod_server.transport.call_turns import CallTurns
+from pequod_server.transport.chain import CallDetails
 from pequod_server.transport.counts import CallCounts
-from pequod_server.transport.exchange import CallDetails, Exchange
+from pequod_server.transport.exchange import Exchange
 from pequod_server.transport.headers import Opening
 from pequod_server.transport.hot_calls import HotCalls
 from pequod_server.transport.hot_connection import HotConnection

@@ -12,13 +12,14 @@ import inspect
 import logging
 import time
 from collections.abc import Callable, Mapping
-from typing import Any, Final, NamedTuple, NoReturn, Protocol
+from typing import Any, Final, NoReturn, Protocol
 
 import grpc
 from grpc import aio
 
 from pequod.native.http2 import Fields, NativeSession
 from pequod_server.memory.admission import SMALL_BYTES
+from pequod_server.transport.chain import CallDetails
 from pequod_server.transport.headers import Metadata, Opening, fields_of, trailers_of
 from pequod_server.transport.inflating import InflateError, OverlongError, inflated
 
@@ -35,13 +36,6 @@ _TIMEOUT_MAX_S: Final = 1e7
 EARLY_S: Final = 0.02
 #: HTTP/2's code of a stream that is not wanted any more.
 _CANCEL: Final = 8
-
-
-class CallDetails(NamedTuple):
-    """A call, as interceptors see it."""
-
-    method: str
-    invocation_metadata: tuple[tuple[str, str | bytes], ...]
 
 
 class Carrier(Protocol):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextvars
-from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
 import grpc
@@ -14,9 +14,10 @@ from pequod.errors import PequodError
 from pequod.native.http2 import WINDOW_BYTES
 from pequod_server.transport.budget import Budget
 from pequod_server.transport.call_turns import CallTurns
+from pequod_server.transport.chain import chained
 from pequod_server.transport.connection import WireConnection
 from pequod_server.transport.counts import CallCounts
-from pequod_server.transport.exchange import EARLY_S, CallDetails, Exchange
+from pequod_server.transport.exchange import EARLY_S, Exchange
 from pequod_server.transport.hot_calls import HotCalls
 from pequod_server.transport.keeping import Keeping
 from pequod_server.transport.listener import Certificates, WireListener
@@ -25,8 +26,6 @@ from pequod_server.transport.listener import Certificates, WireListener
 _READ_BYTES: Final = 64 << 10
 #: How often `stop` looks whether the last calls have ended.
 _LOOK_S: Final = 0.01
-
-_Find = Callable[[Any], Awaitable[Any]]
 
 
 class Limits(NamedTuple):
@@ -64,7 +63,7 @@ class WireServer(aio.Server):
         self._limits = limits
         self.status_of = status_of
         self._handlers: list[grpc.GenericRpcHandler] = []
-        self.find = _chain(interceptors, self._handler_of)
+        self.find = chained(interceptors, self._handlers)
         self.loop: asyncio.AbstractEventLoop
         self.turns: CallTurns
         #: Where all connections read to: what one has read is taken before the next one reads.
@@ -102,13 +101,6 @@ class WireServer(aio.Server):
     def begin(self, exchange: Exchange) -> asyncio.Task[None]:
         """Run a call in a task of its own, which knows nothing of others."""
         return self.loop.create_task(exchange.run(), context=self._context.copy())
-
-    async def _handler_of(self, details: CallDetails) -> Any:
-        for handler in self._handlers:
-            # It asks for no more than the method and the metadata.
-            if (found := handler.service(details)) is not None:  # type: ignore[arg-type]
-                return found
-        return None
 
     def _make(self) -> WireConnection | None:
         if len(self.connections) + self._listener.shaking_count >= self._limits.connections_max:
@@ -193,17 +185,3 @@ class WireServer(aio.Server):
 
     def __del__(self) -> None:
         """Do nothing: there is no server of gRPC's to be shut down."""
-
-
-def _chain(interceptors: Sequence[aio.ServerInterceptor], last: _Find) -> _Find:
-    find = last
-    for interceptor in reversed(interceptors):
-        find = _intercepted(interceptor, find)
-    return find
-
-
-def _intercepted(interceptor: aio.ServerInterceptor, find: _Find) -> _Find:
-    async def intercepted(details: Any) -> Any:
-        return await interceptor.intercept_service(find, details)
-
-    return intercepted
