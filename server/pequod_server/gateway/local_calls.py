@@ -18,6 +18,7 @@ from google.rpc import error_details_pb2, status_pb2
 from grpc import aio
 
 from pequod_server.transport.chain import CallDetails, chained
+from pequod_server.transport.ending import EndingContext
 from pequod_server.wire.handlers import method_of
 
 #: Takes a reply.
@@ -102,18 +103,15 @@ class LocalCalls:
             pass  # The context has the status.
 
 
-class _Context(aio.ServicerContext[Any, Any]):
+class _Context(EndingContext):
     """A call, as its handler sees it."""
 
-    __slots__ = ("_code", "_details", "_is_ended", "_take", "_trailing", "_visitor")
+    __slots__ = ("_take", "_visitor")
 
     def __init__(self, visitor: Visitor, take: Take) -> None:
+        super().__init__()
         self._visitor = visitor
         self._take = take
-        self._code: grpc.StatusCode | None = None
-        self._details = ""
-        self._trailing: Sequence[tuple[str, str | bytes]] = ()
-        self._is_ended = False
 
     def end(self, code: grpc.StatusCode, details: str) -> None:
         """Note the status."""
@@ -144,38 +142,8 @@ class _Context(aio.ServicerContext[Any, Any]):
         self.end(code, details)
         raise aio.AbortError("Locally aborted.")
 
-    async def abort_with_status(self, status: grpc.Status) -> Any:
-        """End the call with a status, and raise."""
-        await self.abort(status.code, status.details, status.trailing_metadata)
-
-    def set_compression(self, compression: Any) -> None:
-        """Leave replies as they are."""
-
-    def disable_next_message_compression(self) -> None:
-        """Leave replies as they are."""
-
-    def peer_identities(self) -> Any:
-        """Return nothing: the client shows no certificate."""
-        return None
-
-    def peer_identity_key(self) -> str | None:
-        """Return nothing, as above."""
-        return None
-
     async def send_initial_metadata(self, initial_metadata: Any) -> None:
         """Leave out what the other side has no use for."""
-
-    def set_trailing_metadata(self, trailing_metadata: Any) -> None:
-        """Set what goes with the status."""
-        self._trailing = trailing_metadata
-
-    def set_code(self, code: grpc.StatusCode) -> None:
-        """Set the code that the call will end with."""
-        self._code = code
-
-    def set_details(self, details: str) -> None:
-        """Set the text beside the code."""
-        self._details = details
 
     def invocation_metadata(self) -> Any:
         """Return the metadata of the request."""
@@ -192,19 +160,3 @@ class _Context(aio.ServicerContext[Any, Any]):
     def time_remaining(self) -> Any:
         """Return nothing: the call has no deadline."""
         return None
-
-    def trailing_metadata(self) -> Any:
-        """Return what goes with the status."""
-        return self._trailing
-
-    def code(self) -> Any:
-        """Return the code that was set."""
-        return self._code
-
-    def details(self) -> str:
-        """Return the text beside it."""
-        return self._details
-
-    def done(self) -> bool:
-        """Return whether the call has ended."""
-        return self._is_ended

@@ -20,6 +20,7 @@ from grpc import aio
 from pequod.native.http2 import Fields, NativeSession
 from pequod_server.memory.admission import SMALL_BYTES
 from pequod_server.transport.chain import CallDetails
+from pequod_server.transport.ending import EndingContext
 from pequod_server.transport.headers import Metadata, Opening, fields_of, trailers_of
 from pequod_server.transport.inflating import InflateError, OverlongError, inflated
 
@@ -62,7 +63,7 @@ class Carrier(Protocol):
         """Return the handler of a call; None: there is no such method."""
 
 
-class Exchange(aio.ServicerContext[Any, Any]):
+class Exchange(EndingContext):
     """One call.
 
     Invariants:
@@ -70,24 +71,22 @@ class Exchange(aio.ServicerContext[Any, Any]):
     """
 
     __slots__ = (
-        "_callbacks", "_carrier", "_code", "_deadline_s", "_deserialize", "_details", "_drained", "_encoding",
-        "_is_ended", "_is_gone", "_readable", "_serialize", "_stream", "_timer", "_trailing", "call", "has_run", "task",
+        "_callbacks", "_carrier", "_deadline_s", "_deserialize", "_drained", "_encoding", "_is_gone", "_readable",
+        "_serialize", "_stream", "_timer", "call", "has_run", "task",
     )  # fmt: skip
 
     def __init__(self, carrier: Carrier, stream: int, opening: Opening, loop: asyncio.AbstractEventLoop) -> None:
+        super().__init__()
         self._carrier = carrier
         self._stream = stream
         self.call = CallDetails(opening.method, opening.metadata)
         self._encoding = opening.encoding
-        self._code: grpc.StatusCode | None = None
-        self._details = ""
-        self._trailing: Metadata = ()
         self._callbacks: list[Callable[[Any], None]] = []
         #: Futures that a handler waits for: a message is there; the client has let in what was sent. Two of its tasks
         #: may wait at a time.
         self._readable: asyncio.Future[object] | None = None
         self._drained: asyncio.Future[None] | None = None
-        self._is_ended = self._is_gone = False
+        self._is_gone = False
         self._deserialize: Any = None
         self._serialize: Any = None
         self._deadline_s: float | None = None
@@ -184,28 +183,6 @@ class Exchange(aio.ServicerContext[Any, Any]):
         self._end(code, details or self._details, trailing_metadata or self._trailing)
         raise aio.AbortError("Locally aborted.")
 
-    async def abort_with_status(self, status: grpc.Status) -> Any:
-        """End the call with a status, and raise."""
-        await self.abort(status.code, status.details, status.trailing_metadata)
-
-    def set_trailing_metadata(self, trailing_metadata: Any) -> None:
-        """Set what goes with the status."""
-        self._trailing = trailing_metadata
-
-    def set_code(self, code: grpc.StatusCode) -> None:
-        """Set the code that the call will end with."""
-        self._code = code
-
-    def set_details(self, details: str) -> None:
-        """Set the text beside the code."""
-        self._details = details
-
-    def set_compression(self, compression: Any) -> None:
-        """Leave replies as they are."""
-
-    def disable_next_message_compression(self) -> None:
-        """Leave replies as they are."""
-
     def invocation_metadata(self) -> Any:
         """Return the metadata of the request."""
         return self.call.invocation_metadata
@@ -218,29 +195,9 @@ class Exchange(aio.ServicerContext[Any, Any]):
         """Return what the client's certificate says."""
         return self._carrier.auth_context()
 
-    def peer_identities(self) -> Any:
-        """Return nothing: the names in the certificate are in `auth_context`."""
-        return None
-
-    def peer_identity_key(self) -> str | None:
-        """Return nothing, as above."""
-        return None
-
     def time_remaining(self) -> Any:
         """Return the seconds that the client still waits, None without a deadline."""
         return None if self._deadline_s is None else max(self._deadline_s - time.monotonic(), 0.0)
-
-    def trailing_metadata(self) -> Any:
-        """Return what goes with the status."""
-        return self._trailing
-
-    def code(self) -> Any:
-        """Return the code that was set."""
-        return self._code
-
-    def details(self) -> str:
-        """Return the text beside it."""
-        return self._details
 
     def add_done_callback(self, callback: Any) -> None:
         """Have a function called when the client has the status, or is gone."""
@@ -249,10 +206,6 @@ class Exchange(aio.ServicerContext[Any, Any]):
     def cancelled(self) -> bool:
         """Return whether the client was gone before the end."""
         return self._is_gone
-
-    def done(self) -> bool:
-        """Return whether the call has ended."""
-        return self._is_ended
 
     @property
     def is_ok(self) -> bool:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from abc import abstractmethod
 from collections.abc import Collection, Iterable, Mapping
 from typing import Any, Protocol
 
@@ -48,25 +49,25 @@ class HotConnection(asyncio.BufferedProtocol):
         self._is_held = False
         self._kept = b""
 
+    @abstractmethod
     def auth_context(self) -> Mapping[str, list[bytes]]:
         """Return what is known of the client."""
-        raise NotImplementedError
 
+    @abstractmethod
     def flush(self) -> None:
         """Send what there is."""
-        raise NotImplementedError
 
     def abort(self) -> None:
         """Close at once; what was to be sent is dropped."""
         self.transport.abort()
 
+    @abstractmethod
     def _take(self, events: Iterable[tuple[int, int, object] | None]) -> None:
         """Take events of the session."""
-        raise NotImplementedError
 
+    @abstractmethod
     def _note(self) -> None:
         """Note what the connection holds."""
-        raise NotImplementedError
 
     def _run_hot(self, most: int, allowed_bytes: int) -> None:
         """Answer hot calls, and send their replies, if possible. Those that are not answered are calls as any.
