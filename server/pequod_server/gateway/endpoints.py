@@ -52,7 +52,7 @@ _CONDITION: Final[Json] = {
     ],
 }
 _LIST: Final[Json] = {"type": "array", "items": {"type": "object"}}
-_RANGE: Final[Mapping[str, tuple[str, Json]]] = {
+RANGE: Final[Mapping[str, tuple[str, Json]]] = {
     "prefix": ("Only keys that start with this.", _TEXT),
     "first": ("The first key; by default the first of all.", _TEXT),
     "last": ("The end, which the range is without; by default the end of all.", _TEXT),
@@ -103,7 +103,21 @@ class Asked:
 
     def range(self) -> Json:
         """Return the members of a message that names a range."""
-        return {name: self.query[name] for name in _RANGE if name in self.query}
+        return {name: self.query[name] for name in RANGE if name in self.query}
+
+
+def parameters_of(place: str, raw_query: str, known: Mapping[str, object]) -> Mapping[str, bytes]:
+    """Return the parameters of a query.
+
+    Raises:
+        BadRequestError: One of them is not known at this place, or occurs twice.
+    """
+    query = query_of(raw_query)
+    for name in query:
+        if name not in known:
+            takes = f"it takes {', '.join(known)}" if known else "it takes none"
+            raise BadRequestError(f"{place} has no parameter {name!r}; {takes}")
+    return query
 
 
 #: Answers a request.
@@ -132,11 +146,7 @@ class Endpoint:
         Raises:
             BadRequestError: It has a parameter or a body that the endpoint does not take.
         """
-        query = query_of(raw_query)
-        for name in query:
-            if name not in self.query:
-                known = f"it takes {', '.join(self.query)}" if self.query else "it takes none"
-                raise BadRequestError(f"{self.method} {self.path} has no parameter {name!r}; {known}")
+        query = parameters_of(f"{self.method} {self.path}", raw_query, self.query)
         if body and self.body is None:
             raise BadRequestError(f"{self.method} {self.path} takes no body")
         return Asked(key, query, body)
@@ -331,15 +341,15 @@ ENDPOINTS: Final = (
     Endpoint("PUT", "/v1/ttl/{key}", "Have a key expire; null: never.", _expire,
              body=schema({"ttl_s": _TTL}, needed=("ttl_s",)), statuses=_ABSENT_STATUS),
     Endpoint("GET", "/v1/scan", "Read rows in the order of their keys; `next` is the page behind them.", _scan,
-             {**_RANGE, "limit": (f"The most rows of a page; by default {PAGE_ROWS}.", _COUNT),
+             {**RANGE, "limit": (f"The most rows of a page; by default {PAGE_ROWS}.", _COUNT),
               "reverse": ("From the last key down.", _FLAG), "keys_only": ("Leave values out.", _FLAG), **FRESHNESS}),
-    Endpoint("GET", "/v1/count", "Count the keys of a range.", _count, {**_RANGE, **FRESHNESS}),
-    Endpoint("DELETE", "/v1/range", "Remove the keys of a range.", _remove_range, _RANGE),
+    Endpoint("GET", "/v1/count", "Count the keys of a range.", _count, {**RANGE, **FRESHNESS}),
+    Endpoint("DELETE", "/v1/range", "Remove the keys of a range.", _remove_range, RANGE),
     Endpoint("POST", "/v1/transaction", "Compare keys, then run one of two lists of commands, all or none.", _transact,
              body=schema(dict.fromkeys(("compares", "then", "otherwise"), _LIST))),
     Endpoint("GET", "/v1/joins", "List the joins.", _joins),
     Endpoint("POST", "/v1/joins", "Add joins.", _add_joins, body=schema({"text": _TEXT}, needed=("text",))),
     Endpoint("DELETE", "/v1/joins/{key}", "Drop a join by its name.", _drop_join),
-    Endpoint("GET", "/v1/explain", "Tell what a read of a range would do.", _explain, _RANGE),
+    Endpoint("GET", "/v1/explain", "Tell what a read of a range would do.", _explain, RANGE),
     Endpoint("GET", "/v1/statistics", "Tell what the server holds and has done.", _statistics),
 )  # fmt: skip

@@ -23,8 +23,7 @@ from pequod.language.ranges import within
 from pequod_server.access.tls import tls_files
 from pequod_server.calls.service import PequodService, add_service
 from pequod_server.config import ServerConfig
-from pequod_server.gateway.endpoints import ENDPOINTS, FRESHNESS, Asked, Endpoint, Json
-from pequod_server.gateway.forms import query_of
+from pequod_server.gateway.endpoints import ENDPOINTS, FRESHNESS, RANGE, Asked, Endpoint, Json, parameters_of
 from pequod_server.gateway.local_calls import Handlers, LocalCalls, RefusedCallError, Visitor
 from pequod_server.gateway.openapi import description
 from pequod_server.gateway.shared_watches import SharedWatches, event
@@ -57,9 +56,7 @@ _STATE: Final = "Pequod-Token"
 _METHODS: Final = "GET, PUT, POST, DELETE"
 _HEADERS: Final = "Authorization, Content-Type, Last-Event-ID"
 _WATCH: Final = {
-    "prefix": ("Only keys that start with this.", {"type": "string"}),
-    "first": ("The first key.", {"type": "string"}),
-    "last": ("The end, which the range is without.", {"type": "string"}),
+    **RANGE,
     "access_token": ("The token, for clients that send no headers.", {"type": "string"}),
     **FRESHNESS,
 }
@@ -227,10 +224,7 @@ class Gateway:
         return web.Response(body=self._description, content_type="application/json")
 
     async def _watch(self, request: web.Request) -> web.StreamResponse:
-        query = query_of(request.rel_url.raw_query_string)
-        for name in query:
-            if name not in _WATCH:
-                raise BadRequestError(f"GET /v1/watch has no parameter {name!r}; it takes {', '.join(_WATCH)}")
+        query = parameters_of("GET /v1/watch", request.rel_url.raw_query_string, _WATCH)
         visitor = _visitor(request)
         if token := query.get("access_token"):
             visitor = visitor._replace(metadata=(("authorization", f"Bearer {token.decode('utf-8', 'replace')}"),))
@@ -257,7 +251,7 @@ class Gateway:
 
     def _watch_request(self, asked: Asked, last: str) -> pb.WatchRequest:
         query = asked.query
-        if not query.keys() & {"prefix", "first", "last"}:
+        if not query.keys() & RANGE.keys():
             raise BadRequestError("say which keys to watch: prefix, or first and last")
         first, end = within(query.get("prefix", b""), query.get("first", b""), query.get("last"))
         after = self._watches.after_of(last) if last else None
