@@ -9,9 +9,11 @@
 [(b't|ann|0000000100|bob', b'Hi')]
 """
 
-from typing import TYPE_CHECKING
+from importlib import import_module
+from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
+    from pequod import errors
     from pequod.client import AsyncClient, Client
     from pequod.embedded import open as open  # noqa: A004 - pequod.open
     from pequod.embedded import open_async
@@ -47,6 +49,7 @@ __all__ = [
     "decode_i64",
     "encode_f64",
     "encode_i64",
+    "errors",
     "if_value",
     "max_age",
     "open_async",
@@ -57,38 +60,37 @@ __all__ = [
 ]
 
 
+#: Where each name is. A module is imported when a name of it is first asked for: the commands start soon.
+_MODULES: Final = {
+    name: module
+    for module, names in {
+        "pequod.client": ("AsyncClient", "Client"),
+        "pequod.embedded": ("open", "open_async"),
+        "pequod.freshness": ("ANY", "LATEST", "Token", "after", "max_age"),
+        "pequod.interface.transaction_parts": (
+            "Add",
+            "Count",
+            "Get",
+            "Put",
+            "Remove",
+            "Scan",
+            "absent",
+            "present",
+            "value_of",
+        ),
+        "pequod.language.conditions": ("IF_ABSENT", "IF_PRESENT", "Met", "Unmet", "if_value"),
+        "pequod.language.numbers": ("decode_f64", "decode_i64", "encode_f64", "encode_i64"),
+        "pequod.language.ranges": ("prefix_end",),
+        "pequod.written": ("token_of",),
+    }.items()
+    for name in names
+}
+
+
 def __getattr__(name: str) -> object:
-    """Import the engine, or the clients and gRPC with them, when they are first asked for: the commands start soon."""
-    if name == "prefix_end":
-        from pequod.language.ranges import prefix_end  # noqa: PLC0415 - as said
-
-        return prefix_end
-    if name in ("decode_f64", "decode_i64", "encode_f64", "encode_i64"):
-        from pequod.language import numbers  # noqa: PLC0415 - as said
-
-        return getattr(numbers, name)
-    if name in ("IF_ABSENT", "IF_PRESENT", "Met", "Unmet", "if_value"):
-        from pequod.language import conditions  # noqa: PLC0415 - as said
-
-        return getattr(conditions, name)
-    if name in ("Add", "Count", "Get", "Put", "Remove", "Scan", "absent", "present", "value_of"):
-        from pequod.interface import transaction_parts  # noqa: PLC0415 - as said
-
-        return getattr(transaction_parts, name)
-    if name == "token_of":
-        from pequod.written import token_of  # noqa: PLC0415 - as said
-
-        return token_of
-    if name in ("ANY", "LATEST", "Token", "after", "max_age"):
-        from pequod import freshness  # noqa: PLC0415 - as said
-
-        return getattr(freshness, name)
-    if name in ("AsyncClient", "Client"):
-        from pequod import client  # noqa: PLC0415 - as said
-
-        return getattr(client, name)
-    if name in ("open", "open_async"):
-        from pequod import embedded  # noqa: PLC0415 - as said
-
-        return getattr(embedded, name)
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    """Return a public name, and import its module for it."""
+    if name == "errors":
+        return import_module("pequod.errors")
+    if name not in _MODULES:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(import_module(_MODULES[name]), name)

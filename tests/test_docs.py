@@ -59,6 +59,8 @@ RUN = {
     "docs/security.md": {"toml"},  # tests/server/test_security_guard.py
     "docs/when-a-scan-is-empty.md": {"console"},  # tests/cli/test_empty_page.py
     "docs/spark.md": {"python"},  # tests/spark/test_docs.py
+    "docs/tutorials/django/README.md": {"console"},  # tests/tutorials
+    "docs/tutorials/fastapi/README.md": {"console"},  # the same
     "docs/types.md": {"python"},
 }
 #: How the blocks begin that cannot be run, or that show what is run elsewhere on the page.

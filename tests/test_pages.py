@@ -43,7 +43,7 @@ def test_the_words_of_joins_have_colours() -> None:
         tokens = list(lexer.get_tokens(text))
         assert "".join(word for _, word in tokens) == text
         assert "Token.Error" not in {str(kind) for kind, _ in tokens}, text
-    join = 't|<a>|<b:10>|x = pull copy p|<a>|<b> with n >= 5, ok = "yes" // why'
+    join = 't|<a>|<b:10>|x = pull copy p|<a>|<b> with n >= 5, ok = "yes" unless m|<a> keep last 9 of <a> // why'
     kinds = {word: str(kind) for kind, word in lexer.get_tokens(join)}
     assert kinds == kinds | {
         "t": "Token.Name.Class",
@@ -52,6 +52,11 @@ def test_the_words_of_joins_have_colours() -> None:
         "x": "Token.Literal.String",
         "pull": "Token.Keyword.Type",
         "copy": "Token.Keyword",
+        "unless": "Token.Keyword",
+        "keep": "Token.Keyword",
+        "last": "Token.Keyword",
+        "9": "Token.Literal.Number",
+        "of": "Token.Keyword",
         "with": "Token.Keyword",
         "n": "Token.Name",
         "5": "Token.Literal.Number",

@@ -1,0 +1,1 @@
+"""A board of stories that members vote for."""
