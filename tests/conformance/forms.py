@@ -11,6 +11,7 @@ import base64
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
+from enum import Enum
 from typing import Any
 
 from pequod.answers.explanations import JoinExplanation, RangeExplanation
@@ -48,6 +49,8 @@ def _text_of(data: bytes) -> Any:
 def json_of(value: Any) -> Any:
     """Return what a call gave as the script has it."""
     match value:
+        case Enum():
+            return value.value
         case bytes():
             return _text_of(value)
         case Rows(keys, values):
@@ -99,6 +102,8 @@ def differing(found: Any, expected: Any, place: str = "") -> str:
             fits = type(found) in {int, float} and 0 < found <= maximum
         case {"contains": text}:
             fits = isinstance(found, str) and text in found
+        case {"repeat": text, "times": times}:
+            fits = found == text * times
         case Mapping() if isinstance(found, Mapping):
             if absent := expected.keys() - found.keys():
                 return f"{place or 'the outcome'} is {found!r}, without {min(absent)}"

@@ -1,4 +1,4 @@
-"""The conformance script, run by both Python clients against a real server."""
+"""The conformance script, run by both Python clients against a real server, and by a store in the process."""
 
 from __future__ import annotations
 
@@ -39,6 +39,18 @@ def client(target: str) -> Iterator[pequod.Client]:
 @pytest.mark.parametrize("case", CASES, ids=NAMES)
 async def test_the_synchronous_client_gets_what_the_script_says(client: pequod.Client, case: dict[str, Any]) -> None:
     await CaseRunner(client).run(case)
+
+
+#: It keeps no changes for watches that have ended.
+NOT_IN_THE_PROCESS: Final = "a watch goes on after changes that it has not taken"
+
+
+@pytest.mark.parametrize(
+    "case", [case for case in CASES if case["name"] != NOT_IN_THE_PROCESS], ids=lambda case: case["name"]
+)
+async def test_a_store_in_the_process_gives_what_the_script_says(case: dict[str, Any]) -> None:
+    with pequod.open() as store:
+        await CaseRunner(store).run(case)
 
 
 def test_each_case_has_a_name_of_its_own() -> None:
