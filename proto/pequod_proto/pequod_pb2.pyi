@@ -733,7 +733,14 @@ class StatsRequest(_message.Message):
     def __init__(self) -> None: ...
 
 class StatsReply(_message.Message):
-    __slots__ = ("header", "loose_keys", "tables", "joins", "databases", "memory", "peers", "subscription_bounds", "version", "expiring_keys", "expired_keys")
+    __slots__ = ("header", "loose_keys", "tables", "joins", "databases", "memory", "peers", "subscription_bounds", "version", "expiring_keys", "expired_keys", "calls", "call_bounds_s", "commands")
+    class CommandsEntry(_message.Message):
+        __slots__ = ("key", "value")
+        KEY_FIELD_NUMBER: _ClassVar[int]
+        VALUE_FIELD_NUMBER: _ClassVar[int]
+        key: str
+        value: int
+        def __init__(self, key: _Optional[str] = ..., value: _Optional[int] = ...) -> None: ...
     HEADER_FIELD_NUMBER: _ClassVar[int]
     LOOSE_KEYS_FIELD_NUMBER: _ClassVar[int]
     TABLES_FIELD_NUMBER: _ClassVar[int]
@@ -745,6 +752,9 @@ class StatsReply(_message.Message):
     VERSION_FIELD_NUMBER: _ClassVar[int]
     EXPIRING_KEYS_FIELD_NUMBER: _ClassVar[int]
     EXPIRED_KEYS_FIELD_NUMBER: _ClassVar[int]
+    CALLS_FIELD_NUMBER: _ClassVar[int]
+    CALL_BOUNDS_S_FIELD_NUMBER: _ClassVar[int]
+    COMMANDS_FIELD_NUMBER: _ClassVar[int]
     header: Header
     loose_keys: int
     tables: _containers.RepeatedCompositeFieldContainer[TableStatistics]
@@ -756,7 +766,24 @@ class StatsReply(_message.Message):
     version: str
     expiring_keys: int
     expired_keys: int
-    def __init__(self, header: _Optional[_Union[Header, _Mapping]] = ..., loose_keys: _Optional[int] = ..., tables: _Optional[_Iterable[_Union[TableStatistics, _Mapping]]] = ..., joins: _Optional[_Iterable[_Union[JoinStatistics, _Mapping]]] = ..., databases: _Optional[_Iterable[_Union[BackingStatistics, _Mapping]]] = ..., memory: _Optional[_Union[MemoryStatistics, _Mapping]] = ..., peers: _Optional[_Iterable[_Union[PeerStatistics, _Mapping]]] = ..., subscription_bounds: _Optional[int] = ..., version: _Optional[str] = ..., expiring_keys: _Optional[int] = ..., expired_keys: _Optional[int] = ...) -> None: ...
+    calls: _containers.RepeatedCompositeFieldContainer[CallStatistics]
+    call_bounds_s: _containers.RepeatedScalarFieldContainer[float]
+    commands: _containers.ScalarMap[str, int]
+    def __init__(self, header: _Optional[_Union[Header, _Mapping]] = ..., loose_keys: _Optional[int] = ..., tables: _Optional[_Iterable[_Union[TableStatistics, _Mapping]]] = ..., joins: _Optional[_Iterable[_Union[JoinStatistics, _Mapping]]] = ..., databases: _Optional[_Iterable[_Union[BackingStatistics, _Mapping]]] = ..., memory: _Optional[_Union[MemoryStatistics, _Mapping]] = ..., peers: _Optional[_Iterable[_Union[PeerStatistics, _Mapping]]] = ..., subscription_bounds: _Optional[int] = ..., version: _Optional[str] = ..., expiring_keys: _Optional[int] = ..., expired_keys: _Optional[int] = ..., calls: _Optional[_Iterable[_Union[CallStatistics, _Mapping]]] = ..., call_bounds_s: _Optional[_Iterable[float]] = ..., commands: _Optional[_Mapping[str, int]] = ...) -> None: ...
+
+class CallStatistics(_message.Message):
+    __slots__ = ("method", "calls", "failed", "seconds", "buckets")
+    METHOD_FIELD_NUMBER: _ClassVar[int]
+    CALLS_FIELD_NUMBER: _ClassVar[int]
+    FAILED_FIELD_NUMBER: _ClassVar[int]
+    SECONDS_FIELD_NUMBER: _ClassVar[int]
+    BUCKETS_FIELD_NUMBER: _ClassVar[int]
+    method: str
+    calls: int
+    failed: int
+    seconds: float
+    buckets: _containers.RepeatedScalarFieldContainer[int]
+    def __init__(self, method: _Optional[str] = ..., calls: _Optional[int] = ..., failed: _Optional[int] = ..., seconds: _Optional[float] = ..., buckets: _Optional[_Iterable[int]] = ...) -> None: ...
 
 class PeerStatistics(_message.Message):
     __slots__ = ("id", "address", "lag_events", "messages", "changes", "bytes", "reloads", "subscriptions")

@@ -18,7 +18,7 @@ from pequod_proto import pequod_pb2 as pb
 from pequod_proto.pequod_pb2_grpc import PequodStub
 from pequod_server import PequodServer, ServerConfig
 from pequod_server.calls.hot import _CALLERS_MAX
-from pequod_server.ops.metrics import _SECONDS
+from pequod_server.ops.tallies import SECONDS
 
 from pequod.native.http2 import HOT_METHODS, why_absent
 
@@ -59,7 +59,7 @@ def test_the_core_and_the_server_have_the_same_methods_callers_and_bounds() -> N
     (names,) = re.findall(r"NAMES\[HOT_METHODS\] = \{(.*?)\};", source, re.DOTALL)
     assert tuple(re.findall(r'"(.*?)"', names)) == HOT_METHODS
     (bounds,) = re.findall(r"HOT_BOUNDS_S\[\] = \{(.*?)\};", source, re.DOTALL)
-    assert tuple(map(float, bounds.split(","))) == _SECONDS
+    assert tuple(map(float, bounds.split(","))) == SECONDS
     assert f"constexpr size_t RIGHTS_MAX = {_CALLERS_MAX};" in source
 
 

@@ -14,7 +14,7 @@ from grpc import aio
 from pequod_grammar import parse
 from pequod_proto import pequod_pb2 as pb
 from pequod_server import PequodServer
-from pequod_server.ops.metrics import _COMMANDS
+from pequod_server.ops.tallies import COMMANDS
 
 from pequod.commands.kinds import COUNT, GET, PUT, SCAN
 from pequod.native.http2 import why_absent
@@ -55,7 +55,7 @@ def hot_count(server: PequodServer) -> int:
 
 def test_the_core_has_the_bounds_of_the_metrics() -> None:
     source = (Path(__file__).parents[2] / "pequod/native/http2/hot_calls.hpp").read_text()
-    assert f"BATCH_BOUNDS[] = {{{', '.join(map(str, _COMMANDS))}}};" in source
+    assert f"BATCH_BOUNDS[] = {{{', '.join(map(str, COMMANDS))}}};" in source
 
 
 async def test_batches_are_hot_from_the_second_one_on() -> None:

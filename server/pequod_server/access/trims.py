@@ -67,7 +67,8 @@ class Trims:
             # The error may say where a database is.
             for one in reply.databases:
                 one.ClearField("error")
-            reply.ClearField("memory")
+            for field in ("memory", "calls", "call_bounds_s", "commands"):
+                reply.ClearField(field)
 
 
 def _trim_added(role: Role, reply: pb.AddJoinReply) -> None:

@@ -15,6 +15,7 @@ from pequod_server.cluster.joins import ClusterJoins
 from pequod_server.joins import JoinLimits
 from pequod_server.ops.snapshots import Snapshots
 from pequod_server.ops.statistics import collected
+from pequod_server.ops.tallies import Tallies
 from pequod_server.wire import encode
 from pequod_server.wire.bounds import last_of, range_of
 from pequod_server.wire.handlers import Context
@@ -35,6 +36,8 @@ class AdministrationCalls:
         self._snapshots = snapshots
         #: Tells who follows this server's base data.
         self.following: Callable[[], Awaitable[encode.PeersFollowing]] = _nobody
+        #: The counts of calls and batches; None: there are none.
+        self.tallies: Tallies | None = None
         #: Called when the joins are others.
         self.on_joins: Callable[[], None] = _nothing
 
@@ -103,7 +106,10 @@ class AdministrationCalls:
         """Return what the server holds and has done."""
         collection = await collected(self._engine)
         following = await self.following()
-        return encode.statistics(collection, self._served.header(), self._served.databases.statistics(), following)
+        reply = encode.statistics(collection, self._served.header(), self._served.databases.statistics(), following)
+        if self.tallies is not None:
+            self.tallies.say(reply)
+        return reply
 
     async def save_snapshot(self, _request: pb.SaveSnapshotRequest, _context: Context) -> pb.SaveSnapshotReply:
         """Write the base data into the server's file."""

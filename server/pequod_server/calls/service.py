@@ -32,6 +32,7 @@ from pequod_server.freshness.own import OwnHistory
 from pequod_server.memory.admission import Admission
 from pequod_server.ops.observe import BatchSink, BatchTraces
 from pequod_server.ops.snapshots import Snapshots
+from pequod_server.ops.tallies import Tallies
 from pequod_server.wire.encode import PeersFollowing
 from pequod_server.wire.handlers import SERVICE_PATH, Registry, Unregistered
 
@@ -138,6 +139,10 @@ class PequodService:
     def tell_following(self, following: Callable[[], Awaitable[PeersFollowing]]) -> None:
         """Show in the statistics who follows this server's base data."""
         self._administration.following = following
+
+    def tell_counts(self, tallies: Tallies | None) -> None:
+        """Show in the statistics how many calls and batches there were, if they are counted."""
+        self._administration.tallies = tallies
 
     async def stop(self) -> None:
         """End what the calls have begun and does not end with them."""

@@ -23,6 +23,7 @@ from pequod.language.ranges import within
 from pequod_server.access.tls import tls_files
 from pequod_server.calls.service import PequodService, add_service
 from pequod_server.config import ServerConfig
+from pequod_server.console.pages import Console
 from pequod_server.gateway.endpoints import ENDPOINTS, FRESHNESS, RANGE, Asked, Endpoint, Json, parameters_of
 from pequod_server.gateway.local_calls import Handlers, LocalCalls, RefusedCallError, Visitor
 from pequod_server.gateway.openapi import description
@@ -70,7 +71,7 @@ _Next = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
 
 class Gateway:
-    """Serves `/v1` until it is stopped."""
+    """Serves `/v1` and the console until it is stopped."""
 
     def __init__(self, config: ServerConfig, calls: LocalCalls, watches: SharedWatches, admission: Admission) -> None:
         self._config = config
@@ -91,6 +92,7 @@ class Gateway:
                 application.router.add_route(hdrs.METH_HEAD, path, self._responder(endpoint))
         application.router.add_get("/v1/watch", self._watch)
         application.router.add_get("/v1/openapi.json", self._describe)
+        Console().add_to(application.router)
         self._description = orjson.dumps(description(_WATCH))
         self._runner = web.AppRunner(
             application,

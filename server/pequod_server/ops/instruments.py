@@ -33,6 +33,7 @@ from pequod_server.ops.observe import (
     Metadata,
     Sink,
 )
+from pequod_server.ops.tallies import Tallies
 
 if TYPE_CHECKING:
     from pequod_server.ops.collectors import ScrapedCollector
@@ -82,11 +83,18 @@ class Instruments:
         self.batch_traces: BatchTraces | None = None
         self._engine = engine
         self._clock: asyncio.Task[None] | None = None
+        #: The counts of calls and batches; None: nothing shows them.
+        self.tallies: Tallies | None = None
+        if config.metrics or config.http:
+            self.tallies = tallies = Tallies()
+            sinks.append(tallies.calls)
+            self._batch_sinks.append(tallies.batches.executed)
         if config.metrics:
+            assert self.tallies is not None, "the metrics tell of them"
             from pequod_server.ops.metrics import Metrics  # noqa: PLC0415
             from pequod_server.ops.web import WebServer  # noqa: PLC0415
 
-            self._metrics = Metrics(engine)
+            self._metrics = Metrics(engine, self.tallies)
             from pequod_server.ops.collectors import DatabaseCollector, ExpiryCollector  # noqa: PLC0415
 
             self._metrics.add(DatabaseCollector(databases))
@@ -94,8 +102,6 @@ class Instruments:
             self._web = WebServer(
                 self._metrics.scrape, is_ready, lambda: down_homes(databases), lambda: stale_reason(databases), step
             )
-            sinks.append(self._metrics.calls)
-            self._batch_sinks.append(self._metrics.batches.executed)
         if config.traces:
             try:
                 from pequod_server.ops import traces  # noqa: PLC0415
@@ -132,10 +138,9 @@ class Instruments:
         return self.batch_traces is not None
 
     def count_hot(self, hot: NativeHotCalls) -> None:
-        """Show the calls and batches that the native core answers among the metrics."""
-        if self._metrics is not None:
-            self._metrics.calls.count_hot(hot)
-            self._metrics.batches.count_hot(hot)
+        """Add the calls and batches that the native core answers to the counts."""
+        if self.tallies is not None:
+            self.tallies.count_hot(hot)
 
     def slow_call(self, method: str, metadata: Metadata, request: object, duration_s: float) -> None:
         """Take note of a call that took long and that no interceptor has seen."""

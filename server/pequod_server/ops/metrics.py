@@ -9,12 +9,9 @@ from __future__ import annotations
 import asyncio
 import math
 import time
-from bisect import bisect_left
 from collections.abc import Callable, Iterator
-from itertools import accumulate
 from typing import Final
 
-import grpc
 from pequod_installed.names import version
 from prometheus_client import CollectorRegistry, GCCollector, Histogram, Info, ProcessCollector
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily, Metric
@@ -22,16 +19,12 @@ from prometheus_client.exposition import choose_encoder
 
 from pequod.commands.kinds import NAMES
 from pequod.engine import Engine, MemoryStatistics, Statistics, TableStatistics
-from pequod.native.http2 import HOT_METHODS, NativeHotCalls
 from pequod_server.ops.clock import TICK_S
 from pequod_server.ops.collectors import BackfillCollector, ScrapedCollector
-from pequod_server.ops.observe import BatchReply, BatchRequest, BatchWork, Call, Closer
 from pequod_server.ops.shown import shown
 from pequod_server.ops.statistics import collected
+from pequod_server.ops.tallies import BatchTallies, CallTallies, Tallies, Tally
 
-#: From a get of what is there to the first read of something large.
-_SECONDS: Final = (0.0001, 0.00025, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 10.0)
-_COMMANDS: Final = (1, 4, 16, 64, 256, 1024, 4096, 16384)
 #: Statistics cost the loop at most this share of its time, however often Prometheus asks.
 _STATISTICS_SHARE: Final = 0.05
 #: Tables with a label of their own; the small ones beyond are added up.
@@ -41,14 +34,12 @@ OTHER_TABLES: Final = "|others"
 
 
 class Metrics:
-    """The registry of one server, and the instruments that feed it."""
+    """The registry of one server."""
 
-    def __init__(self, engine: Engine) -> None:
+    def __init__(self, engine: Engine, tallies: Tallies) -> None:
         self.registry = CollectorRegistry(auto_describe=False)
         self._collectors: list[ScrapedCollector] = []
         Info("pequod", "The version of the server.", registry=self.registry).info({"version": version()})
-        self.calls = CallMetrics()
-        self.batches = BatchMetrics()
         #: Takes how late the event loop is.
         self.lag = Histogram(
             "pequod_loop_lag_seconds",
@@ -56,8 +47,10 @@ class Metrics:
             buckets=(0.001, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 10.0),
             registry=self.registry,
         )
-        for collector in (self.calls, self.batches, EngineCollector(engine), BackfillCollector(engine)):
-            self.add(collector)
+        self.add(CallMetrics(tallies.calls))
+        self.add(BatchMetrics(tallies.batches))
+        self.add(EngineCollector(engine))
+        self.add(BackfillCollector(engine))
         ProcessCollector(registry=self.registry)
         GCCollector(registry=self.registry)
 
@@ -75,147 +68,52 @@ class Metrics:
 
 
 class CallMetrics(ScrapedCollector):
-    """Counts calls by method and code, and times those that carry one request.
+    """Tells of the calls so far."""
 
-    Plain numbers, as `BatchMetrics` has them. Calls that the native core answers are added when Prometheus asks.
-    """
-
-    def __init__(self) -> None:
-        self._counts: dict[tuple[str, str], int] = {}
-        self._seconds: dict[tuple[str, str], _Tally] = {}
-        self._open: dict[str, int] = {}
-        self._hot: NativeHotCalls | None = None
-
-    def count_hot(self, hot: NativeHotCalls) -> None:
-        """Show the calls that the native core answers, too."""
-        self._hot = hot
-
-    def opened(self, call: Call) -> Closer:
-        """Count a call as open until it is closed."""
-        method = call.method
-        self._open[method] = self._open.get(method, 0) + 1
-
-        def closed(code: grpc.StatusCode, duration_s: float) -> None:
-            labels = method, code.name
-            self._open[method] -= 1
-            self._counts[labels] = self._counts.get(labels, 0) + 1
-            if not call.is_open_ended:
-                tally = self._seconds.get(labels)
-                if tally is None:
-                    tally = self._seconds[labels] = _Tally(_SECONDS)
-                tally.add(duration_s)
-
-        return closed
+    def __init__(self, tallies: CallTallies) -> None:
+        self._tallies = tallies
 
     def collect(self) -> Iterator[Metric]:
         """Yield what has been counted."""
-        counts, seconds, still_open = dict(self._counts), dict(self._seconds), dict(self._open)
-        tallies = () if self._hot is None else zip(HOT_METHODS, self._hot.tallies(), strict=True)
-        for method, (count, sum_s, buckets) in tallies:
-            if count:
-                labels = method, grpc.StatusCode.OK.name
-                counts[labels] = counts.get(labels, 0) + count
-                seconds[labels] = _Tally(_SECONDS, buckets, sum_s).plus(seconds.get(labels))
-                still_open.setdefault(method, 0)
+        counts = self._tallies.counts()
         calls = CounterMetricFamily("pequod_calls", "Calls that ended.", labels=["method", "code"])
-        for labels, count in counts.items():
+        for labels, count in counts.ended.items():
             calls.add_metric(labels, count)
         yield calls
         text = "Time that the server took for calls, but not for streams of requests and watches."
         times = HistogramMetricFamily("pequod_call_seconds", text, labels=["method", "code"])
-        for labels, tally in seconds.items():
+        for labels, tally in counts.seconds.items():
             times.add_metric(labels, tally.buckets(), tally.sum)
         yield times
         opened = GaugeMetricFamily("pequod_calls_open", "Calls under way, streams among them.", labels=["method"])
-        for method, count in still_open.items():
+        for method, count in counts.open.items():
             opened.add_metric([method], count)
         yield opened
 
 
 class BatchMetrics(ScrapedCollector):
-    """Counts the commands of batches and times batches.
+    """Tells of the batches so far."""
 
-    Plain numbers, since only the event loop touches them: a batch costs 2 µs, with the library's counters 6.
-    """
-
-    def __init__(self) -> None:
-        self._commands = dict.fromkeys(NAMES, 0)
-        self._errors: dict[str, int] = {}
-        self._seconds = _Tally(_SECONDS)
-        self._sizes = _Tally(_COMMANDS)
-        self._hot: NativeHotCalls | None = None
-
-    def count_hot(self, hot: NativeHotCalls) -> None:
-        """Show the batches that the native core answers, too."""
-        self._hot = hot
-
-    def executed(self, request: BatchRequest, reply: BatchReply, work: BatchWork, duration_s: float) -> None:
-        """Take note of a batch."""
-        kinds = request.kinds
-        uncounted = len(kinds)
-        self._seconds.add(duration_s)
-        self._sizes.add(uncounted)
-        for kind in NAMES:
-            count = kinds.count(kind)
-            if count:
-                self._commands[kind] += count
-                uncounted -= count
-                if not uncounted:
-                    break
-        for error in (*work.errors, *reply.errors) if work.errors else reply.errors:
-            self._errors[error.reason] = self._errors.get(error.reason, 0) + 1
+    def __init__(self, tallies: BatchTallies) -> None:
+        self._tallies = tallies
 
     def collect(self) -> Iterator[Metric]:
         """Yield what has been counted."""
-        seconds, sizes, counts = self._seconds, self._sizes, dict(self._commands)
-        if self._hot is not None:
-            (_, sum_s, buckets), hot_sizes, command_count, by_kind = self._hot.batch_tallies()
-            seconds = _Tally(_SECONDS, buckets, sum_s).plus(seconds)
-            sizes = _Tally(_COMMANDS, hot_sizes, command_count).plus(sizes)
-            for kind in counts:
-                counts[kind] += by_kind[kind]
-        yield seconds.metric("pequod_batch_seconds", "Time that the commands of a batch of Execute took.")
-        yield sizes.metric("pequod_batch_commands", "Commands in a batch of Execute.")
+        counts = self._tallies.counts()
+        yield _metric(counts.seconds, "pequod_batch_seconds", "Time that the commands of a batch of Execute took.")
+        yield _metric(counts.sizes, "pequod_batch_commands", "Commands in a batch of Execute.")
         commands = CounterMetricFamily("pequod_commands", "Commands of Execute.", labels=["kind"])
-        for kind, count in counts.items():
+        for kind, count in counts.commands.items():
             commands.add_metric([NAMES[kind]], count)
         yield commands
         errors = CounterMetricFamily("pequod_command_errors", "Commands of Execute that failed.", labels=["reason"])
-        for reason, count in self._errors.items():
+        for reason, count in counts.errors.items():
             errors.add_metric([reason], count)
         yield errors
 
 
-class _Tally:
-    """A histogram of plain numbers."""
-
-    __slots__ = ("_bounds", "_counts", "sum")
-
-    def __init__(self, bounds: tuple[float, ...], counts: list[int] | None = None, total: float = 0.0) -> None:
-        self._bounds = bounds
-        self._counts = [0] * (len(bounds) + 1) if counts is None else counts
-        assert len(self._counts) == len(bounds) + 1, "a bucket for what is beyond the last bound"
-        #: Of all values.
-        self.sum = total
-
-    def add(self, value: float) -> None:
-        self._counts[bisect_left(self._bounds, value)] += 1
-        self.sum += value
-
-    def plus(self, other: _Tally | None) -> _Tally:
-        """Return the histogram of both."""
-        if other is None:
-            return self
-        counts = [mine + its for mine, its in zip(self._counts, other._counts, strict=True)]
-        return _Tally(self._bounds, counts, self.sum + other.sum)
-
-    def buckets(self) -> list[tuple[str, float]]:
-        """Return how many values are up to each bound."""
-        bounds = (*map(str, map(float, self._bounds)), "+Inf")
-        return list(zip(bounds, map(float, accumulate(self._counts)), strict=True))
-
-    def metric(self, name: str, text: str) -> HistogramMetricFamily:
-        return HistogramMetricFamily(name, text, buckets=self.buckets(), sum_value=self.sum)
+def _metric(tally: Tally, name: str, text: str) -> HistogramMetricFamily:
+    return HistogramMetricFamily(name, text, buckets=tally.buckets(), sum_value=tally.sum)
 
 
 #: Field of TableStatistics, what it says.

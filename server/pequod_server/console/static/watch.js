@@ -1,0 +1,26 @@
+// A live view of a range.
+
+import {card, field, h, head, show} from "./dom.js";
+import {keyQuery} from "./format.js";
+import {liveRows} from "./live_rows.js";
+
+export const watch = {name: "watch", title: "Watch", enter};
+
+function enter(root, query) {
+  const prefix = field("prefix", {required: true, value: query.get("prefix") ?? "", placeholder: "t|ann|"});
+  const place = h("div", {class: "stack"});
+  let stop = () => {};
+  function begin(event) {
+    event?.preventDefault();
+    stop();
+    const live = liveRows(`prefix=${keyQuery(prefix.value)}`);
+    stop = live.stop;
+    show(place, live.element);
+  }
+  const label = h("label", {class: "wide"}, "Keys that begin with", prefix);
+  const form = h("form", {onsubmit: begin}, label, h("button", {}, "Watch"));
+  show(root, head("Watch", "Rows as they are, and each change as it comes."), card("", form), place);
+  if (prefix.value) begin();
+  else prefix.focus();
+  return () => stop();
+}
