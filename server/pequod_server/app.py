@@ -245,9 +245,13 @@ class PequodServer:
         from pequod_server.data.loading import FolderLoading  # noqa: PLC0415 - needs an extra
 
         self._waits_for = f"the data in {self._config.data}"
-        self._loading = FolderLoading(self.engine, disk, keeps_joins=self.member is None)
-        self.databases.own_disk = self._loading.ranges
-        await self._loading.run()
+        self._loading = loading = FolderLoading(self.engine, disk, keeps_joins=self.member is None)
+        if self._config.metrics:
+            from pequod_server.ops.collectors import FolderCollector  # noqa: PLC0415 - needs an extra
+
+            self.instruments.add(lambda: FolderCollector(self.engine, disk, loading))
+        self.databases.own_disk = loading.ranges
+        await loading.run()
 
     def _loads(self) -> str:
         """Return how far the data on disk are loaded; empty if they are not being loaded."""

@@ -66,9 +66,9 @@ def is_here(server: PequodServer, key: bytes) -> bool:
 
 
 @asynccontextmanager
-async def served(folder: Path, limit_bytes: int = LIMIT_BYTES) -> AsyncIterator[Life]:
+async def served(folder: Path, limit_bytes: int = LIMIT_BYTES, **settings: Any) -> AsyncIterator[Life]:
     """Run a server whose engine has little memory; no row is taken in before the first call."""
-    config = ServerConfig(listen="127.0.0.1:0", data=folder, joins=JOINS)
+    config = ServerConfig(listen="127.0.0.1:0", data=folder, joins=JOINS, **settings)
     with (
         patch.object(loading, "ROWS_AT_FIRST", 0),
         patch.object(ranges, "ROWS_A_SLICE", 7),

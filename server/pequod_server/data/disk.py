@@ -85,7 +85,8 @@ class Disk:
         self._is_syncing = False
         self._is_broken = False
         self._unlooked_bytes = 0
-        self._free_bytes = SPARE_BYTES
+        #: The room that was left at the last look.
+        self.free_bytes = SPARE_BYTES
         self._folder: Folder | None = None
         self._rows: StoredRows | None = None
         self._loop: asyncio.AbstractEventLoop
@@ -188,7 +189,7 @@ class Disk:
     @property
     def is_full(self) -> bool:
         """Whether writes are refused, since there is no room."""
-        return self._free_bytes < SPARE_BYTES or self._is_broken
+        return self.free_bytes < SPARE_BYTES or self._is_broken
 
     @property
     def unsynced(self) -> int:
@@ -338,12 +339,12 @@ class Disk:
         """Refuse writes if there is little room, and take them again once there is more."""
         was_full, self._unlooked_bytes = self.is_full, 0
         room = os.statvfs(self.path)
-        self._free_bytes = room.f_bavail * room.f_frsize
-        if self._is_broken and self._free_bytes >= SPARE_BYTES and not self._is_syncing:
+        self.free_bytes = room.f_bavail * room.f_frsize
+        if self._is_broken and self.free_bytes >= SPARE_BYTES and not self._is_syncing:
             self._mend()
         if self.is_full != was_full:
             self._engine.refuse_writes(self._error if self.is_full else None)
-            facts = {"folder": str(self.path), "free_bytes": self._free_bytes}
+            facts = {"folder": str(self.path), "free_bytes": self.free_bytes}
             if self.is_full:
                 log.error("the disk is full: writes are refused until there is room", extra=facts)
             else:
@@ -394,4 +395,4 @@ class Disk:
             self._sync_soon()
 
     def _error(self) -> DiskFullError:
-        return DiskFullError(str(self.path), self._free_bytes)
+        return DiskFullError(str(self.path), self.free_bytes)

@@ -186,6 +186,11 @@ class StoredRows:
         """Return about how many rows there are."""
         return self._database.property_int_value("rocksdb.estimate-num-keys") or 0
 
+    @property
+    def file_bytes(self) -> int:
+        """The size of the files of rows, without the log."""
+        return self._database.property_int_value("rocksdb.total-sst-files-size") or 0
+
     def chunks(self, size: int) -> Iterator[tuple[list[bytes], list[bytes]]]:
         """Yield all keys and their values, in key order, ``size`` rows at a time; each block is checked.
 

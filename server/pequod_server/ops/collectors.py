@@ -9,14 +9,16 @@ import math
 import time
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from itertools import accumulate
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from grpc import aio
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily, Metric
 from prometheus_client.registry import Collector
 
 from pequod.engine import Engine
+from pequod.errors import DiskFullError
 from pequod_server.cluster.member import Member
 from pequod_server.database.databases import Databases
 from pequod_server.database.expiring import Expiring
@@ -27,6 +29,10 @@ from pequod_server.homes.home.service import PeerService
 from pequod_server.once.memory import RequestIds
 from pequod_server.ops.snapshots import Snapshots
 from pequod_server.transport.server import WireServer
+
+if TYPE_CHECKING:
+    from pequod_server.data.disk import Disk
+    from pequod_server.data.loading import FolderLoading
 
 
 class ScrapedCollector(Collector):
@@ -209,6 +215,32 @@ class SnapshotCollector(ScrapedCollector):
         if self._snapshots.saved_s is not None:
             age_s = max(time.time() - self._snapshots.saved_s, 0.0)
             yield GaugeMetricFamily("pequod_snapshot_age_seconds", "Seconds since the file's data was saved.", age_s)
+
+
+class FolderCollector(ScrapedCollector):
+    """Tells how much a folder of data has, how much of it is in memory, and what the disk still has to take."""
+
+    def __init__(self, engine: Engine, disk: Disk, loading: FolderLoading) -> None:
+        self._engine = engine
+        self._disk = disk
+        self._loading = loading
+
+    def collect(self) -> Iterator[Metric]:
+        """Yield the figures; those of the files only while they can be read."""
+        disk, ranges = self._disk, self._loading.ranges
+        with suppress(DiskFullError):
+            rows = disk.rows()
+            yield GaugeMetricFamily("pequod_data_keys", "About how many keys the folder has.", rows.count())
+            yield GaugeMetricFamily("pequod_data_file_bytes", "Size of the files of rows.", rows.file_bytes)
+        text = "1 while all keys of the folder are in memory."
+        yield GaugeMetricFamily("pequod_data_whole", text, self._loading.is_whole is True)
+        text = "Ranges in memory of tables that are in memory in part."
+        yield GaugeMetricFamily("pequod_data_ranges", text, self._engine.loaded_range_count)
+        yield CounterMetricFamily("pequod_data_loads", "Reads of the folder for calls that lacked keys.", ranges.loads)
+        yield CounterMetricFamily("pequod_data_keys_loaded", "Keys that came for them.", ranges.rows_loaded)
+        yield GaugeMetricFamily("pequod_data_unsynced", "Changes that the disk may not have yet.", disk.unsynced)
+        yield GaugeMetricFamily("pequod_data_free_bytes", "Room that is left on the disk.", disk.free_bytes)
+        yield GaugeMetricFamily("pequod_data_full", "1 while writes are refused for want of room.", disk.is_full)
 
 
 class TransportCollector(ScrapedCollector):
