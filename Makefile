@@ -21,7 +21,7 @@ generate = $(PROTOC) --python_out=$(1) --pyi_out=$(1) --grpc_python_out=$(1) peq
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-15s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
-install: $(LIGHT) ## make .venv with the server and the clients: 105 MB
+install: $(LIGHT) ## make .venv with the server and the clients: 115 MB
 
 install-dev: $(INSTALLED) ## make .venv with everything that the other targets need: 1.5 GB, some minutes
 
