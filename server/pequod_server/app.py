@@ -205,6 +205,9 @@ class PequodServer:
         install_joins(self.engine, self._config, joins_from=joins_from)
         try:
             await self.instruments.start()
+            if self.guard is not None:
+                self._waits_for = "the keys of those who issue tokens"
+                await self.guard.access.start()
             if self.disk is not None:
                 await self._load(self.disk)
             self._waits_for = f"the snapshot {self._config.snapshot_file}"
@@ -322,6 +325,8 @@ class PequodServer:
         if self.member is not None:
             await self.member.stop()
         self.peers.stop()
+        if self.guard is not None:
+            await self.guard.access.close()
         await self.databases.stop()
         await self.instruments.stop()
         if self.disk is not None:

@@ -102,6 +102,18 @@ shell = [*PEQUOD, "shell", "--target", TARGET]
 done = subprocess.run(shell, input="get vote|ann|1|bob\\n", capture_output=True, text=True)
 assert (done.returncode, done.stdout) == (0, "1\\n"), done
 """
+_JWT = """
+import json, os, subprocess
+from joserfc.jwk import ECKey
+key = ECKey.generate_key("P-256")
+open("keys.json", "w").write(json.dumps({"keys": [key.as_dict(private=False)]}))
+open("access.toml", "w").write('[issuers.a]\\nissuer = "a"\\naudience = "b"\\nkeys = "keys.json"\\nroles = "c"\\n')
+check = [*PEQUOD, "config", "check"]
+variables = os.environ | {"PEQUOD_ACCESS_FILE": "access.toml"}
+subprocess.run(check, env=variables, check=True)
+open("keys.json", "w").write("{}")
+assert subprocess.run(check, env=variables).returncode != 0
+"""
 _OTEL = """
 from opentelemetry import trace
 from opentelemetry.exporter.otlp.proto.grpc.trace_exporter import OTLPSpanExporter
@@ -129,6 +141,7 @@ USES = {
     "spark": _SPARK,
     "lake": _LAKE,
     "views": _VIEWS,
+    "jwt": _JWT,
     "files": _FILES,
     "shell": _SHELL,
     "otel": _OTEL,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from pathlib import Path
 
 from tests.packaging.environments import NAME, ROOT, needed
 
@@ -16,7 +17,10 @@ def _size_mb(*extras: str) -> float:
     packages = [one for one in needed(extras) if one.name != NAME]
     assert len(packages) > 20
     paths = {
-        path for one in packages for file in one.files or () if (path := one.locate_file(file).resolve()).is_file()
+        path
+        for one in packages
+        for file in one.files or ()
+        if (path := Path(str(one.locate_file(file))).resolve()).is_file()
     }
     return sum(path.stat().st_size for path in paths) / (1 << 20)
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import re
+import tomllib
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
@@ -14,6 +15,7 @@ from grpc import aio
 from pequod_proto import pequod_pb2 as pb
 from pequod_server import PequodServer, ServerConfig
 from pequod_server.access.access_file import Credential, read_rules
+from pequod_server.access.access_text import AccessText
 from pequod_server.access.grants import Right
 from pequod_server.access.guard import AccessGuard
 from pequod_server.wire.handlers import PEER_PATH
@@ -168,17 +170,18 @@ async def test_a_server_that_is_open_to_everybody_says_so(tmp_path: Path, caplog
 
 
 def test_the_access_file_of_the_page_is_right(tmp_path: Path) -> None:
-    (text,) = re.findall(r"```toml\n(.*?)```", PAGE, re.DOTALL)
+    text, of_an_issuer = re.findall(r"```toml\n(.*?)```", PAGE, re.DOTALL)
+    assert AccessText.model_validate(tomllib.loads(of_an_issuer)).issuers["company"].audience == "pequod"
     path = tmp_path / "access.toml"
     path.write_text(text)
     rules = read_rules(path)
-    web = rules.role_of(Credential.of_token("test"))
+    web = rules.tenure_of(Credential.of_token("test"), 0.0).role
     assert web.may(Right.WRITE, b"s|", b"s}")
     assert not web.may(Right.JOIN, b"t|", b"t}")
-    author = rules.role_of(Credential(None, ("batch.example.org",)))
+    author = rules.tenure_of(Credential(None, ("batch.example.org",)), 0.0).role
     assert author.may(Right.JOIN, b"t|", b"t}")
     with pytest.raises(UnauthenticatedError):
-        rules.role_of(Credential.of_token("batch.example.org"))
+        rules.tenure_of(Credential.of_token("batch.example.org"), 0.0)
     for right in Right:
         assert f"| `{right}` |" in PAGE
 

@@ -19,7 +19,7 @@ from grpc import aio
 
 from pequod.engine import Engine
 from pequod.errors import UnauthenticatedError
-from pequod_server.access.access_file import Access, AccessRules, Credential
+from pequod_server.access.access_file import Access, AccessRules, Credential, Tenure
 from pequod_server.access.grants import Role
 from pequod_server.access.needs import Needs, Rule
 from pequod_server.access.trims import Trim, Trims
@@ -49,26 +49,27 @@ _BEARER: Final = "bearer "
 
 
 class Caller:
-    """A client that makes a call; its role is looked up again after the access file has changed."""
+    """A client that makes a call; its role is looked up again after the access file has changed, or its token ended."""
 
-    __slots__ = ("_access", "_role", "_rules", "credential")
+    __slots__ = ("_access", "_rules", "_tenure", "credential")
 
     def __init__(self, access: Access, credential: Credential) -> None:
         self.credential = credential
         self._access = access
         self._rules: AccessRules | None = None
-        self._role: Role | None = None
+        self._tenure: Tenure | None = None
 
     def role(self) -> Role:
         """Return the caller's present role.
 
         Raises:
-            UnauthenticatedError: The access file does not name the caller, or not any more.
+            UnauthenticatedError: The access file does not name the caller, or not any more, or its token has expired.
         """
-        rules = self._access.rules()
-        if self._role is None or rules is not self._rules:
-            self._rules, self._role = rules, rules.role_of(self.credential)
-        return self._role
+        rules, tenure, now_s = self._access.rules(), self._tenure, self._access.clock()
+        if tenure is None or rules is not self._rules or tenure.end_s <= now_s:
+            tenure = rules.tenure_of(self.credential, now_s)
+            self._rules, self._tenure = rules, tenure
+        return tenure.role
 
 
 #: The caller of the call that the present task runs; None without an access file.
@@ -101,6 +102,8 @@ class AccessGuard(aio.ServerInterceptor):
             return handler
         try:
             caller = Caller(self.access, _credential(details.invocation_metadata))
+            if caller.credential.token is not None:
+                await self.access.prepare(caller.credential)
             if caller.credential.digest is not None or not self._takes_certificates:
                 caller.role()
         except UnauthenticatedError as error:
@@ -108,8 +111,8 @@ class AccessGuard(aio.ServerInterceptor):
         _caller.set(caller)
         return self._guarded.around(details.method, handler)
 
-    def role_of(self, authorization: str, names: Callable[[], tuple[str, ...]]) -> Role:
-        """Return the role of a caller.
+    def tenure_of(self, authorization: str, names: Callable[[], tuple[str, ...]]) -> Tenure:
+        """Return the role of a caller, and for how long.
 
         Args:
             authorization: The header of this name; empty: there is none.
@@ -119,7 +122,7 @@ class AccessGuard(aio.ServerInterceptor):
             UnauthenticatedError: The access file does not name the caller.
         """
         credential = _credential([("authorization", authorization)]) if authorization else Credential(None, names())
-        return self.access.rules().role_of(credential)
+        return self.access.rules().tenure_of(credential, self.access.clock())
 
     def _guard(self, method: str, handler: Handler) -> Handler:
         rule, trim = self._needs.rule_of(method), self._trims.trim_of(method)

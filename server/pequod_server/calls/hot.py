@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import math
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
@@ -149,17 +150,18 @@ class ServedHotCalls:
     def _admit(client: HotClient, guard: AccessGuard) -> None:
         """Tell a connection the rights of its callers; those that are not known are refused by the guard."""
         session, rules = client.session, guard.access.rules()
-        if rules is not client.rules:
+        if rules is not client.rules or client.rights_end_s <= guard.access.clock():
             session.forget_rights()
-            client.rules = rules
+            client.rules, client.rights_end_s = rules, math.inf
         for _ in range(_CALLERS_MAX):
             authorization = session.stranger()
             if authorization is None:
                 return
             try:
-                role = guard.role_of(text_of(authorization), lambda: certificate_names(client))
+                role, end_s = guard.tenure_of(text_of(authorization), lambda: certificate_names(client))
             except UnauthenticatedError:
                 return
+            client.rights_end_s = min(client.rights_end_s, end_s)
             session.admit(authorization, _ranges(role.read), _ranges(role.write))
 
 

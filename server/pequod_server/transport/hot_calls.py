@@ -23,6 +23,8 @@ class HotClient(Protocol):
     peer: str
     #: The rules by which rights were given to it; None: none were.
     rules: object
+    #: When they have to be given anew, in seconds of the wall clock.
+    rights_end_s: float
 
     def auth_context(self) -> Mapping[str, list[bytes]]:
         """Return what is known of the client."""

@@ -39,6 +39,7 @@ class HotConnection(asyncio.BufferedProtocol):
     transport: asyncio.Transport
     peer: str
     rules: object
+    rights_end_s: float
 
     def __init__(self, host: HotHost, session: NativeSession) -> None:
         self._host = host

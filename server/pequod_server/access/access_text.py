@@ -1,0 +1,123 @@
+"""What an access file may say, before it means something: tables, names, and what each may be."""
+
+from __future__ import annotations
+
+import tomllib
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Annotated, Final
+from urllib.parse import urlsplit
+
+from pequod_installed.names import how_to_install
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError
+from pydantic_core import PydanticCustomError
+
+from pequod.addresses import is_local
+from pequod.errors import SettingError
+from pequod_server.access.grants import Right, Role
+
+_STRICT: Final = ConfigDict(extra="forbid", frozen=True, strict=True)
+#: The one scheme of URLs that nobody on the way can change.
+_SCHEME: Final = "https"
+
+
+def _place(value: str) -> str:
+    if "://" not in value:
+        return value
+    url = urlsplit(value)
+    if url.scheme != _SCHEME and not (url.scheme == "http" and is_local(f"{url.hostname}:0")):
+        raise PydanticCustomError("place", "must be a file, or an https URL: who is on the way could change the keys")
+    if not url.hostname or url.username or url.password:
+        raise PydanticCustomError("place", "must be a file, or an https URL with a host, and without user and password")
+    return value
+
+
+Claim = Annotated[str, Field(min_length=1)]
+Claims = Annotated[list[Claim], Field(min_length=1)]
+
+
+class RoleText(BaseModel):
+    """The rights of a role, as prefixes of keys."""
+
+    model_config = _STRICT
+    read: list[str] = []
+    write: list[str] = []
+    join: list[str] = []
+    admin: list[str] = []
+    feed: list[str] = []
+
+    def granted(self, name: str) -> Role:
+        """Return the role."""
+        return Role(name, {right: [prefix.encode() for prefix in getattr(self, right)] for right in Right})
+
+
+class HolderText(BaseModel):
+    """The holder of a token or a certificate."""
+
+    model_config = _STRICT
+    role: str
+
+
+class TokenText(HolderText):
+    """A token, by its hash."""
+
+    sha256: Annotated[str, Field(pattern=r"^[0-9a-fA-F]{64}$")]
+
+
+class IssuerText(BaseModel):
+    """An issuer whose tokens are taken."""
+
+    model_config = _STRICT
+    issuer: Annotated[str, Field(min_length=1)]
+    audience: Annotated[str, Field(min_length=1)]
+    keys: Annotated[str, Field(min_length=1), AfterValidator(_place)]
+    ca: str = ""
+    roles: Claim | Claims
+    leeway_s: Annotated[int, Field(ge=0, le=300)] = 30
+    refresh_s: Annotated[float, Field(ge=10)] = 300.0
+
+    @property
+    def claim(self) -> tuple[str, ...]:
+        """The claim that names roles, and those that it is in."""
+        return (self.roles,) if isinstance(self.roles, str) else tuple(self.roles)
+
+    def source(self, folder: Path) -> str:
+        """Return where the keys are; files are meant from a folder."""
+        return self.keys if "://" in self.keys else str(folder / self.keys)
+
+    def authority(self, folder: Path) -> Path | None:
+        """Return the file of the authority of the URL; None: the system knows it."""
+        return folder / self.ca if self.ca else None
+
+
+class AccessText(BaseModel):
+    """An access file."""
+
+    model_config = _STRICT
+    roles: dict[str, RoleText] = {}
+    tokens: dict[str, TokenText] = {}
+    certificates: dict[str, HolderText] = {}
+    issuers: dict[str, IssuerText] = {}
+
+
+def read_text(path: Path) -> AccessText:
+    """Read an access file, whose holders have roles of the file.
+
+    Raises:
+        SettingError: It cannot be read, or is not right; the text says where.
+    """
+    try:
+        text = AccessText.model_validate(tomllib.loads(path.read_text("utf-8")))
+    except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
+        raise SettingError("access_file", f"{path}: {error}") from error
+    except ValidationError as error:
+        # The values are left out: a token in the place of a hash must not come into a log.
+        faults = (f"{'.'.join(map(str, fault['loc']))}: {fault['msg']}" for fault in error.errors(include_input=False))
+        raise SettingError("access_file", f"{path}: {'; '.join(faults)}") from None
+    for kind, holders in (("tokens", text.tokens), ("certificates", text.certificates)):
+        for name, holder in holders.items():
+            if holder.role not in text.roles:
+                raise SettingError("access_file", f"{path}: {kind}.{name}.role: there is no role {holder.role!r}")
+    if text.issuers and find_spec("joserfc") is None:
+        raise SettingError("access_file", f"{path}: issuers need joserfc: {how_to_install('jwt')}")
+    return text
