@@ -1,5 +1,6 @@
 """The files for operators: the systemd unit, the container file and its settings fit the command and the package."""
 
+import asyncio
 import configparser
 import json
 import re
@@ -10,12 +11,14 @@ import tomllib
 from pathlib import Path
 
 import pytest
+import yaml
 from pequod_server import ServerConfig
 from pequod_server.cluster.membership import first_entry
 from pequod_server.settings import load, variable
 from typer.testing import CliRunner
 
 from pequod.cli.app import app
+from tests.peer.homes import running
 
 ROOT = Path(__file__).parents[1]
 DEPLOY = ROOT / "docs/deploy"
@@ -92,6 +95,25 @@ def test_the_container_serves_its_settings_on_the_exposed_port() -> None:
         word for line in re.findall(r"^(?:ENTRYPOINT|CMD) (.*)$", text, re.MULTILINE) for word in json.loads(line)
     ]
     assert command == ["pequod", "serve"]
+
+
+async def test_the_single_server_keeps_its_data_in_the_volume() -> None:
+    (service,) = yaml.safe_load((DEPLOY / "single.compose.yaml").read_text())["services"].values()
+    names = {variable(name): name for name in ServerConfig.model_fields}
+    given = {names[name]: value for name, value in service["environment"].items()}
+    config = ServerConfig(**load(DEPLOY / "container.toml").config.model_dump() | given)
+    (volume,) = service["volumes"]
+    assert config.data is not None
+    assert str(config.data).startswith(volume.partition(":")[2])
+    assert int(service["stop_grace_period"].removesuffix("s")) > config.drain_s
+    inside = {port.rpartition(":")[2] for port in service["ports"]}
+    assert inside == {config.listen.rpartition(":")[2], config.metrics.rpartition(":")[2]}
+    assert all(port.startswith("127.0.0.1:") for port in service["ports"]), "in plain text for this machine alone"
+    _, program, *command = service["healthcheck"]["test"]
+    assert program == "pequod"
+    async with running() as server:
+        done = await asyncio.to_thread(CliRunner().invoke, app, [*command, "--target", server.address])
+    assert done.exit_code == 0, done.output
 
 
 def test_the_settings_of_the_cluster_file_are_there_and_go_together() -> None:
