@@ -116,7 +116,8 @@ def test_the_variables_are_settings_that_go_together(values: tuple[str, ...]) ->
     names = {variable(name): name for name in ServerConfig.model_fields}
     for name, _, container in servers(values):
         variables = environment(values, name, container)
-        settings = {names[one]: value for one, value in variables.items() if one.startswith("PEQUOD_")}
+        settings: dict[str, Any] = {names[one]: value for one, value in variables.items() if one in names}
+        assert len(settings) == sum(one.startswith("PEQUOD_") for one in variables)
         config = ServerConfig(**settings)
         entry = first_entry(config)
         assert sorted(entry.roles) == [name.removeprefix("twip-").removesuffix("s")]
