@@ -14,7 +14,7 @@ generate = $(PROTOC) --python_out=$(1) --pyi_out=$(1) --grpc_python_out=$(1) peq
     $(PROTOC) --python_out=$(1) --pyi_out=$(1) pequod_proto/etcd.proto
 
 .DEFAULT_GOAL := help
-.PHONY: help install install-dev demo ran test test-pythons test-extras test-quick check format proto proto-check interface interface-check coverage soak chaos freshness fuzz \
+.PHONY: help install install-dev demo ran test test-pythons test-extras test-quick check format typescript typescript-check proto proto-check interface interface-check coverage soak chaos freshness fuzz \
         figures bench-micro test-optimised test-spark-versions test-spark-cluster docs docs-serve \
         behaviours test-planted soak-memory soak-server simulate simulate-groups views-chaos cluster-chaos cluster-patroni kill beyond linearizable damage test-pure test-grpcio differ test-sanitised test-leaks wheels clean
 
@@ -106,6 +106,26 @@ format: $(INSTALLED) ## format the code and mend what the linter can
 
 proto: $(INSTALLED) ## generate the protobuf code anew
 	$(call generate,proto)
+
+TYPESCRIPT := proto/typescript
+# The details of errors are messages of their own. $(1): the folder that gets the code.
+RPC := $(BIN)/python -c 'import pathlib, google.rpc.status_pb2 as status; print(pathlib.Path(status.__file__).parents[2])'
+generate_typescript = $(BIN)/python -m grpc_tools.protoc -I proto/pequod/v1 -I $$($(RPC)) \
+    --plugin=protoc-gen-es=$(TYPESCRIPT)/node_modules/.bin/protoc-gen-es --es_opt=target=ts,import_extension=js \
+    --es_out=$(1) pequod.proto google/rpc/status.proto google/rpc/error_details.proto
+
+$(TYPESCRIPT)/node_modules/.package-lock.json: $(TYPESCRIPT)/package-lock.json
+	cd $(TYPESCRIPT) && npm ci --no-audit --no-fund --ignore-scripts
+	@touch $@
+
+typescript: $(INSTALLED) $(TYPESCRIPT)/node_modules/.package-lock.json ## generate the messages of the TypeScript client anew, and compile it (needs Node.js)
+	$(call generate_typescript,$(TYPESCRIPT)/src/generated)
+	cd $(TYPESCRIPT) && npm run build
+
+typescript-check: $(INSTALLED) $(TYPESCRIPT)/node_modules/.package-lock.json ## see that the committed messages of the TypeScript client are what the .proto gives
+	@scratch=$$(mktemp -d) && trap 'rm -r "$$scratch"' EXIT && \
+	$(call generate_typescript,$$scratch) && \
+	diff -r $$scratch $(TYPESCRIPT)/src/generated || { echo 'run `make typescript` and commit'; exit 1; }
 
 proto-check: $(INSTALLED) ## see that the committed protobuf code is what the .proto gives
 	@scratch=$$(mktemp -d) && trap 'rm -r "$$scratch"' EXIT && \

@@ -62,6 +62,7 @@ RUN = {
     "docs/tutorials/django/README.md": {"console"},  # tests/tutorials
     "docs/tutorials/fastapi/README.md": {"console"},  # the same
     "docs/types.md": {"python"},
+    "docs/typescript.md": {"typescript"},  # tests/typescript/test_page.py
 }
 #: How the blocks begin that cannot be run, or that show what is run elsewhere on the page.
 NOT_RUN = (

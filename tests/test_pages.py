@@ -96,7 +96,8 @@ BARE_SLOT = re.compile(
 def test_a_slot_of_postgresql_is_called_a_replication_slot(where: str) -> None:
     path = ROOT / where
     files = [path] if path.is_file() else [one for kind in ("*.md", "*.py") for one in path.rglob(kind)]
-    found = [f"{file.relative_to(ROOT)}: {' '.join(hit[0].split())}" for file in files for hit in _bare(file)]
+    ours = [file for file in files if "node_modules" not in file.parts]
+    found = [f"{file.relative_to(ROOT)}: {' '.join(hit[0].split())}" for file in ours for hit in _bare(file)]
     assert found == []
 
 

@@ -21,8 +21,9 @@ _VERSION = [sys.executable, "-P", "-c", "from pequod_installed.command import ma
 
 def _copy(folder: Path) -> dict[str, str]:
     """Copy the sources, without a core; return the variables with which a process runs on them."""
+    ignored = shutil.ignore_patterns("*.so", "__pycache__", "node_modules", REASON_FILE)
     for name in ("pequod", "grammar", "proto", "server"):
-        shutil.copytree(ROOT / name, folder / name, ignore=shutil.ignore_patterns("*.so", "__pycache__", REASON_FILE))
+        shutil.copytree(ROOT / name, folder / name, ignore=ignored)
     shutil.copy(ROOT / "pyproject.toml", folder)
     paths = [folder, folder / "grammar", folder / "proto", folder / "server"]
     return {**os.environ, "PYTHONPATH": os.pathsep.join(map(str, paths)), "PEQUOD_PURE": ""}

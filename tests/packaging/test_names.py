@@ -28,7 +28,7 @@ def _texts() -> dict[Path, str]:
     return {
         path.relative_to(ROOT): path.read_text("utf-8")
         for path in files
-        if path.is_file() and not {"build", "__pycache__", ".git"} & set(path.parts)
+        if path.is_file() and not {"build", "node_modules", "__pycache__", ".git"} & set(path.parts)
     }
 
 
