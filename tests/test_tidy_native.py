@@ -30,8 +30,8 @@ LAYERS = (
     "frames state",
     "contexts tables lens columns tally",
     "deadlines groups arguments integers",
-    "places parts messages numerals numbers key_ranges",
-    "hash rows_type",
+    "places parts messages numerals numbers key_ranges outcomes",
+    "hash rows_type buffer",
     "row_lists",
     "rows kinds registers records fetch",
 )

@@ -16,7 +16,7 @@ from pequod.answers.rows import Rows
 from pequod.calls import Result
 from pequod.client.decode import age_ms_of, command_error
 from pequod.client.levels import level
-from pequod.client.retry import ID_BYTES
+from pequod.client.retry import BATCH_ID_BYTES
 from pequod.client.tracing import Trace, caller_trace
 from pequod.commands.columns import has_reads, has_writes, starts
 from pequod.commands.kinds import (
@@ -43,6 +43,10 @@ from pequod.native import core
 _OR_ABSENT: Final = (Gives.VALUE, Gives.REMAINING)
 #: The kinds whose replies have nothing beside rows.
 _ROWS_OR_NOTHING: Final = bytes(kind for kind, gives in GIVES.items() if gives in (Gives.ROWS, Gives.NOTHING))
+#: The tag and the size before the id of a batch in its message.
+_BATCH_ID_HEAD: Final = ExecuteRequest(batch_id=bytes(BATCH_ID_BYTES)).SerializeToString()[:-BATCH_ID_BYTES]
+#: Writes that have no ids, and are not done once.
+_NEVER_ONCE: Final = WRITES - DECIDED
 #: Takes half the time of calling `Rows`, whose constructor is a Python function.
 _new_rows: Final = tuple.__new__
 
@@ -69,12 +73,14 @@ class Columns(Commands):
         share these columns.
     """
 
-    __slots__ = ("ids", "trace")
+    __slots__ = ("batch_id", "batch_positions", "trace")
 
     def __init__(self, freshness: Freshness | None = None) -> None:
         super().__init__(freshness)
-        #: By position, the request ids of commands that a server does once, though they are sent twice.
-        self.ids: dict[int, bytes] = {}
+        #: The id of the batch, which commands that a server does once have with their positions; empty: they have none.
+        self.batch_id = b""
+        #: Positions of the commands in the batch that was sent first; none: those that they have here.
+        self.batch_positions: list[int] = []
         #: The caller's span; of several callers, that of the first who has one.
         self.trace: Trace = ()
 
@@ -101,26 +107,26 @@ class Columns(Commands):
         self.numbers += other.numbers
 
     def protect(self) -> None:
-        """Give each ADD, and each write under a condition, a request id.
+        """Give each ADD, and each write under a condition, a request id: all of them by one id of the batch.
 
         Cost:
-            0.3 µs, and 0.2 µs for each of them.
+            1 µs.
         """
-        if not any(map(self.kinds.count, DECIDED)):
-            return
-        lacking = [at for at, kind in enumerate(self.kinds) if kind in DECIDED and at not in self.ids]
-        random = token_bytes(ID_BYTES * len(lacking))
-        for number, at in enumerate(lacking):
-            self.ids[at] = random[ID_BYTES * number : ID_BYTES * (number + 1)]
+        if not self.batch_id and any(map(self.kinds.count, DECIDED)):
+            self.batch_id = token_bytes(BATCH_ID_BYTES)
 
     def is_harmless_twice(self) -> bool:
         """Return whether no command changes anything once more when it is sent again."""
-        return sum(map(self.kinds.count, WRITES)) == len(self.ids)
+        return not any(map(self.kinds.count, _NEVER_ONCE if self.batch_id else WRITES))
 
     def harmless_twice(self) -> tuple[Columns, list[int]]:
         """Return the commands that may be sent again, and their positions."""
-        positions = [at for at, kind in enumerate(self.kinds) if kind not in WRITES or at in self.ids]
+        positions = [at for at, kind in enumerate(self.kinds) if kind not in WRITES or self.is_done_once(at)]
         return self.picked(positions), positions
+
+    def is_done_once(self, position: int) -> bool:
+        """Return whether a command has a request id."""
+        return bool(self.batch_id) and self.kinds[position] in DECIDED
 
     def has_writes(self) -> bool:
         """Return whether a command changes anything."""
@@ -146,11 +152,15 @@ class Columns(Commands):
         for position in positions:
             if position in self.overrides:
                 picked.overrides[len(picked.kinds)] = self.overrides[position]
-            if position in self.ids:
-                picked.ids[len(picked.kinds)] = self.ids[position]
+            if self.batch_id:
+                picked.batch_positions.append(self.batch_positions[position] if self.batch_positions else position)
             picked.kinds.append(self.kinds[position])
             picked.arguments += self.arguments[begins[position] : begins[position + 1]]
             picked.numbers += self.numbers[number_begins[position] : number_begins[position + 1]]
+        if any(map(picked.kinds.count, DECIDED)):
+            picked.batch_id = self.batch_id
+        else:
+            picked.batch_positions = []
         return picked
 
     def reads(self) -> tuple[Columns, list[int]]:
@@ -166,8 +176,11 @@ class Columns(Commands):
 
     def other_fields(self) -> bytes:
         """Return the fields beside commands, which most have none of: levels of freshness, the caller's span, ids."""
-        if self.freshness is None and not self.overrides and not self.trace and not self.ids:
+        if self.freshness is None and not self.overrides and not self.trace and not self.batch_id:
             return b""
+        if self.batch_id and self.freshness is None and not (self.overrides or self.trace or self.batch_positions):
+            # Nearly all batches with ids; protobuf takes three times as long.
+            return _BATCH_ID_HEAD + self.batch_id
         headers = dict(self.trace)
         return ExecuteRequest(
             freshness=None if self.freshness is None else level(self.freshness),
@@ -175,8 +188,8 @@ class Columns(Commands):
             fresh_levels=map(level, self.overrides.values()),
             trace_parent=headers.get("traceparent", "").encode(),
             trace_state=headers.get("tracestate", "").encode(),
-            once_commands=(ids := sorted(self.ids)),
-            request_ids=[self.ids[at] for at in ids],
+            batch_id=self.batch_id,
+            batch_positions=self.batch_positions,
         ).SerializeToString()
 
 

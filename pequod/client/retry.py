@@ -33,6 +33,8 @@ HARMLESS_TWICE: Final = frozenset(
 
 #: A request id names a write that a server does once, though it is sent twice. They are random, and never the same.
 ID_BYTES: Final = 16
+#: The id of a batch, which the ids of its commands begin with.
+BATCH_ID_BYTES: Final = 12
 
 
 def is_harmless_twice(name: str, request: object) -> bool:

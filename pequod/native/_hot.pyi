@@ -327,6 +327,11 @@ class Batch:
     trace_parent: bytes
     # What the caller's tracing system says of the span.
     trace_state: bytes
+    # That of the commands' request ids; empty: they have none.
+    batch_id: bytes
+    # What commands with request ids have given, one behind the other, and how many of them.
+    outcomes: bytes
+    outcome_count: int
     # How many bytes the reply still has room for.
     room: int
     # How many rows scans gave.
@@ -468,6 +473,8 @@ class HotCalls:
         reply_bytes_max: int,
         chunk_bytes: int,
         slow_s: float,
+        is_new: Callable[[bytes], bool],
+        remember: Callable[[bytes, bytes, int], None],
         /,
     ) -> None: ...
     def tallies(self) -> list[tuple[int, float, list[int]]]: ...

@@ -167,6 +167,8 @@ PyObject* take_with_status(PyObject* self, PyObject* value, char status) {
         PyErr_SetString(PyExc_TypeError, "a value is bytes");
         return nullptr;
     }
+    // It is done, whether the reply has room for it or not.
+    if (!note_outcome(batch, static_cast<unsigned char>(status), piece_of(value))) return nullptr;
     const Ran ran = write_value(batch, piece_of(value));
     if (ran == Ran::FAILED) return nullptr;
     if (ran == Ran::NOT_QUICK) Py_RETURN_FALSE;
@@ -192,15 +194,16 @@ PyObject* take_count(PyObject* self, PyObject* argument) {
 
 // done(): a PUT was done, a REMOVE of a key that was there, or a write whose condition held.
 PyObject* done(PyObject* self, PyObject*) {
-    if (!is_at_command(batch_of(self))) return nullptr;
-    advance(batch_of(self));
+    Batch* batch = batch_of(self);
+    if (!is_at_command(batch) || !note_outcome(batch, MET_STATUS, {"", 0})) return nullptr;
+    advance(batch);
     Py_RETURN_NONE;
 }
 
 // absent(): the key of a GET, a TTL, a REMOVE, an EXPIRE or a condition that did not hold is not there.
 PyObject* absent(PyObject* self, PyObject*) {
     Batch* batch = batch_of(self);
-    if (!is_at_command(batch)) return nullptr;
+    if (!is_at_command(batch) || !note_outcome(batch, ABSENT, {"", 0})) return nullptr;
     batch->statuses[batch->index] = ABSENT;
     advance(batch);
     Py_RETURN_NONE;
@@ -254,6 +257,15 @@ PyObject* get_trace_parent(PyObject* self, void*) { return bytes_of(batch_of(sel
 
 PyObject* get_trace_state(PyObject* self, void*) { return bytes_of(batch_of(self)->trace_state); }
 
+PyObject* get_batch_id(PyObject* self, void*) { return bytes_of(batch_of(self)->batch_id); }
+
+PyObject* get_outcomes(PyObject* self, void*) {
+    const Outcomes& outcomes = batch_of(self)->outcomes;
+    return bytes_of({outcomes.bytes.start, outcomes.bytes.size});
+}
+
+PyObject* get_outcome_count(PyObject* self, void*) { return PyLong_FromSize_t(batch_of(self)->outcomes.count); }
+
 PyObject* get_reply_bytes(PyObject* self, void*) {
     return PyLong_FromLongLong(batch_of(self)->bytes_max - batch_of(self)->room);
 }
@@ -269,6 +281,8 @@ void dealloc(PyObject* self) {
     Py_XDECREF(batch->message);
     PyMem_Free(batch->arguments);
     PyMem_Free(batch->numbers);
+    PyMem_Free(batch->positions);
+    PyMem_Free(batch->outcomes.bytes.start);
     PyMem_Free(batch->statuses);
     Py_XDECREF(batch->rows.bytes);
     PyMem_Free(batch->counts.start);
@@ -312,6 +326,9 @@ PyMemberDef members[] = {
 PyGetSetDef getters[] = {
     {"freshness", get_freshness, nullptr, "How fresh the reads have to be, as bytes.", nullptr},
     {"reply_bytes", get_reply_bytes, nullptr, "How many bytes of rows and errors the reply has.", nullptr},
+    {"batch_id", get_batch_id, nullptr, "That of the commands' request ids, empty: they have none.", nullptr},
+    {"outcomes", get_outcomes, nullptr, "What commands with request ids have given.", nullptr},
+    {"outcome_count", get_outcome_count, nullptr, "How many outcomes these are.", nullptr},
     {"kinds", get_kinds, nullptr, "The kinds of the commands.", nullptr},
     {"trace_parent", get_trace_parent, nullptr, "The span of the caller, as bytes.", nullptr},
     {"trace_state", get_trace_state, nullptr, "What its tracing system says of it, as bytes.", nullptr},

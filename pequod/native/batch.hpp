@@ -8,33 +8,12 @@
 #include "ahead.hpp"
 #include "key_ranges.hpp"
 #include "messages.hpp"
+#include "outcomes.hpp"
 
 namespace pequod {
 
 // What a row costs on the wire beside its key and its value, at most: `ROW_BYTES` of the server.
 constexpr long long ROW_BYTES = 8;
-
-// Bytes that grow.
-struct Buffer {
-    char* start;
-    size_t size;
-    size_t room;
-
-    // A place for `more` bytes; the caller adds to `size` what it writes there. Null: an error is set.
-    char* reserve(size_t more) {
-        if (room - size < more) {
-            if (more > SIZE_MAX / 4 || size > SIZE_MAX / 4) return static_cast<char*>(nothing());
-            const size_t roomy = (size + more) * 2 + 256;
-            char* grown = static_cast<char*>(PyMem_Realloc(start, roomy));
-            if (!grown) return static_cast<char*>(nothing());
-            start = grown;
-            room = roomy;
-        }
-        return start + size;
-    }
-
-    static void* nothing() { return PyErr_NoMemory(); }
-};
 
 // The bytes of a reply, which become a Python object without being copied.
 struct Output {
@@ -83,6 +62,13 @@ struct Batch {
     size_t argument_count, argument_room;
     uint64_t* numbers;
     size_t number_count, number_room;
+    // Of its commands' request ids, empty: they have none; and the positions that the commands have in them, ascending,
+    // none: those that they have here.
+    Piece batch_id;
+    uint32_t* positions;
+    size_t position_count, position_room;
+    // What those with ids have given so far.
+    Outcomes outcomes;
     // The next command, and where its arguments and its number are.
     Py_ssize_t index;
     Py_ssize_t argument_at;
@@ -144,6 +130,9 @@ Ran run_quick(Batch* batch, HotEngine* engine, double now);
 bool write_reply(Batch* batch, uint64_t server_id, uint64_t revision, Piece rest);
 
 bool write_count(Batch* batch, uint64_t count);
+
+// Note what the next command gives, if it has a request id; false: an error is set.
+bool note_outcome(Batch* batch, unsigned char status, Piece value);
 
 // Write a row, the key of which is a prefix and a tail, and take what it needs from the room; not quick: there is too
 // little. Both may be undone by setting `rows.size` and the room back.

@@ -31,6 +31,18 @@ Ran write_value(Batch* batch, Piece value) {
     return Ran::DONE;
 }
 
+bool note_outcome(Batch* batch, unsigned char status, Piece value) {
+    const unsigned char kind = kind_of(batch);
+    const KindRow& row = KIND_ROWS[kind];
+    if (!batch->batch_id.size || !tells_value(row)) return true;
+    const Piece* argument = batch->arguments + batch->argument_at;
+    const auto piece_at = [&](unsigned char at) { return row.argument_count > at ? argument[at] : Piece{"", 0}; };
+    const uint64_t number = row.number_count ? batch->numbers[batch->number_at] : 0;
+    const uint32_t position = batch->position_count ? batch->positions[batch->index] : uint32_t(batch->index);
+    return add_outcome(&batch->outcomes, position, {kind, number, piece_at(0), piece_at(1), piece_at(2)}, status,
+                       value);
+}
+
 namespace {
 
 // How many rows a scan may give; not quick is a scan that gives as many, unless its client asked for no more.
@@ -122,9 +134,14 @@ Ran run_write_if(Batch* batch, HotEngine* engine, bool is_put) {
     PyObject* present = nullptr;
     const Ran ran = is_put ? put_if(engine, argument[0], argument[1], condition, seen_of(batch), &present)
                            : remove_if(engine, argument[0], condition, seen_of(batch), &present);
+    if (ran == Ran::DONE || ran == Ran::ABSENT) {
+        const unsigned char status = ran == Ran::DONE ? MET_STATUS : static_cast<unsigned char>(ABSENT);
+        return note_outcome(batch, status, {"", 0}) ? ran : Ran::FAILED;
+    }
     if (ran != Ran::UNMET) return ran;
     const Ran written = write_value(batch, piece_of(present));
-    return written == Ran::DONE ? Ran::UNMET : written;
+    if (written != Ran::DONE) return written;
+    return note_outcome(batch, UNMET, piece_of(present)) ? Ran::UNMET : Ran::FAILED;
 }
 
 Ran run_add(Batch* batch, HotEngine* engine) {
@@ -133,7 +150,8 @@ Ran run_add(Batch* batch, HotEngine* engine) {
     if (batch->room < static_cast<long long>(INTEGER_BYTES) + ROW_BYTES) return Ran::NOT_QUICK;
     Integer total;
     const Ran ran = add(engine, argument[0], argument[1], seen_of(batch), &total);
-    return ran == Ran::DONE ? write_value(batch, total.piece()) : ran;
+    if (ran != Ran::DONE) return ran;
+    return note_outcome(batch, OK_STATUS, total.piece()) ? write_value(batch, total.piece()) : Ran::FAILED;
 }
 
 Ran run_one(Batch* batch, HotEngine* engine, double now) {

@@ -41,6 +41,26 @@ bool is_plain_level(Piece level) {
     return reader.is_right;
 }
 
+// The positions of commands in the ids: ascending, so that no id is there twice.
+bool read_positions(Batch* batch, Piece packed, size_t commands_max, bool* has_memory) {
+    const unsigned char* first = reinterpret_cast<const unsigned char*>(packed.start);
+    Reader inside = {first, first + packed.size};
+    while (inside.is_right && *has_memory && inside.at < inside.end) {
+        const uint64_t position = inside.varint();
+        const bool is_next = !batch->position_count || position > batch->positions[batch->position_count - 1];
+        if (!is_next || position > UINT32_MAX || batch->position_count >= commands_max) return false;
+        *has_memory = add(&batch->positions, &batch->position_count, &batch->position_room, uint32_t(position));
+    }
+    return inside.is_right;
+}
+
+// Ids are whole, and if commands have positions, all have.
+bool has_right_ids(const Batch* batch) {
+    if (!batch->batch_id.size) return !batch->position_count;
+    return batch->batch_id.size == BATCH_ID_BYTES &&
+           (!batch->position_count || batch->position_count == batch->kinds.size);
+}
+
 }  // namespace
 
 Parsed parse_message(Batch* batch, Piece message, size_t commands_max) {
@@ -87,18 +107,26 @@ Parsed parse_message(Batch* batch, Piece message, size_t commands_max) {
             case TRACE_STATE:
                 batch->trace_state = reader.piece();
                 break;
+            case BATCH_ID:
+                batch->batch_id = reader.piece();
+                break;
+            case BATCH_POSITIONS:
+                reader.is_right = read_positions(batch, reader.piece(), commands_max, &has_memory) && reader.is_right;
+                break;
             default:
                 reader.is_right = false;
         }
     }
     if (!has_memory) return Parsed::NO_MEMORY;
-    return reader.is_right && batch->kinds.size <= commands_max && is_fitting(batch) ? Parsed::RIGHT : Parsed::UNUSUAL;
+    const bool is_right = reader.is_right && batch->kinds.size <= commands_max && is_fitting(batch);
+    return is_right && has_right_ids(batch) ? Parsed::RIGHT : Parsed::UNUSUAL;
 }
 
 Parsed begin(Batch* batch, Piece message, const BatchBounds& bounds) {
-    batch->kinds = batch->freshness = batch->trace_parent = batch->trace_state = {"", 0};
+    batch->kinds = batch->freshness = batch->trace_parent = batch->trace_state = batch->batch_id = {"", 0};
     batch->number = 0;
-    batch->argument_count = batch->number_count = 0;
+    batch->argument_count = batch->number_count = batch->position_count = 0;
+    batch->outcomes.bytes.size = batch->outcomes.count = 0;
     batch->index = batch->argument_at = batch->number_at = batch->row_count = 0;
     batch->ahead_start = batch->ahead_stop = 0;
     batch->room = batch->bytes_max = bounds.bytes_max;
@@ -125,7 +153,9 @@ bool own_message(Batch* batch, Piece message) {
     const auto move = [&](Piece* piece) {
         *piece = piece->size ? Piece{piece_of(own).start + (piece->start - message.start), piece->size} : Piece{"", 0};
     };
-    for (Piece* piece : {&batch->kinds, &batch->freshness, &batch->trace_parent, &batch->trace_state}) move(piece);
+    Piece* const pieces[] = {&batch->kinds, &batch->freshness, &batch->trace_parent, &batch->trace_state,
+                             &batch->batch_id};
+    for (Piece* piece : pieces) move(piece);
     for (size_t at = 0; at < batch->argument_count; ++at) move(batch->arguments + at);
     return true;
 }

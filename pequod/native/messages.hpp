@@ -19,6 +19,8 @@ enum RequestTag : unsigned char {
     FRESHNESS = 0x2a,
     TRACE_PARENT = 0x42,
     TRACE_STATE = 0x4a,
+    BATCH_ID = 0x62,
+    BATCH_POSITIONS = 0x6a,
 };
 enum LevelTag : unsigned char { AFTER = 0x0a, LATEST = 0x10, MAX_AGE_MS = 0x18, WAIT_MS = 0x20 };
 enum ReplyTag : unsigned char {

@@ -330,7 +330,7 @@ class SplitsReply(_message.Message):
     def __init__(self, header: _Optional[_Union[Header, _Mapping]] = ..., keys: _Optional[_Iterable[bytes]] = ...) -> None: ...
 
 class ExecuteRequest(_message.Message):
-    __slots__ = ("batch", "kinds", "arguments", "numbers", "freshness", "fresh_commands", "fresh_levels", "trace_parent", "trace_state", "once_commands", "request_ids")
+    __slots__ = ("batch", "kinds", "arguments", "numbers", "freshness", "fresh_commands", "fresh_levels", "trace_parent", "trace_state", "once_commands", "request_ids", "batch_id", "batch_positions")
     BATCH_FIELD_NUMBER: _ClassVar[int]
     KINDS_FIELD_NUMBER: _ClassVar[int]
     ARGUMENTS_FIELD_NUMBER: _ClassVar[int]
@@ -342,6 +342,8 @@ class ExecuteRequest(_message.Message):
     TRACE_STATE_FIELD_NUMBER: _ClassVar[int]
     ONCE_COMMANDS_FIELD_NUMBER: _ClassVar[int]
     REQUEST_IDS_FIELD_NUMBER: _ClassVar[int]
+    BATCH_ID_FIELD_NUMBER: _ClassVar[int]
+    BATCH_POSITIONS_FIELD_NUMBER: _ClassVar[int]
     batch: int
     kinds: bytes
     arguments: _containers.RepeatedScalarFieldContainer[bytes]
@@ -353,7 +355,9 @@ class ExecuteRequest(_message.Message):
     trace_state: bytes
     once_commands: _containers.RepeatedScalarFieldContainer[int]
     request_ids: _containers.RepeatedScalarFieldContainer[bytes]
-    def __init__(self, batch: _Optional[int] = ..., kinds: _Optional[bytes] = ..., arguments: _Optional[_Iterable[bytes]] = ..., numbers: _Optional[_Iterable[int]] = ..., freshness: _Optional[_Union[Freshness, _Mapping]] = ..., fresh_commands: _Optional[_Iterable[int]] = ..., fresh_levels: _Optional[_Iterable[_Union[Freshness, _Mapping]]] = ..., trace_parent: _Optional[bytes] = ..., trace_state: _Optional[bytes] = ..., once_commands: _Optional[_Iterable[int]] = ..., request_ids: _Optional[_Iterable[bytes]] = ...) -> None: ...
+    batch_id: bytes
+    batch_positions: _containers.RepeatedScalarFieldContainer[int]
+    def __init__(self, batch: _Optional[int] = ..., kinds: _Optional[bytes] = ..., arguments: _Optional[_Iterable[bytes]] = ..., numbers: _Optional[_Iterable[int]] = ..., freshness: _Optional[_Union[Freshness, _Mapping]] = ..., fresh_commands: _Optional[_Iterable[int]] = ..., fresh_levels: _Optional[_Iterable[_Union[Freshness, _Mapping]]] = ..., trace_parent: _Optional[bytes] = ..., trace_state: _Optional[bytes] = ..., once_commands: _Optional[_Iterable[int]] = ..., request_ids: _Optional[_Iterable[bytes]] = ..., batch_id: _Optional[bytes] = ..., batch_positions: _Optional[_Iterable[int]] = ...) -> None: ...
 
 class ExecuteReply(_message.Message):
     __slots__ = ("batch", "statuses", "keys", "values", "counts", "errors", "server_id", "revision", "more", "token", "age_ms")

@@ -44,7 +44,17 @@ SERVER = {"target", "save_snapshot", "restore_snapshot", "send"}
 
 #: What batches for a server have besides, for those who send them.
 COLUMNS = {
-    *("harmless_twice", "has_reads", "has_writes", "is_harmless_twice", "message", "other_fields", "picked", "protect"),
+    *(
+        "harmless_twice",
+        "has_reads",
+        "has_writes",
+        "is_done_once",
+        "is_harmless_twice",
+        "message",
+        "other_fields",
+        "picked",
+        "protect",
+    ),
     *("reads", "starts", "take", "take_in"),
 }
 

@@ -2,7 +2,7 @@
 
 Each writer has keys of its own and one call under way: what its calls were answered is there, and the call that was
 under way is there as a whole, or not at all. Writers are plain clients of gRPC, which try nothing again but adds: these
-with the same request id, and none is added twice.
+with the same request id, in batches with the id of the batch, as a whole or a part of it first. None is added twice.
 
 python -m tests.disk.killed --seconds 600    kill it for 600 seconds, on each transport and with each setting in turn
 """
@@ -12,6 +12,7 @@ from __future__ import annotations
 import argparse
 import threading
 import time
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from random import Random
@@ -23,7 +24,7 @@ from pequod_grammar import parse
 from pequod_proto import pequod_pb2 as pb
 from pequod_proto.pequod_pb2_grpc import PequodStub
 
-from pequod.commands.kinds import PUT, REMOVE
+from pequod.commands.kinds import ADD, PUT, REMOVE
 from pequod.engine.testing import NaiveModel
 from pequod.language.conditions import IF_ABSENT, coded
 from pequod.native.http2 import why_absent
@@ -31,6 +32,8 @@ from tests.forked import ForkedServer
 
 TIMELINE: Final = "t|<user>|<time:3>|<poster> = check s|<user>|<poster> copy p|<poster>|<time>"
 _CALL_S_MAX: Final = 30.0
+#: How many keys batches of adds have.
+_SUMS: Final = 300
 
 Changes = dict[bytes, bytes | None]
 
@@ -50,6 +53,10 @@ class Writer:
     #: The sum of the adds that were done, and the request id of the one under way.
     total: int = 0
     adding: bytes = b""
+    #: The same of adds in batches, by key; the keys of the batch under way, each once, and its id.
+    totals: dict[bytes, int] = field(default_factory=dict)
+    adding_all: list[bytes] = field(default_factory=list)
+    batch_id: bytes = b""
 
     def run(self, target: str) -> None:
         """Write until the server is gone."""
@@ -58,6 +65,8 @@ class Writer:
             try:
                 if self.adding:
                     self._add(stub)
+                if self.adding_all:
+                    self._add_all(stub)
                 while True:
                     self._write(stub)
             except grpc.RpcError as error:
@@ -67,7 +76,7 @@ class Writer:
         random = self.random
         keys = [b"p|w%d|%03d" % (self.number, random.randrange(200)) for _ in range(random.randrange(1, 9))]
         value = random.randbytes(random.randrange(1, 200))
-        match random.randrange(6):
+        match random.randrange(7):
             case 0:
                 self.under_way = {keys[0]: value}
                 reply = stub.Put(pb.PutRequest(key=keys[0], value=value), timeout=_CALL_S_MAX)
@@ -86,6 +95,9 @@ class Writer:
             case 4:
                 self.under_way = {}
                 reply = self._add(stub)
+            case 5:
+                self.under_way = {}
+                reply = self._add_all(stub)
             case _:
                 self.under_way = {**dict.fromkeys(keys, value), keys[-1]: None}
                 kinds = bytes([*[PUT] * len(keys), REMOVE])
@@ -106,6 +118,47 @@ class Writer:
         assert int(reply.value) == self.total, f"writer {self.number}: an add was lost or done twice"
         self.adding = b""
         return reply
+
+    def _add_all(self, stub: PequodStub) -> pb.ExecuteReply:
+        """Add one to each of some keys; if a batch was under way it is sent again, sometimes a part of it before."""
+        if self.adding_all:
+            part = [at for at in range(len(self.adding_all)) if self.random.random() < 0.5]
+            if part:
+                self._execute(stub, part)
+        else:
+            names = self.random.sample(range(_SUMS), self.random.randrange(1, _SUMS))
+            self.adding_all = [b"n|w%d|%03d" % (self.number, name) for name in names]
+            self.batch_id = self.random.randbytes(12)
+        reply = self._execute(stub, range(len(self.adding_all)))
+        for key in self.adding_all:
+            self.totals[key] = self.totals.get(key, 0) + 1
+        self.adding_all = []
+        return reply
+
+    def _execute(self, stub: PequodStub, positions: Sequence[int]) -> pb.ExecuteReply:
+        """Send commands of the batch under way."""
+        keys = [self.adding_all[at] for at in positions]
+        request = pb.ExecuteRequest(
+            kinds=bytes([ADD] * len(keys)),
+            arguments=[argument for key in keys for argument in (key, b"1")],
+            batch_id=self.batch_id,
+            batch_positions=positions if len(keys) < len(self.adding_all) else [],
+        )
+        # The first message of a stream is Python's to run, the next one the native core's.
+        before = [pb.ExecuteRequest()] * self.random.randrange(2)
+        *_, reply = stub.Execute(iter([*before, request]), timeout=_CALL_S_MAX)
+        expected = [self.totals.get(key, 0) + 1 for key in keys]
+        assert list(map(int, reply.values)) == expected, f"writer {self.number}: adds were lost or done twice"
+        whole: pb.ExecuteReply = reply
+        return whole
+
+    def refuse_lost(self, found: dict[bytes, bytes]) -> None:
+        """Compare the sums with what the server has now: those of the call under way may have one more."""
+        sums = {b"n|w%d" % self.number: self.total, **self.totals}
+        under_way = {*self.adding_all, *([b"n|w%d" % self.number] if self.adding else [])}
+        for key in sums.keys() | under_way:
+            before, now = sums.get(key, 0), int(found.get(key, b"0"))
+            assert now == before or (key in under_way and now == before + 1), f"{key!r} is {now} behind {before}"
 
     def _take(self) -> None:
         for key, value in self.under_way.items():
@@ -157,6 +210,8 @@ class Killed:
                 first = b"p|w%d|" % one.number
                 freshness = pb.Freshness(after=one.token) if one.token else None
                 one.compare(_rows(stub, pb.ScanRequest(first=first, last=first[:-1] + b"}", freshness=freshness)))
+                sums = b"n|w%d" % one.number
+                one.refuse_lost(_rows(stub, pb.ScanRequest(first=sums, last=sums + b"}")))
             stub.MultiPut(pb.MultiPutRequest(keys=list(self._follows), values=list(self._follows.values())))
             model = NaiveModel()
             model.add(parse(TIMELINE)[0])
@@ -196,7 +251,7 @@ def main() -> None:
             killed[kills % len(killed)].run(0.5)
             kills += 1
         answered = sum(one.answered_count for one in killed)
-    adds = sum(writer.total for one in killed for writer in one.writers)
+    adds = sum(writer.total + sum(writer.totals.values()) for one in killed for writer in one.writers)
     print(f"{kills} kills, {answered} writes acknowledged, {adds} adds, none lost, none doubled (seed {chosen.seed})")
 
 

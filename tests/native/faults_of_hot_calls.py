@@ -114,6 +114,42 @@ FAULTS_OF_HOT_CALLS: Final = (
         "a batch that is not for the core never comes to its handler",
     ),
     Fault(
+        "http2/hot_batches.cpp",
+        "if (are_new <= 0) return are_new == 0 && leave(self, stream);",
+        "if (are_new < 0) return false;",
+        "a batch whose reply was lost is done twice",
+    ),
+    Fault(
+        "http2/hot_answer.cpp",
+        "if (are_new <= 0) return are_new ? Ran::FAILED : Ran::NOT_QUICK;",
+        "if (are_new < 0) return Ran::FAILED;",
+        "a write whose reply was lost is done twice",
+    ),
+    Fault(
+        "outcomes.cpp",
+        "{Piece{head, HEAD_SIZE}, write.key, write.second, write.third}",
+        "{Piece{head, HEAD_SIZE}, write.key, write.second}",
+        "the check of a write leaves out which value it expects",
+    ),
+    Fault(
+        "outcomes.cpp",
+        "TABLES.of[1][word >> 48 & 0xff]",
+        "TABLES.of[1][word >> 40 & 0xff]",
+        "the core and Python do not agree on the check of a write",
+    ),
+    Fault(
+        "batch_commands.cpp",
+        "batch->position_count ? batch->positions[batch->index] : uint32_t(batch->index)",
+        "uint32_t(batch->index)",
+        "a part of a batch is remembered by other ids than the whole",
+    ),
+    Fault(
+        "batch_message.cpp",
+        "if (!is_next || position > UINT32_MAX",
+        "if (position > UINT32_MAX",
+        "a batch that has one request id twice runs natively",
+    ),
+    Fault(
         "batch_message.cpp",
         "for (size_t at = 0; at < batch->argument_count; ++at) move(batch->arguments + at);",
         "",

@@ -34,6 +34,7 @@ _TESTS: Final = (
     "tests/client/test_columns.py",
     "tests/engine/test_searched.py",
     "tests/engine/test_expiry.py",
+    "tests/once/test_batches.py",
 )
 #: A fault that lets a loop go on for ever is found too.
 _SECONDS_MAX: Final = 240

@@ -12,6 +12,7 @@ from collections.abc import Callable
 from typing import Any
 
 from pequod_proto import pequod_pb2 as pb
+from pequod_server.once.memory import RequestIds
 
 from pequod.engine import Engine
 from pequod.native.http2 import HotLimits, NativeSession, new_hot_calls, new_session, why_absent
@@ -59,9 +60,8 @@ def _with_hot(session: NativeSession, rnd: random.Random) -> Callable[[bytes], N
     """Have a connection answer hot calls; return a function that reads for it."""
     engine, buffer = Engine(backed=[b"p"]), memoryview(bytearray(70_000))
     engine.load(b"p|", b"p|5", [(b"p|%d" % at, bytes(at)) for at in range(5)])
-    session.use_hot(
-        new_hot_calls(engine, 7, HotLimits(100, 100, 1 << 20, 1 << 20), rnd.choice([0.0, 1.0])), rnd.random() < 0.2
-    )
+    limits, slow_s = HotLimits(100, 100, 1 << 20, 1 << 20), rnd.choice([0.0, 1.0])
+    session.use_hot(new_hot_calls(engine, 7, limits, slow_s, RequestIds()), rnd.random() < 0.2)
 
     def rest(found: object) -> None:
         if isinstance(found, Exception):

@@ -46,7 +46,7 @@ class Streams:
         for number, value in enumerate((b"one", b"two", b"three"), 1):
             self.engine.put(b"x|%d" % number, value)
         self.executor = Executor(self.engine, 7, commands_max=100, reply_bytes_max=1 << 20, rows_max=100)
-        self.calls = new_hot_calls(self.engine, 7, HotLimits(100, 100, 1 << 20, 1 << 20), slow_s)
+        self.calls = new_hot_calls(self.engine, 7, HotLimits(100, 100, 1 << 20, 1 << 20), slow_s, self.executor.ids)
         self.session: NativeSession = new_session(1 << 20, 4000, 1000)
         self.session.use_hot(self.calls, has_guard)
         self.session.receive(PREFACE + frame(SETTINGS, 0, 0))

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 from pequod_proto import pequod_pb2 as pb
+from pequod_server.once.memory import RequestIds
 
 from pequod import native
 from pequod.engine import UNLIMITED, Engine
@@ -51,7 +52,8 @@ class Hot:
         self.engine.put(b"x|1", b"one")
         self.engine.put(b"x|2", b"two")
         self.engine.put(b"x|3", b"three")
-        self.calls = new_hot_calls(self.engine, 7, HotLimits(100, 100, 1 << 20, 1 << 20), slow_s)
+        self.ids = RequestIds()
+        self.calls = new_hot_calls(self.engine, 7, HotLimits(100, 100, 1 << 20, 1 << 20), slow_s, self.ids)
         self.session: NativeSession = new_session(1 << 20, 4000, 1000)
         self.session.use_hot(self.calls, has_guard)
         self.session.receive(PREFACE + frame(SETTINGS, 0, 0))

@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 from pequod_proto import pequod_pb2 as pb
+from pequod_server.once.memory import RequestIds
 
 from pequod.engine import Engine
 from pequod.native import core
@@ -33,7 +34,7 @@ class Wire:
         assert why_absent() is None
         engine = Engine()
         engine.put(b"x|1", b"one")
-        self.calls = new_hot_calls(engine, 7, HotLimits(100, 100, 1 << 20, 1 << 20), slow_s)
+        self.calls = new_hot_calls(engine, 7, HotLimits(100, 100, 1 << 20, 1 << 20), slow_s, RequestIds())
         self.session: NativeSession = new_session(1 << 20, 4000, 1000)
         self.session.use_hot(self.calls, False)
         self.buffer = memoryview(bytearray(1 << 16))

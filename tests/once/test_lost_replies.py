@@ -66,6 +66,31 @@ async def test_adds_at_once_are_added_once_wherever_replies_are_cut_off(halt_aft
         await server.stop()
 
 
+@pytest.mark.parametrize("halt_after", range(0, 2600, 200))
+async def test_batches_of_adds_are_added_once_wherever_their_replies_are_cut_off(halt_after: int) -> None:
+    server = PequodServer(ServerConfig(listen="127.0.0.1:0"))
+    port = await server.start()
+    try:
+        async with Relay(f"127.0.0.1:{port}") as relay, AsyncClient(relay.target, timeout_s=60) as client:
+            relay.halt_after = halt_after
+            answers = []
+            for _ in range(5):
+                batch = client.batch()
+                for at in range(100):
+                    batch.add(f"n|{at % 50:02}", 1)
+                answers.append(asyncio.ensure_future(batch.send()))
+            while relay.passing.is_set() and not all(answer.done() for answer in answers):  # noqa: ASYNC110 - as above
+                await asyncio.sleep(0.01)
+            relay.cut()
+            relay.passing.set()
+            found = await asyncio.gather(*answers)
+            sums = [total for results in found for total in results]
+            assert sums == [b"%d" % (2 * turn + 1 + at // 50) for turn in range(5) for at in range(100)]
+            assert {server.engine.get(b"n|%02d" % at) for at in range(50)} == {b"10"}
+    finally:
+        await server.stop()
+
+
 async def test_adds_that_share_a_message_with_a_put_are_sent_again_alone() -> None:
     server = PequodServer(ServerConfig(listen="127.0.0.1:0"))
     port = await server.start()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 from pequod_server.once.memory import RequestIds
-from pequod_server.once.outcomes import Once, once_of, once_of_transaction, refuse_id
+from pequod_server.once.outcomes import Once, id_at, once_of, once_of_transaction, refuse_id, with_head
 
 from pequod.answers.transacted import Transacted
 from pequod.commands.kinds import ADD, GET, PUT_IF, REMOVE_IF
@@ -144,6 +144,59 @@ def test_what_a_disk_could_not_take_is_forgotten() -> None:
     ids.undo()
     assert (ids.known(id_of(1)), ids.known(id_of(2)), ids.unsaved) == (b"one", None, {})
     ids._check()
+
+
+def parts_of(ids: RequestIds, batch_id: bytes, *numbers: range) -> None:
+    for some in numbers:
+        ids.remember_all(batch_id, b"".join(with_head(id_at(batch_id, at), b"%d" % at) for at in some), len(some))
+        ids._check()
+
+
+def test_the_ids_of_a_batch_are_known_one_by_one_in_whatever_parts_they_came() -> None:
+    ids, batch_id = RequestIds(), b"b" * 12
+    assert ids.is_new(batch_id)
+    parts_of(ids, batch_id, range(3, 6), range(1), range(8, 10))
+    assert not ids.is_new(batch_id)
+    assert ids.figures.id_count == 6
+    known = [ids.known(id_at(batch_id, at)) for at in range(11)]
+    assert known == [b"0", None, None, b"3", b"4", b"5", None, None, b"8", b"9", None]
+    parts_of(ids, batch_id, range(6, 8))
+    assert ids.known(id_at(batch_id, 7)) == b"7", "what was asked for last is kept apart, and grows"
+    assert ids.known(id_at(b"c" * 12, 4)) is None
+    assert ids.figures.repeated == 7
+
+
+def test_parts_of_a_batch_are_let_go_one_by_one_and_it_is_new_when_all_are() -> None:
+    clock, batch_id = Clock(), b"b" * 12
+    ids = RequestIds(keep_s=10.0, clock=clock)
+    ids.begin([])
+    parts_of(ids, batch_id, range(3))
+    clock.now_s += 6
+    parts_of(ids, batch_id, range(3, 6), range(6, 7))
+    assert ids.known(id_at(batch_id, 1)) == b"1"
+    clock.now_s += 6
+    ids.remember(id_of(1), b"one")
+    ids._check()
+    assert [ids.known(id_at(batch_id, at)) for at in range(7)] == [None, None, None, b"3", b"4", b"5", b"6"]
+    assert not ids.is_new(batch_id)
+    assert ids.unsaved[id_at(batch_id, 0)] is None, "a part goes from the disk as a whole"
+    clock.now_s += 6
+    ids.remember(id_of(2), b"two")
+    ids._check()
+    assert ids.is_new(batch_id)
+    assert ids.known(id_at(batch_id, 4)) is None
+
+
+def test_the_part_of_a_batch_that_a_disk_could_not_take_is_forgotten_alone() -> None:
+    ids, batch_id = RequestIds(), b"b" * 12
+    ids.begin([])
+    parts_of(ids, batch_id, range(3))
+    ids.unsaved.clear()
+    parts_of(ids, batch_id, range(3, 6))
+    assert ids.known(id_at(batch_id, 4)) == b"4"
+    ids.undo()
+    ids._check()
+    assert [ids.known(id_at(batch_id, at)) for at in (1, 4)] == [b"1", None]
 
 
 def test_a_start_with_less_memory_takes_the_latest_in() -> None:

@@ -6,8 +6,9 @@ Every scan is an incremental check of Twip: three rows of 100 bytes at the end o
 
 from __future__ import annotations
 
-from functools import cache
+from functools import cache, partial
 from itertools import count
+from secrets import token_bytes
 from types import SimpleNamespace
 from typing import Final, Literal, cast
 
@@ -20,6 +21,7 @@ from pequod_workloads import twip as keys
 import pequod
 from pequod.client.columns import Columns, decode_whole, encode_request
 from pequod.client.levels import level
+from pequod.client.retry import BATCH_ID_BYTES
 from pequod.engine import Engine
 from pequod.freshness import After, Token
 from pequod.native import NativeBatch
@@ -31,6 +33,7 @@ RATIOS: Final = (
     ("server: conditional puts", "server: puts", 1.3),
     ("server: conditional puts, unmet", "server: puts", 1.3),
     ("server: adds", "server: puts", 1.3),
+    ("server: adds with ids", "server: puts", 1.4),
 )
 #: The number of timelines, all of one poster, and of the posts in each.
 _USERS: Final = 1_000
@@ -105,11 +108,13 @@ def decode(_: MicroScale) -> Samples:
         yield _RUN, clock() - begun
 
 
-def _serve(kind: _Kind, _: MicroScale) -> Samples:
+def _serve(kind: _Kind, _: MicroScale, *, has_ids: bool = False) -> Samples:
     """Take messages of 256 commands, run them and make the replies, natively where the core is."""
     executor = _executor()
     for number in count():
-        data = _columns(kind, number % _TURNS).message(number).SerializeToString()
+        columns = _columns(kind, number % _TURNS)
+        columns.batch_id = token_bytes(BATCH_ID_BYTES) if has_ids else b""
+        data = columns.message(number).SerializeToString()
         begun = clock()
         quick = run_quick(executor, data)
         if quick is None:
@@ -126,6 +131,7 @@ HALVES.add("server: puts", "a put in a message of 256", _serve, "put")
 HALVES.add("server: conditional puts", "a put in a message of 256", _serve, "put, met")
 HALVES.add("server: conditional puts, unmet", "a put in a message of 256", _serve, "put, unmet")
 HALVES.add("server: adds", "an add in a message of 256", _serve, "add")
+HALVES.add("server: adds with ids", "an add in a message of 256", partial(_serve, has_ids=True), "add")
 
 
 def _levels(*, is_after: bool) -> Samples:

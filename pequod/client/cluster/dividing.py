@@ -43,7 +43,7 @@ def divided(columns: Columns, reader: Finder, writer: Finder) -> list[tuple[Node
         nodes = [writer(key) if kind in WRITES else reader(key) for key, kind in zip(keys, kinds, strict=True)]
     if nodes.count(nodes[0]) == len(nodes):
         return [(nodes[0], columns, range(len(nodes)))]
-    if columns.overrides or columns.ids or columns.numbers or len(arguments) != 2 * len(kinds):
+    if columns.overrides or columns.batch_id or columns.numbers or len(arguments) != 2 * len(kinds):
         return taken_apart(columns, nodes)
     return _pairs_taken_apart(columns, nodes)
 

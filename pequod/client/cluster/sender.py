@@ -225,7 +225,7 @@ class ClusterSender:
             self._next(part, error)
             return
         at = writes_of(part.columns)
-        if lost := [one for one in at if not (error.is_unapplied or one in part.columns.ids)]:
+        if lost := [one for one in at if not (error.is_unapplied or part.columns.is_done_once(one))]:
             part.whole.fail([part.positions[one] for one in lost], error)
         if again := [one for one in at if one not in lost]:
             self._next(self._some(part, again), error)

@@ -60,6 +60,16 @@ class HotLimits(NamedTuple):
     chunk_bytes: int
 
 
+class RememberedIds(Protocol):
+    """The request ids of writes that may come again."""
+
+    def is_new(self, batch_id: bytes) -> bool:
+        """Return whether no write with an id of this batch is remembered."""
+
+    def remember_all(self, batch_id: bytes, outcomes: bytes, count: int) -> None:
+        """Keep what writes with ids of a batch have given, one behind the other."""
+
+
 class NativeHotCalls(Protocol):
     """The hot calls of one server."""
 
@@ -255,12 +265,15 @@ def new_session(
     return session
 
 
-def new_hot_calls(engine: object, server_id: int, limits: HotLimits, slow_s: float) -> NativeHotCalls:
+def new_hot_calls(
+    engine: object, server_id: int, limits: HotLimits, slow_s: float, ids: RememberedIds
+) -> NativeHotCalls:
     """Return the hot calls of a server.
 
     Args:
         engine: A native one.
         slow_s: Calls that take longer are told of.
+        ids: Those of the writes that came last.
     """
-    made: NativeHotCalls = core.HotCalls(engine, server_id, *limits, slow_s)  # type: ignore[union-attr]
+    made: NativeHotCalls = core.HotCalls(engine, server_id, *limits, slow_s, ids.is_new, ids.remember_all)  # type: ignore[union-attr]
     return made

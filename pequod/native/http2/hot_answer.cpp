@@ -10,7 +10,8 @@ namespace {
 
 // Fields of requests and replies in proto/pequod/v1/pequod.proto: number, and 0 a varint, 1 fixed 64 bits, 2 bytes.
 enum GetTag : unsigned char { FIRST = 0x0a, SECOND = 0x12 };
-enum WriteIfTag : unsigned char { CONDITION = 0x18, EXPECTED = 0x22 };
+enum WriteIfTag : unsigned char { CONDITION = 0x18, EXPECTED = 0x22, ID_OF_WRITE_IF = 0x3a };
+enum AddTag : unsigned char { ID_OF_ADD = 0x1a };
 enum ScanTag : unsigned char { LIMIT = 0x18, REVERSE = 0x20, CHUNK_BYTES = 0x28, KEYS_ONLY = 0x38, ONE_CHUNK = 0x40 };
 enum HeaderTag : unsigned char {
     HEADER = 0x0a,
@@ -32,7 +33,7 @@ enum HotReplyTag : unsigned char {
 constexpr size_t ROWS_MAX = 1024, KEYS_MAX = 256;
 
 struct Asked {
-    Piece first{nullptr, 0}, second{nullptr, 0}, expected{nullptr, 0};
+    Piece first{nullptr, 0}, second{nullptr, 0}, expected{nullptr, 0}, request_id{nullptr, 0};
     uint64_t limit = 0, chunk_bytes = 0, condition = 0;
     bool has_limit = false, is_down = false, keys_only = false, one_chunk = false;
 };
@@ -79,6 +80,14 @@ bool read_condition(Reader* reader, unsigned char tag, unsigned* seen, Asked* as
     return true;
 }
 
+// Whether the next field is the request id of a write, for the first time.
+bool read_id(Reader* reader, HotMethod method, unsigned char tag, Asked* asked) {
+    const bool is_id = (method == HOT_ADD && tag == ID_OF_ADD) || (method == HOT_WRITE_IF && tag == ID_OF_WRITE_IF);
+    if (!is_id || asked->request_id.start) return false;
+    asked->request_id = reader->piece();
+    return reader->is_right && asked->request_id.size == REQUEST_ID_BYTES;
+}
+
 bool parse(HotMethod method, Piece message, Asked* asked) {
     const unsigned char* start = reinterpret_cast<const unsigned char*>(message.start);
     Reader reader = {start, start + message.size};
@@ -89,6 +98,8 @@ bool parse(HotMethod method, Piece message, Asked* asked) {
             asked->first = reader.piece();
         } else if (tag == SECOND && !asked->second.start && method != HOT_GET && method != HOT_REMOVE) {
             asked->second = reader.piece();
+        } else if (read_id(&reader, method, tag, asked)) {
+            continue;
         } else if (method == HOT_WRITE_IF ? !read_condition(&reader, tag, &seen, asked)
                                           : method != HOT_SCAN || !read_scan_field(&reader, tag, &seen, asked)) {
             return false;
@@ -168,6 +179,11 @@ Ran answer_write_if(const HotTurn& turn, const Asked& asked, Stream* stream) {
     if (ran == Ran::NOT_QUICK || ran == Ran::FAILED) return ran;
     const Piece told = ran == Ran::UNMET ? piece_of(present) : Piece{"", 0};
     if (told.size > HOT_BYTES_MAX) return Ran::NOT_QUICK;
+    const Piece expected = condition.expected;
+    const Write write = asked.second.start ? Write{PUT_IF, condition.number, asked.first, asked.second, expected}
+                                           : Write{REMOVE_IF, condition.number, asked.first, expected, {"", 0}};
+    const int status = ran == Ran::DONE ? int(MET_STATUS) : int(ran == Ran::UNMET ? UNMET : ABSENT);
+    if (!remember(turn.calls, asked.request_id, write, static_cast<unsigned char>(status), told)) return Ran::FAILED;
     char* to = begin_reply(turn, stream, told.size + 2 * VARINT_MAX);
     if (!to) return Ran::FAILED;
     if (ran == Ran::DONE) {
@@ -183,6 +199,8 @@ Ran answer_add(const HotTurn& turn, const Asked& asked, Stream* stream) {
     const Piece delta = asked.second.start ? asked.second : Piece{"", 0};
     const Ran ran = add(turn.engine, asked.first, delta, {0, nullptr, 0, 0}, &total);
     if (ran != Ran::DONE) return ran;
+    const Write write = {ADD, 0, asked.first, delta, {"", 0}};
+    if (!remember(turn.calls, asked.request_id, write, OK_STATUS, total.piece())) return Ran::FAILED;
     char* to = begin_reply(turn, stream, INTEGER_BYTES + 1 + VARINT_MAX);
     return to ? end_reply(stream, write_piece(to, VALUE_OF, total.piece())) : Ran::FAILED;
 }
@@ -363,6 +381,11 @@ Ran hot_answer(const HotTurn& turn, const HotRights& rights, Stream* stream) {
     if (method == HOT_MULTI_GET || method == HOT_MULTI_PUT) return answer_keys(turn, rights, method, message, stream);
     Asked asked;
     if (!parse(method, message, &asked) || !is_allowed(turn, rights, method, asked)) return Ran::NOT_QUICK;
+    if (asked.request_id.start) {
+        // What it gave before is Python's to tell.
+        const int are_new = is_new(turn.calls, {asked.request_id.start, BATCH_ID_BYTES});
+        if (are_new <= 0) return are_new ? Ran::FAILED : Ran::NOT_QUICK;
+    }
     if (method == HOT_GET) return answer_get(turn, asked, stream);
     if (method == HOT_WRITE_IF) return answer_write_if(turn, asked, stream);
     if (method == HOT_ADD) return answer_add(turn, asked, stream);

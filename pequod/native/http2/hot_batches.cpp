@@ -119,10 +119,16 @@ bool run_batch(Session* self, const HotTurn& turn, Stream* stream, double* at_s,
     const Parsed parsed = begin(calls->batch, message, {calls->commands_max, (long long)calls->rows_max, turn.room});
     if (parsed == Parsed::NO_MEMORY) return PyErr_NoMemory(), false;
     if (parsed != Parsed::RIGHT || !may_run(turn, may, calls->batch)) return leave(self, stream);
+    const Piece batch_id = calls->batch->batch_id;
+    const int are_new = batch_id.size ? is_new(calls, batch_id) : 1;
+    // What some of its commands gave before is Python's to tell.
+    if (are_new <= 0) return are_new == 0 && leave(self, stream);
     const Ran ran = run_quick(calls->batch, turn.engine, turn.now);
     if (ran == Ran::FAILED) return false;
     const bool is_long = turn.room - calls->batch->room > static_cast<long long>(HOT_BYTES_MAX);
     const bool is_whole = ran == Ran::DONE && !is_long;
+    // Python remembers those of a batch with which it goes on.
+    if (is_whole && calls->batch->outcomes.count && !remember(calls, batch_id, calls->batch->outcomes)) return false;
     if (is_whole ? !end_batch(self, turn, stream, at_s, done) : !hand_batch(calls, stream, message, done)) return false;
     return go_on(self, stream, next) && (!is_whole || await_next(self, stream));
 }

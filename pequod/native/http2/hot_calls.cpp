@@ -69,18 +69,20 @@ bool is_whole(const Stream* stream) {
 }
 
 PyObject* hot_new(PyTypeObject* type, PyObject* arguments, PyObject*) {
-    PyObject* engine;
+    PyObject *engine, *is_new, *remember;
     unsigned long long server_id;
     Py_ssize_t rows_max, commands_max, reply_bytes_max, chunk_bytes;
     double slow_s;
-    if (!PyArg_ParseTuple(arguments, "O!Knnnnd", engine_type, &engine, &server_id, &rows_max, &commands_max,
-                          &reply_bytes_max, &chunk_bytes, &slow_s)) {
+    if (!PyArg_ParseTuple(arguments, "O!KnnnndOO", engine_type, &engine, &server_id, &rows_max, &commands_max,
+                          &reply_bytes_max, &chunk_bytes, &slow_s, &is_new, &remember)) {
         return nullptr;
     }
     PyObject* object = type->tp_alloc(type, 0);
     if (!object) return nullptr;
     HotCalls* calls = hot_of(object);
     calls->engine = Py_NewRef(engine);
+    calls->is_new = Py_NewRef(is_new);
+    calls->remember = Py_NewRef(remember);
     calls->server_id = server_id;
     calls->rows_max = size_t(rows_max);
     calls->commands_max = size_t(commands_max);
@@ -92,8 +94,10 @@ PyObject* hot_new(PyTypeObject* type, PyObject* arguments, PyObject*) {
 
 void hot_dealloc(PyObject* object) {
     PyTypeObject* type = Py_TYPE(object);
-    Py_XDECREF(hot_of(object)->engine);
-    Py_XDECREF(reinterpret_cast<PyObject*>(hot_of(object)->batch));
+    const HotCalls* calls = hot_of(object);
+    for (PyObject* one : {calls->engine, calls->is_new, calls->remember, reinterpret_cast<PyObject*>(calls->batch)}) {
+        Py_XDECREF(one);
+    }
     type->tp_free(object);
     Py_DECREF(type);
 }
@@ -143,6 +147,32 @@ void add_to(HotTally* tally, double seconds) {
     ++tally->count;
     ++tally->buckets[at];
     tally->seconds += seconds;
+}
+
+int is_new(const HotCalls* calls, Piece batch_id) {
+    PyObject* id = PyBytes_FromStringAndSize(batch_id.start, Py_ssize_t(batch_id.size));
+    PyObject* found = id ? PyObject_CallOneArg(calls->is_new, id) : nullptr;
+    Py_XDECREF(id);
+    const int is_true = found ? PyObject_IsTrue(found) : -1;
+    Py_XDECREF(found);
+    return is_true;
+}
+
+bool remember(const HotCalls* calls, Piece batch_id, const Outcomes& outcomes) {
+    const Buffer& bytes = outcomes.bytes;
+    PyObject* done = PyObject_CallFunction(calls->remember, "y#y#n", batch_id.start, Py_ssize_t(batch_id.size),
+                                           bytes.start, Py_ssize_t(bytes.size), Py_ssize_t(outcomes.count));
+    Py_XDECREF(done);
+    return done;
+}
+
+bool remember(const HotCalls* calls, Piece request_id, const Write& write, unsigned char status, Piece value) {
+    if (!request_id.size) return true;
+    Outcomes own = {};
+    const bool is_kept = add_outcome(&own, number_in(request_id), write, status, value) &&
+                         remember(calls, {request_id.start, BATCH_ID_BYTES}, own);
+    PyMem_Free(own.bytes.start);
+    return is_kept;
 }
 
 PyObject* list_of_counts(const uint64_t* counts, size_t count) {

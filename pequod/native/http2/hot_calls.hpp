@@ -63,6 +63,9 @@ struct HotTally {
 struct HotCalls {
     PyObject_HEAD
     PyObject* engine;
+    // What Python remembers of writes with request ids: whether it knows none of a batch's ids, and what takes
+    // outcomes.
+    PyObject *is_new, *remember;
     uint64_t server_id;
     size_t rows_max, commands_max, reply_bytes_max, chunk_bytes;
     // Slower calls are told of.
@@ -160,6 +163,13 @@ PyObject* dropped(const Done& done);
 
 // Answer one call: DONE, its reply is in the stream; NOT_QUICK, nothing has happened; FAILED, an error is set.
 Ran hot_answer(const HotTurn& turn, const HotRights& rights, Stream* stream);
+
+// Whether no write with an id of this batch has come before: 1 or 0; -1: an error is set.
+int is_new(const HotCalls* calls, Piece batch_id);
+// Remember what writes with ids of a batch have given, in the same turn; false: an error is set.
+bool remember(const HotCalls* calls, Piece batch_id, const Outcomes& outcomes);
+// The same of one write, unless its id is empty: then it has none.
+bool remember(const HotCalls* calls, Piece request_id, const Write& write, unsigned char status, Piece value);
 
 // Give a call that was kept back, or the next message of one, to Python; false: an error is set.
 bool leave(Session* self, Stream* stream);

@@ -95,8 +95,9 @@ class ServedHotCalls:
         #: Whether no message that is short enough for a hot call is too long for the server. 0: a share of its memory.
         self._takes_any_length = not 0 < config.message_bytes_max < HOT_BYTES_MAX
         limits = HotLimits(config.rows_max, config.batch_commands_max, config.reply_bytes_max, config.chunk_bytes)
+        ids = served.executor.ids
         slow_s = config.slow_ms / 1000 if config.slow_ms else float("inf")
-        self.native: NativeHotCalls = new_hot_calls(served.engine, served.server_id, limits, slow_s)
+        self.native: NativeHotCalls = new_hot_calls(served.engine, served.server_id, limits, slow_s, ids)
         served.levels.counters.hot_reads = lambda: self.native.reads
 
     def turn(self, client: HotClient) -> HotTurn | None:

@@ -3,6 +3,10 @@
     check of the write, 4 bytes | status, 1 byte | sum, or the present value of a key
     check of the write, 4 bytes | TransactionReply without its header
 
+In memory and on disk several stand one behind the other, each with a head: the number of its command, 4 bytes, and its
+size, 4 bytes. A request id is the id of a batch, 12 bytes, and such a number; one that was made for a single write is
+taken apart in the same way. The native core makes the same bytes (pequod/native/outcomes.cpp).
+
 >>> from pequod.commands.kinds import ADD
 >>> add = once_of(bytes(16), ADD, b"likes|1", b"1")
 >>> add.outcome(add.kept(b"7"))
@@ -11,8 +15,9 @@ b'7'
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from functools import partial
+from struct import Struct
 from typing import Final, Generic, NamedTuple, TypeVar
 from zlib import crc32
 
@@ -25,8 +30,14 @@ from pequod.language.conditions import MET, Met, Unmet
 from pequod.language.transactions import Transaction
 from pequod.transaction_messages import transacted_of, transaction_reply, transaction_request
 
-#: The bytes of a request id.
-_ID_BYTES: Final = 16
+#: The bytes of a request id, and those of it that are the id of a batch.
+ID_BYTES: Final = 16
+BATCH_ID_BYTES: Final = 12
+#: Before each of several outcomes: the number of its command, and its size.
+_HEAD: Final = Struct(">II")
+#: The head of a write that is checked: its kind and number, and the sizes of its first two arguments, which say where
+#: one ends and the next begins.
+_CHECKED: Final = Struct(">BQII")
 #: The status of a condition that held; OK goes with a sum.
 _MET: Final = 255
 _CHECK_BYTES: Final = 4
@@ -66,16 +77,34 @@ def refuse_id(request_id: bytes) -> None:
     Raises:
         BadRequestError: It has another length.
     """
-    if request_id and len(request_id) != _ID_BYTES:
-        raise BadRequestError(f"a request id has {_ID_BYTES} bytes, and this one has {len(request_id)}")
+    if request_id and len(request_id) != ID_BYTES:
+        raise BadRequestError(f"a request id has {ID_BYTES} bytes, and this one has {len(request_id)}")
+
+
+def id_at(batch_id: bytes, position: int) -> bytes:
+    """Return the request id of a command of a batch."""
+    return batch_id + position.to_bytes(ID_BYTES - BATCH_ID_BYTES)
+
+
+def with_head(request_id: bytes, outcome: bytes) -> bytes:
+    """Return an outcome as it stands among others."""
+    return b"".join((request_id[BATCH_ID_BYTES:], len(outcome).to_bytes(4), outcome))
+
+
+def in_order(outcomes: bytes, start: int = 0) -> Iterator[tuple[bytes, bytes]]:
+    """Yield the outcomes that stand one behind the other from a place on, each behind the end of its request id."""
+    while start < len(outcomes):
+        number, size = _HEAD.unpack_from(outcomes, start)
+        start += _HEAD.size
+        yield number.to_bytes(ID_BYTES - BATCH_ID_BYTES), outcomes[start : start + size]
+        start += size
 
 
 def once_of(
     request_id: bytes, kind: int, key: bytes, second: bytes, third: bytes = b"", number: int = 0
 ) -> Once[Decided]:
     """Return the write of a command, whose arguments and number are those of batches."""
-    # The lengths say where one argument ends and the next begins.
-    head = b"%d %d %d %d " % (kind, number, len(key), len(second))
+    head = _CHECKED.pack(kind, number, len(key), len(second))
     check = crc32(b"".join((head, key, second, third))).to_bytes(_CHECK_BYTES)
     return Once(request_id, check, _bytes_of, _decided)
 

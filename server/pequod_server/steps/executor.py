@@ -12,7 +12,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Final, assert_never
+from typing import Any, Final, assert_never, cast
 
 from pequod_proto.pequod_pb2 import ExecuteReply, ExecuteRequest
 
@@ -34,7 +34,7 @@ from pequod_server.freshness.demands import Demand
 from pequod_server.freshness.levels import Levels
 from pequod_server.homes.rules import HomeRules
 from pequod_server.once.memory import RequestIds
-from pequod_server.once.outcomes import once_of_transaction, refuse_id
+from pequod_server.once.outcomes import BATCH_ID_BYTES, Decided, once_of, once_of_transaction, refuse_id
 from pequod_server.steps.judges import CommandJudge, HomeJudge
 from pequod_server.steps.leveled import BatchLevels
 from pequod_server.steps.piece import ReplyPiece
@@ -191,17 +191,20 @@ class Executor:
         self.databases.expiring.pass_due()
         # What is seen at once: most commands of calls may run now.
         refuse_id(request_id)
-        if request_id:
-            may_run = False
-        elif kind in WRITES:
-            may_run = self._rules is None or self._rules.error_of(first) is None
+        if kind in WRITES:
+            is_new = not request_id or self.ids.is_new(request_id[:BATCH_ID_BYTES])
+            may_run = is_new and (self._rules is None or self._rules.error_of(first) is None)
         elif demand is None:
             may_run = self.levels.passes_reads()
         else:
             may_run = self.levels.passes_read(bounds_of(kind, first, second), demand)
         if may_run:
             try:
-                return answer(self.engine, kind, first, second, number, self.clock(), third, ttl_ms), b""
+                outcome = answer(self.engine, kind, first, second, number, self.clock(), third, ttl_ms)
+                if request_id:
+                    write = once_of(request_id, kind, first, second, third, number)
+                    self.ids.remember(request_id, write.kept(cast("Decided", outcome)))
+                return outcome, b""
             except (MissingError, BackedKeyError) as error:
                 waits = error
         column, arguments, numbers = bytes((kind,)), [first, second, third], [number, ttl_ms]

@@ -34,6 +34,9 @@ def run_quick(executor: Executor, message: bytes, judges: Sequence[CommandJudge]
     batch = parse_batch(message, executor.commands_max, executor.rows_max, reply_bytes_max)
     if batch is None or not executor.levels.passes(batch) or not all(judge.passes(batch) for judge in judges):
         return None
+    if not executor.ids.is_new(batch.batch_id):
+        # What some of its commands gave before is for `OnceRun` to tell.
+        return None
     return QuickBatch(executor, batch, judges)
 
 
@@ -57,6 +60,8 @@ class QuickBatch:
         self.rest: tuple[ExecuteRequest, Steps, Step] | None = None
         executor.databases.expiring.pass_due()
         stop = run_batch(executor.engine, batch, executor.rows_max, executor.clock(), self.errors)
+        if batch.outcome_count:
+            executor.ids.remember_all(batch.batch_id, batch.outcomes, batch.outcome_count)
         self.reply_bytes = batch.reply_bytes
         if stop is None:
             executor.levels.count(batch)

@@ -2,11 +2,14 @@
 
 ids  {1: id}    PUT  ADD       known     its first outcome is taken, and the engine is not asked
                       ^ 1      unknown   it runs, and its outcome is remembered in the same turn
+
+A batch whose ids are all new runs natively; see quick.py.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from itertools import pairwise
 
 from pequod_proto.pequod_pb2 import ExecuteRequest
 
@@ -17,7 +20,7 @@ from pequod.engine.batch import BatchRun, Waits
 from pequod.errors import BadRequestError
 from pequod.language.conditions import Met, Unmet
 from pequod_server.once.memory import RequestIds
-from pequod_server.once.outcomes import Decided, Once, once_of, refuse_id
+from pequod_server.once.outcomes import BATCH_ID_BYTES, Decided, Once, id_at, once_of, refuse_id, with_head
 
 
 def ids_of(request: ExecuteRequest) -> dict[int, bytes]:
@@ -26,6 +29,8 @@ def ids_of(request: ExecuteRequest) -> dict[int, bytes]:
     Raises:
         BadRequestError: They are no ids, or go with commands that have none.
     """
+    if request.batch_id or request.batch_positions:
+        return _ids_of_batch(request)
     positions: Sequence[int] = request.once_commands
     ids: Sequence[bytes] = request.request_ids
     if not positions and not ids:
@@ -42,6 +47,23 @@ def ids_of(request: ExecuteRequest) -> dict[int, bytes]:
     return found
 
 
+def _ids_of_batch(request: ExecuteRequest) -> dict[int, bytes]:
+    batch_id, positions = request.batch_id, request.batch_positions[:] or range(len(request.kinds))
+    if len(batch_id) != BATCH_ID_BYTES:
+        raise BadRequestError(f"the id of a batch has {BATCH_ID_BYTES} bytes, and this one has {len(batch_id)}")
+    if request.once_commands or request.request_ids:
+        raise BadRequestError("a batch has an id, or its commands have some, not both")
+    if len(positions) != len(request.kinds):
+        raise BadRequestError(f"each command needs a position: {len(request.kinds)} have {len(positions)}")
+    if any(one >= other for one, other in pairwise(positions)):
+        raise BadRequestError("the positions of commands in their batch do not ascend")
+    return {
+        at: id_at(batch_id, position)
+        for at, (kind, position) in enumerate(zip(request.kinds, positions, strict=True))
+        if kind in DECIDED
+    }
+
+
 class OnceRun(BatchRun):
     """A batch under way of which some commands have request ids.
 
@@ -49,7 +71,7 @@ class OnceRun(BatchRun):
         ids: By the positions of the commands.
     """
 
-    __slots__ = ("_memory",)
+    __slots__ = ("_known_at", "_memory")
 
     def __init__(
         self,
@@ -63,20 +85,30 @@ class OnceRun(BatchRun):
         super().__init__(kinds, arguments, numbers, rows_max)
         self.ids = ids
         self._memory = memory
+        #: The command whose outcome was known last.
+        self._known_at = -1
         self.known = self._known
 
     def run(
         self, engine: Engine, clock: Callable[[], float], take: Callable[[Answer | PequodError], bool]
     ) -> Waits | None:
         """Run commands as `BatchRun.run`; remember what those with ids give."""
+        found: dict[bytes, list[bytes]] = {}
 
         def note(outcome: Answer | PequodError) -> bool:
             request_id = self.ids.get(self.index)
-            if request_id is not None and isinstance(outcome, (bytes, Met, Unmet)):
-                self._memory.remember(request_id, self._next().kept(outcome))
+            if request_id is not None and self.index != self._known_at and isinstance(outcome, (bytes, Met, Unmet)):
+                # If the reply has no room for it, the command runs again, and would be remembered twice.
+                self._known_at = self.index
+                its = found.setdefault(request_id[:BATCH_ID_BYTES], [])
+                its.append(with_head(request_id, self._next().kept(outcome)))
             return take(outcome)
 
-        return super().run(engine, clock, note)
+        try:
+            return super().run(engine, clock, note)
+        finally:
+            for batch_id, outcomes in found.items():
+                self._memory.remember_all(batch_id, b"".join(outcomes), len(outcomes))
 
     def _known(self) -> Answer | PequodError:
         """Return what the next command gave when it came before; None if it did not."""
@@ -84,6 +116,7 @@ class OnceRun(BatchRun):
         kept = None if request_id is None else self._memory.known(request_id)
         if kept is None:
             return None
+        self._known_at = self.index
         try:
             return self._next().outcome(kept)
         except BadRequestError as error:

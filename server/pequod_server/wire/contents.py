@@ -68,6 +68,7 @@ BOUNDS: Final[Mapping[str, Mapping[str, Bound]]] = {
         "fresh_levels": Beside("kinds", 1),
         "once_commands": Beside("kinds", 1),
         "request_ids": Beside("kinds", 1),
+        "batch_positions": Beside("kinds", 1),
     },
     "CommandColumns": {
         "kinds": _OF_TRANSACTION,
