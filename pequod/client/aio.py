@@ -48,9 +48,11 @@ class AsyncClient(ServerCalls):
         certificate: PEM file of the client's certificate, and ``key`` that of its key.
         token: The caller's token, as `pequod token new` printed it.
         insecure: Allow to send the token in plain text to other machines.
+        transport: "grpcio", "native" (that of the native core, which takes less CPU), or "auto": the native one where
+            it is there; without it, what the variable PEQUOD_CLIENT_TRANSPORT says, else "grpcio".
 
     Raises:
-        SettingError: A file cannot be read, or the token would be sent in plain text.
+        SettingError: A file cannot be read, the token would be sent in plain text, or the transport is not there.
 
     Example:
         async with AsyncClient() as client:
@@ -69,8 +71,17 @@ class AsyncClient(ServerCalls):
         key: str | Path | None = None,
         token: str | None = None,
         insecure: bool = False,
+        transport: str = "",
     ) -> None:
-        credentials = Credentials(tls=tls, ca=ca, certificate=certificate, key=key, token=token, insecure=insecure)
+        credentials = Credentials(
+            tls=tls,
+            ca=ca,
+            certificate=certificate,
+            key=key,
+            token=token,
+            insecure=insecure,
+            transport=transport,
+        )
         self._link = _link(target, credentials, timeout_s, retries)
         self._gathering = Gathering(self._link)
         self._writing = self._reading = self._gathering.open

@@ -21,7 +21,7 @@ from pequod_proto.pequod_pb2_grpc import PequodStub
 from pequod.addresses import fault_of
 from pequod.calls import WatchEvent
 from pequod.client import decode
-from pequod.client.credentials import Credentials
+from pequod.client.credentials import Channel, Credentials
 from pequod.client.lanes import Lane, Lanes
 from pequod.client.link import Link
 from pequod.client.retry import advance, is_harmless_twice, pause_s
@@ -68,7 +68,7 @@ class ServerConnection(Link):
             raise SettingError("target", fault)
         self._credentials = credentials
         self._open_channel = credentials.connector(target, _OPTIONS)
-        self._channel: aio.Channel | None = None
+        self._channel: Channel | None = None
         self._stub: Any = None
         self._execute: Any = None
         self._probe: Any = None

@@ -35,10 +35,12 @@ class Client(Calls):
         certificate: PEM file of the client's certificate, and ``key`` that of its key.
         token: The caller's token, as `pequod token new` printed it.
         insecure: Allow to send the token in plain text to other machines.
+        transport: "grpcio", "native" (that of the native core, which takes less CPU), or "auto": the native one where
+            it is there; without it, what the variable PEQUOD_CLIENT_TRANSPORT says, else "grpcio".
         loop_factory: Makes the event loop of the client's thread; without it, uvloop's loop if it is installed.
 
     Raises:
-        SettingError: A file cannot be read, or the token would be sent in plain text.
+        SettingError: A file cannot be read, the token would be sent in plain text, or the transport is not there.
 
     Example:
         with Client() as client:
@@ -57,6 +59,7 @@ class Client(Calls):
         key: str | Path | None = None,
         token: str | None = None,
         insecure: bool = False,
+        transport: str = "",
         loop_factory: Callable[[], asyncio.AbstractEventLoop] | None = None,
     ) -> None:
         self._async = PostingClient(
@@ -69,6 +72,7 @@ class Client(Calls):
             key=key,
             token=token,
             insecure=insecure,
+            transport=transport,
         )
         self._background = BackgroundLoop(f"pequod {target}", loop_factory)
         self._async.post_to(self._background)

@@ -9,6 +9,7 @@
 #include "engine.hpp"
 #include "groups.hpp"
 #include "hash.hpp"
+#include "http2/client.hpp"
 #include "http2/hot_calls.hpp"
 #include "kernel.hpp"
 #include "kinds.hpp"
@@ -32,7 +33,7 @@ KindRow KIND_ROWS[256] = {};
 namespace {
 
 // That of pequod/native/__init__.py, which takes no other.
-constexpr int INTERFACE = 23;
+constexpr int INTERFACE = 24;
 
 PyModuleDef definition = {
     PyModuleDef_HEAD_INIT, "_hot", "The native core of the engine.", -1, nullptr, nullptr, nullptr, nullptr, nullptr,
@@ -85,6 +86,7 @@ PyMODINIT_FUNC PyInit__hot() {
                            pequod::add_tally_function,
                            pequod::add_numeral_functions,
                            pequod::http2::add_session_type,
+                           pequod::http2::add_client_type,
                            pequod::http2::add_hot_type,
                            add_kinds}) {
         if (module && add(module) < 0) Py_CLEAR(module);

@@ -5,12 +5,12 @@
 
 #include <cstddef>
 
+#include "fields.hpp"
+#include "output.hpp"
+
 namespace pequod::http2 {
 
 namespace {
-
-// What the buffer of `take_output` keeps: what a socket is given at a time, and a frame.
-constexpr size_t OUTPUT_BYTES_KEPT = 128 << 10;
 
 Session* as_session(PyObject* object) { return reinterpret_cast<Session*>(object); }
 
@@ -18,17 +18,6 @@ Session* as_session(PyObject* object) { return reinterpret_cast<Session*>(object
 Stream* stream_of_number(Session* self, PyObject* number) {
     const long id = PyLong_AsLong(number);
     return id == -1 && PyErr_Occurred() ? nullptr : stream_of(self, int32_t(id));
-}
-
-bool is_list_of_pairs(PyObject* object) {
-    if (!PyList_CheckExact(object)) return false;
-    for (Py_ssize_t at = 0; at < PyList_GET_SIZE(object); ++at) {
-        PyObject* pair = PyList_GET_ITEM(object, at);
-        if (!PyTuple_CheckExact(pair) || PyTuple_GET_SIZE(pair) != 2) return false;
-        if (!PyBytes_CheckExact(PyTuple_GET_ITEM(pair, 0)) || !PyBytes_CheckExact(PyTuple_GET_ITEM(pair, 1)))
-            return false;
-    }
-    return true;
 }
 
 PyObject* wrong(const char* text) {
@@ -89,7 +78,7 @@ PyObject* session_receive(PyObject* object, PyObject* data) {
 // output(most): bytes for the socket, some more than as many at the most; none: there is nothing.
 PyObject* session_output(PyObject* object, PyObject* argument) {
     const size_t most = PyLong_AsSize_t(argument);
-    return most == size_t(-1) && PyErr_Occurred() ? nullptr : take_output(as_session(object), most);
+    return most == size_t(-1) && PyErr_Occurred() ? nullptr : take_output(as_session(object)->session, most);
 }
 
 // take(id): see _hot.pyi.
@@ -332,26 +321,6 @@ bool take_in(Session* self, const void* data, size_t size) {
 bool has_news(const Session* self) {
     return PyList_GET_SIZE(self->events) || !self->session || nghttp2.session_want_write(self->session) ||
            !nghttp2.session_want_read(self->session);
-}
-
-PyObject* take_output(Session* self, size_t most) {
-    // One for all connections: it is empty before and after.
-    static Bytes out = {};
-    out.at = out.size = 0;
-    ssize_t size = 1;
-    while (self->session && size > 0 && out.size < most) {
-        const uint8_t* data = nullptr;
-        size = nghttp2.session_mem_send(self->session, &data);
-        if (size > 0 && !out.add(data, size_t(size))) size = NO_MEMORY;
-    }
-    PyObject* bytes = nullptr;
-    if (size < 0 || PyErr_Occurred()) {
-        failed(int(size));
-    } else {
-        bytes = PyBytes_FromStringAndSize(out.start, Py_ssize_t(out.size));
-    }
-    if (out.room > OUTPUT_BYTES_KEPT) out.free();
-    return bytes;
 }
 
 int add_session_type(PyObject* module) {

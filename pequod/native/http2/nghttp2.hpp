@@ -15,6 +15,7 @@ struct NgSession;
 struct NgCallbacks;
 struct NgOption;
 struct NgBuffer;
+struct NgPriority;
 
 struct FrameHead {
     size_t length;
@@ -78,42 +79,45 @@ struct Memory {
 };
 
 // Each function: what it returns, its name behind `nghttp2_`, what it takes.
-#define PEQUOD_NGHTTP2_FUNCTIONS(X)                                                                 \
-    X(const char*, strerror, (int))                                                                 \
-    X(int, session_callbacks_new, (NgCallbacks**))                                                  \
-    X(void, session_callbacks_set_on_begin_frame_callback, (NgCallbacks*, OnHead))                  \
-    X(void, session_callbacks_set_on_begin_headers_callback, (NgCallbacks*, OnFrame))               \
-    X(void, session_callbacks_set_on_header_callback2, (NgCallbacks*, OnHeader))                    \
-    X(void, session_callbacks_set_on_data_chunk_recv_callback, (NgCallbacks*, OnData))              \
-    X(void, session_callbacks_set_on_frame_recv_callback, (NgCallbacks*, OnFrame))                  \
-    X(void, session_callbacks_set_on_frame_send_callback, (NgCallbacks*, OnFrame))                  \
-    X(void, session_callbacks_set_on_stream_close_callback, (NgCallbacks*, OnClose))                \
-    X(int, option_new, (NgOption**))                                                                \
-    X(void, option_set_no_auto_window_update, (NgOption*, int))                                     \
-    X(void, option_set_no_closed_streams, (NgOption*, int))                                         \
-    X(void, option_set_max_outbound_ack, (NgOption*, size_t))                                       \
-    X(void, option_set_no_rfc9113_leading_and_trailing_ws_validation, (NgOption*, int))             \
-    X(NgPiece, rcbuf_get_buf, (NgBuffer*))                                                          \
-    X(int, session_server_new3, (NgSession**, const NgCallbacks*, void*, const NgOption*, Memory*)) \
-    X(void, session_del, (NgSession*))                                                              \
-    X(ssize_t, session_mem_recv, (NgSession*, const uint8_t*, size_t))                              \
-    X(ssize_t, session_mem_send, (NgSession*, const uint8_t**))                                     \
-    X(int, session_want_read, (NgSession*))                                                         \
-    X(int, session_want_write, (NgSession*))                                                        \
-    X(int, session_set_stream_user_data, (NgSession*, int32_t, void*))                              \
-    X(void*, session_get_stream_user_data, (NgSession*, int32_t))                                   \
-    X(int, session_consume_connection, (NgSession*, size_t))                                        \
-    X(int, session_consume_stream, (NgSession*, int32_t, size_t))                                   \
-    X(int, session_set_local_window_size, (NgSession*, uint8_t, int32_t, int32_t))                  \
-    X(int32_t, session_get_last_proc_stream_id, (NgSession*))                                       \
-    X(int, session_terminate_session, (NgSession*, uint32_t))                                       \
-    X(int, session_resume_data, (NgSession*, int32_t))                                              \
-    X(int, submit_settings, (NgSession*, uint8_t, const Setting*, size_t))                          \
-    X(int, submit_response, (NgSession*, int32_t, const Field*, size_t, const Provider*))           \
-    X(int, submit_trailer, (NgSession*, int32_t, const Field*, size_t))                             \
-    X(int, submit_rst_stream, (NgSession*, uint8_t, int32_t, uint32_t))                             \
-    X(int, submit_ping, (NgSession*, uint8_t, const uint8_t*))                                      \
-    X(int, submit_shutdown_notice, (NgSession*))                                                    \
+#define PEQUOD_NGHTTP2_FUNCTIONS(X)                                                                           \
+    X(const char*, strerror, (int))                                                                           \
+    X(int, session_callbacks_new, (NgCallbacks**))                                                            \
+    X(void, session_callbacks_set_on_begin_frame_callback, (NgCallbacks*, OnHead))                            \
+    X(void, session_callbacks_set_on_begin_headers_callback, (NgCallbacks*, OnFrame))                         \
+    X(void, session_callbacks_set_on_header_callback2, (NgCallbacks*, OnHeader))                              \
+    X(void, session_callbacks_set_on_data_chunk_recv_callback, (NgCallbacks*, OnData))                        \
+    X(void, session_callbacks_set_on_frame_recv_callback, (NgCallbacks*, OnFrame))                            \
+    X(void, session_callbacks_set_on_frame_send_callback, (NgCallbacks*, OnFrame))                            \
+    X(void, session_callbacks_set_on_stream_close_callback, (NgCallbacks*, OnClose))                          \
+    X(int, option_new, (NgOption**))                                                                          \
+    X(void, option_set_no_auto_window_update, (NgOption*, int))                                               \
+    X(void, option_set_no_closed_streams, (NgOption*, int))                                                   \
+    X(void, option_set_max_outbound_ack, (NgOption*, size_t))                                                 \
+    X(void, option_set_no_rfc9113_leading_and_trailing_ws_validation, (NgOption*, int))                       \
+    X(NgPiece, rcbuf_get_buf, (NgBuffer*))                                                                    \
+    X(int, session_server_new3, (NgSession**, const NgCallbacks*, void*, const NgOption*, Memory*))           \
+    X(int, session_client_new3, (NgSession**, const NgCallbacks*, void*, const NgOption*, Memory*))           \
+    X(void, session_del, (NgSession*))                                                                        \
+    X(ssize_t, session_mem_recv, (NgSession*, const uint8_t*, size_t))                                        \
+    X(ssize_t, session_mem_send, (NgSession*, const uint8_t**))                                               \
+    X(int, session_want_read, (NgSession*))                                                                   \
+    X(int, session_want_write, (NgSession*))                                                                  \
+    X(int, session_set_stream_user_data, (NgSession*, int32_t, void*))                                        \
+    X(void*, session_get_stream_user_data, (NgSession*, int32_t))                                             \
+    X(int, session_consume_connection, (NgSession*, size_t))                                                  \
+    X(int, session_consume_stream, (NgSession*, int32_t, size_t))                                             \
+    X(int, session_set_local_window_size, (NgSession*, uint8_t, int32_t, int32_t))                            \
+    X(int32_t, session_get_last_proc_stream_id, (NgSession*))                                                 \
+    X(int, session_terminate_session, (NgSession*, uint32_t))                                                 \
+    X(int, session_resume_data, (NgSession*, int32_t))                                                        \
+    X(int, submit_settings, (NgSession*, uint8_t, const Setting*, size_t))                                    \
+    X(int, session_check_request_allowed, (NgSession*))                                                       \
+    X(int32_t, submit_request, (NgSession*, const NgPriority*, const Field*, size_t, const Provider*, void*)) \
+    X(int, submit_response, (NgSession*, int32_t, const Field*, size_t, const Provider*))                     \
+    X(int, submit_trailer, (NgSession*, int32_t, const Field*, size_t))                                       \
+    X(int, submit_rst_stream, (NgSession*, uint8_t, int32_t, uint32_t))                                       \
+    X(int, submit_ping, (NgSession*, uint8_t, const uint8_t*))                                                \
+    X(int, submit_shutdown_notice, (NgSession*))                                                              \
     X(int, submit_goaway, (NgSession*, uint8_t, int32_t, uint32_t, const uint8_t*, size_t))
 
 // The same for functions that older libraries do not have.
@@ -124,11 +128,16 @@ enum Code : int {
     NO_MEMORY = -901,
     CALLBACK_FAILURE = -902,
 };
-enum FrameKind : uint8_t { DATA = 0, HEADERS = 1, SETTINGS = 4, CONTINUATION = 9 };
+enum FrameKind : uint8_t { DATA = 0, HEADERS = 1, SETTINGS = 4, GOAWAY = 7, CONTINUATION = 9 };
 enum FrameFlag : uint8_t { FLAG_NONE = 0, FLAG_END_STREAM = 1, FLAG_ACK = 1 };
 enum DataFlag : uint32_t { DATA_EOF = 1, DATA_NO_END_STREAM = 2 };
-enum FieldFlag : uint8_t { FIELD_NONE = 0, FIELD_STATIC = 6 };
-enum SettingId : int32_t { MAX_CONCURRENT_STREAMS = 3, INITIAL_WINDOW_SIZE = 4, MAX_HEADER_LIST_SIZE = 6 };
+enum FieldFlag : uint8_t { FIELD_NONE = 0, FIELD_UNINDEXED = 1, FIELD_STATIC = 6 };
+enum SettingId : int32_t {
+    ENABLE_PUSH = 2,
+    MAX_CONCURRENT_STREAMS = 3,
+    INITIAL_WINDOW_SIZE = 4,
+    MAX_HEADER_LIST_SIZE = 6
+};
 enum ErrorCode : uint32_t { NO_ERROR = 0, ENHANCE_YOUR_CALM = 11 };
 
 #define PEQUOD_NGHTTP2_POINTER(result, name, arguments) result(*name) arguments;

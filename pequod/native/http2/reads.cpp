@@ -5,6 +5,7 @@
 //                                                     anything else, or more than that: rest(what is to be noted)
 #include "../arguments.hpp"
 #include "hot_calls.hpp"
+#include "output.hpp"
 
 namespace pequod::http2 {
 
@@ -44,7 +45,7 @@ bool answer(Session* self, PyObject* said, PyObject** noted) {
     if (!run_all(self, turn, reads.most, reads.unsent_max, &done)) return dropped(done), false;
     // What is left of the queue has its turn behind other connections.
     if (!done.is_quiet() || self->hot_size) return (*noted = told(done));
-    PyObject* replies = take_output(self, reads.output_max);
+    PyObject* replies = take_output(self->session, reads.output_max);
     const bool is_written = replies && (!PyBytes_GET_SIZE(replies) || !reads.write || call(reads.write, replies));
     Py_XDECREF(replies);
     return is_written;

@@ -2,6 +2,9 @@
 
 #include <iterator>
 
+#include "fields.hpp"
+#include "output.hpp"
+
 namespace pequod::http2 {
 
 namespace {
@@ -15,36 +18,11 @@ constexpr size_t ANSWERS_MAX = 1000;
 constexpr uint64_t RESETS_MAX = 1000000;
 // What a field takes beside its name and value, as HTTP/2 counts it.
 constexpr size_t FIELD_BYTES = 32;
-// Fields of ours in one block, beside those that stand first.
-constexpr size_t FIELDS_MAX = 64, FIRST_FIELDS_MAX = 4;
-
-// nghttp2 takes pointers to bytes that it does not change.
-uint8_t* bytes_of(const char* start) { return const_cast<uint8_t*>(reinterpret_cast<const uint8_t*>(start)); }
-
-Field field_of(Piece name, Piece value, uint8_t flags) {
-    return {bytes_of(name.start), bytes_of(value.start), name.size, value.size, flags};
-}
-
-template <size_t N, size_t M>
-Field static_field(const char (&name)[N], const char (&value)[M]) {
-    return field_of({name, N - 1}, {value, M - 1}, FIELD_STATIC);
-}
-
 const Field FIRST_FIELDS[] = {static_field(":status", "200"), static_field("content-type", "application/grpc"),
                               static_field("grpc-accept-encoding", "identity, deflate, gzip")};
 const Field PLAIN_TRAILERS[] = {static_field("grpc-status", "0")};
 
 Session* session_of(void* user) { return static_cast<Session*>(user); }
-
-// Append fields of a list of pairs of bytes.
-size_t add_fields(Field* fields, size_t count, PyObject* pairs) {
-    for (Py_ssize_t at = 0; pairs && at < PyList_GET_SIZE(pairs) && count < FIELDS_MAX; ++at) {
-        PyObject* pair = PyList_GET_ITEM(pairs, at);
-        const Piece name = piece_of(PyTuple_GET_ITEM(pair, 0)), value = piece_of(PyTuple_GET_ITEM(pair, 1));
-        fields[count++] = field_of(name, value, FIELD_NONE);
-    }
-    return count;
-}
 
 int submit_trailers(Session* self, Stream* stream) {
     if (!stream->trailers) return nghttp2.submit_trailer(self->session, stream->id, PLAIN_TRAILERS, 1);
@@ -224,12 +202,6 @@ int on_sent(NgSession* session, const Frame* frame, void* user) {
     return nghttp2.submit_rst_stream(session, FLAG_NONE, stream->id, NO_ERROR) ? CALLBACK_FAILURE : 0;
 }
 
-// Python's allocator: for the small things that a call takes it is quicker than the system's.
-Memory memory = {nullptr, [](size_t size, void*) { return PyMem_Malloc(size); },
-                 [](void* start, void*) { PyMem_Free(start); },
-                 [](size_t count, size_t size, void*) { return PyMem_Calloc(count, size); },
-                 [](void* start, size_t size, void*) { return PyMem_Realloc(start, size); }};
-
 NgCallbacks* callbacks = nullptr;
 NgOption* options = nullptr;
 
@@ -255,13 +227,6 @@ bool make_callbacks() {
 }
 
 }  // namespace
-
-PyObject* failed(int code) {
-    if (!PyErr_Occurred()) {
-        PyErr_SetString(code == NO_MEMORY ? PyExc_MemoryError : PyExc_ConnectionError, nghttp2.strerror(code));
-    }
-    return nullptr;
-}
 
 Stream* stream_of(Session* self, int32_t id) {
     if (!self->session) return nullptr;

@@ -128,12 +128,8 @@ bool push(Session* self, Stream* stream);
 bool take_in(Session* self, const void* data, size_t size);
 // Whether there are events, or bytes for the socket, or the end.
 bool has_news(const Session* self);
-// Bytes for the socket, as many as given and a frame at the most; null: an error is set.
-PyObject* take_output(Session* self, size_t most);
 // All of a response has been given; false: an error is set.
 bool end_response(Session* self, Stream* stream);
-
-PyObject* failed(int code);
 
 void detach(Session* self);
 PyObject* session_attach(PyObject* object, PyObject* const* arguments, Py_ssize_t count);

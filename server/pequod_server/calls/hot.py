@@ -28,6 +28,7 @@ from pequod.native.http2 import (
     SlowCall,
     new_hot_calls,
 )
+from pequod.wire.metadata import text_of
 from pequod_server.access.grants import KeyRanges
 from pequod_server.access.guard import AccessGuard, certificate_names
 from pequod_server.calls.executing import ExecuteCalls
@@ -35,7 +36,7 @@ from pequod_server.calls.served import ServedEngine
 from pequod_server.homes.rules import HomeRules
 from pequod_server.memory.admission import Admission
 from pequod_server.ops.logs import SlowLog
-from pequod_server.transport.headers import Opening, text_of
+from pequod_server.transport.headers import Opening
 from pequod_server.transport.hot_calls import HotClient
 from pequod_server.wire.connections import Connections
 from pequod_server.wire.under_way import CallsUnderWay

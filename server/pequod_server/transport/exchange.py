@@ -18,11 +18,12 @@ import grpc
 from grpc import aio
 
 from pequod.native.http2 import Fields, NativeSession
+from pequod.wire.inflating import InflateError, OverlongError, inflated
+from pequod.wire.metadata import Metadata, fields_of
 from pequod_server.memory.admission import SMALL_BYTES
 from pequod_server.transport.chain import CallDetails
 from pequod_server.transport.ending import EndingContext
-from pequod_server.transport.headers import Metadata, Opening, fields_of, trailers_of
-from pequod_server.transport.inflating import InflateError, OverlongError, inflated
+from pequod_server.transport.headers import Opening, trailers_of
 
 log = logging.getLogger("pequod.server")
 

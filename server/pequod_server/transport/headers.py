@@ -8,15 +8,14 @@ from __future__ import annotations
 
 import binascii
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from typing import Final
 from urllib.parse import quote
 
 import grpc
 
 from pequod.native.http2 import Fields
-
-Metadata = Sequence[tuple[str, str | bytes]]
+from pequod.wire.metadata import Metadata, bytes_of, fields_of, text_of
 
 _UNITS: Final = {b"H": 3600.0, b"M": 60.0, b"S": 1.0, b"m": 1e-3, b"u": 1e-6, b"n": 1e-9}
 _TIMEOUT: Final = re.compile(rb"(\d{1,8})([HMSmun])")
@@ -64,34 +63,14 @@ class Opening:
 
     def _add_bytes(self, metadata: list[tuple[str, str | bytes]], name: str, value: bytes) -> None:
         try:
-            # Several values of one name may stand in one field.
-            metadata += [(name, binascii.a2b_base64(part + b"=" * (-len(part) % 4))) for part in value.split(b",")]
+            metadata += [(name, data) for data in bytes_of(value)]
         except binascii.Error:
             self.refusal = f"the metadata {name} are not base64"
-
-
-def text_of(value: bytes) -> str:
-    """Return the text of a field: UTF-8, or Latin-1 where it is none."""
-    try:
-        return value.decode()
-    except UnicodeDecodeError:
-        return value.decode("latin-1")
 
 
 def _seconds(value: bytes) -> float | None:
     found = _TIMEOUT.fullmatch(value)
     return None if found is None else int(found[1]) * _UNITS[found[2]]
-
-
-def fields_of(metadata: Iterable[tuple[str, str | bytes]]) -> Fields:
-    """Return metadata as fields."""
-    fields = []
-    for name, value in metadata:
-        data = value.encode() if isinstance(value, str) else value
-        if name.endswith("-bin"):
-            data = binascii.b2a_base64(data, newline=False).rstrip(b"=")
-        fields.append((name.lower().encode("latin-1"), data))
-    return fields
 
 
 def trailers_of(code: grpc.StatusCode, details: str, metadata: Metadata) -> Fields:

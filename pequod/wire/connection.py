@@ -1,0 +1,218 @@
+"""One connection of a client as an asyncio protocol: between a socket and the native session, and calls.
+
+made -> greeted by the server: calls begin -> leaving: no more calls begin, and it closes with the last -> lost
+"""
+
+from __future__ import annotations
+
+import asyncio
+import ssl
+from collections.abc import Iterable
+from typing import Any, Final, Protocol, cast
+
+from grpc import StatusCode
+
+from pequod.native.http2.client import ClientEvent, End, NativeClientSession
+from pequod.wire.call import WireCall
+from pequod.wire.ends import Status
+from pequod.wire.metadata import timeout_of
+
+#: The bytes that the socket gets at a time, and in one turn of the event loop; and those that are read at a time.
+_OUTPUT_BYTES: Final = 64 << 10
+_TURN_BYTES: Final = 256 << 10
+_INPUT_BYTES: Final = 64 << 10
+_DONE, _MESSAGE, _EMPTIED, _ENDED = ClientEvent.DONE, ClientEvent.MESSAGE, ClientEvent.EMPTIED, ClientEvent.ENDED
+_GREETED: Final = ClientEvent.GREETED
+
+
+class Owner(Protocol):
+    """The channel of a connection."""
+
+    loop: asyncio.AbstractEventLoop
+    #: A connection with calls that has said nothing for so long is asked for a sign of life, and has as long to answer;
+    #: 0: none is asked.
+    keepalive_s: float
+
+    def leave(self, connection: ClientConnection) -> None:
+        """Begin no more calls on a connection: the server takes none, or it is lost."""
+
+
+class ClientConnection(asyncio.BufferedProtocol):
+    """One connection to a server.
+
+    Invariants:
+        1. ``calls`` has the calls that have a stream of it, by their streams.
+    """
+
+    __slots__ = (
+        "_buffer", "_is_flushing", "_is_full", "_is_heard", "_is_pinged", "_look", "_owner", "_why", "calls",
+        "greeted", "session", "transport",
+    )  # fmt: skip
+
+    def __init__(self, owner: Owner, session: NativeClientSession) -> None:
+        self._owner = owner
+        self.session = session
+        self.calls: dict[int, WireCall] = {}
+        #: Whether the server has said hello; False if the connection is lost before.
+        self.greeted: asyncio.Future[bool] = owner.loop.create_future()
+        self._buffer = memoryview(bytearray(_INPUT_BYTES))
+        self._is_flushing = False
+        #: Whether the socket takes no more.
+        self._is_full = False
+        #: Why the connection is lost, if that is known before.
+        self._why = ""
+        #: Whether something has come since the last look, and whether the server was asked at that.
+        self._is_heard = self._is_pinged = False
+        self._look: asyncio.TimerHandle | None = None
+
+    # What the event loop calls.
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """Greet the server."""
+        self.transport = cast("asyncio.Transport", transport)
+        self.transport.set_write_buffer_limits(high=_OUTPUT_BYTES)
+        end: ssl.SSLObject | None = transport.get_extra_info("ssl_object")
+        if end is not None and end.selected_alpn_protocol() != "h2":
+            self._lose("the server does not offer HTTP/2 over TLS")
+            return
+        if self._owner.keepalive_s:
+            self._look = self._owner.loop.call_later(self._owner.keepalive_s, self._look_after)
+        self.flush()
+
+    def get_buffer(self, _size: int) -> memoryview:
+        """Return where the bytes of the next read go."""
+        return self._buffer
+
+    def buffer_updated(self, size: int) -> None:
+        """Take what a read has brought."""
+        self._is_heard = True
+        session = self.session
+        try:
+            events = session.receive(self._buffer[:size])
+        except ConnectionError as error:
+            self._lose(str(error))
+            return
+        if events:
+            self._take(events)
+        if session.has_output or session.is_over:
+            self.flush_soon()
+
+    def eof_received(self) -> bool:
+        """Close the connection: no server of gRPC closes half of it."""
+        return False
+
+    def pause_writing(self) -> None:
+        """Give the socket no more."""
+        self._is_full = True
+
+    def resume_writing(self) -> None:
+        """Go on."""
+        self._is_full = False
+        self.flush()
+
+    def connection_lost(self, error: Exception | None) -> None:
+        """End its calls."""
+        if self._look is not None:
+            self._look.cancel()
+        if not self.greeted.done():
+            self.greeted.set_result(False)
+        self._why = self._why or (f"the connection was lost: {error}" if error else "the server closed the connection")
+        self._owner.leave(self)
+        calls, self.calls = self.calls, {}
+        lost = Status(StatusCode.UNAVAILABLE, self._why, [])
+        for call in calls.values():
+            call.lose(lost)
+        self.session.close()
+
+    # What the channel and calls ask of it.
+
+    @property
+    def why(self) -> str:
+        """Why the connection is lost."""
+        return self._why
+
+    def begin(self, call: WireCall) -> bool:
+        """Begin a call; return False if the connection takes no more."""
+        stream = call.open(self, timeout_of)
+        if stream:
+            self.calls[stream] = call
+            self.flush_soon()
+        return bool(stream)
+
+    def drop(self, stream: int) -> None:
+        """Forget a call."""
+        self.calls.pop(stream, None)
+
+    def flush_soon(self) -> None:
+        """Send what there is, after this turn of the event loop."""
+        if not self._is_flushing:
+            self._is_flushing = True
+            self._owner.loop.call_soon(self.flush)
+
+    def flush(self) -> None:
+        """Send what there is, until the socket takes no more; the rest of much in the next turn."""
+        self._is_flushing = False
+        session, written = self.session, 0
+        try:
+            while not self._is_full:
+                if written >= _TURN_BYTES:
+                    self.flush_soon()
+                    break
+                data = session.output(_OUTPUT_BYTES)
+                if data:
+                    written += len(data)
+                    self.transport.write(data)
+                if len(data) < _OUTPUT_BYTES:
+                    break
+        except ConnectionError as error:
+            self._lose(str(error))
+            return
+        if events := session.events():
+            self._take(events)
+        if session.is_over:
+            self.transport.close()
+
+    def end(self) -> None:
+        """Close the connection; it has no calls."""
+        self.session.terminate()
+        self.flush()
+        self.transport.close()
+
+    # Inside.
+
+    def _take(self, events: Iterable[tuple[int, int, Any]]) -> None:
+        calls = self.calls
+        for kind, stream, detail in events:
+            if kind == _DONE:
+                if (call := calls.pop(stream, None)) is not None:
+                    call.finished(detail)
+            elif kind == _ENDED:
+                if (call := calls.pop(stream, None)) is not None:
+                    call.ended(End(*detail))
+            elif kind == _GREETED:
+                if not self.greeted.done():
+                    self.greeted.set_result(True)
+            elif not stream:
+                self._owner.leave(self)
+            elif (call := calls.get(stream)) is not None:
+                if kind == _MESSAGE:
+                    call.message(detail)
+                else:
+                    call.emptied()
+
+    def _look_after(self) -> None:
+        """Ask a server that has said nothing for a sign of life; close the connection of one that gives none."""
+        if self._is_heard or not self.calls:
+            self._is_heard = self._is_pinged = False
+        elif self._is_pinged:
+            self._lose("the server gave no sign of life")
+            return
+        else:
+            self._is_pinged = True
+            self.session.ping()
+            self.flush()
+        self._look = self._owner.loop.call_later(self._owner.keepalive_s, self._look_after)
+
+    def _lose(self, why: str) -> None:
+        self._why = why
+        self.transport.abort()
