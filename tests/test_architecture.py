@@ -25,6 +25,7 @@ MAPS = {
         "pequod/cluster",
         "pequod/interface",
         "pequod/client",
+        "pequod/wire",
         "pequod/embedded",
         "pequod/cli",
         "server/pequod_installed",

@@ -13,9 +13,10 @@ LINE_LENGTH_MAX = 120
 #: What a file may include: the files of lower lines, and its own header. Those of one line do not know each other.
 LAYERS = (
     "module",
-    "http2/calls",
+    "http2/calls http2/client_calls",
     "http2/hot_calls http2/hot_answer http2/hot_batches http2/hot_runs http2/reads",
-    "http2/session",
+    "http2/session http2/client",
+    "http2/output http2/fields",
     "http2/library http2/stream",
     "http2/nghttp2_check",
     "http2/nghttp2",

@@ -160,7 +160,7 @@ class WireCall(ABC):
 
     @abstractmethod
     def _wake(self) -> None:
-        """Have whoever waits look again: the call is over."""
+        """Have those that wait look again: the call is over."""
 
     def _finish(self, status: Status) -> None:
         self._status = status

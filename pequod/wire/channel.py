@@ -13,7 +13,7 @@ import random
 import socket
 import ssl
 from collections.abc import Callable, Sequence
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 from grpc import ChannelConnectivity, StatusCode
 from grpc.aio import UsageError
@@ -39,6 +39,7 @@ MESSAGE_BYTES_MAX: Final = (1 << 32) - 1
 _AGENT: Final = b"grpc-pequod-native/1"
 _CLOSED: Final = Status(StatusCode.CANCELLED, "Channel closed.", [])
 Pairs = Sequence[tuple[str, str | bytes]]
+C = TypeVar("C", bound=WireCall)
 
 
 class NativeChannel:
@@ -153,8 +154,7 @@ class NativeChannel:
             self._connecting.cancel()
         for call in (*self._waiting, *(call for one in self._connections for call in one.calls.values())):
             call.cancel()
-        for connection in tuple(self._connections):
-            connection.end()
+        await asyncio.gather(*(connection.end() for connection in self._connections))
 
     # What calls and connections ask of it.
 
@@ -176,15 +176,18 @@ class NativeChannel:
         self._waiting.pop(call, None)
 
     def leave(self, connection: ClientConnection) -> None:
-        """Begin no more calls on a connection: the server takes none, or it is lost."""
+        """Begin no more calls on a connection: the server takes none."""
         if self._connection is connection:
             self._connection = None
-        if connection.transport.is_closing():
-            self._connections.discard(connection)
+
+    def lost(self, connection: ClientConnection) -> None:
+        """Forget a connection."""
+        self.leave(connection)
+        self._connections.discard(connection)
 
     # Inside.
 
-    def _started(self, call: Any) -> Any:
+    def _started(self, call: C) -> C:
         if self._is_closed:
             raise UsageError("Channel is closed.")
         self.begin(call)
@@ -198,28 +201,24 @@ class NativeChannel:
             self._connecting = self.loop.create_task(self._make_connection())
 
     async def _make_connection(self) -> None:
-        failure: Status | None = None
+        failure: Status | None = _CLOSED
         try:
             async with asyncio.timeout(_CONNECT_S):
-                connection = await self._open()
-                self._connections.add(connection)
-                if await connection.greeted:
-                    self._connection = connection
-                else:
-                    failure = self._failed(connection.why)
+                failure = await self._try_connection()
         except TimeoutError:
             failure = self._failed(f"no server has answered within {_CONNECT_S:g} s")
         except socket.gaierror as error:
             failure = self._failed(str(error), "DNS resolution failed")
-        except OSError as error:
+        except (OSError, ValueError) as error:
+            # A name that cannot be one is a ValueError.
             failure = self._failed(str(error))
         finally:
             self._connecting = None
             self._settle(failure)
 
-    async def _open(self) -> ClientConnection:
-        place = self._place
-        is_secure = self._tls is not None
+    async def _try_connection(self) -> Status | None:
+        """Make a connection; return None once the server has greeted, or how calls fail."""
+        place, is_secure = self._place, self._tls is not None
         session = new_client_session(place.authority.encode(), _AGENT, self.message_bytes_max, is_secure=is_secure)
         connection = ClientConnection(self, session)
         tls: dict[str, Any] = {"ssl": self._tls, "server_hostname": place.certified_name} if is_secure else {}
@@ -227,7 +226,19 @@ class NativeChannel:
             await self.loop.create_unix_connection(lambda: connection, place.path, **tls)
         else:
             await self.loop.create_connection(lambda: connection, place.host, place.port, **tls)
-        return connection
+        self._connections.add(connection)
+        try:
+            await connection.greeted.wait()
+        except asyncio.CancelledError:
+            connection.transport.abort()
+            raise
+        if connection.over.is_set():
+            self._connections.discard(connection)
+            return self._failed(connection.why)
+        if connection.is_leaving:
+            return self._failed("the server takes no calls")
+        self._connection = connection
+        return None
 
     def _failed(self, why: str, what: str = "failed to connect to all addresses; last error") -> Status:
         """Return how calls fail from now on: gRPC's texts, by which callers know that nothing was done."""

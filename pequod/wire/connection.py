@@ -21,6 +21,8 @@ from pequod.wire.metadata import timeout_of
 _OUTPUT_BYTES: Final = 64 << 10
 _TURN_BYTES: Final = 256 << 10
 _INPUT_BYTES: Final = 64 << 10
+#: How long a connection may take to close.
+_END_S: Final = 0.5
 _DONE, _MESSAGE, _EMPTIED, _ENDED = ClientEvent.DONE, ClientEvent.MESSAGE, ClientEvent.EMPTIED, ClientEvent.ENDED
 _GREETED: Final = ClientEvent.GREETED
 
@@ -34,7 +36,10 @@ class Owner(Protocol):
     keepalive_s: float
 
     def leave(self, connection: ClientConnection) -> None:
-        """Begin no more calls on a connection: the server takes none, or it is lost."""
+        """Begin no more calls on a connection: the server takes none."""
+
+    def lost(self, connection: ClientConnection) -> None:
+        """Forget a connection."""
 
 
 class ClientConnection(asyncio.BufferedProtocol):
@@ -45,22 +50,26 @@ class ClientConnection(asyncio.BufferedProtocol):
     """
 
     __slots__ = (
-        "_buffer", "_is_flushing", "_is_full", "_is_heard", "_is_pinged", "_look", "_owner", "_why", "calls",
-        "greeted", "session", "transport",
+        "_buffer", "_is_flushing", "_is_full", "_is_heard", "_is_pinged", "_look", "_owner", "calls", "greeted",
+        "is_leaving", "over", "session", "transport", "why",
     )  # fmt: skip
 
     def __init__(self, owner: Owner, session: NativeClientSession) -> None:
         self._owner = owner
         self.session = session
         self.calls: dict[int, WireCall] = {}
-        #: Whether the server has said hello; False if the connection is lost before.
-        self.greeted: asyncio.Future[bool] = owner.loop.create_future()
+        #: The server has said hello, or the connection is lost before.
+        self.greeted = asyncio.Event()
         self._buffer = memoryview(bytearray(_INPUT_BYTES))
         self._is_flushing = False
         #: Whether the socket takes no more.
         self._is_full = False
-        #: Why the connection is lost, if that is known before.
-        self._why = ""
+        #: Why the connection is lost.
+        self.why = ""
+        #: Whether the server takes no more calls.
+        self.is_leaving = False
+        #: It is lost.
+        self.over = asyncio.Event()
         #: Whether something has come since the last look, and whether the server was asked at that.
         self._is_heard = self._is_pinged = False
         self._look: asyncio.TimerHandle | None = None
@@ -114,22 +123,17 @@ class ClientConnection(asyncio.BufferedProtocol):
         """End its calls."""
         if self._look is not None:
             self._look.cancel()
-        if not self.greeted.done():
-            self.greeted.set_result(False)
-        self._why = self._why or (f"the connection was lost: {error}" if error else "the server closed the connection")
-        self._owner.leave(self)
+        self.greeted.set()
+        self.why = self.why or (f"the connection was lost: {error}" if error else "the server closed the connection")
+        self._owner.lost(self)
         calls, self.calls = self.calls, {}
-        lost = Status(StatusCode.UNAVAILABLE, self._why, [])
+        lost = Status(StatusCode.UNAVAILABLE, self.why, [])
         for call in calls.values():
             call.lose(lost)
         self.session.close()
+        self.over.set()
 
     # What the channel and calls ask of it.
-
-    @property
-    def why(self) -> str:
-        """Why the connection is lost."""
-        return self._why
 
     def begin(self, call: WireCall) -> bool:
         """Begin a call; return False if the connection takes no more."""
@@ -170,13 +174,20 @@ class ClientConnection(asyncio.BufferedProtocol):
         if events := session.events():
             self._take(events)
         if session.is_over:
-            self.transport.close()
+            self._close()
 
-    def end(self) -> None:
+    async def end(self) -> None:
         """Close the connection; it has no calls."""
         self.session.terminate()
         self.flush()
-        self.transport.close()
+        self._close()
+        try:
+            async with asyncio.timeout(_END_S):
+                await self.over.wait()
+        except TimeoutError:
+            # The server takes nothing, or does not end its part of TLS.
+            self.transport.abort()
+            await self.over.wait()
 
     # Inside.
 
@@ -190,9 +201,9 @@ class ClientConnection(asyncio.BufferedProtocol):
                 if (call := calls.pop(stream, None)) is not None:
                     call.ended(End(*detail))
             elif kind == _GREETED:
-                if not self.greeted.done():
-                    self.greeted.set_result(True)
+                self.greeted.set()
             elif not stream:
+                self.is_leaving = True
                 self._owner.leave(self)
             elif (call := calls.get(stream)) is not None:
                 if kind == _MESSAGE:
@@ -214,5 +225,11 @@ class ClientConnection(asyncio.BufferedProtocol):
         self._look = self._owner.loop.call_later(self._owner.keepalive_s, self._look_after)
 
     def _lose(self, why: str) -> None:
-        self._why = why
+        self.why = why
+        self._owner.leave(self)
         self.transport.abort()
+
+    def _close(self) -> None:
+        # Of a transport of TLS that closes, asyncio lets go at the second time: it could not be aborted any more.
+        if not self.transport.is_closing():
+            self.transport.close()

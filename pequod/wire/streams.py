@@ -20,8 +20,7 @@ from pequod.wire.ends import OK, Status
 
 #: A writer waits while this many bytes of its stream have not gone.
 _UNSENT_BYTES_MAX: Final = 64 << 10
-_NO_REPLY: Final = Status(StatusCode.INTERNAL, "the server ended the call without a reply", [])
-_MANY_REPLIES: Final = Status(StatusCode.INTERNAL, "the server sent more than one reply", [])
+_NOT_ONE: Final = Status(StatusCode.INTERNAL, "the server ended the call well, and its reply is not one message", [])
 
 
 class UnaryCall(WireCall):
@@ -43,7 +42,8 @@ class UnaryCall(WireCall):
             AioRpcError: The call has failed.
         """
         if self._status is None:
-            self._waiter = self._caller.loop.create_future()
+            if self._waiter is None:
+                self._waiter = self._caller.loop.create_future()
             try:
                 yield from self._waiter
             except asyncio.CancelledError:
@@ -68,7 +68,7 @@ class UnaryCall(WireCall):
 
     def _finish(self, status: Status) -> None:
         if status.code is StatusCode.OK and self._taken is None:
-            status = _NO_REPLY
+            status = _NOT_ONE
         super()._finish(status)
 
     def _begun(self) -> None:
@@ -95,7 +95,7 @@ class StreamCall(WireCall):
     def __init__(self, *arguments: Any) -> None:
         super().__init__(*arguments)
         self._ready: deque[Taken] = deque()
-        #: Whoever waits for a message, for the beginning, or for the socket.
+        #: Readers and writers, until something comes, the call begins, or the socket takes more.
         self._waiters: list[asyncio.Future[None]] = []
         #: Whether the session will tell of the next message.
         self._is_wanted = False
@@ -137,10 +137,7 @@ class StreamCall(WireCall):
         waiting = self._bearer.session.send(self._stream, data)
         self._bearer.flush_soon()
         if waiting > _UNSENT_BYTES_MAX:
-            while self._bearer is not None and self._bearer.session.when_emptied(self._stream):
-                await self._wait()
-            if self._status is not None:
-                self._raise_unless_ok()
+            await self._until_emptied()
 
     async def done_writing(self) -> None:
         """End the request."""
@@ -193,6 +190,12 @@ class StreamCall(WireCall):
         while self._bearer is None and self._status is None:
             await self._wait()
 
+    async def _until_emptied(self) -> None:
+        while self._bearer is not None and self._bearer.session.when_emptied(self._stream):
+            await self._wait()
+        if self._status is not None:
+            self._raise_unless_ok()
+
     async def _wait(self) -> None:
         waiter: asyncio.Future[None] = self._caller.loop.create_future()
         self._waiters.append(waiter)
@@ -203,6 +206,8 @@ class StreamCall(WireCall):
             raise
 
     def _begun(self) -> None:
+        # What waited at another connection, which did not begin the call, waits at this one.
+        self._is_wanted = False
         if self._waiters:
             self._wake()
 

@@ -6,6 +6,78 @@ from tests.native.fault import Fault
 
 FAULTS_OF_HTTP2: Final = (
     Fault(
+        "http2/client.cpp",
+        "    if (is_given_back && nghttp2.session_consume_stream(session, id, length)) return CALLBACK_FAILURE;\n",
+        "",
+        "a long reply stands still once it has filled the window of its stream",
+    ),
+    Fault(
+        "http2/client.cpp",
+        "    if (!is_given_back) call->held_bytes += length;\n",
+        "",
+        "messages that a caller takes late open no window",
+    ),
+    Fault(
+        "http2/client.cpp",
+        "    const size_t bytes = call->held_bytes;\n    call->held_bytes = 0;\n",
+        "    const size_t bytes = 0;\n",
+        "the rest of a message that began before it was wanted never comes",
+    ),
+    Fault(
+        "http2/client.cpp",
+        "           call->unread_bytes == HEAD_BYTES + message.size;\n",
+        "           call->unread_bytes >= HEAD_BYTES + message.size;\n",
+        "the second of two replies is lost without a word",
+    ),
+    Fault(
+        "http2/client.cpp",
+        "    self->unsent_bytes -= call->drop_out();\n    call->is_ended = true;\n",
+        "    call->is_ended = true;\n",
+        "a request that a server does not want is sent on",
+    ),
+    Fault(
+        "http2/client.cpp",
+        "    if (call->is_over || call->is_let_go) return true;\n    call->is_over = true;\n",
+        "    if (call->is_over) return true;\n    call->is_over = true;\n",
+        "the end of a call is told that was given up",
+    ),
+    Fault(
+        "http2/client.cpp",
+        "    if (!is_long && (call->is_unary || message.received < message.size)) return true;\n",
+        "    if (!is_long && message.received < message.size) return true;\n",
+        "a call with one reply is told of it before its end",
+    ),
+    Fault(
+        "http2/client.cpp",
+        "    if (!call->is_grpc) return 0;\n",
+        "",
+        "pages of what stands in the place of a server are kept",
+    ),
+    Fault(
+        "http2/client.cpp",
+        "    for (Stream* call = self->calls; call && call->id >= id; call = call->behind) {\n",
+        "    for (Stream* call = nullptr; call && call->id >= id; call = call->behind) {\n",
+        "a call that waits for its turn at the server cannot be given up",
+    ),
+    Fault(
+        "http2/client_calls.cpp",
+        "    if (message.is_begun && message.size > self->message_bytes_max) return PyLong_FromSize_t(message.size);\n",
+        "",
+        "a reply beyond the limit is waited for",
+    ),
+    Fault(
+        "http2/client_calls.cpp",
+        "    if (!call || call->is_ended) return PyErr_Occurred() ? nullptr : PyLong_FromLong(-1);\n",
+        "    if (!call) return PyErr_Occurred() ? nullptr : PyLong_FromLong(-1);\n",
+        "a request goes on behind its end",
+    ),
+    Fault(
+        "http2/output.cpp",
+        "    out.at = out.size = 0;\n",
+        "",
+        "the bytes of one connection go out on the next one, too",
+    ),
+    Fault(
         "http2/session.cpp",
         "    self->header_bytes -= stream->header_bytes;\n    stream->header_bytes = 0;\n",
         "    self->header_bytes -= stream->header_bytes;\n",

@@ -17,6 +17,7 @@ from pequod_server.once.memory import RequestIds
 from pequod.engine import Engine
 from pequod.native.http2 import HotLimits, NativeSession, new_hot_calls, new_session, why_absent
 from tests.native.runs import Turn
+from tests.native.shaken_client import shake_client
 from tests.server.frames import (
     ACK,
     CONTINUATION,
@@ -173,8 +174,9 @@ def main() -> None:
     end_s, seed = time.monotonic() + options.seconds, options.seed
     while time.monotonic() < end_s:
         shake(seed)
+        shake_client(seed)
         seed += 1
-    print(f"{seed - options.seed} connections")
+    print(f"{seed - options.seed} connections of each side")
 
 
 if __name__ == "__main__":

@@ -6,10 +6,9 @@ from contextlib import suppress
 from typing import Any
 
 import pytest
-from hpack import Encoder
 
 from pequod.native import core
-from pequod.native.http2 import new_session, why_absent
+from pequod.native.http2 import why_absent
 from pequod.native.http2.client import ClientEvent, End, NativeClientSession, new_client_session
 from tests.server.frames import (
     ACK,
@@ -24,6 +23,7 @@ from tests.server.frames import (
     RESET,
     SETTINGS,
     WINDOW_UPDATE,
+    block,
     bodies_in,
     fields_in,
     frame,
@@ -38,12 +38,6 @@ HELLO = frame(SETTINGS, 0, 0)
 ALL = 1 << 24
 DONE, MESSAGE, EMPTIED, ENDED, GREETED, LEAVING = ClientEvent
 Event = tuple[int, int, Any]
-
-
-def block(*fields: tuple[str, str]) -> bytes:
-    encoder = Encoder()
-    encoder.header_table_size = 0
-    return bytes(encoder.encode(fields))
 
 
 BEGIN = block((":status", "200"), ("content-type", "application/grpc"), ("grpc-accept-encoding", "identity"))
@@ -402,91 +396,3 @@ def test_arguments_that_cannot_be_are_refused(session: NativeClientSession) -> N
         session.send(stream(session), wrong)
     with pytest.raises(TypeError):
         session.take(wrong)
-
-
-def test_random_calls_to_a_native_server_come_whole() -> None:
-    """Both sides of the core, with bytes in any cut and any order of what they do."""
-    rnd = random.Random(7)
-    client, server = made(), new_session(MESSAGE_MAX, 10_000, 50, 1 << 16)
-    sent, got, replies = dict[int, list[bytes]](), dict[int, list[Any]](), dict[int, list[bytes]]()
-    ended, open_at_server = set[int](), dict[int, list[bytes]]()
-
-    def message_of() -> bytes:
-        return rnd.randbytes(rnd.choice([0, 3, 300, 30_000, 200_000]))
-
-    def note(events: list[Event]) -> None:
-        for kind, number, detail in events:
-            if kind == MESSAGE:
-                got[number].append(detail)
-            elif kind == DONE:
-                got[number].append(detail)
-                ended.add(number)
-            elif kind == ENDED:
-                end = End(*detail)
-                assert end.status == 0
-                got[number] += end.rest
-                ended.add(number)
-
-    def passed(data: bytes, take: Any) -> None:
-        while data:
-            size = rnd.choice([1, 9, 1000, 1 << 20])
-            take(data[:size])
-            data = data[size:]
-
-    def serve(events: Any) -> None:
-        for event in events:
-            if event is not None and event[0] == 0:
-                open_at_server[event[1]] = []
-
-    for step in range(3000):
-        kind = rnd.randrange(6)
-        if kind == 0 and len(sent) < 60:
-            is_unary = rnd.random() < 0.5
-            first = message_of() if is_unary or rnd.random() < 0.5 else None
-            number = client.open(b"/s/Call", None, None, first, is_unary)
-            sent[number] = [] if first is None else [first]
-            got[number], replies[number] = [], [message_of()] if is_unary else [message_of() for _ in range(4)]
-            if first is None:
-                for _ in range(3):
-                    sent[number].append(message_of())
-                    client.send(number, sent[number][-1])
-                client.finish(number)
-        elif kind == 1 and got:
-            number = rnd.choice(list(got))
-            if number not in ended and len(replies[number]) > 1 and isinstance(taken := client.take(number), bytes):
-                got[number].append(taken)
-        elif kind == 2:
-            passed(client.output(1 << 16), lambda data: serve(server.receive(data)))
-        elif kind == 3:
-            passed(server.output(1 << 16), lambda data: note(client.receive(data)))
-        for number, received in list(open_at_server.items()):
-            if isinstance(taken := server.take(number), bytes):
-                received.append(taken)
-            elif taken is False:
-                assert received == sent[number]
-                for one in replies[number]:
-                    server.send(number, one)
-                server.finish(number, None, None)
-                del open_at_server[number]
-        note(client.events())
-        if step > 2500 and len(sent) == len(ended) >= 60:
-            break
-    while len(ended) < len(sent):
-        passed(client.output(ALL), lambda data: serve(server.receive(data)))
-        passed(server.output(ALL), lambda data: note(client.receive(data)))
-        for number in set(sent) - ended:
-            while len(replies[number]) > 1 and isinstance(taken := client.take(number), bytes):
-                got[number].append(taken)
-        for number, received in list(open_at_server.items()):
-            while isinstance(taken := server.take(number), bytes):
-                received.append(taken)
-            if taken is False:
-                for one in replies[number]:
-                    server.send(number, one)
-                server.finish(number, None, None)
-                del open_at_server[number]
-        note(client.events())
-    assert got == replies
-    assert (client.stream_count, client.unread_bytes, client.unsent_bytes) == (0, 0, 0)
-    client.close()
-    server.close()

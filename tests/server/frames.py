@@ -25,14 +25,19 @@ def setting(number: int, value: int) -> bytes:
     return struct.pack(">HI", number, value)
 
 
+def block(*fields: tuple[str, str]) -> bytes:
+    """Return headers or trailers; they need no table."""
+    encoder = Encoder()
+    encoder.header_table_size = 0
+    return bytes(encoder.encode(fields))
+
+
 def heads(method: str, *more: tuple[str, str]) -> bytes:
     """Return the headers of a call of our service, or of another's by its path; they need no table."""
     path = method if method.startswith("/") else SERVICE + method
     fields = [(":method", "POST"), (":scheme", "http"), (":path", path), (":authority", "x")]
     fields += [("te", "trailers"), ("content-type", "application/grpc"), *more]
-    encoder = Encoder()
-    encoder.header_table_size = 0
-    return bytes(encoder.encode(fields))
+    return block(*fields)
 
 
 def message(data: bytes, *, flag: int = 0) -> bytes:
