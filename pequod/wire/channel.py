@@ -13,7 +13,7 @@ import random
 import socket
 import ssl
 from collections.abc import Callable, Sequence
-from typing import Any, Final, TypeVar
+from typing import Any, Final, Self, TypeVar
 
 from grpc import ChannelConnectivity, StatusCode
 from grpc.aio import UsageError
@@ -77,6 +77,14 @@ class NativeChannel:
         self._failed_until_s = 0.0
         self._pause_s = _PAUSE_S
         self._is_closed = False
+
+    async def __aenter__(self) -> Self:
+        """Return it."""
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        """Close it."""
+        await self.close()
 
     # What stubs and callers ask of it.
 

@@ -98,11 +98,8 @@ async def channel_to(target: str, *arguments: Any, **options: Any) -> AsyncItera
     """Yield a channel, and close it."""
     place = place_of(target)
     assert place is not None
-    channel = NativeChannel(place, *arguments, **options)
-    try:
+    async with NativeChannel(place, *arguments, **options) as channel:
         yield channel
-    finally:
-        await channel.close()
 
 
 class ByHand:
