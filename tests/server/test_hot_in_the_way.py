@@ -2,6 +2,7 @@
 
 import asyncio
 import socket
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -209,9 +210,7 @@ async def test_a_call_is_refused_whose_connection_has_too_many_unread_replies_fo
         get, large = heads("Get"), message(pb.GetRequest(key=b"x|2").SerializeToString())
         # It gives no window back, so that its replies wait.
         stranger.send(b"".join(call(stream, get, large) for stream in (1, 3)))
-        async with asyncio.timeout(20):
-            while not any(connection.is_crowded for connection in server._server.connections):  # type: ignore[attr-defined] # noqa: ASYNC110 - no event tells it
-                await asyncio.sleep(0.01)
+        await _until(lambda: any(connection.is_crowded for connection in server._server.connections))  # type: ignore[attr-defined]
         scan = call(7, heads("Scan"), message(pb.ScanRequest(first=b"x|", last=b"x}").SerializeToString()))
         stranger.send(call(5, get, _GET) + scan)
         received = bytearray()
@@ -226,6 +225,33 @@ async def test_a_call_is_refused_whose_connection_has_too_many_unread_replies_fo
         answered = await asyncio.to_thread(_ended, stranger, received, {1, 3, 5, 7, 9})
         assert {answered[stream]["grpc-status"] for stream in (1, 3, 9)} == {"0"}
         stranger.close()
+
+
+async def test_a_call_begins_that_waits_for_room_which_another_connection_gives_back(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("pequod_server.memory.admission.WAIT_S", 1.0)
+    async with served(messages_bytes_max=1_600_000, message_bytes_max=500_000) as (server, stub):
+        await stub.Put(pb.PutRequest(key=b"x|2", value=bytes(400_000)))
+        large = call(1, heads("Get"), message(pb.GetRequest(key=b"x|2").SerializeToString()))
+        strangers = [Stranger(f"127.0.0.1:{_port(server)}") for _ in range(2)]
+        for held_bytes, stranger in zip((300_000, 600_000), strangers, strict=True):
+            # It gives no window back to the stream, so that most of the reply waits.
+            stranger.send(frame(WINDOW_UPDATE, 0, 0, (1 << 20).to_bytes(4, "big")) + large)
+            await _until(lambda held_bytes=held_bytes: server._server.budget.held_bytes > held_bytes)  # type: ignore[attr-defined, misc]
+        waits, goes = strangers
+        waits.send(call(3, heads("Get"), _GET))
+        await _until(lambda: any(connection.waiting for connection in server._server.connections))  # type: ignore[attr-defined]
+        goes.close()
+        answered = await asyncio.to_thread(_ended, waits, bytearray(), {3})
+        assert answered[3]["grpc-status"] == "0"
+        waits.close()
+
+
+async def _until(is_so: Callable[[], bool]) -> None:
+    async with asyncio.timeout(20):
+        while not is_so():  # noqa: ASYNC110 - no event tells it
+            await asyncio.sleep(0.01)
 
 
 def _ended(stranger: Stranger, received: bytearray, streams: set[int]) -> dict[int, dict[str, str]]:

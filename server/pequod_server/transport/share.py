@@ -113,14 +113,13 @@ class Share:
         self._noted_bytes = 0
 
     def _refuse(self, holder: Holder, last: int) -> None:
-        """Refuse the calls up to a stream that still wait, unless the client has read."""
+        """Refuse the calls up to a stream that still wait, unless there is room: the client, or others, have read."""
         self._refusing = None
-        if not self.is_crowded:
-            return
-        status, error = self._refusal(self._session.unsent_bytes)
-        for stream in [stream for stream in holder.waiting if stream <= last]:
-            if (exchange := holder.open(stream)) is not None:
-                exchange.refuse(status, error)
+        if self.is_crowded:
+            status, error = self._refusal(self._session.unsent_bytes)
+            for stream in [stream for stream in holder.waiting if stream <= last]:
+                if (exchange := holder.open(stream)) is not None:
+                    exchange.refuse(status, error)
         self.note(holder)
 
     def _shed(self, holder: Holder) -> None:
