@@ -74,7 +74,7 @@ class ExpiryCalls(Composed):
         """
         now_ms = self._deadlines.now_ms
         if ttl_ms == KEEP:
-            if away := [Range(key, key + b"\0") for key in keys if self._is_away(key)]:
+            if away := [Range(key, key + b"\0") for key in keys if self.is_away(key)]:
                 raise MissingError(away)
             return [one for one in self._deadlines.among(list(keys)) if one[1] > now_ms]
         at_ms = deadline_after(now_ms, ttl_ms)
@@ -83,7 +83,7 @@ class ExpiryCalls(Composed):
     def set_deadlines(self, deadlines: Iterable[tuple[bytes, int]]) -> None:
         """Set the deadlines of base keys that are there; each is a change."""
         for key, at_ms in deadlines:
-            if self._is_away(key):
+            if self.is_away(key):
                 # What keeps it has been told of the value.
                 self._store.away_deadlines[key] = at_ms
                 self._store.away_first_ms = min(self._store.away_first_ms, at_ms)
@@ -128,7 +128,7 @@ class ExpiryCalls(Composed):
             count += 1
         return count
 
-    def _is_away(self, key: bytes) -> bool:
+    def is_away(self, key: bytes) -> bool:
         """Return whether a key is of a table of which ranges are elsewhere alone, and not here."""
         relations = self._directory.find(key)
         return relations is not None and relations.table.is_away(key)

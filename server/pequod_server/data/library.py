@@ -17,6 +17,8 @@ _CACHE_BYTES: Final = 4 * MIB
 _CACHE_BYTES_MAX: Final = 128 * MIB
 #: Which part of a process's memory each of these is.
 _SHARE: Final = 64
+#: A file is written anew if 2048 of 4096 entries in a row, or half of all, say that a row is gone.
+_GONE: Final = (4096, 2048, 0.5)
 #: A scan of all rows reads this part of a file at a time.
 _AHEAD_BYTES: Final = 2 * MIB
 
@@ -97,6 +99,8 @@ def options(recovery: DBRecoveryMode, caches: Caches) -> Options:
     how.set_compression_type(DBCompressionType.lz4())
     how.set_max_background_jobs(2)
     how.set_keep_log_file_num(2)
+    # What is gone gives its room back though no other rows are written there.
+    how.add_compact_on_deletion_collector_factory(*_GONE)
     how.set_stats_dump_period_sec(0)
     how.set_stats_persist_period_sec(0)
     table = BlockBasedOptions()

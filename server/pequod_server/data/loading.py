@@ -13,6 +13,7 @@ import asyncio
 import logging
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from typing import Final
 
 from pequod_grammar import parse
@@ -28,6 +29,7 @@ from pequod_server.data.library import RowsError
 from pequod_server.data.opening import damaged
 from pequod_server.data.ranges import Ranges
 from pequod_server.data.rows import StoredRows
+from pequod_server.data.sweeping import Sweeping
 
 log = logging.getLogger("pequod.data")
 
@@ -109,13 +111,17 @@ class FolderLoading:
         await self._disk.end()
 
     async def _go_on(self) -> None:
-        """Fill in the other rows, between the calls of clients."""
+        """Fill in the other rows between the calls of clients; if they are too many, sweep what expires on disk."""
         try:
             await self._fill(None)
         except PequodError as error:
             # Reads have what they lack taken in by themselves, and say what is wrong.
             log.warning("rows cannot be taken in ahead of reads", extra={"reason": str(error)})
             self._end(is_whole=False)
+        if not self.is_whole:
+            # An error has ended the server.
+            with suppress(BackingUnavailableError):
+                await Sweeping(self._engine, self._disk).run()
 
     def _kept_joins(self, own: set[JoinSpec]) -> Callable[[], str]:
         """Return what tells the joins that the folder is to have: all but those of the settings."""
