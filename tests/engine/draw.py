@@ -29,6 +29,8 @@ VALUE_OPERATORS = [Operator.COPY] * 3 + [Operator.COUNT, Operator.SUM, Operator.
 def draw_join(random: Random, *, snapshots: bool = False) -> JoinSpec:
     """Draw a well-formed join; it may still be part of a cycle with others."""
     if random.random() < 0.25:
+        if random.random() < 0.2:
+            return draw_decided_timeline(random)
         timeline = draw_timeline(random)
         return draw_keep(random, draw_absences(random, timeline) if random.random() < 0.3 else timeline)
     widths = {name: random.choice([None, None, None, 1, 2]) for name in NAMES}
@@ -86,6 +88,20 @@ def draw_kept_timeline(random: Random) -> JoinSpec:
     """Draw a timeline with the last rows of each user, whose fan-outs the native core does."""
     keep = Keep(random.choice([1, 2, 3, 5]), random.random() < 0.8, random.choice([("x",), ("x",), ()]))
     return replace(draw_timeline(random), keep=keep)
+
+
+def draw_decided_timeline(random: Random) -> JoinSpec:
+    """Draw a timeline with the last rows of each user, where sources behind the posts say which rows are there."""
+    spec = draw_kept_timeline(random)
+    slots = {slot.name: slot.width for source in spec.sources for slot in source.pattern.slots()}
+    sources = list(spec.sources)
+    for number in range(random.choice([1, 1, 2])):
+        operator = random.choice([Operator.CHECK, Operator.UNLESS])
+        free = {f"free{number}": random.choice([None, 1])} if operator is Operator.UNLESS else {}
+        names = ["x", *random.choices(["y", "z", *free], k=random.choice([1, 1, 2]))]
+        pattern = _pattern(random, random.choice(BASE_TABLES * 2 + OUTPUT_TABLES), names, {**slots, **free})
+        sources.append(Source(operator, pattern))
+    return replace(spec, sources=tuple(sources))
 
 
 def _pattern(random: Random, table: bytes, names: list[str], widths: dict[str, int | None]) -> Pattern:

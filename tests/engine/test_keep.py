@@ -11,6 +11,7 @@ from pequod.engine import Engine, JoinError
 from pequod.engine.joins import capped
 from pequod.engine.joins.capped import Cap
 from pequod.engine.joins.contexts import Context
+from pequod.engine.joins.frames import Frames
 from tests.engine.test_unless import Both
 
 FEED = "t|<user>|<time:1>|<poster> = check s|<user>|<poster> copy p|<poster>|<time:1> keep last 2 of <user>"
@@ -197,6 +198,45 @@ def test_fan_outs_and_removals_in_any_order() -> None:
     both.rows("t")
 
 
+DECIDED = (
+    "t|<user>|<time:1>|<to:3>|<poster> = check s|<user>|<poster> copy p|<poster>|<time:1>|<to:3>"
+    " check s|<user>|<to> unless mute|<user>|<to>|<why> unless off|<user> keep {end} 2 of <user>"
+)
+REPLIES = "s|ann|bob s|ann|liz p|bob|1|bob p|bob|2|eve p|bob|3|liz p|liz|4|eve p|liz|5|bob p|liz|6|eve"
+
+
+@pytest.mark.parametrize("end", ["last", "first"])
+def test_sources_behind_the_posts_say_which_rows_are_among_the_last(end: str) -> None:
+    both = Both(DECIDED.format(end=end), REPLIES)
+    assert list(both.rows("t|ann")) == (
+        ["t|ann|3|liz|bob", "t|ann|5|bob|liz"] if end == "last" else ["t|ann|1|bob|bob", "t|ann|3|liz|bob"]
+    )
+    for key in ("s|ann|eve", "mute|ann|liz|loud", "mute|ann|liz|rude", "p|liz|7|bob", "mute|ann|eve|x", "off|ann"):
+        both.put(key)
+        both.rows("t|ann")
+    for key in ("off|ann", "mute|ann|liz|loud", "s|ann|eve", "mute|ann|liz|rude", "p|liz|7|bob", "s|ann|bob"):
+        both.remove(key)
+        both.rows("t|ann")
+
+
+def test_a_key_that_comes_before_any_post_counts_for_later_ones() -> None:
+    both = Both(DECIDED.format(end="last"), "s|ann|bob")
+    assert both.rows("t|ann") == {}
+    for key in ("p|bob|1|bob", "mute|ann|bob|x", "p|bob|2|bob"):
+        both.put(key)
+        both.rows("t|ann")
+    both.remove("mute|ann|bob|x")
+    assert list(both.rows("t|ann")) == ["t|ann|1|bob|bob", "t|ann|2|bob|bob"]
+
+
+def test_such_sources_cost_one_place_of_a_group_and_not_one_of_each_row() -> None:
+    posts = [f"p|bob|{time}|{to}" for time in "0123456789" for to in ("bob", "eve", "liz")]
+    both = Both(DECIDED.format(end="last"), f"s|ann|bob s|ann|liz {' '.join(posts)}")
+    both.rows("t|ann")
+    # p|bob|, p|liz|; s|ann| twice; mute|ann|, off|ann
+    assert both.engine.statistics().joins["t"].updaters == 6
+
+
 def forget_refills(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(Context, "is_short", property(lambda _: False))
     patch.setattr(Context, "_check", lambda _: None)
@@ -208,6 +248,22 @@ def keep_over_two_contexts(patch: pytest.MonkeyPatch) -> None:
 
 def forget_the_edge(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(Cap, "is_beyond", lambda self, tail, other: (tail > other) == self.is_last)
+
+
+def wait_for_rows_alone(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(Frames, "add_all", lambda *_: None)
+
+
+@pytest.mark.parametrize("fault", [None, wait_for_rows_alone])
+def test_planted_faults_of_deciding_sources_are_found(fault: Callable[[pytest.MonkeyPatch], None] | None) -> None:
+    with pytest.MonkeyPatch.context() as patch, nullcontext() if fault is None else pytest.raises(AssertionError):
+        if fault is not None:
+            fault(patch)
+        both = Both(DECIDED.format(end="last"), REPLIES)
+        for key in ("s|ann|eve", "mute|ann|liz|loud", "off|ann"):
+            both.engine.scan(b"t|ann|", b"t|ann}")
+            both.put(key)
+        both.rows("t|ann")
 
 
 @pytest.mark.parametrize("fault", [None, forget_refills, keep_over_two_contexts, forget_the_edge])

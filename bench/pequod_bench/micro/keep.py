@@ -21,10 +21,10 @@ _POSTS: Final = 256
 _JOIN: Final = keys.PUSH_JOIN.strip().rstrip(";")
 
 
-def _engine(followers: int, posters: int, posts: int, *, is_capped: bool = True) -> Engine:
+def _engine(followers: int, posters: int, posts: int, *, is_capped: bool = True, decided: str = "") -> Engine:
     """Return an engine in which posters have posted in turn, and all followers follow all of them."""
     engine = Engine()
-    engine.add_joins(parse(f"{_JOIN} keep last {_KEPT} of <user>" if is_capped else _JOIN))
+    engine.add_joins(parse(f"{_JOIN}{decided} keep last {_KEPT} of <user>" if is_capped else _JOIN))
     for user in range(followers):
         for poster in range(posters):
             engine.put(keys.subscription_key(user, poster), keys.FOLLOWS)
@@ -36,7 +36,17 @@ def _engine(followers: int, posters: int, posts: int, *, is_capped: bool = True)
 @KEEP.row("keep: check, first", "a scan of 400 of 100 x 1,000 rows")
 def check_first(scale: MicroScale) -> Samples:
     """Check for the first time: 100 followed, 1,000 posts each, of which the timeline keeps 400."""
-    engine = _engine(1, scale.of(100), scale.of(1_000))
+    return _first_checks(_engine(1, scale.of(100), scale.of(1_000)))
+
+
+@KEEP.row("keep: check, first, decided", "the same, and two keys decide of each row")
+def check_decided(scale: MicroScale) -> Samples:
+    """Check for the first time where sources behind the posts say which of them are there."""
+    engine = _engine(1, scale.of(100), scale.of(1_000), decided=" check s|<user>|<poster> unless m|<user>|<poster>")
+    return _first_checks(engine)
+
+
+def _first_checks(engine: Engine) -> Samples:
     while True:
         yield 1, timed(engine.scan, [keys.timeline(0)])
         engine.invalidate(*keys.timeline(0))

@@ -6,7 +6,10 @@ frames   depth 0: s|ann|    depth 1: p|bob|, p|liz|      where the context will 
 
 from __future__ import annotations
 
+import re
+from collections.abc import Callable
 from itertools import repeat
+from typing import NamedTuple
 
 from pequod.answers.rows import Rows
 from pequod.engine.joins import timeline
@@ -33,6 +36,19 @@ class Batch:
         #: For each depth: frame keys, and their extras if the step has any.
         self.frame_keys: list[list[FrameKey]] = [[] for _ in range(depths)]
         self.extras: list[list[tuple[bytes, ...]]] = [[] for _ in range(depths)]
+
+
+class Frame(NamedTuple):
+    """Nested loops stopped at a source, with the match of one of its keys.
+
+    Of an `unless`, any of the keys that the frame waits for: what they have in common is known.
+    """
+
+    depth: int
+    extras: tuple[bytes, ...] | None
+    match: re.Match[bytes]
+    #: The value of a key of the value source, from which the rows of the context were made.
+    value_of: Callable[[bytes], bytes]
 
 
 #: The rows that changed.

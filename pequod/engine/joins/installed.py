@@ -35,7 +35,7 @@ class Site(Frames[Context]):
         super().__init__(
             join.ledger,
             is_ordered=join.has_ranges(step.depth),
-            is_plain=not (step.extras or step.verify),
+            is_plain=not (step.extras or step.has_long_frame_keys),
         )
         self.join = join
         self.plan = plan
@@ -67,7 +67,9 @@ class Site(Frames[Context]):
         if step.is_value and self.plan.cap is not None and not self.plan.cap.takes_appends:
             # And at which rows are kept.
             return None
-        if core is None or not self._is_native or (step.is_value and not (self.is_last and self.is_alike)):
+        if core is None or not self._is_native or step.gathered is not None:
+            return None
+        if step.is_value and not (self.is_last and self.is_alike):
             return None
         shape = cuts(parts)
         tail = self.plan.tail_parts if step.is_value else ()
@@ -106,8 +108,9 @@ class Site(Frames[Context]):
         # A frame whose source key is wholly known waits for its prefix alone; finding it as well does no harm.
         above = [first[:length] for length in range(len(first))]
         for start, stop in [*zip(above, [prefix + b"\0" for prefix in above], strict=True), (first, last)]:
-            low: FrameKey = (start,) if self.step.verify else start
-            high: FrameKey = (stop,) if self.step.verify else stop
+            is_long = self.step.has_long_frame_keys
+            low: FrameKey = (start,) if is_long else start
+            high: FrameKey = (stop,) if is_long else stop
             for updaters in self.over(low, high):
                 yield from updaters.contexts
 

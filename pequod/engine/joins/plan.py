@@ -12,6 +12,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Sequence
+from operator import itemgetter
+from typing import Any, NamedTuple
 
 from pequod.engine.joins.capped import Cap
 from pequod.engine.joins.timeline import compile_splice, compile_timeline
@@ -25,13 +27,29 @@ from pequod.language.spec import JoinSpec, Operator, Slot
 FrameKey = bytes | tuple[bytes, ...]
 
 
+class Gathered(NamedTuple):
+    """How a source is read whose keys only say which rows of a group are there: those of a context at once.
+
+    copy p|<poster>|<time:10>|<to>  check s|<user>|<to>      s|ann| is read, and <to> of each row looked for in it
+    """
+
+    #: Environment -> the source key up to its first slot that the read does not fix.
+    prefix: Builder
+    #: Where the keys end behind it: at once if it is the whole key, None: at the end of those that begin with it.
+    last: bytes | None
+    #: The groups of a matching key -> its values of the slots that rows have.
+    of_key: Callable[[Sequence[bytes]], Any]
+    #: Environment -> the same of a row.
+    of_row: Callable[[Environment], Any]
+
+
 class Step:
     """One source of a plan: the keys to read for an environment, and the slots that each key binds.
 
     Invariants:
         1. ``known`` slots are bound before the step, by the read or by earlier steps.
         2. Equal frame keys and extras mean equal values of all known slots: a frame stands for one tuple of keys of the
-           earlier sources.
+           earlier sources. That of a gathered step stands for all of a context.
     """
 
     __slots__ = (
@@ -42,6 +60,7 @@ class Step:
         "extras",
         "frame_key",
         "frame_key_of",
+        "gathered",
         "is_absence",
         "is_point",
         "is_value",
@@ -87,8 +106,45 @@ class Step:
         self.single = _single_slot(parts[run:], numbers)
         self.containing = Containing(spec.output.parts, parts[run:], numbers, known, fixed)
         self.known = known
+        #: How the keys of a context are read at once, if only `Plan.reads_ends` has them do so.
+        self.gathered: Gathered | None = None
         #: How tails are cut from keys, if cutting is enough; see `timeline`.
         self.splice = compile_splice(spec, depth, fixed, known, numbers)
+
+    @property
+    def has_long_frame_keys(self) -> bool:
+        """Whether frame keys have values beside the prefix."""
+        return bool(self.verify) and self.gathered is None
+
+    def can_gather(self, parts: Sequence[bytes | Slot], fixed: set[str]) -> bool:
+        """Return whether the step binds nothing, and all its keys of a context begin with what the read fixes."""
+        run = known_run(parts, fixed)
+        return (self.is_absence or not self.assign) and (
+            run == len(parts) or any(isinstance(part, Slot) for part in parts[:run])
+        )
+
+    def gather(self, parts: Sequence[bytes | Slot], numbers: dict[str, int], fixed: set[str]) -> None:
+        """Have the keys of a context read at once, and one frame wait for all of them.
+
+        Args:
+            parts: Those of the source's pattern.
+            numbers: The numbers of the slots.
+            fixed: The slots that reads fix.
+
+        Requires:
+            `can_gather`.
+        """
+        run = known_run(parts, fixed)
+        leading = {numbers[part.name] for part in parts[:run] if isinstance(part, Slot)}
+        sought = {numbers[name] for name in self.known} - leading
+        places = [(group, number) for group, number in self.bindings if number in sought]
+        of_key, of_row = _picker([group for group, _ in places]), _picker([number for _, number in places])
+        last = b"\0" if run == len(parts) else None
+        self.gathered = Gathered(compile_builder(parts[:run], numbers), last, of_key, of_row)
+        self.extras = []
+        by_number = {number: group for group, number in self.bindings}
+        groups = {part.name: by_number[numbers[part.name]] for part in parts if isinstance(part, Slot)}
+        self.frame_key_of = _cut_at(parts, run, groups)
 
     def _compile_frame_key(self) -> Callable[[bytes, Environment], FrameKey]:
         if not self.verify:
@@ -100,15 +156,11 @@ class Step:
         self, parts: Sequence[bytes | Slot], run: int, groups: dict[str, int]
     ) -> Callable[[bytes, re.Match[bytes]], FrameKey]:
         """Compile the way back: from a source key and its match to its frame key."""
-        if run == len(parts):
-            return lambda key, _match: key
-        unknown = parts[run]
-        assert isinstance(unknown, Slot)
-        group = groups[unknown.name] + 1
-        if not self.verify:
-            return lambda key, match: key[: match.start(group)]
+        cut = _cut_at(parts, run, groups)
+        if run == len(parts) or not self.verify:
+            return cut
         wanted = [number + 1 for number, _ in self.verify]
-        return lambda key, match: (key[: match.start(group)], *[match.group(number) for number in wanted])
+        return lambda key, match: (cut(key, match), *[match.group(number) for number in wanted])
 
 
 class Plan:
@@ -165,12 +217,23 @@ class Plan:
         #: The same for the table's own key, if the source sees its records: it decides which value a copy shows.
         self.own_key = compile_builder(source.pattern.parts, numbers) if source.has_records else None
         self.steps = [Step(spec, depth, numbers, set(names), matcher) for depth, matcher in enumerate(matchers)]
-        #: Whether the last source is read from its end, or its beginning, as far as rows may be kept.
-        self.reads_ends = self.cap is not None and self.cap.is_single and _is_in_order(spec, self.steps[-1])
+        #: Whether the value source is read from its end, or its beginning, as far as rows may be kept. The sources
+        #: behind it are gathered: a change of their keys has the few rows of a group computed again.
+        self.reads_ends = self.cap is not None and self.cap.is_single and self._gather(spec, numbers, set(names))
         #: The kernel for timelines and similar joins; None for other joins.
         self.timeline = compile_timeline(spec, [step.known for step in self.steps], self.steps[-1].splice, numbers)
         #: The same if it can apply logs, else None.
         self.log_kernel = self.timeline if self.timeline is not None and self.timeline.applies_logs else None
+
+    def _gather(self, spec: JoinSpec, numbers: dict[str, int], fixed: set[str]) -> bool:
+        deciding = [(step, spec.sources[step.depth].pattern.parts) for step in self.steps[self.value_depth + 1 :]]
+        if not _is_in_order(spec, self.steps[self.value_depth]):
+            return False
+        if not all(step.can_gather(parts, fixed) for step, parts in deciding):
+            return False
+        for step, parts in deciding:
+            step.gather(parts, numbers, fixed)
+        return True
 
     def environment(self, values: Sequence[bytes]) -> list[bytes]:
         """Return an environment with the values of the slots that reads fix, in output order."""
@@ -199,19 +262,36 @@ class Plan:
         return end
 
 
-def _is_in_order(spec: JoinSpec, last: Step) -> bool:
-    """Return whether the keys of the last source, after what is known of them, are in the order of their rows."""
-    if not (spec.is_unique and last.is_value) or last.is_point:
+def _is_in_order(spec: JoinSpec, copied: Step) -> bool:
+    """Return whether the keys of the value source, after what is known of them, are in the order of their rows."""
+    if not spec.is_unique or copied.is_point:
         return False
-    pattern, output = spec.sources[-1].pattern.parts, spec.output.parts
-    rest, run = pattern[known_run(pattern, last.known) :], known_run(output, last.known)
+    pattern, output = spec.value_source.pattern.parts, spec.output.parts
+    rest, run = pattern[known_run(pattern, copied.known) :], known_run(output, copied.known)
     behind = output[run + len(rest) :]
     if output[run : run + len(rest)] != rest or any(
-        isinstance(part, Slot) and part.name in last.known for part in rest
+        isinstance(part, Slot) and part.name in copied.known for part in rest
     ):
         return False
     has_widths = all(isinstance(part, bytes) or part.width is not None for part in rest)
-    return not behind or (has_widths and all(isinstance(part, bytes) or part.name in last.known for part in behind))
+    return not behind or (has_widths and all(isinstance(part, bytes) or part.name in copied.known for part in behind))
+
+
+def _cut_at(
+    parts: Sequence[bytes | Slot], run: int, groups: dict[str, int]
+) -> Callable[[bytes, re.Match[bytes]], bytes]:
+    """Return what cuts a key before one of its pattern's parts."""
+    if run == len(parts):
+        return lambda key, _match: key
+    unknown = parts[run]
+    assert isinstance(unknown, Slot)
+    group = groups[unknown.name] + 1
+    return lambda key, match: key[: match.start(group)]
+
+
+def _picker(places: Sequence[int]) -> Callable[[Sequence[bytes]], Any]:
+    """Return what picks the values at some places: one as it is, several as a tuple."""
+    return itemgetter(*places) if places else lambda _values: ()
 
 
 def _single_slot(rest: Sequence[bytes | Slot], numbers: dict[str, int]) -> tuple[int, int | None] | None:

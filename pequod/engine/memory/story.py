@@ -27,6 +27,7 @@ class Reason(StrEnum):
     EVICTED = "evicted: memory was short"
     INVALIDATED = "invalidated by a call"
     LOGGED = "its log was too long"
+    DECIDED = "keys changed that say which of its rows are there"
     JOINS = "joins came or went"
     EXPIRED = "it expired"
     FORGOTTEN = "rows of the database were forgotten"

@@ -9,11 +9,11 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-from pequod.engine.joins.batches import Batch
+from pequod.engine.joins.batches import Batch, Frame
 from pequod.engine.joins.contexts import Context, Log
 from pequod.engine.joins.plan import FrameKey, Step
 from pequod.engine.reads.asked import Sources
-from pequod.engine.reads.execution import Execution, Frame
+from pequod.engine.reads.execution import Execution
 
 #: Keys of one source that changed, with their values before; None: absent.
 _Changed = dict[bytes, bytes | None]

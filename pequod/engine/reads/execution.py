@@ -6,12 +6,10 @@ present and up to date; otherwise it is discarded.
 
 from __future__ import annotations
 
-import re
-from collections.abc import Callable
-from typing import Final, NamedTuple, Self, cast
+from typing import Any, Final, Self, cast
 
 from pequod.answers.rows import Rows
-from pequod.engine.joins.batches import Batch
+from pequod.engine.joins.batches import Batch, Frame
 from pequod.engine.joins.contexts import Context
 from pequod.engine.joins.plan import Plan, Step
 from pequod.engine.joins.timeline import Timeline
@@ -25,19 +23,6 @@ ROWS_AT_A_TIME = 8192
 #: How many rows are read first at each end of the last source, where some rows are enough; and by how much more later.
 _END_ROWS: Final = 8
 _FASTER: Final = 4
-
-
-class Frame(NamedTuple):
-    """Nested loops stopped at a source, with the match of one of its keys.
-
-    Of an `unless`, any of the keys that the frame waits for: what they have in common is known.
-    """
-
-    depth: int
-    extras: tuple[bytes, ...] | None
-    match: re.Match[bytes]
-    #: The value of a key of the value source, from which the rows of the context were made.
-    value_of: Callable[[bytes], bytes]
 
 
 class Execution:
@@ -61,6 +46,7 @@ class Execution:
         "_ends",
         "_env",
         "_first",
+        "_gathered",
         "_has_frames",
         "_is_unique",
         "_last",
@@ -100,6 +86,8 @@ class Execution:
         self._is_unique = is_unique
         self._has_frames = has_frames
         self._last_depth = len(plan.steps) - 1
+        #: What was read of gathered steps; None: their keys are read one by one, since few rows are looked at.
+        self._gathered: dict[int, set[Any]] | None = {}
         #: For each depth: the narrowing of containing ranges, once it is known to be the same for all of them.
         self._narrowed: list[Narrowed | object | None] = [_UNKNOWN] * len(plan.steps)
         #: The number of contributions to collect before memory is reserved for more.
@@ -146,6 +134,9 @@ class Execution:
             O(keys in the containing ranges).
         """
         self._batch = Batch(self._last_depth + 1)
+        for step in self._plan.steps if self._has_frames else ():
+            if step.gathered is not None:
+                self._batch.frame_keys[step.depth].append(step.gathered.prefix(self._env))
         self._descend(0)
         if self._wanted is not None:
             self._take_further()
@@ -168,6 +159,8 @@ class Execution:
     def _stop_at(self, frame: Frame) -> None:
         self._batch = Batch(self._last_depth + 1)
         step = self._plan.steps[frame.depth]
+        if frame.depth >= self._plan.value_depth:
+            self._gathered = None
         if frame.extras is not None:
             for number, known in zip(step.extras, frame.extras, strict=True):
                 self._env[number] = known
@@ -181,6 +174,10 @@ class Execution:
     def _descend(self, depth: int) -> None:
         step = self._plan.steps[depth]
         env = self._env
+        if self._gathered is not None and step.gathered is not None:
+            if (step.gathered.of_row(env) in self._gather(step)) is not step.is_absence:
+                self._choose(depth, b"", b"")
+            return
         if step.is_absence:
             self._pass(depth)
             return
@@ -201,7 +198,7 @@ class Execution:
         lower, upper = (b"", b"\0") if step.is_point else cast("Narrowed", narrowed)
         prefix = step.prefix(env)
         self._note_frame(depth, prefix)
-        if depth == self._last_depth and (self._wanted is not None or self._edge is not None):
+        if step.is_value and (self._wanted is not None or self._edge is not None):
             self._take_end(step, prefix, lower, upper)
             return
         rows = self._sources.read(depth, prefix, lower, upper)
@@ -247,7 +244,7 @@ class Execution:
 
     def _take_further(self) -> None:
         """Read on where rows may be wanted: first a few rows at each end, then more, until there are enough."""
-        step = self._plan.steps[self._last_depth]
+        step = self._plan.steps[self._plan.value_depth]
         self._select()
         while self._ends:
             ends, self._ends = self._ends, []
@@ -279,9 +276,23 @@ class Execution:
 
     def _note_frame(self, depth: int, prefix: bytes) -> None:
         step, env = self._plan.steps[depth], self._env
+        if step.gathered is not None:
+            # Its one frame is noted when the context is made.
+            return
         self._batch.frame_keys[depth].append(step.frame_key(prefix, env))
         if step.extras:
             self._batch.extras[depth].append(tuple([env[number] for number in step.extras]))
+
+    def _gather(self, step: Step) -> set[Any]:
+        """Return what the keys of a gathered step have, of the slots that rows have."""
+        assert self._gathered is not None
+        assert step.gathered is not None
+        found = self._gathered.get(step.depth)
+        if found is None:
+            prefix, last, of_key, _ = step.gathered
+            matches = map(step.match, self._sources.read(step.depth, prefix(self._env), b"", last).keys)
+            found = self._gathered[step.depth] = {of_key(match.groups()) for match in matches if match is not None}
+        return found
 
     def _pass(self, depth: int) -> None:
         """Go on if no key is there that must not be."""

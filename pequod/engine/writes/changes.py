@@ -36,10 +36,10 @@ class Writer:
     """Applies changes of source keys to materialised outputs."""
 
     __slots__ = (
+        "_dropping",
         "_hits",
         "_ledger",
         "_memory",
-        "_overflowing",
         "_queue",
         "_story",
         "backfills",
@@ -59,7 +59,8 @@ class Writer:
         #: dropped: a read of several sources compares it to see whether their rows are of one moment.
         self.serial = 0
         self._queue: deque[tuple[Sequence[Iterable[Site]], bytes, bytes | None, bytes | None]] = deque()
-        self._overflowing: list[Context] = []
+        #: Contexts to drop before the call ends, with the reasons.
+        self._dropping: list[tuple[Context, Reason]] = []
         #: The live backfills, which record old values of source keys; always this list.
         self.backfills: Final[list[Backfill]] = []
         #: The base rows that have changed: values, None for rows that are gone; its owner clears it. None: nobody asks.
@@ -108,7 +109,7 @@ class Writer:
                 continue
             for site in sites:
                 self._apply(site, key, old, new)
-        if self._queue or self._overflowing:
+        if self._queue or self._dropping:
             self._drain()
 
     def _record(self, key: bytes, old: bytes | None, new: bytes | None) -> None:
@@ -135,9 +136,9 @@ class Writer:
                     continue
                 for site in sites:
                     self._apply(site, key, old, new)
-        for context in self._overflowing:
-            self.drop(context, Reason.LOGGED)
-        self._overflowing.clear()
+        for context, reason in self._dropping:
+            self.drop(context, reason)
+        self._dropping.clear()
 
     def _look(self, projection: Projection, key: bytes, old: bytes | None, new: bytes | None) -> None:
         """Apply the change of a row to the rows that joins see in its values, and to their index."""
@@ -161,7 +162,9 @@ class Writer:
         updaters = site.at(key, match)
         if updaters is None:
             return
-        if not (step.is_value and site.is_last):
+        if step.gathered is not None:
+            self._dropping += [(context, Reason.DECIDED) for context in updaters.contexts]
+        elif not (step.is_value and site.is_last):
             if not step.is_value and old is not None:
                 # Only the presence of the key counts.
                 old = _PRESENT
@@ -181,7 +184,7 @@ class Writer:
         if context.is_fresh:
             self._mark_stale(context)
         if count > self.log_max:
-            self._overflowing.append(context)
+            self._dropping.append((context, Reason.LOGGED))
 
     def _fan_out(
         self, join: InstalledJoin, updaters: Updaters[Context], tail: bytes, old: bytes | None, new: bytes | None
