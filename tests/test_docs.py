@@ -53,6 +53,7 @@ RUN = {
     "docs/configuration.md": {"console"},
     "docs/consistency.md": {"python"},
     "docs/deployment.md": {"sql", "toml"},  # tests/backing/test_roles.py
+    "docs/home-feed.md": {"python"},
     "docs/http.md": {"console"},  # tests/gateway/test_page.py
     "docs/lake.md": {"toml", "python"},
     "docs/recipes.md": {"python"},
@@ -82,7 +83,7 @@ NOT_RUN = (
 )
 
 
-@pytest.mark.parametrize("name", ["api", "changing-joins", "consistency", "recipes", "types"])
+@pytest.mark.parametrize("name", ["api", "changing-joins", "consistency", "home-feed", "recipes", "types"])
 def test_the_examples_of_a_page_print_what_they_show(name: str) -> None:
     page = (ROOT / f"docs/{name}.md").read_text()
     examples = re.findall(r"```python\n(.*?)```\n\n```\n(.*?)```", page, re.DOTALL)

@@ -105,6 +105,20 @@ class DemoSettings(TwipSettings):
 
 
 @dataclass(frozen=True, slots=True)
+class FeedSettings:
+    """What home feeds to keep; the defaults take a minute or two."""
+
+    users: Annotated[int, Option(min=10, help="Users, each with a list.")] = 1_000
+    follows: Annotated[int, Option(min=1, help="Draws of others that a user follows: half to twice as many.")] = 40
+    events: Annotated[int, Option(min=1, help="Things that users do, over 90 days.")] = 20_000
+    pages: Annotated[float, Option(min=0, max=1, help="The chance that a user looks at a page after an event.")] = 0.1
+    restarts: Annotated[int, Option(min=0, help="How often the cache is killed and starts anew.")] = 2
+    memory_limit: Annotated[str, Option(help="The limit of the cache; a small one has it evict feeds.")] = "none"
+    redis: Annotated[bool, Option(help="Keep the feeds in Redis as well, if it is here.")] = True
+    seed: Seed = 1
+
+
+@dataclass(frozen=True, slots=True)
 class MicroSettings:
     """Which rows of the engine and the wire to measure."""
 

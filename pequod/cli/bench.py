@@ -67,6 +67,30 @@ def twip(settings: sizes.TwipRunSettings, bars: ProgressBars) -> Printed:
 
 @measuring(
     app,
+    "feed",
+    sizes.FeedSettings,
+    {"users": 40, "follows": 8, "events": 1_500, "restarts": 1},
+    short_help="A home feed with Mastodon's rules, before PostgreSQL and beside Redis.",
+    shown=(
+        "pequod bench feed                                          (a minute or two)",
+        "pequod bench feed --events 1000000 --pages 0.01 --no-redis (hours: each page is compared)",
+        "pequod bench feed --memory-limit 200MiB --restarts 5",
+    ),
+)
+def feed(settings: sizes.FeedSettings, bars: ProgressBars) -> Printed:
+    """Keep home feeds by joins, with all of Mastodon's rules that joins can say, and compare each page with SQL.
+
+    Users post, answer, boost, edit and delete; follow, mute and block each other and servers; hide boosts, and have
+    lists. Some look at their feeds often, some after a month. PostgreSQL has the tables; the cache is killed on the
+    way. Beside it, an application in Python pushes the same feeds into Redis.
+    """
+    from pequod_bench.feed.run import run
+
+    return run(settings, bars)
+
+
+@measuring(
+    app,
     "micro",
     sizes.MicroSettings,
     {"small": True},

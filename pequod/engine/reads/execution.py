@@ -134,9 +134,11 @@ class Execution:
             O(keys in the containing ranges).
         """
         self._batch = Batch(self._last_depth + 1)
-        for step in self._plan.steps if self._has_frames else ():
+        for step in self._plan.steps:
             if step.gathered is not None:
                 self._batch.frame_keys[step.depth].append(step.gathered.prefix(self._env))
+                # Now, so that what is not loaded is missed together with the keys of the first source.
+                self._gather(step)
         self._descend(0)
         if self._wanted is not None:
             self._take_further()
