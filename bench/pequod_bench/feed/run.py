@@ -31,7 +31,7 @@ from pequod_bench.feed import pages
 from pequod_bench.feed.events import Event, Events
 from pequod_bench.feed.pages import KEPT, PAGE
 from pequod_bench.feed.pequod_feed import PequodFeed
-from pequod_bench.feed.redis_feed import RedisFeed
+from pequod_bench.feed.redis_feed import AWAY_DAYS, RedisFeed
 from pequod_bench.report.printed import Printed, print_rows
 from pequod_bench.report.progress import ProgressBars
 from pequod_bench.settings import FeedSettings
@@ -120,8 +120,8 @@ def run(settings: FeedSettings, bars: ProgressBars) -> FeedReport:
         folder = Path(stack.enter_context(TemporaryDirectory()))
         folder.chmod(0o711)
         (folder / "postgres").mkdir()
-        # What is compiled for a statement takes longer here than to run it.
-        quick = {"fsync": "off", "synchronous_commit": "off", "full_page_writes": "off", "jit": "off"}
+        # The feed tells of commits when they are flushed; to compile statements takes longer than to run them.
+        quick = {"fsync": "off", "full_page_writes": "off", "jit": "off"}
         database = stack.enter_context(started_cluster(folder / "postgres", BACKING_SETTINGS | quick))
         return _Run(settings, database.dsn, stack).run(bars)
 
@@ -173,7 +173,7 @@ class _Run:
                     self._connection.commit()
                     if stop == count:
                         posts = self._time_first_pages(feed, client)
-                        self._measure(client, pid)
+                        self._measure(feed, client, pid)
                     self._evictions += client.statistics().memory.evictions
         sides = [self._ours] if self._redis is None else [self._ours, self._theirs]
         return FeedReport(count, self._events.last_id, settings.restarts, self._evictions, posts, sides)
@@ -246,22 +246,29 @@ class _Run:
             page = _timed(self._ours.ms["first"], feed.home, user)
             if self._redis is not None:
                 self._redis.forget(user)
-                _timed(self._theirs.ms["first"], self._redis.page, user, _DAYS)
+                _timed(self._theirs.ms["first"], self._redis.page, user, 0)
             self._ours.compare(f"first page of {user}", page, pages.home(self._cursor, user)[:PAGE])
         return int(median(count for _, count in found))
 
-    def _measure(self, client: Client, pid: int) -> None:
+    def _measure(self, feed: PequodFeed, client: Client, pid: int) -> None:
+        """Measure both with the same feeds, those of the users who were here lately."""
         ours, theirs = self._ours, self._theirs
-        statistics = client.statistics()
-        memory, joins = statistics.memory, statistics.joins
-        ours.feeds = sum(join.contexts for join in joins.values())
+        client.invalidate_range("home|", "home}")
+        client.invalidate_range("listed|", "listed}")
+        users = sorted(user for user, (day, _) in self._seen.items() if day >= _DAYS - AWAY_DAYS)
+        for user in users:
+            feed.home(user)
+            if self._redis is not None:
+                self._redis.page(user, _DAYS)
+        memory = client.statistics().memory
+        ours.feeds = theirs.feeds = len(users)
         feed_bytes = memory.row_bytes + memory.context_bytes + memory.updater_bytes + memory.log_bytes
         ours.feed_bytes, ours.process_mib = feed_bytes / max(1, ours.feeds), usage(pid).rss_bytes / 2**20
         ours.lines = _lines("feed.joins") + _lines("mapping.toml") + _lines("pequod_feed.py")
         if self._redis is None:
             return
+        self._redis.clean(_DAYS)
         held = self._client_of_redis.info("memory")
-        theirs.feeds = self._client_of_redis.zcard("seen")
         theirs.feed_bytes = (held["used_memory"] - self._redis_bytes) / max(1, theirs.feeds)
         theirs.process_mib = held["used_memory_rss"] / 2**20
         theirs.writes_a_status = (theirs.writes_a_status - 1) / max(1, self._events.last_id)

@@ -279,22 +279,21 @@ class Execution:
     def _note_frame(self, depth: int, prefix: bytes) -> None:
         step, env = self._plan.steps[depth], self._env
         if step.gathered is not None:
-            # Its one frame is noted when the context is made.
-            return
+            return  # Its one frame is noted by `run`.
         self._batch.frame_keys[depth].append(step.frame_key(prefix, env))
         if step.extras:
             self._batch.extras[depth].append(tuple([env[number] for number in step.extras]))
 
     def _gather(self, step: Step) -> set[Any]:
         """Return what the keys of a gathered step have, of the slots that rows have."""
-        assert self._gathered is not None
-        assert step.gathered is not None
-        found = self._gathered.get(step.depth)
-        if found is None:
-            prefix, last, of_key, _ = step.gathered
-            matches = map(step.match, self._sources.read(step.depth, prefix(self._env), b"", last).keys)
-            found = self._gathered[step.depth] = {of_key(match.groups()) for match in matches if match is not None}
-        return found
+        known, gathered = self._gathered, step.gathered
+        assert known is not None
+        assert gathered is not None
+        if step.depth not in known:
+            rows = self._sources.read(step.depth, gathered.prefix(self._env), b"", gathered.last)
+            matches = map(step.match, rows.keys)
+            known[step.depth] = {gathered.of_key(match.groups()) for match in matches if match is not None}
+        return known[step.depth]
 
     def _pass(self, depth: int) -> None:
         """Go on if no key is there that must not be."""
