@@ -42,7 +42,7 @@ from pequod_bench.systems.system import Missing
 
 FOLDER: Final = Path(__file__).parent
 _PEQUOD: Final = (sys.executable, "-m", "pequod.cli")
-#: The events are of so many days; who comes after this many has been away.
+#: The events are of this many days; a user who comes after 30 of them returns.
 _DAYS: Final = 90
 _RETURN_DAYS: Final = 30
 #: One page of these many is read whole, with a list and the unread count beside it.

@@ -137,8 +137,7 @@ class Execution:
         for step in self._plan.steps:
             if step.gathered is not None:
                 self._batch.frame_keys[step.depth].append(step.gathered.prefix(self._env))
-                # Now, so that what is not loaded is missed together with the keys of the first source.
-                self._gather(step)
+                self._gather(step)  # Now: what is not loaded is missed together with the first source's keys.
         self._descend(0)
         if self._wanted is not None:
             self._take_further()
