@@ -455,16 +455,22 @@ class Change(_message.Message):
     def __init__(self, key: _Optional[bytes] = ..., old: _Optional[bytes] = ..., new: _Optional[bytes] = ..., reason: _Optional[_Union[Change.Reason, str]] = ...) -> None: ...
 
 class Join(_message.Message):
-    __slots__ = ("name", "text", "warnings", "notes")
+    __slots__ = ("name", "text", "warnings", "notes", "table", "source_tables", "maintenance")
     NAME_FIELD_NUMBER: _ClassVar[int]
     TEXT_FIELD_NUMBER: _ClassVar[int]
     WARNINGS_FIELD_NUMBER: _ClassVar[int]
     NOTES_FIELD_NUMBER: _ClassVar[int]
+    TABLE_FIELD_NUMBER: _ClassVar[int]
+    SOURCE_TABLES_FIELD_NUMBER: _ClassVar[int]
+    MAINTENANCE_FIELD_NUMBER: _ClassVar[int]
     name: str
     text: str
     warnings: _containers.RepeatedScalarFieldContainer[str]
     notes: _containers.RepeatedCompositeFieldContainer[Note]
-    def __init__(self, name: _Optional[str] = ..., text: _Optional[str] = ..., warnings: _Optional[_Iterable[str]] = ..., notes: _Optional[_Iterable[_Union[Note, _Mapping]]] = ...) -> None: ...
+    table: bytes
+    source_tables: _containers.RepeatedScalarFieldContainer[bytes]
+    maintenance: str
+    def __init__(self, name: _Optional[str] = ..., text: _Optional[str] = ..., warnings: _Optional[_Iterable[str]] = ..., notes: _Optional[_Iterable[_Union[Note, _Mapping]]] = ..., table: _Optional[bytes] = ..., source_tables: _Optional[_Iterable[bytes]] = ..., maintenance: _Optional[str] = ...) -> None: ...
 
 class Note(_message.Message):
     __slots__ = ("text", "first", "last")
@@ -489,6 +495,54 @@ class AddJoinReply(_message.Message):
     header: Header
     joins: _containers.RepeatedCompositeFieldContainer[Join]
     def __init__(self, header: _Optional[_Union[Header, _Mapping]] = ..., joins: _Optional[_Iterable[_Union[Join, _Mapping]]] = ...) -> None: ...
+
+class CheckJoinRequest(_message.Message):
+    __slots__ = ("text",)
+    TEXT_FIELD_NUMBER: _ClassVar[int]
+    text: str
+    def __init__(self, text: _Optional[str] = ...) -> None: ...
+
+class CheckJoinReply(_message.Message):
+    __slots__ = ("header", "problem", "joins")
+    HEADER_FIELD_NUMBER: _ClassVar[int]
+    PROBLEM_FIELD_NUMBER: _ClassVar[int]
+    JOINS_FIELD_NUMBER: _ClassVar[int]
+    header: Header
+    problem: JoinProblem
+    joins: _containers.RepeatedCompositeFieldContainer[CheckedJoin]
+    def __init__(self, header: _Optional[_Union[Header, _Mapping]] = ..., problem: _Optional[_Union[JoinProblem, _Mapping]] = ..., joins: _Optional[_Iterable[_Union[CheckedJoin, _Mapping]]] = ...) -> None: ...
+
+class JoinProblem(_message.Message):
+    __slots__ = ("reason", "hint", "start", "end", "line", "column")
+    REASON_FIELD_NUMBER: _ClassVar[int]
+    HINT_FIELD_NUMBER: _ClassVar[int]
+    START_FIELD_NUMBER: _ClassVar[int]
+    END_FIELD_NUMBER: _ClassVar[int]
+    LINE_FIELD_NUMBER: _ClassVar[int]
+    COLUMN_FIELD_NUMBER: _ClassVar[int]
+    reason: str
+    hint: str
+    start: int
+    end: int
+    line: int
+    column: int
+    def __init__(self, reason: _Optional[str] = ..., hint: _Optional[str] = ..., start: _Optional[int] = ..., end: _Optional[int] = ..., line: _Optional[int] = ..., column: _Optional[int] = ...) -> None: ...
+
+class CheckedJoin(_message.Message):
+    __slots__ = ("explanation", "is_installed", "looked_at", "matching", "keys", "values")
+    EXPLANATION_FIELD_NUMBER: _ClassVar[int]
+    IS_INSTALLED_FIELD_NUMBER: _ClassVar[int]
+    LOOKED_AT_FIELD_NUMBER: _ClassVar[int]
+    MATCHING_FIELD_NUMBER: _ClassVar[int]
+    KEYS_FIELD_NUMBER: _ClassVar[int]
+    VALUES_FIELD_NUMBER: _ClassVar[int]
+    explanation: JoinExplanation
+    is_installed: bool
+    looked_at: _containers.RepeatedScalarFieldContainer[int]
+    matching: _containers.RepeatedScalarFieldContainer[int]
+    keys: _containers.RepeatedScalarFieldContainer[bytes]
+    values: _containers.RepeatedScalarFieldContainer[bytes]
+    def __init__(self, explanation: _Optional[_Union[JoinExplanation, _Mapping]] = ..., is_installed: _Optional[bool] = ..., looked_at: _Optional[_Iterable[int]] = ..., matching: _Optional[_Iterable[int]] = ..., keys: _Optional[_Iterable[bytes]] = ..., values: _Optional[_Iterable[bytes]] = ...) -> None: ...
 
 class DropJoinRequest(_message.Message):
     __slots__ = ("name",)
@@ -941,6 +995,59 @@ class ContextStatistics(_message.Message):
     hits: int
     def __init__(self, prefix: _Optional[bytes] = ..., rows: _Optional[int] = ..., hits: _Optional[int] = ...) -> None: ...
 
+class SlowCallsRequest(_message.Message):
+    __slots__ = ()
+    def __init__(self) -> None: ...
+
+class SlowCallsReply(_message.Message):
+    __slots__ = ("header", "slow_ms", "calls")
+    HEADER_FIELD_NUMBER: _ClassVar[int]
+    SLOW_MS_FIELD_NUMBER: _ClassVar[int]
+    CALLS_FIELD_NUMBER: _ClassVar[int]
+    header: Header
+    slow_ms: float
+    calls: _containers.RepeatedCompositeFieldContainer[SlowCall]
+    def __init__(self, header: _Optional[_Union[Header, _Mapping]] = ..., slow_ms: _Optional[float] = ..., calls: _Optional[_Iterable[_Union[SlowCall, _Mapping]]] = ...) -> None: ...
+
+class SlowCall(_message.Message):
+    __slots__ = ("at_s", "request_id", "method", "code", "ms", "key", "first", "last", "rows", "rows_computed", "commands", "kinds", "failed", "prefix")
+    class KindsEntry(_message.Message):
+        __slots__ = ("key", "value")
+        KEY_FIELD_NUMBER: _ClassVar[int]
+        VALUE_FIELD_NUMBER: _ClassVar[int]
+        key: str
+        value: int
+        def __init__(self, key: _Optional[str] = ..., value: _Optional[int] = ...) -> None: ...
+    AT_S_FIELD_NUMBER: _ClassVar[int]
+    REQUEST_ID_FIELD_NUMBER: _ClassVar[int]
+    METHOD_FIELD_NUMBER: _ClassVar[int]
+    CODE_FIELD_NUMBER: _ClassVar[int]
+    MS_FIELD_NUMBER: _ClassVar[int]
+    KEY_FIELD_NUMBER: _ClassVar[int]
+    FIRST_FIELD_NUMBER: _ClassVar[int]
+    LAST_FIELD_NUMBER: _ClassVar[int]
+    ROWS_FIELD_NUMBER: _ClassVar[int]
+    ROWS_COMPUTED_FIELD_NUMBER: _ClassVar[int]
+    COMMANDS_FIELD_NUMBER: _ClassVar[int]
+    KINDS_FIELD_NUMBER: _ClassVar[int]
+    FAILED_FIELD_NUMBER: _ClassVar[int]
+    PREFIX_FIELD_NUMBER: _ClassVar[int]
+    at_s: float
+    request_id: str
+    method: str
+    code: str
+    ms: float
+    key: str
+    first: str
+    last: str
+    rows: int
+    rows_computed: int
+    commands: int
+    kinds: _containers.ScalarMap[str, int]
+    failed: int
+    prefix: str
+    def __init__(self, at_s: _Optional[float] = ..., request_id: _Optional[str] = ..., method: _Optional[str] = ..., code: _Optional[str] = ..., ms: _Optional[float] = ..., key: _Optional[str] = ..., first: _Optional[str] = ..., last: _Optional[str] = ..., rows: _Optional[int] = ..., rows_computed: _Optional[int] = ..., commands: _Optional[int] = ..., kinds: _Optional[_Mapping[str, int]] = ..., failed: _Optional[int] = ..., prefix: _Optional[str] = ...) -> None: ...
+
 class SaveSnapshotRequest(_message.Message):
     __slots__ = ()
     def __init__(self) -> None: ...
@@ -1210,8 +1317,10 @@ class ListBackfillsReply(_message.Message):
     def __init__(self, header: _Optional[_Union[Header, _Mapping]] = ..., backfills: _Optional[_Iterable[_Union[Backfill, _Mapping]]] = ...) -> None: ...
 
 class FollowClusterRequest(_message.Message):
-    __slots__ = ()
-    def __init__(self) -> None: ...
+    __slots__ = ("once",)
+    ONCE_FIELD_NUMBER: _ClassVar[int]
+    once: bool
+    def __init__(self, once: _Optional[bool] = ...) -> None: ...
 
 class FollowClusterReply(_message.Message):
     __slots__ = ("header", "map", "servers")

@@ -119,6 +119,11 @@ class PequodStub:
                 request_serializer=pequod__proto_dot_pequod__pb2.AddJoinRequest.SerializeToString,
                 response_deserializer=pequod__proto_dot_pequod__pb2.AddJoinReply.FromString,
                 _registered_method=True)
+        self.CheckJoin = channel.unary_unary(
+                '/pequod.v1.Pequod/CheckJoin',
+                request_serializer=pequod__proto_dot_pequod__pb2.CheckJoinRequest.SerializeToString,
+                response_deserializer=pequod__proto_dot_pequod__pb2.CheckJoinReply.FromString,
+                _registered_method=True)
         self.DropJoin = channel.unary_unary(
                 '/pequod.v1.Pequod/DropJoin',
                 request_serializer=pequod__proto_dot_pequod__pb2.DropJoinRequest.SerializeToString,
@@ -158,6 +163,11 @@ class PequodStub:
                 '/pequod.v1.Pequod/Stats',
                 request_serializer=pequod__proto_dot_pequod__pb2.StatsRequest.SerializeToString,
                 response_deserializer=pequod__proto_dot_pequod__pb2.StatsReply.FromString,
+                _registered_method=True)
+        self.SlowCalls = channel.unary_unary(
+                '/pequod.v1.Pequod/SlowCalls',
+                request_serializer=pequod__proto_dot_pequod__pb2.SlowCallsRequest.SerializeToString,
+                response_deserializer=pequod__proto_dot_pequod__pb2.SlowCallsReply.FromString,
                 _registered_method=True)
         self.SaveSnapshot = channel.unary_unary(
                 '/pequod.v1.Pequod/SaveSnapshot',
@@ -336,6 +346,13 @@ class PequodServicer:
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def CheckJoin(self, request, context):
+        """Tell what AddJoin would do with a text, and what its joins would give; nothing changes.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
     def DropJoin(self, request, context):
         """Drop a join and exactly its outputs.
         """
@@ -390,6 +407,13 @@ class PequodServicer:
 
     def Stats(self, request, context):
         """Return what the server holds and has done.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def SlowCalls(self, request, context):
+        """Return the latest calls and batches that were slow, for callers that may administer everything.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -554,6 +578,11 @@ def add_PequodServicer_to_server(servicer, server):
                     request_deserializer=pequod__proto_dot_pequod__pb2.AddJoinRequest.FromString,
                     response_serializer=pequod__proto_dot_pequod__pb2.AddJoinReply.SerializeToString,
             ),
+            'CheckJoin': grpc.unary_unary_rpc_method_handler(
+                    servicer.CheckJoin,
+                    request_deserializer=pequod__proto_dot_pequod__pb2.CheckJoinRequest.FromString,
+                    response_serializer=pequod__proto_dot_pequod__pb2.CheckJoinReply.SerializeToString,
+            ),
             'DropJoin': grpc.unary_unary_rpc_method_handler(
                     servicer.DropJoin,
                     request_deserializer=pequod__proto_dot_pequod__pb2.DropJoinRequest.FromString,
@@ -593,6 +622,11 @@ def add_PequodServicer_to_server(servicer, server):
                     servicer.Stats,
                     request_deserializer=pequod__proto_dot_pequod__pb2.StatsRequest.FromString,
                     response_serializer=pequod__proto_dot_pequod__pb2.StatsReply.SerializeToString,
+            ),
+            'SlowCalls': grpc.unary_unary_rpc_method_handler(
+                    servicer.SlowCalls,
+                    request_deserializer=pequod__proto_dot_pequod__pb2.SlowCallsRequest.FromString,
+                    response_serializer=pequod__proto_dot_pequod__pb2.SlowCallsReply.SerializeToString,
             ),
             'SaveSnapshot': grpc.unary_unary_rpc_method_handler(
                     servicer.SaveSnapshot,
@@ -1110,6 +1144,33 @@ class Pequod:
             _registered_method=True)
 
     @staticmethod
+    def CheckJoin(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/pequod.v1.Pequod/CheckJoin',
+            pequod__proto_dot_pequod__pb2.CheckJoinRequest.SerializeToString,
+            pequod__proto_dot_pequod__pb2.CheckJoinReply.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
     def DropJoin(request,
             target,
             options=(),
@@ -1315,6 +1376,33 @@ class Pequod:
             '/pequod.v1.Pequod/Stats',
             pequod__proto_dot_pequod__pb2.StatsRequest.SerializeToString,
             pequod__proto_dot_pequod__pb2.StatsReply.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def SlowCalls(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/pequod.v1.Pequod/SlowCalls',
+            pequod__proto_dot_pequod__pb2.SlowCallsRequest.SerializeToString,
+            pequod__proto_dot_pequod__pb2.SlowCallsReply.FromString,
             options,
             channel_credentials,
             insecure,

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 #: The longest pause between two looks at the statistics.
 LOOK_MS = 60_000
-PLACES = ("overview", "keys", "watch")
+PLACES = ("overview", "joins", "keys", "watch", "playground", "contexts", "slow", "cluster", "start")
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
@@ -50,7 +50,7 @@ async def test_it_does_not_ask_while_nobody_sees_it(browser: Browser) -> None:
         asked: list[str] = []
         page.on("request", lambda request: asked.append(request.url) if "statistics" in request.url else None)
         await page.clock.install()
-        await page.goto(f"{server.http_url}/")
+        await page.goto(f"{server.http_url}/console/#/overview")
         await page.get_by_text("Written keys", exact=True).wait_for()
         await page.evaluate("Object.defineProperty(document, 'hidden', {value: true, configurable: true})")
         asked.clear()
@@ -104,6 +104,94 @@ async def test_a_watch_shows_each_change_as_it_comes(browser: Browser) -> None:
         await page.get_by_text("1 row; 2 changes").wait_for()
 
 
+async def test_an_empty_server_greets_with_a_timeline_that_lives_by_clicks_alone(browser: Browser) -> None:
+    async with opened() as (server, _), page_of(browser) as page:
+        await page.goto(f"{server.http_url}/")
+        await page.get_by_role("button", name="Declare it").click()
+        await page.get_by_role("heading", name="Ann's timeline, live").wait_for()
+        await page.get_by_role("button", name="Ann follows Bob").click()
+        await page.get_by_role("button", name="Post it").click()
+        await page.get_by_role("cell", name="Hello!").wait_for()
+        await page.get_by_role("button", name="Post it").click()
+        await page.get_by_role("cell", name="There she blows.").wait_for()
+        assert await page.locator(".live td.value").all_text_contents() == ["There she blows.", "Hello!"]
+        assert len(server.engine.scan(b"t|ann|", b"t|ann}").keys) == 2
+        assert await page.locator(".steps li.done").count() == 3
+
+
+async def test_the_playground_shows_places_of_errors_and_adds_what_is_right(browser: Browser) -> None:
+    async with opened() as (server, _), page_of(browser) as page:
+        server.engine.put(b"s|ann|bob", b"1")
+        server.engine.put(b"p|bob|0100", b"post")
+        await page.goto(f"{server.http_url}/console/#/playground")
+        text = page.get_by_label("Joins")
+        await text.fill(TIMELINE.replace("copy", "copi"))
+        await page.get_by_text("'copi' is no operator").wait_for()
+        assert await page.locator(".behind mark").text_content() == "copi"
+        caret = await page.locator(".caret").text_content()
+        assert caret is not None
+        line, carets = caret.split("\n")
+        assert line[carets.index("^") :][: carets.count("^")] == "copi"
+        add = page.get_by_role("button", name="Add to the server")
+        assert await add.is_disabled()
+        await text.fill(TIMELINE)
+        await page.get_by_text("t|ann|0100|bob").wait_for()
+        assert await page.get_by_text("1 of 1 keys").count() == 2
+        assert server.engine.joins() == []
+        await add.click()
+        await page.get_by_text("The server has t now.").wait_for()
+        assert [join.name for join in server.engine.joins()] == ["t"]
+        await page.get_by_text("installed", exact=True).wait_for()
+        await text.fill(TIMELINE.replace("<poster>", "<writer>"))
+        await page.get_by_text("nothing of it is shown").wait_for()
+
+
+async def test_the_graph_leads_to_each_join_and_its_plan(browser: Browser) -> None:
+    async with opened() as (server, client), page_of(browser) as page:
+        await client.post("/v1/joins", json={"text": f"{TIMELINE}; n|<user> = count t|<user>|<time:4>|<poster>"})
+        for key in (b"s|ann|bob", b"p|bob|0100"):
+            server.engine.put(key, b"1")
+        server.engine.scan(b"t|ann|", b"t|ann}")
+        await page.goto(f"{server.http_url}/console/#/joins")
+        await page.get_by_role("button", name="join n").wait_for()
+        boxes = [
+            await page.locator(f".graph g:has(title:text-is('{name}'))").first.bounding_box()
+            for name in ("s|", "t", "t|", "n", "n|")
+        ]
+        lefts = [box["x"] for box in boxes if box is not None]
+        assert lefts == sorted(lefts)
+        assert len(set(lefts)) == 5
+        await page.get_by_role("button", name="join n").press("Enter")
+        await page.get_by_role("heading", name="Join n").wait_for()
+        page.on("dialog", lambda dialog: dialog.accept())
+        await page.get_by_role("button", name="Drop").click()
+        await page.get_by_text("n is dropped.").wait_for()
+        assert [join.name for join in server.engine.joins()] == ["t"]
+        await page.goto(f"{server.http_url}/console/#/contexts")
+        await page.get_by_role("link", name="t|ann|").first.wait_for()
+
+
+async def test_slow_calls_and_the_cluster_are_shown(browser: Browser, tmp_path: Path) -> None:
+    cluster = tmp_path / "cluster.toml"
+    cluster.write_text(
+        'cluster = "shop"\nversion = 3\n[[servers]]\nid = "mill"\naddress = "127.0.0.1:1"\nroles = ["compute"]\n'
+    )
+    async with (
+        opened(cluster=f"static:{cluster}", cluster_id="mill", slow_ms=1e-6) as (server, client),
+        page_of(browser) as page,
+    ):
+        await client.get("/v1/count?prefix=t|ann|")
+        await page.goto(f"{server.http_url}/console/#/slow")
+        row = page.get_by_role("row", name="Count")
+        await row.wait_for()
+        assert "t|ann|" in (await row.text_content() or "")
+        await page.goto(f"{server.http_url}/console/#/cluster")
+        await page.get_by_text("shop, version 3").wait_for()
+        assert "ready" in (await page.get_by_role("row", name="mill").text_content() or "")
+        await page.goto(f"{server.http_url}/console/#/overview")
+        await page.get_by_text("No database, lake or home is behind this server").wait_for()
+
+
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 async def test_it_fits_a_phone_and_is_used_by_keys_alone(browser: Browser, scheme: str) -> None:
     async with opened() as (server, _), page_of(browser, viewport=PHONE, color_scheme=scheme) as page:
@@ -127,13 +215,15 @@ async def test_a_token_is_asked_for_and_what_its_role_may_not_see_shows_as_such(
     access.write_text(ACCESS)
     access.chmod(0o600)
     async with opened(access_file=access) as (server, _), page_of(browser, faults=True) as page:
-        await page.goto(f"{server.http_url}/console/")
+        await page.goto(f"{server.http_url}/")
         await page.get_by_label("Token").fill("nobody's")
         await page.keyboard.press("Enter")
         await page.get_by_text("does not know this token").wait_for()
         await page.get_by_label("Token").fill("web's")
         await page.keyboard.press("Enter")
         await page.get_by_text("not shown to your role").first.wait_for()
+        await page.goto(f"{server.http_url}/console/#/slow")
+        await page.get_by_text("Not shown to your role web").wait_for()
         await page.goto(f"{server.http_url}/console/#/keys?prefix=t|")
         await page.get_by_text("Not shown to your role web").wait_for()
         assert await page.evaluate("Object.values(sessionStorage)") == ["web's"]

@@ -121,6 +121,8 @@ async def test_joins_are_added_read_explained_and_dropped() -> None:
             await _asked(client, "PUT", f"/v1/keys/{key}", {"value": value})
         found = await _asked(client, "GET", "/v1/scan?prefix=t|ann|")
         assert found == (200, {"rows": [["t|ann|0001|bob", "Hi"]], "next": None})
+        status, members = await _asked(client, "GET", "/v1/explain?join=t")
+        assert (status, members["join"]["text"]) == (200, TIMELINE.replace("time>", "time:4>"))
         status, members = await _asked(client, "GET", "/v1/explain?first=t|ann|&last=t|ann}")
         assert (status, members["range"]["joins"][0]["join"]) == (200, "t")
         assert (await _asked(client, "PUT", "/v1/keys/t|ann|0001|bob", {"value": "x"}))[0] == 409
@@ -168,7 +170,7 @@ async def test_a_reply_names_its_state_and_a_read_waits_for_it() -> None:
         ("GET", "/v1/scan?reverse=yes", None, "true or false"),
         ("GET", "/v1/keys/k?latest=true&max_age_ms=1", None, "give one of them"),
         ("DELETE", "/v1/range", None, "which keys to remove"),
-        ("GET", "/v1/explain", None, "which range to explain"),
+        ("GET", "/v1/explain", None, "which join to explain, or which range"),
         ("PUT", "/v1/keys/k", b"{", "line 1, column 2"),
         ("PUT", "/v1/keys/k", b'{"value": "\xff"}', "no UTF-8"),
         ("PUT", "/v1/keys/k", b"[" * 100_000, "nested too deeply"),

@@ -134,6 +134,7 @@ async def test_slow_reads_are_logged_with_the_rows_that_they_computed(slow: Any,
     await stream.read()
     await stream.done_writing()
     await stream.code()
+    assert [line["prefix"] for line in lines() if line["method"] == "Scan"] == ["t|ann|"] * 2
     logged = [(line["method"], line["rows_computed"]) for line in lines() if "rows_computed" in line]
     assert [one for one in logged if one[0] in ("Scan", "Execute")] == [("Scan", 30), ("Scan", 0), ("Execute", 30)]
 

@@ -36,6 +36,7 @@ REQUESTS = {
     "RenewBackfill": pb.RenewBackfillRequest(join="t"),
     "EndBackfill": pb.EndBackfillRequest(join="t"),
     "AddJoin": pb.AddJoinRequest(text="o|<a> = copy p|<b>|<a>"),
+    "CheckJoin": pb.CheckJoinRequest(text="o|<a> = copy p|<b>|<a>"),
     "DropJoin": pb.DropJoinRequest(name="t"),
     "ReplaceJoin": pb.ReplaceJoinRequest(name="t", text=TIMELINE),
     "EndReplacement": pb.EndReplacementRequest(name="t"),
@@ -180,6 +181,7 @@ REFUSED = [
         b"secret}",
     ),
     ("author", "AddJoin", pb.AddJoinRequest(text="o|<x> = copy p|<x>"), "join", b"o|", b"o}"),
+    ("author", "CheckJoin", pb.CheckJoinRequest(text="o|<x> = copy p|<x>"), "join", b"o|", b"o}"),
     ("author", "AddJoin", pb.AddJoinRequest(text="o|m<x> = copy p|<x>"), "join", b"o|m", b"o|n"),
     ("author", "AddJoin", pb.AddJoinRequest(text="t|<x> = copy secret|<x>"), "read", b"secret|", b"secret}"),
     (

@@ -270,6 +270,10 @@ class DatabaseCalls(MemoryCalls):
         """
         return self._backed.take_forgotten()
 
-    def base_rows(self) -> Rows:
-        """Return all base rows, of clients and of the loaded ranges of backed tables, in key order."""
-        return self._backed.without_found(self._store.slice(b"", None))
+    def base_rows(self, first: bytes = b"", last: bytes | None = None, limit: int | None = None) -> Rows:
+        """Return base rows that are here, of clients and of the loaded ranges of backed tables, in key order.
+
+        Args:
+            limit: The greatest number of rows, the first of ``[first, last)``.
+        """
+        return self._backed.without_found(self._store.slice(first, last, limit))

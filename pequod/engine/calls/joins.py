@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from pequod.engine.calls.composed import Composed
@@ -18,8 +18,22 @@ from pequod.language.spec import JoinSpec
 class JoinCalls(Composed):
     """Installing and dropping joins."""
 
-    def add_joins(self, specs: Sequence[JoinSpec]) -> list[JoinInfo]:
+    def fresh_joins(self, specs: Sequence[JoinSpec]) -> list[JoinSpec]:
+        """Return those of some joins that are not installed; nothing changes.
+
+        Raises:
+            JoinError: `add_joins` would refuse them.
+
+        Cost:
+            O(keys of the output tables).
+        """
+        return self._catalog.fresh(specs)
+
+    def add_joins(self, specs: Sequence[JoinSpec], *, names: Mapping[JoinSpec, str] = {}) -> list[JoinInfo]:
         """Install joins, all or none; one that is installed already is left as it is.
+
+        Args:
+            names: What to call new ones, by names that no other join has; the others are named after their tables.
 
         Raises:
             JoinError: A join is malformed, part of a cycle, or computes keys that clients have written.
@@ -29,7 +43,7 @@ class JoinCalls(Composed):
             dependants of the new joins are computed again when they are read.
         """
         before = set(self._catalog)
-        joins, is_new = self._catalog.add(specs)
+        joins, is_new = self._catalog.add(specs, names)
         self._hits.clear()
         self.backfills.review()
         self.revision += is_new

@@ -19,14 +19,12 @@ from pequod.engine.memory.eviction import Evictor
 from pequod.engine.memory.story import Reason
 from pequod.engine.writes.changes import Writer
 from pequod.engine.writes.wiring import Wiring
-from pequod.escapes import shown
+from pequod.engine.writes.written import refuse_written_keys
 from pequod.language.cycles import refuse_cycles
 from pequod.language.errors import JoinError, UnknownJoinError
 from pequod.language.missing import Search, Unindexed
-from pequod.language.patterns import compile_matcher
-from pequod.language.ranges import prefix_end
 from pequod.language.rules import check_spec
-from pequod.language.spec import DELIMITER, JoinSpec, Pattern, Pull, Snapshot
+from pequod.language.spec import JoinSpec, Pattern, Pull, Snapshot
 
 
 class Catalog:
@@ -98,8 +96,28 @@ class Catalog:
         """Return the joins whose outputs may lie in ``[first, last)``, the earliest first."""
         return [join for join in self._installed.values() if first < join.last and (last is None or join.first < last)]
 
-    def add(self, specs: Sequence[JoinSpec]) -> tuple[list[JoinInfo], bool]:
+    def fresh(self, specs: Sequence[JoinSpec]) -> list[JoinSpec]:
+        """Return those that are not installed.
+
+        Raises:
+            JoinError: A join is malformed, part of a cycle, or computes keys that clients have written.
+        """
+        for spec in specs:
+            check_spec(spec)
+        present = dict.fromkeys(join.spec for join in self._installed.values())
+        fresh = [spec for spec in dict.fromkeys(specs) if spec not in present]
+        for spec in fresh:
+            self.refuse_written_keys(spec)
+        refuse_cycles([*present, *fresh], set(fresh))
+        if fresh and self.coming is not None:
+            self._refuse_beside(self.coming, fresh)
+        return fresh
+
+    def add(self, specs: Sequence[JoinSpec], names: Mapping[JoinSpec, str]) -> tuple[list[JoinInfo], bool]:
         """Install joins, all or none; one that is installed already stays as it is.
+
+        Args:
+            names: What to call new ones; the others are named after their tables.
 
         Returns:
             The joins in the order of ``specs``, and whether any is new.
@@ -107,17 +125,10 @@ class Catalog:
         Raises:
             JoinError: A join is malformed, part of a cycle, or computes keys that clients have written.
         """
-        for spec in specs:
-            check_spec(spec)
+        fresh = self.fresh(specs)
         present = {join.spec: join for join in self._installed.values()}
-        fresh = [spec for spec in dict.fromkeys(specs) if spec not in present]
         for spec in fresh:
-            self.refuse_written_keys(spec)
-        refuse_cycles([*present, *fresh], set(fresh))
-        if fresh and self.coming is not None:
-            self._refuse_beside(self.coming, fresh)
-        for spec in fresh:
-            present[spec] = self._install(spec)
+            present[spec] = self._install(spec, names.get(spec))
         if fresh:
             connect(self._installed.values(), {present[spec]: None for spec in fresh}, self._beside())
             self._relate()
@@ -245,9 +256,9 @@ class Catalog:
         reconnect(self._installed.values(), self._wired())
         self._relate()
 
-    def _install(self, spec: JoinSpec) -> InstalledJoin:
+    def _install(self, spec: JoinSpec, name: str | None) -> InstalledJoin:
         output = self._related_to(spec.output)
-        name = self._new_name(output.table)
+        name = name or self._new_name(output.table)
         order, self._next_order = self._next_order, self._next_order + 1
         join = self._installed[name] = self._wiring.connect(spec, name, order, output.outputs, output.watches)
         output.outputs.append(join)
@@ -269,28 +280,7 @@ class Catalog:
 
     def refuse_written_keys(self, spec: JoinSpec) -> None:
         """Refuse a join of keys that clients have written, or that a database owns."""
-        first = spec.output.literal_prefix
-        match = compile_matcher(spec.output).match
-        related = self._directory.by_name.get(first.partition(DELIMITER)[0])
-        if related is None:
-            return
-        table = related.table
-        if table.presence is not None:
-            why, more = "which belong to the database behind this cache", ""
-            if table.is_paged:
-                why, more = "whose rows are not all in memory", ", or give the server more memory"
-            raise JoinError(
-                f"the join would compute keys of {shown(table.prefix)}, {why}",
-                hint=f"choose another output table{more}",
-                span=spec.output.span,
-            )
-        for key in table.slice(first, prefix_end(first)).keys:
-            if match(key):
-                raise JoinError(
-                    f"the join would compute the key {shown(key)}, which a client has written",
-                    hint="remove the written keys of this pattern first, or choose another output table",
-                    span=spec.output.span,
-                )
+        refuse_written_keys(self._directory, spec)
 
     def source_backed(self, table: Table) -> None:
         """Note that a database owns a table from now on: drop what was computed from it."""

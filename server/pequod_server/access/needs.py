@@ -29,6 +29,8 @@ _KNOWN: Final = ("/grpc.reflection.v1.ServerReflection/", "/grpc.reflection.v1al
 #: Writes that go by the present value of their key.
 _Decided = pb.WriteIfRequest | pb.AddRequest | pb.PeerWriteIfRequest | pb.PeerAddRequest
 
+#: Calls with the text of joins.
+_Text = pb.AddJoinRequest | pb.CheckJoinRequest | pb.ReplaceJoinRequest
 #: Calls about a join that take it away.
 _Named = pb.DropJoinRequest | pb.ReplaceJoinRequest | pb.EndReplacementRequest
 
@@ -63,12 +65,14 @@ class Needs:
             "ListJoins": _need_nothing,
             "Stats": _need_nothing,
             "AddJoin": self._need_join_rights,
+            "CheckJoin": self._need_join_rights,
             "DropJoin": self._need_drop,
             "ReplaceJoin": self._need_replace,
             "EndReplacement": self._need_drop,
             "ListReplacements": _need_nothing,
             "Explain": self._need_explain,
             "Invalidate": self._need_invalidate,
+            "SlowCalls": _need_admin,
             "SaveSnapshot": _need_admin,
             "RestoreSnapshot": _need_restore,
             "BeginBackfill": self._need_begin,
@@ -97,7 +101,7 @@ class Needs:
         """Return an installed join, None where there is none of this name: then the handler refuses the call."""
         return next((join.spec for join in self._engine.joins() if join.name == name), None)
 
-    def _need_join_rights(self, role: Role, request: pb.AddJoinRequest | pb.ReplaceJoinRequest) -> None:
+    def _need_join_rights(self, role: Role, request: _Text) -> None:
         """Pass if the role may compute the outputs and read the sources of all joins of a text."""
         if not role.has(Right.JOIN):
             # Long texts take long to parse; only those who may install something can have that done, within limits.

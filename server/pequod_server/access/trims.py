@@ -25,6 +25,7 @@ class Trims:
         self._trims: dict[str, Trim] = {
             "ListJoins": self._trim_joins,
             "AddJoin": _trim_added,
+            "CheckJoin": _trim_checked,
             "Explain": _trim_explanation,
             "Stats": self._trim_statistics,
             "ListBackfills": self._trim_backfills,
@@ -86,11 +87,26 @@ def _trim_explanation(role: Role, reply: pb.ExplainReply) -> None:
 
     It may see how often values of sources gave no row.
     """
-    _trim_notes(role, reply.join.notes if reply.WhichOneof("explanation") == "join" else reply.range.notes)
-    for source in reply.join.sources:
+    if reply.WhichOneof("explanation") == "join":
+        _trim_plan(role, reply.join)
+    else:
+        _trim_notes(role, reply.range.notes)
+
+
+def _trim_plan(role: Role, plan: pb.JoinExplanation) -> None:
+    _trim_notes(role, plan.notes)
+    for source in plan.sources:
         for misfit in source.misfits:
             if not role.read.holds(misfit.key):
                 misfit.ClearField("key")
+
+
+def _trim_checked(role: Role, reply: pb.CheckJoinReply) -> None:
+    """Leave out what an explanation does not show the role, and rows that it may not read."""
+    for join in reply.joins:
+        _trim_plan(role, join.explanation)
+        rows = [(key, value) for key, value in zip(join.keys, join.values, strict=True) if role.read.holds(key)]
+        join.keys[:], join.values[:] = [key for key, _ in rows], [value for _, value in rows]
 
 
 def _keep(messages: Any, is_kept: Callable[[Any], bool]) -> None:

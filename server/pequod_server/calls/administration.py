@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from typing import Any
 
 from pequod_grammar import parse_some
 from pequod_proto import pequod_pb2 as pb
@@ -22,7 +23,7 @@ from pequod_server.wire.handlers import Context
 
 
 class AdministrationCalls:
-    """Answers AddJoin, DropJoin, ListJoins, Explain, Splits, Invalidate, Stats, SaveSnapshot and RestoreSnapshot.
+    """Answers AddJoin, DropJoin, ListJoins, Explain, Splits, Invalidate, Stats, SlowCalls and those of snapshots.
 
     Args:
         cluster_joins: The joins of the cluster; None: joins are this server's own.
@@ -38,6 +39,8 @@ class AdministrationCalls:
         self.following: Callable[[], Awaitable[encode.PeersFollowing]] = _nobody
         #: The counts of calls and batches; None: there are none.
         self.tallies: Tallies | None = None
+        #: The facts of the latest slow calls, the latest last.
+        self.slow: Sequence[Mapping[str, Any]] = ()
         #: Called when the joins are others.
         self.on_joins: Callable[[], None] = _nothing
 
@@ -110,6 +113,13 @@ class AdministrationCalls:
         if self.tallies is not None:
             self.tallies.say(reply)
         return reply
+
+    async def slow_calls(self, _request: pb.SlowCallsRequest, _context: Context) -> pb.SlowCallsReply:
+        """Return the latest slow calls."""
+        slow_ms, header = self._served.config.slow_ms, self._served.header()
+        return pb.SlowCallsReply(
+            header=header, slow_ms=slow_ms, calls=[pb.SlowCall(**facts) for facts in reversed(self.slow)]
+        )
 
     async def save_snapshot(self, _request: pb.SaveSnapshotRequest, _context: Context) -> pb.SaveSnapshotReply:
         """Write the base data into the server's file."""

@@ -35,10 +35,8 @@ class FollowCalls:
         for task in tuple(self._streams):
             task.cancel()
 
-    async def follow(
-        self, _request: pb.FollowClusterRequest, _context: Context
-    ) -> AsyncIterator[pb.FollowClusterReply]:
-        """Send the state of the cluster as it is, and again after changes."""
+    async def follow(self, request: pb.FollowClusterRequest, _context: Context) -> AsyncIterator[pb.FollowClusterReply]:
+        """Send the state of the cluster as it is, and again after changes, unless that is not wanted."""
         if self._member is None:
             raise NoClusterError("this server was started without the setting `cluster`")
         task = asyncio.current_task()
@@ -50,6 +48,8 @@ class FollowCalls:
                 # Joins are shown by ListJoins, to those who may see them.
                 reply.map.ClearField("joins")
                 yield reply
+                if request.once:
+                    return
         except asyncio.CancelledError:
             if not self._is_stopping:
                 raise

@@ -6,8 +6,8 @@ request -> interceptors -> handler -> commands of the executor, or what is no co
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
-from typing import TYPE_CHECKING
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
 
 import grpc
 from pequod_proto.pequod_pb2_grpc import add_PequodServicer_to_server
@@ -15,6 +15,7 @@ from pequod_proto.pequod_pb2_grpc import add_PequodServicer_to_server
 from pequod.engine import Engine
 from pequod_server.calls.administration import AdministrationCalls
 from pequod_server.calls.backfilling import BackfillCalls
+from pequod_server.calls.checking import JoinChecks
 from pequod_server.calls.executing import ExecuteCalls, handler_of_batches
 from pequod_server.calls.feeds import Feeds
 from pequod_server.calls.following import FollowCalls
@@ -105,13 +106,14 @@ class PequodService:
 
         cluster_joins = None if member is None else ClusterJoins(engine, member)
         self._administration = administration = AdministrationCalls(served, snapshots, cluster_joins)
-        self.AddJoin = administration.add_join
+        self.AddJoin, self.CheckJoin = administration.add_join, JoinChecks(served, cluster_joins).check
         self.DropJoin = administration.drop_join
         self.ListJoins = administration.list_joins
         self.Explain = administration.explain
         self.Splits = administration.splits
         self.Invalidate = administration.invalidate
         self.Stats = administration.stats
+        self.SlowCalls = administration.slow_calls
         self.SaveSnapshot = administration.save_snapshot
         self.RestoreSnapshot = administration.restore_snapshot
 
@@ -140,9 +142,10 @@ class PequodService:
         """Show in the statistics who follows this server's base data."""
         self._administration.following = following
 
-    def tell_counts(self, tallies: Tallies | None) -> None:
-        """Show in the statistics how many calls and batches there were, if they are counted."""
+    def tell_calls(self, tallies: Tallies | None, slow: Sequence[Mapping[str, Any]]) -> None:
+        """Show how many calls and batches there were, if they are counted, and which of the latest were slow."""
         self._administration.tallies = tallies
+        self._administration.slow = slow
 
     async def stop(self) -> None:
         """End what the calls have begun and does not end with them."""

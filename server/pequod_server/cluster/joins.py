@@ -108,6 +108,11 @@ class ClusterJoins:
         """
         await self._change(lambda present: [one for one in present if one != spec])
 
+    def elsewhere(self) -> list[JoinSpec]:
+        """Return the joins of the map that are not installed here, since clients do not read here."""
+        installed = {join.spec for join in self._engine.joins()}
+        return [spec for spec in specs_of(self._member.map) if spec not in installed]
+
     def find(self, name: str) -> JoinSpec | None:
         """Return the join of the map that has a name at this server, None if the map has no such join."""
         known = specs_of(self._member.map)

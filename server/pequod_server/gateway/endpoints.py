@@ -2,47 +2,38 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Mapping
-from dataclasses import dataclass, field
-from typing import Any, Final, TypeAlias
+from typing import Final
 from urllib.parse import quote_from_bytes
 
 from pequod_proto import pequod_pb2 as pb
 
 from pequod.errors import BadRequestError
-from pequod.freshness import Token
 from pequod.interface.transaction_forms import FormError, form_of, parts_of
 from pequod.interface.transaction_parts import transaction_of_parts
 from pequod.json_bytes import json_bytes
 from pequod.language.conditions import IF_ABSENT, IF_PRESENT, IfValue, coded
 from pequod.language.deadlines import TTL_MS_MAX
-from pequod.language.ranges import within
 from pequod.transaction_messages import transacted_of, transaction_request
-from pequod_server.gateway.forms import Form, flag_of, json_of, number_of, query_of
-
-Json: TypeAlias = "dict[str, Any]"
-#: Makes a call of the service, by its name, with its request, and returns its reply.
-MakeCall: TypeAlias = "Callable[[str, Any], Awaitable[Any]]"
+from pequod_server.gateway import inspection
+from pequod_server.gateway.asked import (
+    BYTES,
+    COUNT,
+    FLAG,
+    FRESHNESS,
+    RANGE,
+    TEXT,
+    Asked,
+    Endpoint,
+    Json,
+    JsonAnswer,
+    MakeCall,
+    schema,
+)
+from pequod_server.gateway.forms import Form, flag_of, number_of
 
 #: The rows of a page, if its request does not say how many.
 PAGE_ROWS: Final = 100
 
-_BASE64: Final = "^(?:[A-Za-z0-9+/]{4})*(?:[A-Za-z0-9+/]{2}==|[A-Za-z0-9+/]{3}=)?$"
-BYTES: Final[Json] = {
-    "description": "Text if the bytes are UTF-8, otherwise an object with their base64.",
-    "oneOf": [
-        {"type": "string"},
-        {
-            "type": "object",
-            "properties": {"base64": {"type": "string", "contentEncoding": "base64", "pattern": _BASE64}},
-            "required": ["base64"],
-            "additionalProperties": False,
-        },
-    ],
-}
-_FLAG: Final[Json] = {"type": "boolean", "default": False}
-_COUNT: Final[Json] = {"type": "integer", "minimum": 0, "maximum": 10**18 - 1}
-_TEXT: Final[Json] = {"type": "string"}
 _TTL: Final[Json] = {"type": ["number", "null"], "exclusiveMinimum": 0, "maximum": TTL_MS_MAX / 1000}
 _CONDITION: Final[Json] = {
     "description": "What must be: the key absent or present, or with this value.",
@@ -52,114 +43,16 @@ _CONDITION: Final[Json] = {
     ],
 }
 _LIST: Final[Json] = {"type": "array", "items": {"type": "object"}}
-RANGE: Final[Mapping[str, tuple[str, Json]]] = {
-    "prefix": ("Only keys that start with this.", _TEXT),
-    "first": ("The first key; by default the first of all.", _TEXT),
-    "last": ("The end, which the range is without; by default the end of all.", _TEXT),
-}
-FRESHNESS: Final[Mapping[str, tuple[str, Json]]] = {
-    "after": ("At least the state that this token names.", _TEXT),
-    "latest": ("At least everything that was committed before.", _FLAG),
-    "max_age_ms": ("No older than this.", _COUNT),
-}
 
 
-def schema(properties: Json, *, needed: tuple[str, ...] = ()) -> Json:
-    """Return the schema of an object."""
-    return {"type": "object", "properties": properties, "required": list(needed), "additionalProperties": False}
-
-
-@dataclass(frozen=True)
-class Answer:
-    """The reply of an endpoint."""
-
-    members: Json
-    status: int = 200
-    #: The token of the state that has answered.
-    token: bytes = b""
-
-
-@dataclass(frozen=True)
-class Asked:
-    """A request, taken apart."""
-
-    #: The key in the path; empty: the endpoint has none.
-    key: bytes
-    query: Mapping[str, bytes]
-    body: bytes
-
-    def level(self) -> pb.Freshness | None:
-        """Return how fresh the answer has to be."""
-        query = self.query
-        given = [name for name in FRESHNESS if name in query]
-        if len(given) > 1:
-            raise BadRequestError(f"{' and '.join(given)} say how fresh the answer has to be; give one of them")
-        if "after" in query:
-            return pb.Freshness(after=bytes(Token.parse(query["after"].decode("ascii", "replace"))))
-        if "max_age_ms" in query:
-            age_ms = number_of("max_age_ms", query["max_age_ms"])
-            return pb.Freshness(max_age_ms=min(age_ms, (1 << 32) - 1))
-        return pb.Freshness(latest=True) if "latest" in query and flag_of("latest", query["latest"]) else None
-
-    def range(self) -> Json:
-        """Return the members of a message that names a range."""
-        return {name: self.query[name] for name in RANGE if name in self.query}
-
-
-def parameters_of(place: str, raw_query: str, known: Mapping[str, object]) -> Mapping[str, bytes]:
-    """Return the parameters of a query.
-
-    Raises:
-        BadRequestError: One of them is not known at this place, or occurs twice.
-    """
-    query = query_of(raw_query)
-    for name in query:
-        if name not in known:
-            takes = f"it takes {', '.join(known)}" if known else "it takes none"
-            raise BadRequestError(f"{place} has no parameter {name!r}; {takes}")
-    return query
-
-
-#: Answers a request.
-Respond: TypeAlias = "Callable[[Asked, MakeCall], Awaitable[Answer]]"
-
-
-@dataclass(frozen=True)
-class Endpoint:
-    """One row of the table."""
-
-    method: str
-    path: str
-    summary: str
-    respond: Respond
-    #: By name: what a parameter of the query says, and its schema.
-    query: Mapping[str, tuple[str, Json]] = field(default_factory=dict)
-    body: Json | None = None
-    #: Whether the body may be missing.
-    has_optional_body: bool = False
-    #: Statuses beside 200 that are no errors of the request.
-    statuses: Mapping[int, str] = field(default_factory=dict)
-
-    def asked(self, key: bytes, raw_query: str, body: bytes) -> Asked:
-        """Return a request, taken apart.
-
-        Raises:
-            BadRequestError: It has a parameter or a body that the endpoint does not take.
-        """
-        query = parameters_of(f"{self.method} {self.path}", raw_query, self.query)
-        if body and self.body is None:
-            raise BadRequestError(f"{self.method} {self.path} takes no body")
-        return Asked(key, query, body)
-
-
-async def _get(asked: Asked, call: MakeCall) -> Answer:
+async def _get(asked: Asked, call: MakeCall) -> JsonAnswer:
     reply = await call("Get", pb.GetRequest(key=asked.key, freshness=asked.level()))
     value = reply.value if reply.HasField("value") else None
     members: Json = {"key": json_bytes(asked.key), "value": None if value is None else json_bytes(value)}
-    return Answer(members, 404 if value is None else 200, reply.header.token)
+    return JsonAnswer(members, 404 if value is None else 200, reply.header.token)
 
 
-async def _put(asked: Asked, call: MakeCall) -> Answer:
+async def _put(asked: Asked, call: MakeCall) -> JsonAnswer:
     form = Form.of_body(asked.body)
     value, ttl_ms, keep_ttl = form.data("value"), form.ttl_ms("ttl_s"), form.flag("keep_ttl")
     condition = _condition(form)
@@ -168,7 +61,7 @@ async def _put(asked: Asked, call: MakeCall) -> Answer:
         raise BadRequestError("ttl_s and keep_ttl contradict each other; give one of them")
     if condition is None:
         request = pb.PutRequest(key=asked.key, value=value, ttl_ms=ttl_ms, keep_ttl=keep_ttl)
-        return Answer({"met": True}, 200, (await call("Put", request)).header.token)
+        return JsonAnswer({"met": True}, 200, (await call("Put", request)).header.token)
     number, expected = condition
     return await _write_if(
         pb.WriteIfRequest(
@@ -178,23 +71,23 @@ async def _put(asked: Asked, call: MakeCall) -> Answer:
     )
 
 
-async def _remove(asked: Asked, call: MakeCall) -> Answer:
+async def _remove(asked: Asked, call: MakeCall) -> JsonAnswer:
     form = Form.of_body(asked.body or b"{}")
     condition = _condition(form)
     form.end()
     if condition is None:
         reply = await call("Remove", pb.RemoveRequest(key=asked.key))
-        return Answer({"removed": reply.removed}, 200, reply.header.token)
+        return JsonAnswer({"removed": reply.removed}, 200, reply.header.token)
     number, expected = condition
     return await _write_if(pb.WriteIfRequest(key=asked.key, condition=number, expected=expected), call)
 
 
-async def _write_if(request: pb.WriteIfRequest, call: MakeCall) -> Answer:
+async def _write_if(request: pb.WriteIfRequest, call: MakeCall) -> JsonAnswer:
     reply = await call("WriteIf", request)
     if reply.met:
-        return Answer({"met": True}, 200, reply.header.token)
+        return JsonAnswer({"met": True}, 200, reply.header.token)
     present = json_bytes(reply.present) if reply.HasField("present") else None
-    return Answer({"met": False, "present": present}, 412, reply.header.token)
+    return JsonAnswer({"met": False, "present": present}, 412, reply.header.token)
 
 
 def _condition(form: Form) -> tuple[int, bytes] | None:
@@ -215,49 +108,49 @@ def _condition(form: Form) -> tuple[int, bytes] | None:
             raise BadRequestError('if must be "absent", "present" or {"value": ...}')
 
 
-async def _add(asked: Asked, call: MakeCall) -> Answer:
+async def _add(asked: Asked, call: MakeCall) -> JsonAnswer:
     form = Form.of_body(asked.body)
     delta = form.take("delta")
     form.end()
     if isinstance(delta, bool) or not isinstance(delta, (int, str)):
         raise BadRequestError('delta must be an integer, or a decimal as text, such as "0.5"')
     reply = await call("Add", pb.AddRequest(key=asked.key, delta=str(delta).encode("utf-8", "replace")))
-    return Answer({"value": json_bytes(reply.value)}, 200, reply.header.token)
+    return JsonAnswer({"value": json_bytes(reply.value)}, 200, reply.header.token)
 
 
-async def _expire(asked: Asked, call: MakeCall) -> Answer:
+async def _expire(asked: Asked, call: MakeCall) -> JsonAnswer:
     form = Form.of_body(asked.body)
     form.need("ttl_s")
     ttl_ms = form.ttl_ms("ttl_s")
     form.end()
     reply = await call("Expire", pb.ExpireRequest(key=asked.key, ttl_ms=ttl_ms))
-    return Answer({"was_there": reply.was_there}, 200 if reply.was_there else 404, reply.header.token)
+    return JsonAnswer({"was_there": reply.was_there}, 200 if reply.was_there else 404, reply.header.token)
 
 
-async def _ttl(asked: Asked, call: MakeCall) -> Answer:
+async def _ttl(asked: Asked, call: MakeCall) -> JsonAnswer:
     reply = await call("Ttl", pb.TtlRequest(key=asked.key, freshness=asked.level()))
     if not reply.HasField("remaining_ms"):
-        return Answer({"key": json_bytes(asked.key), "ttl_s": None}, 404, reply.header.token)
+        return JsonAnswer({"key": json_bytes(asked.key), "ttl_s": None}, 404, reply.header.token)
     forever = reply.remaining_ms == (1 << 64) - 1
     ttl_s = None if forever else reply.remaining_ms / 1000
-    return Answer({"key": json_bytes(asked.key), "ttl_s": ttl_s}, 200, reply.header.token)
+    return JsonAnswer({"key": json_bytes(asked.key), "ttl_s": ttl_s}, 200, reply.header.token)
 
 
-async def _scan(asked: Asked, call: MakeCall) -> Answer:
+async def _scan(asked: Asked, call: MakeCall) -> JsonAnswer:
     query = asked.query
     limit = number_of("limit", query["limit"]) if "limit" in query else PAGE_ROWS
     flags: Json = {name: flag_of(name, query[name]) for name in ("reverse", "keys_only") if name in query}
     request = pb.ScanRequest(**asked.range(), **flags, limit=limit, one_chunk=True, freshness=asked.level())
     reply = await call("Scan", request)
     if reply is None:
-        return Answer({"rows": [], "next": None})
+        return JsonAnswer({"rows": [], "next": None})
     if request.keys_only:
         members: Json = {"keys": [json_bytes(key) for key in reply.keys]}
     else:
         pairs = zip(reply.keys, reply.values, strict=True)
         members = {"rows": [[json_bytes(key), json_bytes(value)] for key, value in pairs]}
     members["next"] = _next_page(asked, reply.resume_key) if reply.HasField("resume_key") else None
-    return Answer(members, 200, reply.header.token)
+    return JsonAnswer(members, 200, reply.header.token)
 
 
 def _next_page(asked: Asked, resume_key: bytes) -> str:
@@ -266,61 +159,25 @@ def _next_page(asked: Asked, resume_key: bytes) -> str:
     return "/v1/scan?" + "&".join(f"{name}={quote_from_bytes(value, safe='')}" for name, value in query.items())
 
 
-async def _count(asked: Asked, call: MakeCall) -> Answer:
+async def _count(asked: Asked, call: MakeCall) -> JsonAnswer:
     reply = await call("Count", pb.CountRequest(**asked.range(), freshness=asked.level()))
-    return Answer({"count": reply.count}, 200, reply.header.token)
+    return JsonAnswer({"count": reply.count}, 200, reply.header.token)
 
 
-async def _remove_range(asked: Asked, call: MakeCall) -> Answer:
+async def _remove_range(asked: Asked, call: MakeCall) -> JsonAnswer:
     if not asked.range():
         raise BadRequestError("say which keys to remove: prefix, or first and last")
     reply = await call("RemoveRange", pb.RemoveRangeRequest(**asked.range()))
-    return Answer({"removed": reply.removed}, 200, reply.header.token)
+    return JsonAnswer({"removed": reply.removed}, 200, reply.header.token)
 
 
-async def _transact(asked: Asked, call: MakeCall) -> Answer:
+async def _transact(asked: Asked, call: MakeCall) -> JsonAnswer:
     try:
         transaction = transaction_of_parts(*parts_of(asked.body))
     except FormError as error:
         raise BadRequestError(f"the body: {error}") from None
     reply = await call("Transaction", transaction_request(transaction))
-    return Answer(form_of(transacted_of(transaction, reply)), 200, reply.header.token)
-
-
-async def _joins(_asked: Asked, call: MakeCall) -> Answer:
-    return Answer(json_of(await call("ListJoins", pb.ListJoinsRequest())))
-
-
-async def _add_joins(asked: Asked, call: MakeCall) -> Answer:
-    form = Form.of_body(asked.body)
-    text = form.data("text")
-    form.end()
-    try:
-        request = pb.AddJoinRequest(text=text.decode())
-    except UnicodeDecodeError:
-        raise BadRequestError("text: joins are text") from None
-    return Answer(json_of(await call("AddJoin", request)))
-
-
-async def _drop_join(asked: Asked, call: MakeCall) -> Answer:
-    try:
-        request = pb.DropJoinRequest(name=asked.key.decode())
-    except UnicodeDecodeError:
-        raise BadRequestError("the name of a join is text") from None
-    await call("DropJoin", request)
-    return Answer({})
-
-
-async def _explain(asked: Asked, call: MakeCall) -> Answer:
-    query = asked.range()
-    if not query:
-        raise BadRequestError("say which range to explain: prefix, or first and last")
-    first, last = within(query.get("prefix", b""), query.get("first", b""), query.get("last"))
-    return Answer(json_of(await call("Explain", pb.ExplainRequest(range=pb.Range(first=first, last=last)))))
-
-
-async def _statistics(_asked: Asked, call: MakeCall) -> Answer:
-    return Answer(json_of(await call("Stats", pb.StatsRequest())))
+    return JsonAnswer(form_of(transacted_of(transaction, reply)), 200, reply.header.token)
 
 
 _KEY: Final = "/v1/keys/{key}"
@@ -331,7 +188,7 @@ ENDPOINTS: Final = (
     Endpoint("GET", _KEY, "Read one value; a computed key is computed if need be.", _get, FRESHNESS,
              statuses=_ABSENT_STATUS),
     Endpoint("PUT", _KEY, "Write one key, under a condition or with a time to live if wanted.", _put,
-             body=schema({"value": BYTES, "if": _CONDITION, "ttl_s": _TTL, "keep_ttl": _FLAG}, needed=("value",)),
+             body=schema({"value": BYTES, "if": _CONDITION, "ttl_s": _TTL, "keep_ttl": FLAG}, needed=("value",)),
              statuses=_UNMET_STATUS),
     Endpoint("DELETE", _KEY, "Remove one key, under a condition if wanted.", _remove,
              body=schema({"if": _CONDITION}), has_optional_body=True, statuses=_UNMET_STATUS),
@@ -341,15 +198,21 @@ ENDPOINTS: Final = (
     Endpoint("PUT", "/v1/ttl/{key}", "Have a key expire; null: never.", _expire,
              body=schema({"ttl_s": _TTL}, needed=("ttl_s",)), statuses=_ABSENT_STATUS),
     Endpoint("GET", "/v1/scan", "Read rows in the order of their keys; `next` is the page behind them.", _scan,
-             {**RANGE, "limit": (f"The most rows of a page; by default {PAGE_ROWS}.", _COUNT),
-              "reverse": ("From the last key down.", _FLAG), "keys_only": ("Leave values out.", _FLAG), **FRESHNESS}),
+             {**RANGE, "limit": (f"The most rows of a page; by default {PAGE_ROWS}.", COUNT),
+              "reverse": ("From the last key down.", FLAG), "keys_only": ("Leave values out.", FLAG), **FRESHNESS}),
     Endpoint("GET", "/v1/count", "Count the keys of a range.", _count, {**RANGE, **FRESHNESS}),
     Endpoint("DELETE", "/v1/range", "Remove the keys of a range.", _remove_range, RANGE),
     Endpoint("POST", "/v1/transaction", "Compare keys, then run one of two lists of commands, all or none.", _transact,
              body=schema(dict.fromkeys(("compares", "then", "otherwise"), _LIST))),
-    Endpoint("GET", "/v1/joins", "List the joins.", _joins),
-    Endpoint("POST", "/v1/joins", "Add joins.", _add_joins, body=schema({"text": _TEXT}, needed=("text",))),
-    Endpoint("DELETE", "/v1/joins/{key}", "Drop a join by its name.", _drop_join),
-    Endpoint("GET", "/v1/explain", "Tell what a read of a range would do.", _explain, RANGE),
-    Endpoint("GET", "/v1/statistics", "Tell what the server holds and has done.", _statistics),
+    Endpoint("GET", "/v1/joins", "List the joins.", inspection.joins),
+    Endpoint("POST", "/v1/joins", "Add joins.", inspection.add_joins, body=schema({"text": TEXT}, needed=("text",))),
+    Endpoint("POST", "/v1/joins/check", "Tell what a text of joins would add, or its error; nothing changes.",
+             inspection.check_joins, body=schema({"text": TEXT}, needed=("text",))),
+    Endpoint("DELETE", "/v1/joins/{key}", "Drop a join by its name.", inspection.drop_join),
+    Endpoint("GET", "/v1/explain", "Tell how a join is evaluated, or what a read of a range would do.",
+             inspection.explain, {"join": ("The name of the join.", TEXT), **RANGE}),
+    Endpoint("GET", "/v1/statistics", "Tell what the server holds and has done.", inspection.statistics),
+    Endpoint("GET", "/v1/slow", "Tell of the latest slow calls, the latest first.", inspection.slow_calls),
+    Endpoint("GET", "/v1/cluster", "Tell the map of the cluster and its servers; `map` is null without one.",
+             inspection.cluster),
 )  # fmt: skip

@@ -24,7 +24,8 @@ from pequod_server.access.tls import tls_files
 from pequod_server.calls.service import PequodService, add_service
 from pequod_server.config import ServerConfig
 from pequod_server.console.pages import Console
-from pequod_server.gateway.endpoints import ENDPOINTS, FRESHNESS, RANGE, Asked, Endpoint, Json, parameters_of
+from pequod_server.gateway.asked import FRESHNESS, RANGE, Asked, Endpoint, Json, parameters_of
+from pequod_server.gateway.endpoints import ENDPOINTS
 from pequod_server.gateway.local_calls import Handlers, LocalCalls, RefusedCallError, Visitor
 from pequod_server.gateway.openapi import description
 from pequod_server.gateway.shared_watches import SharedWatches, event

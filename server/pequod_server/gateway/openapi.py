@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final
 
-from pequod_server.gateway.endpoints import ENDPOINTS, Endpoint, Json, schema
+from pequod_server.gateway.asked import Endpoint, Json, schema
+from pequod_server.gateway.endpoints import ENDPOINTS
 
 _ERROR: Final = schema(
     {

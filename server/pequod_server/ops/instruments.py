@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import grpc
 from grpc import aio
@@ -116,6 +116,11 @@ class Instruments:
         self.interceptor: aio.ServerInterceptor = self._observer
         #: Where metrics and health are served, while they are.
         self.url: str | None = None
+
+    @property
+    def slow(self) -> Sequence[Mapping[str, Any]]:
+        """The facts of the latest slow calls and batches, the latest last."""
+        return self._call_log.slow
 
     def count_levels(self, counters: LevelCounters) -> None:
         """Show the counts of levels of freshness among the metrics."""

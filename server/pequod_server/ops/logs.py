@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import logging
 import sys
-from collections import Counter
+import time
+from collections import Counter, deque
 from collections.abc import Callable
 from typing import Any, Final, Protocol, TextIO
 
@@ -24,7 +25,9 @@ from pequod_server.ops.shown import shortened
 log = logging.getLogger("pequod.server")
 
 #: Fields of requests that say where a call reads or writes. Nothing else of a request is ever logged.
-_PLACES: Final = ("key", "first", "last")
+_PLACES: Final = ("key", "prefix", "first", "last")
+#: Slow calls that are kept to be shown.
+_SLOW_MAX: Final = 100
 #: Codes that say that the server is at fault.
 _FAULTS: Final = (grpc.StatusCode.UNKNOWN, grpc.StatusCode.INTERNAL, grpc.StatusCode.DATA_LOSS)
 
@@ -78,6 +81,8 @@ class CallLog:
     """
 
     def __init__(self, slow_s: float | None, rows_computed: Callable[[], int]) -> None:
+        #: The facts of the latest that were slow, the latest last.
+        self.slow: deque[dict[str, Any]] = deque(maxlen=_SLOW_MAX)
         self._slow_s = float("inf") if slow_s is None else slow_s
         self._rows_computed = rows_computed
 
@@ -90,7 +95,8 @@ class CallLog:
                 log.error("failed call", extra=_call_facts(call, code, duration_s))
             elif duration_s >= self._slow_s and not call.is_open_ended:
                 facts = _call_facts(call, code, duration_s)
-                log.warning("slow call", extra={**facts, "rows_computed": self._rows_computed() - computed_before})
+                facts["rows_computed"] = self._rows_computed() - computed_before
+                self._note("slow call", facts)
             elif log.isEnabledFor(logging.DEBUG):
                 log.debug("call", extra=_call_facts(call, code, duration_s))
 
@@ -99,7 +105,11 @@ class CallLog:
     def executed(self, request: BatchRequest, reply: BatchReply, work: BatchWork, duration_s: float) -> None:
         """Take note of a batch."""
         if duration_s >= self._slow_s:
-            log.warning("slow batch", extra=_batch_facts(request, reply, work, duration_s))
+            self._note("slow batch", _batch_facts(request, reply, work, duration_s))
+
+    def _note(self, event: str, facts: dict[str, object]) -> None:
+        log.warning(event, extra=facts)
+        self.slow.append({"at_s": time.time(), **facts})
 
 
 def _call_facts(call: Call, code: grpc.StatusCode, duration_s: float) -> dict[str, object]:

@@ -15,7 +15,16 @@ from pequod.engine import JoinExplanation, JoinInfo, Note, RangeExplanation, Sta
 
 def join(info: JoinInfo) -> pb.Join:
     """Encode an installed join."""
-    return pb.Join(name=info.name, text=str(info.spec), warnings=info.warnings, notes=_notes(info.notes))
+    spec = info.spec
+    return pb.Join(
+        name=info.name,
+        text=str(spec),
+        warnings=info.warnings,
+        notes=_notes(info.notes),
+        table=spec.output.table,
+        source_tables=[source.pattern.table for source in spec.sources],
+        maintenance=str(spec.maintenance),
+    )
 
 
 def _notes(notes: Iterable[Note]) -> list[pb.Note]:

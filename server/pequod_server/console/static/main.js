@@ -1,13 +1,19 @@
 // The frame: places by the hash of the address, the state of the server, and a token if it asks for one.
 
+import {cluster} from "./cluster.js";
+import {contexts} from "./contexts.js";
 import {h, show} from "./dom.js";
 import {askForToken} from "./entrance.js";
+import {joins} from "./joins.js";
 import {keys} from "./keys.js";
 import {overview} from "./overview.js";
+import {playground} from "./playground.js";
+import {slow} from "./slow.js";
+import {start} from "./start.js";
 import {listen, look} from "./statistics.js";
 import {watch} from "./watch.js";
 
-const PLACES = [overview, keys, watch];
+const PLACES = [overview, joins, keys, watch, playground, contexts, slow, cluster, start];
 const main = document.getElementById("main");
 const nav = document.getElementById("places");
 let leave = () => {};
@@ -35,6 +41,14 @@ listen(({now, fault}) => {
     fault ? "Not reached" : text,
   );
   document.getElementById("server").title = text;
+});
+// A server that is seen to be empty greets with an example.
+let isGreeted = Boolean(location.hash);
+listen(({now}) => {
+  if (!now || isGreeted) return;
+  isGreeted = true;
+  if (now.memory && !now.joins.length && !now.tables.length && !now.loose_keys && !now.databases.length)
+    location.hash = "#/start";
 });
 addEventListener("hashchange", () => {
   go();

@@ -3,6 +3,7 @@
 import {card, h, head, level, note, show, table} from "./dom.js";
 import {bytes, count, keyText, rate, seconds} from "./format.js";
 import {binaryRoof, plot} from "./plot.js";
+import {databases, followers} from "./sources.js";
 import {listen, state} from "./statistics.js";
 
 const KINDS = {
@@ -151,46 +152,5 @@ function memory(now) {
           kinds.map(([text, size]) => [text, bytes(size), level(size / most)]),
         )
       : note("Nothing is held yet."),
-  );
-}
-
-function databases(now) {
-  if (!now.databases.length)
-    return card("Databases", note("No database, lake or home is behind this server: clients write all its keys."));
-  return card(
-    "Databases and homes",
-    table(
-      [
-        ["", ""],
-        ["state", ""],
-        ["lag", "number"],
-        ["age", "number"],
-      ],
-      now.databases.map((one) => [
-        h("span", {}, one.name || "the database", " ", h("span", {class: "tag"}, one.mode)),
-        h("span", {title: one.error}, h("span", {class: `dot ${one.state === "ok" ? "good" : "bad"}`}), one.state),
-        one.lag === undefined ? "–" : count(one.lag),
-        one.age_s === undefined ? "–" : seconds(one.age_s),
-      ]),
-    ),
-  );
-}
-
-function followers(now) {
-  if (!now.peers.length) return null;
-  return card(
-    "Computes that follow this home",
-    table(
-      [
-        ["", ""],
-        ["events behind", "number"],
-        ["ranges", "number"],
-      ],
-      now.peers.map((one) => [
-        h("span", {class: "key"}, one.id || one.address),
-        count(one.lag_events),
-        one.subscriptions === undefined ? "–" : count(one.subscriptions),
-      ]),
-    ),
   );
 }
