@@ -3,12 +3,14 @@
 import {ask, reasonOf} from "./api.js";
 import {between} from "./rates.js";
 
-const PAUSE_MS = 3000;
+const PAUSE_MS = 5000;
+// Between the first two looks, before which there are no rates.
+const FIRST_MS = 1500;
 // The server takes longer to collect the statistics the more it holds: it is asked at most this share of the time.
 const SHARE = 0.01;
 const PAUSE_MAX_MS = 60_000;
-// Looks that are kept for the plots: ten minutes.
-const KEPT = 200;
+// Looks that are kept for the plots: ten minutes and more.
+const KEPT = 130;
 
 // The latest statistics, the looks so far, and why the last look failed.
 export const state = {now: null, looks: [], fault: "", status: 0};
@@ -48,6 +50,7 @@ export async function look() {
 
 // The quickest of the last looks tells what the server had to do: the others waited for something else.
 function pause() {
+  if (state.looks.length === 0) return FIRST_MS;
   const most = times.length < TIMES ? PAUSE_MS : Math.min(...times) / SHARE;
   return Math.min(PAUSE_MAX_MS, Math.max(PAUSE_MS, most));
 }
