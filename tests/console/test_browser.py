@@ -74,6 +74,8 @@ async def test_keys_are_read_page_by_page_and_written(browser: Browser) -> None:
         await page.get_by_role("button", name="Back").click()
         await page.get_by_text("p|bob|0000").click()
         await page.get_by_text("Does not expire.").wait_for()
+        await page.get_by_text("What the next read has to do").click()
+        await page.get_by_text("120 written keys;").wait_for()
         await page.get_by_role("button", name="all").click()
         await page.get_by_label("Keys that begin with").fill("\\xff|")
         await page.keyboard.press("Enter")

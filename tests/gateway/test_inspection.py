@@ -159,6 +159,19 @@ async def test_slow_calls_are_kept_for_those_who_may_administer(access: Path) ->
         assert (len(calls), calls[0]["first"], calls[0]["commands"], calls[0]["rows"]) == (100, "k|119", 1, 3)
 
 
+async def test_at_a_home_a_check_goes_by_the_joins_of_the_map_that_computes_have(tmp_path: Path) -> None:
+    cluster = tmp_path / "cluster.toml"
+    cluster.write_text(
+        f'cluster = "shop"\nversion = 1\njoins = "{KARMA};"\n'
+        '[[servers]]\nid = "a"\naddress = "127.0.0.1:1"\nroles = ["home"]\ngroup = "g"\n'
+    )
+    async with opened(cluster=f"static:{cluster}", cluster_id="a") as (server, client):
+        assert server.engine.joins() == []
+        checked = (await _checked(client, f"{KARMA}; {KARMA.replace('author', 'writer')}"))["joins"]
+        assert [join["is_installed"] for join in checked] == [True, False]
+        assert "nothing of it is shown: join karma" in checked[1]["explanation"]["warnings"][0]
+
+
 async def test_a_server_in_no_cluster_has_no_map() -> None:
     async with opened() as (_, client), client.get("/v1/cluster") as reply:
         assert (reply.status, await reply.json()) == (200, {"map": None, "servers": []})

@@ -54,8 +54,9 @@ class JoinChecks:
         try:
             specs = parse_some(request.text)
             self._limits.refuse_joins(self._engine, specs)
-            fresh = set(self._engine.fresh_joins(specs))
-            trial, infos = self._trial(specs)
+            elsewhere = [] if self._cluster_joins is None else self._cluster_joins.elsewhere()
+            fresh = set(self._engine.fresh_joins(specs)).difference(elsewhere)
+            trial, infos = self._trial(specs, elsewhere)
         except JoinError as error:
             reply.problem.CopyFrom(_problem(error))
             return reply
@@ -65,12 +66,11 @@ class JoinChecks:
         )
         return reply
 
-    def _trial(self, specs: Sequence[JoinSpec]) -> tuple[Engine, list[JoinInfo]]:
+    def _trial(self, specs: Sequence[JoinSpec], elsewhere: Sequence[JoinSpec]) -> tuple[Engine, list[JoinInfo]]:
         """Return an engine without rows that has the installed joins and these, and these as it has them."""
         config = self._served.config
         trial = Engine(key_bytes_max=config.key_bytes_max, value_bytes_max=config.value_bytes_max)
         names = {join.spec: join.name for join in self._engine.joins()}
-        elsewhere = () if self._cluster_joins is None else self._cluster_joins.elsewhere()
         trial.add_joins([*names, *elsewhere], names=names)
         return trial, trial.add_joins(specs)
 

@@ -65,9 +65,14 @@ function serversOf(map, servers) {
     one.roles.join(", "),
     one.group || "–",
     h("span", {}, h("span", {class: `dot ${GOOD[one.state] ?? ""}`}), one.state),
-    one.map_version === map.version ? "present" : `version ${one.map_version}`,
+    mapOfServer(one.map_version, map.version),
   ]);
   return table(columns, rows);
+}
+
+function mapOfServer(version, present) {
+  if (!version) return "not known here";
+  return version === present ? "present" : `version ${version}`;
 }
 
 // Each compute follows each group of homes.

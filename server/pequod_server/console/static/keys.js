@@ -5,6 +5,7 @@ import {card, field, h, head, note, show} from "./dom.js";
 import {keyQuery, keyText} from "./format.js";
 import {keyRows} from "./key_rows.js";
 import {keyWriter} from "./key_writer.js";
+import {rangePlan} from "./range_plan.js";
 import {listen, state} from "./statistics.js";
 
 const PAGE = 50;
@@ -17,6 +18,7 @@ function enter(root, query) {
   const crumbs = h("div", {class: "crumbs"});
   const result = h("div", {class: "stack"});
   const chips = h("div", {class: "chips"});
+  const plan = rangePlan(() => form.range());
   // The paths of the pages up to the present one.
   let pages = [];
 
@@ -24,6 +26,7 @@ function enter(root, query) {
     pages = [`/v1/scan?${form.range()}&limit=${PAGE}`];
     show(crumbs, form.isRange ? null : trail(form.first, (prefix) => form.goTo(prefix)));
     read();
+    plan.read();
   }
   async function read() {
     try {
@@ -57,6 +60,7 @@ function enter(root, query) {
     head("Keys", "Reading a computed range computes what is missing."),
     card("", h("div", {class: "stack"}, form.element, chips)),
     card("", h("div", {class: "stack"}, crumbs, result)),
+    plan.element,
     keyWriter(begin),
   );
   begin();
