@@ -342,9 +342,7 @@ class ServerConfig(BaseModel):
         "the system likes). The end of the process alone loses nothing with any of them.",
     )
     metrics: OptionalAddress = Field(default="", description="Serve metrics and health there over HTTP.")
-    http: OptionalAddress = Field(
-        default="", description="Answer calls as JSON there over HTTP, with a console at /console/."
-    )
+    http: OptionalAddress = Field(default="", description="Answer calls as JSON there over HTTP, with a console.")
     http_origins: Origins = Field(default="", description="Origins of pages that may read its replies; * for all.")
     slow_ms: Milliseconds = Field(
         default=100.0, description="Log calls and batches that take at least this long; 0 for none."
