@@ -8,6 +8,7 @@ from zlib import crc32
 
 from pequod.engine import Engine, LimitExceededError, Search, SearchRange, prefix_end
 from pequod.engine.naive_records import form, parse
+from pequod.language.forms import OWN_FIELD
 from pequod.language.patterns import compile_matcher
 
 
@@ -48,8 +49,9 @@ def _may_show(found: SearchRange, key: bytes, value: bytes) -> bool:
         record = parse(value.decode())
     except ValueError:
         return False
-    if match is None or not isinstance(record, dict):
+    if match is None:
         return False
+    columns = {OWN_FIELD: record, **(record if isinstance(record, dict) else {})}
     known = dict(zip(matcher.names, match.groups(), strict=True))
     fields, plain = dict(search.fields), b""
     for part in search.plain.parts:
@@ -59,7 +61,9 @@ def _may_show(found: SearchRange, key: bytes, value: bytes) -> bool:
         if part.name not in known and part.name not in fields:
             end = prefix_end(plain)
             return plain < found.last and (end is None or found.first < end)
-        text = known.get(part.name) or (form(record[fields[part.name]], part) if fields[part.name] in record else None)
+        text = known.get(part.name) or (
+            form(columns[fields[part.name]], part) if fields[part.name] in columns else None
+        )
         if text is None:
             return False
         plain += text
