@@ -62,7 +62,9 @@ async def site(etcd: Etcd, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Sit
         homes = {
             f"h{group}": await cluster.server(f"h{group}", cluster_roles="home", cluster_group=group) for group in "ab"
         }
-        computes = {name: await cluster.server(name) for name in ("c1", "c2")}
+        computes = {
+            name: await cluster.server(name, cluster_weight=weight) for name, weight in (("c1", "1"), ("c2", "3"))
+        }
         for server in computes.values():
             member = server.member
             assert member is not None
@@ -78,7 +80,7 @@ async def fill(client: TypeScriptClient) -> None:
 
 async def test_a_client_finds_the_servers_that_others_find(site: Site) -> None:
     owners = site.owners
-    keys = [f"{table}|u{user}|{rest}" for table, user, rest in product(("t", "p", "s", "top"), range(6), ("", "x|y"))]
+    keys = [f"{table}|u{user}|{rest}" for table, user, rest in product(("t", "p", "s", "top"), range(30), ("", "x|y"))]
     async with TypeScriptClient(site.target()) as client:
         for key in ["", "loose", "t|", "p}", *keys]:
             readers = [server.address for server in owners.readers(key.encode())]

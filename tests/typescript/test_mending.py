@@ -104,6 +104,21 @@ async def test_no_server_is_an_error_that_says_that_nothing_was_applied() -> Non
         assert caught.value.reason == "UnavailableError"
 
 
+async def test_a_put_that_reached_no_server_is_sent_again() -> None:
+    server = ServerProcess()
+    try:
+        server.kill()
+        async with TypeScriptClient(server.target, timeoutMs=60_000, retries=20) as client:
+            call = client.begin("put", "a", "1")
+            while not await client.call("hasFailed"):
+                pass
+            await asyncio.to_thread(server.start)
+            assert await client.end(call) is None
+            assert await client.call("get", "a") == "1"
+    finally:
+        server.kill()
+
+
 async def test_a_server_that_is_silent_is_an_error_in_time(server: PequodServer, relay: Relay) -> None:
     async with TypeScriptClient(relay.target, timeoutMs=300) as client:
         relay.passing.clear()
@@ -111,6 +126,31 @@ async def test_a_server_that_is_silent_is_an_error_in_time(server: PequodServer,
             with pytest.raises(TypeScriptError) as caught:
                 await client.call(method, *args)
             assert caught.value.reason == "DeadlineExceededError", method
+
+
+async def test_a_batch_behind_one_that_is_late_fails_as_if_its_server_had_gone(relay: Relay) -> None:
+    async with TypeScriptClient(relay.target, timeoutMs=300) as client:
+        relay.passing.clear()
+        batches = [client.begin("batch", ("put", "a", text)) for text in "12"]
+        reasons = []
+        for batch in batches:
+            with pytest.raises(TypeScriptError) as caught:
+                await client.end(batch)
+            reasons.append(caught.value.reason)
+        assert reasons == ["DeadlineExceededError", "UnavailableError"]
+
+
+async def test_a_client_that_is_closed_ends_what_is_under_way(relay: Relay) -> None:
+    async with TypeScriptClient(relay.target) as client:
+        watch = client.begin("watch", "a")
+        await client.end(watch)
+        relay.passing.clear()
+        calls = [client.begin("get", "a"), client.begin("multiGet", ["a"]), client.begin("keys")]
+        await client.call("close")
+        for call in (watch, *calls, client.begin("get", "a")):
+            with pytest.raises(TypeScriptError) as caught:
+                await client.end(call)
+            assert caught.value.reason == "ClosedError"
 
 
 async def test_calls_of_one_turn_go_out_together(server: PequodServer) -> None:

@@ -18,6 +18,12 @@ export interface Security {
   insecure?: boolean;
 }
 
+const CHANNEL = {
+  "grpc.max_receive_message_length": -1,
+  // Retries find a server that was started again; unless said, gRPC waits for up to two minutes.
+  "grpc.initial_reconnect_backoff_ms": 100,
+  "grpc.max_reconnect_backoff_ms": 2000,
+};
 const LOCAL = /^(127\.[\d.]+|localhost|\[::1\]|unix:.*?)(:\d+)?$/;
 
 export class Server {
@@ -36,8 +42,8 @@ export class Server {
       throw new TypeError(`the token would go to ${address} in plain text; use tls, or say insecure`);
     }
     const credentials = isSecure ? grpc.credentials.createSsl(ca, key, certificate) : grpc.credentials.createInsecure();
-    const proxy = LOCAL.test(address) ? { "grpc.enable_http_proxy": 0 } : {};
-    this.client = new grpc.Client(address, credentials, { "grpc.max_receive_message_length": -1, ...proxy });
+    const options = LOCAL.test(address) ? { ...CHANNEL, "grpc.enable_http_proxy": 0 } : CHANNEL;
+    this.client = new grpc.Client(address, credentials, options);
     if (token !== undefined) this.metadata.set("authorization", `Bearer ${token}`);
   }
 
@@ -164,6 +170,7 @@ class BatchStream {
   private late(batch: SentBatch): void {
     batch.reject(new PequodError("DEADLINE_EXCEEDED", "DeadlineExceededError", "the server did not answer in time"));
     this.sent.splice(this.sent.indexOf(batch), 1);
+    this.end(unavailable("a batch before this one was late", false));
     this.call.cancel();
   }
 

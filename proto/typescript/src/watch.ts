@@ -55,8 +55,12 @@ export async function* follow(
     const state = after === undefined ? {} : { after: { serverId: after.serverId, revision: after.revision } };
     const request = { ...bounds, rows: rows && !hasBegun, progressMs, ...level, ...state };
     let taken: Row[] = [];
+    const silent = new AbortController();
+    const timer = setTimeout(() => silent.abort(), link.timeoutMs);
+    const ending = signal === undefined ? silent.signal : AbortSignal.any([silent.signal, signal]);
     try {
-      for await (const reply of server.stream(Pequod.method.watch, request, undefined, signal)) {
+      for await (const reply of server.stream(Pequod.method.watch, request, undefined, ending)) {
+        clearTimeout(timer);
         taken = taken.concat(reply.keys.map((key, at) => [bufferOf(key), bufferOf(reply.values[at] ?? key)]));
         if (reply.header !== undefined && (reply.ready || reply.keys.length === 0)) {
           [lostAt, tries] = [undefined, 0];
@@ -68,10 +72,13 @@ export async function* follow(
         }
       }
       if (signal?.aborted) return;
+      throw unavailable(`${server.address} ${silent.signal.aborted ? "is silent" : "ended the watch"}`, true);
     } catch (error) {
       lostAt ??= Date.now();
       const isLate = hasBegun ? Date.now() - lostAt > reconnectMs : tries >= link.retries;
       if (!(error instanceof PequodError) || error.reason !== "UnavailableError" || isLate) throw error;
+    } finally {
+      clearTimeout(timer);
     }
     await sleep(pauseMs(++tries));
   }

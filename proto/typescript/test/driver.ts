@@ -1,14 +1,15 @@
 /**
  * A client that a test in another language drives: node driver.js TARGET OPTIONS
  *
- * Each line of standard input is a call, as {"id": 1, "method": "put", "args": ["a", "1"]}, with "session": true for one of
- * the session. Each line of standard output is its result, an event of a watch, or an error.
+ * Each line of standard input is a call, as {"id": 1, "method": "put", "args": ["a", "1"]}, with "session": true for
+ * one of the session. Each line of standard output is its result, an event of a watch, or an error.
  */
 
 import { readFileSync } from "node:fs";
 import { createInterface } from "node:readline";
 import { Client, type Options, PequodError } from "../src/index.js";
 import type { Link } from "../src/link.js";
+import type { Server } from "../src/server.js";
 import { errorOf, jsonOf } from "./forms.js";
 
 type Call = { id: number; method: string; args: unknown[]; session?: boolean };
@@ -27,7 +28,11 @@ async function make({ id, method, args, session: isOfSession }: Call): Promise<v
       const { link } = client as unknown as { link: Link };
       const [kind, text] = args as [string, string];
       const key = Buffer.from(text);
-      say(id, { result: (await link.servers(kind === "read" ? { read: key } : { write: key })).map(({ address }) => address) });
+      const servers = await link.servers(kind === "read" ? { read: key } : { write: key });
+      say(id, { result: servers.map(({ address }) => address) });
+    } else if (method === "hasFailed") {
+      const { known } = (client as unknown as { link: { known: Map<string, Server> } }).link;
+      say(id, { result: [...known.values()].some(({ awayUntil }) => awayUntil > 0) });
     } else if (method === "batch") {
       const batch = calls.batch();
       for (const [command, ...given] of args as [string, ...unknown[]][]) {
