@@ -125,7 +125,7 @@ typescript: $(INSTALLED) $(TYPESCRIPT)/node_modules/.package-lock.json ## genera
 typescript-check: $(INSTALLED) $(TYPESCRIPT)/node_modules/.package-lock.json ## see that the committed messages of the TypeScript client are what the .proto gives
 	@scratch=$$(mktemp -d) && trap 'rm -r "$$scratch"' EXIT && \
 	$(call generate_typescript,$$scratch) && \
-	diff -r $$scratch $(TYPESCRIPT)/src/generated || { echo 'run `make typescript` and commit'; exit 1; }
+	diff -rq $$scratch $(TYPESCRIPT)/src/generated || { echo 'run `make typescript` and commit'; exit 1; }
 
 proto-check: $(INSTALLED) ## see that the committed protobuf code is what the .proto gives
 	@scratch=$$(mktemp -d) && trap 'rm -r "$$scratch"' EXIT && \

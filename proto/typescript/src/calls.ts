@@ -4,7 +4,7 @@ import type { DescMessage, DescMethodUnary, MessageInitShape, MessageShape } fro
 import { setTimeout as sleep } from "node:timers/promises";
 import { type Command, Commands, type Condition, type Lifetime, type Read, type Result } from "./commands.js";
 import { type Results, type ScanRange, type Written, columnsOf, isOnce, isRead, keyOf } from "./commands.js";
-import { newId, resultsOf, ttlOf, withIds } from "./commands.js";
+import { newId, resultsOf, ttlOf } from "./commands.js";
 import { type Data, type Range, type Row, bufferOf, bytesOf, fieldsOf, maybe } from "./data.js";
 import { PequodError } from "./errors.js";
 import { type Freshness, levelOf } from "./freshness.js";
@@ -131,7 +131,7 @@ export abstract class Calls {
   ): Promise<Transacted> {
     const all = [...then.list, ...otherwise.list];
     const keys = [...compares.map(({ key }) => bytesOf(key)), ...all.map(keyOf)];
-    const once = all.every(isRead) || !this.link.retries ? {} : { requestId: newId() };
+    const once = all.every(isRead) || !this.link.retries ? {} : { requestId: newId(16) };
     const request = {
       compareKeys: keys.slice(0, compares.length),
       compareOperators: Uint8Array.from(compares, (compare) => OPERATORS[compare.is]),
@@ -289,19 +289,17 @@ export abstract class Calls {
     return results;
   }
 
-  private async execute(given: Command[], route: Route, read: Read): Promise<Results> {
-    const commands = this.link.retries > 0 ? withIds(given) : given;
-    const once = commands.flatMap(({ id }, at) => (id ? [{ at, id }] : []));
+  private async execute(commands: Command[], route: Route, read: Read): Promise<Results> {
+    const hasId = this.link.retries > 0 && commands.some(isOnce);
     const fresh = commands.flatMap(({ freshness }, at) => (freshness ? [{ at, freshness }] : []));
     const request: MessageInitShape<typeof ExecuteRequestSchema> = {
       ...columnsOf(commands),
       ...this.fresh(read),
       freshCommands: fresh.map(({ at }) => at),
       freshLevels: fresh.map(({ freshness }) => levelOf(this.level(freshness) ?? freshness)),
-      onceCommands: once.map(({ at }) => at),
-      requestIds: once.map(({ id }) => id),
+      batchId: hasId ? newId(12) : NONE,
     };
-    const harmless = commands.every((command) => isRead(command) || command.id);
+    const harmless = commands.every((command) => isRead(command) || (hasId && isOnce(command)));
     const pieces = await this.link.call(route, harmless, (server, deadline) => server.execute(request, deadline));
     pieces.forEach((piece) => this.note(piece));
     const statuses = Buffer.concat(pieces.map((piece) => piece.statuses));

@@ -18,12 +18,11 @@ export type Result = Buffer | Row[] | Written | boolean | number | undefined;
 /** The results of a batch: where a command failed, its error. */
 export type Results = (Result | PequodError)[];
 
-/** One command, and its id if it is to be done once. */
+/** One command. */
 export interface Command extends Read {
   kind: number;
   arguments: Uint8Array[];
   numbers: bigint[];
-  id?: Uint8Array;
 }
 
 const [GET, PUT, REMOVE, SCAN, SCAN_LIMIT, SCAN_DOWN, COUNT] = [1, 2, 3, 4, 5, 6, 7];
@@ -36,12 +35,10 @@ const CONDITIONS = { absent: 1n, present: 2n, value: 3n };
 const FOREVER = (1n << 64n) - 1n;
 
 export const isRead = ({ kind }: Command): boolean => READS.includes(kind);
-/** Whether it is sent with an id, so that it is done once. */
+/** Whether it may have an id, so that it is done once. */
 export const isOnce = ({ kind }: Command): boolean => kind === ADD || CONDITIONAL.includes(kind);
 export const keyOf = (command: Command): Uint8Array => command.arguments[0] ?? new Uint8Array();
-export const newId = (): Uint8Array => randomBytes(16);
-export const withIds = (commands: Command[]): Command[] =>
-  commands.map((one) => (isOnce(one) ? { ...one, id: newId() } : one));
+export const newId = (length: number): Uint8Array => randomBytes(length);
 
 /** A time to live as the wire has it. */
 export function ttlOf({ ttlMs, keepTtl }: Lifetime): bigint {
