@@ -106,6 +106,8 @@ format: $(INSTALLED) ## format the code and mend what the linter can
 
 proto: $(INSTALLED) ## generate the protobuf code anew
 	$(call generate,proto)
+	@if command -v npm >/dev/null; then $(MAKE) --no-print-directory typescript; \
+	else echo 'npm is not installed: run `make typescript` where it is, and commit both'; fi
 
 TYPESCRIPT := proto/typescript
 # The details of errors are messages of their own. $(1): the folder that gets the code.
