@@ -7,7 +7,7 @@ from random import Random
 import pytest
 from pequod_grammar import parse, parse_some
 
-from pequod.engine import Engine, JoinError
+from pequod.engine import Engine, JoinError, MissingError
 from pequod.engine.joins import capped
 from pequod.engine.joins.capped import Cap
 from pequod.engine.joins.contexts import Context
@@ -235,6 +235,21 @@ def test_such_sources_cost_one_place_of_a_group_and_not_one_of_each_row() -> Non
     both.rows("t|ann")
     # p|bob|, p|liz|; s|ann| twice; mute|ann|, off|ann
     assert both.engine.statistics().joins["t"].updaters == 6
+
+
+def test_what_decides_is_missed_with_the_first_source_and_the_posts_next() -> None:
+    engine = Engine(backed=[b"s", b"p", b"mute"])
+    engine.add_joins(parse(DECIDED.format(end="last")))
+    loads = []
+    for _ in range(2):
+        with pytest.raises(MissingError) as lacking:
+            engine.scan(b"t|ann|", b"t|ann}")
+        loads.append([(each.first, each.last) for each in lacking.value.ranges])
+        for first, last in loads[-1]:
+            engine.load(first, last, [(b"s|ann|bob", b"")] if first == b"s|ann|" else [])
+    assert engine.scan(b"t|ann|", b"t|ann}").keys == []
+    assert sorted(loads[0]) == [(b"mute|ann|", b"mute|ann}"), (b"s|ann|", b"s|ann}")]
+    assert loads[1] == [(b"p|bob|", b"p|bob}")]
 
 
 def forget_refills(patch: pytest.MonkeyPatch) -> None:
