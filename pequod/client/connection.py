@@ -21,10 +21,13 @@ from pequod_proto.pequod_pb2_grpc import PequodStub
 from pequod.addresses import fault_of
 from pequod.calls import WatchEvent
 from pequod.client import decode
+from pequod.client.awaited_stream import AwaitedStream
 from pequod.client.credentials import Channel, Credentials
 from pequod.client.lanes import Lane, Lanes
 from pequod.client.link import Link
+from pequod.client.pushed_stream import PushedStream
 from pequod.client.retry import advance, is_harmless_twice, pause_s
+from pequod.client.stream import BatchStream, Renew, TakeBack
 from pequod.client.tracing import caller_trace
 from pequod.client.watch import follow
 from pequod.errors import ClosedError, DeadlineExceededError, SettingError, UnavailableError
@@ -94,22 +97,26 @@ class ServerConnection(Link):
             self._channel = self._open_channel()
             bearing = self._credentials.bearing(self._channel)
             self._stub = PequodStub(bearing)  # type: ignore[no-untyped-call]
-            self._execute = bearing.stream_stream(_EXECUTE)
+            is_awaited = isinstance(self._channel, aio.Channel)
+            # Both take and give the bytes of messages.
+            self._execute = bearing.stream_stream(_EXECUTE) if is_awaited else bearing.pushed_stream(_EXECUTE)
             self._probe = bearing.unary_unary(_HEALTH)
         return self._stub
 
-    def execute(self) -> Any:
-        """Open a call of Execute that takes and gives the bytes of messages.
+    def open_stream(self, take_back: TakeBack, renew: Renew) -> BatchStream:
+        """Open a stream of batches.
 
         Raises:
             ClosedError: The connection is closed.
         """
         self.stub()
-        return self._execute()
+        if isinstance(self._channel, aio.Channel):
+            return AwaitedStream(self._execute(), self.connected, self.target, take_back, renew)
+        return PushedStream(self._execute, self.target, take_back, renew)
 
     def sender(self) -> Lanes:
         """Return what sends batches."""
-        return Lanes(lambda: Lane(self.execute, self.connected, self.target, self.timeout_s, self.retries))
+        return Lanes(lambda: Lane(self.open_stream, self.target, self.timeout_s, self.retries))
 
     async def connected(self) -> None:
         """Wait until the channel has a connection, or has failed to get one: a call then fails at once.

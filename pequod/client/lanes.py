@@ -23,14 +23,14 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, Final
+from typing import Final
 
 from pequod.client.columns import Columns, Reply
 from pequod.client.retry import pause_s
-from pequod.client.stream import BatchStream, Deliver, Sending
+from pequod.client.stream import BatchStream, Deliver, Renew, Sending, TakeBack
 from pequod.errors import ClosedError, DeadlineExceededError, PequodError, UnavailableError
 
 #: Lanes for reads that may wait. Each is a stream, of which servers limit the number (`streams_max`).
@@ -43,8 +43,7 @@ class Lane:
     """Sends batches in order, and sends again those that a broken stream leaves.
 
     Args:
-        connect: Opens an Execute call; it raises once the client is closed.
-        connected: Waits until calls have a connection.
+        connect: Opens a stream; it raises once the client is closed.
 
     Invariants:
         1. Batches are held only during a pause, and during a pause all are held: no stream is in use.
@@ -52,14 +51,12 @@ class Lane:
 
     def __init__(
         self,
-        connect: Callable[[], Any],
-        connected: Callable[[], Awaitable[None]],
+        connect: Callable[[TakeBack, Renew], BatchStream],
         target: str,
         timeout_s: float,
         retries: int,
     ) -> None:
         self._connect = connect
-        self._connected = connected
         self._target = target
         self._timeout_s = timeout_s
         self._retries = retries
@@ -85,7 +82,7 @@ class Lane:
     def _go(self, sending: Sending) -> None:
         if self._stream is None or self._stream.broken is not None:
             try:
-                self._stream = BatchStream(self._connect(), self._target, self._connected, self._take_back, self._renew)
+                self._stream = self._connect(self._take_back, self._renew)
             except PequodError as error:
                 sending.end(error)
                 return

@@ -1,26 +1,30 @@
 """One Execute stream: batches go out in order, and their replies come back in the same order.
 
-send(batch) -> writer task: queue -> wire
-reader task: wire -> the oldest batch; the pieces of a reply are appended
+    send(batch) -> queue -> wire
+    wire -> the oldest batch; the pieces of a reply are appended
+
+A transport brings the way to the wire and back: tasks that await (see awaited_stream.py), or functions that are called
+(see pushed_stream.py).
 """
 
 from __future__ import annotations
 
 import asyncio
+from abc import ABC, abstractmethod
 from collections import deque
-from collections.abc import Awaitable, Callable, Coroutine
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, Final, TypeVar
+from typing import Final
 
 import grpc
+from grpc.aio import AioRpcError
 from pequod_proto.pequod_pb2 import ExecuteReply
 
 from pequod.calls import token_of_reply
 from pequod.client.columns import Columns, Reply, decode_reply, decode_whole, encode_request
 from pequod.client.decode import refusal, unavailable
-from pequod.errors import ClosedError, PequodError, UnavailableError
+from pequod.errors import PequodError, UnavailableError
 
-T = TypeVar("T")
 #: Takes a reply, or the error in its place.
 Deliver = Callable[[Reply | PequodError], None]
 
@@ -32,9 +36,6 @@ _REFUSALS: Final = (
     grpc.StatusCode.UNAUTHENTICATED,
     grpc.StatusCode.UNIMPLEMENTED,
 )
-
-#: gRPC's message when a write failed, for any reason.
-_WRITE_FAILED: Final = "Internal error from Core"
 
 
 def _ignore(_: Reply | PequodError) -> None:
@@ -106,45 +107,32 @@ class Sending:
         return self.deliver is _ignore
 
 
-class BatchStream:
+#: Gets the batches without a whole reply, in their order, and the error of the stream.
+TakeBack = Callable[[list["Sending"], PequodError], None]
+#: Gets a batch for which a piece of the reply has come that is not the last one.
+Renew = Callable[["Sending"], None]
+
+
+class BatchStream(ABC):
     """A live Execute call; when it breaks, the batches under way are returned, and a new stream must be made.
 
-    Args:
-        connected: Waits until the call has a connection. Nothing is written before: gRPC would take it, and not say
-            whether it went out.
-        take_back: Gets the batches without a whole reply, in their order, and the error of the stream.
-        renew: Gets a batch for which a piece of the reply has come that is not the last one.
+    Nothing is written before there is a connection: a transport would take it, and not say whether it went out.
 
     Invariants:
         1. Batches under way are in ``_waiting`` in the order of their sending. A batch that met its deadline stays
         there until its reply comes, since replies come in order.
-        2. Once ``broken`` is set, no batch is waiting, and no task is left.
+        2. Once ``broken`` is set, no batch is waiting.
     """
 
-    def __init__(
-        self,
-        call: grpc.aio.StreamStreamCall[Any, Any],
-        target: str,
-        connected: Callable[[], Awaitable[None]],
-        take_back: Callable[[list[Sending], PequodError], None],
-        renew: Callable[[Sending], None],
-    ) -> None:
-        self._call = call
-        self._connected = connected
+    def __init__(self, target: str, take_back: TakeBack, renew: Renew) -> None:
         self._target = target
         self._take_back = take_back
         self._renew = renew
         self._waiting: deque[Sending] = deque()
         self._outgoing: deque[Sending] = deque()
-        self._wake = asyncio.Event()
         self._sent = 0
         #: The error of a stream that cannot be used any more.
         self.broken: PequodError | None = None
-        #: The status of the call, if it has ended.
-        self._status: grpc.aio.AioRpcError | None = None
-        call.add_done_callback(self._note_end)
-        self._writer = asyncio.create_task(self._write_all())
-        self._reader = asyncio.create_task(self._read_all())
 
     def send(self, sending: Sending) -> None:
         """Send a batch; it ends with its reply, or is returned."""
@@ -153,81 +141,65 @@ class BatchStream:
         sending.number = self._sent
         self._waiting.append(sending)
         self._outgoing.append(sending)
-        self._wake.set()
+        self._go_on()
 
-    async def _write_all(self) -> None:
-        write, outgoing, wake = self._call.write, self._outgoing, self._wake
-        try:
-            await self._connected()
-            while True:
-                while outgoing:
-                    sending = outgoing.popleft()
-                    if sending.is_over:
-                        # It is late before it was sent: its caller has given up, so it must not change anything.
-                        self._waiting.remove(sending)
-                    else:
-                        sending.is_sent = True
-                        columns = sending.columns
-                        request = encode_request(sending.number, columns.kinds, columns.arguments, columns.numbers)
-                        # Fields of a message may come in any order.
-                        await write(request + columns.other_fields())
-                wake.clear()
-                await wake.wait()
-        except (grpc.aio.AioRpcError, asyncio.InvalidStateError):
-            # The reader finds the reason.
+    @abstractmethod
+    def _go_on(self) -> None:
+        """Write what there is, as soon as that is possible."""
+
+    @abstractmethod
+    def _leave(self) -> None:
+        """End the call: the stream is broken."""
+
+    @abstractmethod
+    async def close(self) -> None:
+        """End the call; batches under way fail."""
+
+    def _next_request(self) -> bytes | None:
+        """Return the message of the next batch, which is written now; None: no batch is to be sent."""
+        while self._outgoing:
+            sending = self._outgoing.popleft()
+            if sending.is_over:
+                # It is late before it was sent: its caller has given up, so it must not change anything.
+                self._waiting.remove(sending)
+                continue
+            sending.is_sent = True
+            columns = sending.columns
+            request = encode_request(sending.number, columns.kinds, columns.arguments, columns.numbers)
+            # Fields of a message may come in any order.
+            return request + columns.other_fields()
+        return None
+
+    def _take(self, message: bytes) -> None:
+        """Take a message of the oldest batch's reply."""
+        if not self._waiting:
+            self._break(UnavailableError(self._target, "it replied to a batch that was not sent"))
             return
+        sending = self._waiting[0]
+        reply = sending.take(message)
+        if reply is not None:
+            if reply.batch != sending.number:
+                text = f"it replied to batch {reply.batch} of a stream before batch {sending.number}"
+                self._break(UnavailableError(self._target, text))
+                return
+            self._waiting.popleft()
+            sending.end(reply)
+        elif not sending.is_over:
+            self._renew(sending)
 
-    async def _read_all(self) -> None:
-        try:
-            while isinstance(message := await self._call.read(), bytes):
-                sending = self._waiting[0]
-                reply = sending.take(message)
-                if reply is not None:
-                    if reply.batch != sending.number:
-                        text = f"it replied to batch {reply.batch} of a stream before batch {sending.number}"
-                        self._break(UnavailableError(self._target, text))
-                        return
-                    self._waiting.popleft()
-                    sending.end(reply)
-                elif not sending.is_over:
-                    self._renew(sending)
-            await self._call.code()
-            self._break(self._why())
-        except grpc.aio.AioRpcError:
-            self._break(self._why())
-        except asyncio.CancelledError:
-            self._break(ClosedError())
-            raise
-        finally:
-            # A defect of ours: the callers get the error, and the next call makes a new stream.
-            self._break(UnavailableError(self._target, "the client lost track of its stream"))
-
-    def _note_end(self, call: Any) -> None:
-        """Keep the server's status: a write after the end of the call would replace it with one without a reason.
-
-        gRPC awaits this with each status that it sets, at once, so the coroutine does not wait.
-        """
-        code, details, trailing = _now(call.code()), _now(call.details()), _now(call.trailing_metadata())
-        if self._status is None or self._status.details() == _WRITE_FAILED:
-            self._status = grpc.aio.AioRpcError(code, grpc.aio.Metadata(), trailing, details)
-
-    def _why(self) -> PequodError:
+    def _why(self, status: AioRpcError) -> PequodError:
         """Return the error of the ended stream; unless it is clearly our fault, the server went away."""
-        assert self._status is not None, "the call has ended"
-        code = self._status.code()
+        code = status.code()
         if code in _REFUSALS:
-            return refusal(self._status, self._target)
-        reason = self._status.details() or f"the server ended the stream ({code.name})"
-        return unavailable(self._target, reason, self._status.trailing_metadata())
+            return refusal(status, self._target)
+        reason = status.details() or f"the server ended the stream ({code.name})"
+        return unavailable(self._target, reason, status.trailing_metadata())
 
     def _break(self, error: PequodError) -> None:
         if self.broken is not None:
             return
         self.broken = error
-        self._writer.cancel()
-        self._call.cancel()
-        # gRPC keeps the connection of a call open as long as the call is referenced.
-        del self._call
+        self._leave()
         unanswered = [sending for sending in self._waiting if not sending.is_over]
         self._waiting.clear()
         self._take_back(unanswered, error)
@@ -235,23 +207,7 @@ class BatchStream:
     def abandon(self, error: PequodError) -> None:
         """End the call at once, as if it had broken with this error."""
         self._break(error)
-        self._reader.cancel()
 
-    async def close(self) -> None:
-        """End the call; batches under way fail."""
-        # A reader that is cancelled before its first step would not see the stream break.
-        self._break(ClosedError())
-        self._reader.cancel()
-        await asyncio.gather(self._writer, self._reader, return_exceptions=True)
-        # The exception that ended them references their frames, which reference the call.
-        del self._writer, self._reader
-
-
-def _now(coroutine: Coroutine[Any, Any, T]) -> T:
-    """Return the result of a coroutine that does not wait."""
-    try:
-        coroutine.send(None)
-    except StopIteration as done:
-        result: T = done.value
-        return result
-    raise AssertionError("the status is set")
+    def _lost_track(self) -> UnavailableError:
+        """Return the error of a defect of ours: the callers get it, and the next call makes a new stream."""
+        return UnavailableError(self._target, "the client lost track of its stream")

@@ -28,6 +28,9 @@ class Bearer(Protocol):
 
     session: NativeClientSession
 
+    def flush(self) -> None:
+        """Send what there is."""
+
     def flush_soon(self) -> None:
         """Send what there is, after this turn of the event loop."""
 
@@ -132,7 +135,8 @@ class WireCall(ABC):
             return
         status = status_of(end)
         self._take_rest(end.rest)
-        self._finish(status)
+        if self._status is None:
+            self._finish(status)
 
     def lose(self, status: Status) -> None:
         """End since the connection is lost; messages that came before are taken."""
@@ -236,6 +240,12 @@ class WireCall(ABC):
         assert self._status is not None
         return self._status
 
+    def error(self) -> AioRpcError:
+        """Return how the call has ended, well or not."""
+        status = self._status
+        assert status is not None, "it is over"
+        return AioRpcError(status.code, Metadata(), Metadata(*status.trailing), status.details)
+
     def _raise_unless_ok(self) -> None:
         """Raise the error of a call that is over.
 
@@ -243,13 +253,12 @@ class WireCall(ABC):
             AioRpcError: It has failed.
             asyncio.CancelledError: It was cancelled.
         """
-        status = self._status
-        assert status is not None
-        if status.code is StatusCode.OK:
+        assert self._status is not None
+        if self._status.code is StatusCode.OK:
             return
-        if status is _CANCELLED:
+        if self._status is _CANCELLED:
             raise asyncio.CancelledError
-        raise AioRpcError(status.code, Metadata(), Metadata(*status.trailing), status.details)
+        raise self.error()
 
     async def _reply_of(self, taken: Taken) -> Any:
         """Return the message that came, as callers know it."""

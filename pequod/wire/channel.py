@@ -25,7 +25,7 @@ from pequod.wire.connection import ClientConnection
 from pequod.wire.ends import Status
 from pequod.wire.metadata import fields_of
 from pequod.wire.places import Place
-from pequod.wire.streams import StreamCall, UnaryCall
+from pequod.wire.streams import PushedCall, StreamCall, UnaryCall
 
 #: How long a connection may take, up to the server's greeting.
 _CONNECT_S: Final = 20.0
@@ -130,6 +130,18 @@ class NativeChannel:
 
         def call(*, timeout: float | None = None, metadata: Pairs = ()) -> StreamCall:
             return self._started(StreamCall(self, made, None, timeout, _fields(metadata)))
+
+        return call
+
+    def pushed_stream(self, method: str) -> Callable[..., PushedCall]:
+        """Return what makes a call with streams of bytes on both sides, which are handed over as they come.
+
+        It takes what gets each message, and what is called once the call takes more.
+        """
+        made = Method(method.encode(), None, None)
+
+        def call(hear: Callable[[bytes], None], go_on: Callable[[], None], *, metadata: Pairs = ()) -> PushedCall:
+            return self._started(PushedCall(self, made, _fields(metadata), hear, go_on))
 
         return call
 

@@ -8,15 +8,17 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import AsyncIterator, Generator
+from collections.abc import AsyncIterator, Callable, Generator
 from typing import Any, Final
 
 from grpc import StatusCode
 from grpc.aio import EOF
 
+from pequod.native.http2 import Fields
 from pequod.native.http2.client import Taken
-from pequod.wire.call import WireCall, serialized
+from pequod.wire.call import Caller, Method, WireCall, serialized
 from pequod.wire.ends import OK, Status
+from pequod.wire.inflating import InflateError, OverlongError, inflated_at_once
 
 #: A writer waits while this many bytes of its stream have not gone.
 _UNSENT_BYTES_MAX: Final = 64 << 10
@@ -219,3 +221,96 @@ class StreamCall(WireCall):
         for waiter in waiters:
             if not waiter.done():
                 waiter.set_result(None)
+
+
+class PushedCall(WireCall):
+    """A call with streams of bytes on both sides, for a caller with functions in the place of awaits.
+
+    Args:
+        hear: Gets each message as it comes.
+        go_on: Called when the call has begun, and when much that waited has gone.
+    """
+
+    __slots__ = ("_go_on", "_hear", "_is_full")
+
+    def __init__(
+        self,
+        caller: Caller,
+        method: Method,
+        metadata: Fields | None,
+        hear: Callable[[bytes], None],
+        go_on: Callable[[], None],
+    ) -> None:
+        super().__init__(caller, method, None, None, metadata)
+        self._hear = hear
+        self._go_on = go_on
+        self._is_full = False
+
+    @property
+    def is_ready(self) -> bool:
+        """Whether it takes messages now."""
+        return self._bearer is not None and not self._is_full
+
+    def send(self, message: bytes) -> None:
+        """Send a message; it goes out after this turn of the event loop, or with `flush`.
+
+        Requires:
+            ``is_ready``
+        """
+        assert self._bearer is not None
+        self._is_full = self._bearer.session.send(self._stream, message) > _UNSENT_BYTES_MAX
+        if self._is_full:
+            self._bearer.session.when_emptied(self._stream)
+        self._bearer.flush_soon()
+
+    def flush(self) -> None:
+        """Send what there is at once."""
+        if self._bearer is not None:
+            self._bearer.flush()
+
+    def message(self, taken: Taken) -> None:
+        """Hand over a message that was waited for, and those that are there behind it."""
+        self._hand_over(taken)
+        self._hand_over_rest()
+
+    def emptied(self) -> None:
+        """Note that all that was sent has gone."""
+        self._is_full = False
+        self._go_on()
+
+    def lose(self, status: Status) -> None:
+        """End since the connection is lost; messages that came before are taken."""
+        self._hand_over_rest()
+        if self._status is None:
+            super().lose(status)
+
+    def _hand_over_rest(self) -> None:
+        while self._bearer is not None:
+            taken = self._bearer.session.take(self._stream)
+            if taken is None or isinstance(taken, bool):
+                return
+            self._hand_over(taken)
+
+    def _hand_over(self, taken: Taken) -> None:
+        if isinstance(taken, int):
+            self._refuse(taken)
+            return
+        if isinstance(taken, tuple):
+            try:
+                taken = inflated_at_once(taken[0], taken[1].decode("latin-1"), self._caller.message_bytes_max)
+            except (InflateError, OverlongError) as error:
+                self._leave(Status(StatusCode.INTERNAL, f"a compressed message cannot be read: {error}", []))
+                return
+        self._hear(taken)
+
+    def _begun(self) -> None:
+        self._hand_over_rest()
+        self._caller.loop.call_soon(self._go_on)
+
+    def _take_rest(self, rest: list[Taken]) -> None:
+        for taken in rest:
+            if self._status is None:
+                self._hand_over(taken)
+
+    def _wake(self) -> None:
+        """Do nothing: its callbacks are told."""

@@ -31,9 +31,9 @@ FAULTS_OF_HTTP2: Final = (
     ),
     Fault(
         "http2/client.cpp",
-        "    self->unsent_bytes -= call->drop_out();\n    call->is_ended = true;\n",
-        "    call->is_ended = true;\n",
-        "a request that a server does not want is sent on",
+        "    return call->has_sent_all || nghttp2",
+        "    return call->is_ended || nghttp2",
+        "a stream is kept whose server ends it before it has let all of the request in",
     ),
     Fault(
         "http2/client.cpp",

@@ -287,8 +287,10 @@ def test_a_message_beyond_the_limit_is_told_by_its_length(session: NativeClientS
     head = b"\0\0\x20\0\0"
     assert session.receive(frame(DATA, 0, numbers[0], head)) == [(MESSAGE, numbers[0], 1 << 21)]
     assert session.receive(frame(DATA, 0, numbers[1], head)) == [(MESSAGE, numbers[1], 1 << 21)]
-    end = end_of(session.receive(frame(DATA, END_STREAM, numbers[2], message(b"a") + head)))
-    assert end.rest == [b"a", 1 << 21]
+    session.receive(frame(DATA, 0, numbers[2], message(b"a") + head))
+    assert [session.take(numbers[2]), session.take(numbers[2])] == [b"a", 1 << 21]
+    end = end_of(session.receive(frame(DATA, END_STREAM, numbers[2], b"more")))
+    assert end.rest == [1 << 21]
 
 
 def test_what_a_server_does_not_let_in_waits_and_tells_when_it_has_gone() -> None:
