@@ -16,7 +16,7 @@ generate = $(PROTOC) --python_out=$(1) --pyi_out=$(1) --grpc_python_out=$(1) peq
 .DEFAULT_GOAL := help
 .PHONY: help install install-dev demo ran test test-pythons test-extras test-quick check format typescript typescript-check proto proto-check interface interface-check coverage soak chaos freshness fuzz \
         figures bench-micro test-optimised test-spark-versions test-spark-cluster docs docs-serve \
-        behaviours test-planted soak-memory soak-server simulate simulate-groups views-chaos cluster-chaos cluster-patroni kill beyond linearizable damage test-pure test-grpcio differ test-sanitised test-leaks wheels clean
+        behaviours test-planted soak-memory soak-server simulate simulate-groups views-chaos cluster-chaos cluster-patroni kill beyond linearizable damage test-pure test-grpcio test-client-native differ test-sanitised test-leaks wheels clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-15s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -261,9 +261,13 @@ test-pure: $(INSTALLED) ## run the tests of the engine, its joins and the server
 test-grpcio: $(INSTALLED) ## run the tests of the server on gRPC's own transport; the suite runs on that which is there
 	PEQUOD_TRANSPORT=grpcio $(BIN)/python -m pytest $(PARALLEL) tests/server
 
+test-client-native: $(INSTALLED) ## run the tests of the clients on the native transport; the suite runs on gRPC's own
+	PEQUOD_CLIENT_TRANSPORT=native $(BIN)/python -m pytest $(PARALLEL) tests/client tests/cluster_client
+
 CALLS ?= 10000
-differ: $(INSTALLED) ## make CALLS (10000) random calls on both transports, and compare what comes
+differ: $(INSTALLED) ## make CALLS (10000) random calls on both transports of servers and of clients, and compare what comes
 	$(BIN)/python -m tests.server.differing --calls $(CALLS)
+	$(BIN)/python -m tests.client.differing --calls $(CALLS)
 
 # In a folder of its own, so that nothing else runs on it. Python's allocator would hide what is read behind its end.
 SANITISED := build/sanitised

@@ -14,7 +14,7 @@ from collections import Counter
 from collections.abc import AsyncIterator, Iterable, Iterator
 from contextlib import AsyncExitStack, asynccontextmanager
 from functools import partial
-from typing import Any, Final
+from typing import Any, Final, Literal
 
 import grpc
 from pequod_proto import pequod_pb2 as pb
@@ -24,7 +24,7 @@ from pequod_server.backing.mapping import parse_mappings
 
 from pequod.commands.kinds import COUNT, GET, PUT, REMOVE, SCAN
 
-_SERVICE: Final = "/pequod.v1.Pequod/"
+SERVICE: Final = "/pequod.v1.Pequod/"
 _JOIN: Final = "t|<user>|<time>|<poster> = check f|<user>|<poster> copy p|<poster>|<time>"
 _MAPPINGS: Final = parse_mappings("""
 [[mapping]]
@@ -49,7 +49,7 @@ _REPLIES: Final[dict[str, Any]] = {
     "Execute": pb.ExecuteReply,
     "Watch": pb.WatchReply,
 }
-_STREAMING: Final = frozenset({"Scan", "Watch"})
+STREAMING: Final = frozenset({"Scan", "Watch"})
 _MESSAGE_MAX: Final = 200_000
 
 
@@ -162,7 +162,8 @@ class Calls:
         return method, requests, options
 
 
-def _plain(method: str, reply: bytes) -> bytes:
+def plain(method: str, reply: bytes) -> bytes:
+    """Return a reply without what differs between servers."""
     made = _REPLIES[method].FromString(reply)
     if made.DESCRIPTOR.fields_by_name.get("header") is not None:
         made.header.server_id, made.header.token, made.header.age_ms = 0, b"", 0
@@ -201,24 +202,24 @@ class _InTurn:
                 self.answered()
 
 
-def _answer(channel: Any, method: str, requests: list[bytes], options: dict[str, Any], *, in_turn: bool) -> object:
+def answer(channel: Any, method: str, requests: list[bytes], options: dict[str, Any], *, in_turn: bool) -> object:
     """Return the replies and how the call ended.
 
     By the blocking client: the asyncio one says INTERNAL by itself if a stream is refused before it has written all.
     """
     replies: list[bytes] = []
-    path = _SERVICE + method
+    path = SERVICE + method
     try:
         turns = _InTurn(requests)
         if method == "Execute":
             call: Any = channel.stream_stream(path)(iter(turns if in_turn else requests), **options)
-        elif method in _STREAMING:
+        elif method in STREAMING:
             call = channel.unary_stream(path)(requests[0], **options)
         else:
             reply, call = channel.unary_unary(path).with_call(requests[0], **options)
-            replies.append(_plain(method, reply))
-        if method == "Execute" or method in _STREAMING:
-            replies += [_plain(method, reply) for reply in (turns.taken(call) if method == "Execute" else call)]
+            replies.append(plain(method, reply))
+        if method == "Execute" or method in STREAMING:
+            replies += [plain(method, reply) for reply in (turns.taken(call) if method == "Execute" else call)]
     except grpc.RpcError as error:
         # A deadline is the client's own; what the server says of it may come first or not.
         if error.code() is grpc.StatusCode.DEADLINE_EXCEEDED:
@@ -230,22 +231,24 @@ def _answer(channel: Any, method: str, requests: list[bytes], options: dict[str,
 
 def _cancelled(channel: Any) -> str:
     """Return how a call ends that its client gives up."""
-    call: Any = channel.unary_stream(_SERVICE + "Watch")(pb.WatchRequest(first=b"x|").SerializeToString())
+    call: Any = channel.unary_stream(SERVICE + "Watch")(pb.WatchRequest(first=b"x|").SerializeToString())
     next(call)
     call.cancel()
     return str(call.code().name)
 
 
 @asynccontextmanager
-async def both(*, is_backed: bool = False, **settings: Any) -> AsyncIterator[list[Any]]:
-    """Run a server on each transport, and yield a channel to each.
+async def alike(
+    *transports: Literal["grpcio", "native"], is_backed: bool = False, **settings: Any
+) -> AsyncIterator[list[str]]:
+    """Run servers that are alike, each on a transport, and yield their targets.
 
     Args:
         is_backed: A database owns the sources of the join.
     """
     async with AsyncExitStack() as stack:
-        channels = []
-        for transport in ("grpcio", "native"):
+        targets = []
+        for transport in transports:
             config = ServerConfig(
                 listen="127.0.0.1:0",
                 drain_s=0.1,
@@ -267,22 +270,28 @@ async def both(*, is_backed: bool = False, **settings: Any) -> AsyncIterator[lis
             server = PequodServer(config, store=store)
             port = await server.start()
             stack.push_async_callback(server.stop)
-            options = [("grpc.use_local_subchannel_pool", 1), ("grpc.max_receive_message_length", -1)]
-            channels.append(stack.enter_context(grpc.insecure_channel(f"127.0.0.1:{port}", options=options)))
-        yield channels
+            targets.append(f"127.0.0.1:{port}")
+        yield targets
+
+
+def blocking_channel(target: str) -> Any:
+    """Return a channel of gRPC's blocking client."""
+    options = [("grpc.use_local_subchannel_pool", 1), ("grpc.max_receive_message_length", -1)]
+    return grpc.insecure_channel(target, options=options)
 
 
 async def compare(count: int, seed: int, *, is_backed: bool = False) -> Counter[str]:
-    """Make calls, and return how often each method was called and how it ended; see `both`.
+    """Make calls, and return how often each method was called and how it ended; see `alike`.
 
     Raises:
         AssertionError: The transports differ.
     """
     calls, seen = Calls(seed), Counter[str]()
-    async with both(is_backed=is_backed) as channels:
+    async with alike("grpcio", "native", is_backed=is_backed) as targets, AsyncExitStack() as stack:
+        channels = [stack.enter_context(blocking_channel(target)) for target in targets]
         for number in range(count):
             method, requests, options = calls.next()
-            ask, in_turn = partial(_answer, method=method, requests=requests, options=options), number % 4 > 0
+            ask, in_turn = partial(answer, method=method, requests=requests, options=options), number % 4 > 0
             one, other = [await asyncio.to_thread(ask, channel, in_turn=in_turn) for channel in channels]
             said = f"call {number} of seed {seed}: {method}({requests[0][:200]!r}...), {options}"
             assert one == other, f"{said}:\n  {str(one)[:800]}\n  {str(other)[:800]}"
