@@ -4,24 +4,25 @@
     Client        call after call, from one thread and from several; batches of 1 to 256 commands, each waited for,
                   and four of them under way at once
     gRPC, native  unary calls by themselves, without a client of ours, one and 32 at once, and on 32 connections, by
-                  each transport
+                  each transport of servers; and by the native one on both sides
+    AsyncClient by grpcio, native    gets of the asyncio client by each of its transports, one and 1,000 at once
 
-Clients call the default transport. All read or write the same: posts, and timelines of three rows. A sample gives
-operations a second and the CPU of this process and of the server for each operation; the forms take turns, so that a
-noisy machine disturbs all alike, and the medians are what counts.
+Clients call the default transport of servers. All read or write the same: posts, and timelines of three rows. A sample
+gives operations a second and the CPU of this process and of the server for each operation; the forms take turns, so
+that a noisy machine disturbs all alike, and the medians are what counts.
 """
 
 from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import Awaitable, Callable, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import ExitStack
 from dataclasses import dataclass
 from functools import partial
 from statistics import median
-from typing import Any, Final, Literal
+from typing import Any, Final, Literal, TypeAlias
 
 from grpc import aio
 from pequod_proto.pequod_pb2 import GetRequest, MultiPutRequest, PutRequest, ScanRequest
@@ -31,6 +32,8 @@ from rich.console import Console
 
 from pequod.client import AsyncClient, Client, Results
 from pequod.native.http2 import why_absent
+from pequod.wire.channel import NativeChannel
+from pequod.wire.places import place_of
 from pequod_bench.report.printed import Printed, WrongAnswerError, print_rows
 from pequod_bench.report.progress import ProgressBars
 from pequod_bench.settings import ClientsSettings, WireSettings
@@ -129,6 +132,11 @@ def run(settings: ClientsSettings, bars: ProgressBars, *, is_unary: bool = False
                 forms = [(form, pid) for form in own]
                 for name, (_, channels) in clients.items():
                     forms += [(form, servers[name][1]) for form in _unary_forms(runner, name, channels)]
+                if why_absent() is None:
+                    clients |= runner.run(_connect_by_each(target))
+                    channels = clients["by native"][1]
+                    forms += [(form, pid) for form in _unary_forms(runner, "native on both sides", channels)]
+                    forms += [(form, pid) for form in _transport_forms(runner, clients)]
                 figures = _measure(forms, settings, bars)
             finally:
                 for client, channels in clients.values():
@@ -170,7 +178,20 @@ def _measure(
     return figures
 
 
-async def _connect(target: str) -> tuple[AsyncClient, list[aio.Channel]]:
+_Connected: TypeAlias = "tuple[AsyncClient, Sequence[aio.Channel | NativeChannel]]"
+
+
+async def _connect_by_each(target: str) -> dict[str, _Connected]:
+    """Connect by each transport of clients; by the native one without a client, too."""
+    place = place_of(target)
+    channels = [] if place is None else [NativeChannel(place) for _ in range(_IN_FLIGHT)]
+    return {
+        "by grpcio": (AsyncClient(target, timeout_s=_TIMEOUT_S, transport="grpcio"), []),
+        "by native": (AsyncClient(target, timeout_s=_TIMEOUT_S, transport="native"), channels),
+    }
+
+
+async def _connect(target: str) -> _Connected:
     """Connect, with a client and by connections without one, and write what is read."""
     client = AsyncClient(target, timeout_s=_TIMEOUT_S)
     await client.add_join(keys.PUSH_JOIN)
@@ -192,13 +213,21 @@ def _some(call: Call, start: int, count: int) -> list[tuple[bytes, ...]]:
     return _ARGUMENTS[call][at : at + count]
 
 
-def _asyncio_forms(runner: asyncio.Runner, client: AsyncClient) -> Iterator[Form]:
-    async def gather(call: Call, at_once: int, operations: int) -> None:
-        method = getattr(client, call)
-        for start in range(0, operations, at_once):
-            results = await asyncio.gather(*[method(*some) for some in _some(call, start, at_once)])
-            _expect(call, results[-1])
+async def _gather(client: AsyncClient, call: Call, at_once: int, operations: int) -> None:
+    method = getattr(client, call)
+    for start in range(0, operations, at_once):
+        results = await asyncio.gather(*[method(*some) for some in _some(call, start, at_once)])
+        _expect(call, results[-1])
 
+
+def _transport_forms(runner: asyncio.Runner, clients: Mapping[str, _Connected]) -> Iterator[Form]:
+    for at_once in (1, 1_000):
+        for name in ("by grpcio", "by native"):
+            work = partial(_gather, clients[name][0], "get", at_once)
+            yield Form(f"AsyncClient {name}, get, {at_once:,} at once", at_once, _in(runner, work))
+
+
+def _asyncio_forms(runner: asyncio.Runner, client: AsyncClient) -> Iterator[Form]:
     async def scan_all(operations: int) -> None:
         rows = 0
         while rows < operations:
@@ -209,7 +238,7 @@ def _asyncio_forms(runner: asyncio.Runner, client: AsyncClient) -> Iterator[Form
 
     for at_once in (1, 10, 100, 1_000):
         for call in CALLS:
-            work = partial(gather, call, at_once)
+            work = partial(_gather, client, call, at_once)
             yield Form(f"AsyncClient.{call}, {at_once:,} at once", at_once, _in(runner, work))
     yield Form("AsyncClient.scan_iter, a row", _USERS * _POSTS, _in(runner, scan_all))
 
@@ -218,7 +247,7 @@ def _in(runner: asyncio.Runner, work: Callable[[int], Any]) -> Callable[[int], N
     return lambda operations: runner.run(work(operations))
 
 
-def _unary_forms(runner: asyncio.Runner, name: str, channels: list[aio.Channel]) -> Iterator[Form]:
+def _unary_forms(runner: asyncio.Runner, name: str, channels: Sequence[aio.Channel | NativeChannel]) -> Iterator[Form]:
     stubs: list[Any] = [PequodStub(channel) for channel in channels]  # type: ignore[no-untyped-call]
     stub = stubs[0]
 

@@ -167,7 +167,7 @@ def clients(settings: sizes.ClientsSettings, bars: ProgressBars) -> Printed:
     ),
 )
 def wire(settings: sizes.WireSettings, bars: ProgressBars) -> Printed:
-    """Measure unary calls of a gRPC client that is not ours: µs of CPU of server and client, by each transport."""
+    """Measure unary calls, by each transport of servers and of clients: µs of CPU of server and client."""
     from pequod_bench.clients import run_unary
 
     return run_unary(settings, bars)

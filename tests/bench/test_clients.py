@@ -23,7 +23,7 @@ def test_every_form_runs_and_reports() -> None:
     assert result.exit_code == 0, result.stderr
     forms = json.loads(result.stdout)["forms"]
     assert {form["at_once"] for form in forms} == {1, 4, 10, 16, 32, 100, 256, 1000, 3000}
-    assert len({form["name"] for form in forms}) == len(forms) == 52
+    assert len({form["name"] for form in forms}) == len(forms) == 65
     for form in forms:
         assert form["operations_per_s"] > 0
         assert form["client_cpu_us"] > 0
@@ -68,4 +68,8 @@ def test_what_a_plain_call_takes_is_measured_by_both_transports() -> None:
         for words in ("", ", 32 at once")
     ]
     calls.append("Get, 32 connections")
-    assert sorted(forms) == sorted(f"{transport}, unary {call}" for transport in ("gRPC", "native") for call in calls)
+    sides = ("gRPC", "native", "native on both sides")
+    clients = [f"AsyncClient by {name}, get, {at_once}" for name in ("grpcio", "native") for at_once in (1, "1,000")]
+    assert sorted(forms) == sorted(
+        [f"{side}, unary {call}" for side in sides for call in calls] + [f"{client} at once" for client in clients]
+    )
