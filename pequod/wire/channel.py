@@ -170,8 +170,9 @@ class NativeChannel:
         self._is_closed = True
         if grace:
             await asyncio.sleep(grace)
-        if self._connecting is not None:
-            self._connecting.cancel()
+        if (connecting := self._connecting) is not None:
+            connecting.cancel()
+            await asyncio.wait([connecting])
         for call in (*self._waiting, *(call for one in self._connections for call in one.calls.values())):
             call.cancel()
         await asyncio.gather(*(connection.end() for connection in self._connections))
