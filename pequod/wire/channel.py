@@ -19,16 +19,14 @@ from grpc import ChannelConnectivity, StatusCode
 from grpc.aio import UsageError
 
 from pequod.native.http2 import Fields
-from pequod.native.http2.client import new_client_session
 from pequod.wire.call import Method, WireCall, serialized
+from pequod.wire.connecting import make_connection
 from pequod.wire.connection import ClientConnection
 from pequod.wire.ends import Status
 from pequod.wire.metadata import fields_of
 from pequod.wire.places import Place
 from pequod.wire.streams import PushedCall, StreamCall, UnaryCall
 
-#: How long a connection may take, up to the server's greeting.
-_CONNECT_S: Final = 20.0
 #: The first pause after a failure, how it grows, and the longest one; each with a fifth more or less, by chance.
 _PAUSE_S: Final = 0.1
 _PAUSE_GROWTH: Final = 1.6
@@ -36,7 +34,6 @@ _PAUSE_MAX_S: Final = 2.0
 _PAUSE_CHANCE: Final = 0.2
 #: The longest message that HTTP/2's form of gRPC can have.
 MESSAGE_BYTES_MAX: Final = (1 << 32) - 1
-_AGENT: Final = b"grpc-pequod-native/1"
 _CLOSED: Final = Status(StatusCode.CANCELLED, "Channel closed.", [])
 Pairs = Sequence[tuple[str, str | bytes]]
 C = TypeVar("C", bound=WireCall)
@@ -224,42 +221,17 @@ class NativeChannel:
     async def _make_connection(self) -> None:
         failure: Status | None = _CLOSED
         try:
-            async with asyncio.timeout(_CONNECT_S):
-                failure = await self._try_connection()
-        except TimeoutError:
-            failure = self._failed(f"no server has answered within {_CONNECT_S:g} s")
+            connection = await make_connection(self, self._place, self._tls, self.message_bytes_max)
+            self._connection = connection
+            self._connections.add(connection)
+            failure = None
         except socket.gaierror as error:
             failure = self._failed(str(error), "DNS resolution failed")
         except (OSError, ValueError) as error:
-            # A name that cannot be one is a ValueError.
             failure = self._failed(str(error))
         finally:
             self._connecting = None
             self._settle(failure)
-
-    async def _try_connection(self) -> Status | None:
-        """Make a connection; return None once the server has greeted, or how calls fail."""
-        place, is_secure = self._place, self._tls is not None
-        session = new_client_session(place.authority.encode(), _AGENT, self.message_bytes_max, is_secure=is_secure)
-        connection = ClientConnection(self, session)
-        tls: dict[str, Any] = {"ssl": self._tls, "server_hostname": place.certified_name} if is_secure else {}
-        if place.path:
-            await self.loop.create_unix_connection(lambda: connection, place.path, **tls)
-        else:
-            await self.loop.create_connection(lambda: connection, place.host, place.port, **tls)
-        self._connections.add(connection)
-        try:
-            await connection.greeted.wait()
-        except asyncio.CancelledError:
-            connection.transport.abort()
-            raise
-        if connection.over.is_set():
-            self._connections.discard(connection)
-            return self._failed(connection.why)
-        if connection.is_leaving:
-            return self._failed("the server takes no calls")
-        self._connection = connection
-        return None
 
     def _failed(self, why: str, what: str = "failed to connect to all addresses; last error") -> Status:
         """Return how calls fail from now on: gRPC's texts, by which callers know that nothing was done."""

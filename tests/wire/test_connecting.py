@@ -2,6 +2,7 @@
 
 import asyncio
 import socket
+import sys
 from collections.abc import Awaitable, Callable
 
 import grpc
@@ -9,7 +10,7 @@ import pytest
 from grpc import aio
 
 from pequod.native.http2 import why_absent
-from pequod.wire import channel as channels
+from pequod.wire import connecting
 from pequod.wire.channel import NativeChannel
 from pequod.wire.ends import NOT_BEGUN
 from tests.server.frames import (
@@ -127,9 +128,26 @@ async def test_nothing_is_sent_to_a_server_that_does_not_greet(monkeypatch: pyte
     async def silent(reader: asyncio.StreamReader, _: asyncio.StreamWriter) -> None:
         await reader.read()
 
-    monkeypatch.setattr(channels, "_CONNECT_S", 0.05)
+    monkeypatch.setattr(connecting, "CONNECT_S", 0.05)
     async with ByHand(silent) as server, channel_to(server.target) as channel:
         assert "no server has answered within 0.05 s" in str((await error_of(say(channel))).details())
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="127.0.0.2 is no address of this machine")
+async def test_an_address_without_an_answer_makes_room_for_the_next_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def silent(reader: asyncio.StreamReader, _: asyncio.StreamWriter) -> None:
+        await reader.read()
+
+    async def named(*_: object, **__: object) -> list[tuple[object, ...]]:
+        return [(socket.AF_INET, socket.SOCK_STREAM, 6, "", (f"127.0.0.{last}", 0)) for last in (1, 1, 2)]
+
+    monkeypatch.setattr(connecting, "CONNECT_S", 1.0)
+    async with ByHand(silent) as server:
+        port = server.target.rpartition(":")[2]
+        async with echoing(address=f"127.0.0.2:{port}"), channel_to(f"many.example:{port}") as channel:
+            monkeypatch.setattr(channel.loop, "getaddrinfo", named)
+            assert await say(channel) == b"hello"
+            assert server.connections == 1
 
 
 async def test_a_call_that_waits_for_a_connection_may_be_late_or_cancelled() -> None:
