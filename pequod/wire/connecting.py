@@ -34,6 +34,9 @@ async def make_connection(
                 return await _connect(owner, host, place, tls, message_bytes_max)
         except TimeoutError:
             failure = OSError(f"no server has answered within {CONNECT_S / len(hosts):g} s")
+        except ssl.SSLError as error:
+            # These words, and those below, are gRPC's own: `UnavailableError` has hints for them.
+            failure = OSError(f"TLS handshake failed: {error}")
         except OSError as error:
             failure = error
     assert failure is not None, "a name has an address, or it is an error"
@@ -67,7 +70,7 @@ async def _connect(
         connection.transport.abort()
         raise
     if connection.over.is_set():
-        raise ConnectionError(connection.why)
+        raise ConnectionError(f"Socket closed: {connection.why}")
     if connection.is_leaving:
         connection.transport.abort()
         raise ConnectionError("the server takes no calls")
