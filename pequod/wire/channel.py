@@ -44,7 +44,7 @@ class NativeChannel:
 
     Args:
         tls: None: plain text.
-        keepalive_s: See `Owner`.
+        keepalive_s: See `ConnectionOwner`.
 
     Invariants:
         1. Calls are in ``_waiting`` only while it connects.

@@ -9,7 +9,7 @@ import ssl
 from typing import Any, Final
 
 from pequod.native.http2.client import new_client_session
-from pequod.wire.connection import ClientConnection, Owner
+from pequod.wire.connection import ClientConnection, ConnectionOwner
 from pequod.wire.places import Place
 
 #: How long a connection may take, all addresses together, up to the server's greeting.
@@ -18,7 +18,7 @@ _AGENT: Final = b"grpc-pequod-native/1"
 
 
 async def make_connection(
-    owner: Owner, place: Place, tls: ssl.SSLContext | None, message_bytes_max: int
+    owner: ConnectionOwner, place: Place, tls: ssl.SSLContext | None, message_bytes_max: int
 ) -> ClientConnection:
     """Return a connection whose server has greeted, and takes calls.
 
@@ -54,7 +54,7 @@ async def _addresses(loop: asyncio.AbstractEventLoop, place: Place) -> list[str]
 
 
 async def _connect(
-    owner: Owner, host: str, place: Place, tls: ssl.SSLContext | None, message_bytes_max: int
+    owner: ConnectionOwner, host: str, place: Place, tls: ssl.SSLContext | None, message_bytes_max: int
 ) -> ClientConnection:
     is_secure = tls is not None
     session = new_client_session(place.authority.encode(), _AGENT, message_bytes_max, is_secure=is_secure)

@@ -27,7 +27,7 @@ _DONE, _MESSAGE, _EMPTIED, _ENDED = ClientEvent.DONE, ClientEvent.MESSAGE, Clien
 _GREETED: Final = ClientEvent.GREETED
 
 
-class Owner(Protocol):
+class ConnectionOwner(Protocol):
     """The channel of a connection."""
 
     loop: asyncio.AbstractEventLoop
@@ -54,7 +54,7 @@ class ClientConnection(asyncio.BufferedProtocol):
         "is_leaving", "over", "session", "transport", "why",
     )  # fmt: skip
 
-    def __init__(self, owner: Owner, session: NativeClientSession) -> None:
+    def __init__(self, owner: ConnectionOwner, session: NativeClientSession) -> None:
         self._owner = owner
         self.session = session
         self.calls: dict[int, WireCall] = {}
