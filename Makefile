@@ -13,8 +13,18 @@ PROTOC = $(BIN)/python -m grpc_tools.protoc -I pequod_proto=proto/pequod/v1 -I p
 generate = $(PROTOC) --python_out=$(1) --pyi_out=$(1) --grpc_python_out=$(1) pequod_proto/pequod.proto && \
     $(PROTOC) --python_out=$(1) --pyi_out=$(1) pequod_proto/etcd.proto
 
+# Of the Go client. gofmt lies beside Go.
+GO ?= $(firstword $(shell command -v go) $(wildcard /usr/local/go/bin/go))
+GO_CLIENT := proto/go
+GO_TOOLS := build/go
+GO_GENERATED := v1/pequod.pb.go v1/pequod_grpc.pb.go reasons.go
+# $(1): the folder that gets the code.
+generate_go = $(BIN)/python -m grpc_tools.protoc -I proto --plugin=$(GO_TOOLS)/protoc-gen-go --go_out=$(1) \
+    --go_opt=module=pequod --plugin=$(GO_TOOLS)/protoc-gen-go-grpc --go-grpc_out=$(1) --go-grpc_opt=module=pequod \
+    pequod/v1/pequod.proto && $(BIN)/python $(GO_CLIENT)/reasons.py | $(GO)fmt > $(1)/reasons.go
+
 .DEFAULT_GOAL := help
-.PHONY: help install install-dev demo ran test test-pythons test-extras test-quick check format typescript typescript-check proto proto-check interface interface-check coverage soak chaos freshness fuzz \
+.PHONY: help go go-check install install-dev demo ran test test-pythons test-extras test-quick check format typescript typescript-check proto proto-check interface interface-check coverage soak chaos freshness fuzz \
         figures bench-micro test-optimised test-spark-versions test-spark-cluster docs docs-serve \
         behaviours test-planted soak-memory soak-server simulate simulate-groups views-chaos cluster-chaos cluster-patroni kill beyond linearizable damage test-pure test-grpcio test-client-native differ test-sanitised test-leaks wheels clean
 
@@ -104,10 +114,11 @@ format: $(INSTALLED) ## format the code and mend what the linter can
 	$(BIN)/ruff format .
 	$(BIN)/clang-format -i $(NATIVE)
 
-proto: $(INSTALLED) ## generate the protobuf code anew
+proto: $(INSTALLED) ## generate the protobuf code anew; that of the TypeScript and Go clients too, where npm and Go are
 	$(call generate,proto)
 	@if command -v npm >/dev/null; then $(MAKE) --no-print-directory typescript; \
 	else echo 'npm is not installed: run `make typescript` where it is, and commit both'; fi
+	@if test -n "$(GO)"; then $(MAKE) --no-print-directory go; else echo 'the Go client: run `make go` where Go is'; fi
 
 TYPESCRIPT := proto/typescript
 # The details of errors are messages of their own. $(1): the folder that gets the code.
@@ -135,6 +146,24 @@ proto-check: $(INSTALLED) ## see that the committed protobuf code is what the .p
 	for file in $$scratch/pequod_proto/*; do \
 	    diff -u $(PROTO_DIR)/$$(basename $$file) $$file || { echo 'run `make proto` and commit'; exit 1; }; \
 	done
+
+# What its code is generated and checked with, at the versions that tools.mod names.
+$(GO_TOOLS)/staticcheck: $(GO_CLIENT)/tools.mod
+	@test -n "$(GO)" || { echo 'the Go client needs Go 1.21 or newer: https://go.dev/doc/install'; exit 1; }
+	mkdir -p $(GO_TOOLS) && cd $(GO_CLIENT) && $(GO) build -modfile=tools.mod -o ../../$(GO_TOOLS)/ tool
+	@touch $@
+
+go: $(GO_TOOLS)/staticcheck ## generate the code of the Go client anew (needs Go)
+	$(call generate_go,$(GO_CLIENT))
+
+go-check: $(GO_TOOLS)/staticcheck ## see that this code is committed; gofmt, go vet and staticcheck of the Go client
+	@scratch=$$(mktemp -d) && trap 'rm -r "$$scratch"' EXIT && \
+	$(call generate_go,$$scratch) && \
+	for file in $(GO_GENERATED); do \
+	    diff -u $(GO_CLIENT)/$$file $$scratch/$$file || { echo 'run `make go` and commit'; exit 1; }; \
+	done
+	@badly=$$($(GO)fmt -l $(GO_CLIENT)) && test -z "$$badly" || { echo "gofmt -w $$badly"; exit 1; }
+	cd $(GO_CLIENT) && $(GO) vet ./... && ../../$(GO_TOOLS)/staticcheck ./...
 
 interface: $(INSTALLED) ## generate the calls of the synchronous clients anew
 	$(BIN)/python pequod/interface/generate.py

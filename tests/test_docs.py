@@ -54,6 +54,7 @@ RUN = {
     "docs/consistency.md": {"python"},
     "docs/deployment.md": {"sql", "toml"},  # tests/backing/test_roles.py
     "docs/home-feed.md": {"python"},
+    "docs/go.md": {"console", "go"},  # tests/golang/test_page.py
     "docs/http.md": {"console"},  # tests/gateway/test_page.py
     "docs/lake.md": {"toml", "python"},
     "docs/recipes.md": {"python"},

@@ -1,0 +1,212 @@
+package pequod
+
+import (
+	"context"
+	"math"
+	"time"
+
+	"google.golang.org/grpc/codes"
+
+	pb "pequod/v1"
+)
+
+// Row is a key and its value.
+type Row struct {
+	Key   string
+	Value []byte
+}
+
+// PutOptions say how long a key lives; nil is for ever.
+type PutOptions struct {
+	// TTL is the time after which the key expires; 0: never.
+	TTL time.Duration
+	// KeepTTL leaves the deadline that the key has.
+	KeepTTL bool
+}
+
+// keep is what commands have in place of a time to live that stays.
+const keep = math.MaxUint64
+
+// Forever is how long keys live that have no deadline.
+const Forever = time.Duration(math.MaxInt64)
+
+// milliseconds returns a time to live as servers take it; what is shorter than one is one.
+func milliseconds(ttl time.Duration) (uint64, error) {
+	if ttl > 0 {
+		return uint64(max(ttl.Milliseconds(), 1)), nil
+	}
+	return 0, refusedTTL(ttl, "it is above 0, and at most a hundred years")
+}
+
+func refusedTTL(ttl time.Duration, rule string) *Error {
+	return &Error{Code: codes.InvalidArgument, Reason: ReasonInvalidTtl, Message: "no key lives for " + ttl.String() + ": " + rule,
+		Facts: map[string]string{"ttl": ttl.String(), "rule": rule}}
+}
+
+// number returns the time to live as commands have it, 0 for ever.
+func (o *PutOptions) number() (uint64, error) {
+	switch {
+	case o == nil || *o == PutOptions{}:
+		return 0, nil
+	case o.KeepTTL && o.TTL != 0:
+		return 0, refusedTTL(o.TTL, "a write sets a deadline or keeps the one that is there, not both")
+	case o.KeepTTL:
+		return keep, nil
+	}
+	return milliseconds(o.TTL)
+}
+
+// Condition is what the present value of a key has to be for a write to be done.
+type Condition struct {
+	number   uint32
+	expected []byte
+}
+
+var (
+	IfAbsent  = Condition{number: 1}
+	IfPresent = Condition{number: 2}
+)
+
+// IfValue holds if the value is this one.
+func IfValue(value []byte) Condition { return Condition{3, value} }
+
+// Outcome is that of a write under a condition: if it was not met, nothing was done.
+type Outcome struct {
+	Met bool
+	// Present is the value then, nil if there is none.
+	Present []byte
+}
+
+// one runs a command by itself.
+func (c *Client) one(ctx context.Context, add func(*Batch)) (Result, error) {
+	var batch Batch
+	add(&batch)
+	results, err := c.Run(ctx, &batch)
+	if err != nil {
+		return Result{}, err
+	}
+	return results[0], results[0].Err
+}
+
+// Get returns a value, nil if there is no such key.
+func (c *Client) Get(ctx context.Context, key string) ([]byte, error) {
+	got, err := c.one(ctx, func(b *Batch) { b.Get(key) })
+	return got.Value, err
+}
+
+// Put writes a base key.
+func (c *Client) Put(ctx context.Context, key string, value []byte, options *PutOptions) error {
+	_, err := c.one(ctx, func(b *Batch) { b.Put(key, value, options) })
+	return err
+}
+
+// PutIf writes a base key if a condition is met.
+func (c *Client) PutIf(ctx context.Context, key string, value []byte, condition Condition, options *PutOptions) (Outcome, error) {
+	got, err := c.one(ctx, func(b *Batch) { b.PutIf(key, value, condition, options) })
+	return Outcome{got.Met, got.Value}, err
+}
+
+// Remove removes a base key, and returns whether it was there.
+func (c *Client) Remove(ctx context.Context, key string) (bool, error) {
+	got, err := c.one(ctx, func(b *Batch) { b.Remove(key) })
+	return got.Found, err
+}
+
+// RemoveIf removes a base key if a condition is met.
+func (c *Client) RemoveIf(ctx context.Context, key string, condition Condition) (Outcome, error) {
+	got, err := c.one(ctx, func(b *Batch) { b.RemoveIf(key, condition) })
+	return Outcome{got.Met, got.Value}, err
+}
+
+// Add adds a decimal in plain digits to the value of a base key, and returns the sum.
+func (c *Client) Add(ctx context.Context, key, delta string) (string, error) {
+	got, err := c.one(ctx, func(b *Batch) { b.Add(key, delta) })
+	return string(got.Value), err
+}
+
+// Expire has a base key expire after some time, and returns whether it is there.
+func (c *Client) Expire(ctx context.Context, key string, ttl time.Duration) (bool, error) {
+	got, err := c.one(ctx, func(b *Batch) { b.Expire(key, ttl) })
+	return got.Found, err
+}
+
+// Persist has a base key live for ever, and returns whether it is there.
+func (c *Client) Persist(ctx context.Context, key string) (bool, error) {
+	got, err := c.one(ctx, func(b *Batch) { b.Persist(key) })
+	return got.Found, err
+}
+
+// TTL returns how long a key lives from now on, and whether it is there.
+func (c *Client) TTL(ctx context.Context, key string) (time.Duration, bool, error) {
+	got, err := c.one(ctx, func(b *Batch) { b.TTL(key) })
+	return got.TTL, got.Found, err
+}
+
+func lives(milliseconds uint64) time.Duration {
+	if milliseconds == keep {
+		return Forever
+	}
+	return time.Duration(milliseconds) * time.Millisecond
+}
+
+// there returns bytes that are not nil.
+func there(value []byte) []byte {
+	if value == nil {
+		return []byte{}
+	}
+	return value
+}
+
+// MultiGet returns the values of keys in their order, nil for each that is absent. Those of one server are of one moment.
+func (c *Client) MultiGet(ctx context.Context, keys ...string) ([][]byte, error) {
+	values := make([][]byte, len(keys))
+	routes, failed := c.known(ctx)
+	if failed != nil {
+		return nil, failed
+	}
+	for _, part := range divided(routes, counted(0, len(keys)), func(at int) route { return reads(keys[at]) }) {
+		for len(part) > 0 {
+			level := c.added(c.level)
+			request := &pb.MultiGetRequest{Freshness: level}
+			for _, at := range part {
+				request.Keys = append(request.Keys, []byte(keys[at]))
+			}
+			got, err := call(ctx, c, reads(keys[part[0]]), careOf(level), pb.PequodClient.MultiGet, request)
+			if err != nil {
+				return nil, err
+			}
+			for i, value := range got.Values {
+				if got.Present[i] {
+					values[part[i]] = there(value)
+				}
+			}
+			part = part[len(got.Values):]
+		}
+	}
+	return values, nil
+}
+
+// MultiPut writes base keys of one home group, all or none.
+func (c *Client) MultiPut(ctx context.Context, rows []Row, options *PutOptions) error {
+	ttl, err := options.number()
+	if err != nil || len(rows) == 0 {
+		return err
+	}
+	routes, failed := c.known(ctx)
+	if failed != nil {
+		return failed
+	}
+	request := &pb.MultiPutRequest{TtlMs: ttl}
+	if ttl == keep {
+		request.TtlMs, request.KeepTtl = 0, true
+	}
+	home, _ := routes.homeGroup(rows[0].Key)
+	for _, row := range rows {
+		if one, _ := routes.homeGroup(row.Key); one != home {
+			return refusal(codes.FailedPrecondition, ReasonMixedWrite, "MultiPut has keys of several home groups; make a call for each")
+		}
+		request.Keys, request.Values = append(request.Keys, []byte(row.Key)), append(request.Values, row.Value)
+	}
+	_, err = call(ctx, c, writes(rows[0].Key), once, pb.PequodClient.MultiPut, request)
+	return err
+}

@@ -1,0 +1,270 @@
+package pequod_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"iter"
+	"os"
+	"sync"
+	"testing"
+	"time"
+
+	"pequod"
+)
+
+// until waits until something holds.
+func until(ctx context.Context, t *testing.T, holds func() bool) {
+	t.Helper()
+	for !holds() {
+		select {
+		case <-ctx.Done():
+			t.Fatal("it does not come to pass")
+		case <-time.After(5 * time.Millisecond):
+		}
+	}
+}
+
+func check(t *testing.T, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+func within(t *testing.T) context.Context {
+	ctx, cancel := context.WithTimeout(t.Context(), 60*time.Second)
+	t.Cleanup(cancel)
+	return ctx
+}
+
+// lost makes a call whose reply is lost after the server has done it: its connection breaks.
+func lost(ctx context.Context, t *testing.T, client *pequod.Client, p *proxy, isDone func() bool, call func() error) error {
+	t.Helper()
+	_, err := client.Get(ctx, "k")
+	check(t, err)
+	p.mute()
+	ended := make(chan error)
+	go func() { ended <- call() }()
+	until(ctx, t, isDone)
+	p.cut(false)
+	return <-ended
+}
+
+func TestAnAddWhoseReplyIsLostIsDoneOnce(t *testing.T) {
+	direct, ctx := dial(t), within(t)
+	empty(ctx, t, direct)
+	p, client := through(t, os.Getenv("PEQUOD_TARGET"), nil)
+	sum := ""
+	check(t, lost(ctx, t, client, p, func() bool { return value(ctx, direct, "n") == "5" }, func() (err error) {
+		sum, err = client.Add(ctx, "n", "5")
+		return err
+	}))
+	if sum != "5" || value(ctx, direct, "n") != "5" {
+		t.Fatal("the sum is", sum, "and the value", value(ctx, direct, "n"))
+	}
+}
+
+func TestATransactionWhoseReplyIsLostIsDoneOnce(t *testing.T) {
+	direct, ctx := dial(t), within(t)
+	empty(ctx, t, direct)
+	p, client := through(t, os.Getenv("PEQUOD_TARGET"), nil)
+	transaction := &pequod.Transaction{If: []pequod.Compare{pequod.Absent("lock")}}
+	transaction.Then.Put("lock", []byte("me"), nil)
+	held := false
+	check(t, lost(ctx, t, client, p, func() bool { return value(ctx, direct, "lock") == "me" }, func() (err error) {
+		held, _, err = client.Transact(ctx, transaction)
+		return err
+	}))
+	if !held {
+		t.Fatal("it has found its own lock")
+	}
+}
+
+func TestAPutWhoseReplyIsLostIsNotRepeated(t *testing.T) {
+	direct, ctx := dial(t), within(t)
+	empty(ctx, t, direct)
+	p, client := through(t, os.Getenv("PEQUOD_TARGET"), nil)
+	err := lost(ctx, t, client, p, func() bool { return value(ctx, direct, "k") == "1" }, func() error {
+		return client.Put(ctx, "k", []byte("1"), nil)
+	})
+	var e *pequod.Error
+	if !errors.As(err, &e) || !errors.Is(err, pequod.ReasonUnavailable) || e.Unapplied {
+		t.Fatal("the error is", err)
+	}
+}
+
+func TestACallThatReachesNobodyIsUnapplied(t *testing.T) {
+	ctx := within(t)
+	p, client := through(t, os.Getenv("PEQUOD_TARGET"), &pequod.Options{Retries: -1})
+	p.cut(true)
+	var e *pequod.Error
+	if err := client.Put(ctx, "k", nil, nil); !errors.As(err, &e) || e.Reason != pequod.ReasonUnavailable || !e.Unapplied {
+		t.Fatal("the error is", err)
+	}
+}
+
+func TestAContextEndsACall(t *testing.T) {
+	ctx := within(t)
+	p, client := through(t, os.Getenv("PEQUOD_TARGET"), nil)
+	_, err := client.Get(ctx, "k")
+	check(t, err)
+	p.mute()
+	ctx, cancel := context.WithCancel(ctx)
+	time.AfterFunc(10*time.Millisecond, cancel)
+	if _, err := client.Get(ctx, "k"); !errors.Is(err, context.Canceled) {
+		t.Fatal("the error is", err)
+	}
+	late, cancel := context.WithTimeout(t.Context(), time.Millisecond)
+	defer cancel()
+	if _, err := client.Get(late, "k"); !errors.Is(err, context.DeadlineExceeded) || !errors.Is(err, pequod.ReasonDeadlineExceeded) {
+		t.Fatal("the error is", err)
+	}
+}
+
+func TestAWatchGoesOnWithoutAGap(t *testing.T) {
+	direct, ctx := dial(t), within(t)
+	empty(ctx, t, direct)
+	check(t, direct.Put(ctx, "w|0", []byte("0"), nil))
+	p, client := through(t, os.Getenv("PEQUOD_TARGET"), nil)
+	next, stop := iter.Pull2(client.Watch(ctx, pequod.Range{Prefix: "w|"}, &pequod.WatchOptions{Rows: true}))
+	defer stop()
+	event, err, _ := next()
+	check(t, err)
+	if len(event.Rows) != 1 || event.Rows[0].Key != "w|0" {
+		t.Fatal("the rows are", event.Rows)
+	}
+	p.cut(true)
+	for number := 1; number <= 3; number++ {
+		check(t, direct.Put(ctx, fmt.Sprintf("w|%d", number), []byte("x"), nil))
+	}
+	p.open()
+	var keys []string
+	for len(keys) < 3 {
+		event, err, _ := next()
+		check(t, err)
+		if event.Rows != nil {
+			t.Fatal("the rows come again")
+		}
+		for _, change := range event.Changes {
+			keys = append(keys, change.Key)
+		}
+	}
+	if fmt.Sprint(keys) != "[w|1 w|2 w|3]" {
+		t.Fatal("the changes are of", keys)
+	}
+}
+
+func TestAScanGoesOnBehindItsLastRow(t *testing.T) {
+	direct, ctx := dial(t), within(t)
+	empty(ctx, t, direct)
+	rows := make([]pequod.Row, 20000)
+	for at := range rows {
+		rows[at] = pequod.Row{Key: fmt.Sprintf("s|%05d", at), Value: make([]byte, 1000)}
+	}
+	for start := 0; start < len(rows); start += 1000 {
+		check(t, direct.MultiPut(ctx, rows[start:start+1000], nil))
+	}
+	p, client := through(t, os.Getenv("PEQUOD_TARGET"), nil)
+	at := 0
+	for row, err := range client.Scan(ctx, pequod.Range{Prefix: "s|"}, nil) {
+		check(t, err)
+		if row.Key != rows[at].Key {
+			t.Fatal("row", at, "is", row.Key)
+		}
+		if at++; at == 1 {
+			p.cut(false)
+		}
+	}
+	if at != len(rows) {
+		t.Fatal("it has", at, "rows")
+	}
+}
+
+func TestConcurrentUse(t *testing.T) {
+	client, ctx := dial(t), within(t)
+	empty(ctx, t, client)
+	_, err := client.AddJoin(ctx, "karma|<author> = count vote|<author>|<voter>")
+	check(t, err)
+	seen := make(chan string)
+	watching, stop := context.WithCancel(ctx)
+	go func() {
+		defer close(seen)
+		for event, err := range client.Watch(watching, pequod.Range{Prefix: "karma|"}, &pequod.WatchOptions{Rows: true}) {
+			if err != nil {
+				return
+			}
+			for _, change := range event.Changes {
+				if string(change.New) == "160" {
+					seen <- change.Key
+				}
+			}
+		}
+	}()
+	var workers sync.WaitGroup
+	for worker := range 16 {
+		workers.Go(func() {
+			session := client.Session(pequod.Token{})
+			for number := range 10 {
+				batch := &pequod.Batch{}
+				batch.Put(fmt.Sprintf("vote|ann|%d-%d", worker, number), nil, nil)
+				batch.Add("total", "1")
+				batch.Get("karma|ann")
+				results, err := session.Run(ctx, batch)
+				if err != nil || results[2].Err != nil || results[2].Value == nil {
+					t.Error("a batch fails:", err, results)
+					return
+				}
+				before := string(results[1].Value)
+				if now, err := session.Get(ctx, "total"); err != nil || len(now) < len(before) {
+					t.Error("a session goes back from", before, "to", string(now), err)
+				}
+			}
+		})
+	}
+	workers.Wait()
+	if got := value(ctx, client, "total") + " " + value(ctx, client, "karma|ann"); got != "160 160" {
+		t.Fatal("the sums are", got)
+	}
+	if key := <-seen; key != "karma|ann" {
+		t.Fatal("the watch has told of", key)
+	}
+	stop()
+	<-seen
+}
+
+func TestAClosedClientSaysSo(t *testing.T) {
+	client := dial(t)
+	client.Close()
+	if _, err := client.Get(t.Context(), "k"); !errors.Is(err, pequod.ReasonClosed) {
+		t.Fatal("the error is", err)
+	}
+}
+
+func TestTargetsAndTokensAreRefused(t *testing.T) {
+	for _, target := range []string{"nonsense", "pequod+cluster://", "pequod+cluster://127.0.0.1:1?zona=eu"} {
+		if _, err := pequod.Dial(target, nil); !errors.Is(err, pequod.ReasonSetting) {
+			t.Error(target, "gives", err)
+		}
+	}
+	if _, err := pequod.Dial("192.0.2.1:7744", &pequod.Options{Token: "secret"}); !errors.Is(err, pequod.ReasonSetting) {
+		t.Error("a token goes over the network in plain text:", err)
+	}
+	for _, text := range []string{"", "pq1.", "pq1.AQAA", "pq2.AZ86YcIBpbTYAw"} {
+		if _, err := pequod.ParseToken(text); !errors.Is(err, pequod.ReasonInvalidToken) {
+			t.Errorf("%q gives %v", text, err)
+		}
+	}
+	token, err := pequod.ParseToken("pq1.AZ86YcIBpbTYAw")
+	if err != nil || token.String() != "pq1.AZ86YcIBpbTYAw" {
+		t.Error(token, err)
+	}
+}
+
+func value(ctx context.Context, client *pequod.Client, key string) string {
+	found, err := client.Get(ctx, key)
+	if err != nil {
+		return err.Error()
+	}
+	return string(found)
+}
