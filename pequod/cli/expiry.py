@@ -10,6 +10,7 @@ import typer
 from pequod.cli.connection import DEFAULT_TARGET, Json, Target
 from pequod.cli.exits import ExitCode, fail
 from pequod.cli.freshness import in_session
+from pequod.cli.numbers import NumbersCommand
 from pequod.cli.teaching import examples
 from pequod.cli.text import argument_bytes, escaped, json_line
 
@@ -19,7 +20,7 @@ Key = Annotated[str, typer.Argument(metavar="KEY", help="The key, byte for byte 
 Seconds = Annotated[float, typer.Argument(metavar="SECONDS", help="How long the key lives from now on.")]
 
 
-@app.command("expire", epilog=examples("pequod expire 'session|17' 1800"))
+@app.command("expire", cls=NumbersCommand, epilog=examples("pequod expire 'session|17' 1800"))
 def expire(key: Key, seconds: Seconds, target: Target = DEFAULT_TARGET, json: Json = False) -> None:
     """Have one key expire after some seconds. With --json: {"was_there": ...}.
 

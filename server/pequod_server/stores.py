@@ -91,6 +91,10 @@ def make_disk(config: ServerConfig, engine: Engine) -> Disk | None:
         ImportError: It needs a package that is not installed.
     """
     if config.data is None:
+        if config.fsync != ServerConfig.model_fields["fsync"].default:
+            raise SettingError(
+                "fsync", f"no disk has what is written; give data, the folder, or leave {config.fsync} out"
+            )
         return None
     if config.snapshot_file is not None:
         raise SettingError("data", "it has all that a snapshot has, up to the last write: give data or snapshot_file")

@@ -356,6 +356,8 @@ def test_a_key_that_expires_says_how_long_it_lives(pequod: Pequod) -> None:
     assert 1700 < float(pequod("ttl", "session|17").out) <= 1800
     both = pequod("put", "--keep-ttl", "--ttl", "5", "session|17", "bob")
     assert (both.code, both.err) == (2, "pequod: give --ttl or --keep-ttl, not both\n")
+    refused = pequod("expire", "session|17", "-5")
+    assert (refused.code, "above 0, and at most a hundred years" in refused.err) == (3, True), refused.err
     refused = pequod("put", "--ttl", "-1", "session|17", "ann")
     assert refused.code == 3
     assert "a time to live of -1.0 s" in refused.err

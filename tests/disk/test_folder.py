@@ -48,8 +48,11 @@ def test_a_folder_that_holds_nothing_is_not_made_by_those_who_look(tmp_path: Pat
 
 def test_a_place_that_cannot_be_a_folder_is_refused_with_the_reason(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
-    with pytest.raises(FolderError, match="cannot be opened: File exists"):
-        Folder(tmp_path / "file")
+    for place in (tmp_path / "file", tmp_path / "file/below"):
+        with pytest.raises(
+            FolderError, match="it is a file, or below one, and data are in a folder; name another place"
+        ):
+            Folder(place)
 
 
 def test_another_format_is_refused_by_its_number(tmp_path: Path) -> None:

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 from aiohttp import ClientSession
 from pequod_server import PequodServer, ServerConfig
+from pequod_server.data.disk import Fsync
 from pequod_server.data.errors import DamagedError, FolderError
 from pequod_server.data.folder import Folder
 from pequod_server.data.opening import open_rows
@@ -107,6 +108,12 @@ def test_a_folder_beside_a_database_or_a_snapshot_is_refused_with_the_reason(
 ) -> None:
     with pytest.raises(SettingError, match=words):
         PequodServer(ServerConfig(data=tmp_path / "data", **other))  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("fsync", ["always", "never"])
+def test_fsync_without_a_folder_is_refused_by_its_name(fsync: Fsync) -> None:
+    with pytest.raises(SettingError, match=f"fsync: no disk has what is written; give data, .* or leave {fsync} out"):
+        PequodServer(ServerConfig(fsync=fsync))
 
 
 async def test_rows_that_do_not_go_with_the_settings_end_the_start(tmp_path: Path) -> None:

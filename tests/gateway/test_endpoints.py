@@ -165,6 +165,10 @@ async def test_a_reply_names_its_state_and_a_read_waits_for_it() -> None:
     ("method", "path", "body", "message"),
     [
         ("GET", "/v1/scan?limt=1", None, "no parameter 'limt'"),
+        ("GET", "/v1/keys/a%zz", None, "'%zz', which encodes no byte; a percent sign itself is %25"),
+        ("PUT", "/v1/keys/100%", b'{"value": "1"}', "the path has '%', which encodes no byte"),
+        ("GET", "/v1/scan?prefix=%4", None, "the parameter 'prefix' has '%4', which encodes no byte"),
+        ("GET", "/v1/scan?%=a", None, "the name of a parameter has '%', which encodes no byte"),
         ("GET", "/v1/scan?limit=1&limit=2", None, "occurs twice"),
         ("GET", "/v1/scan?limit=-1", None, "limit must be a number"),
         ("GET", "/v1/scan?reverse=yes", None, "true or false"),

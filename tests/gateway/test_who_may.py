@@ -47,6 +47,7 @@ async def test_calls_need_a_token_and_its_rights(access: Path) -> None:
     async with opened(access_file=access) as (server, client):
         async with client.get("/v1/keys/p|1") as reply:
             assert (reply.status, reply.headers["WWW-Authenticate"]) == (401, "Bearer")
+            assert "the header `Authorization: Bearer TOKEN`" in (await reply.json())["error"]["message"]
         async with client.get("/v1/keys/p|1", headers=_bearer("nobody's")) as reply:
             assert (reply.status, (await reply.json())["error"]["reason"]) == (401, "UnauthenticatedError")
         async with client.put("/v1/keys/p|1", json={"value": "x"}, headers=_bearer("ann's")) as reply:

@@ -123,7 +123,10 @@ class AccessRules:
                 f"the server knows none of the certificate's names ({names}), and no token was sent; an operator "
                 "can add either to the access file"
             )
-        raise UnauthenticatedError("the server wants a token; give `token` to the client, or set PEQUOD_TOKEN")
+        raise UnauthenticatedError(
+            "the server wants a token; give `token` to the client, set PEQUOD_TOKEN for a command, or send the header "
+            "`Authorization: Bearer TOKEN` with an HTTP request"
+        )
 
     def source_lacking(self, credential: Credential) -> KeySource | None:
         """Return which keys have to be read anew before a token can be judged; None: none."""

@@ -78,6 +78,10 @@ class Folder:
             if make:
                 path.mkdir(parents=True, exist_ok=True)
             self._lock = _locked(path)
+        except (FileExistsError, NotADirectoryError) as error:
+            raise FolderError(
+                path, "it is a file, or below one, and data are in a folder; name another place"
+            ) from error
         except OSError as error:
             raise FolderError(path, f"it cannot be opened: {error.strerror or error}") from error
         try:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping
-from typing import Any
+from typing import Any, Final
 from urllib.parse import unquote_to_bytes
 
 from google.protobuf.descriptor import FieldDescriptor
@@ -13,20 +14,37 @@ from pequod.errors import BadRequestError
 from pequod.json_bytes import DoubledMemberError, bytes_of_json, json_bytes, read_json
 from pequod.language.deadlines import to_ttl_ms
 
+#: A percent sign that begins no byte.
+_BAD_PERCENT: Final = re.compile(r"%(?![0-9A-Fa-f]{2}).{0,2}")
+
+
+def decoded(place: str, raw: str) -> bytes:
+    """Return the bytes that a part of a URL says.
+
+    Args:
+        place: Where the part stands, for the message.
+
+    Raises:
+        BadRequestError: Its percent-encoding is none.
+    """
+    if bad := _BAD_PERCENT.search(raw):
+        raise BadRequestError(f"{place} has {bad[0]!r}, which encodes no byte; a percent sign itself is %25")
+    return unquote_to_bytes(raw)
+
 
 def query_of(raw: str) -> dict[str, bytes]:
     """Return the parameters of a query; percent-encoding may say any bytes.
 
     Raises:
-        BadRequestError: One occurs twice.
+        BadRequestError: One occurs twice, or is not encoded as parameters are.
     """
     found: dict[str, bytes] = {}
     for part in filter(None, raw.split("&")):
         name, _, value = part.partition("=")
-        decoded = unquote_to_bytes(name).decode("utf-8", "replace")
-        if decoded in found:
-            raise BadRequestError(f"the parameter {decoded!r} occurs twice")
-        found[decoded] = unquote_to_bytes(value.replace("+", " "))
+        parameter = decoded("the name of a parameter", name).decode("utf-8", "replace")
+        if parameter in found:
+            raise BadRequestError(f"the parameter {parameter!r} occurs twice")
+        found[parameter] = decoded(f"the parameter {parameter!r}", value.replace("+", " "))
     return found
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
 from typing import Any, Final
-from urllib.parse import unquote_to_bytes, urlsplit
+from urllib.parse import urlsplit
 
 import grpc
 import orjson
@@ -26,6 +26,7 @@ from pequod_server.config import ServerConfig
 from pequod_server.console.pages import Console
 from pequod_server.gateway.asked import FRESHNESS, RANGE, Asked, Endpoint, Json, parameters_of
 from pequod_server.gateway.endpoints import ENDPOINTS
+from pequod_server.gateway.forms import decoded
 from pequod_server.gateway.local_calls import Handlers, LocalCalls, RefusedCallError, Visitor
 from pequod_server.gateway.openapi import description
 from pequod_server.gateway.shared_watches import SharedWatches, event
@@ -310,7 +311,7 @@ def _key_of(request: web.Request, endpoint: Endpoint) -> bytes:
         return b""
     path = request.raw_path.partition("?")[0]
     count = endpoint.path.count("/")
-    return unquote_to_bytes(path.split("/", count)[count])
+    return decoded("the path", path.split("/", count)[count])
 
 
 def _json(status: int, members: Json, headers: dict[str, str]) -> web.Response:
