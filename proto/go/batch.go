@@ -171,7 +171,7 @@ func (c *Client) Run(ctx context.Context, batch *Batch) ([]Result, error) {
 		return nil, failed
 	}
 	run := &run{client: c, commands: batch.commands, results: make([]Result, len(batch.commands))}
-	if c.Retries > 0 && slices.ContainsFunc(run.commands, command.hasID) {
+	if c.options.Retries > 0 && slices.ContainsFunc(run.commands, command.hasID) {
 		run.id = requestID(12)
 	}
 	if len(known.nodes) == 1 {

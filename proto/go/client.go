@@ -48,13 +48,13 @@ type Client struct {
 func Dial(target string, options *Options) (*Client, error) {
 	c := &cluster{target: target, nodes: map[string]*node{}, changed: make(chan struct{})}
 	if options != nil {
-		c.Options = *options
+		c.options = *options
 	}
-	if c.Timeout == 0 {
-		c.Timeout = 10 * time.Second
+	if c.options.Timeout == 0 {
+		c.options.Timeout = 10 * time.Second
 	}
-	if c.Retries == 0 {
-		c.Retries = 3
+	if c.options.Retries == 0 {
+		c.options.Retries = 3
 	}
 	c.life, c.end = context.WithCancel(context.Background())
 	names := target
@@ -160,7 +160,7 @@ func (c *cluster) limited(ctx context.Context) (context.Context, context.CancelF
 	if _, ok := ctx.Deadline(); ok {
 		return context.WithCancel(ctx)
 	}
-	return context.WithTimeout(ctx, c.Timeout)
+	return context.WithTimeout(ctx, c.options.Timeout)
 }
 
 // run has a server do something: the next one if it goes away, and all anew after a pause.
@@ -193,7 +193,7 @@ func (c *cluster) run(ctx context.Context, to route, care care, attempt func(con
 		if lacking != nil {
 			return lacking
 		}
-		if tries > c.Retries || !wait(ctx, pause(tries)) {
+		if tries > c.options.Retries || !wait(ctx, pause(tries)) {
 			return failed
 		}
 	}

@@ -12,7 +12,7 @@ import (
 
 // cluster is the servers of a client, one or several.
 type cluster struct {
-	Options
+	options      Options
 	target, zone string
 	isCluster    bool
 	life         context.Context

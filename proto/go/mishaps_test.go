@@ -2,6 +2,8 @@ package pequod_test
 
 import (
 	"context"
+	"crypto/tls"
+	"crypto/x509"
 	"errors"
 	"fmt"
 	"iter"
@@ -231,6 +233,45 @@ func TestConcurrentUse(t *testing.T) {
 	}
 	stop()
 	<-seen
+}
+
+// TestTLSAndTokensAreWhoTheClientIs has a server that wants certificates, and knows a client by that, or by a token.
+func TestTLSAndTokensAreWhoTheClientIs(t *testing.T) {
+	target, ctx := os.Getenv("PEQUOD_TLS"), within(t)
+	if target == "" {
+		t.Skip("PEQUOD_TLS names no server")
+	}
+	authority, err := os.ReadFile(os.Getenv("PEQUOD_CA"))
+	check(t, err)
+	roots := x509.NewCertPool()
+	roots.AppendCertsFromPEM(authority)
+	own, err := tls.LoadX509KeyPair(os.Getenv("PEQUOD_CERTIFICATE"), os.Getenv("PEQUOD_KEY"))
+	check(t, err)
+	mine := &tls.Config{RootCAs: roots, Certificates: []tls.Certificate{own}}
+	for _, one := range []struct {
+		options pequod.Options
+		reason  error
+	}{
+		{pequod.Options{TLS: mine}, nil},
+		{pequod.Options{TLS: mine, Token: "web's"}, nil},
+		{pequod.Options{TLS: mine, Token: "nobody's"}, pequod.ReasonUnauthenticated},
+		{pequod.Options{TLS: &tls.Config{RootCAs: roots}, Token: "web's", Retries: -1}, pequod.ReasonUnavailable},
+		{pequod.Options{TLS: &tls.Config{Certificates: mine.Certificates}, Retries: -1}, pequod.ReasonUnavailable},
+		{pequod.Options{Token: "web's", Retries: -1}, pequod.ReasonUnavailable},
+	} {
+		client, err := pequod.Dial(target, &one.options)
+		check(t, err)
+		defer client.Close()
+		err = client.Put(ctx, "p|1", []byte("x"), nil)
+		if one.reason == nil {
+			check(t, err)
+		} else if !errors.Is(err, one.reason) {
+			t.Error("the error is", err, "and not", one.reason)
+		}
+		if err := client.Put(ctx, "s|1", nil, nil); one.reason == nil && !errors.Is(err, pequod.ReasonPermissionDenied) {
+			t.Error("a put without the right gives", err)
+		}
+	}
 }
 
 func TestAClosedClientSaysSo(t *testing.T) {

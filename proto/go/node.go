@@ -68,14 +68,14 @@ func (c *cluster) dial(address string) (*node, error) {
 		// A proxy from the environment would see the token.
 		options = append(options, grpc.WithNoProxy())
 	}
-	if c.TLS != nil {
-		options = append(options, grpc.WithTransportCredentials(credentials.NewTLS(c.TLS)))
-	} else if c.Token != "" && !c.Insecure && !isLocal {
+	if c.options.TLS != nil {
+		options = append(options, grpc.WithTransportCredentials(credentials.NewTLS(c.options.TLS)))
+	} else if c.options.Token != "" && !c.options.Insecure && !isLocal {
 		return nil, refusal(codes.InvalidArgument, ReasonSetting, "Token: it would go to "+address+
 			" in plain text; set TLS, or Insecure if nobody else can listen there")
 	}
-	if c.Token != "" {
-		options = append(options, grpc.WithPerRPCCredentials(bearer(c.Token)))
+	if c.options.Token != "" {
+		options = append(options, grpc.WithPerRPCCredentials(bearer(c.options.Token)))
 	}
 	connection, err := grpc.NewClient(address, options...)
 	if err != nil {

@@ -128,7 +128,7 @@ func (c *Client) chunks(ctx context.Context, request *pb.ScanRequest, take func(
 	failed := c.run(ctx, reads(first), careOf(request.Freshness), func(ctx context.Context, n *node) error {
 		ctx, cancel := context.WithCancelCause(ctx)
 		defer cancel(nil)
-		late := time.AfterFunc(c.Timeout, func() { cancel(context.DeadlineExceeded) })
+		late := time.AfterFunc(c.options.Timeout, func() { cancel(context.DeadlineExceeded) })
 		defer late.Stop()
 		stream, err := n.stub.Scan(ctx, request)
 		for err == nil {
@@ -141,7 +141,7 @@ func (c *Client) chunks(ctx context.Context, request *pb.ScanRequest, take func(
 					return nil
 				}
 				request.Freshness = After(Token{string(shown)}).level
-				late.Reset(c.Timeout)
+				late.Reset(c.options.Timeout)
 			}
 		}
 		if errors.Is(err, io.EOF) {

@@ -63,7 +63,7 @@ func (c *Client) Transact(ctx context.Context, t *Transaction) (held bool, resul
 		return false, nil, err
 	}
 	care := harmless
-	if isWrite && c.Retries > 0 {
+	if isWrite && c.options.Retries > 0 {
 		request.RequestId = requestID(16)
 	} else if isWrite {
 		care = once

@@ -100,7 +100,7 @@ func (w *watch) run(ctx context.Context, reconnect time.Duration) *Error {
 			w.goOn()
 		}
 		away := w.last != nil && time.Since(w.heard) > reconnect
-		if away || w.last == nil && tries > w.client.Retries || !wait(ctx, pause(max(tries, 1))) {
+		if away || w.last == nil && tries > w.client.options.Retries || !wait(ctx, pause(max(tries, 1))) {
 			return failed
 		}
 	}
@@ -122,7 +122,7 @@ func (w *watch) goOn() {
 func (w *watch) follow(ctx context.Context, n *node) error {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
-	late := time.AfterFunc(w.client.Timeout, func() { cancel(context.DeadlineExceeded) })
+	late := time.AfterFunc(w.client.options.Timeout, func() { cancel(context.DeadlineExceeded) })
 	defer late.Stop()
 	stream, err := n.stub.Watch(ctx, w.request)
 	var rows []Row

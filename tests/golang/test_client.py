@@ -6,6 +6,7 @@ import json
 from base64 import b64encode
 from contextlib import AsyncExitStack
 from dataclasses import replace
+from hashlib import sha256
 from pathlib import Path
 from typing import Any, Final
 
@@ -23,6 +24,7 @@ from tests.cluster.waiting import eventually
 from tests.cluster_client.site import Site
 from tests.forked import started_server
 from tests.golang.conftest import GoTests
+from tests.server.certificates import Authority
 
 __all__ = ["etcd", "etcd_binary", "nodes"]
 
@@ -30,6 +32,15 @@ CASES: Final = Path(__file__).parents[1] / "conformance/cases.json"
 #: Building with the race detector takes minutes where nothing is built yet.
 pytestmark = pytest.mark.timeout(1200)
 TIMELINE: Final = "t|<user>|<time>|<poster> = check s|<user>|<poster> copy p|<poster>|<time>"
+ACCESS: Final = """
+[roles.web]
+write = ["p|"]
+[tokens.web]
+role = "web"
+sha256 = "{digest}"
+[certificates.go]
+role = "web"
+"""
 HOMES: Final = (HomeRange(b"p|", b"p}", "a"), HomeRange(b"s|", b"s}", "b"))
 
 
@@ -43,6 +54,23 @@ async def test_it_does_what_the_conformance_script_says(go_tests: GoTests) -> No
 async def test_it_goes_on_after_interruptions_and_is_for_many_goroutines(go_tests: GoTests) -> None:
     with started_server() as (target, _):
         await go_tests("^Test(An?|Concurrent|Targets|Tokens|Sessions|Prefixes)[A-Z]", PEQUOD_TARGET=target)
+
+
+async def test_it_proves_who_it_is_by_a_token_or_a_certificate(go_tests: GoTests, tmp_path: Path) -> None:
+    authority = Authority(tmp_path, "authority")
+    server, client = authority.sign("server", "localhost"), authority.sign("go")
+    access = tmp_path / "access.toml"
+    access.write_text(ACCESS.format(digest=sha256(b"web's").hexdigest()))
+    access.chmod(0o600)
+    flags = ("--tls-certificate", server.certificate, "--tls-key", server.key, "--tls-client-ca", authority.path)
+    with started_server(*map(str, flags), "--access-file", str(access)) as (target, _):
+        await go_tests(
+            "^TestTLS",
+            PEQUOD_TLS=target,
+            PEQUOD_CA=str(authority.path),
+            PEQUOD_CERTIFICATE=str(client.certificate),
+            PEQUOD_KEY=str(client.key),
+        )
 
 
 def _states() -> list[tuple[ClusterState, str]]:
