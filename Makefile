@@ -26,7 +26,7 @@ generate_go = $(BIN)/python -m grpc_tools.protoc -I proto --plugin=$(GO_TOOLS)/p
 .DEFAULT_GOAL := help
 .PHONY: help go go-check install install-dev demo ran test test-pythons test-extras test-quick check format typescript typescript-check proto proto-check interface interface-check coverage soak chaos freshness fuzz \
         figures bench-micro test-optimised test-spark-versions test-spark-cluster docs docs-serve \
-        behaviours test-planted soak-memory soak-server simulate simulate-groups views-chaos cluster-chaos cluster-patroni kill beyond linearizable damage test-pure test-grpcio test-client-native differ test-sanitised test-leaks wheels clean
+        behaviours test-planted soak-memory soak-server simulate simulate-groups views-chaos cluster-chaos cluster-patroni kill beyond linearizable damage test-pure test-grpcio test-client-native test-go-race differ test-sanitised test-leaks wheels clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-15s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -148,22 +148,28 @@ proto-check: $(INSTALLED) ## see that the committed protobuf code is what the .p
 	done
 
 # What its code is generated and checked with, at the versions that tools.mod names.
-$(GO_TOOLS)/staticcheck: $(GO_CLIENT)/tools.mod
+GO_GENERATORS := google.golang.org/protobuf/cmd/protoc-gen-go google.golang.org/grpc/cmd/protoc-gen-go-grpc
+$(GO_TOOLS)/protoc-gen-go: $(GO_CLIENT)/tools.mod
 	@test -n "$(GO)" || { echo 'the Go client needs Go 1.21 or newer: https://go.dev/doc/install'; exit 1; }
-	mkdir -p $(GO_TOOLS) && cd $(GO_CLIENT) && $(GO) build -modfile=tools.mod -o ../../$(GO_TOOLS)/ tool
+	mkdir -p $(GO_TOOLS) && cd $(GO_CLIENT) && $(GO) build -modfile=tools.mod -o ../../$(GO_TOOLS)/ $(GO_GENERATORS)
 	@touch $@
 
-go: $(GO_TOOLS)/staticcheck ## generate the code of the Go client anew (needs Go)
+go: $(GO_TOOLS)/protoc-gen-go ## generate the code of the Go client anew (needs Go)
 	$(call generate_go,$(GO_CLIENT))
 
-go-check: $(GO_TOOLS)/staticcheck ## see that this code is committed; gofmt, go vet and staticcheck of the Go client
+go-check: $(GO_TOOLS)/protoc-gen-go ## see that this code is committed; gofmt and go vet of the Go client
 	@scratch=$$(mktemp -d) && trap 'rm -r "$$scratch"' EXIT && \
 	$(call generate_go,$$scratch) && \
 	for file in $(GO_GENERATED); do \
 	    diff -u $(GO_CLIENT)/$$file $$scratch/$$file || { echo 'run `make go` and commit'; exit 1; }; \
 	done
 	@badly=$$($(GO)fmt -l $(GO_CLIENT)) && test -z "$$badly" || { echo "gofmt -w $$badly"; exit 1; }
-	cd $(GO_CLIENT) && $(GO) vet ./... && ../../$(GO_TOOLS)/staticcheck ./...
+	cd $(GO_CLIENT) && $(GO) vet ./...
+
+# To build either takes minutes where Go has built nothing yet.
+test-go-race: $(INSTALLED) ## the tests of the Go client under the race detector, and staticcheck
+	cd $(GO_CLIENT) && $(GO) run -modfile=tools.mod honnef.co/go/tools/cmd/staticcheck ./...
+	PEQUOD_GO_RACE=1 $(BIN)/python -m pytest tests/golang
 
 interface: $(INSTALLED) ## generate the calls of the synchronous clients anew
 	$(BIN)/python pequod/interface/generate.py

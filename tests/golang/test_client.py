@@ -29,7 +29,7 @@ from tests.server.certificates import Authority
 __all__ = ["etcd", "etcd_binary", "nodes"]
 
 CASES: Final = Path(__file__).parents[1] / "conformance/cases.json"
-#: Building with the race detector takes minutes where nothing is built yet.
+#: Building takes minutes where nothing is built yet.
 pytestmark = pytest.mark.timeout(1200)
 TIMELINE: Final = "t|<user>|<time>|<poster> = check s|<user>|<poster> copy p|<poster>|<time>"
 ACCESS: Final = """
