@@ -21,7 +21,10 @@ OpenCall: TypeAlias = "Callable[[Callable[[bytes], None], Callable[[], None]], P
 
 
 class PushedStream(BatchStream):
-    """A stream over a call of the native transport. A Get takes the client a third less CPU than with tasks.
+    """A stream over a call of the native transport.
+
+    A Get by itself takes the client 42 µs of CPU where one with tasks, over the same transport, takes 55 (on uvloop's
+    loop 34 and 38). `pequod bench wire` has the whole client, by each transport.
 
     Invariants:
         1. Batches are in ``_outgoing`` only while the call has not begun, or much of what it sent waits.
