@@ -21,6 +21,7 @@ from pequod.language.errors import (
     NotReplaceableError,
     NotWatchableError,
     PequodError,
+    QuotaExceededError,
     ReplacementEndedError,
     Span,
     SumTooLongError,
@@ -61,6 +62,7 @@ __all__ = [
     "PackError",
     "PequodError",
     "PermissionDeniedError",
+    "QuotaExceededError",
     "ReplacementEndedError",
     "SchemaError",
     "SettingError",
@@ -247,10 +249,8 @@ class UnknownBackfillError(PequodError):
     """The server knows no such backfill: it was restarted, or the backfill ended long ago."""
 
     def __init__(self, number: int) -> None:
-        super().__init__(
-            f"the server knows no backfill {number:x}; it may have been started anew: `pequod backfill status` shows "
-            "what it knows"
-        )
+        hint = "it may have been started anew: `pequod backfill status` shows what it knows"
+        super().__init__(f"the server knows no backfill {number:x}; {hint}")
         self.number = number
 
 

@@ -44,6 +44,7 @@ from pequod.errors import (
     PackError,
     PequodError,
     PermissionDeniedError,
+    QuotaExceededError,
     ReplacementEndedError,
     SchemaError,
     SnapshotError,
@@ -155,6 +156,9 @@ REFUSALS: Final[dict[type[PequodError], Refusal]] = {
     NotHomeError: _with("FAILED_PRECONDITION", NotHomeError, key=_KEY, map_version=_INT),
     WatchCompactedError: _with("OUT_OF_RANGE", WatchCompactedError, reason=_TEXT),
     LimitExceededError: _with("RESOURCE_EXHAUSTED", LimitExceededError, setting=_TEXT, size=_INT, maximum=_INT),
+    QuotaExceededError: _with(
+        "RESOURCE_EXHAUSTED", QuotaExceededError, role=_TEXT, quota=_TEXT, maximum=_SECONDS, retry_s=_SECONDS
+    ),
     DiskFullError: _with("RESOURCE_EXHAUSTED", DiskFullError, folder=_TEXT, free_bytes=_INT),
     UnauthenticatedError: _with("UNAUTHENTICATED", UnauthenticatedError, reason=_TEXT),
     PermissionDeniedError: _with(

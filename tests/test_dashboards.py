@@ -42,6 +42,11 @@ id = "c1"
 address = "127.0.0.1:1"
 roles = ["compute"]
 """
+_ACCESS: Final = """
+[roles.web.quotas]
+calls_per_s = 1
+watches = 1
+"""
 _METRICS: Final[dict[str, Any]] = {"metrics": "127.0.0.1:0"}
 
 
@@ -93,6 +98,9 @@ async def _told(path: Path) -> dict[str, set[str]]:
         await use(plain.client)
         await plain.client.save_snapshot()
         await scrape(plain, found)
+    (path / "access.toml").write_text(_ACCESS)
+    async with running(**_METRICS, access_file=path / "access.toml") as with_roles:
+        await scrape(with_roles, found)
     async with running(**_METRICS, joins=joins, data=path / "data") as with_data:
         await use(with_data.client)
         await scrape(with_data, found)
@@ -110,7 +118,7 @@ async def _told(path: Path) -> dict[str, set[str]]:
 
 
 def test_the_servers_of_this_test_tell_what_the_pages_list(told: dict[str, set[str]]) -> None:
-    pages = "".join((ROOT / f"docs/{page}.md").read_text() for page in ("operations", "backing", "cluster"))
+    pages = "".join((ROOT / f"docs/{page}.md").read_text() for page in ("operations", "backing", "cluster", "security"))
     listed = {
         name for line in re.findall(r"^\| (`pequod_[^|]*)\|", pages, re.MULTILINE) for name in _METRIC.findall(line)
     }

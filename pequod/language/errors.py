@@ -270,3 +270,21 @@ class LimitExceededError(PequodError):
         self.setting = setting
         self.size = size
         self.maximum = maximum
+
+
+#: The ways to get below a quota to which time alone does not lead.
+_WAYS_OUT: Final = {"watches": "end a watch", "keys": "remove keys", "bytes": "remove keys, or write shorter values"}
+
+
+class QuotaExceededError(PequodError):
+    """The caller's role uses all that it may: nothing of the call is applied."""
+
+    def __init__(self, role: str, quota: str, maximum: float, retry_s: float = 0.0) -> None:
+        way_out = f"try again in {retry_s:.3g} s" if retry_s else _WAYS_OUT.get(quota, "use less")
+        super().__init__(f"role {role!r} may have {maximum:.15g} {quota}, and has them; {way_out}")
+        self.role = role
+        #: calls_per_s, watches, keys or bytes, as the access file spells it.
+        self.quota = quota
+        self.maximum = maximum
+        #: After this time the call may pass; 0: time alone does not help.
+        self.retry_s = retry_s

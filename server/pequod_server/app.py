@@ -172,6 +172,8 @@ class PequodServer:
             self.instruments.add(lambda: collectors.SnapshotCollector(self.snapshots))
             self.instruments.add(lambda: collectors.TransportCollector(self._server))
             self.instruments.add(lambda: collectors.ComputeCollector(self.peers))
+            if (guard := self.guard) is not None:
+                self.instruments.add(lambda: collectors.QuotaCollector(guard.present_meters))
         self.instruments.count_levels(self.service.levels.counters)
         self.instruments.count_writes(*self.service.served.executor.write_figures)
         if self.member is not None:

@@ -40,12 +40,11 @@ class Metavar(str):
     __slots__ = ()
 
 
-def _size(value: object) -> object:
-    if isinstance(value, str):
-        if not _SIZE.fullmatch(value):
-            raise PydanticCustomError("size", 'must be a size in bytes, such as 65536, "64KiB" or "4MiB"')
-        return int(_SIZES.validate_python(value))
-    return value
+def size_of(value: object) -> object:
+    """Read a size that is text, such as "4MiB"; the type of its field refuses anything else."""
+    if isinstance(value, str) and not _SIZE.fullmatch(value):
+        raise PydanticCustomError("size", 'must be a size in bytes, such as 65536, "64KiB" or "4MiB"')
+    return int(_SIZES.validate_python(value)) if isinstance(value, str) else value
 
 
 def _number(value: object) -> object:
@@ -141,8 +140,8 @@ def _paths(value: object) -> object:
 Address = Annotated[str, AfterValidator(_address), Metavar("HOST:PORT")]
 OptionalAddress = Annotated[str, AfterValidator(lambda value: value and _address(value)), Metavar("HOST:PORT")]
 Origins = Annotated[str, AfterValidator(_origins), Metavar("ORIGIN ...")]
-Size = Annotated[int, BeforeValidator(_size), Field(strict=True, ge=1, lt=1 << 31), Metavar("SIZE")]
-SizeOrShare = Annotated[int, BeforeValidator(_size), Field(strict=True, ge=0, lt=1 << 31), Metavar("SIZE")]
+Size = Annotated[int, BeforeValidator(size_of), Field(strict=True, ge=1, lt=1 << 31), Metavar("SIZE")]
+SizeOrShare = Annotated[int, BeforeValidator(size_of), Field(strict=True, ge=0, lt=1 << 31), Metavar("SIZE")]
 Number = Annotated[int, BeforeValidator(_number), Field(strict=True, ge=1, lt=1 << 31), Metavar("N")]
 Seconds = Annotated[float, BeforeValidator(_number), Field(strict=True, ge=0, allow_inf_nan=False), Metavar("SECONDS")]
 File = Annotated[Path | None, BeforeValidator(_file), Metavar("FILE")]

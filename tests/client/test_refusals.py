@@ -49,6 +49,7 @@ SAMPLES: dict[type[errors.PequodError], errors.PequodError] = {
         errors.WatchCompactedError("the server was started anew"),
         errors.LimitExceededError("value_bytes_max", 12, 11),
         errors.DiskFullError("data", 7),
+        errors.QuotaExceededError("web", "calls_per_s", 12.5, 0.25),
         errors.UnauthenticatedError("the server wants a token"),
         errors.PermissionDeniedError("web", "write", b"p|", None),
         errors.BackingUnavailableError("the database", "it does not answer"),

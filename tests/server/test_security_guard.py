@@ -170,7 +170,8 @@ async def test_a_server_that_is_open_to_everybody_says_so(tmp_path: Path, caplog
 
 
 def test_the_access_file_of_the_page_is_right(tmp_path: Path) -> None:
-    text, of_an_issuer = re.findall(r"```toml\n(.*?)```", PAGE, re.DOTALL)
+    text, quotas, of_an_issuer = re.findall(r"```toml\n(.*?)```", PAGE, re.DOTALL)
+    assert AccessText.model_validate(tomllib.loads(text + quotas)).roles["web"].quotas is not None
     assert AccessText.model_validate(tomllib.loads(of_an_issuer)).issuers["company"].audience == "pequod"
     path = tmp_path / "access.toml"
     path.write_text(text)

@@ -12,6 +12,8 @@ from pequod.engine.shown import splits
 from pequod.engine.shown.explain import explain_coverage, explain_dropped, explain_join
 from pequod.engine.shown.silence import Silence, hidden_by
 from pequod.engine.shown.statistics import collect
+from pequod.language.ranges import prefix_end
+from pequod.language.spec import DELIMITER
 
 
 class ShownCalls(Composed):
@@ -38,6 +40,29 @@ class ShownCalls(Composed):
             () if is_empty else explain_dropped(self._story.over(first, last), now),
             notes=() if is_empty else Silence(self._directory).range(first, last, joins),
         )
+
+    def stored(self, prefix: bytes) -> tuple[int, int]:
+        """Return how many client-written keys the tables have whose names begin with a prefix, and the bytes of these.
+
+        Bytes are those of keys and values. A prefix that ends with the delimiter is one table; else keys without a
+        table are counted as well. Of a paged table only what is here counts.
+
+        Cost:
+            O(tables that are meant), and O(keys without a table) where some of these are.
+        """
+        last = prefix_end(prefix)
+        tables = self._store.tables_of(prefix, last)
+        count = sum([table.entry_count for table in tables])
+        size = sum([table.key_bytes + table.value_bytes for table in tables])
+        if DELIMITER in prefix or not self._store.loose.rows:
+            return count, size
+        keys, values = self._store.loose.rows.slice(prefix, last)
+        return count + len(keys), size + sum(map(len, keys)) + sum(map(len, values))
+
+    def stored_bytes(self, key: bytes) -> int | None:
+        """Return how many bytes a client-written key and its value have; None if it is not here."""
+        value = self._store.get(key)
+        return None if value is None else len(key) + len(value)
 
     @property
     def rows_computed(self) -> int:

@@ -75,7 +75,7 @@ class Tenure(NamedTuple):
 class AccessRules:
     """The content of an access file, and the keys of its issuers, at one moment."""
 
-    __slots__ = ("_certificates", "_issuers", "_judged", "_roles", "_tokens")
+    __slots__ = ("_certificates", "_issuers", "_judged", "_tokens", "roles")
 
     def __init__(
         self,
@@ -85,7 +85,7 @@ class AccessRules:
         issuers: Mapping[str, Issuer],
     ) -> None:
         #: By name.
-        self._roles = roles
+        self.roles = roles
         #: By digest.
         self._tokens = tokens
         self._certificates = certificates
@@ -96,7 +96,7 @@ class AccessRules:
 
     def renewed(self) -> AccessRules:
         """Return the same rules, which know nothing of tokens: keys of issuers have changed."""
-        return AccessRules(self._roles, self._tokens, self._certificates, self._issuers)
+        return AccessRules(self.roles, self._tokens, self._certificates, self._issuers)
 
     def tenure_of(self, credential: Credential, now_s: float) -> Tenure:
         """Return the role of a caller, and for how long.
@@ -148,7 +148,7 @@ class AccessRules:
             raise UnauthenticatedError("the token is of an issuer that the access file does not name")
         judged = issuer.judge(token, now_s)
         claim = ".".join(issuer.roles)
-        named = [name for name in dict.fromkeys(judged.roles) if name in self._roles]
+        named = [name for name in dict.fromkeys(judged.roles) if name in self.roles]
         if not named:
             raise UnauthenticatedError(
                 f"the claim {claim} of the token of {issuer.name} names no role of the access file"
@@ -160,7 +160,7 @@ class AccessRules:
             )
         if len(self._judged) >= _JUDGED_MAX:
             del self._judged[next(iter(self._judged))]
-        found = self._judged[digest] = Tenure(self._roles[named[0]], judged.end_s)
+        found = self._judged[digest] = Tenure(self.roles[named[0]], judged.end_s)
         return found
 
     def _role_of_token(self, digest: bytes) -> Role:
@@ -177,13 +177,17 @@ class AccessRules:
 class Access:
     """An access file that is read again when it changes; a file that is wrong leaves the rules as they were."""
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, *, owns_data: bool = True) -> None:
         """Read the file.
+
+        Args:
+            owns_data: Whether base data is the server's own, so that it can be counted there.
 
         Raises:
             SettingError: It cannot be read, or is not right.
         """
         self._path = path
+        self._owns_data = owns_data
         #: Tells the time of the wall, by which tokens of issuers end.
         self.clock: Callable[[], float] = time
         #: The keys of issuers, by where they are and how they are got: those of another file stay if it names them too.
@@ -246,9 +250,14 @@ class Access:
             return found
 
         rules = read_rules(self._path, keys)
+        counted = [name for name, role in rules.roles.items() if role.quotas is not None and role.quotas.are_of_data]
+        if counted and not self._owns_data:
+            place = f"{self._path}: roles.{counted[0]}.quotas"
+            text = "keys and bytes cannot be counted here: a database or other servers have the data; bound them there"
+            raise SettingError("access_file", f"{place}: {text}")
         self._sources = wanted
-        for place in before.keys() - wanted.keys():
-            before[place].drop()
+        for gone in before.keys() - wanted.keys():
+            before[gone].drop()
         return rules
 
     def _keys_changed(self) -> None:

@@ -5,16 +5,18 @@ from __future__ import annotations
 import tomllib
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Annotated, Final
+from typing import Annotated, Final, Self
 from urllib.parse import urlsplit
 
 from pequod_installed.names import how_to_install
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError
+from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, model_validator
 from pydantic_core import PydanticCustomError
 
 from pequod.addresses import is_local
 from pequod.errors import SettingError
-from pequod_server.access.grants import Right, Role
+from pequod.language.spec import DELIMITER
+from pequod_server.access.grants import Quotas, Right, Role
+from pequod_server.config import size_of
 
 _STRICT: Final = ConfigDict(extra="forbid", frozen=True, strict=True)
 #: The one scheme of URLs that nobody on the way can change.
@@ -32,12 +34,23 @@ def _place(value: str) -> str:
     return value
 
 
+Count = Annotated[int, Field(ge=0)]
 Claim = Annotated[str, Field(min_length=1)]
 Claims = Annotated[list[Claim], Field(min_length=1)]
 
 
+class QuotasText(BaseModel):
+    """How much the callers of a role may use together."""
+
+    model_config = _STRICT
+    calls_per_s: Annotated[float, Field(gt=0, le=1e9)] | None = None
+    watches: Count | None = None
+    keys: Count | None = None
+    bytes: Annotated[int, BeforeValidator(size_of), Field(ge=0)] | None = None
+
+
 class RoleText(BaseModel):
-    """The rights of a role, as prefixes of keys."""
+    """The rights of a role, as prefixes of keys, and its quotas."""
 
     model_config = _STRICT
     read: list[str] = []
@@ -45,10 +58,28 @@ class RoleText(BaseModel):
     join: list[str] = []
     admin: list[str] = []
     feed: list[str] = []
+    quotas: QuotasText | None = None
+
+    @model_validator(mode="after")
+    def _check_quotas(self) -> Self:
+        """Refuse quotas that nothing could hold to."""
+        if self.quotas is None:
+            return self
+        if self.feed:
+            raise PydanticCustomError("quotas", "quotas are for clients, and a role with `feed` is for servers")
+        if self.quotas.keys is None and self.quotas.bytes is None:
+            return self
+        delimiter = DELIMITER.decode()
+        inside = [prefix for prefix in self.write if prefix.partition(delimiter)[2]]
+        if inside or not self.write:
+            text = 'quotas of keys and bytes need `write` on whole tables, such as "p|" or "acme."'
+            raise PydanticCustomError("quotas", text + (f"; {inside[0]!r} is a part of one" if inside else ""))
+        return self
 
     def granted(self, name: str) -> Role:
         """Return the role."""
-        return Role(name, {right: [prefix.encode() for prefix in getattr(self, right)] for right in Right})
+        quotas = None if self.quotas is None else Quotas(**self.quotas.model_dump())
+        return Role(name, {right: [prefix.encode() for prefix in getattr(self, right)] for right in Right}, quotas)
 
 
 class HolderText(BaseModel):

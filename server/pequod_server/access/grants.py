@@ -12,7 +12,7 @@ from __future__ import annotations
 from bisect import bisect_right
 from collections.abc import Iterable, Mapping
 from enum import StrEnum
-from typing import Final
+from typing import Final, NamedTuple
 
 from pequod.engine import Pattern
 from pequod.errors import PermissionDeniedError
@@ -39,12 +39,16 @@ class KeyRanges:
         1. Ranges are in key order, and between two of them is a gap; only the last may be unbounded.
     """
 
-    __slots__ = ("_ends", "_starts", "is_empty", "is_everything")
+    __slots__ = ("_ends", "_starts", "is_empty", "is_everything", "prefixes")
 
     def __init__(self, prefixes: Iterable[bytes]) -> None:
+        #: The prefixes that lie in no other one, in order.
+        self.prefixes: list[bytes] = []
         self._starts: list[bytes] = []
         self._ends: list[bytes | None] = []
         for prefix in sorted(prefixes):
+            if not (self.prefixes and prefix.startswith(self.prefixes[-1])):
+                self.prefixes.append(prefix)
             end = prefix_end(prefix)
             before = self._ends[-1] if self._ends else b""
             if self._ends and (before is None or prefix <= before):
@@ -94,13 +98,28 @@ class KeyRanges:
             assert end < start, "invariant 1"
 
 
+class Quotas(NamedTuple):
+    """How much the callers of a role may use together; None: as much as they like."""
+
+    calls_per_s: float | None = None
+    watches: int | None = None
+    keys: int | None = None
+    bytes: int | None = None
+
+    @property
+    def are_of_data(self) -> bool:
+        """Whether the data is bounded."""
+        return self.keys is not None or self.bytes is not None
+
+
 class Role:
-    """A name, and its rights on ranges of keys."""
+    """A name, its rights on ranges of keys, and its quotas, if it has some."""
 
-    __slots__ = ("_ranges", "is_unlimited", "name", "read", "write")
+    __slots__ = ("_ranges", "is_unlimited", "name", "quotas", "read", "write")
 
-    def __init__(self, name: str, prefixes: Mapping[Right, Iterable[bytes]]) -> None:
+    def __init__(self, name: str, prefixes: Mapping[Right, Iterable[bytes]], quotas: Quotas | None = None) -> None:
         self.name = name
+        self.quotas = quotas
         self._ranges = {right: KeyRanges(prefixes.get(right, ())) for right in Right}
         self.read = self._ranges[Right.READ]
         self.write = self._ranges[Right.WRITE]

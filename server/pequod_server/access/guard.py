@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping
-from contextlib import aclosing
+from contextlib import AbstractContextManager, aclosing, nullcontext
 from contextvars import ContextVar
 from typing import Any, Final, Protocol
 
@@ -22,11 +22,13 @@ from pequod.errors import UnauthenticatedError
 from pequod_server.access.access_file import Access, AccessRules, Credential, Tenure
 from pequod_server.access.grants import Role
 from pequod_server.access.needs import Needs, Rule
+from pequod_server.access.quotas import Meter, Meters, charge
 from pequod_server.access.trims import Trim, Trims
 from pequod_server.config import ServerConfig
 from pequod_server.joins import JoinLimits
 from pequod_server.wire.errors import status_of
 from pequod_server.wire.handlers import (
+    SERVICE_PATH,
     Context,
     Continuation,
     Handler,
@@ -46,16 +48,18 @@ class Certified(Protocol):
 #: Calls that every client may make: they ask whether the server lives.
 _OPEN: Final = ("/grpc.health.v1.Health/",)
 _BEARER: Final = "bearer "
+_WATCH: Final = f"{SERVICE_PATH}Watch"
 
 
 class Caller:
     """A client that makes a call; its role is looked up again after the access file has changed, or its token ended."""
 
-    __slots__ = ("_access", "_rules", "_tenure", "credential")
+    __slots__ = ("_access", "_meters", "_rules", "_tenure", "credential")
 
-    def __init__(self, access: Access, credential: Credential) -> None:
+    def __init__(self, access: Access, meters: Meters, credential: Credential) -> None:
         self.credential = credential
         self._access = access
+        self._meters = meters
         self._rules: AccessRules | None = None
         self._tenure: Tenure | None = None
 
@@ -70,6 +74,14 @@ class Caller:
             tenure = rules.tenure_of(self.credential, now_s)
             self._rules, self._tenure = rules, tenure
         return tenure.role
+
+    def meter(self) -> Meter | None:
+        """Return what counts the use of the role's quotas; None: it has none.
+
+        Raises:
+            UnauthenticatedError: As `role`.
+        """
+        return self._meters.of(self.role())
 
 
 #: The caller of the call that the present task runs; None without an access file.
@@ -93,6 +105,8 @@ class AccessGuard(aio.ServerInterceptor):
         self._needs = Needs(engine, join_limits)
         self._trims = Trims(engine)
         self._takes_certificates = takes_certificates
+        #: What roles with quotas use.
+        self.meters = Meters(engine)
         self._guarded = Wrapped(self._guard)
 
     async def intercept_service(self, continuation: Continuation, details: grpc.HandlerCallDetails) -> Handler | None:
@@ -101,7 +115,7 @@ class AccessGuard(aio.ServerInterceptor):
         if handler is None or details.method.startswith(_OPEN):
             return handler
         try:
-            caller = Caller(self.access, _credential(details.invocation_metadata))
+            caller = Caller(self.access, self.meters, _credential(details.invocation_metadata))
             if caller.credential.token is not None:
                 await self.access.prepare(caller.credential)
             if caller.credential.digest is not None or not self._takes_certificates:
@@ -110,6 +124,11 @@ class AccessGuard(aio.ServerInterceptor):
             return refusing(status_of(error))
         _caller.set(caller)
         return self._guarded.around(details.method, handler)
+
+    def present_meters(self) -> list[Meter]:
+        """Return the meters of the roles that have quotas now."""
+        meters = (self.meters.of(role) for role in self.access.rules().roles.values())
+        return [meter for meter in meters if meter is not None]
 
     def tenure_of(self, authorization: str, names: Callable[[], tuple[str, ...]]) -> Tenure:
         """Return the role of a caller, and for how long.
@@ -128,10 +147,22 @@ class AccessGuard(aio.ServerInterceptor):
         rule, trim = self._needs.rule_of(method), self._trims.trim_of(method)
         shape = (handler.request_deserializer, handler.response_serializer)
         behaviour, make = method_of(handler)
+
+        def admit(role: Role, request: object) -> None:
+            rule(role, request)
+            if (meter := self.meters.of(role)) is not None:
+                charge(meter, method, request)
+
         if inspect.isasyncgenfunction(behaviour):
-            return make(_guarded_generator(behaviour, rule), *shape)
+            watching = self._watching if method == _WATCH else _counting_nothing
+            return make(_guarded_generator(behaviour, rule, admit, watching), *shape)
         assert inspect.iscoroutinefunction(behaviour), f"{method} is asynchronous"
-        return make(_guarded_coroutine(behaviour, rule, trim), *shape)
+        return make(_guarded_coroutine(behaviour, admit, trim), *shape)
+
+    def _watching(self, role: Role) -> AbstractContextManager[None]:
+        """Count a watch of a role while it is open, if the role has quotas."""
+        meter = self.meters.of(role)
+        return nullcontext() if meter is None else meter.watching()
 
 
 def make_guard(config: ServerConfig, engine: Engine) -> AccessGuard | None:
@@ -143,7 +174,7 @@ def make_guard(config: ServerConfig, engine: Engine) -> AccessGuard | None:
     if config.access_file is None:
         return None
     return AccessGuard(
-        Access(config.access_file),
+        Access(config.access_file, owns_data=not config.backing and config.cluster_roles != "compute"),
         engine,
         takes_certificates=config.tls_client_ca is not None,
         join_limits=JoinLimits(config),
@@ -152,14 +183,14 @@ def make_guard(config: ServerConfig, engine: Engine) -> AccessGuard | None:
 
 def _guarded_coroutine(
     behaviour: Callable[[Any, Context], Awaitable[Any]],
-    rule: Rule,
+    admit: Rule,
     trim: Trim,
 ) -> Callable[[Any, Context], Awaitable[Any]]:
     """Guard a handler that returns a reply, or reads and writes messages itself."""
 
     async def guarded(request: object, context: Context) -> object:
         role = _admitted(context).role()
-        rule(role, request)
+        admit(role, request)
         reply = await behaviour(request, context)
         trim(role, reply)
         return reply
@@ -168,23 +199,31 @@ def _guarded_coroutine(
 
 
 def _guarded_generator(
-    behaviour: Callable[[Any, Context], AsyncIterator[Any]], rule: Rule
+    behaviour: Callable[[Any, Context], AsyncIterator[Any]],
+    rule: Rule,
+    admit: Rule,
+    watching: Callable[[Role], AbstractContextManager[None]],
 ) -> Callable[[Any, Context], AsyncIterator[Any]]:
     """Guard a handler that yields replies; the rule is applied again when the access file changes in between."""
 
     async def guarded(request: object, context: Context) -> AsyncIterator[Any]:
         caller = _admitted(context)
         role = caller.role()
-        rule(role, request)
-        async with aclosing(behaviour(request, context)) as replies:  # type: ignore[type-var]
-            async for reply in replies:
-                if role is not caller.role():
-                    role = caller.role()
-                    rule(role, request)
-                yield reply
-                del reply
+        admit(role, request)
+        with watching(role):
+            async with aclosing(behaviour(request, context)) as replies:  # type: ignore[type-var]
+                async for reply in replies:
+                    if role is not caller.role():
+                        role = caller.role()
+                        rule(role, request)
+                    yield reply
+                    del reply
 
     return guarded
+
+
+def _counting_nothing(_role: Role) -> AbstractContextManager[None]:
+    return nullcontext()
 
 
 def _admitted(context: Context) -> Caller:

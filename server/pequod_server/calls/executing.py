@@ -28,7 +28,7 @@ from pequod_server.database.write_through import CarriedOut
 from pequod_server.memory.admission import COPIES, SMALL_BYTES, Admission
 from pequod_server.memory.places import refusal_of
 from pequod_server.ops.observe import ONE_PIECE, BatchSink, BatchTraces, BatchWork
-from pequod_server.steps.judges import CommandJudge, RightsJudge
+from pequod_server.steps.judges import CommandJudge, QuotaJudge, RightsJudge
 from pequod_server.steps.quick import QuickBatch, run_quick
 from pequod_server.steps.steps import Outcomes, Room, Step, Steps
 from pequod_server.wire.contents import Contents
@@ -120,9 +120,7 @@ class ExecuteCalls:
         engine = self._executor.engine
         task, idle, contents = asyncio.current_task(), self._admission.pressure.streams, self._contents.message
         assert task is not None
-        caller = present_caller()
-        # What is refused by several has the error of the last: rights come before the map.
-        judges = self._executor.home_judges if caller is None else (*self._executor.home_judges, RightsJudge(caller))
+        quotas, judges = self._judges_of_caller()
         #: The first batch comes at once, so it waits for a place like the request of any call.
         receive: Callable[[], Awaitable[Any]] = partial(self._admission.read, context.peer(), read)
         self._judges[task] = judges
@@ -131,6 +129,8 @@ class ExecuteCalls:
                 idle[task] = clock()
                 message = await receive()
                 idle.pop(task, None)
+                if quotas is not None:
+                    quotas.begin()
                 if message is aio.EOF:
                     return
                 started_s, computed = clock(), engine.rows_computed
@@ -164,6 +164,15 @@ class ExecuteCalls:
             idle.pop(task, None)
             del self._judges[task]
         end_call(stopping_status())
+
+    def _judges_of_caller(self) -> tuple[QuotaJudge | None, tuple[CommandJudge, ...]]:
+        """Return the judges of the batches of a stream; and the one among them that counts, if callers are known."""
+        caller = present_caller()
+        if caller is None:
+            return None, self._executor.home_judges
+        # What is refused by several has the error of the last: rights come before the map, and this before quotas.
+        quotas = QuotaJudge(caller)
+        return quotas, (quotas, *self._executor.home_judges, RightsJudge(caller))
 
     def _work(self, computed: int, row_count: int = 0, errors: Sequence[pb.CommandError] = ()) -> BatchWork:
         """Return what a batch did that began when ``computed`` rows had been computed."""

@@ -163,6 +163,9 @@ class ServedHotCalls:
                 role, end_s = guard.tenure_of(text_of(authorization), lambda: certificate_names(client))
             except UnauthenticatedError:
                 return
+            if role.quotas is not None:
+                # Handlers count its calls.
+                return
             client.rights_end_s = min(client.rights_end_s, end_s)
             session.admit(authorization, _ranges(role.read), _ranges(role.write))
 

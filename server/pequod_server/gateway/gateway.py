@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
+from math import ceil
 from typing import Any, Final
 from urllib.parse import urlsplit
 
@@ -324,6 +325,8 @@ def _failure(
     allowed = {name: value for name, value in (headers or {}).items() if name == hdrs.ALLOW}
     if status == 401:
         allowed[hdrs.WWW_AUTHENTICATE] = "Bearer"
+    if retry_s := float(facts.get("retry_s", 0)):
+        allowed[hdrs.RETRY_AFTER] = str(ceil(retry_s))
     error = {"code": code, "reason": reason, "message": message, "facts": facts}
     return _json(status, {"error": error}, allowed)
 

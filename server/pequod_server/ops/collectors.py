@@ -8,7 +8,7 @@ from __future__ import annotations
 import math
 import time
 from collections import Counter, defaultdict
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import suppress
 from itertools import accumulate
 from typing import TYPE_CHECKING, Final
@@ -19,6 +19,7 @@ from prometheus_client.registry import Collector
 
 from pequod.engine import Engine
 from pequod.errors import DiskFullError
+from pequod_server.access.quotas import Meter
 from pequod_server.cluster.member import Member
 from pequod_server.database.databases import Databases
 from pequod_server.database.expiring import Expiring
@@ -44,6 +45,35 @@ class ScrapedCollector(Collector):
     def describe(self) -> Iterator[Metric]:
         """Tell nothing before the first scrape."""
         return iter(())
+
+
+class QuotaCollector(ScrapedCollector):
+    """Tells what roles use of their quotas; nothing of roles without quotas."""
+
+    def __init__(self, meters: Callable[[], Iterable[Meter]]) -> None:
+        self._meters = meters
+
+    def collect(self) -> Iterator[Metric]:
+        """Yield the figures."""
+        used = GaugeMetricFamily("pequod_quota_used", "What a role uses of a quota.", labels=["role", "quota"])
+        most = GaugeMetricFamily("pequod_quota_limit", "The quota of a role.", labels=["role", "quota"])
+        text = "Calls of roles with quotas, and commands of their batches, that were let through."
+        calls = CounterMetricFamily("pequod_quota_calls", text, labels=["role"])
+        text = "Calls and commands that a quota refused."
+        refusals = CounterMetricFamily("pequod_quota_refusals", text, labels=["role", "quota"])
+        for meter in self._meters():
+            role = meter.role.name
+            calls.add_metric([role], meter.call_count)
+            keys, size = meter.stored() if meter.quotas.are_of_data else (0, 0)
+            uses: dict[str, float] = {"watches": meter.watch_count, "keys": keys, "bytes": size}
+            for quota, limit in meter.quotas._asdict().items():
+                if limit is None:
+                    continue
+                most.add_metric([role, quota], limit)
+                refusals.add_metric([role, quota], meter.refusals[quota])
+                if quota in uses:
+                    used.add_metric([role, quota], uses[quota])
+        yield from (used, most, calls, refusals)
 
 
 class TransactionCollector(ScrapedCollector):

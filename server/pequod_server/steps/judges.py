@@ -12,10 +12,11 @@ from typing import Final, Protocol
 from pequod.commands.columns import Command, bounds_of, reads
 from pequod.commands.kinds import DECIDED, RANGES, WRITES
 from pequod.engine import PequodError
-from pequod.errors import PermissionDeniedError
+from pequod.errors import PermissionDeniedError, QuotaExceededError
 from pequod.native import NativeBatch
 from pequod_server.access.grants import Right
 from pequod_server.access.guard import Caller
+from pequod_server.access.quotas import PUTS, Meter, put_of
 from pequod_server.database.databases import Databases
 from pequod_server.homes.rules import HomeRules
 
@@ -84,6 +85,72 @@ class RightsJudge:
         """
         role = self._caller.role()
         return role.is_unlimited or batch.is_within(role.read.bounds, role.write.bounds)
+
+
+class QuotaJudge:
+    """Refuses what the quotas of a caller's role do not let through.
+
+    A batch is counted once, by its commands: all of them are let through, or none. Puts are looked at one by one where
+    not all of them may fit.
+
+    Cost:
+        0.2 µs for a batch without quotas.
+    """
+
+    __slots__ = ("_caller", "_is_counted", "_refusal")
+
+    def __init__(self, caller: Caller) -> None:
+        self._caller = caller
+        #: Whether the present batch is counted, and why all of it is refused.
+        self._is_counted = False
+        self._refusal: PequodError | None = None
+
+    def begin(self) -> None:
+        """Take note that another batch begins."""
+        self._is_counted = False
+        self._refusal = None
+
+    def basis(self) -> object:
+        """Return nothing: what was counted stays so."""
+        return None
+
+    def refused(self, commands: Iterator[Command]) -> dict[int, PequodError]:
+        """Return the errors of the commands that are too many, by their positions."""
+        meter = self._caller.meter()
+        if meter is None:
+            return {}
+        left = list(commands)
+        self._count(meter, len(left))
+        if self._refusal is not None:
+            return {position: self._refusal for position, *_ in left}
+        if not meter.quotas.are_of_data:
+            return {}
+        puts = [(position, put_of(kind, key, value)) for position, kind, key, value in left if kind in PUTS]
+        errors = meter.refused(put for _, put in puts)
+        return {position: error for (position, _), error in zip(puts, errors, strict=True) if error is not None}
+
+    def passes(self, batch: NativeBatch) -> bool:
+        """Return whether a batch is let through; it is counted then.
+
+        Raises:
+            UnauthenticatedError: The caller is not known any more.
+        """
+        meter = self._caller.meter()
+        if meter is None:
+            return True
+        if not meter.has_room(len(batch.kinds), len(batch.message)):
+            return False
+        self._count(meter, len(batch.kinds))
+        return self._refusal is None
+
+    def _count(self, meter: Meter, count: int) -> None:
+        if self._is_counted:
+            return
+        self._is_counted = True
+        try:
+            meter.take(count)
+        except QuotaExceededError as error:
+            self._refusal = error
 
 
 class HomeJudge:

@@ -5,13 +5,15 @@ from __future__ import annotations
 from typing import Final
 
 import grpc
-from google.protobuf import any_pb2
+from google.protobuf import any_pb2, duration_pb2
+from google.protobuf.message import Message
 from google.rpc import error_details_pb2, status_pb2
 from grpc_status import rpc_status
 from pequod_proto.contract import STOPPING
 from pequod_proto.pequod_pb2 import CommandError
 
 from pequod.engine import PequodError
+from pequod.errors import QuotaExceededError
 from pequod.refusals import REFUSALS
 from pequod_server.wire.publishing import public
 
@@ -45,7 +47,8 @@ def command_error(error: PequodError) -> CommandError:
 def status_of(error: PequodError) -> grpc.Status:
     """Return the status of an error, with its details, as clients may know them."""
     error = public(error)
-    return _status(code_of(error), str(error), type(error).__name__, facts_of(error))
+    retry_s = error.retry_s if isinstance(error, QuotaExceededError) else 0.0
+    return _status(code_of(error), str(error), type(error).__name__, facts_of(error), retry_s)
 
 
 def stopping_status() -> grpc.Status:
@@ -66,13 +69,20 @@ def version_status(speaks: int, version_min: int, version_max: int) -> grpc.Stat
     return _status(grpc.StatusCode.FAILED_PRECONDITION, text, "PeerVersionError", {})
 
 
-def _status(code: grpc.StatusCode, message: str, reason: str, facts: dict[str, str]) -> grpc.Status:
-    info = error_details_pb2.ErrorInfo(reason=reason, domain=DOMAIN, metadata=facts)
-    detail = any_pb2.Any()
-    detail.Pack(info)
+def _status(
+    code: grpc.StatusCode, message: str, reason: str, facts: dict[str, str], retry_s: float = 0.0
+) -> grpc.Status:
+    infos: list[Message] = [error_details_pb2.ErrorInfo(reason=reason, domain=DOMAIN, metadata=facts)]
+    if retry_s:
+        delay = duration_pb2.Duration()
+        delay.FromNanoseconds(round(retry_s * 1e9))
+        infos.append(error_details_pb2.RetryInfo(retry_delay=delay))
+    details = [any_pb2.Any() for _ in infos]
+    for detail, info in zip(details, infos, strict=True):
+        detail.Pack(info)
     number, _ = code.value
     status: grpc.Status = rpc_status.to_status(
-        status_pb2.Status(code=number, message=_shortened(message), details=[detail])
+        status_pb2.Status(code=number, message=_shortened(message), details=details)
     )
     return status
 
