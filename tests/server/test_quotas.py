@@ -16,7 +16,7 @@ from google.rpc import error_details_pb2
 from grpc import aio
 from grpc_status import rpc_status
 from pequod_proto import pequod_pb2 as pb
-from pequod_proto.pequod_pb2_grpc import PequodStub
+from pequod_proto.pequod_pb2_grpc import PequodPeerStub, PequodStub
 from pequod_server import PequodServer, ServerConfig
 from pequod_server.access.quotas import Meter
 
@@ -281,6 +281,15 @@ async def test_rights_come_before_quotas(bounded: Bounded) -> None:
         for _ in range(2):
             with pytest.raises(PermissionDeniedError):
                 await web.put("elsewhere|1", "")
+
+
+async def test_calls_of_servers_are_no_way_round(bounded: Bounded) -> None:
+    bounded.allow("keys = 0")
+    async with aio.insecure_channel(f"127.0.0.1:{bounded.port}") as channel:
+        peer: Any = PequodPeerStub(channel)  # type: ignore[no-untyped-call]
+        with pytest.raises(aio.AioRpcError) as raised:
+            await peer.Add(pb.PeerAddRequest(key=b"p|1", delta=b"1"), metadata=bearer("web"))
+    assert raised.value.code() is grpc.StatusCode.PERMISSION_DENIED
 
 
 async def test_quotas_follow_the_file_and_uses_stay(bounded: Bounded) -> None:

@@ -21,10 +21,10 @@ from pequod_proto import pequod_pb2 as pb
 from pequod.commands.columns import commands, needs
 from pequod.commands.kinds import ADD, PUT, PUT_IF, PUT_TTL
 from pequod.engine import Engine
-from pequod.errors import QuotaExceededError
+from pequod.errors import PermissionDeniedError, QuotaExceededError
 from pequod_server.access.allowances import Allowance
-from pequod_server.access.grants import Quotas, Role
-from pequod_server.wire.handlers import SERVICE_PATH
+from pequod_server.access.grants import Quotas, Right, Role
+from pequod_server.wire.handlers import PEER_PATH, SERVICE_PATH
 
 #: Commands that store something.
 PUTS: Final = frozenset({PUT, PUT_IF, PUT_TTL, ADD})
@@ -179,10 +179,14 @@ def charge(meter: Meter, method: str, request: Any) -> None:
 
     Raises:
         QuotaExceededError: A quota does not let it through.
+        PermissionDeniedError: It is a call of servers.
     """
     name = method.removeprefix(SERVICE_PATH)
     if name == "Execute":
         return
+    if method.startswith(PEER_PATH):
+        # What servers write for their clients is not for clients themselves.
+        raise PermissionDeniedError(meter.role.name, Right.FEED, b"", None)
     keys = getattr(request, "keys", ()) if name in ("MultiGet", "MultiPut") else ()
     meter.take(max(len(keys), 1))
     if meter.quotas.are_of_data:
