@@ -188,6 +188,16 @@ async def test_a_key_that_is_withdrawn_counts_no_more(door: Door) -> None:
     assert await door.get(door.issuer.token()) == b"one"
 
 
+async def test_a_judgement_is_not_kept_when_a_fetch_brings_other_keys(door: Door) -> None:
+    async with AsyncClient(f"127.0.0.1:{door.port}", token=door.issuer.token(), retries=0) as client:
+        assert await client.get("p|1") == b"one"
+        door.issuer.rotate("second")
+        assert await client.get("p|1") == b"one", "nobody has told the server"
+        assert await door.get(door.issuer.token()) == b"one"
+        with pytest.raises(UnauthenticatedError, match="a key that the issuer does not have, or not any more: 'first'"):
+            await client.get("p|1")
+
+
 async def test_while_the_issuer_does_not_answer_the_keys_before_are_used(
     door: Door, caplog: pytest.LogCaptureFixture
 ) -> None:
