@@ -105,7 +105,7 @@ class AccessGuard(aio.ServerInterceptor):
         self._needs = Needs(engine, join_limits)
         self._trims = Trims(engine)
         self._takes_certificates = takes_certificates
-        #: What roles with quotas use.
+        #: The meters of roles with quotas.
         self.meters = Meters(engine)
         self._guarded = Wrapped(self._guard)
 
