@@ -33,7 +33,7 @@ RATIOS: Final = (
     ("server: conditional puts", "server: puts", 1.3),
     ("server: conditional puts, unmet", "server: puts", 1.3),
     ("server: adds", "server: puts", 1.3),
-    ("server: adds with ids", "server: puts", 1.4),
+    ("server: adds with ids", "server: puts", 1.3),
 )
 #: The number of timelines, all of one poster, and of the posts in each.
 _USERS: Final = 1_000
