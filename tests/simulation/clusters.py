@@ -12,6 +12,7 @@ from contextlib import aclosing
 from random import Random
 from typing import Any, Final
 
+from pequod_grammar import parse
 from pequod_proto import pequod_pb2 as pb
 from pequod_server.backing import RowChange
 
@@ -22,6 +23,7 @@ from pequod.freshness import NO_TOKEN, Token
 from tests.simulation.database import Database
 from tests.simulation.decided import Add, Decided, WriteIf, draw_decided, outcome_of
 from tests.simulation.framing import Report, fault_of, in_loop, still_running
+from tests.simulation.joins import draw_joins
 from tests.simulation.links import Network
 from tests.simulation.loop import SimulatedLoop
 from tests.simulation.machine import NO_CONTEXT
@@ -29,7 +31,7 @@ from tests.simulation.members import Server
 from tests.simulation.mix import draw_mix, drawn_weights
 from tests.simulation.operating import Operator
 from tests.simulation.registry import Registry, SimulatedCoordinator
-from tests.simulation.truth import JOINS, Bounds, Session, Truth
+from tests.simulation.truth import Bounds, Session, Truth
 
 _GROUPS: Final = ("a", "b")
 _NAMES: Final = (b"bob", b"dan", b"moe", b"zoe")
@@ -43,6 +45,14 @@ _RANGES: Final = (
     (b"p|dan|", b"p|moe}"),
     (b"p|zoe|", b"p|zoe}"),
     (b"karma|", b"karma}"),
+    (b"feed|ann|", b"feed|ann}"),
+    (b"feed|ann|0100|", b"feed|ann|0200|dan"),
+    (b"feed|", b"feed}"),
+    (b"unread|", b"unread}"),
+    (b"old|", b"old}"),
+    (b"top|", b"top}"),
+    (b"top|2|", b"top|3|"),
+    (b"loud|", b"loud}"),
     (b"s|", b"s}"),
 )
 #: By name of the method, how often a step is drawn on average.
@@ -94,8 +104,11 @@ class ClusterSchedule:
             for group in _GROUPS
         }
         homes = (HomeRange(b"p|", b"p|m", "a"), HomeRange(b"p|m", b"p}", "b"), HomeRange(b"q|", b"q}", "b"))
-        first = ClusterMap("twip", 1, JOINS, home_ranges=(*homes, HomeRange(b"s|", b"s}", "a")))
+        joins = draw_joins(Random(draw.random()))
+        first = ClusterMap("twip", 1, joins, home_ranges=(*homes, HomeRange(b"s|", b"s}", "a")))
         self._registry = Registry(first)
+        outputs = {spec.output.literal_prefix for spec in parse(joins)}
+        self._ranges = [one for one in _RANGES if one[0].startswith((*outputs, b"p|", b"s|"))]
         names = [("a1", "a"), ("a2", "a"), ("b1", "b"), ("b2", "b"), ("c1", ""), ("c2", "")]
         self._servers = [
             Server(self._network, self._registry, Random(draw.random()), name, group, mix.feed_window)
@@ -108,7 +121,7 @@ class ClusterSchedule:
             self._network,
             {server.address: server for server in self._servers},
         )
-        self.truth = Truth(self._databases, self._operator.removed)
+        self.truth = Truth(self._databases, self._operator.removed, parse(joins))
         self._sessions = [Session() for _ in range(3)]
         self._calls: list[asyncio.Task[None]] = []
         self._restarts: list[asyncio.Task[None]] = []
@@ -140,7 +153,7 @@ class ClusterSchedule:
 
     def _key(self) -> bytes:
         name = self._random.choice(_NAMES)
-        return self._random.choice([b"s|ann|%s", b"p|%s|0100", b"p|%s|0200", b"q|%s|ann", b"q|%s|liz"]) % name
+        return self._random.choice([b"s|ann|%s", b"s|liz|%s", b"p|%s|0100", b"p|%s|0200", b"q|%s|ann", b"q|%s|liz"]) % name
 
     def _put(self) -> None:
         self._value += 1
@@ -200,7 +213,7 @@ class ClusterSchedule:
         session = self._random.choice([None, *self._sessions])
         if up:
             server = self._random.choice(up)
-            self._begin(server, self._answered(server, session, self._random.choice(_RANGES)))
+            self._begin(server, self._answered(server, session, self._random.choice(self._ranges)))
 
     async def _answered(self, server: Server, session: Session | None, bounds: Bounds) -> None:
         wait_ms = self._random.choice([None, 0, 200, 5000])
@@ -290,7 +303,7 @@ class ClusterSchedule:
             for server in self._computes:
                 server.engine._check()
                 server.databases._check()
-                for bounds in _RANGES:
+                for bounds in self._ranges:
                     request = pb.ScanRequest(
                         first=bounds[0], last=bounds[1], freshness=pb.Freshness(latest=True, wait_ms=30_000)
                     )

@@ -27,7 +27,7 @@ OTHERS = (RowChange(KEY, b"4"), REMOVAL)
 def committed(*changes: RowChange) -> Truth:
     """Return what is known after commits of a database."""
     database = Database(Network(Random(1)), Random(1))
-    truth = Truth({"b": database}, ())
+    truth = Truth({"b": database}, (), ())
     for change in changes:
         database.commit([change])
     return truth

@@ -8,12 +8,12 @@ A version of a key is a commit of a client's write. What a move copies is no ver
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from pequod_grammar import parse
 from pequod_server.backing import RowChange
 
+from pequod.engine import JoinSpec
 from pequod.engine.testing import NaiveModel
 from pequod.freshness import NO_TOKEN, Token
 from tests.simulation.database import Database, Rows
@@ -21,10 +21,6 @@ from tests.simulation.decided import Decided
 from tests.simulation.members import Server, history_name
 from tests.simulation.oracle import WrongError
 
-JOINS = """
-t|<user>|<time:4>|<poster> = check s|<user>|<poster> copy p|<poster>|<time>;
-karma|<poster> = count q|<poster>|<voter>;
-"""
 Found = Sequence[tuple[bytes, bytes]]
 Bounds = tuple[bytes, bytes]
 
@@ -50,13 +46,17 @@ class Truth:
     Args:
         databases: By their groups.
         removed: Keys that a move removes now.
+        joins: Those of the map.
 
     Attributes:
         versions: By keys, the values that clients committed, in order; None: it was removed. The first is None.
     """
 
-    def __init__(self, databases: Mapping[str, Database], removed: Collection[bytes]) -> None:
+    def __init__(
+        self, databases: Mapping[str, Database], removed: Collection[bytes], joins: Sequence[JoinSpec]
+    ) -> None:
         self._databases = databases
+        self._joins = joins
         self._removed = removed
         self.versions: dict[bytes, list[bytes | None]] = {}
         self.checked = 0
@@ -138,7 +138,7 @@ class Truth:
         self.checked += 1
         self._judge_token(server, token)
         rows = self._rows_at(server, token)
-        expected = evaluated(rows, has_joins=not server.group, bounds=bounds)
+        expected = evaluated(rows, () if server.group else self._joins, bounds)
         if list(found) != expected:
             raise WrongError(f"{server.name} answered {found} to {bounds} at {token}, and that is {expected}")
         for loader in server.databases.read_by([bounds]):
@@ -190,15 +190,15 @@ class Truth:
     def judge_rest(self, server: Server, bounds: Bounds, found: Found) -> None:
         """Compare an answer with all that clients wrote."""
         self.checked += 1
-        expected = evaluated(self.present(), has_joins=True, bounds=bounds)
+        expected = evaluated(self.present(), self._joins, bounds)
         if list(found) != expected:
             raise WrongError(f"at rest {server.name} answers {found} to {bounds}, and clients have written {expected}")
 
 
-def evaluated(rows: Rows, *, has_joins: bool, bounds: Bounds) -> list[tuple[bytes, bytes]]:
+def evaluated(rows: Rows, joins: Iterable[JoinSpec], bounds: Bounds) -> list[tuple[bytes, bytes]]:
     """Return the rows of a range by the naive model."""
     model = NaiveModel()
-    for spec in parse(JOINS) if has_joins else ():
+    for spec in joins:
         model.add(spec)
     model.base = rows
     return model.scan(*bounds)
