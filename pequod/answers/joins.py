@@ -22,7 +22,7 @@ class Join:
 class ReplacementStatus:
     """A join on its way to the place of an installed one, and its progress."""
 
-    #: Random.
+    #: Random; in a cluster the same at all servers.
     id: int
     #: The name of the join.
     join: str
@@ -37,6 +37,8 @@ class ReplacementStatus:
     is_in_place: bool
     #: Why it has ended; empty while it is under way.
     ended: str
+    #: In a cluster, the servers that have not prepared it, or whose reads do not see it yet, by their ids.
+    waits_for: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

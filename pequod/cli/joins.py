@@ -185,7 +185,8 @@ def list_all(target: Target = DEFAULT_TARGET, json: Json = False) -> None:
     for one in replacements:
         if not one.ended:
             built = f"{one.ranges_built} of {one.ranges_expected} ranges"
-            print(f"pequod: join {one.join} is being replaced, {built} are built: {one.text}", file=sys.stderr)
+            waits = f"; it waits for {', '.join(one.waits_for)}" if one.waits_for else ""
+            print(f"pequod: join {one.join} is being replaced, {built} are built{waits}: {one.text}", file=sys.stderr)
 
 
 @app.command(

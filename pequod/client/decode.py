@@ -59,6 +59,7 @@ def replacement(message: pb.Replacement) -> ReplacementStatus:
         age_s=message.age_s,
         is_in_place=message.in_place,
         ended=message.ended,
+        waits_for=tuple(message.waits_for),
     )
 
 

@@ -23,7 +23,7 @@ from pequod.cluster.servers import ServerEntry, ServerRole
 from pequod.errors import ClusterMapError
 from pequod.escapes import shown
 
-__all__ = ["READ_SPREAD", "ClusterMap", "ClusterState", "HomeRange", "Placement"]
+__all__ = ["READ_SPREAD", "ClusterMap", "ClusterState", "HomeRange", "JoinReplacement", "Placement"]
 
 
 #: The greatest version: messages and files take it.
@@ -59,6 +59,20 @@ class HomeRange:
 
 
 @dataclass(frozen=True, slots=True)
+class JoinReplacement:
+    """A join that takes the place of another: computes prepare it, and then the map has it there."""
+
+    #: The version of the map in which computes begin to prepare it: it names the replacement.
+    version: int
+    #: The joins in canonical form.
+    old: str
+    new: str
+    is_in_place: bool = False
+    #: Why it has ended; empty while computes prepare it.
+    ended: str = ""
+
+
+@dataclass(frozen=True, slots=True)
 class ClusterMap:
     """What the operator decides. A map with a greater version replaces an earlier one.
 
@@ -74,6 +88,8 @@ class ClusterMap:
     placements: tuple[Placement, ...] = ()
     #: Disjoint, in key order.
     home_ranges: tuple[HomeRange, ...] = ()
+    #: The one under way, or else the last one; not in texts.
+    replacement: JoinReplacement | None = None
 
     def __post_init__(self) -> None:
         check_name("cluster", self.cluster)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pequod_proto import pequod_pb2 as pb
 
 from pequod.cluster.grouping import LEVEL, READ_SPREAD
-from pequod.cluster.map import ClusterMap, ClusterState, HomeRange, Placement
+from pequod.cluster.map import ClusterMap, ClusterState, HomeRange, JoinReplacement, Placement
 from pequod.cluster.servers import ServerEntry, ServerRole, ServerState
 from pequod.errors import ClusterMapError
 
@@ -32,6 +32,17 @@ def map_of(message: pb.ClusterMap) -> ClusterMap:
             HomeRange(home.first, home.last if home.HasField("last") else None, home.group, home.moves_to)
             for home in message.home_ranges
         ),
+        _replacement_of(message.replacement) if message.HasField("replacement") else None,
+    )
+
+
+def _replacement_of(message: pb.ClusterReplacement) -> JoinReplacement:
+    return JoinReplacement(message.version, message.old, message.new, message.in_place, message.ended)
+
+
+def _message_of_replacement(one: JoinReplacement) -> pb.ClusterReplacement:
+    return pb.ClusterReplacement(
+        version=one.version, old=one.old, new=one.new, in_place=one.is_in_place, ended=one.ended
     )
 
 
@@ -49,6 +60,7 @@ def message_of_map(cluster_map: ClusterMap) -> pb.ClusterMap:
             pb.ClusterHomeRange(first=one.first, last=one.last, group=one.group, moves_to=one.moves_to)
             for one in cluster_map.home_ranges
         ],
+        replacement=None if cluster_map.replacement is None else _message_of_replacement(cluster_map.replacement),
     )
 
 
@@ -72,6 +84,7 @@ def server_of(message: pb.ClusterServer) -> ServerEntry:
         message.zone,
         ServerState(message.state),
         message.map_version,
+        message.prepared if message.HasField("prepared") else None,
     )
 
 
@@ -86,6 +99,7 @@ def message_of_server(server: ServerEntry) -> pb.ClusterServer:
         zone=server.zone,
         state=server.state,
         map_version=server.map_version,
+        prepared=server.prepared,
     )
 
 

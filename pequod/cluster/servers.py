@@ -59,6 +59,9 @@ class ServerEntry:
     state: ServerState = ServerState.READY
     #: The version of the map whose joins and home ranges it has; 0 if that is not known. Not in texts.
     map_version: int = 0
+    #: The version that names the replacement of a join that it has prepared last; 0: none. None: it is a server that
+    #: prepares nothing. Not in texts.
+    prepared: int | None = None
 
     def __post_init__(self) -> None:
         check_name("a server's id", self.id)

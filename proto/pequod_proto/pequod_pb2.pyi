@@ -557,7 +557,7 @@ class DropJoinReply(_message.Message):
     def __init__(self, header: _Optional[_Union[Header, _Mapping]] = ...) -> None: ...
 
 class Replacement(_message.Message):
-    __slots__ = ("id", "join", "text", "ranges_built", "ranges_expected", "age_s", "in_place", "ended")
+    __slots__ = ("id", "join", "text", "ranges_built", "ranges_expected", "age_s", "in_place", "ended", "waits_for")
     ID_FIELD_NUMBER: _ClassVar[int]
     JOIN_FIELD_NUMBER: _ClassVar[int]
     TEXT_FIELD_NUMBER: _ClassVar[int]
@@ -566,6 +566,7 @@ class Replacement(_message.Message):
     AGE_S_FIELD_NUMBER: _ClassVar[int]
     IN_PLACE_FIELD_NUMBER: _ClassVar[int]
     ENDED_FIELD_NUMBER: _ClassVar[int]
+    WAITS_FOR_FIELD_NUMBER: _ClassVar[int]
     id: int
     join: str
     text: str
@@ -574,7 +575,8 @@ class Replacement(_message.Message):
     age_s: float
     in_place: bool
     ended: str
-    def __init__(self, id: _Optional[int] = ..., join: _Optional[str] = ..., text: _Optional[str] = ..., ranges_built: _Optional[int] = ..., ranges_expected: _Optional[int] = ..., age_s: _Optional[float] = ..., in_place: _Optional[bool] = ..., ended: _Optional[str] = ...) -> None: ...
+    waits_for: _containers.RepeatedScalarFieldContainer[str]
+    def __init__(self, id: _Optional[int] = ..., join: _Optional[str] = ..., text: _Optional[str] = ..., ranges_built: _Optional[int] = ..., ranges_expected: _Optional[int] = ..., age_s: _Optional[float] = ..., in_place: _Optional[bool] = ..., ended: _Optional[str] = ..., waits_for: _Optional[_Iterable[str]] = ...) -> None: ...
 
 class ReplaceJoinRequest(_message.Message):
     __slots__ = ("name", "text", "undo")
@@ -1333,18 +1335,34 @@ class FollowClusterReply(_message.Message):
     def __init__(self, header: _Optional[_Union[Header, _Mapping]] = ..., map: _Optional[_Union[ClusterMap, _Mapping]] = ..., servers: _Optional[_Iterable[_Union[ClusterServer, _Mapping]]] = ...) -> None: ...
 
 class ClusterMap(_message.Message):
-    __slots__ = ("cluster", "version", "joins", "placements", "home_ranges")
+    __slots__ = ("cluster", "version", "joins", "placements", "home_ranges", "replacement")
     CLUSTER_FIELD_NUMBER: _ClassVar[int]
     VERSION_FIELD_NUMBER: _ClassVar[int]
     JOINS_FIELD_NUMBER: _ClassVar[int]
     PLACEMENTS_FIELD_NUMBER: _ClassVar[int]
     HOME_RANGES_FIELD_NUMBER: _ClassVar[int]
+    REPLACEMENT_FIELD_NUMBER: _ClassVar[int]
     cluster: str
     version: int
     joins: str
     placements: _containers.RepeatedCompositeFieldContainer[ClusterPlacement]
     home_ranges: _containers.RepeatedCompositeFieldContainer[ClusterHomeRange]
-    def __init__(self, cluster: _Optional[str] = ..., version: _Optional[int] = ..., joins: _Optional[str] = ..., placements: _Optional[_Iterable[_Union[ClusterPlacement, _Mapping]]] = ..., home_ranges: _Optional[_Iterable[_Union[ClusterHomeRange, _Mapping]]] = ...) -> None: ...
+    replacement: ClusterReplacement
+    def __init__(self, cluster: _Optional[str] = ..., version: _Optional[int] = ..., joins: _Optional[str] = ..., placements: _Optional[_Iterable[_Union[ClusterPlacement, _Mapping]]] = ..., home_ranges: _Optional[_Iterable[_Union[ClusterHomeRange, _Mapping]]] = ..., replacement: _Optional[_Union[ClusterReplacement, _Mapping]] = ...) -> None: ...
+
+class ClusterReplacement(_message.Message):
+    __slots__ = ("version", "old", "new", "in_place", "ended")
+    VERSION_FIELD_NUMBER: _ClassVar[int]
+    OLD_FIELD_NUMBER: _ClassVar[int]
+    NEW_FIELD_NUMBER: _ClassVar[int]
+    IN_PLACE_FIELD_NUMBER: _ClassVar[int]
+    ENDED_FIELD_NUMBER: _ClassVar[int]
+    version: int
+    old: str
+    new: str
+    in_place: bool
+    ended: str
+    def __init__(self, version: _Optional[int] = ..., old: _Optional[str] = ..., new: _Optional[str] = ..., in_place: _Optional[bool] = ..., ended: _Optional[str] = ...) -> None: ...
 
 class ClusterPlacement(_message.Message):
     __slots__ = ("prefix", "level", "read_spread")
@@ -1369,7 +1387,7 @@ class ClusterHomeRange(_message.Message):
     def __init__(self, first: _Optional[bytes] = ..., last: _Optional[bytes] = ..., group: _Optional[str] = ..., moves_to: _Optional[str] = ...) -> None: ...
 
 class ClusterServer(_message.Message):
-    __slots__ = ("id", "address", "roles", "group", "weight", "zone", "state", "map_version")
+    __slots__ = ("id", "address", "roles", "group", "weight", "zone", "state", "map_version", "prepared")
     ID_FIELD_NUMBER: _ClassVar[int]
     ADDRESS_FIELD_NUMBER: _ClassVar[int]
     ROLES_FIELD_NUMBER: _ClassVar[int]
@@ -1378,6 +1396,7 @@ class ClusterServer(_message.Message):
     ZONE_FIELD_NUMBER: _ClassVar[int]
     STATE_FIELD_NUMBER: _ClassVar[int]
     MAP_VERSION_FIELD_NUMBER: _ClassVar[int]
+    PREPARED_FIELD_NUMBER: _ClassVar[int]
     id: str
     address: str
     roles: _containers.RepeatedScalarFieldContainer[str]
@@ -1386,7 +1405,8 @@ class ClusterServer(_message.Message):
     zone: str
     state: str
     map_version: int
-    def __init__(self, id: _Optional[str] = ..., address: _Optional[str] = ..., roles: _Optional[_Iterable[str]] = ..., group: _Optional[str] = ..., weight: _Optional[float] = ..., zone: _Optional[str] = ..., state: _Optional[str] = ..., map_version: _Optional[int] = ...) -> None: ...
+    prepared: int
+    def __init__(self, id: _Optional[str] = ..., address: _Optional[str] = ..., roles: _Optional[_Iterable[str]] = ..., group: _Optional[str] = ..., weight: _Optional[float] = ..., zone: _Optional[str] = ..., state: _Optional[str] = ..., map_version: _Optional[int] = ..., prepared: _Optional[int] = ...) -> None: ...
 
 class PeerPlace(_message.Message):
     __slots__ = ("timeline", "position")

@@ -14,7 +14,7 @@ from pequod_server.cluster.member import laggards
 
 from pequod.client import AsyncClient
 from pequod.cluster.map import ClusterMap
-from pequod.errors import CoordinatorUnavailableError, JoinError, NotReplaceableError, UnknownJoinError
+from pequod.errors import CoordinatorUnavailableError, JoinError, UnknownJoinError
 from tests.cluster.conftest import Etcd
 from tests.cluster.waiting import eventually
 
@@ -162,11 +162,3 @@ async def test_without_a_quorum_joins_are_refused_and_everything_else_goes_on(
     assert await client.get("karma|ann") == b"2"
     cluster.etcd.start()
     assert [join.name for join in await client.add_join(TIMELINE)] == ["t"]
-
-
-async def test_a_join_of_a_cluster_is_not_replaced(cluster: Cluster) -> None:
-    client = await cluster.client(await cluster.server("c1"))
-    await client.add_join(KARMA)
-    with pytest.raises(NotReplaceableError, match="the joins of a cluster are in its map; add the new join under"):
-        await client.replace_join("karma", "karma|<author> = sum vote|<author>|<id>")
-    assert [join.text for join in await client.joins()] == [KARMA]

@@ -171,7 +171,10 @@ class FaultSite:
         if self._network and name == "c1":
             self.processes[name] = self._network.started(*flags)
         else:
-            self.processes[name] = ForkedServer(*flags)
+            self.processes[name] = self._started(*flags)
+
+    def _started(self, *flags: str) -> ForkedServer:
+        return ForkedServer(*flags)
 
     def kill(self, *names: str) -> None:
         for name in names:

@@ -15,15 +15,27 @@ from typing import Any, Final
 from pequod_grammar import parse
 from pequod_proto import pequod_pb2 as pb
 from pequod_server.backing import RowChange
+from pequod_server.cluster.joins import under_way
 
 from pequod.cluster.edits import moves_within
 from pequod.cluster.map import ClusterMap, HomeRange
-from pequod.errors import BackingUnavailableError, NotHomeError, StaleError, UnassignedKeyError
+from pequod.errors import (
+    BackingUnavailableError,
+    ClusterMapError,
+    CoordinatorUnavailableError,
+    JoinError,
+    MapChangedError,
+    NotHomeError,
+    NotReplaceableError,
+    StaleError,
+    UnassignedKeyError,
+    UnknownJoinError,
+)
 from pequod.freshness import NO_TOKEN, Token
 from tests.simulation.database import Database
 from tests.simulation.decided import Add, Decided, WriteIf, draw_decided, outcome_of
 from tests.simulation.framing import Report, fault_of, in_loop, still_running
-from tests.simulation.joins import draw_joins
+from tests.simulation.joins import draw_joins, draw_replacing
 from tests.simulation.links import Network
 from tests.simulation.loop import SimulatedLoop
 from tests.simulation.machine import NO_CONTEXT
@@ -35,6 +47,7 @@ from tests.simulation.truth import Bounds, Session, Truth
 
 _GROUPS: Final = ("a", "b")
 _NAMES: Final = (b"bob", b"dan", b"moe", b"zoe")
+_KEYS: Final = (b"s|ann|%s", b"s|liz|%s", b"p|%s|0100", b"p|%s|0200", b"q|%s|ann", b"q|%s|liz")
 #: Where ranges that move begin and end, in one table each. What is below and above stays, so that each group keeps some
 #: keys: tokens of a database that is behind no group are lost.
 _CUTS: Final = ((b"p|c", b"p|m", b"p|n"), (b"q|", b"q}"), (b"s|", b"s}"))
@@ -66,6 +79,7 @@ _STEPS: Final = {
     "move": 3,
     "place": 1,
     "fault": 4,
+    "replace": 4,
 }
 _FAULTS: Final = (
     "cut",
@@ -81,6 +95,15 @@ _FAULTS: Final = (
 )
 #: What a healthy server may refuse a call with while parts fail and ranges move.
 _REFUSALS: Final = (BackingUnavailableError, StaleError, NotHomeError, UnassignedKeyError)
+#: What a compute may refuse a replacement with: there is another one, or the map cannot be changed now.
+_UNREPLACED: Final = (
+    JoinError,
+    NotReplaceableError,
+    UnknownJoinError,
+    ClusterMapError,
+    CoordinatorUnavailableError,
+    MapChangedError,
+)
 _REST_S: Final = 240.0
 
 
@@ -121,7 +144,7 @@ class ClusterSchedule:
             self._network,
             {server.address: server for server in self._servers},
         )
-        self.truth = Truth(self._databases, self._operator.removed, parse(joins))
+        self.truth = Truth(self._databases, self._operator.removed, self._registry)
         self._sessions = [Session() for _ in range(3)]
         self._calls: list[asyncio.Task[None]] = []
         self._restarts: list[asyncio.Task[None]] = []
@@ -145,6 +168,12 @@ class ClusterSchedule:
             await server.stop()
 
     @property
+    def replacements(self) -> int:
+        """How many joins have taken the places of others."""
+        known = [one.map.replacement for one in self._registry.states]
+        return len({one.version for one in known if one is not None and one.is_in_place})
+
+    @property
     def moves(self) -> int:
         """How many ranges have moved."""
         return self._operator.moves
@@ -153,7 +182,7 @@ class ClusterSchedule:
 
     def _key(self) -> bytes:
         name = self._random.choice(_NAMES)
-        return self._random.choice([b"s|ann|%s", b"s|liz|%s", b"p|%s|0100", b"p|%s|0200", b"q|%s|ann", b"q|%s|liz"]) % name
+        return self._random.choice(_KEYS) % name
 
     def _put(self) -> None:
         self._value += 1
@@ -253,6 +282,22 @@ class ClusterSchedule:
     def _place(self) -> None:
         self._task(self._operator.place(), "operator")
 
+    def _replace(self) -> None:
+        if up := [server for server in self._computes if server.is_up]:
+            server = self._random.choice(up)
+            self._begin(server, self._replaced(server, *draw_replacing(self._random), self._random.random()))
+
+    async def _replaced(self, server: Server, name: str, text: str, kind: float) -> None:
+        """Begin to have a join take the place of another, of what it was before; or cancel that."""
+        try:
+            if kind < 0.2:
+                await server.service.EndReplacement(pb.EndReplacementRequest(name=name), NO_CONTEXT)
+            else:
+                request = pb.ReplaceJoinRequest(name=name, text=text, undo=kind < 0.3)
+                await server.service.ReplaceJoin(request, NO_CONTEXT)
+        except _UNREPLACED as error:
+            self.refused[type(error).__name__] += 1
+
     # Faults.
 
     def _fault(self) -> None:
@@ -295,7 +340,7 @@ class ClusterSchedule:
                 await asyncio.sleep(0.1)
             while any(  # noqa: ASYNC110 - virtual time costs nothing
                 server.member.entry.map_version < self._registry.state.map.version for server in self._servers
-            ):
+            ) or under_way(self._registry.state.map):
                 await asyncio.sleep(0.1)
             # Feeds that broke are back by then, and have told everything.
             await asyncio.sleep(20.0)

@@ -16,7 +16,7 @@ from typing import Any, Final
 
 from pequod_server.backing.health import Backoff
 from pequod_server.calls.service import PequodService
-from pequod_server.cluster.joins import MapJoins
+from pequod_server.cluster.installing import MapJoins
 from pequod_server.cluster.member import Member
 from pequod_server.cluster.sources import MapSources
 from pequod_server.config import ServerConfig

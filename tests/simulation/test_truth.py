@@ -10,6 +10,7 @@ import pytest
 from pequod_proto import pequod_pb2 as pb
 from pequod_server.backing import RowChange
 
+from pequod.cluster.map import ClusterMap
 from pequod.freshness import Mark, Token
 from tests.simulation.clusters import ClusterSchedule
 from tests.simulation.database import Database
@@ -17,6 +18,7 @@ from tests.simulation.links import Network
 from tests.simulation.loop import SimulatedLoop
 from tests.simulation.members import history_name
 from tests.simulation.oracle import WrongError
+from tests.simulation.registry import Registry
 from tests.simulation.truth import Session, Truth
 
 KEY = b"p|zoe|0100"
@@ -27,7 +29,7 @@ OTHERS = (RowChange(KEY, b"4"), REMOVAL)
 def committed(*changes: RowChange) -> Truth:
     """Return what is known after commits of a database."""
     database = Database(Network(Random(1)), Random(1))
-    truth = Truth({"b": database}, (), ())
+    truth = Truth({"b": database}, (), Registry(ClusterMap("twip", 1)))
     for change in changes:
         database.commit([change])
     return truth

@@ -11,7 +11,9 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
+from pequod_grammar import parse
 from pequod_server.backing import RowChange
+from pequod_server.cluster.joins import specs_of
 
 from pequod.engine import JoinSpec
 from pequod.engine.testing import NaiveModel
@@ -20,6 +22,7 @@ from tests.simulation.database import Database, Rows
 from tests.simulation.decided import Decided
 from tests.simulation.members import Server, history_name
 from tests.simulation.oracle import WrongError
+from tests.simulation.registry import Registry
 
 Found = Sequence[tuple[bytes, bytes]]
 Bounds = tuple[bytes, bytes]
@@ -46,17 +49,15 @@ class Truth:
     Args:
         databases: By their groups.
         removed: Keys that a move removes now.
-        joins: Those of the map.
+        registry: It knows the maps that there were: a compute has the joins of one of them.
 
     Attributes:
         versions: By keys, the values that clients committed, in order; None: it was removed. The first is None.
     """
 
-    def __init__(
-        self, databases: Mapping[str, Database], removed: Collection[bytes], joins: Sequence[JoinSpec]
-    ) -> None:
+    def __init__(self, databases: Mapping[str, Database], removed: Collection[bytes], registry: Registry) -> None:
         self._databases = databases
-        self._joins = joins
+        self._registry = registry
         self._removed = removed
         self.versions: dict[bytes, list[bytes | None]] = {}
         self.checked = 0
@@ -138,7 +139,7 @@ class Truth:
         self.checked += 1
         self._judge_token(server, token)
         rows = self._rows_at(server, token)
-        expected = evaluated(rows, () if server.group else self._joins, bounds)
+        expected = evaluated(rows, self._joins_of(server), bounds)
         if list(found) != expected:
             raise WrongError(f"{server.name} answered {found} to {bounds} at {token}, and that is {expected}")
         for loader in server.databases.read_by([bounds]):
@@ -150,6 +151,21 @@ class Truth:
         if session is not None:
             self._judge_session(server, session, bounds, dict(found))
             session.token = session.token.merged(token)
+
+    def _joins_of(self, server: Server) -> Sequence[JoinSpec]:
+        """Return the joins that a server has now.
+
+        Raises:
+            WrongError: They are those of no map that there was since it said that it goes by one.
+        """
+        if server.group:
+            return ()
+        found = [join.spec for join in server.engine.joins()]
+        version = server.member.entry.map_version
+        texts = {one.map.joins for one in self._registry.states if one.map.version >= version}
+        if found not in [list(parse(text)) for text in texts]:
+            raise WrongError(f"{server.name} has the joins {found}, and the maps since {version} have {texts}")
+        return found
 
     def _judge_token(self, server: Server, token: Token) -> None:
         for mark, position in token.positions.items():
@@ -190,7 +206,7 @@ class Truth:
     def judge_rest(self, server: Server, bounds: Bounds, found: Found) -> None:
         """Compare an answer with all that clients wrote."""
         self.checked += 1
-        expected = evaluated(self.present(), self._joins, bounds)
+        expected = evaluated(self.present(), specs_of(self._registry.state.map), bounds)
         if list(found) != expected:
             raise WrongError(f"at rest {server.name} answers {found} to {bounds}, and clients have written {expected}")
 

@@ -29,8 +29,8 @@ from pequod.errors import (
 )
 from pequod.transaction_messages import transaction_of
 
-#: Calls that change the joins of the cluster.
-_JOINS: Final = frozenset({"AddJoin", "DropJoin"})
+#: Calls that change the joins of the cluster, and the one that tells that they are changed.
+_JOINS: Final = frozenset({"AddJoin", "DropJoin", "ReplaceJoin", "ListReplacements"})
 
 
 class Asking(Routed, Protocol):

@@ -38,11 +38,22 @@ class ReplaceCalls(Composed):
             self._building = Building(replacement, self._reader, self._scans, self._memory)
         return replacement
 
+    def prepare_replacement(self, name: str, spec: JoinSpec) -> Replacement:
+        """Begin a replacement as `begin_replacement` does, and leave it to `put_in_place` when reads see the new rows.
+
+        Raises:
+            UnknownJoinError, JoinError, NotReplaceableError: See `begin_replacement`.
+        """
+        replacement = self.begin_replacement(name, spec)
+        replacement.waits = True
+        return replacement
+
     def replace_some(self, *, now: float = 0.0) -> bool:
         """Do a step of what replacing joins takes; return whether there is more to do.
 
         At the step that puts the new join in its place, the replacement is `Replacement.is_in_place`; the steps after
-        that drop what the old one had computed.
+        that drop what the old one had computed. One that waits is `Replacement.is_built` when there is no more to do
+        now; later steps build what reads have had computed meanwhile.
 
         Raises:
             JoinError: Clients have written keys that the new join computes; the replacement has ended.
@@ -58,11 +69,26 @@ class ReplaceCalls(Composed):
         assert self._building is not None, "it was made with the replacement"
         if self._building.build_some(now):
             return True
+        if replacement.waits:
+            replacement.is_built = True
+            self._building.look_again()
+            return False
+        self.put_in_place(replacement)
+        return True
+
+    def put_in_place(self, replacement: Replacement) -> None:
+        """Put the new join in its place now, whatever is built of it; `replace_some` drops what the old one had.
+
+        Raises:
+            JoinError: Clients have written keys that the new join computes; the replacement has ended.
+
+        Cost:
+            O(contexts computed from the old join + rows that are watched).
+        """
         self._replacing.switch(replacement)
         self._hits.clear()
         self.backfills.review()
         self.revision += 1
-        return True
 
     def end_replacement(self, replacement: Replacement, reason: str) -> None:
         """End a replacement before the new join is in its place; one that has ended stays as it is."""
@@ -72,6 +98,15 @@ class ReplaceCalls(Composed):
     def replacement(self) -> Replacement | None:
         """The replacement that is under way, None if there is none."""
         return self._replacing.present
+
+    def remember_replaced(self, name: str, before: JoinSpec) -> None:
+        """Remember what a join was before it was replaced, where that was before the engine's start.
+
+        Raises:
+            UnknownJoinError: No join has this name.
+        """
+        self._catalog.find(name)
+        self._replacing.before[name] = before
 
     def replaced_spec(self, name: str) -> JoinSpec:
         """Return what a join was before it was replaced the last time.

@@ -34,11 +34,15 @@ class Replacement:
         1. Until it has ended, ``old`` is installed and ``new`` is coming.
     """
 
-    __slots__ = ("ended", "new", "old", "ranges_built", "ranges_expected")
+    __slots__ = ("ended", "is_built", "new", "old", "ranges_built", "ranges_expected", "waits")
 
     def __init__(self, old: InstalledJoin, new: InstalledJoin) -> None:
         self.old = old
         self.new = new
+        #: Whether it takes its place only when it is told to: other servers build it, too.
+        self.waits = False
+        #: Whether what reads have had computed was built once; what they have computed since is built again and again.
+        self.is_built = False
         #: Ranges that are computed of the new join, and those that reads have had computed of the old one.
         self.ranges_built = 0
         self.ranges_expected = 0

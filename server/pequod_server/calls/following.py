@@ -47,6 +47,7 @@ class FollowCalls:
                 reply = message_of_state(state, self._served.header())
                 # Joins are shown by ListJoins, to those who may see them.
                 reply.map.ClearField("joins")
+                reply.map.ClearField("replacement")
                 yield reply
                 if request.once:
                     return

@@ -1,90 +1,49 @@
-"""The calls by which a join takes the place of another: begun by one, built between the others, looked at and ended.
+"""The calls by which a join of this server takes the place of another: begun by one, looked at and ended.
 
-ReplaceJoin --> engine.begin_replacement --> task: slice | calls of others | slice | ... | switch | slice ...
-ListReplacements, EndReplacement              one at a time; the latest that ended are listed
+ReplaceJoin --> engine.begin_replacement --> BuildingInSlices
+ListReplacements, EndReplacement             one at a time; the latest that ended are listed
 """
 
 from __future__ import annotations
 
-import asyncio
 import secrets
-import time
 from collections import deque
-from collections.abc import Callable
-from typing import Final
 
 from pequod_grammar import parse_one
 from pequod_proto import pequod_pb2 as pb
 
-from pequod.engine import Engine, JoinError, JoinSpec, MissingError, NotReplaceableError, PequodError, Replacement
-from pequod_server.backing.turns import ended
+from pequod.engine import Engine, JoinError, JoinSpec, NotReplaceableError
+from pequod_server.calls.building import ENDED_MAX, BuildingInSlices, Shown
 from pequod_server.calls.served import ServedEngine
 from pequod_server.joins import JoinLimits, joins_of_settings
 from pequod_server.wire.handlers import Context
 
-#: A slice of building takes this long, and as long a pause follows: reads go on beside it.
-SLICE_S: Final = 0.001
-#: How many replacements that ended are still listed.
-_ENDED_MAX: Final = 16
-
-
-class Shown:
-    """A replacement as callers see it."""
-
-    def __init__(self, replacement: Replacement) -> None:
-        self.id = secrets.randbits(63)
-        self.replacement = replacement
-        self._begun_s = time.monotonic()
-        self._ended_s: float | None = None
-
-    def message(self) -> pb.Replacement:
-        """Return it as a message."""
-        found = self.replacement
-        if found.ended is not None and self._ended_s is None:
-            self._ended_s = time.monotonic()
-        return pb.Replacement(
-            id=self.id,
-            join=found.name,
-            text=str(found.new.spec),
-            ranges_built=found.ranges_built,
-            ranges_expected=found.ranges_expected,
-            age_s=(time.monotonic() if self._ended_s is None else self._ended_s) - self._begun_s,
-            in_place=found.is_in_place,
-            ended=found.ended or "",
-        )
-
 
 class ReplaceCalls:
-    """Answers ReplaceJoin, ListReplacements and EndReplacement.
+    """Answers ReplaceJoin, ListReplacements and EndReplacement of a server that has its joins for itself."""
 
-    Args:
-        is_member: Whether the server belongs to a cluster, whose joins are in its map.
-    """
-
-    def __init__(self, served: ServedEngine, *, is_member: bool) -> None:
+    def __init__(self, served: ServedEngine, building: BuildingInSlices) -> None:
         self._served = served
         self._engine: Engine = served.engine
-        #: Called when the joins are others.
-        self.on_joins: Callable[[], None] = _nothing
-        self._is_member = is_member
+        self._building = building
         self._join_limits = JoinLimits(served.config)
         #: The latest ones, the newest first.
-        self._shown: deque[Shown] = deque(maxlen=_ENDED_MAX)
-        self._task: asyncio.Task[None] | None = None
+        self._shown: deque[Shown] = deque(maxlen=ENDED_MAX)
 
     async def replace(self, request: pb.ReplaceJoinRequest, _context: Context) -> pb.ReplaceJoinReply:
         """Begin to put a join in the place of another, or return how far that is."""
         self._refuse(request.name)
         try:
-            replacement = self._engine.begin_replacement(request.name, self._spec(request))
+            replacement = self._engine.begin_replacement(
+                request.name, wanted_spec(request, self._engine, self._join_limits)
+            )
         except JoinError as error:
             raise error.with_text(request.text) from None
         shown = next((one for one in self._shown if one.replacement is replacement), None)
         if shown is None:
-            shown = Shown(replacement)
+            shown = Shown(replacement, secrets.randbits(63))
             self._shown.appendleft(shown)
-            if self._task is None or self._task.done():
-                self._task = asyncio.create_task(self._go_on(), name="pequod replacement")
+            self._building.begin()
         return pb.ReplaceJoinReply(header=self._served.header(), replacement=shown.message())
 
     async def list_all(self, _request: pb.ListReplacementsRequest, _context: Context) -> pb.ListReplacementsReply:
@@ -101,23 +60,14 @@ class ReplaceCalls:
 
     async def stop(self) -> None:
         """End what is under way; the old join stays."""
-        if self._task is not None:
-            await ended((self._task,))
-        if (replacement := self._engine.replacement) is not None:
-            self._engine.end_replacement(replacement, "the server is stopping")
+        await self._building.stop()
 
     def _refuse(self, name: str) -> None:
-        """Refuse to replace a join that this server does not have for itself.
+        """Refuse to replace a join that the settings bring back at the next start.
 
         Raises:
-            NotReplaceableError: It is of a cluster, or of settings that bring it back at the next start.
+            NotReplaceableError: It is one.
         """
-        if self._is_member:
-            raise NotReplaceableError(
-                name,
-                "the joins of a cluster are in its map; add the new join under another name, move the readers, and "
-                "drop this one",
-            )
         if self._served.config.data is None:
             return
         fixed = joins_of_settings(self._served.config)
@@ -128,48 +78,16 @@ class ReplaceCalls:
                 "change it there and start again, or take it out and add it by a client",
             )
 
-    def _spec(self, request: pb.ReplaceJoinRequest) -> JoinSpec:
-        if request.undo:
-            return self._engine.replaced_spec(request.name)
-        self._join_limits.refuse_text(request.text)
-        return parse_one(request.text)
 
-    async def _go_on(self) -> None:
-        """Build, switch and clear, slice by slice, until there is nothing more to do."""
-        while True:
-            begun_s = time.perf_counter()
-            replacement = self._engine.replacement
-            if replacement is None:
-                if not self._slice(time.monotonic()):
-                    return
-            else:
-                old = replacement.old
-                try:
-                    await self._served.read(self._slice, old.first, old.last, None)
-                except PequodError as error:
-                    self._engine.end_replacement(replacement, str(error))
-            await asyncio.sleep(min(time.perf_counter() - begun_s, SLICE_S))
+def wanted_spec(request: pb.ReplaceJoinRequest, engine: Engine, limits: JoinLimits) -> JoinSpec:
+    """Return the join that a request wants in the place of another.
 
-    def _slice(self, now: float) -> bool:
-        """Go on for a slice; return whether there is more to do."""
-        begun_s = time.perf_counter()
-        is_first = True
-        while True:
-            replacement = self._engine.replacement
-            try:
-                more = self._engine.replace_some(now=now)
-            except MissingError:
-                if is_first:
-                    raise
-                # The next slice waits for it: its attempts are counted anew.
-                return True
-            is_first = False
-            if replacement is not None and replacement.is_in_place:
-                # In the turn of the switch: no answer that shows it leaves before it is kept.
-                self.on_joins()
-            if not more or time.perf_counter() >= begun_s + SLICE_S:
-                return more
-
-
-def _nothing() -> None:
-    return None
+    Raises:
+        JoinError: Its text is malformed.
+        LimitExceededError: Its text is too long.
+        UnknownJoinError, NotReplaceableError: What the join was before is not known.
+    """
+    if request.undo:
+        return engine.replaced_spec(request.name)
+    limits.refuse_text(request.text)
+    return parse_one(request.text)

@@ -15,10 +15,12 @@ from pequod_proto.pequod_pb2_grpc import add_PequodServicer_to_server
 from pequod.engine import Engine
 from pequod_server.calls.administration import AdministrationCalls
 from pequod_server.calls.backfilling import BackfillCalls
+from pequod_server.calls.building import BuildingInSlices
 from pequod_server.calls.checking import JoinChecks
 from pequod_server.calls.executing import ExecuteCalls, handler_of_batches
 from pequod_server.calls.feeds import Feeds
 from pequod_server.calls.following import FollowCalls
+from pequod_server.calls.preparing import ClusterReplaceCalls
 from pequod_server.calls.reads import ReadCalls
 from pequod_server.calls.replacing import ReplaceCalls
 from pequod_server.calls.scanning import ScanCalls
@@ -117,7 +119,8 @@ class PequodService:
         self.SaveSnapshot = administration.save_snapshot
         self.RestoreSnapshot = administration.restore_snapshot
 
-        self._replacing = replacing = ReplaceCalls(served, is_member=member is not None)
+        self._building = BuildingInSlices(served)
+        self._replacing = replacing = _replacing_of(served, self._building, cluster_joins, member)
         self.ReplaceJoin = replacing.replace
         self.ListReplacements = replacing.list_all
         self.EndReplacement = replacing.end
@@ -135,7 +138,7 @@ class PequodService:
 
     def keep_in(self, disk: Disk) -> None:
         """Have a disk keep the joins that clients add, drop and replace, and the request ids of writes."""
-        self._administration.on_joins = self._replacing.on_joins = disk.note_joins
+        self._administration.on_joins = self._building.on_joins = disk.note_joins
         disk.ids = self.served.executor.ids
 
     def tell_following(self, following: Callable[[], Awaitable[PeersFollowing]]) -> None:
@@ -171,3 +174,11 @@ class PequodService:
         self._watches.end()
         self._follows.end()
         self.batches.end()
+
+
+def _replacing_of(
+    served: ServedEngine, building: BuildingInSlices, joins: ClusterJoins | None, member: Member | None
+) -> ReplaceCalls | ClusterReplaceCalls:
+    if member is None or joins is None:
+        return ReplaceCalls(served, building)
+    return ClusterReplaceCalls(served, building, joins, member)

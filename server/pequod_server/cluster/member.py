@@ -72,7 +72,7 @@ class Member:
         self.rules = rules
         self._takes_port = takes_port
         self._coordinator = coordinator
-        self._entry = replace(entry, state=ServerState.JOINING)
+        self._entry = replace(entry, state=ServerState.JOINING, prepared=0)
         self._take_in = take_in
         self._map: ClusterMap | None = None
         self._others: tuple[ServerEntry, ...] = ()
@@ -83,6 +83,8 @@ class Member:
         self._fault = ""
         self._tasks: list[asyncio.Task[None]] = []
         self._is_registered = False
+        #: Called when a map was taken in.
+        self.on_taken_in: Callable[[], None] = _nothing
         #: When the coordinator last told something, by the monotonic clock.
         self.heard_s: float | None = None
 
@@ -144,6 +146,7 @@ class Member:
             with contextlib.suppress(CoordinatorUnavailableError):
                 self._learn(await self._coordinator.read())
         self._entry = replace(self._entry, map_version=self.map.version)
+        self.on_taken_in()
         log.info("the map is taken in", extra={"at": self.place, "version": self.map.version})
         self._tasks = [
             asyncio.create_task(self._follow(), name="pequod map"),
@@ -218,6 +221,22 @@ class Member:
                         raise ClusterMapError(f"the map's version {state.map.version}", self._fault)
                     if not laggards(state, changed.version):
                         break
+
+    async def say_prepared(self, version: int) -> None:
+        """Tell the others that a replacement of a join is prepared here.
+
+        Args:
+            version: It names the replacement.
+        """
+        self._entry = replace(self._entry, prepared=version)
+        self._tell()
+        if self._is_registered:
+            await self._register_again()
+
+    async def changed(self, most_s: float) -> None:
+        """Wait for the next state, for some seconds at most."""
+        with contextlib.suppress(TimeoutError):
+            await asyncio.wait_for(self._changed.wait(), most_s)
 
     async def wait_for_change(self, version: int) -> None:
         """Wait, for some seconds at most, until there is a map with at least this version."""
@@ -300,11 +319,16 @@ class Member:
             if self._fault or state.map.version != self._entry.map_version:
                 log.info("the map is taken in", extra={"at": self.place, "version": state.map.version})
             self._fault = ""
+            self.on_taken_in()
             if state.map.version != self._entry.map_version:
                 self._entry = replace(self._entry, map_version=state.map.version)
                 self._tell()
                 if self._is_registered:
                     await self._register_again()
+
+
+def _nothing() -> None:
+    return None
 
 
 def laggards(state: ClusterState, version: int) -> list[str]:

@@ -20,7 +20,7 @@ from pequod.engine import Engine, JoinError
 from pequod.errors import ClusterMapError, SettingError
 from pequod_server.cluster.coordinator import ClusterCoordinator
 from pequod_server.cluster.etcd_calls import EtcdAccess
-from pequod_server.cluster.joins import MapJoins
+from pequod_server.cluster.installing import MapJoins
 from pequod_server.cluster.member import Member
 from pequod_server.cluster.sources import MapSources
 from pequod_server.cluster.static import StaticCoordinator, read_file
