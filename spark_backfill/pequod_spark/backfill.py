@@ -291,7 +291,9 @@ class _Run:
             return compile_pieces(self._spec, status.level, read, *within, prefixes, one_of=one_of)
 
         self._lease.stage = "computing"
-        found = survey(pieces, part_rows, can_sample=contributes_once(self._spec) and source_count > FEW_SOURCES)
+        # Of a sample of the sources, groups have other rows than of all.
+        can_sample = self._spec.keep is None and contributes_once(self._spec) and source_count > FEW_SOURCES
+        found = survey(pieces, part_rows, can_sample=can_sample)
         self._lease.rows_expected = found.row_count
         splits = self._contexts.splits(found, status.first, status.last, part_rows)
         self._lease.stage = "sorting and loading"

@@ -100,17 +100,25 @@ class Contexts:
         prefix = self.prefix_of(key)
         return None if prefix is None or prefix >= key else prefix
 
+    def part_of(self, key: bytes) -> bytes:
+        """Return where a context may be cut before a key: at the key, or at its group if some rows of each are kept."""
+        cap = self._plan.cap
+        return key if cap is None else cap.widen(key, key + b"\0").first
+
     def end_of(self, prefix: bytes) -> bytes:
         """Return the end of a context."""
         return self._plan.end_of(prefix)
 
     def splits(self, found: Survey, first: bytes, last: bytes, part_rows: int = PART_ROWS) -> list[bytes]:
-        """Return the keys at which to cut a range: between contexts, unless these are larger than a part."""
+        """Return the keys at which to cut a range: between contexts, unless these are larger than a part.
+
+        No group of a join that keeps some rows of each is cut.
+        """
         part_count = -(-found.piece_count // part_rows)
         splits: list[bytes] = []
         for number in range(1, part_count):
             key = found.keys[len(found.keys) * number // part_count] if found.keys else b""
-            for split in (self.inside(key), key):
+            for split in (self.inside(key), self.part_of(key)):
                 if split is not None and (splits[-1] if splits else first) < split < last:
                     splits.append(split)
                     break

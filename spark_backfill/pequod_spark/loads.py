@@ -5,12 +5,12 @@
                                                        [t|liz|0000000150|bob, t|liz})  ...
 
 Together the pieces cover all contexts of the partition's rows, clipped to the partition's range. A request holds each
-tail and value once, even if many timelines have it.
+tail and value once, even if many timelines have it. Groups of a join that keeps some rows of each are not cut.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from typing import Final
 
@@ -61,14 +61,23 @@ class Requests:
             rows = pa.Table.from_batches(held)
             if rows.num_rows < 2 or (rows.num_rows < ROWS_MAX and rows.nbytes < BYTES_MAX):
                 continue
-            cut = _cut(rows)
+            cut = self._cut(rows)
             if cut:
-                yield self._request(rows.slice(0, cut), rows["key"][cut].as_py())
+                yield self._request(rows.slice(0, cut), self._part_of(rows["key"][cut].as_py()))
                 held = rows.slice(cut).to_batches()
         if held:
             yield self._request(pa.Table.from_batches(held), None)
         elif self._prefix is not None:
             yield self._finish(self._new())
+
+    def _cut(self, rows: pa.Table) -> int:
+        """Return how many of the first rows to send; 0: more have to come first."""
+        return _cut(rows) if self._plan.cap is None else _cut_between_groups(rows, self._part_of)
+
+    def _part_of(self, key: bytes) -> bytes:
+        """Return where a piece may end before a row: at the row, or at its group if the join keeps some of each."""
+        cap = self._plan.cap
+        return key if cap is None else cap.widen(key, key + b"\0").first
 
     def _request(self, rows: pa.Table, next_key: bytes | None) -> pb.LoadBackfillRequest:
         """Return the request for some rows; ``next_key`` is the key after them, None if they are the last ones."""
@@ -123,6 +132,16 @@ def _cut(rows: pa.Table) -> int:
         if len(ends) and (name == "key" or ends[-1] * 2 >= rows.num_rows):
             return int(ends[-1])
     return 0
+
+
+def _cut_between_groups(rows: pa.Table, part_of: Callable[[bytes], bytes]) -> int:
+    """Return how many of the first rows to send: as many whole groups as there are, but the last one."""
+    keys = rows["key"].to_pylist()
+    last = part_of(keys[-1])
+    at = len(keys) - 1
+    while at and keys[at - 1] >= last:
+        at -= 1
+    return at
 
 
 def _changes(column: pa.ChunkedArray) -> np.ndarray[tuple[int], np.dtype[np.bool_]]:

@@ -25,7 +25,7 @@ from pequod.language.slots import known_run
 from pequod.language.spec import JoinSpec, Operator, Slot
 from pequod.language.views import plain_join
 from pequod_spark.keys import put_together, take_apart
-from pequod_spark.plan import Read, SparkPlan, contributes_once
+from pequod_spark.plan import Read, SparkPlan, contributes_once, keep
 from pequod_spark.ranges import clip
 from pequod_spark.records import plain_rows
 
@@ -46,8 +46,8 @@ def compile_pieces(
         spec: The join; no other join computes its sources.
         level: How many slots of the output a context fixes.
         read: Reads the base rows.
-        first: The first output key wanted.
-        last: The end of the range, None for no end.
+        first: The first output key wanted; of a join with `keep`, the first one of a group.
+        last: The end of the range, None for no end; it cuts no group either.
         covered: A column ``prefix``: contexts to leave out.
         one_of: Keep only the contributions of one in this many keys of the value source.
 
@@ -56,7 +56,11 @@ def compile_pieces(
     """
     first, last = meet(first, last, keys_of(spec.output))
     contributions = SparkPlan([spec], read).contributions(spec, first, last, one_of=one_of)
-    found = _count(spec, contributions).withColumn("is_row", f.lit(True))  # noqa: FBT003 - a column
+    counted = _count(spec, contributions)
+    if spec.keep is not None and spec.is_unique:
+        # Groups are whole in the range; the server reads what is behind these rows when they do not do.
+        counted = keep(spec, counted)
+    found = counted.withColumn("is_row", f.lit(True))  # noqa: FBT003 - a column
     contexts = _contexts(spec, level, read, first, last)
     if contexts is not None:
         found = found.unionByName(contexts, allowMissingColumns=True)

@@ -10,7 +10,9 @@ from random import Random
 
 from pequod.engine import Backfill, Operator, Piece, Range
 from pequod.engine.testing import tuples_of
+from pequod.language.keeping import compile_group
 from pequod.language.patterns import compile_matcher
+from pequod.language.spec import JoinSpec, Keep
 from tests.engine.draw import draw_slot
 
 Contribution = tuple[bytes, bytes, bytes]
@@ -24,6 +26,14 @@ def draw_pieces(random: Random, backfill: Backfill, base: Mapping[bytes, bytes])
         output = b"".join(part if isinstance(part, bytes) else slots[part.name] for part in spec.output.parts)
         contributions[output, source_key, given] += 1
     match = compile_matcher(spec.output).match
+    groups: dict[bytes, list[bytes]] = {}
+    if spec.keep is not None:
+        for output in {output for output, _, _ in contributions}:
+            groups.setdefault(_group_of(spec, output), []).append(output)
+        if spec.is_unique:
+            # More than those that are kept may be loaded; of some groups all.
+            fewer = {key for keys in groups.values() for key in _innermost(random, spec.keep, keys)}
+            contributions = Counter({one: times for one, times in contributions.items() if one[0] in fewer})
     fixed: set[tuple[bytes, ...]] = set()
     for output, _, _ in contributions:
         matched = match(output)
@@ -36,9 +46,46 @@ def draw_pieces(random: Random, backfill: Backfill, base: Mapping[bytes, bytes])
         prefix = plan.prefix(plan.environment(values))
         first, last = max(prefix, backfill.first), min(plan.end_of(prefix), backfill.last)
         if first < last:
-            pieces += [_piece(backfill, len(prefix), part, contributions) for part in _split(random, first, last)]
+            parts = _split(random, first, last)
+            if spec.keep is not None:
+                parts = _whole_groups(spec, parts)
+            pieces += [_piece(backfill, len(prefix), part, contributions) for part in parts]
     random.shuffle(pieces)
     return pieces
+
+
+def _group_of(spec: JoinSpec, output: bytes) -> bytes:
+    """Return what all keys of an output key's group begin with."""
+    assert spec.keep is not None
+    matched = compile_matcher(spec.output).match(output)
+    assert matched is not None
+    slots = dict(zip(dict.fromkeys(slot.name for slot in spec.output.slots()), matched.groups(), strict=True))
+    found = b""
+    for part in spec.output.parts:
+        if isinstance(part, bytes):
+            found += part
+        elif part.name in spec.keep.slots:
+            found += slots[part.name]
+        else:
+            break
+    return found
+
+
+def _innermost(random: Random, keep: Keep, keys: list[bytes]) -> list[bytes]:
+    count = keep.count + random.choice([0, 0, 1, 100])
+    return sorted(keys)[-count:] if keep.is_last else sorted(keys)[:count]
+
+
+def _whole_groups(spec: JoinSpec, parts: list[Range]) -> list[Range]:
+    """Return the parts of a range, cut between groups: those that would cut a group are one."""
+    match, whole = compile_group(spec), list[Range]()
+    for part in parts:
+        found = match(part.first)
+        if whole and found is not None and found[0] != part.first:
+            whole[-1] = Range(whole[-1].first, part.last)
+        else:
+            whole.append(part)
+    return whole
 
 
 def _split(random: Random, first: bytes, last: bytes) -> list[Range]:

@@ -20,7 +20,15 @@ from pequod.engine.joins import capped, indexes
 from pequod.engine.reads import building, execution
 from pequod.engine.writes import changes
 from pequod.language.conditions import IF_ABSENT, IF_PRESENT, Condition, IfValue
-from tests.engine.draw import BASE_TABLES, draw_bound, draw_join, draw_key, draw_range, draw_timeline
+from tests.engine.draw import (
+    BASE_TABLES,
+    draw_bound,
+    draw_join,
+    draw_kept_timeline,
+    draw_key,
+    draw_range,
+    draw_timeline,
+)
 from tests.engine.draw_rankings import draw_ranking
 from tests.engine.draw_records import draw_record_join, draw_searching_join, draw_value
 from tests.engine.draw_transactions import draw_transaction
@@ -133,7 +141,7 @@ def draw_replacement_step(random: Random, walker: Walker, *, snapshots: bool) ->
 def draw_fit_join(random: Random, *, records: bool = False) -> JoinSpec:
     """Draw a join that can be backfilled; often the timeline, which has loops of its own."""
     if not records and random.random() < 0.3:
-        return draw_timeline(random)
+        return random.choice([draw_timeline, draw_kept_timeline])(random)
     while True:
         spec = (draw_record_join if records else draw_join)(random)
         tables = {source.pattern.literal_prefix.partition(b"|")[0] for source in spec.sources}

@@ -28,7 +28,10 @@ m|<user>|all = check s|<user>|<poster> max p|<poster>|<time:4>;
 l|<time:4> = check s|<user>|<poster> copy p|<poster>|<time:4>;
 x|<user> = count t|<user>|<time:4>|<poster>;
 r|<user>|<kind>|<id> = check a|<user> with open = true copy e|<id> with of = <user>, kind = <kind> as {stars};
-k|<user>|<kind> = sum e|<id> with of = <user>, kinds[] = <kind> as stars
+k|<user>|<kind> = sum e|<id> with of = <user>, kinds[] = <kind> as stars;
+w|<user>|<time:4>|<poster> = check s|<user>|<poster> copy p|<poster>|<time:4> keep last 3 of <user>;
+v|<poster>|<time:4> = copy p|<poster>|<time:4> keep first 9;
+g|<user>|<poster> = check s|<user>|<poster> count p|<poster>|<time:4> keep first 2 of <user>
 """
 USERS = [f"u{number:02}" for number in range(12)]
 
@@ -59,7 +62,7 @@ class Served:
 
     def check(self, join: str) -> None:
         """See that nothing has to be computed any more, and that all is as it should be."""
-        prefix, end = f"{join}|", "|" if join in "tmrk" else ""
+        prefix, end = f"{join}|", "|" if join in "tmrkwg" else ""
         computed = self.client.statistics().joins[join].computed_ranges
         for user in (*USERS, "u99"):
             self.client.scan(prefix=f"{prefix}{user}{end}")
@@ -116,12 +119,26 @@ def writing(connection: Connection) -> Iterator[None]:
             thread.join()
 
 
-@pytest.mark.parametrize(("join", "level"), [("t", None), ("n", None), ("m", 0), ("l", None), ("r", None), ("k", 0)])
+@pytest.mark.parametrize(
+    ("join", "level"),
+    [
+        ("t", None),
+        ("n", None),
+        ("m", 0),
+        ("l", None),
+        ("r", None),
+        ("k", 0),
+        ("w", None),
+        ("w", 0),
+        ("v", None),
+        ("g", None),
+    ],
+)
 def test_what_spark_loads_while_others_write_is_exact(
     spark: SparkSession, served: Served, join: str, level: int | None
 ) -> None:
     with writing(served.connection):
-        request = Request(join, level=level, part_rows=600 if join == "t" else 1_000_000)
+        request = Request(join, level=level, part_rows=600 if join in "tw" else 1_000_000)
         outcome = backfill(spark, served.connection.client, request)
     assert outcome.ranges
     assert outcome.skipped == outcome.contexts_before == 0

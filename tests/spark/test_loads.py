@@ -48,7 +48,7 @@ def loaded(requests: list[pb.LoadBackfillRequest]) -> tuple[dict[bytes, bytes], 
     for request in requests:
         at = 0
         for first, last, count in zip(request.firsts, request.lasts, request.row_counts, strict=True):
-            prefix = first[: first.index(b"|", 2) + 1]
+            prefix = first[: first.index(b"|", first.index(b"|") + 1) + 1]
             tails = [request.tails[number] for number in request.tail_at[at : at + count]]
             values = [request.values[number] for number in request.value_at[at : at + count]]
             assert tails == sorted(set(tails))
@@ -59,6 +59,28 @@ def loaded(requests: list[pb.LoadBackfillRequest]) -> tuple[dict[bytes, bytes], 
         assert at == len(request.tail_at)
         assert len(set(request.tails)) == len(request.tails), "each tail is sent once"
     return rows, ranges
+
+
+KEPT = "best|<x>|<y:1>|<z> = copy p|<x>|<y:1>|<z> keep last 3 of <x>"
+
+
+@pytest.mark.parametrize("by", ["<x>", "<x>, <y>"])
+@pytest.mark.parametrize("seed", range(20))
+def test_no_group_of_a_join_that_keeps_some_rows_is_cut(monkeypatch: pytest.MonkeyPatch, seed: int, by: str) -> None:
+    random = Random(seed)
+    (spec,) = parse(KEPT.removesuffix("<x>") + by)
+    length = 7 if by == "<x>" else 9
+    monkeypatch.setattr(loads, "ROWS_MAX", random.choice([1, 2, 5, 1000]))
+    tails = {b"%d|%d" % (random.randrange(3), random.randrange(20)) for _ in range(20)}
+    rows = [(b"best|%b|" % x, tail) for x in (b"a", b"b") for tail in (None, *sorted(tails))]
+    part = PartitionRange(b"best|", b"best}", None)
+    requests = list(Requests(status_of(b"best|", b"best}"), spec, part).of(batches_of(random, rows)))
+    found, ranges = loaded(requests)
+    assert found == {prefix + tail: b"v" + tail for prefix, tail in rows if tail is not None}
+    for one in ranges:
+        inside = [key for key in found if one.first <= key < one.last]
+        outside = [key for key in found if key not in inside]
+        assert not {key[:length] for key in inside} & {key[:length] for key in outside}
 
 
 @pytest.mark.parametrize("seed", range(60))

@@ -15,7 +15,7 @@ A group is whole in one context, since reads are widened to whole groups (`Cap.w
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from itertools import groupby
 from typing import NamedTuple
 
@@ -167,11 +167,20 @@ class Kept:
             value_bytes: As `Materialised.take_rows` has it.
             is_all: Whether all rows of the groups are there, else only the innermost ones.
         """
+        self._fill(context, rows, value_bytes, lambda _: is_all)
+
+    def fill_cut(self, context: Materialised, rows: Rows) -> None:
+        """Take in rows as `fill` does, of which each group has its innermost ones: if they are too few, all of them."""
+        self._fill(context, rows, 0, lambda row_count: row_count < self.cap.count)
+
+    def _fill(self, context: Materialised, rows: Rows, value_bytes: int, has_all: Callable[[int], bool]) -> None:
+        """Take in rows; ``has_all`` returns whether a group with this number of rows has all of them."""
         cap = self.cap
         taken = Rows([], [])
         for group, kept, others in cap.split(context.prefix, rows):
             taken.keys.extend(kept.keys)
             taken.values.extend(kept.values)
+            is_all = has_all(len(kept.keys) + len(others.keys))
             if not others.keys and is_all:
                 continue
             spare = self.spares[group] = Spare()

@@ -28,6 +28,7 @@ from pequod.engine.joins.batches import apply_batch, take_frames
 from pequod.engine.joins.contexts import Context
 from pequod.engine.joins.installed import InstalledJoin
 from pequod.engine.memory.eviction import Evictor
+from pequod.engine.memory.ledger import BYTES
 from pequod.engine.read import Read
 from pequod.engine.reads.as_of import SourcesAsOf
 from pequod.engine.reads.differences import differences
@@ -91,18 +92,16 @@ class Loading:
         if not bounds.first < bounds.last:
             end = "the end" if last is None else shown(last)
             raise NotBackfillableError(name, f"it computes nothing between {shown(first)} and {end}")
-        slots = list(dict.fromkeys(slot.name for slot in join.spec.output.slots()))
-        if level is None:
-            level = min(1, max(0, len(slots) - 1))
-        if not 0 <= level <= len(slots):
-            raise NotBackfillableError(name, f"its output has {len(slots)} slots, so that a read cannot fix {level}")
+        plan = join.plan_at(_level_of(join, level))
+        if plan.cap is not None:
+            bounds = plan.cap.widen(*bounds)
         sources = [Range(*containing_range(join.spec, source.pattern, *bounds)) for source in join.spec.sources]
         read = self._memory.reads.begin()
         lacking: list[Lacking] = [*_not_loaded(join, sources, read.number), *self._not_made(join)]
         if lacking:
             self._memory.wait(read)
             raise MissingError(lacking)
-        backfill = Backfill(join, join.plan_at(level), bounds, revision, sources, record_bytes_max)
+        backfill = Backfill(join, plan, bounds, revision, sources, record_bytes_max)
         self._writer.backfills.append(backfill)
         return backfill
 
@@ -221,6 +220,25 @@ class Loading:
         else:
             present.take_over(context)
         self._reader.cover(present, *bounds, read)
+        self._writer.note_short(present)
+
+
+def _level_of(join: InstalledJoin, level: int | None) -> int:
+    """Return how many slots of the output the contexts of a backfill fix.
+
+    Raises:
+        NotBackfillableError: They cannot be as many as a client wants.
+    """
+    spec, name = join.spec, join.info.name
+    slot_count = len(dict.fromkeys(slot.name for slot in spec.output.slots()))
+    most = slot_count if spec.keep is None else len(spec.keep.slots)
+    if level is None:
+        return min(1, max(0, slot_count - 1), most)
+    if not 0 <= level <= slot_count:
+        raise NotBackfillableError(name, f"its output has {slot_count} slots, so that a read cannot fix {level}")
+    if level > most:
+        raise NotBackfillableError(name, f"its groups are those of {most} slots, and what is loaded has whole groups")
+    return level
 
 
 def _place(backfill: Backfill, piece: Piece) -> list[bytes]:
@@ -240,6 +258,8 @@ def _place(backfill: Backfill, piece: Piece) -> list[bytes]:
     prefix = plan.prefix(environment)
     if not prefix <= piece.first < piece.last <= plan.end_of(prefix):
         raise refuse(f"they are not all of the prefix {shown(prefix)}")
+    if plan.widen(piece.first, piece.last, prefix) != (piece.first, piece.last):
+        raise refuse("they have a part of a group, and the join keeps some rows of each group")
     tails, operator = piece.tails, join.spec.value_source.operator
     lengths = {
         "values": (piece.values, operator is not Operator.COUNT),
@@ -269,7 +289,13 @@ def _take_rows(
     stop = len(piece.tails) if bounds.last >= context.end else bisect_left(piece.tails, bounds.last[length:])
     tails, values = list(piece.tails[start:stop]), list(piece.values[start:stop])
     if backfill.join.is_unique:
-        context.take_rows(*_lay_over(Rows(tails, values), context, copied))
+        if context.kept is None:
+            context.take_rows(*_lay_over(Rows(tails, values), context, copied))
+            return
+        context.kept.fill_cut(context, Rows(tails, values))
+        for tail, value in copied.items():
+            if context.covers(tail):
+                context.place(tail, value, BYTES + len(tail))
         return
     aggregate = backfill.join.aggregate
     states: dict[bytes, State | None] = {}
@@ -285,7 +311,11 @@ def _take_rows(
     context.take_states(aggregate, {tail: state for tail, state in states.items() if state is not None}, stop - start)
     results = {tail: aggregate.result(state) for tail, state in context.aggregate_states.items()}
     shown = {tail: value for tail, value in results.items() if value is not None}
-    context.take_rows(list(shown), list(shown.values()), aggregate.value_bytes)
+    rows = Rows(list(shown), list(shown.values()))
+    if context.kept is None:
+        context.take_rows(*rows, aggregate.value_bytes)
+    else:
+        context.kept.fill(context, rows, aggregate.value_bytes, is_all=True)
 
 
 def _lay_over(rows: Rows, context: Context, copied: dict[bytes, bytes | None]) -> Rows:
@@ -313,8 +343,6 @@ def _refuse_unfit(join: InstalledJoin) -> None:
         raise refuse(
             f"it is declared or computed as `{'pull' if join.is_pull else join.spec.maintenance}`, not as push"
         )
-    if join.spec.keep is not None:
-        raise refuse("it keeps some rows of each group; a scan of it computes it")
     if any(join.upstreams):
         raise refuse("joins compute some of its sources; the server computes it when it is read, as a scan of it does")
     if join.spec.has_records and any(table.presence is not None for table in join.source_tables):

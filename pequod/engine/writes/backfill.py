@@ -37,6 +37,9 @@ class Piece:
 
     A join whose output keys have one contribution each gives rows: ``tails`` ascend strictly. Other joins give the
     tuples of source keys that contribute, equal ones once with their number in ``times``; ``tails`` ascend.
+
+    A join that keeps some rows of each group gives whole groups. If its output keys have one contribution each, these
+    are the rows that are kept, and may be more; else all contributions to the rows of the groups.
     """
 
     first: bytes

@@ -267,8 +267,7 @@ class Writer:
     def _set(self, join: InstalledJoin, context: Context, tail: bytes, new: bytes | None, own_bytes: int) -> None:
         for change in context.place(tail, new, own_bytes):
             self._emit(join, context, *change)
-        if context.is_fresh and context.is_short:
-            self._mark_stale(context)
+        self.note_short(context)
 
     def apply(self, join: InstalledJoin, context: Context, batches: Iterable[tuple[int, Batch]]) -> None:
         """Add (sign 1) or remove (sign -1) the results of executions, in their order.
@@ -295,9 +294,13 @@ class Writer:
     def _end(self, join: InstalledJoin, context: Context, told: Told | None) -> None:
         for change in told or ():
             self._emit(join, context, *change)
+        self.note_short(context)
+        self._drain()
+
+    def note_short(self, context: Context) -> None:
+        """Have the next read compute the groups of a context that lack rows."""
         if context.is_fresh and context.is_short:
             self._mark_stale(context)
-        self._drain()
 
     def _emit(self, join: InstalledJoin, context: Context, tail: bytes, old: bytes | None, new: bytes | None) -> None:
         if old == new or not join.is_followed:
