@@ -164,6 +164,16 @@ class WireSettings:
 
 
 @dataclass(frozen=True, slots=True)
+class ReplaceSettings:
+    """What join to replace while it is read."""
+
+    ranges: Annotated[int, Option(min=1, help="Timelines, all of which have been read.")] = 100_000
+    reads: Annotated[int, Option(min=1, help="Reads before the replacement, and at least while it goes on.")] = 20_000
+    callers: Annotated[int, Option(min=1, help="Callers that read at the same time.")] = 4
+    client_loop: ClientLoop = "uvloop"
+
+
+@dataclass(frozen=True, slots=True)
 class LakeDemoSettings:
     """What a lake takes in while queries run."""
 

@@ -175,6 +175,27 @@ def wire(settings: sizes.WireSettings, bars: ProgressBars) -> Printed:
 
 @measuring(
     app,
+    "replace",
+    sizes.ReplaceSettings,
+    {"ranges": 200, "reads": 200},
+    short_help="Reads while a join takes the place of another.",
+    shown=(
+        "pequod bench replace                     (a minute or two)",
+        "pequod bench replace --ranges 20000 --json",
+    ),
+)
+def replace(settings: sizes.ReplaceSettings, bars: ProgressBars) -> Printed:
+    """Measure how long reads take before, while and after a join that is read everywhere is replaced.
+
+    Each answer is compared: it has the old rows or the new ones, and old ones no more once new ones were seen.
+    """
+    from pequod_bench.replacing import run
+
+    return run(settings, bars)
+
+
+@measuring(
+    app,
     "cluster",
     sizes.ClusterSettings,
     {"users": 100, "ticks": 2_000, "computes": (1, 2)},

@@ -1,4 +1,4 @@
-"""Backfills of joins that keep some rows of each group: what is loaded, what changes meanwhile, and what is behind it."""
+"""Backfills of joins that keep some rows of each group: what is loaded, what changes meanwhile, and what is behind."""
 
 from __future__ import annotations
 

@@ -25,7 +25,7 @@ from pequod.language.errors import LimitExceededError
 from pequod.language.ranges import Range
 
 #: Ranges of the old join that a step looks at, and rows of it for which a step computes those of the new one.
-_RANGES_A_STEP: Final = 256
+_RANGES_A_STEP: Final = 64
 ROWS_A_STEP = 512
 #: The first passes take ranges of which a read was among the latest of this number; a third pass takes all.
 _LATELY: Final = (10_000, 1_000_000)
@@ -77,7 +77,7 @@ class Building:
             MissingError: Rows of a database that it needs are not loaded, or an index is not made.
 
         Cost:
-            That of computing `ROWS_A_STEP` rows of the old join, or of looking at some hundred ranges.
+            That of computing `ROWS_A_STEP` rows of the old join, or of looking at some ranges.
         """
         if not self._new.is_push or not self._has_room():
             return False
