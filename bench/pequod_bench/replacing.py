@@ -137,7 +137,7 @@ class _Reading:
         return self.new_at_s < float("inf")
 
     async def phase(self, name: str, settings: ReplaceSettings, goes_on: Callable[[], bool]) -> ReadTimes:
-        """Read for so many reads, and as long as something goes on; return how long reads took."""
+        """Read a number of times, and then as long as something goes on; return how long reads took."""
         took: list[float] = []
         left = iter(range(settings.reads))
         begun_s = clock()

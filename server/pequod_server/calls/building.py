@@ -25,7 +25,7 @@ log = logging.getLogger("pequod.server")
 #: `pequod bench replace`. After it, calls have the loop for a while: one takes several turns of the loop.
 SLICE_S: Final = 0.0001
 PAUSE_S: Final = 0.001
-#: So many turns calls have at the least: on a busy machine the pause may be over before the process runs again.
+#: Calls have this number of turns at the least: on a busy machine the pause may be over before the process runs again.
 _TURNS: Final = 8
 #: How many replacements that ended are still listed.
 ENDED_MAX: Final = 16

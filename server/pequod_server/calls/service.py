@@ -121,9 +121,8 @@ class PequodService:
 
         self._building = BuildingInSlices(served)
         self._replacing = replacing = _replacing_of(served, self._building, cluster_joins, member)
-        self.ReplaceJoin = replacing.replace
+        self.ReplaceJoin, self.EndReplacement = replacing.replace, replacing.end
         self.ListReplacements = replacing.list_all
-        self.EndReplacement = replacing.end
 
         backfills = BackfillCalls(served)
         self.BeginBackfill = backfills.begin
