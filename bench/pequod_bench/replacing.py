@@ -108,7 +108,7 @@ async def _fill(client: AsyncClient, users: int, bars: ProgressBars) -> None:
     with bars.bar("preparing", users) as advance:
         for start in range(0, users, _BATCH):
             some = range(start, min(users, start + _BATCH))
-            rows = {}
+            rows: dict[bytes, bytes] = {}
             for user in some:
                 rows |= {keys.subscription_key(user, poster): keys.FOLLOWS for poster in _followed(user)}
                 rows[b"mute|%08d|%08d" % (user, _followed(user)[0])] = b""
