@@ -3416,7 +3416,7 @@ func (x *DropJoinReply) GetHeader() *Header {
 // A join on its way to the place of another.
 type Replacement struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// Random.
+	// Random; in a cluster the same at all servers.
 	Id uint64 `protobuf:"fixed64,1,opt,name=id,proto3" json:"id,omitempty"`
 	// The name of the join.
 	Join string `protobuf:"bytes,2,opt,name=join,proto3" json:"join,omitempty"`
@@ -3430,7 +3430,9 @@ type Replacement struct {
 	// Whether it is in its place.
 	InPlace bool `protobuf:"varint,7,opt,name=in_place,json=inPlace,proto3" json:"in_place,omitempty"`
 	// Why it has ended; empty while it is under way.
-	Ended         string `protobuf:"bytes,8,opt,name=ended,proto3" json:"ended,omitempty"`
+	Ended string `protobuf:"bytes,8,opt,name=ended,proto3" json:"ended,omitempty"`
+	// In a cluster, the servers that have not prepared it, or whose reads do not see it yet, by their ids.
+	WaitsFor      []string `protobuf:"bytes,9,rep,name=waits_for,json=waitsFor,proto3" json:"waits_for,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -3519,6 +3521,13 @@ func (x *Replacement) GetEnded() string {
 		return x.Ended
 	}
 	return ""
+}
+
+func (x *Replacement) GetWaitsFor() []string {
+	if x != nil {
+		return x.WaitsFor
+	}
+	return nil
 }
 
 type ReplaceJoinRequest struct {
@@ -7849,7 +7858,9 @@ type ClusterMap struct {
 	// For tables that differ from the default; in the order of their prefixes.
 	Placements []*ClusterPlacement `protobuf:"bytes,4,rep,name=placements,proto3" json:"placements,omitempty"`
 	// Which home group owns which base keys; disjoint, in key order.
-	HomeRanges    []*ClusterHomeRange `protobuf:"bytes,5,rep,name=home_ranges,json=homeRanges,proto3" json:"home_ranges,omitempty"`
+	HomeRanges []*ClusterHomeRange `protobuf:"bytes,5,rep,name=home_ranges,json=homeRanges,proto3" json:"home_ranges,omitempty"`
+	// The join that takes the place of another, or the last one that did or was to. Absent in replies, as `joins` is.
+	Replacement   *ClusterReplacement `protobuf:"bytes,6,opt,name=replacement,proto3" json:"replacement,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -7919,6 +7930,93 @@ func (x *ClusterMap) GetHomeRanges() []*ClusterHomeRange {
 	return nil
 }
 
+func (x *ClusterMap) GetReplacement() *ClusterReplacement {
+	if x != nil {
+		return x.Replacement
+	}
+	return nil
+}
+
+// First computes prepare it, beside the joins of the map; then the map has `new` in the place of `old`.
+type ClusterReplacement struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The version of the map in which computes begin to prepare it: it names the replacement.
+	Version uint64 `protobuf:"varint,1,opt,name=version,proto3" json:"version,omitempty"`
+	// Joins in canonical form.
+	Old     string `protobuf:"bytes,2,opt,name=old,proto3" json:"old,omitempty"`
+	New     string `protobuf:"bytes,3,opt,name=new,proto3" json:"new,omitempty"`
+	InPlace bool   `protobuf:"varint,4,opt,name=in_place,json=inPlace,proto3" json:"in_place,omitempty"`
+	// Why it has ended; empty while computes prepare it.
+	Ended         string `protobuf:"bytes,5,opt,name=ended,proto3" json:"ended,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ClusterReplacement) Reset() {
+	*x = ClusterReplacement{}
+	mi := &file_pequod_v1_pequod_proto_msgTypes[105]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ClusterReplacement) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ClusterReplacement) ProtoMessage() {}
+
+func (x *ClusterReplacement) ProtoReflect() protoreflect.Message {
+	mi := &file_pequod_v1_pequod_proto_msgTypes[105]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ClusterReplacement.ProtoReflect.Descriptor instead.
+func (*ClusterReplacement) Descriptor() ([]byte, []int) {
+	return file_pequod_v1_pequod_proto_rawDescGZIP(), []int{105}
+}
+
+func (x *ClusterReplacement) GetVersion() uint64 {
+	if x != nil {
+		return x.Version
+	}
+	return 0
+}
+
+func (x *ClusterReplacement) GetOld() string {
+	if x != nil {
+		return x.Old
+	}
+	return ""
+}
+
+func (x *ClusterReplacement) GetNew() string {
+	if x != nil {
+		return x.New
+	}
+	return ""
+}
+
+func (x *ClusterReplacement) GetInPlace() bool {
+	if x != nil {
+		return x.InPlace
+	}
+	return false
+}
+
+func (x *ClusterReplacement) GetEnded() string {
+	if x != nil {
+		return x.Ended
+	}
+	return ""
+}
+
 type ClusterPlacement struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Keys that start with this, such as `t|`; the longest one counts.
@@ -7933,7 +8031,7 @@ type ClusterPlacement struct {
 
 func (x *ClusterPlacement) Reset() {
 	*x = ClusterPlacement{}
-	mi := &file_pequod_v1_pequod_proto_msgTypes[105]
+	mi := &file_pequod_v1_pequod_proto_msgTypes[106]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7945,7 +8043,7 @@ func (x *ClusterPlacement) String() string {
 func (*ClusterPlacement) ProtoMessage() {}
 
 func (x *ClusterPlacement) ProtoReflect() protoreflect.Message {
-	mi := &file_pequod_v1_pequod_proto_msgTypes[105]
+	mi := &file_pequod_v1_pequod_proto_msgTypes[106]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7958,7 +8056,7 @@ func (x *ClusterPlacement) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ClusterPlacement.ProtoReflect.Descriptor instead.
 func (*ClusterPlacement) Descriptor() ([]byte, []int) {
-	return file_pequod_v1_pequod_proto_rawDescGZIP(), []int{105}
+	return file_pequod_v1_pequod_proto_rawDescGZIP(), []int{106}
 }
 
 func (x *ClusterPlacement) GetPrefix() []byte {
@@ -7997,7 +8095,7 @@ type ClusterHomeRange struct {
 
 func (x *ClusterHomeRange) Reset() {
 	*x = ClusterHomeRange{}
-	mi := &file_pequod_v1_pequod_proto_msgTypes[106]
+	mi := &file_pequod_v1_pequod_proto_msgTypes[107]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8009,7 +8107,7 @@ func (x *ClusterHomeRange) String() string {
 func (*ClusterHomeRange) ProtoMessage() {}
 
 func (x *ClusterHomeRange) ProtoReflect() protoreflect.Message {
-	mi := &file_pequod_v1_pequod_proto_msgTypes[106]
+	mi := &file_pequod_v1_pequod_proto_msgTypes[107]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8022,7 +8120,7 @@ func (x *ClusterHomeRange) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ClusterHomeRange.ProtoReflect.Descriptor instead.
 func (*ClusterHomeRange) Descriptor() ([]byte, []int) {
-	return file_pequod_v1_pequod_proto_rawDescGZIP(), []int{106}
+	return file_pequod_v1_pequod_proto_rawDescGZIP(), []int{107}
 }
 
 func (x *ClusterHomeRange) GetFirst() []byte {
@@ -8070,14 +8168,17 @@ type ClusterServer struct {
 	State string `protobuf:"bytes,7,opt,name=state,proto3" json:"state,omitempty"`
 	// The map that it goes by: it has the joins of that version, and the home ranges. Reads go to servers that have the
 	// map that their client goes by, or a later one; 0: it is not known, and any will do.
-	MapVersion    uint64 `protobuf:"varint,8,opt,name=map_version,json=mapVersion,proto3" json:"map_version,omitempty"`
+	MapVersion uint64 `protobuf:"varint,8,opt,name=map_version,json=mapVersion,proto3" json:"map_version,omitempty"`
+	// The replacement of a join that it has prepared last, by its version; 0: it has prepared none. Absent: it is a server
+	// that prepares nothing.
+	Prepared      *uint64 `protobuf:"varint,9,opt,name=prepared,proto3,oneof" json:"prepared,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *ClusterServer) Reset() {
 	*x = ClusterServer{}
-	mi := &file_pequod_v1_pequod_proto_msgTypes[107]
+	mi := &file_pequod_v1_pequod_proto_msgTypes[108]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8089,7 +8190,7 @@ func (x *ClusterServer) String() string {
 func (*ClusterServer) ProtoMessage() {}
 
 func (x *ClusterServer) ProtoReflect() protoreflect.Message {
-	mi := &file_pequod_v1_pequod_proto_msgTypes[107]
+	mi := &file_pequod_v1_pequod_proto_msgTypes[108]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8102,7 +8203,7 @@ func (x *ClusterServer) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ClusterServer.ProtoReflect.Descriptor instead.
 func (*ClusterServer) Descriptor() ([]byte, []int) {
-	return file_pequod_v1_pequod_proto_rawDescGZIP(), []int{107}
+	return file_pequod_v1_pequod_proto_rawDescGZIP(), []int{108}
 }
 
 func (x *ClusterServer) GetId() string {
@@ -8161,6 +8262,13 @@ func (x *ClusterServer) GetMapVersion() uint64 {
 	return 0
 }
 
+func (x *ClusterServer) GetPrepared() uint64 {
+	if x != nil && x.Prepared != nil {
+		return *x.Prepared
+	}
+	return 0
+}
+
 // A place in the history of a home group's data.
 type PeerPlace struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
@@ -8172,7 +8280,7 @@ type PeerPlace struct {
 
 func (x *PeerPlace) Reset() {
 	*x = PeerPlace{}
-	mi := &file_pequod_v1_pequod_proto_msgTypes[108]
+	mi := &file_pequod_v1_pequod_proto_msgTypes[109]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8184,7 +8292,7 @@ func (x *PeerPlace) String() string {
 func (*PeerPlace) ProtoMessage() {}
 
 func (x *PeerPlace) ProtoReflect() protoreflect.Message {
-	mi := &file_pequod_v1_pequod_proto_msgTypes[108]
+	mi := &file_pequod_v1_pequod_proto_msgTypes[109]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8197,7 +8305,7 @@ func (x *PeerPlace) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PeerPlace.ProtoReflect.Descriptor instead.
 func (*PeerPlace) Descriptor() ([]byte, []int) {
-	return file_pequod_v1_pequod_proto_rawDescGZIP(), []int{108}
+	return file_pequod_v1_pequod_proto_rawDescGZIP(), []int{109}
 }
 
 func (x *PeerPlace) GetTimeline() uint64 {
@@ -8227,7 +8335,7 @@ type PeerHistory struct {
 
 func (x *PeerHistory) Reset() {
 	*x = PeerHistory{}
-	mi := &file_pequod_v1_pequod_proto_msgTypes[109]
+	mi := &file_pequod_v1_pequod_proto_msgTypes[110]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8239,7 +8347,7 @@ func (x *PeerHistory) String() string {
 func (*PeerHistory) ProtoMessage() {}
 
 func (x *PeerHistory) ProtoReflect() protoreflect.Message {
-	mi := &file_pequod_v1_pequod_proto_msgTypes[109]
+	mi := &file_pequod_v1_pequod_proto_msgTypes[110]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8252,7 +8360,7 @@ func (x *PeerHistory) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PeerHistory.ProtoReflect.Descriptor instead.
 func (*PeerHistory) Descriptor() ([]byte, []int) {
-	return file_pequod_v1_pequod_proto_rawDescGZIP(), []int{109}
+	return file_pequod_v1_pequod_proto_rawDescGZIP(), []int{110}
 }
 
 func (x *PeerHistory) GetDatabase() []byte {
@@ -8298,7 +8406,7 @@ type PeerLoadRequest struct {
 
 func (x *PeerLoadRequest) Reset() {
 	*x = PeerLoadRequest{}
-	mi := &file_pequod_v1_pequod_proto_msgTypes[110]
+	mi := &file_pequod_v1_pequod_proto_msgTypes[111]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8310,7 +8418,7 @@ func (x *PeerLoadRequest) String() string {
 func (*PeerLoadRequest) ProtoMessage() {}
 
 func (x *PeerLoadRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_pequod_v1_pequod_proto_msgTypes[110]
+	mi := &file_pequod_v1_pequod_proto_msgTypes[111]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8323,7 +8431,7 @@ func (x *PeerLoadRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PeerLoadRequest.ProtoReflect.Descriptor instead.
 func (*PeerLoadRequest) Descriptor() ([]byte, []int) {
-	return file_pequod_v1_pequod_proto_rawDescGZIP(), []int{110}
+	return file_pequod_v1_pequod_proto_rawDescGZIP(), []int{111}
 }
 
 func (x *PeerLoadRequest) GetVersionMin() uint32 {
@@ -8400,7 +8508,7 @@ type PeerNextGroups struct {
 
 func (x *PeerNextGroups) Reset() {
 	*x = PeerNextGroups{}
-	mi := &file_pequod_v1_pequod_proto_msgTypes[111]
+	mi := &file_pequod_v1_pequod_proto_msgTypes[112]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8412,7 +8520,7 @@ func (x *PeerNextGroups) String() string {
 func (*PeerNextGroups) ProtoMessage() {}
 
 func (x *PeerNextGroups) ProtoReflect() protoreflect.Message {
-	mi := &file_pequod_v1_pequod_proto_msgTypes[111]
+	mi := &file_pequod_v1_pequod_proto_msgTypes[112]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8425,7 +8533,7 @@ func (x *PeerNextGroups) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PeerNextGroups.ProtoReflect.Descriptor instead.
 func (*PeerNextGroups) Descriptor() ([]byte, []int) {
-	return file_pequod_v1_pequod_proto_rawDescGZIP(), []int{111}
+	return file_pequod_v1_pequod_proto_rawDescGZIP(), []int{112}
 }
 
 func (x *PeerNextGroups) GetPrefix() []byte {
@@ -8493,7 +8601,7 @@ type PeerLoadReply struct {
 
 func (x *PeerLoadReply) Reset() {
 	*x = PeerLoadReply{}
-	mi := &file_pequod_v1_pequod_proto_msgTypes[112]
+	mi := &file_pequod_v1_pequod_proto_msgTypes[113]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8505,7 +8613,7 @@ func (x *PeerLoadReply) String() string {
 func (*PeerLoadReply) ProtoMessage() {}
 
 func (x *PeerLoadReply) ProtoReflect() protoreflect.Message {
-	mi := &file_pequod_v1_pequod_proto_msgTypes[112]
+	mi := &file_pequod_v1_pequod_proto_msgTypes[113]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8518,7 +8626,7 @@ func (x *PeerLoadReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PeerLoadReply.ProtoReflect.Descriptor instead.
 func (*PeerLoadReply) Descriptor() ([]byte, []int) {
-	return file_pequod_v1_pequod_proto_rawDescGZIP(), []int{112}
+	return file_pequod_v1_pequod_proto_rawDescGZIP(), []int{113}
 }
 
 func (x *PeerLoadReply) GetKeys() [][]byte {
@@ -8601,7 +8709,7 @@ type PeerFeedRequest struct {
 
 func (x *PeerFeedRequest) Reset() {
 	*x = PeerFeedRequest{}
-	mi := &file_pequod_v1_pequod_proto_msgTypes[113]
+	mi := &file_pequod_v1_pequod_proto_msgTypes[114]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8613,7 +8721,7 @@ func (x *PeerFeedRequest) String() string {
 func (*PeerFeedRequest) ProtoMessage() {}
 
 func (x *PeerFeedRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_pequod_v1_pequod_proto_msgTypes[113]
+	mi := &file_pequod_v1_pequod_proto_msgTypes[114]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8626,7 +8734,7 @@ func (x *PeerFeedRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PeerFeedRequest.ProtoReflect.Descriptor instead.
 func (*PeerFeedRequest) Descriptor() ([]byte, []int) {
-	return file_pequod_v1_pequod_proto_rawDescGZIP(), []int{113}
+	return file_pequod_v1_pequod_proto_rawDescGZIP(), []int{114}
 }
 
 func (x *PeerFeedRequest) GetHello() *PeerFeedHello {
@@ -8686,7 +8794,7 @@ type PeerFeedHello struct {
 
 func (x *PeerFeedHello) Reset() {
 	*x = PeerFeedHello{}
-	mi := &file_pequod_v1_pequod_proto_msgTypes[114]
+	mi := &file_pequod_v1_pequod_proto_msgTypes[115]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8698,7 +8806,7 @@ func (x *PeerFeedHello) String() string {
 func (*PeerFeedHello) ProtoMessage() {}
 
 func (x *PeerFeedHello) ProtoReflect() protoreflect.Message {
-	mi := &file_pequod_v1_pequod_proto_msgTypes[114]
+	mi := &file_pequod_v1_pequod_proto_msgTypes[115]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8711,7 +8819,7 @@ func (x *PeerFeedHello) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PeerFeedHello.ProtoReflect.Descriptor instead.
 func (*PeerFeedHello) Descriptor() ([]byte, []int) {
-	return file_pequod_v1_pequod_proto_rawDescGZIP(), []int{114}
+	return file_pequod_v1_pequod_proto_rawDescGZIP(), []int{115}
 }
 
 func (x *PeerFeedHello) GetVersionMin() uint32 {
@@ -8818,7 +8926,7 @@ type PeerFeedReply struct {
 
 func (x *PeerFeedReply) Reset() {
 	*x = PeerFeedReply{}
-	mi := &file_pequod_v1_pequod_proto_msgTypes[115]
+	mi := &file_pequod_v1_pequod_proto_msgTypes[116]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8830,7 +8938,7 @@ func (x *PeerFeedReply) String() string {
 func (*PeerFeedReply) ProtoMessage() {}
 
 func (x *PeerFeedReply) ProtoReflect() protoreflect.Message {
-	mi := &file_pequod_v1_pequod_proto_msgTypes[115]
+	mi := &file_pequod_v1_pequod_proto_msgTypes[116]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8843,7 +8951,7 @@ func (x *PeerFeedReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PeerFeedReply.ProtoReflect.Descriptor instead.
 func (*PeerFeedReply) Descriptor() ([]byte, []int) {
-	return file_pequod_v1_pequod_proto_rawDescGZIP(), []int{115}
+	return file_pequod_v1_pequod_proto_rawDescGZIP(), []int{116}
 }
 
 func (x *PeerFeedReply) GetVersion() uint32 {
@@ -8974,7 +9082,7 @@ type PeerPositionRequest struct {
 
 func (x *PeerPositionRequest) Reset() {
 	*x = PeerPositionRequest{}
-	mi := &file_pequod_v1_pequod_proto_msgTypes[116]
+	mi := &file_pequod_v1_pequod_proto_msgTypes[117]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8986,7 +9094,7 @@ func (x *PeerPositionRequest) String() string {
 func (*PeerPositionRequest) ProtoMessage() {}
 
 func (x *PeerPositionRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_pequod_v1_pequod_proto_msgTypes[116]
+	mi := &file_pequod_v1_pequod_proto_msgTypes[117]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8999,7 +9107,7 @@ func (x *PeerPositionRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PeerPositionRequest.ProtoReflect.Descriptor instead.
 func (*PeerPositionRequest) Descriptor() ([]byte, []int) {
-	return file_pequod_v1_pequod_proto_rawDescGZIP(), []int{116}
+	return file_pequod_v1_pequod_proto_rawDescGZIP(), []int{117}
 }
 
 func (x *PeerPositionRequest) GetLatest() bool {
@@ -9023,7 +9131,7 @@ type PeerPositionReply struct {
 
 func (x *PeerPositionReply) Reset() {
 	*x = PeerPositionReply{}
-	mi := &file_pequod_v1_pequod_proto_msgTypes[117]
+	mi := &file_pequod_v1_pequod_proto_msgTypes[118]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9035,7 +9143,7 @@ func (x *PeerPositionReply) String() string {
 func (*PeerPositionReply) ProtoMessage() {}
 
 func (x *PeerPositionReply) ProtoReflect() protoreflect.Message {
-	mi := &file_pequod_v1_pequod_proto_msgTypes[117]
+	mi := &file_pequod_v1_pequod_proto_msgTypes[118]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9048,7 +9156,7 @@ func (x *PeerPositionReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PeerPositionReply.ProtoReflect.Descriptor instead.
 func (*PeerPositionReply) Descriptor() ([]byte, []int) {
-	return file_pequod_v1_pequod_proto_rawDescGZIP(), []int{117}
+	return file_pequod_v1_pequod_proto_rawDescGZIP(), []int{118}
 }
 
 func (x *PeerPositionReply) GetPlace() *PeerPlace {
@@ -9097,7 +9205,7 @@ type PeerWriteRequest struct {
 
 func (x *PeerWriteRequest) Reset() {
 	*x = PeerWriteRequest{}
-	mi := &file_pequod_v1_pequod_proto_msgTypes[118]
+	mi := &file_pequod_v1_pequod_proto_msgTypes[119]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9109,7 +9217,7 @@ func (x *PeerWriteRequest) String() string {
 func (*PeerWriteRequest) ProtoMessage() {}
 
 func (x *PeerWriteRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_pequod_v1_pequod_proto_msgTypes[118]
+	mi := &file_pequod_v1_pequod_proto_msgTypes[119]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9122,7 +9230,7 @@ func (x *PeerWriteRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PeerWriteRequest.ProtoReflect.Descriptor instead.
 func (*PeerWriteRequest) Descriptor() ([]byte, []int) {
-	return file_pequod_v1_pequod_proto_rawDescGZIP(), []int{118}
+	return file_pequod_v1_pequod_proto_rawDescGZIP(), []int{119}
 }
 
 func (x *PeerWriteRequest) GetKeys() [][]byte {
@@ -9171,7 +9279,7 @@ type PeerWriteReply struct {
 
 func (x *PeerWriteReply) Reset() {
 	*x = PeerWriteReply{}
-	mi := &file_pequod_v1_pequod_proto_msgTypes[119]
+	mi := &file_pequod_v1_pequod_proto_msgTypes[120]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9183,7 +9291,7 @@ func (x *PeerWriteReply) String() string {
 func (*PeerWriteReply) ProtoMessage() {}
 
 func (x *PeerWriteReply) ProtoReflect() protoreflect.Message {
-	mi := &file_pequod_v1_pequod_proto_msgTypes[119]
+	mi := &file_pequod_v1_pequod_proto_msgTypes[120]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9196,7 +9304,7 @@ func (x *PeerWriteReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PeerWriteReply.ProtoReflect.Descriptor instead.
 func (*PeerWriteReply) Descriptor() ([]byte, []int) {
-	return file_pequod_v1_pequod_proto_rawDescGZIP(), []int{119}
+	return file_pequod_v1_pequod_proto_rawDescGZIP(), []int{120}
 }
 
 func (x *PeerWriteReply) GetPlace() *PeerPlace {
@@ -9225,7 +9333,7 @@ type PeerAddRequest struct {
 
 func (x *PeerAddRequest) Reset() {
 	*x = PeerAddRequest{}
-	mi := &file_pequod_v1_pequod_proto_msgTypes[120]
+	mi := &file_pequod_v1_pequod_proto_msgTypes[121]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9237,7 +9345,7 @@ func (x *PeerAddRequest) String() string {
 func (*PeerAddRequest) ProtoMessage() {}
 
 func (x *PeerAddRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_pequod_v1_pequod_proto_msgTypes[120]
+	mi := &file_pequod_v1_pequod_proto_msgTypes[121]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9250,7 +9358,7 @@ func (x *PeerAddRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PeerAddRequest.ProtoReflect.Descriptor instead.
 func (*PeerAddRequest) Descriptor() ([]byte, []int) {
-	return file_pequod_v1_pequod_proto_rawDescGZIP(), []int{120}
+	return file_pequod_v1_pequod_proto_rawDescGZIP(), []int{121}
 }
 
 func (x *PeerAddRequest) GetKey() []byte {
@@ -9284,7 +9392,7 @@ type PeerAddReply struct {
 
 func (x *PeerAddReply) Reset() {
 	*x = PeerAddReply{}
-	mi := &file_pequod_v1_pequod_proto_msgTypes[121]
+	mi := &file_pequod_v1_pequod_proto_msgTypes[122]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9296,7 +9404,7 @@ func (x *PeerAddReply) String() string {
 func (*PeerAddReply) ProtoMessage() {}
 
 func (x *PeerAddReply) ProtoReflect() protoreflect.Message {
-	mi := &file_pequod_v1_pequod_proto_msgTypes[121]
+	mi := &file_pequod_v1_pequod_proto_msgTypes[122]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9309,7 +9417,7 @@ func (x *PeerAddReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PeerAddReply.ProtoReflect.Descriptor instead.
 func (*PeerAddReply) Descriptor() ([]byte, []int) {
-	return file_pequod_v1_pequod_proto_rawDescGZIP(), []int{121}
+	return file_pequod_v1_pequod_proto_rawDescGZIP(), []int{122}
 }
 
 func (x *PeerAddReply) GetPlace() *PeerPlace {
@@ -9343,7 +9451,7 @@ type PeerWriteIfRequest struct {
 
 func (x *PeerWriteIfRequest) Reset() {
 	*x = PeerWriteIfRequest{}
-	mi := &file_pequod_v1_pequod_proto_msgTypes[122]
+	mi := &file_pequod_v1_pequod_proto_msgTypes[123]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9355,7 +9463,7 @@ func (x *PeerWriteIfRequest) String() string {
 func (*PeerWriteIfRequest) ProtoMessage() {}
 
 func (x *PeerWriteIfRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_pequod_v1_pequod_proto_msgTypes[122]
+	mi := &file_pequod_v1_pequod_proto_msgTypes[123]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9368,7 +9476,7 @@ func (x *PeerWriteIfRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PeerWriteIfRequest.ProtoReflect.Descriptor instead.
 func (*PeerWriteIfRequest) Descriptor() ([]byte, []int) {
-	return file_pequod_v1_pequod_proto_rawDescGZIP(), []int{122}
+	return file_pequod_v1_pequod_proto_rawDescGZIP(), []int{123}
 }
 
 func (x *PeerWriteIfRequest) GetKey() []byte {
@@ -9426,7 +9534,7 @@ type PeerWriteIfReply struct {
 
 func (x *PeerWriteIfReply) Reset() {
 	*x = PeerWriteIfReply{}
-	mi := &file_pequod_v1_pequod_proto_msgTypes[123]
+	mi := &file_pequod_v1_pequod_proto_msgTypes[124]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9438,7 +9546,7 @@ func (x *PeerWriteIfReply) String() string {
 func (*PeerWriteIfReply) ProtoMessage() {}
 
 func (x *PeerWriteIfReply) ProtoReflect() protoreflect.Message {
-	mi := &file_pequod_v1_pequod_proto_msgTypes[123]
+	mi := &file_pequod_v1_pequod_proto_msgTypes[124]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9451,7 +9559,7 @@ func (x *PeerWriteIfReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PeerWriteIfReply.ProtoReflect.Descriptor instead.
 func (*PeerWriteIfReply) Descriptor() ([]byte, []int) {
-	return file_pequod_v1_pequod_proto_rawDescGZIP(), []int{123}
+	return file_pequod_v1_pequod_proto_rawDescGZIP(), []int{124}
 }
 
 func (x *PeerWriteIfReply) GetPlace() *PeerPlace {
@@ -9487,7 +9595,7 @@ type PeerTransactionRequest struct {
 
 func (x *PeerTransactionRequest) Reset() {
 	*x = PeerTransactionRequest{}
-	mi := &file_pequod_v1_pequod_proto_msgTypes[124]
+	mi := &file_pequod_v1_pequod_proto_msgTypes[125]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9499,7 +9607,7 @@ func (x *PeerTransactionRequest) String() string {
 func (*PeerTransactionRequest) ProtoMessage() {}
 
 func (x *PeerTransactionRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_pequod_v1_pequod_proto_msgTypes[124]
+	mi := &file_pequod_v1_pequod_proto_msgTypes[125]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9512,7 +9620,7 @@ func (x *PeerTransactionRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PeerTransactionRequest.ProtoReflect.Descriptor instead.
 func (*PeerTransactionRequest) Descriptor() ([]byte, []int) {
-	return file_pequod_v1_pequod_proto_rawDescGZIP(), []int{124}
+	return file_pequod_v1_pequod_proto_rawDescGZIP(), []int{125}
 }
 
 func (x *PeerTransactionRequest) GetTransaction() *TransactionRequest {
@@ -9547,7 +9655,7 @@ type PeerTransactionReply struct {
 
 func (x *PeerTransactionReply) Reset() {
 	*x = PeerTransactionReply{}
-	mi := &file_pequod_v1_pequod_proto_msgTypes[125]
+	mi := &file_pequod_v1_pequod_proto_msgTypes[126]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9559,7 +9667,7 @@ func (x *PeerTransactionReply) String() string {
 func (*PeerTransactionReply) ProtoMessage() {}
 
 func (x *PeerTransactionReply) ProtoReflect() protoreflect.Message {
-	mi := &file_pequod_v1_pequod_proto_msgTypes[125]
+	mi := &file_pequod_v1_pequod_proto_msgTypes[126]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9572,7 +9680,7 @@ func (x *PeerTransactionReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PeerTransactionReply.ProtoReflect.Descriptor instead.
 func (*PeerTransactionReply) Descriptor() ([]byte, []int) {
-	return file_pequod_v1_pequod_proto_rawDescGZIP(), []int{125}
+	return file_pequod_v1_pequod_proto_rawDescGZIP(), []int{126}
 }
 
 func (x *PeerTransactionReply) GetPlace() *PeerPlace {
@@ -9858,7 +9966,7 @@ const file_pequod_v1_pequod_proto_rawDesc = "" +
 	"\x0fDropJoinRequest\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\":\n" +
 	"\rDropJoinReply\x12)\n" +
-	"\x06header\x18\x01 \x01(\v2\x11.pequod.v1.HeaderR\x06header\"\xd7\x01\n" +
+	"\x06header\x18\x01 \x01(\v2\x11.pequod.v1.HeaderR\x06header\"\xf4\x01\n" +
 	"\vReplacement\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\x06R\x02id\x12\x12\n" +
 	"\x04join\x18\x02 \x01(\tR\x04join\x12\x12\n" +
@@ -9867,7 +9975,8 @@ const file_pequod_v1_pequod_proto_rawDesc = "" +
 	"\x0franges_expected\x18\x05 \x01(\x04R\x0erangesExpected\x12\x13\n" +
 	"\x05age_s\x18\x06 \x01(\x01R\x04ageS\x12\x19\n" +
 	"\bin_place\x18\a \x01(\bR\ainPlace\x12\x14\n" +
-	"\x05ended\x18\b \x01(\tR\x05ended\"P\n" +
+	"\x05ended\x18\b \x01(\tR\x05ended\x12\x1b\n" +
+	"\twaits_for\x18\t \x03(\tR\bwaitsFor\"P\n" +
 	"\x12ReplaceJoinRequest\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x12\n" +
 	"\x04text\x18\x02 \x01(\tR\x04text\x12\x12\n" +
@@ -10233,7 +10342,7 @@ const file_pequod_v1_pequod_proto_rawDesc = "" +
 	"\x12FollowClusterReply\x12)\n" +
 	"\x06header\x18\x01 \x01(\v2\x11.pequod.v1.HeaderR\x06header\x12'\n" +
 	"\x03map\x18\x02 \x01(\v2\x15.pequod.v1.ClusterMapR\x03map\x122\n" +
-	"\aservers\x18\x03 \x03(\v2\x18.pequod.v1.ClusterServerR\aservers\"\xd1\x01\n" +
+	"\aservers\x18\x03 \x03(\v2\x18.pequod.v1.ClusterServerR\aservers\"\x92\x02\n" +
 	"\n" +
 	"ClusterMap\x12\x18\n" +
 	"\acluster\x18\x01 \x01(\tR\acluster\x12\x18\n" +
@@ -10243,7 +10352,14 @@ const file_pequod_v1_pequod_proto_rawDesc = "" +
 	"placements\x18\x04 \x03(\v2\x1b.pequod.v1.ClusterPlacementR\n" +
 	"placements\x12<\n" +
 	"\vhome_ranges\x18\x05 \x03(\v2\x1b.pequod.v1.ClusterHomeRangeR\n" +
-	"homeRanges\"p\n" +
+	"homeRanges\x12?\n" +
+	"\vreplacement\x18\x06 \x01(\v2\x1d.pequod.v1.ClusterReplacementR\vreplacement\"\x83\x01\n" +
+	"\x12ClusterReplacement\x12\x18\n" +
+	"\aversion\x18\x01 \x01(\x04R\aversion\x12\x10\n" +
+	"\x03old\x18\x02 \x01(\tR\x03old\x12\x10\n" +
+	"\x03new\x18\x03 \x01(\tR\x03new\x12\x19\n" +
+	"\bin_place\x18\x04 \x01(\bR\ainPlace\x12\x14\n" +
+	"\x05ended\x18\x05 \x01(\tR\x05ended\"p\n" +
 	"\x10ClusterPlacement\x12\x16\n" +
 	"\x06prefix\x18\x01 \x01(\fR\x06prefix\x12\x19\n" +
 	"\x05level\x18\x02 \x01(\rH\x00R\x05level\x88\x01\x01\x12\x1f\n" +
@@ -10255,7 +10371,7 @@ const file_pequod_v1_pequod_proto_rawDesc = "" +
 	"\x04last\x18\x02 \x01(\fH\x00R\x04last\x88\x01\x01\x12\x14\n" +
 	"\x05group\x18\x03 \x01(\tR\x05group\x12\x19\n" +
 	"\bmoves_to\x18\x04 \x01(\tR\amovesToB\a\n" +
-	"\x05_last\"\xd8\x01\n" +
+	"\x05_last\"\x86\x02\n" +
 	"\rClusterServer\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12\x18\n" +
 	"\aaddress\x18\x02 \x01(\tR\aaddress\x12\x14\n" +
@@ -10265,8 +10381,10 @@ const file_pequod_v1_pequod_proto_rawDesc = "" +
 	"\x04zone\x18\x06 \x01(\tR\x04zone\x12\x14\n" +
 	"\x05state\x18\a \x01(\tR\x05state\x12\x1f\n" +
 	"\vmap_version\x18\b \x01(\x04R\n" +
-	"mapVersionB\t\n" +
-	"\a_weight\"C\n" +
+	"mapVersion\x12\x1f\n" +
+	"\bprepared\x18\t \x01(\x04H\x01R\bprepared\x88\x01\x01B\t\n" +
+	"\a_weightB\v\n" +
+	"\t_prepared\"C\n" +
 	"\tPeerPlace\x12\x1a\n" +
 	"\btimeline\x18\x01 \x01(\x04R\btimeline\x12\x1a\n" +
 	"\bposition\x18\x02 \x01(\x04R\bposition\"o\n" +
@@ -10453,7 +10571,7 @@ func file_pequod_v1_pequod_proto_rawDescGZIP() []byte {
 }
 
 var file_pequod_v1_pequod_proto_enumTypes = make([]protoimpl.EnumInfo, 1)
-var file_pequod_v1_pequod_proto_msgTypes = make([]protoimpl.MessageInfo, 129)
+var file_pequod_v1_pequod_proto_msgTypes = make([]protoimpl.MessageInfo, 130)
 var file_pequod_v1_pequod_proto_goTypes = []any{
 	(Change_Reason)(0),              // 0: pequod.v1.Change.Reason
 	(*Freshness)(nil),               // 1: pequod.v1.Freshness
@@ -10561,30 +10679,31 @@ var file_pequod_v1_pequod_proto_goTypes = []any{
 	(*FollowClusterRequest)(nil),    // 103: pequod.v1.FollowClusterRequest
 	(*FollowClusterReply)(nil),      // 104: pequod.v1.FollowClusterReply
 	(*ClusterMap)(nil),              // 105: pequod.v1.ClusterMap
-	(*ClusterPlacement)(nil),        // 106: pequod.v1.ClusterPlacement
-	(*ClusterHomeRange)(nil),        // 107: pequod.v1.ClusterHomeRange
-	(*ClusterServer)(nil),           // 108: pequod.v1.ClusterServer
-	(*PeerPlace)(nil),               // 109: pequod.v1.PeerPlace
-	(*PeerHistory)(nil),             // 110: pequod.v1.PeerHistory
-	(*PeerLoadRequest)(nil),         // 111: pequod.v1.PeerLoadRequest
-	(*PeerNextGroups)(nil),          // 112: pequod.v1.PeerNextGroups
-	(*PeerLoadReply)(nil),           // 113: pequod.v1.PeerLoadReply
-	(*PeerFeedRequest)(nil),         // 114: pequod.v1.PeerFeedRequest
-	(*PeerFeedHello)(nil),           // 115: pequod.v1.PeerFeedHello
-	(*PeerFeedReply)(nil),           // 116: pequod.v1.PeerFeedReply
-	(*PeerPositionRequest)(nil),     // 117: pequod.v1.PeerPositionRequest
-	(*PeerPositionReply)(nil),       // 118: pequod.v1.PeerPositionReply
-	(*PeerWriteRequest)(nil),        // 119: pequod.v1.PeerWriteRequest
-	(*PeerWriteReply)(nil),          // 120: pequod.v1.PeerWriteReply
-	(*PeerAddRequest)(nil),          // 121: pequod.v1.PeerAddRequest
-	(*PeerAddReply)(nil),            // 122: pequod.v1.PeerAddReply
-	(*PeerWriteIfRequest)(nil),      // 123: pequod.v1.PeerWriteIfRequest
-	(*PeerWriteIfReply)(nil),        // 124: pequod.v1.PeerWriteIfReply
-	(*PeerTransactionRequest)(nil),  // 125: pequod.v1.PeerTransactionRequest
-	(*PeerTransactionReply)(nil),    // 126: pequod.v1.PeerTransactionReply
-	nil,                             // 127: pequod.v1.CommandError.FactsEntry
-	nil,                             // 128: pequod.v1.StatsReply.CommandsEntry
-	nil,                             // 129: pequod.v1.SlowCall.KindsEntry
+	(*ClusterReplacement)(nil),      // 106: pequod.v1.ClusterReplacement
+	(*ClusterPlacement)(nil),        // 107: pequod.v1.ClusterPlacement
+	(*ClusterHomeRange)(nil),        // 108: pequod.v1.ClusterHomeRange
+	(*ClusterServer)(nil),           // 109: pequod.v1.ClusterServer
+	(*PeerPlace)(nil),               // 110: pequod.v1.PeerPlace
+	(*PeerHistory)(nil),             // 111: pequod.v1.PeerHistory
+	(*PeerLoadRequest)(nil),         // 112: pequod.v1.PeerLoadRequest
+	(*PeerNextGroups)(nil),          // 113: pequod.v1.PeerNextGroups
+	(*PeerLoadReply)(nil),           // 114: pequod.v1.PeerLoadReply
+	(*PeerFeedRequest)(nil),         // 115: pequod.v1.PeerFeedRequest
+	(*PeerFeedHello)(nil),           // 116: pequod.v1.PeerFeedHello
+	(*PeerFeedReply)(nil),           // 117: pequod.v1.PeerFeedReply
+	(*PeerPositionRequest)(nil),     // 118: pequod.v1.PeerPositionRequest
+	(*PeerPositionReply)(nil),       // 119: pequod.v1.PeerPositionReply
+	(*PeerWriteRequest)(nil),        // 120: pequod.v1.PeerWriteRequest
+	(*PeerWriteReply)(nil),          // 121: pequod.v1.PeerWriteReply
+	(*PeerAddRequest)(nil),          // 122: pequod.v1.PeerAddRequest
+	(*PeerAddReply)(nil),            // 123: pequod.v1.PeerAddReply
+	(*PeerWriteIfRequest)(nil),      // 124: pequod.v1.PeerWriteIfRequest
+	(*PeerWriteIfReply)(nil),        // 125: pequod.v1.PeerWriteIfReply
+	(*PeerTransactionRequest)(nil),  // 126: pequod.v1.PeerTransactionRequest
+	(*PeerTransactionReply)(nil),    // 127: pequod.v1.PeerTransactionReply
+	nil,                             // 128: pequod.v1.CommandError.FactsEntry
+	nil,                             // 129: pequod.v1.StatsReply.CommandsEntry
+	nil,                             // 130: pequod.v1.SlowCall.KindsEntry
 }
 var file_pequod_v1_pequod_proto_depIdxs = []int32{
 	1,   // 0: pequod.v1.GetRequest.freshness:type_name -> pequod.v1.Freshness
@@ -10612,7 +10731,7 @@ var file_pequod_v1_pequod_proto_depIdxs = []int32{
 	1,   // 22: pequod.v1.ExecuteRequest.freshness:type_name -> pequod.v1.Freshness
 	1,   // 23: pequod.v1.ExecuteRequest.fresh_levels:type_name -> pequod.v1.Freshness
 	34,  // 24: pequod.v1.ExecuteReply.errors:type_name -> pequod.v1.CommandError
-	127, // 25: pequod.v1.CommandError.facts:type_name -> pequod.v1.CommandError.FactsEntry
+	128, // 25: pequod.v1.CommandError.facts:type_name -> pequod.v1.CommandError.FactsEntry
 	2,   // 26: pequod.v1.WatchRequest.after:type_name -> pequod.v1.Header
 	1,   // 27: pequod.v1.WatchRequest.freshness:type_name -> pequod.v1.Freshness
 	2,   // 28: pequod.v1.WatchReply.header:type_name -> pequod.v1.Header
@@ -10654,12 +10773,12 @@ var file_pequod_v1_pequod_proto_depIdxs = []int32{
 	75,  // 64: pequod.v1.StatsReply.memory:type_name -> pequod.v1.MemoryStatistics
 	73,  // 65: pequod.v1.StatsReply.peers:type_name -> pequod.v1.PeerStatistics
 	72,  // 66: pequod.v1.StatsReply.calls:type_name -> pequod.v1.CallStatistics
-	128, // 67: pequod.v1.StatsReply.commands:type_name -> pequod.v1.StatsReply.CommandsEntry
+	129, // 67: pequod.v1.StatsReply.commands:type_name -> pequod.v1.StatsReply.CommandsEntry
 	78,  // 68: pequod.v1.JoinStatistics.largest:type_name -> pequod.v1.ContextStatistics
 	78,  // 69: pequod.v1.JoinStatistics.hottest:type_name -> pequod.v1.ContextStatistics
 	2,   // 70: pequod.v1.SlowCallsReply.header:type_name -> pequod.v1.Header
 	81,  // 71: pequod.v1.SlowCallsReply.calls:type_name -> pequod.v1.SlowCall
-	129, // 72: pequod.v1.SlowCall.kinds:type_name -> pequod.v1.SlowCall.KindsEntry
+	130, // 72: pequod.v1.SlowCall.kinds:type_name -> pequod.v1.SlowCall.KindsEntry
 	2,   // 73: pequod.v1.SaveSnapshotReply.header:type_name -> pequod.v1.Header
 	2,   // 74: pequod.v1.RestoreSnapshotReply.header:type_name -> pequod.v1.Header
 	87,  // 75: pequod.v1.SnapshotBlock.head:type_name -> pequod.v1.SnapshotHead
@@ -10678,116 +10797,117 @@ var file_pequod_v1_pequod_proto_depIdxs = []int32{
 	90,  // 88: pequod.v1.ListBackfillsReply.backfills:type_name -> pequod.v1.Backfill
 	2,   // 89: pequod.v1.FollowClusterReply.header:type_name -> pequod.v1.Header
 	105, // 90: pequod.v1.FollowClusterReply.map:type_name -> pequod.v1.ClusterMap
-	108, // 91: pequod.v1.FollowClusterReply.servers:type_name -> pequod.v1.ClusterServer
-	106, // 92: pequod.v1.ClusterMap.placements:type_name -> pequod.v1.ClusterPlacement
-	107, // 93: pequod.v1.ClusterMap.home_ranges:type_name -> pequod.v1.ClusterHomeRange
-	109, // 94: pequod.v1.PeerHistory.ends:type_name -> pequod.v1.PeerPlace
-	112, // 95: pequod.v1.PeerLoadRequest.next:type_name -> pequod.v1.PeerNextGroups
-	109, // 96: pequod.v1.PeerLoadReply.place:type_name -> pequod.v1.PeerPlace
-	34,  // 97: pequod.v1.PeerLoadReply.refusal:type_name -> pequod.v1.CommandError
-	115, // 98: pequod.v1.PeerFeedRequest.hello:type_name -> pequod.v1.PeerFeedHello
-	109, // 99: pequod.v1.PeerFeedHello.since:type_name -> pequod.v1.PeerPlace
-	110, // 100: pequod.v1.PeerFeedReply.history:type_name -> pequod.v1.PeerHistory
-	109, // 101: pequod.v1.PeerPositionReply.place:type_name -> pequod.v1.PeerPlace
-	109, // 102: pequod.v1.PeerWriteReply.place:type_name -> pequod.v1.PeerPlace
-	109, // 103: pequod.v1.PeerAddReply.place:type_name -> pequod.v1.PeerPlace
-	109, // 104: pequod.v1.PeerWriteIfReply.place:type_name -> pequod.v1.PeerPlace
-	10,  // 105: pequod.v1.PeerTransactionRequest.transaction:type_name -> pequod.v1.TransactionRequest
-	109, // 106: pequod.v1.PeerTransactionReply.place:type_name -> pequod.v1.PeerPlace
-	11,  // 107: pequod.v1.PeerTransactionReply.transaction:type_name -> pequod.v1.TransactionReply
-	3,   // 108: pequod.v1.Pequod.Get:input_type -> pequod.v1.GetRequest
-	5,   // 109: pequod.v1.Pequod.Put:input_type -> pequod.v1.PutRequest
-	14,  // 110: pequod.v1.Pequod.Remove:input_type -> pequod.v1.RemoveRequest
-	7,   // 111: pequod.v1.Pequod.WriteIf:input_type -> pequod.v1.WriteIfRequest
-	10,  // 112: pequod.v1.Pequod.Transaction:input_type -> pequod.v1.TransactionRequest
-	12,  // 113: pequod.v1.Pequod.Add:input_type -> pequod.v1.AddRequest
-	16,  // 114: pequod.v1.Pequod.Expire:input_type -> pequod.v1.ExpireRequest
-	18,  // 115: pequod.v1.Pequod.Ttl:input_type -> pequod.v1.TtlRequest
-	20,  // 116: pequod.v1.Pequod.MultiGet:input_type -> pequod.v1.MultiGetRequest
-	22,  // 117: pequod.v1.Pequod.MultiPut:input_type -> pequod.v1.MultiPutRequest
-	24,  // 118: pequod.v1.Pequod.RemoveRange:input_type -> pequod.v1.RemoveRangeRequest
-	26,  // 119: pequod.v1.Pequod.Scan:input_type -> pequod.v1.ScanRequest
-	28,  // 120: pequod.v1.Pequod.Count:input_type -> pequod.v1.CountRequest
-	30,  // 121: pequod.v1.Pequod.Splits:input_type -> pequod.v1.SplitsRequest
-	32,  // 122: pequod.v1.Pequod.Execute:input_type -> pequod.v1.ExecuteRequest
-	35,  // 123: pequod.v1.Pequod.Watch:input_type -> pequod.v1.WatchRequest
-	40,  // 124: pequod.v1.Pequod.AddJoin:input_type -> pequod.v1.AddJoinRequest
-	42,  // 125: pequod.v1.Pequod.CheckJoin:input_type -> pequod.v1.CheckJoinRequest
-	46,  // 126: pequod.v1.Pequod.DropJoin:input_type -> pequod.v1.DropJoinRequest
-	49,  // 127: pequod.v1.Pequod.ReplaceJoin:input_type -> pequod.v1.ReplaceJoinRequest
-	51,  // 128: pequod.v1.Pequod.ListReplacements:input_type -> pequod.v1.ListReplacementsRequest
-	53,  // 129: pequod.v1.Pequod.EndReplacement:input_type -> pequod.v1.EndReplacementRequest
-	55,  // 130: pequod.v1.Pequod.ListJoins:input_type -> pequod.v1.ListJoinsRequest
-	57,  // 131: pequod.v1.Pequod.Explain:input_type -> pequod.v1.ExplainRequest
-	64,  // 132: pequod.v1.Pequod.Invalidate:input_type -> pequod.v1.InvalidateRequest
-	70,  // 133: pequod.v1.Pequod.Stats:input_type -> pequod.v1.StatsRequest
-	79,  // 134: pequod.v1.Pequod.SlowCalls:input_type -> pequod.v1.SlowCallsRequest
-	82,  // 135: pequod.v1.Pequod.SaveSnapshot:input_type -> pequod.v1.SaveSnapshotRequest
-	84,  // 136: pequod.v1.Pequod.RestoreSnapshot:input_type -> pequod.v1.RestoreSnapshotRequest
-	91,  // 137: pequod.v1.Pequod.BeginBackfill:input_type -> pequod.v1.BeginBackfillRequest
-	93,  // 138: pequod.v1.Pequod.ReadBackfill:input_type -> pequod.v1.ReadBackfillRequest
-	95,  // 139: pequod.v1.Pequod.LoadBackfill:input_type -> pequod.v1.LoadBackfillRequest
-	97,  // 140: pequod.v1.Pequod.RenewBackfill:input_type -> pequod.v1.RenewBackfillRequest
-	99,  // 141: pequod.v1.Pequod.EndBackfill:input_type -> pequod.v1.EndBackfillRequest
-	101, // 142: pequod.v1.Pequod.ListBackfills:input_type -> pequod.v1.ListBackfillsRequest
-	103, // 143: pequod.v1.Pequod.FollowCluster:input_type -> pequod.v1.FollowClusterRequest
-	111, // 144: pequod.v1.PequodPeer.Load:input_type -> pequod.v1.PeerLoadRequest
-	111, // 145: pequod.v1.PequodPeer.Loads:input_type -> pequod.v1.PeerLoadRequest
-	114, // 146: pequod.v1.PequodPeer.Feed:input_type -> pequod.v1.PeerFeedRequest
-	117, // 147: pequod.v1.PequodPeer.Position:input_type -> pequod.v1.PeerPositionRequest
-	119, // 148: pequod.v1.PequodPeer.Write:input_type -> pequod.v1.PeerWriteRequest
-	123, // 149: pequod.v1.PequodPeer.WriteIf:input_type -> pequod.v1.PeerWriteIfRequest
-	125, // 150: pequod.v1.PequodPeer.Transaction:input_type -> pequod.v1.PeerTransactionRequest
-	121, // 151: pequod.v1.PequodPeer.Add:input_type -> pequod.v1.PeerAddRequest
-	4,   // 152: pequod.v1.Pequod.Get:output_type -> pequod.v1.GetReply
-	6,   // 153: pequod.v1.Pequod.Put:output_type -> pequod.v1.PutReply
-	15,  // 154: pequod.v1.Pequod.Remove:output_type -> pequod.v1.RemoveReply
-	8,   // 155: pequod.v1.Pequod.WriteIf:output_type -> pequod.v1.WriteIfReply
-	11,  // 156: pequod.v1.Pequod.Transaction:output_type -> pequod.v1.TransactionReply
-	13,  // 157: pequod.v1.Pequod.Add:output_type -> pequod.v1.AddReply
-	17,  // 158: pequod.v1.Pequod.Expire:output_type -> pequod.v1.ExpireReply
-	19,  // 159: pequod.v1.Pequod.Ttl:output_type -> pequod.v1.TtlReply
-	21,  // 160: pequod.v1.Pequod.MultiGet:output_type -> pequod.v1.MultiGetReply
-	23,  // 161: pequod.v1.Pequod.MultiPut:output_type -> pequod.v1.MultiPutReply
-	25,  // 162: pequod.v1.Pequod.RemoveRange:output_type -> pequod.v1.RemoveRangeReply
-	27,  // 163: pequod.v1.Pequod.Scan:output_type -> pequod.v1.ScanReply
-	29,  // 164: pequod.v1.Pequod.Count:output_type -> pequod.v1.CountReply
-	31,  // 165: pequod.v1.Pequod.Splits:output_type -> pequod.v1.SplitsReply
-	33,  // 166: pequod.v1.Pequod.Execute:output_type -> pequod.v1.ExecuteReply
-	36,  // 167: pequod.v1.Pequod.Watch:output_type -> pequod.v1.WatchReply
-	41,  // 168: pequod.v1.Pequod.AddJoin:output_type -> pequod.v1.AddJoinReply
-	43,  // 169: pequod.v1.Pequod.CheckJoin:output_type -> pequod.v1.CheckJoinReply
-	47,  // 170: pequod.v1.Pequod.DropJoin:output_type -> pequod.v1.DropJoinReply
-	50,  // 171: pequod.v1.Pequod.ReplaceJoin:output_type -> pequod.v1.ReplaceJoinReply
-	52,  // 172: pequod.v1.Pequod.ListReplacements:output_type -> pequod.v1.ListReplacementsReply
-	54,  // 173: pequod.v1.Pequod.EndReplacement:output_type -> pequod.v1.EndReplacementReply
-	56,  // 174: pequod.v1.Pequod.ListJoins:output_type -> pequod.v1.ListJoinsReply
-	59,  // 175: pequod.v1.Pequod.Explain:output_type -> pequod.v1.ExplainReply
-	65,  // 176: pequod.v1.Pequod.Invalidate:output_type -> pequod.v1.InvalidateReply
-	71,  // 177: pequod.v1.Pequod.Stats:output_type -> pequod.v1.StatsReply
-	80,  // 178: pequod.v1.Pequod.SlowCalls:output_type -> pequod.v1.SlowCallsReply
-	83,  // 179: pequod.v1.Pequod.SaveSnapshot:output_type -> pequod.v1.SaveSnapshotReply
-	85,  // 180: pequod.v1.Pequod.RestoreSnapshot:output_type -> pequod.v1.RestoreSnapshotReply
-	92,  // 181: pequod.v1.Pequod.BeginBackfill:output_type -> pequod.v1.BeginBackfillReply
-	94,  // 182: pequod.v1.Pequod.ReadBackfill:output_type -> pequod.v1.ReadBackfillReply
-	96,  // 183: pequod.v1.Pequod.LoadBackfill:output_type -> pequod.v1.LoadBackfillReply
-	98,  // 184: pequod.v1.Pequod.RenewBackfill:output_type -> pequod.v1.RenewBackfillReply
-	100, // 185: pequod.v1.Pequod.EndBackfill:output_type -> pequod.v1.EndBackfillReply
-	102, // 186: pequod.v1.Pequod.ListBackfills:output_type -> pequod.v1.ListBackfillsReply
-	104, // 187: pequod.v1.Pequod.FollowCluster:output_type -> pequod.v1.FollowClusterReply
-	113, // 188: pequod.v1.PequodPeer.Load:output_type -> pequod.v1.PeerLoadReply
-	113, // 189: pequod.v1.PequodPeer.Loads:output_type -> pequod.v1.PeerLoadReply
-	116, // 190: pequod.v1.PequodPeer.Feed:output_type -> pequod.v1.PeerFeedReply
-	118, // 191: pequod.v1.PequodPeer.Position:output_type -> pequod.v1.PeerPositionReply
-	120, // 192: pequod.v1.PequodPeer.Write:output_type -> pequod.v1.PeerWriteReply
-	124, // 193: pequod.v1.PequodPeer.WriteIf:output_type -> pequod.v1.PeerWriteIfReply
-	126, // 194: pequod.v1.PequodPeer.Transaction:output_type -> pequod.v1.PeerTransactionReply
-	122, // 195: pequod.v1.PequodPeer.Add:output_type -> pequod.v1.PeerAddReply
-	152, // [152:196] is the sub-list for method output_type
-	108, // [108:152] is the sub-list for method input_type
-	108, // [108:108] is the sub-list for extension type_name
-	108, // [108:108] is the sub-list for extension extendee
-	0,   // [0:108] is the sub-list for field type_name
+	109, // 91: pequod.v1.FollowClusterReply.servers:type_name -> pequod.v1.ClusterServer
+	107, // 92: pequod.v1.ClusterMap.placements:type_name -> pequod.v1.ClusterPlacement
+	108, // 93: pequod.v1.ClusterMap.home_ranges:type_name -> pequod.v1.ClusterHomeRange
+	106, // 94: pequod.v1.ClusterMap.replacement:type_name -> pequod.v1.ClusterReplacement
+	110, // 95: pequod.v1.PeerHistory.ends:type_name -> pequod.v1.PeerPlace
+	113, // 96: pequod.v1.PeerLoadRequest.next:type_name -> pequod.v1.PeerNextGroups
+	110, // 97: pequod.v1.PeerLoadReply.place:type_name -> pequod.v1.PeerPlace
+	34,  // 98: pequod.v1.PeerLoadReply.refusal:type_name -> pequod.v1.CommandError
+	116, // 99: pequod.v1.PeerFeedRequest.hello:type_name -> pequod.v1.PeerFeedHello
+	110, // 100: pequod.v1.PeerFeedHello.since:type_name -> pequod.v1.PeerPlace
+	111, // 101: pequod.v1.PeerFeedReply.history:type_name -> pequod.v1.PeerHistory
+	110, // 102: pequod.v1.PeerPositionReply.place:type_name -> pequod.v1.PeerPlace
+	110, // 103: pequod.v1.PeerWriteReply.place:type_name -> pequod.v1.PeerPlace
+	110, // 104: pequod.v1.PeerAddReply.place:type_name -> pequod.v1.PeerPlace
+	110, // 105: pequod.v1.PeerWriteIfReply.place:type_name -> pequod.v1.PeerPlace
+	10,  // 106: pequod.v1.PeerTransactionRequest.transaction:type_name -> pequod.v1.TransactionRequest
+	110, // 107: pequod.v1.PeerTransactionReply.place:type_name -> pequod.v1.PeerPlace
+	11,  // 108: pequod.v1.PeerTransactionReply.transaction:type_name -> pequod.v1.TransactionReply
+	3,   // 109: pequod.v1.Pequod.Get:input_type -> pequod.v1.GetRequest
+	5,   // 110: pequod.v1.Pequod.Put:input_type -> pequod.v1.PutRequest
+	14,  // 111: pequod.v1.Pequod.Remove:input_type -> pequod.v1.RemoveRequest
+	7,   // 112: pequod.v1.Pequod.WriteIf:input_type -> pequod.v1.WriteIfRequest
+	10,  // 113: pequod.v1.Pequod.Transaction:input_type -> pequod.v1.TransactionRequest
+	12,  // 114: pequod.v1.Pequod.Add:input_type -> pequod.v1.AddRequest
+	16,  // 115: pequod.v1.Pequod.Expire:input_type -> pequod.v1.ExpireRequest
+	18,  // 116: pequod.v1.Pequod.Ttl:input_type -> pequod.v1.TtlRequest
+	20,  // 117: pequod.v1.Pequod.MultiGet:input_type -> pequod.v1.MultiGetRequest
+	22,  // 118: pequod.v1.Pequod.MultiPut:input_type -> pequod.v1.MultiPutRequest
+	24,  // 119: pequod.v1.Pequod.RemoveRange:input_type -> pequod.v1.RemoveRangeRequest
+	26,  // 120: pequod.v1.Pequod.Scan:input_type -> pequod.v1.ScanRequest
+	28,  // 121: pequod.v1.Pequod.Count:input_type -> pequod.v1.CountRequest
+	30,  // 122: pequod.v1.Pequod.Splits:input_type -> pequod.v1.SplitsRequest
+	32,  // 123: pequod.v1.Pequod.Execute:input_type -> pequod.v1.ExecuteRequest
+	35,  // 124: pequod.v1.Pequod.Watch:input_type -> pequod.v1.WatchRequest
+	40,  // 125: pequod.v1.Pequod.AddJoin:input_type -> pequod.v1.AddJoinRequest
+	42,  // 126: pequod.v1.Pequod.CheckJoin:input_type -> pequod.v1.CheckJoinRequest
+	46,  // 127: pequod.v1.Pequod.DropJoin:input_type -> pequod.v1.DropJoinRequest
+	49,  // 128: pequod.v1.Pequod.ReplaceJoin:input_type -> pequod.v1.ReplaceJoinRequest
+	51,  // 129: pequod.v1.Pequod.ListReplacements:input_type -> pequod.v1.ListReplacementsRequest
+	53,  // 130: pequod.v1.Pequod.EndReplacement:input_type -> pequod.v1.EndReplacementRequest
+	55,  // 131: pequod.v1.Pequod.ListJoins:input_type -> pequod.v1.ListJoinsRequest
+	57,  // 132: pequod.v1.Pequod.Explain:input_type -> pequod.v1.ExplainRequest
+	64,  // 133: pequod.v1.Pequod.Invalidate:input_type -> pequod.v1.InvalidateRequest
+	70,  // 134: pequod.v1.Pequod.Stats:input_type -> pequod.v1.StatsRequest
+	79,  // 135: pequod.v1.Pequod.SlowCalls:input_type -> pequod.v1.SlowCallsRequest
+	82,  // 136: pequod.v1.Pequod.SaveSnapshot:input_type -> pequod.v1.SaveSnapshotRequest
+	84,  // 137: pequod.v1.Pequod.RestoreSnapshot:input_type -> pequod.v1.RestoreSnapshotRequest
+	91,  // 138: pequod.v1.Pequod.BeginBackfill:input_type -> pequod.v1.BeginBackfillRequest
+	93,  // 139: pequod.v1.Pequod.ReadBackfill:input_type -> pequod.v1.ReadBackfillRequest
+	95,  // 140: pequod.v1.Pequod.LoadBackfill:input_type -> pequod.v1.LoadBackfillRequest
+	97,  // 141: pequod.v1.Pequod.RenewBackfill:input_type -> pequod.v1.RenewBackfillRequest
+	99,  // 142: pequod.v1.Pequod.EndBackfill:input_type -> pequod.v1.EndBackfillRequest
+	101, // 143: pequod.v1.Pequod.ListBackfills:input_type -> pequod.v1.ListBackfillsRequest
+	103, // 144: pequod.v1.Pequod.FollowCluster:input_type -> pequod.v1.FollowClusterRequest
+	112, // 145: pequod.v1.PequodPeer.Load:input_type -> pequod.v1.PeerLoadRequest
+	112, // 146: pequod.v1.PequodPeer.Loads:input_type -> pequod.v1.PeerLoadRequest
+	115, // 147: pequod.v1.PequodPeer.Feed:input_type -> pequod.v1.PeerFeedRequest
+	118, // 148: pequod.v1.PequodPeer.Position:input_type -> pequod.v1.PeerPositionRequest
+	120, // 149: pequod.v1.PequodPeer.Write:input_type -> pequod.v1.PeerWriteRequest
+	124, // 150: pequod.v1.PequodPeer.WriteIf:input_type -> pequod.v1.PeerWriteIfRequest
+	126, // 151: pequod.v1.PequodPeer.Transaction:input_type -> pequod.v1.PeerTransactionRequest
+	122, // 152: pequod.v1.PequodPeer.Add:input_type -> pequod.v1.PeerAddRequest
+	4,   // 153: pequod.v1.Pequod.Get:output_type -> pequod.v1.GetReply
+	6,   // 154: pequod.v1.Pequod.Put:output_type -> pequod.v1.PutReply
+	15,  // 155: pequod.v1.Pequod.Remove:output_type -> pequod.v1.RemoveReply
+	8,   // 156: pequod.v1.Pequod.WriteIf:output_type -> pequod.v1.WriteIfReply
+	11,  // 157: pequod.v1.Pequod.Transaction:output_type -> pequod.v1.TransactionReply
+	13,  // 158: pequod.v1.Pequod.Add:output_type -> pequod.v1.AddReply
+	17,  // 159: pequod.v1.Pequod.Expire:output_type -> pequod.v1.ExpireReply
+	19,  // 160: pequod.v1.Pequod.Ttl:output_type -> pequod.v1.TtlReply
+	21,  // 161: pequod.v1.Pequod.MultiGet:output_type -> pequod.v1.MultiGetReply
+	23,  // 162: pequod.v1.Pequod.MultiPut:output_type -> pequod.v1.MultiPutReply
+	25,  // 163: pequod.v1.Pequod.RemoveRange:output_type -> pequod.v1.RemoveRangeReply
+	27,  // 164: pequod.v1.Pequod.Scan:output_type -> pequod.v1.ScanReply
+	29,  // 165: pequod.v1.Pequod.Count:output_type -> pequod.v1.CountReply
+	31,  // 166: pequod.v1.Pequod.Splits:output_type -> pequod.v1.SplitsReply
+	33,  // 167: pequod.v1.Pequod.Execute:output_type -> pequod.v1.ExecuteReply
+	36,  // 168: pequod.v1.Pequod.Watch:output_type -> pequod.v1.WatchReply
+	41,  // 169: pequod.v1.Pequod.AddJoin:output_type -> pequod.v1.AddJoinReply
+	43,  // 170: pequod.v1.Pequod.CheckJoin:output_type -> pequod.v1.CheckJoinReply
+	47,  // 171: pequod.v1.Pequod.DropJoin:output_type -> pequod.v1.DropJoinReply
+	50,  // 172: pequod.v1.Pequod.ReplaceJoin:output_type -> pequod.v1.ReplaceJoinReply
+	52,  // 173: pequod.v1.Pequod.ListReplacements:output_type -> pequod.v1.ListReplacementsReply
+	54,  // 174: pequod.v1.Pequod.EndReplacement:output_type -> pequod.v1.EndReplacementReply
+	56,  // 175: pequod.v1.Pequod.ListJoins:output_type -> pequod.v1.ListJoinsReply
+	59,  // 176: pequod.v1.Pequod.Explain:output_type -> pequod.v1.ExplainReply
+	65,  // 177: pequod.v1.Pequod.Invalidate:output_type -> pequod.v1.InvalidateReply
+	71,  // 178: pequod.v1.Pequod.Stats:output_type -> pequod.v1.StatsReply
+	80,  // 179: pequod.v1.Pequod.SlowCalls:output_type -> pequod.v1.SlowCallsReply
+	83,  // 180: pequod.v1.Pequod.SaveSnapshot:output_type -> pequod.v1.SaveSnapshotReply
+	85,  // 181: pequod.v1.Pequod.RestoreSnapshot:output_type -> pequod.v1.RestoreSnapshotReply
+	92,  // 182: pequod.v1.Pequod.BeginBackfill:output_type -> pequod.v1.BeginBackfillReply
+	94,  // 183: pequod.v1.Pequod.ReadBackfill:output_type -> pequod.v1.ReadBackfillReply
+	96,  // 184: pequod.v1.Pequod.LoadBackfill:output_type -> pequod.v1.LoadBackfillReply
+	98,  // 185: pequod.v1.Pequod.RenewBackfill:output_type -> pequod.v1.RenewBackfillReply
+	100, // 186: pequod.v1.Pequod.EndBackfill:output_type -> pequod.v1.EndBackfillReply
+	102, // 187: pequod.v1.Pequod.ListBackfills:output_type -> pequod.v1.ListBackfillsReply
+	104, // 188: pequod.v1.Pequod.FollowCluster:output_type -> pequod.v1.FollowClusterReply
+	114, // 189: pequod.v1.PequodPeer.Load:output_type -> pequod.v1.PeerLoadReply
+	114, // 190: pequod.v1.PequodPeer.Loads:output_type -> pequod.v1.PeerLoadReply
+	117, // 191: pequod.v1.PequodPeer.Feed:output_type -> pequod.v1.PeerFeedReply
+	119, // 192: pequod.v1.PequodPeer.Position:output_type -> pequod.v1.PeerPositionReply
+	121, // 193: pequod.v1.PequodPeer.Write:output_type -> pequod.v1.PeerWriteReply
+	125, // 194: pequod.v1.PequodPeer.WriteIf:output_type -> pequod.v1.PeerWriteIfReply
+	127, // 195: pequod.v1.PequodPeer.Transaction:output_type -> pequod.v1.PeerTransactionReply
+	123, // 196: pequod.v1.PequodPeer.Add:output_type -> pequod.v1.PeerAddReply
+	153, // [153:197] is the sub-list for method output_type
+	109, // [109:153] is the sub-list for method input_type
+	109, // [109:109] is the sub-list for extension type_name
+	109, // [109:109] is the sub-list for extension extendee
+	0,   // [0:109] is the sub-list for field type_name
 }
 
 func init() { file_pequod_v1_pequod_proto_init() }
@@ -10830,19 +10950,19 @@ func file_pequod_v1_pequod_proto_init() {
 	file_pequod_v1_pequod_proto_msgTypes[73].OneofWrappers = []any{}
 	file_pequod_v1_pequod_proto_msgTypes[90].OneofWrappers = []any{}
 	file_pequod_v1_pequod_proto_msgTypes[93].OneofWrappers = []any{}
-	file_pequod_v1_pequod_proto_msgTypes[105].OneofWrappers = []any{}
 	file_pequod_v1_pequod_proto_msgTypes[106].OneofWrappers = []any{}
 	file_pequod_v1_pequod_proto_msgTypes[107].OneofWrappers = []any{}
-	file_pequod_v1_pequod_proto_msgTypes[115].OneofWrappers = []any{}
-	file_pequod_v1_pequod_proto_msgTypes[122].OneofWrappers = []any{}
+	file_pequod_v1_pequod_proto_msgTypes[108].OneofWrappers = []any{}
+	file_pequod_v1_pequod_proto_msgTypes[116].OneofWrappers = []any{}
 	file_pequod_v1_pequod_proto_msgTypes[123].OneofWrappers = []any{}
+	file_pequod_v1_pequod_proto_msgTypes[124].OneofWrappers = []any{}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_pequod_v1_pequod_proto_rawDesc), len(file_pequod_v1_pequod_proto_rawDesc)),
 			NumEnums:      1,
-			NumMessages:   129,
+			NumMessages:   130,
 			NumExtensions: 0,
 			NumServices:   2,
 		},
