@@ -35,6 +35,7 @@ const (
 	ReasonNotWatchable           Reason = "NotWatchableError"
 	ReasonPack                   Reason = "PackError"
 	ReasonPermissionDenied       Reason = "PermissionDeniedError"
+	ReasonQuotaExceeded          Reason = "QuotaExceededError"
 	ReasonReplacementEnded       Reason = "ReplacementEndedError"
 	ReasonSchema                 Reason = "SchemaError"
 	ReasonSetting                Reason = "SettingError"

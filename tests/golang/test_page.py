@@ -22,22 +22,28 @@ PAGE: Final = ROOT / "docs/go.md"
 pytestmark = [pytest.mark.timeout(1200), pytest.mark.usefixtures("go")]
 
 
-def _block(kind: str) -> str:
-    (block,) = re.findall(rf"^```{kind}\n(.*?)^```$", PAGE.read_text(), re.MULTILINE | re.DOTALL)
-    return str(block)
+def _blocks(kind: str) -> list[str]:
+    return re.findall(rf"^```{kind}\n(.*?)^```$", PAGE.read_text(), re.MULTILINE | re.DOTALL)
 
 
 def test_the_program_of_the_page_prints_what_it_shows(tmp_path: Path) -> None:
-    commands = [line.removeprefix("$ ") for line in _block("console").splitlines()]
+    (program,), (before, after) = _blocks("go"), _blocks("console")
     (expected,) = re.findall(r"^```go\n.*?^```\n\n```\n(.*?)^```$", PAGE.read_text(), re.MULTILINE | re.DOTALL)
     with started_server() as (target, _):
-        (tmp_path / "main.go").write_text(_block("go").replace("127.0.0.1:7744", target))
-        for command in commands:
-            program, *words = shlex.split(command.replace("../pequod/proto/go", str(CLIENT)))
-            assert program == "go"
-            run_go(tmp_path, *words)
+        _run(before, tmp_path)
+        (tmp_path / "main.go").write_text(program.replace("127.0.0.1:7744", target))
+        assert _run(after, tmp_path) == expected
         run_go(tmp_path, "vet", ".")
-        assert run_go(tmp_path, "run", ".") == expected
+
+
+def _run(commands: str, folder: Path) -> str:
+    """Run commands as the page shows them; return what they print."""
+    said = ""
+    for line in commands.splitlines():
+        prompt, program, *words = shlex.split(line.replace("../pequod/proto/go", str(CLIENT)))
+        assert (prompt, program) == ("$", "go")
+        said += run_go(folder, *words)
+    return said
 
 
 def test_the_calls_of_the_page_are_those_of_the_client() -> None:
