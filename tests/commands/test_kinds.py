@@ -161,6 +161,7 @@ NAMED = {
     "pequod/engine/answer.py": "what each kind does",
     "pequod/interface/commands.py": "callers add commands",
     "pequod/client/columns.py": "a reply of values alone is taken apart by the shortest way",
+    "server/pequod_server/access/quotas.py": "quotas count writes by what they may add",
     "server/pequod_server/backing/repeated.py": "writes of the same effect have the same check",
     "server/pequod_server/calls/feeds.py": "the first rows of a watch",
     "server/pequod_server/calls/reads.py": "calls of one command",
