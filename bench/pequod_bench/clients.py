@@ -36,7 +36,7 @@ from pequod.wire.channel import NativeChannel
 from pequod.wire.places import place_of
 from pequod_bench.report.printed import Printed, WrongAnswerError, print_rows
 from pequod_bench.report.progress import ProgressBars
-from pequod_bench.settings import ClientsSettings, WireSettings
+from pequod_bench.settings import ClientsSettings
 from pequod_bench.systems.server import listening_pid, loop_factory, started_server, usage
 from pequod_bench.twip import Stopwatch
 
@@ -77,11 +77,13 @@ class Form:
         """Return operations, seconds, and CPU seconds of client and server (0 if that is on another machine)."""
         wanted = settings.operations // 20 if self.at_once == 1 else settings.operations
         operations = max(1, wanted // self.at_once) * self.at_once
-        server_s = 0.0 if pid is None else usage(pid).cpu_s
-        watch = Stopwatch()
+        server_s, watch = _server_s(pid), Stopwatch()
         self.work(operations)
-        seconds, cpu_s = watch.seconds(), watch.cpu_seconds()
-        return operations, seconds, cpu_s, 0.0 if pid is None else usage(pid).cpu_s - server_s
+        return operations, watch.seconds(), watch.cpu_seconds(), _server_s(pid) - server_s
+
+
+def _server_s(pid: int | None) -> float:
+    return 0.0 if pid is None else usage(pid).cpu_s
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,12 +110,8 @@ class ClientsReport(Printed):
         print_rows(console, self.forms, columns)
 
 
-def run(settings: ClientsSettings, bars: ProgressBars, *, is_unary: bool = False) -> ClientsReport:
-    """Measure every form against the server that the settings name, or those that are started for the run.
-
-    Args:
-        is_unary: Only the unary calls of gRPC itself.
-    """
+def run(settings: ClientsSettings, bars: ProgressBars) -> ClientsReport:
+    """Measure the forms against the server that the settings name, or those that are started for the run."""
     loop = loop_factory(settings.client_loop)
     with ExitStack() as stack:
         servers: dict[str, tuple[str, int | None]] = {}
@@ -128,7 +126,7 @@ def run(settings: ClientsSettings, bars: ProgressBars, *, is_unary: bool = False
         with asyncio.Runner(loop_factory=loop) as runner:
             clients = {name: runner.run(_connect(address)) for name, (address, _) in servers.items()}
             try:
-                own = () if is_unary else _asyncio_forms(runner, next(iter(clients.values()))[0])
+                own = () if settings.is_unary else _asyncio_forms(runner, next(iter(clients.values()))[0])
                 forms = [(form, pid) for form in own]
                 for name, (_, channels) in clients.items():
                     forms += [(form, servers[name][1]) for form in _unary_forms(runner, name, channels)]
@@ -143,18 +141,12 @@ def run(settings: ClientsSettings, bars: ProgressBars, *, is_unary: bool = False
                     runner.run(client.close())
                     for channel in channels:
                         runner.run(channel.close())
-        if is_unary:
+        if settings.is_unary:
             return ClientsReport(figures)
         # Not None, which would mean the quickest loop there is.
         with Client(target, timeout_s=_TIMEOUT_S, loop_factory=loop or asyncio.new_event_loop) as sync_client:
             figures += _measure([(form, pid) for form in _sync_forms(sync_client)], settings, bars)
     return ClientsReport(figures)
-
-
-def run_unary(settings: WireSettings, bars: ProgressBars) -> ClientsReport:
-    """Measure the unary calls alone, by each transport."""
-    clients = ClientsSettings(settings.operations, settings.samples, settings.only)
-    return run(clients, bars, is_unary=True)
 
 
 def _measure(

@@ -24,17 +24,8 @@ _WRITE_S: Final = 2.0
 def main() -> int:
     """Run the demo; return the exit code."""
     with TemporaryDirectory() as scratch:
-        flags = [
-            "--listen",
-            "127.0.0.1:0",
-            "--data",
-            str(Path(scratch) / "data"),
-            "--fsync",
-            "always",
-            "--slow-ms",
-            "0",
-        ]
-        command = [sys.executable, "-m", "pequod.cli", "serve", *flags]
+        flags = ["--listen", "127.0.0.1:0", "--data", str(Path(scratch) / "data"), "--fsync", "always"]
+        command = [sys.executable, "-m", "pequod.cli", "serve", *flags, "--slow-ms", "0"]
         server = ServerProcess(command)
         answered = _written(server)
         print(f"killed a server in the middle of writes: it had answered {sum(answered)} puts")

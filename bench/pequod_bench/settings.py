@@ -29,6 +29,7 @@ Ticks = Annotated[int, Option(min=1, help="Operations to time.")]
 Seed = Annotated[int, Option(min=0, help="One seed, one run: graph and operations follow from it.")]
 TweetBytes = Annotated[int, Option(min=0, help="Size of a post.")]
 Only = Annotated[str, Option(help="Only those whose names hold this.")]
+Samples = Annotated[int, Option(min=1, help="Samples of each form; their medians count.")]
 Batch = Annotated[int, Option(min=1, help="Commands a message.")]
 ClientLoop = Annotated[Loop, Option(help="Event loop of the client; asyncio's where uvloop is not installed.")]
 Target = Annotated[str | None, Option("--target", metavar="HOST:PORT", help="Use the server that runs there.")]
@@ -147,20 +148,21 @@ class ClientsSettings:
 
     #: Forms that wait for each operation get a twentieth.
     operations: Annotated[int, Option(min=1, help="Operations of a sample.")] = 10_000
-    samples: Annotated[int, Option(min=1, help="Samples of each form; their medians count.")] = 5
+    samples: Samples = 5
     only: Only = ""
     client_loop: ClientLoop = "uvloop"
     target: Target = None
+    #: Only the unary calls, by each transport.
+    is_unary: bool = False
 
 
 @dataclass(frozen=True, slots=True)
-class WireSettings:
+class WireSettings(ClientsSettings):
     """What run of unary calls to make."""
 
-    #: Forms that wait for each call get a twentieth.
     operations: Annotated[int, Option(min=1, help="Calls of a sample.")] = 10_000
-    samples: Annotated[int, Option(min=1, help="Samples of each form; their medians count.")] = 3
-    only: Only = ""
+    samples: Samples = 3
+    is_unary: bool = True
 
 
 @dataclass(frozen=True, slots=True)

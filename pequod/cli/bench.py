@@ -160,6 +160,7 @@ def clients(settings: sizes.ClientsSettings, bars: ProgressBars) -> Printed:
     "wire",
     sizes.WireSettings,
     {"operations": 64, "samples": 1},
+    without=("client_loop", "target"),
     short_help="What a plain gRPC call takes of the server.",
     shown=(
         "pequod bench wire                      (half a minute)",
@@ -168,9 +169,9 @@ def clients(settings: sizes.ClientsSettings, bars: ProgressBars) -> Printed:
 )
 def wire(settings: sizes.WireSettings, bars: ProgressBars) -> Printed:
     """Measure unary calls, by each transport of servers and of clients: µs of CPU of server and client."""
-    from pequod_bench.clients import run_unary
+    from pequod_bench.clients import run
 
-    return run_unary(settings, bars)
+    return run(settings, bars)
 
 
 @measuring(

@@ -160,17 +160,11 @@ class SystemSession(SystemClient, Protocol):
 class System(Protocol):
     """One of the systems that are compared."""
 
-    @property
-    def name(self) -> str:
-        """Its name on the command line."""
-
-    @property
-    def title(self) -> str:
-        """Its name in the report."""
-
-    @property
-    def tuning(self) -> str:
-        """What is done so that it runs well, for the report."""
+    #: On the command line, and in the report.
+    name: str
+    title: str
+    #: What is done so that it runs well, for the report.
+    tuning: str
 
     def find(self) -> Presence:
         """Look whether it can be run here."""
