@@ -5,10 +5,10 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 from dataclasses import fields
-from typing import Final
+from typing import Final, TypeVar
 
 import grpc
-from google.protobuf.message import DecodeError
+from google.protobuf.message import DecodeError, Message
 from google.rpc import error_details_pb2, status_pb2
 from pequod_proto import pequod_pb2 as pb
 from pequod_proto.contract import MESSAGE_SLACK_BYTES, STOPPING
@@ -33,6 +33,8 @@ from pequod.errors import DeadlineExceededError, JoinError, LimitExceededError, 
 from pequod.language.ranges import Range
 from pequod.refusals import rebuilt
 from pequod.wire.ends import NOT_BEGUN
+
+T = TypeVar("T")
 
 #: The beginning of a transport's message if no server has begun the call; then nothing was applied.
 _NOT_APPLIED: Final = ("failed to connect", "DNS resolution failed", NOT_BEGUN)
@@ -125,48 +127,15 @@ def statistics(message: pb.StatsReply) -> ServerStatistics:
         loose_keys=message.loose_keys,
         expiring_keys=message.expiring_keys,
         expired_keys=message.expired_keys,
-        tables={
-            table.table: TableStatistics(table.keys, table.key_bytes, table.value_bytes, table.groups)
-            for table in message.tables
-        },
+        tables={table.table: _filled(TableStatistics, table) for table in message.tables},
         joins={
-            join.join: JoinStatistics(
-                rows=join.rows,
-                key_bytes=join.key_bytes,
-                contexts=join.contexts,
-                status_ranges=join.status_ranges,
-                updaters=join.updaters,
-                log_entries=join.log_entries,
-                age_s=join.age_s,
-                hits=join.hits,
-                computed_ranges=join.computed_ranges,
-                rows_computed=join.rows_computed,
-                log_applied=join.log_applied,
-                invalidations=join.invalidations,
-                not_a_number=join.not_a_number,
-                misfits=join.misfits,
-                largest=tuple(map(_context, join.largest)),
-                hottest=tuple(map(_context, join.hottest)),
-            )
+            join.join: _filled(JoinStatistics, join, largest=_contexts(join.largest), hottest=_contexts(join.hottest))
             for join in message.joins
         },
-        memory=MemoryStatistics(*[getattr(message.memory, field.name) for field in fields(MemoryStatistics)]),
-        databases=tuple(map(_database, message.databases)),
-        peers=tuple(map(_peer, message.peers)),
+        memory=_filled(MemoryStatistics, message.memory),
+        databases=tuple(_filled(BackingStatistics, one) for one in message.databases),
+        peers=tuple(_filled(PeerStatistics, one) for one in message.peers),
         subscription_bounds=message.subscription_bounds,
-    )
-
-
-def _peer(message: pb.PeerStatistics) -> PeerStatistics:
-    return PeerStatistics(
-        id=message.id,
-        address=message.address,
-        lag_events=message.lag_events,
-        messages=message.messages,
-        changes=message.changes,
-        bytes=message.bytes,
-        reloads=message.reloads,
-        subscriptions=message.subscriptions if message.HasField("subscriptions") else None,
     )
 
 
@@ -174,29 +143,17 @@ def _index(message: pb.IndexExplanation) -> IndexExplanation:
     return IndexExplanation(message.order, message.is_made, message.rows, message.bytes)
 
 
-def _context(message: pb.ContextStatistics) -> ContextStatistics:
-    return ContextStatistics(message.prefix, message.rows, message.hits)
+def _contexts(messages: Iterable[pb.ContextStatistics]) -> tuple[ContextStatistics, ...]:
+    return tuple(_filled(ContextStatistics, one) for one in messages)
 
 
-def _database(message: pb.BackingStatistics) -> BackingStatistics:
-    return BackingStatistics(
-        mode=message.mode,
-        state=message.state,
-        error=message.error,
-        position=message.position if message.HasField("position") else None,
-        lag=message.lag if message.HasField("lag") else None,
-        age_s=message.age_s if message.HasField("age_s") else None,
-        loaded_ranges=message.loaded_ranges,
-        feed_failures=message.feed_failures,
-        reloads=message.reloads,
-        flights=message.flights,
-        ranges=message.ranges,
-        rows=message.rows,
-        changes=message.changes,
-        changes_applied=message.changes_applied,
-        writes=message.writes,
-        name=message.name,
-    )
+def _filled(record: type[T], message: Message, **others: object) -> T:
+    """Return a record with the fields of a message that have the names of its own; None for those that are absent."""
+    given = {}
+    for name in {field.name for field in fields(record)} - others.keys():  # type: ignore[arg-type]
+        is_absent = message.DESCRIPTOR.fields_by_name[name].has_presence and not message.HasField(name)
+        given[name] = None if is_absent else getattr(message, name)
+    return record(**given, **others)
 
 
 def backfill(message: pb.Backfill) -> BackfillStatus:

@@ -13,6 +13,7 @@ from pequod.client.background import BackgroundLoop
 from pequod.client.batches import SyncBatch
 from pequod.client.columns import Columns
 from pequod.client.posting import InCaller, PostingClient, posted
+from pequod.client.requests import ServerCalls
 from pequod.client.retry import RETRIES
 from pequod.client.sessions import AsyncServerSession
 from pequod.client.sync_backfills import Backfills
@@ -20,7 +21,30 @@ from pequod.freshness import WAIT_S, Freshness
 from pequod.interface import Calls, Session
 
 
-class Client(Calls):
+class _ServerCalls(Calls):
+    """The calls that a client and a session carry out in the same way."""
+
+    _async: ServerCalls
+    _background: BackgroundLoop
+
+    def batch(self, freshness: Freshness | None = None) -> SyncBatch:
+        """Return an empty batch of commands, to be sent together.
+
+        Args:
+            freshness: How fresh the answers of its reads have to be, but for those that say it themselves.
+        """
+        return SyncBatch(self.send, freshness)
+
+    def statistics(self) -> ServerStatistics:
+        """Return counts of what the server holds and has done."""
+        return self._wait(self._async.statistics())
+
+    def send(self, columns: Columns) -> Future[Results]:
+        """Send a batch without waiting; see `SyncBatch.send_nowait`."""
+        return posted(self._background, self._async, columns)
+
+
+class Client(_ServerCalls):
     """A client of a server or of a cluster; safe to use from many threads.
 
     Args:
@@ -46,6 +70,8 @@ class Client(Calls):
         with Client() as client:
             client.put("p|bob|0000000100", "Hi")
     """
+
+    _async: PostingClient
 
     def __init__(
         self,
@@ -90,14 +116,6 @@ class Client(Calls):
         """Close the client; calls under way fail, and so do those that follow. Closing twice is no error."""
         self._background.close(self._async.close)
 
-    def batch(self, freshness: Freshness | None = None) -> SyncBatch:
-        """Return an empty batch of commands, to be sent together.
-
-        Args:
-            freshness: How fresh the answers of its reads have to be, but for those that say it themselves.
-        """
-        return SyncBatch(self.send, freshness)
-
     def session(self, token: AnyToken | None = None, *, wait_s: float = WAIT_S) -> ServerSession:
         """Return a view of this client whose reads never go back: they show what calls of the session have shown.
 
@@ -109,10 +127,6 @@ class Client(Calls):
         """
         return ServerSession(self, self._async.session(token, wait_s=wait_s))
 
-    def statistics(self) -> ServerStatistics:
-        """Return counts of what the server holds and has done."""
-        return self._wait(self._async.statistics())
-
     def save_snapshot(self, timeout_s: float = SNAPSHOT_S) -> SavedSnapshot:
         """Have the server write its base data into its `snapshot_file`."""
         return self._wait(self._async.save_snapshot(timeout_s))
@@ -121,29 +135,18 @@ class Client(Calls):
         """Have the server put the keys of its `snapshot_file`, all or none."""
         return self._wait(self._async.restore_snapshot(timeout_s))
 
-    def send(self, columns: Columns) -> Future[Results]:
-        """Send a batch without waiting; see `SyncBatch.send_nowait`."""
-        return posted(self._background, self._async, columns)
 
-
-class ServerSession(Session):
+class ServerSession(_ServerCalls, Session):
     """A view of a client that never goes back: see `Calls.session`."""
 
     def __init__(self, client: Client, calls: AsyncServerSession) -> None:
         super().__init__(calls, client._waiter)
         self._client = client
+        self._background = client._background
         self._async = calls
 
     def close(self) -> None:
         """End the session; the client, which others may use, stays open."""
-
-    def batch(self, freshness: Freshness | None = None) -> SyncBatch:
-        """Return an empty batch of commands, to be sent together.
-
-        Args:
-            freshness: How fresh the answers of its reads have to be, but for those that say it themselves.
-        """
-        return SyncBatch(self.send, freshness)
 
     def session(self, token: AnyToken | None = None, *, wait_s: float = WAIT_S) -> ServerSession:
         """Return a view of this client whose reads never go back: they show what calls of the session have shown.
@@ -155,11 +158,3 @@ class ServerSession(Session):
             token: What an earlier session has seen; this one goes on from there.
         """
         return self._client.session(token, wait_s=wait_s)
-
-    def statistics(self) -> ServerStatistics:
-        """Return counts of what the server holds and has done."""
-        return self._wait(self._async.statistics())
-
-    def send(self, columns: Columns) -> Future[Results]:
-        """Send a batch without waiting; see `SyncBatch.send_nowait`."""
-        return posted(self._client._background, self._async, columns)

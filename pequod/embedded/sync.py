@@ -14,7 +14,36 @@ from pequod.interface import Calls, Session
 from pequod.interface.waiting import Immediate
 
 
-class Embedded(Calls):
+class _EmbeddedCalls(Calls):
+    """The calls that a store and a session carry out in the same way."""
+
+    _async: AsyncEmbedded
+
+    def batch(self, freshness: Freshness | None = None) -> EmbeddedBatch:
+        """Return an empty batch of commands, to be sent together.
+
+        Args:
+            freshness: How fresh the answers of its reads have to be, but for those that say it themselves.
+        """
+        return EmbeddedBatch(self._async._run_batch, self._async._meet, freshness)
+
+    def session(self, token: AnyToken | None = None, *, wait_s: float = WAIT_S) -> EmbeddedSession:
+        """Return a view of this client whose reads never go back: they show what calls of the session have shown.
+
+        A read shows what the session has written and read by the calls that ended before it, whichever server beside
+        the same database it asks; otherwise it fails with StaleError after ``wait_s``.
+
+        Args:
+            token: What an earlier session has seen; this one goes on from there.
+        """
+        return EmbeddedSession(self._async.session(token, wait_s=wait_s))
+
+    def statistics(self) -> Statistics:
+        """Return counts of what the server holds and has done."""
+        return self._wait(self._calls.statistics())
+
+
+class Embedded(_EmbeddedCalls):
     """A store in the process; safe to use from many threads.
 
     Each call is done when it returns. The changes for a watch are kept until they are taken, without a limit.
@@ -33,31 +62,8 @@ class Embedded(Calls):
         """Close the client; calls under way fail, and so do those that follow. Closing twice is no error."""
         self._shared.close()
 
-    def batch(self, freshness: Freshness | None = None) -> EmbeddedBatch:
-        """Return an empty batch of commands, to be sent together.
 
-        Args:
-            freshness: How fresh the answers of its reads have to be, but for those that say it themselves.
-        """
-        return EmbeddedBatch(self._async._run_batch, self._async._meet, freshness)
-
-    def session(self, token: AnyToken | None = None, *, wait_s: float = WAIT_S) -> EmbeddedSession:
-        """Return a view of this client whose reads never go back: they show what calls of the session have shown.
-
-        A read shows what the session has written and read by the calls that ended before it, whichever server beside
-        the same database it asks; otherwise it fails with StaleError after ``wait_s``.
-
-        Args:
-            token: What an earlier session has seen; this one goes on from there.
-        """
-        return EmbeddedSession(self._async.session(token, wait_s=wait_s))
-
-    def statistics(self) -> Statistics:
-        """Return counts of what the server holds and has done."""
-        return self._wait(self._calls.statistics())
-
-
-class EmbeddedSession(Session):
+class EmbeddedSession(_EmbeddedCalls, Session):
     """A view of a store in the process, with a token."""
 
     def __init__(self, calls: AsyncEmbeddedSession) -> None:
@@ -66,29 +72,6 @@ class EmbeddedSession(Session):
 
     def close(self) -> None:
         """End the session; the client, which others may use, stays open."""
-
-    def batch(self, freshness: Freshness | None = None) -> EmbeddedBatch:
-        """Return an empty batch of commands, to be sent together.
-
-        Args:
-            freshness: How fresh the answers of its reads have to be, but for those that say it themselves.
-        """
-        return EmbeddedBatch(self._async._run_batch, self._async._meet, freshness)
-
-    def session(self, token: AnyToken | None = None, *, wait_s: float = WAIT_S) -> EmbeddedSession:
-        """Return a view of this client whose reads never go back: they show what calls of the session have shown.
-
-        A read shows what the session has written and read by the calls that ended before it, whichever server beside
-        the same database it asks; otherwise it fails with StaleError after ``wait_s``.
-
-        Args:
-            token: What an earlier session has seen; this one goes on from there.
-        """
-        return EmbeddedSession(self._async.session(token, wait_s=wait_s))
-
-    def statistics(self) -> Statistics:
-        """Return counts of what the server holds and has done."""
-        return self._wait(self._calls.statistics())
 
 
 class _ThreadNews:

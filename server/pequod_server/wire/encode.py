@@ -104,38 +104,8 @@ def statistics(
         loose_keys=collected.loose_keys,
         expiring_keys=collected.expiring_keys,
         expired_keys=collected.expired_keys,
-        tables=[
-            pb.TableStatistics(
-                table=name,
-                keys=table.keys,
-                key_bytes=table.key_bytes,
-                value_bytes=table.value_bytes,
-                groups=table.groups,
-            )
-            for name, table in collected.tables.items()
-        ],
-        joins=[
-            pb.JoinStatistics(
-                join=name,
-                rows=kept.rows,
-                key_bytes=kept.key_bytes,
-                contexts=kept.contexts,
-                status_ranges=kept.status_ranges,
-                updaters=kept.updaters,
-                log_entries=kept.log_entries,
-                age_s=kept.age_s,
-                hits=kept.hits,
-                computed_ranges=kept.computed_ranges,
-                rows_computed=kept.rows_computed,
-                log_applied=kept.log_applied,
-                invalidations=kept.invalidations,
-                not_a_number=kept.not_a_number,
-                misfits=kept.misfits,
-                largest=[pb.ContextStatistics(**asdict(one)) for one in kept.largest],
-                hottest=[pb.ContextStatistics(**asdict(one)) for one in kept.hottest],
-            )
-            for name, kept in collected.joins.items()
-        ],
+        tables=[pb.TableStatistics(table=name, **asdict(table)) for name, table in collected.tables.items()],
+        joins=[pb.JoinStatistics(join=name, **asdict(kept)) for name, kept in collected.joins.items()],
         databases=[pb.BackingStatistics(**asdict(one)) for one in databases],
         memory=pb.MemoryStatistics(**asdict(collected.memory)),
         peers=[pb.PeerStatistics(**asdict(one)) for one in following.peers],
