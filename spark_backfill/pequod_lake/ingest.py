@@ -14,11 +14,11 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass
 from time import monotonic
-from types import TracebackType
-from typing import Self, assert_never
+from typing import assert_never
 
 from pequod_lake.catalog import AlreadyTaken, Committed, LakeCatalog, NewScu
 from pequod_lake.clock import Clock, machine_clock
+from pequod_lake.closing import Closing
 from pequod_lake.coordination import Coordinator
 from pequod_lake.errors import LakeBusyError, LakeError
 from pequod_lake.runs import LakeFile
@@ -116,7 +116,7 @@ class _Sender:
     future: Future[Acknowledged]
 
 
-class Ingestor:
+class Ingestor(Closing):
     """Takes uploads of many threads.
 
     Invariants:
@@ -184,16 +184,6 @@ class Ingestor:
             LakeError: It could not be written; nothing of it is visible.
         """
         return self.submit(upload).result()
-
-    def __enter__(self) -> Self:
-        """Return the ingestor."""
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        """Write what waits, and end."""
-        self.close()
 
     def close(self) -> None:
         """Write what waits, and end."""

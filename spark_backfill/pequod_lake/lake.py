@@ -22,12 +22,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 from time import monotonic, sleep
-from types import TracebackType
-from typing import Final, Self
+from typing import Final
 
 from pequod_lake.catalog import CatalogSnapshot
 from pequod_lake.checking import check_run
 from pequod_lake.clock import Clock, machine_clock
+from pequod_lake.closing import Closing
 from pequod_lake.coordination import Coordinator
 from pequod_lake.ducklake import DuckLakeCatalog
 from pequod_lake.ducklake_tables import create_tables
@@ -76,7 +76,7 @@ class LakeStatus:
     orphan_count: int
 
 
-class Lake:
+class Lake(Closing):
     """A lake that is open in this process; threads may share it."""
 
     def __init__(self, folder: Path | str, *, clock: Clock = machine_clock, at_point: AtPoint = no_point) -> None:
@@ -118,16 +118,6 @@ class Lake:
         create_tables(path.resolve(), parsed, clock())
         keep_room(path)
         return Lake(path, clock=clock)
-
-    def __enter__(self) -> Self:
-        """Return the lake."""
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        """Close it."""
-        self.close()
 
     def close(self) -> None:
         """Close the connections; snapshots that are open keep their files."""

@@ -12,12 +12,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from types import TracebackType
-from typing import Any, Self
+from typing import Any
 
 import pyarrow as pa
 from pyarrow import compute as pc
 
+from pequod_lake.closing import Closing
 from pequod_lake.combining import combined, live
 from pequod_lake.conditions import Bound, Where, bind
 from pequod_lake.ids import known_ids, texts_of
@@ -40,7 +40,7 @@ class LakeAnswer:
     counts: ReadCounts
 
 
-class LakeSnapshot:
+class LakeSnapshot(Closing):
     """The lake after one SCU; its files stay until it is closed."""
 
     def __init__(
@@ -59,16 +59,6 @@ class LakeSnapshot:
     def scu(self) -> int:
         """The last SCU whose rows are seen."""
         return self.runs[-1].last_scu
-
-    def __enter__(self) -> Self:
-        """Return the snapshot."""
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        """Let the files go."""
-        self.close()
 
     def close(self) -> None:
         """Let the files go."""

@@ -67,7 +67,7 @@ class LakeWorker:
         self._lease_s = lease_s
 
     def step(self, policy: MergePolicy | None = None) -> StepReport | None:
-        """Do one step; None if there is none that nobody has.
+        """Take one free step, and do it. Return None if no step is free.
 
         Raises:
             LakeCorruptError: A file is damaged; the runs stay as they are.
