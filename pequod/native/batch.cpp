@@ -16,6 +16,8 @@
 #include <algorithm>
 #include <cstddef>
 
+#include "arguments.hpp"
+
 namespace pequod {
 
 namespace {
@@ -291,25 +293,20 @@ void dealloc(PyObject* self) {
     Py_DECREF(type);
 }
 
-template <typename Function>
-PyCFunction as_method(Function function) {
-    return reinterpret_cast<PyCFunction>(reinterpret_cast<void (*)(void)>(function));
-}
-
 PyMethodDef methods[] = {
-    {"parse", as_method(parse), METH_FASTCALL | METH_STATIC, "Return the batch of a message, None if it is unusual."},
-    {"is_within", as_method(are_within), METH_FASTCALL, "Return whether all commands keep to ranges of keys."},
-    {"run", as_method(run), METH_FASTCALL, "Run quick commands; tell whether there is one that is not."},
+    {"parse", as_function(parse), METH_FASTCALL | METH_STATIC, "Return the batch of a message, None if it is unusual."},
+    {"is_within", as_function(are_within), METH_FASTCALL, "Return whether all commands keep to ranges of keys."},
+    {"run", as_function(run), METH_FASTCALL, "Run quick commands; tell whether there is one that is not."},
     {"command", command, METH_NOARGS, "Return kind, arguments and number of the next command."},
     {"first_argument", first_argument, METH_NOARGS, "Return the first argument, if there is one."},
-    {"rows", as_method(take_rows), METH_FASTCALL, "Take what a scan gave."},
+    {"rows", as_function(take_rows), METH_FASTCALL, "Take what a scan gave."},
     {"value", take_value, METH_O, "Take what a GET gave."},
     {"unmet", take_unmet, METH_O, "Take the present value, which does not meet a condition."},
     {"count", take_count, METH_O, "Take what a COUNT gave."},
     {"done", done, METH_NOARGS, "Note that a write was done."},
     {"absent", absent, METH_NOARGS, "Note that there is no such key."},
     {"failed", failed, METH_O, "Take why a command failed."},
-    {"reply", as_method(reply), METH_FASTCALL, "Return the bytes of the reply."},
+    {"reply", as_function(reply), METH_FASTCALL, "Return the bytes of the reply."},
     {nullptr, nullptr, 0, nullptr},
 };
 

@@ -5,6 +5,8 @@
 
 #include <cstddef>
 
+#include "arguments.hpp"
+
 namespace pequod {
 
 PyTypeObject* waiting_type = nullptr;
@@ -167,16 +169,11 @@ PyObject* waiting_check(PyObject* self, PyObject*) {
     Py_RETURN_NONE;
 }
 
-template <typename Function>
-PyCFunction as_method(Function function) {
-    return reinterpret_cast<PyCFunction>(reinterpret_cast<void (*)(void)>(function));
-}
-
 PyMethodDef frames_methods[] = {
     {"get", frames_get, METH_O, "Return who waits at a frame key, or None."},
-    {"add_all", as_method(frames_add_all), METH_FASTCALL, "Let a context wait at frames."},
-    {"remove", as_method(frames_remove), METH_FASTCALL, "Let a context no longer wait at a frame."},
-    {"over", as_method(frames_over), METH_FASTCALL, "Return all who wait at frame keys of [first, last)."},
+    {"add_all", as_function(frames_add_all), METH_FASTCALL, "Let a context wait at frames."},
+    {"remove", as_function(frames_remove), METH_FASTCALL, "Let a context no longer wait at a frame."},
+    {"over", as_function(frames_over), METH_FASTCALL, "Return all who wait at frame keys of [first, last)."},
     {"values", frames_values, METH_NOARGS, "Return all who wait, by frame."},
     {nullptr, nullptr, 0, nullptr},
 };

@@ -1,4 +1,5 @@
 // The Python type of sorted rows.
+#include "arguments.hpp"
 #include "row_lists.hpp"
 
 #include <utility>
@@ -260,25 +261,24 @@ void dealloc(PyObject* self) {
     Py_DECREF(type);
 }
 
-template <typename Function>
-PyCFunction as_method(Function function) {
-    return reinterpret_cast<PyCFunction>(reinterpret_cast<void (*)(void)>(function));
-}
-
 PyMethodDef methods[] = {
     {"get", method_get, METH_O, "Return the value of a key, or None if it is absent."},
-    {"put", as_method(method_put), METH_FASTCALL, "Set a key and return the value that it had, None if it was absent."},
+    {"put", as_function(method_put), METH_FASTCALL,
+     "Set a key and return the value that it had, None if it was absent."},
     {"remove", method_remove, METH_O, "Take a key out and return the value that it had, None if it was absent."},
     {"take_first", method_take_first, METH_O, "Take the first rows out, and return them as rows of their own."},
     {"floor_key", method_floor_key, METH_O, "Return the greatest key that is not above a key, or None."},
-    {"replace", as_method(method_replace), METH_FASTCALL, "Set a key that is there; return the row's own key or None."},
-    {"merge", as_method(method_merge), METH_FASTCALL, "Take in rows with strictly ascending keys."},
-    {"insert", as_method(method_insert), METH_FASTCALL, "Take in rows that come between two rows here, as one slice."},
-    {"slice", as_method(method_slice), METH_FASTCALL | METH_KEYWORDS, "Return the rows of [first, last)."},
-    {"since", as_method(method_since), METH_FASTCALL, "Return the rows from a key on with a prefix before their keys."},
+    {"replace", as_function(method_replace), METH_FASTCALL,
+     "Set a key that is there; return the row's own key or None."},
+    {"merge", as_function(method_merge), METH_FASTCALL, "Take in rows with strictly ascending keys."},
+    {"insert", as_function(method_insert), METH_FASTCALL,
+     "Take in rows that come between two rows here, as one slice."},
+    {"slice", as_function(method_slice), METH_FASTCALL | METH_KEYWORDS, "Return the rows of [first, last)."},
+    {"since", as_function(method_since), METH_FASTCALL,
+     "Return the rows from a key on with a prefix before their keys."},
     {"everything", method_everything, METH_NOARGS, "Return all rows."},
-    {"count", as_method(method_count), METH_FASTCALL, "Return how many keys [first, last) holds."},
-    {"sample", as_method(method_sample), METH_FASTCALL, "Return about every step-th key, and what it stands for."},
+    {"count", as_function(method_count), METH_FASTCALL, "Return how many keys [first, last) holds."},
+    {"sample", as_function(method_sample), METH_FASTCALL, "Return about every step-th key, and what it stands for."},
     {"leaves", method_leaves, METH_NOARGS, "Return the leaves in key order."},
     {"_check", method_check, METH_NOARGS, "Check the invariants."},
     {"__sizeof__", method_sizeof, METH_NOARGS, "Return the size in bytes, without the rows."},

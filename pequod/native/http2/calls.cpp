@@ -5,6 +5,7 @@
 
 #include <cstddef>
 
+#include "../arguments.hpp"
 #include "fields.hpp"
 #include "output.hpp"
 
@@ -236,35 +237,30 @@ PyObject* session_is_over(PyObject* object, void*) {
                            (!nghttp2.session_want_read(self->session) && !nghttp2.session_want_write(self->session)));
 }
 
-template <typename Function>
-PyCFunction as_method(Function function) {
-    return reinterpret_cast<PyCFunction>(reinterpret_cast<void (*)(void)>(function));
-}
-
 PyMethodDef methods[] = {
     {"receive", session_receive, METH_O, nullptr},
     {"events", session_events, METH_NOARGS, nullptr},
     {"output", session_output, METH_O, nullptr},
     {"take", session_take, METH_O, nullptr},
-    {"send", as_method(session_send), METH_FASTCALL, nullptr},
-    {"begin", as_method(session_begin), METH_FASTCALL, nullptr},
-    {"finish", as_method(session_finish), METH_FASTCALL, nullptr},
+    {"send", as_function(session_send), METH_FASTCALL, nullptr},
+    {"begin", as_function(session_begin), METH_FASTCALL, nullptr},
+    {"finish", as_function(session_finish), METH_FASTCALL, nullptr},
     {"ignore", session_ignore, METH_O, nullptr},
     {"is_half_closed", session_is_half_closed, METH_O, nullptr},
     {"when_drained", session_when_drained, METH_O, nullptr},
-    {"reset", as_method(session_reset), METH_FASTCALL, nullptr},
+    {"reset", as_function(session_reset), METH_FASTCALL, nullptr},
     {"ping", session_ping, METH_NOARGS, nullptr},
     {"say_last", session_say_last, METH_O, nullptr},
     {"terminate", session_terminate, METH_O, nullptr},
     {"close", session_close, METH_NOARGS, nullptr},
-    {"attach", as_method(session_attach), METH_FASTCALL, nullptr},
+    {"attach", as_function(session_attach), METH_FASTCALL, nullptr},
     {"buffer", session_buffer, METH_O, nullptr},
     {"updated", session_updated, METH_O, nullptr},
-    {"use_hot", as_method(session_use_hot), METH_FASTCALL, nullptr},
-    {"run_hot", as_method(session_run_hot), METH_FASTCALL, nullptr},
+    {"use_hot", as_function(session_use_hot), METH_FASTCALL, nullptr},
+    {"run_hot", as_function(session_run_hot), METH_FASTCALL, nullptr},
     {"hand_over", session_hand_over, METH_NOARGS, nullptr},
     {"stranger", session_stranger, METH_NOARGS, nullptr},
-    {"admit", as_method(session_admit), METH_FASTCALL, nullptr},
+    {"admit", as_function(session_admit), METH_FASTCALL, nullptr},
     {"forget_rights", session_forget_rights, METH_NOARGS, nullptr},
     {nullptr, nullptr, 0, nullptr},
 };
