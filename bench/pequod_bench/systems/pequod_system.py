@@ -65,7 +65,19 @@ class PequodSystem:
             yield JoinSession(client, workload, self._how) if self._how else ClientSession(client, workload)
 
 
-class JoinSession:
+class _PequodSession:
+    """The calls that both sessions below make alike."""
+
+    _client: AsyncClient
+
+    async def timelines(self, users: Sequence[int]) -> list[Rows]:
+        return await timelines(self._client, users)
+
+    async def clear(self) -> None:
+        await empty(self._client)
+
+
+class JoinSession(_PequodSession):
     """Timelines that the server computes."""
 
     def __init__(self, client: AsyncClient, workload: SystemWorkload, how: Timelines) -> None:
@@ -104,24 +116,18 @@ class JoinSession:
 
         return await in_messages(self._client.batch, fill, settle, stream.tick_count)
 
-    async def timelines(self, users: Sequence[int]) -> list[Rows]:
-        return await timelines(self._client, users)
-
     async def check(self, user: int, since: int) -> int:
         return len(await self._client.scan(*keys.timeline(user, since)))
 
     async def post(self, poster: int, tick: int, text: bytes) -> None:
         await self._client.put(keys.post_key(poster, tick), text)
 
-    async def clear(self) -> None:
-        await empty(self._client)
-
 
 #: The tail of a post's key in a timeline, and the text.
 Tail = tuple[bytes, bytes]
 
 
-class ClientSession(ManagedSession[Tail]):
+class ClientSession(_PequodSession, ManagedSession[Tail]):
     """Timelines that the client keeps, in base keys."""
 
     def __init__(self, client: AsyncClient, workload: SystemWorkload) -> None:
@@ -133,12 +139,6 @@ class ClientSession(ManagedSession[Tail]):
         edges = sorted(zip(graph.posters.tolist(), graph.users.tolist(), strict=True))
         for i in range(0, len(edges), _LOAD_BATCH):
             await self._client.multi_put([(b"f|%08d|%08d" % edge, keys.FOLLOWS) for edge in edges[i : i + _LOAD_BATCH]])
-
-    async def timelines(self, users: Sequence[int]) -> list[Rows]:
-        return await timelines(self._client, users)
-
-    async def clear(self) -> None:
-        await empty(self._client)
 
 
 class _PequodMessage(TimelineMessage[Tail]):
