@@ -141,7 +141,7 @@ class SharedEngine:
         now = time.monotonic()
         if engine.revision != self._met_revision:
             self._met_revision, self._met_s = engine.revision, now
-        # What was taken since then shows everything.
+        # A snapshot that was taken since then shows everything.
         oldest_s = min(self._met_s, now - freshness.age_s) if isinstance(freshness, MaxAge) else self._met_s
         engine.drop_snapshots(b"", None, oldest_s)
 

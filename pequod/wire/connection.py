@@ -68,7 +68,7 @@ class ClientConnection(asyncio.BufferedProtocol):
         self.why = ""
         #: Whether the server takes no more calls.
         self.is_leaving = False
-        #: It is lost.
+        #: Set when the connection is lost.
         self.over = asyncio.Event()
         #: Whether something has come since the last look, and whether the server was asked at that.
         self._is_heard = self._is_pinged = False

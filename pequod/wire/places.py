@@ -22,7 +22,7 @@ class Place(NamedTuple):
     port: int
     #: Of a Unix socket; empty: it is none.
     path: str
-    #: What the server is called there.
+    #: The name of the server there.
     authority: str
 
     @property

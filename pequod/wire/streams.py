@@ -182,7 +182,7 @@ class StreamCall(WireCall):
         taken = self._bearer.session.take(self._stream)
         if taken is None or isinstance(taken, bool):
             self._is_wanted = taken is None
-            # What it let in is let in at once.
+            # The room that the session gives to the server is told at once.
             if self._bearer.session.has_output:
                 self._bearer.flush_soon()
             return None
@@ -208,7 +208,7 @@ class StreamCall(WireCall):
             raise
 
     def _begun(self) -> None:
-        # What waited at another connection, which did not begin the call, waits at this one.
+        # Readers and writers that waited at another connection, which did not begin the call, wait at this one.
         self._is_wanted = False
         if self._waiters:
             self._wake()

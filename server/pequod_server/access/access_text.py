@@ -1,4 +1,4 @@
-"""What an access file may say, before it means something: tables, names, and what each may be."""
+"""The form of an access file: its tables, their members, and the type of each."""
 
 from __future__ import annotations
 

@@ -57,7 +57,7 @@ def keys_of(text: str | bytes) -> Keys:
     for one in listed:
         if not isinstance(one, dict) or one.get("use", "sig") != "sig" or one.get("kty") == _SHARED:
             continue
-        # What a later standard brings is none of ours.
+        # A key of a kind that this library does not know is left out.
         with suppress(JoseError, ValueError, TypeError, KeyError):
             found.setdefault(one.get("kid"), JWKRegistry.import_key(one))
     if not found:

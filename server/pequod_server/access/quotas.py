@@ -122,7 +122,7 @@ class Meter:
                 raise error
 
     def refused(self, puts: Iterable[Put]) -> Iterator[QuotaExceededError | None]:
-        """Yield for each put why it is refused; None: it is not. What is refused takes no room from those behind it.
+        """Yield for each put why it is refused; None: it is not. A refused put takes no room from those behind it.
 
         Cost:
             O(puts), and a look-up for each if not all of them fit in any case.
@@ -185,7 +185,7 @@ def charge(meter: Meter, method: str, request: Any) -> None:
     if name == "Execute":
         return
     if method.startswith(PEER_PATH):
-        # What servers write for their clients is not for clients themselves.
+        # Only servers make these calls; a caller with quotas is a client.
         raise PermissionDeniedError(meter.role.name, Right.FEED, b"", None)
     keys = getattr(request, "keys", ()) if name in ("MultiGet", "MultiPut") else ()
     meter.take(max(len(keys), 1))

@@ -1,4 +1,4 @@
-"""What replacing joins takes at the engine, in slices between the calls of others.
+"""The server builds the joins that replace others, in slices between calls.
 
     slice | calls of others | slice | ... | switch | slice | ...
 

@@ -170,7 +170,7 @@ class ExecuteCalls:
         caller = present_caller()
         if caller is None:
             return None, self._executor.home_judges
-        # What is refused by several has the error of the last: rights come before the map, and this before quotas.
+        # A command that several judges refuse has the last one's error: rights before the map, the map before quotas.
         quotas = QuotaJudge(caller)
         return quotas, (quotas, *self._executor.home_judges, RightsJudge(caller))
 

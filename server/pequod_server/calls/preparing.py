@@ -117,7 +117,7 @@ class ClusterReplaceCalls:
             if self._task is None or self._task.done():
                 self._task = asyncio.create_task(self._prepare(), name="pequod replacement prepared")
         elif present is None:
-            # What the old join had computed is dropped.
+            # The server drops the rows of the old join.
             self._building.begin()
 
     async def _prepare(self) -> None:

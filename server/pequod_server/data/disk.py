@@ -164,7 +164,7 @@ class Disk:
             DiskFullError: They could not be opened anew after a failed commit.
         """
         with suppress(DiskFullError):
-            # What could not be written is undone: the rows are as the engine has them.
+            # A commit that fails undoes the changes in the engine: the rows are as the engine has them.
             self.commit()
         if self._rows is None:
             raise self._error()
@@ -276,7 +276,7 @@ class Disk:
 
     def _commit_due(self) -> None:
         self._is_due = False
-        # Those who wait for what is undone have been told.
+        # `commit` has told the waiters whose changes it has undone.
         with suppress(DiskFullError):
             self.commit()
         if self._fsync == "always":
@@ -324,7 +324,7 @@ class Disk:
         synced_s = self._loop.time()
         while True:
             with suppress(DiskFullError):
-                # What a call changed that has failed or was cancelled since.
+                # A call that failed or was cancelled may have left changes.
                 self.commit()
             self._look()
             if self._loop.time() - synced_s >= _SYNC_S:

@@ -99,7 +99,7 @@ def options(recovery: DBRecoveryMode, caches: Caches) -> Options:
     how.set_compression_type(DBCompressionType.lz4())
     how.set_max_background_jobs(2)
     how.set_keep_log_file_num(2)
-    # What is gone gives its room back though no other rows are written there.
+    # A range of removed rows gives its room back though nobody writes other rows there.
     how.add_compact_on_deletion_collector_factory(*_GONE)
     how.set_stats_dump_period_sec(0)
     how.set_stats_persist_period_sec(0)

@@ -91,7 +91,7 @@ class FolderLoading:
         try:
             await self._fill(ROWS_AT_FIRST)
         except BackingUnavailableError:
-            # It says what is damaged.
+            # The disk's own error says which rows are damaged.
             assert self._disk.failed is not None, "it has begun"
             await self._disk.failed
             raise
@@ -175,7 +175,7 @@ class FolderLoading:
         except PequodError as error:
             reason = f"its rows do not go with the settings: {error}"
             raise FolderError(self._path, reason) from error
-        # What is due goes once a command comes, from the folder as well: the disk takes changes before.
+        # Rows that are due go once a command comes, from the folder as well: the disk takes changes before.
         self._engine.restore_deadlines(rows.deadlines_within(keys[0], keys[-1] + b"\0"))
         self.loaded += stop
         if stop < len(piece.keys):

@@ -183,7 +183,7 @@ def _beside(path: Path, scratch: Path) -> StoredRows:
 
 
 def repair(path: Path) -> Repaired:
-    """Make the rows of a folder anew of all that can be read; a new timeline begins. What is not damaged stays.
+    """Make the rows of a folder anew of all that can be read; a new timeline begins. Undamaged files stay.
 
     Raises:
         FolderError: A server has it open, nothing can be read, or there is no room for the new files.
@@ -257,7 +257,7 @@ def _salvaged_deadlines(source: StoredRows, holes: list[bytes]) -> dict[bytes, i
     """Return the deadlines that can be read: those of keys before the first damage."""
     found: dict[bytes, int] = {}
     try:
-        # It has those before the damage when this raises.
+        # When this raises, `found` has the deadlines before the damage.
         found.update(source.deadlines())
     except RowsError:
         holes.append(max(found, default=b""))

@@ -52,7 +52,7 @@ class Waiting:
 
 
 def _let_go(waiter: asyncio.Future[None], error: DiskFullError | None) -> None:
-    # It may be cancelled meanwhile.
+    # The call that waits may have been cancelled meanwhile.
     if waiter.done():
         return
     if error is None:

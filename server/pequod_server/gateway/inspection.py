@@ -1,4 +1,4 @@
-"""What endpoints about joins, statistics and the cluster do."""
+"""The endpoints about joins, statistics and the cluster."""
 
 from __future__ import annotations
 

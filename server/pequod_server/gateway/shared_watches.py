@@ -189,7 +189,7 @@ class SharedWatches:
         if (found := self._found(request, bounds)) is not None:
             watch, number = found
             with self._read(bounds, watch):
-                # It goes on until it raises.
+                # The loop ends by an error alone.
                 async with aclosing(watch.follow(number, request.after.revision)) as events:
                     async for data in events:
                         yield data

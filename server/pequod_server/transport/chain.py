@@ -28,7 +28,7 @@ def chained(interceptors: Sequence[aio.ServerInterceptor], handlers: Sequence[gr
 
     async def found_by_name(details: Any) -> Any:
         for handler in handlers:
-            # It asks for no more than the method and the metadata.
+            # A handler asks `details` for no more than the method and the metadata.
             if (found := handler.service(details)) is not None:
                 return found
         return None
