@@ -75,7 +75,6 @@ class ScaleSize:
     collector: Collector = "tamed"
 
     def require(self) -> None:
-        """Refuse sizes that do not fit together."""
         if self.users < 2 * FOLLOWS:
             raise ScaleError(f"a point needs {2 * FOLLOWS} users or more, not {self.users}")
         if self.entries < FOLLOWS * self.users:

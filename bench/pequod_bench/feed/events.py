@@ -68,7 +68,6 @@ class Events:
         ]
 
     def draw(self) -> Event:
-        """Return the next event."""
         while True:
             (kind,) = self._random.choices(self._kinds, self._chances)
             me, who = self._popular(1)[0], self._popular(1)[0]
@@ -77,7 +76,6 @@ class Events:
                 return event
 
     def is_page(self, chance: float) -> bool:
-        """Return whether a user looks at a page now."""
         return self._random.random() < chance
 
     def reader(self) -> int:

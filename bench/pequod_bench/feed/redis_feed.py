@@ -70,7 +70,6 @@ class RedisFeed:
             self._redis.zrem("seen", *away)
 
     def forget(self, user: int) -> None:
-        """Drop the feed of a user."""
         self._redis.delete(f"feed:{user}")
         self._redis.zrem("seen", user)
 

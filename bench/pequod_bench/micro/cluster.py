@@ -61,7 +61,6 @@ class _Home:
         return await self.next()
 
     async def next(self) -> pb.PeerFeedReply:
-        """Return the next message."""
         return await anext(self._replies)
 
 

@@ -74,7 +74,6 @@ class MicroRow:
     is_indexing: bool = False
 
     def sample_count(self, scale: MicroScale) -> int:
-        """Return how many samples count."""
         fewer = scale.record_count // FEW_RECORDS if self.is_indexing else 1
         return max(3, scale.sample_count // max(1, fewer))
 
@@ -83,7 +82,6 @@ class MicroRows(list[MicroRow]):
     """Rows of the table, in their order."""
 
     def row(self, name: str, operation: str) -> Callable[[Workload], Workload]:
-        """Take a function in as a row."""
 
         def take(samples: Workload) -> Workload:
             self.append(MicroRow(name, operation, samples))

@@ -51,7 +51,6 @@ class Spread:
     greatest: float
 
     def __str__(self) -> str:
-        """Return the median and the range."""
         if self.least == self.greatest:
             return f"{self.median:.2f}"
         return f"{self.median:.2f} ({self.least:.2f} to {self.greatest:.2f})"

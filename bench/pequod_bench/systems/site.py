@@ -62,7 +62,6 @@ class SiteServer:
         return ServerProcess([sys.executable, "-m", "pequod.cli", "serve", *flags])
 
     def wait(self) -> None:
-        """Wait until it listens."""
         self._process.wait(serving, _START_S_MAX)
 
     def kill(self) -> None:

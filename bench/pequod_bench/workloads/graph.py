@@ -52,7 +52,6 @@ class Graph:
         return len(self.users)
 
     def follower_counts(self) -> Ids:
-        """Return how many users follow each user."""
         return np.bincount(self.posters, minlength=self.user_count).astype(np.int64)
 
     def _check(self) -> None:
