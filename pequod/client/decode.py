@@ -30,6 +30,7 @@ from pequod.answers.joins import Join, ReplacementStatus
 from pequod.answers.statistics import ContextStatistics, JoinStatistics, MemoryStatistics, TableStatistics
 from pequod.calls import BackfillStatus, BackingStatistics, PeerStatistics, ServerStatistics
 from pequod.errors import DeadlineExceededError, JoinError, LimitExceededError, PequodError, UnavailableError
+from pequod.freshness import NO_TOKEN
 from pequod.language.ranges import Range
 from pequod.refusals import rebuilt
 from pequod.wire.ends import NOT_BEGUN
@@ -52,17 +53,8 @@ def joins(messages: list[pb.Join]) -> list[Join]:
 
 def replacement(message: pb.Replacement) -> ReplacementStatus:
     """Decode the progress of a replacement."""
-    return ReplacementStatus(
-        id=message.id,
-        join=message.join,
-        text=message.text,
-        ranges_built=message.ranges_built,
-        ranges_expected=message.ranges_expected,
-        age_s=message.age_s,
-        is_in_place=message.in_place,
-        ended=message.ended,
-        waits_for=tuple(message.waits_for),
-    )
+    waits_for = tuple(message.waits_for)
+    return _filled(ReplacementStatus, message, is_in_place=message.in_place, waits_for=waits_for)
 
 
 def _notes(messages: Iterable[pb.Note]) -> tuple[Note, ...]:
@@ -103,17 +95,12 @@ def range_explanation(first: bytes, last: bytes | None, message: pb.RangeExplana
         tuple(
             CoverageExplanation(
                 coverage.join,
-                tuple(
-                    PartExplanation(
-                        part.first, part.last, PartState(part.state), part.rows, part.updaters, part.log_entries
-                    )
-                    for part in coverage.parts
-                ),
+                tuple(_filled(PartExplanation, part, state=PartState(part.state)) for part in coverage.parts),
                 coverage.next_read,
             )
             for coverage in message.joins
         ),
-        tuple(DroppedExplanation(one.name, one.first, one.last, one.reason, one.ago_s) for one in message.dropped),
+        tuple(_filled(DroppedExplanation, one) for one in message.dropped),
         message.freshness,
         _notes(message.notes),
     )
@@ -158,25 +145,8 @@ def _filled(record: type[T], message: Message, **others: object) -> T:
 
 def backfill(message: pb.Backfill) -> BackfillStatus:
     """Decode a backfill."""
-    return BackfillStatus(
-        id=message.id,
-        join=message.join,
-        first=message.first,
-        last=message.last,
-        level=message.level,
-        revision=message.revision,
-        sources=tuple(Range(source.first, source.last) for source in message.sources),
-        ranges_loaded=message.ranges_loaded,
-        rows_loaded=message.rows_loaded,
-        pieces_skipped=message.pieces_skipped,
-        record_keys=message.record_keys,
-        record_bytes=message.record_bytes,
-        stage=message.stage,
-        rows_expected=message.rows_expected,
-        age_s=message.age_s,
-        lease_s=message.lease_s,
-        ended=message.ended,
-    )
+    sources = tuple(Range(source.first, source.last) for source in message.sources)
+    return _filled(BackfillStatus, message, sources=sources, token=NO_TOKEN)
 
 
 def age_ms_of(message: pb.Header | pb.ExecuteReply) -> int | None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 
 from pequod.calls import BackingStatistics
 from pequod_server.backing import Status
@@ -35,12 +35,6 @@ class DatabaseCounters:
             age_s=None if status.fresh_s is None else max(0.0, age_s),
             loaded_ranges=loaded_ranges,
             feed_failures=status.failure_count,
-            reloads=self.reloads,
-            flights=self.flights,
-            ranges=self.ranges,
-            rows=self.rows,
-            changes=self.changes,
-            changes_applied=self.changes_applied,
-            writes=self.writes,
             name=name,
+            **asdict(self),
         )

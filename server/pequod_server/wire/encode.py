@@ -62,28 +62,8 @@ def range_explanation(explained: RangeExplanation, freshness: str) -> pb.RangeEx
         freshness=freshness,
         notes=_notes(explained.notes),
         stored_keys=explained.stored_keys,
-        joins=[
-            pb.CoverageExplanation(
-                join=coverage.join,
-                next_read=coverage.next_read,
-                parts=[
-                    pb.PartExplanation(
-                        first=part.first,
-                        last=part.last,
-                        state=part.state,
-                        rows=part.rows,
-                        updaters=part.updaters,
-                        log_entries=part.log_entries,
-                    )
-                    for part in coverage.parts
-                ],
-            )
-            for coverage in explained.joins
-        ],
-        dropped=[
-            pb.DroppedExplanation(name=one.name, first=one.first, last=one.last, reason=one.reason, ago_s=one.ago_s)
-            for one in explained.dropped
-        ],
+        joins=[pb.CoverageExplanation(**asdict(coverage)) for coverage in explained.joins],
+        dropped=[pb.DroppedExplanation(**asdict(one)) for one in explained.dropped],
     )
 
 
