@@ -18,7 +18,8 @@ from grpc_status import rpc_status
 from pequod_proto import pequod_pb2 as pb
 from pequod_proto.pequod_pb2_grpc import PequodPeerStub, PequodStub
 from pequod_server import PequodServer, ServerConfig
-from pequod_server.access.quotas import Meter
+from pequod_server.access.grants import Quotas, Role
+from pequod_server.access.quotas import Meter, charge
 
 import pequod
 from pequod import AsyncClient
@@ -222,6 +223,47 @@ async def test_keys_of_one_call_are_calls(bounded: Bounded) -> None:
         with pytest.raises(QuotaExceededError):
             await web.multi_get(["p|1"])
     assert bounded.meter.call_count == 10
+
+
+async def test_a_transaction_counts_by_its_compares_and_commands(bounded: Bounded) -> None:
+    bounded.allow("calls_per_s = 10")
+    puts = [pequod.Put(f"p|{number}", "") for number in range(100)]
+    async with bounded.client() as web:
+        await web.transaction([pequod.absent("p|1"), pequod.absent("p|2")], puts, [pequod.Get("p|1")])
+        assert bounded.meter.call_count == 2 + 100 + 1
+        with pytest.raises(QuotaExceededError) as raised:
+            await web.transaction([], [pequod.Put("p|1", "another value")])
+    assert quota_of(raised) == ("web", "calls_per_s", 10)
+    assert bounded.engine.get(b"p|1") == b""
+
+
+async def test_a_transaction_over_http_counts_by_its_commands(bounded: Bounded) -> None:
+    bounded.allow("calls_per_s = 1")
+    body = {"then": [{"put": f"p|{number}", "value": ""} for number in range(20)]}
+    async with ClientSession(headers={"Authorization": "Bearer web"}) as session:
+        for status in (200, 429):
+            async with session.post(f"{bounded.server.http_url}/v1/transaction", json=body) as reply:
+                assert reply.status == status, await reply.text()
+    assert bounded.meter.call_count == 20
+
+
+async def test_a_transaction_of_nothing_counts_as_a_call(bounded: Bounded) -> None:
+    bounded.allow("calls_per_s = 1")
+    async with aio.insecure_channel(f"127.0.0.1:{bounded.port}") as channel:
+        stub = await stub_of(bounded, channel)
+        await stub.Transaction(pb.TransactionRequest(), metadata=bearer("web"))
+        with pytest.raises(aio.AioRpcError) as raised:
+            await stub.Transaction(pb.TransactionRequest(), metadata=bearer("web"))
+    assert raised.value.code() is grpc.StatusCode.RESOURCE_EXHAUSTED
+
+
+def test_the_pieces_of_a_load_are_counted() -> None:
+    quotas = Quotas(calls_per_s=10)
+    meter = Meter(Role("web", {}, quotas), quotas, Engine(), lambda: 0.0)
+    charge(
+        meter, "/pequod.v1.Pequod/LoadBackfill", pb.LoadBackfillRequest(firsts=[b"t|1", b"t|2"], lasts=[b"t|2", b""])
+    )
+    assert meter.call_count == 2
 
 
 async def test_a_batch_that_is_refused_changes_nothing(bounded: Bounded) -> None:

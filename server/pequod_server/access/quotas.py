@@ -187,10 +187,25 @@ def charge(meter: Meter, method: str, request: Any) -> None:
     if method.startswith(PEER_PATH):
         # Only servers make these calls; a caller with quotas is a client.
         raise PermissionDeniedError(meter.role.name, Right.FEED, b"", None)
-    keys = getattr(request, "keys", ()) if name in ("MultiGet", "MultiPut") else ()
-    meter.take(max(len(keys), 1))
+    meter.take(max(_command_count(name, request), 1))
     if meter.quotas.are_of_data:
         meter.need_room(_puts(name, request))
+
+
+def _command_count(name: str, request: Any) -> int:
+    """Return how many commands a call stands for; docs/security.md lists them.
+
+    Of a transaction that is what `transaction_commands_max` bounds: which list runs is known later.
+    """
+    match name:
+        case "MultiGet" | "MultiPut":
+            return len(request.keys)
+        case "Transaction":
+            return len(request.compare_keys) + len(request.then.kinds) + len(request.otherwise.kinds)
+        case "LoadBackfill":
+            return len(request.firsts)
+        case _:
+            return 1
 
 
 def _puts(name: str, request: Any) -> Iterator[Put]:
