@@ -18,7 +18,8 @@ type Refusal =
   | "NoDeadlineError" | "NotBackfillableError" | "NotHomeError" | "NotNumberError" | "NotReplaceableError"
   | "NotWatchableError" | "PackError" | "PermissionDeniedError" | "QuotaExceededError" | "ReplacementEndedError"
   | "SchemaError" | "SnapshotError" | "StaleError" | "SumTooLongError" | "TokenLostError" | "TransactionError"
-  | "UnassignedKeyError" | "UnauthenticatedError" | "UnknownBackfillError" | "UnknownJoinError" | "WatchCompactedError" | "WriteRefusedError";
+  | "UnassignedKeyError" | "UnauthenticatedError" | "UnknownBackfillError" | "UnknownJoinError"
+  | "WatchCompactedError" | "WriteRefusedError";
 /** PequodError stands for what this client does not know, of a newer server. */
 export type Reason = Refusal | "UnavailableError" | "DeadlineExceededError" | "ClosedError" | "PequodError";
 
