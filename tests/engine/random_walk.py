@@ -95,6 +95,8 @@ def draw_step(random: Random, walker: Walker, *, snapshots: bool, limits: bool =
         return Step("get", (draw_bound(random, specs),))
     if chance < 0.88:
         return Step("again", (random.randrange(10),))
+    if any(spec.keep is not None for spec in specs) and random.random() < 0.3:
+        return Step("check", (random.randrange(100), random.randrange(100), random.random() < 0.3))
     first, last = draw_range(random, specs)
     return Step("scan", (first, last, random.choice([None] * 4 + [1, 2]), random.random() < 0.15))
 

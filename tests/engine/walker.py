@@ -277,6 +277,17 @@ class Walker(Pair):
         if limit is None:
             self.same(count, len(expected))
 
+    def _check(self, stem: int, row: int, is_cold: bool) -> None:
+        """Read a timeline from one of its rows on to the end, or from right behind it, maybe as its first read."""
+        if not (stems := stems_of(self.model)):
+            return
+        first, last = stems[stem % len(stems)]
+        if is_cold:
+            self.engine.invalidate(first, last)
+        keys = [key for key, _ in self.model.scan(first, last)]
+        since = keys[row % len(keys)]
+        self._scan(since if row % 3 else since + b"\0", last, None, False)
+
     def _look_over(self) -> None:
         """Read what joins compute under each value of a first slot, to its end, as one reads timelines."""
         for first, last in stems_of(self.model)[:STEMS_MAX]:

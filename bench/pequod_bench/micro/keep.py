@@ -46,9 +46,16 @@ def check_decided(scale: MicroScale) -> Samples:
     return _first_checks(engine)
 
 
-def _first_checks(engine: Engine) -> Samples:
+@KEEP.row("keep: check, first, newest", "a scan of 20 of 100 x 1,000 rows")
+def check_newest(scale: MicroScale) -> Samples:
+    """Check for the first time for the newest 20 rows, from a key on: what is below it is not read."""
+    posters, posts = scale.of(100), scale.of(1_000)
+    return _first_checks(_engine(1, posters, posts), since=posters * posts - 20)
+
+
+def _first_checks(engine: Engine, since: int = 0) -> Samples:
     while True:
-        yield 1, timed(engine.scan, [keys.timeline(0)])
+        yield 1, timed(engine.scan, [keys.timeline(0, since)])
         engine.invalidate(*keys.timeline(0))
 
 

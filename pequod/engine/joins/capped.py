@@ -4,13 +4,14 @@
 
     spare   0070|bob  0080|liz                  no read sees them
     rows    0100|bob  0110|liz  0120|bob        the rows of the context: what reads see
-    edge    0070|bob                            beyond it nothing is known of the group; None: all of it is known
+    edge    0070|bob                            beyond it nothing is known of the group; None: all is known
 
 A row that comes to a full group pushes the outermost one out, to the spare ones. When a row goes, the innermost spare
 one takes its place. If there is none, and the group has rows beyond its edge, the group is *short*: the next read
 computes it again. Of `keep last`, the outermost row is the first one; of `keep first`, the last one.
 
-A group is whole in one context, since reads are widened to whole groups (`Cap.widen`).
+A group is whole in one context, since reads are widened to whole groups (`Cap.widen`). Or the context has the end of
+its only group, if no read asked for more: of `keep last`, the rows from a key on need nothing below it.
 """
 
 from __future__ import annotations
@@ -283,14 +284,14 @@ class Kept:
         return context.rows.count(group, prefix_end(group)) if group else len(context.rows)
 
     def edge_of(self, group: bytes) -> bytes | None:
-        """Return the tail beyond which nothing is known of a group, None if all of it is known."""
+        """Return the tail beyond which nothing is known of a group, None if all is known that the context has."""
         spare = self.spares.get(group)
         return None if spare is None else spare.edge
 
     def range_of(self, context: Materialised, group: bytes) -> Range:
-        """Return the range of a group's keys."""
-        first = context.prefix + group
-        return Range(first, min(prefix_end(first) or context.end, context.end))
+        """Return the range of a group's keys, from where the context begins."""
+        end = prefix_end(context.prefix + group) or context.end
+        return Range(context.prefix + max(group, context.lower), min(end, context.end))
 
     def _remove(self, context: Materialised, group: bytes, tail: bytes) -> list[RowChange]:
         rows, spare = context.rows, self.spares.get(group)

@@ -129,6 +129,11 @@ class Context(Awaiting):
         """Whether rows of a group are to be computed again, since more were removed than it had spare ones for."""
         return self.kept is not None and bool(self.kept.short)
 
+    @property
+    def is_end(self) -> bool:
+        """Whether it has the end of a group alone, of which some rows are kept."""
+        return self.kept is not None and self.kept.cap.is_single and bool(self.lower)
+
     def short_groups(self) -> list[tuple[bytes, Range]]:
         """Return these groups: what the tails of each begin with, and the range of its keys."""
         return [] if self.kept is None else [(group, self.kept.range_of(self, group)) for group in self.kept.short]

@@ -255,6 +255,14 @@ class Plan:
         first, last = max(first, prefix), min(last, self.end_of(prefix))
         return self.cap.widen(first, last) if first < last else (first, last)
 
+    def needed(self, first: bytes, last: bytes, prefix: bytes) -> tuple[bytes, bytes]:
+        """Return the range of the rows that say which ones a read of ``[first, last)`` sees.
+
+        Of `keep last`, a row needs those behind it and none before it; see `widen`.
+        """
+        widened = self.widen(first, last, prefix)
+        return (max(first, widened[0]), widened[1]) if self.cap is not None and self.cap.is_last else widened
+
     def end_of(self, prefix: bytes) -> bytes:
         """Return the end of the range of the plan's output keys with this prefix."""
         end = prefix + b"\0" if self.is_point else prefix_end(prefix)

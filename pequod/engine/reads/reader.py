@@ -23,6 +23,7 @@ from pequod.engine.joins.batches import Batch, combine, take_frames
 from pequod.engine.joins.collecting import apply_log
 from pequod.engine.joins.contexts import Context
 from pequod.engine.joins.installed import InstalledJoin, join_of
+from pequod.engine.joins.plan import Plan
 from pequod.engine.memory.eviction import PINNED, Evictor
 from pequod.engine.memory.story import Reason
 from pequod.engine.read import Read
@@ -90,7 +91,7 @@ class Reader:
         first, last = max(first, prefix), min(last, plan.end_of(prefix))
         if first >= last:
             return []
-        first, last = plan.widen(first, last, prefix)
+        first, last = self._to_keep(join, plan, first, last, prefix)
         was_ready = True
         lacking: set[Context | Range] = set()
         while True:
@@ -111,6 +112,20 @@ class Reader:
                     if not ranges and (filled := join.holder(first, last)) is not None and filled.is_ready(read.now):
                         return [filled]
             was_ready = False
+
+    def _to_keep(self, join: InstalledJoin, plan: Plan, first: bytes, last: bytes, prefix: bytes) -> Range:
+        """Return the range to materialise for a read: of a group whose last rows are kept, the end if that does.
+
+        It does as long as all reads of the context have asked for no more than the first of them. Another read drops
+        the context (`Writer.absorb`), and has the whole group computed.
+        """
+        whole = Range(*plan.widen(first, last, prefix))
+        if not (plan.reads_ends and join.is_push):
+            return whole
+        needed = Range(*plan.needed(first, last, prefix))
+        if needed == whole or (join.coverage.over(*whole) and join.coverage.gaps(*needed)):
+            return whole
+        return needed
 
     def _freshen(self, contexts: list[Context], lacking: set[Context | Range], read: Read) -> bool:
         """Bring each context up to date once; return whether there was nothing to do."""
@@ -133,7 +148,7 @@ class Reader:
     ) -> Rows:
         """Compute ``[first, last)`` of a join and keep nothing; the rows are incomplete if a range is missing."""
         plan, environment, prefix = join.plan_for(first, last)
-        bounds = plan.widen(first, last, prefix)
+        bounds = plan.needed(first, last, prefix)
         while True:
             sources = self.sources(join, read)
             batch = Execution(

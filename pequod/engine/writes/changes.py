@@ -337,16 +337,17 @@ class Writer:
         self.evict(context, reason)
 
     def absorb(self, contexts: list[Context], plan: Plan) -> bool:
-        """Drop contexts of single keys, which earlier gets made, before a wider range around them is computed.
+        """Drop contexts of single keys, and of ends of groups, before a wider range around them is computed.
 
-        Otherwise a scan after many gets would leave many small ranges, which each read would have to find and merge.
+        Otherwise a scan after many gets would leave many small ranges, which each read would have to find and merge;
+        and the rest of a group cannot be computed without its end.
         """
-        points = [context for context in contexts if context.plan.is_point and not context.has_dependants]
         if plan.is_point:
             return False
-        for context in points:
+        narrow = [each for each in contexts if each.is_end or (each.plan.is_point and not each.has_dependants)]
+        for context in narrow:
             self.drop(context, Reason.WIDENED)
-        return bool(points)
+        return bool(narrow)
 
     def evict(self, context: Context, reason: Reason) -> None:
         """Do the same to a context that no current read uses; the reads need not begin again."""
