@@ -26,7 +26,7 @@ generate_go = $(BIN)/python -m grpc_tools.protoc -I proto --plugin=$(GO_TOOLS)/p
 .DEFAULT_GOAL := help
 .PHONY: help go go-check install install-dev demo ran test test-pythons test-extras test-quick check format typescript typescript-check proto proto-check interface interface-check coverage soak chaos freshness fuzz \
         figures bench-micro test-optimised test-spark-versions test-spark-cluster docs docs-serve \
-        behaviours test-planted soak-memory soak-server simulate simulate-groups views-chaos cluster-chaos cluster-patroni kill beyond linearizable damage test-pure test-grpcio test-client-native test-go-race differ test-sanitised test-leaks wheels clean
+        behaviours test-planted soak-memory soak-server soak-capped simulate simulate-groups views-chaos cluster-chaos cluster-patroni kill beyond linearizable damage test-pure test-grpcio test-client-native test-go-race differ test-sanitised test-leaks wheels clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-15s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -205,6 +205,10 @@ test-spark-cluster: $(INSTALLED) ## run Spark's commands on a standalone cluster
 soak-server: SECONDS = 300
 soak-server: $(INSTALLED) ## a server under clients that misbehave, for SECONDS (300): nothing is left of them
 	$(BIN)/python -m tests.soak --seconds $(SECONDS)
+
+soak-capped: SECONDS = 600
+soak-capped: $(INSTALLED) ## post to TIMELINES (100000) capped timelines for SECONDS (600), POSTS at the most: their memory stays flat
+	$(BIN)/python -m tests.soak.capped --timelines $(or $(TIMELINES),100000) --posts $(or $(POSTS),10000000) --seconds $(SECONDS)
 
 kill: SECONDS = 600
 kill: $(INSTALLED) ## kill a server with a folder of data in the middle of writes, for SECONDS (600): nothing acknowledged is lost
