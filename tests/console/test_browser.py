@@ -91,6 +91,29 @@ async def test_keys_are_read_page_by_page_and_written(browser: Browser) -> None:
             assert reply.status == 200
 
 
+@pytest.mark.parametrize(
+    ("typed", "escape"), [("a\\z|", "\\z"), ("\\q", "\\q"), ("a\\xg1", "\\xg1"), ("a\\x4", "\\x4"), ("a\\", "\\")]
+)
+async def test_an_escape_that_stands_for_no_byte_is_refused_by_its_name(
+    browser: Browser, typed: str, escape: str
+) -> None:
+    async with opened() as (server, _), page_of(browser) as page:
+        refusal = page.get_by_text(f"{escape} stands for no byte: write \\\\ for a backslash", exact=False)
+        await page.goto(f"{server.http_url}/console/#/keys")
+        await page.get_by_label("Keys that begin with").fill(typed)
+        await page.keyboard.press("Enter")
+        await refusal.wait_for()
+        await page.get_by_text("Write a key").click()
+        await page.get_by_label("Key", exact=True).fill(typed)
+        await page.keyboard.press("Enter")
+        await refusal.nth(1).wait_for()
+        await page.goto(f"{server.http_url}/console/#/watch")
+        await page.get_by_label("Keys that begin with").fill(typed)
+        await page.keyboard.press("Enter")
+        await refusal.wait_for()
+        assert server.engine.count(b"", None) == 0
+
+
 async def test_a_watch_shows_each_change_as_it_comes(browser: Browser) -> None:
     async with opened() as (server, client), page_of(browser) as page:
         await client.post("/v1/joins", json={"text": TIMELINE})

@@ -1,5 +1,7 @@
 // Asks the server, with the reader's token.
 
+import {EscapeError} from "./format.js";
+
 const TOKEN = "pequod-token";
 
 export class Refusal extends Error {
@@ -56,5 +58,6 @@ export function reasonOf(error) {
       ? `Not shown to your role ${error.facts.role}: ${error.message}`
       : error.message;
   }
+  if (error instanceof EscapeError) return error.message;
   return `The server does not answer: ${error.message}`;
 }

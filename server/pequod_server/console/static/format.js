@@ -45,15 +45,28 @@ function escapedByte(letter) {
   return `\\x${letter.charCodeAt(0).toString(16).padStart(2, "0")}`;
 }
 
+// A backslash in a typed key, with what stands behind it.
+const ESCAPE = /(\\x.{0,2}|\\.?)/su;
+
+// That a typed key has an escape that stands for no byte.
+export class EscapeError extends Error {
+  constructor(escape) {
+    super(`${escape} stands for no byte: write \\\\ for a backslash, and \\xff for the byte ff.`);
+  }
+}
+
 // And back: what a query or a path says for the text of a key.
 export function keyQuery(text) {
   return text
-    .split(/(\\\\|\\x[0-9a-fA-F]{2})/)
-    .map((part) => {
-      if (part === "\\\\") return "%5C";
-      return /^\\x[0-9a-fA-F]{2}$/.test(part) ? `%${part.slice(2)}` : encodeURIComponent(part);
-    })
+    .split(ESCAPE)
+    .map((part) => (part.startsWith("\\") ? escapeQuery(part) : encodeURIComponent(part)))
     .join("");
+}
+
+function escapeQuery(escape) {
+  if (escape === "\\\\") return "%5C";
+  if (!/^\\x[0-9a-fA-F]{2}$/.test(escape)) throw new EscapeError(escape);
+  return `%${escape.slice(2)}`;
 }
 
 // A value as text; JSON is laid out.

@@ -23,7 +23,12 @@ function enter(root, query) {
   let pages = [];
 
   function begin() {
-    pages = [`/v1/scan?${form.range()}&limit=${PAGE}`];
+    try {
+      pages = [`/v1/scan?${form.range()}&limit=${PAGE}`];
+    } catch (error) {
+      show(crumbs);
+      return show(result, note(reasonOf(error), "bad"));
+    }
     show(crumbs, form.isRange ? null : trail(form.first, (prefix) => form.goTo(prefix)));
     read();
     plan.read();

@@ -1,6 +1,7 @@
 // A live view of a range.
 
-import {card, field, h, head, show} from "./dom.js";
+import {reasonOf} from "./api.js";
+import {card, field, h, head, note, show} from "./dom.js";
 import {keyQuery} from "./format.js";
 import {liveRows} from "./live_rows.js";
 
@@ -13,9 +14,13 @@ function enter(root, query) {
   function begin(event) {
     event?.preventDefault();
     stop();
-    const live = liveRows(`prefix=${keyQuery(prefix.value)}`);
-    stop = live.stop;
-    show(place, live.element);
+    try {
+      const live = liveRows(`prefix=${keyQuery(prefix.value)}`);
+      stop = live.stop;
+      show(place, live.element);
+    } catch (error) {
+      show(place, note(reasonOf(error), "bad"));
+    }
   }
   const label = h("label", {class: "wide"}, "Keys that begin with", prefix);
   const form = h("form", {onsubmit: begin}, label, h("button", {}, "Watch"));
