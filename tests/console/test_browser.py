@@ -167,6 +167,10 @@ async def test_the_playground_shows_places_of_errors_and_adds_what_is_right(brow
         await page.get_by_text("The server has t now.").wait_for()
         assert [join.name for join in server.engine.joins()] == ["t"]
         await page.get_by_text("installed", exact=True).wait_for()
+        await page.get_by_role("heading", name="Rows that it computes").wait_for()
+        await text.fill(TIMELINE.replace("time:4", "time:10"))
+        await page.get_by_text("It computes no row from the first rows of its sources").wait_for()
+        assert await page.get_by_text("t|ann|0100|bob").count() == 0
         await text.fill(TIMELINE.replace("<poster>", "<writer>"))
         await page.get_by_text("nothing of it is shown").wait_for()
 

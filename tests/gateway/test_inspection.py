@@ -97,6 +97,44 @@ async def test_a_check_warns_of_a_join_that_shows_its_values_in_place_of_these()
         assert "join karma.2, which was installed before" in join["explanation"]["warnings"][0]
 
 
+async def test_a_check_shows_the_rows_of_each_join_alone() -> None:
+    async with opened() as (server, client):
+        wide = TIMELINE.replace("time:4", "time:10")
+        await client.post("/v1/joins", json={"text": wide})
+        server.engine.put(b"s|ann|bob", b"1")
+        server.engine.put(b"p|bob|0000000100", b"post")
+        (join,) = (await _checked(client, TIMELINE))["joins"]
+        assert (join["matching"], join["keys"]) == ([1, 0], [])
+        assert join["explanation"]["name"] == "t.2"
+        other = "t|<user>|<time:10>|<poster> = copy own|<user>|<time:10>|<poster>"
+        server.engine.put(b"own|ann|0000000200|ann", b"mine")
+        told = (await _checked(client, f"{other}; all|<user>|<time:10> = count t|<user>|<time:10>|<poster>; {wide}"))[
+            "joins"
+        ]
+        assert [join["keys"] for join in told] == [
+            ["t|ann|0000000200|ann"],
+            ["all|ann|0000000100", "all|ann|0000000200"],
+            ["t|ann|0000000100|bob"],
+        ]
+        assert [join["is_installed"] for join in told] == [False, False, True]
+
+
+async def test_a_check_of_joins_of_one_table_leaves_them_in_their_order() -> None:
+    async with opened() as (server, client):
+        server.engine.put(b"vote|bob|ann", b"1")
+        await client.post("/v1/joins", json={"text": KARMA})
+        text = (
+            "karma|<a> = sum vote|<a>|<v>; top|<a> = copy karma|<a>; "
+            "karma|<author> = max vote|<author>|<voter>; karma|<a> = min vote|<a>|<v>"
+        )
+        checked = (await _checked(client, text))["joins"]
+        await client.post("/v1/joins", json={"text": text})
+        for join in checked:
+            explained = server.engine.explain_join(join["explanation"]["name"])
+            assert join["explanation"]["warnings"] == list(explained.warnings)
+        assert [len(join["explanation"]["warnings"]) for join in checked] == [1, 0, 1, 1]
+
+
 async def test_a_check_of_rows_without_end_shows_none() -> None:
     async with opened() as (server, client):
         for number in range(600):

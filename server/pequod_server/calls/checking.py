@@ -3,7 +3,8 @@
     text -> parsed, held against the joins and keys of the server's engine -> problem
          -> an engine beside it: the same joins, the new ones, some rows of each source -> plan, matches, rows
 
-So the rows are exactly those that the joins give, if the sources had no other rows.
+So the rows are exactly those that the joins give, if the sources had no other rows; those of other joins of the same
+table are not among them.
 """
 
 from __future__ import annotations
@@ -106,15 +107,32 @@ def _checked(trial: Engine, spec: JoinSpec, info: JoinInfo, *, is_installed: boo
         keys = _scanned(trial, *keys_of(source.pattern), _SAMPLE_ROWS).keys
         looked_at.append(len(keys))
         matching.append(sum(match(key) is not None for key in keys))
-    shown = _shown(_scanned(trial, *keys_of(spec.output), _SHOWN_ROWS))
+    # The scan counts what gives no row, and the explanation tells of it.
+    _scanned(trial, *keys_of(spec.output), _SHOWN_ROWS)
+    explanation = encode.join_explanation(trial.explain_join(info.name))
+    shown = _shown(_rows_alone(trial, spec))
     return pb.CheckedJoin(
-        explanation=encode.join_explanation(trial.explain_join(info.name)),
+        explanation=explanation,
         is_installed=is_installed,
         looked_at=looked_at,
         matching=matching,
         keys=shown.keys,
         values=shown.values,
     )
+
+
+def _rows_alone(trial: Engine, spec: JoinSpec) -> Rows:
+    """Return the first rows of a join, without those of other joins of its table."""
+    of_table = [join for join in trial.joins() if join.spec.output.table == spec.output.table]
+    for join in of_table:
+        if join.spec != spec:
+            trial.drop_join(join.name)
+    rows = _scanned(trial, *keys_of(spec.output), _SHOWN_ROWS)
+    if len(of_table) > 1:
+        # All of them are installed again, in their order, which says whose values are shown.
+        trial.drop_join(next(join.name for join in of_table if join.spec == spec))
+        trial.add_joins([join.spec for join in of_table], names={join.spec: join.name for join in of_table})
+    return rows
 
 
 def _scanned(trial: Engine, first: bytes, last: bytes, limit: int) -> Rows:

@@ -37,7 +37,8 @@ function matches(source, lookedAt, matching) {
 }
 
 export function sampleRows({keys, values}) {
-  if (!keys.length) return note("It gives no row for the first rows of its sources, or none that your role may read.");
+  if (!keys.length)
+    return note("It computes no row from the first rows of its sources, or none that your role may read.");
   const cells = keys.map((key, at) => [
     h("span", {class: "key"}, keyText(key)),
     h("span", {class: "key value"}, shortened(values[at])),
@@ -45,7 +46,7 @@ export function sampleRows({keys, values}) {
   return h(
     "div",
     {class: "stack tight"},
-    h("h3", {}, "Rows that its table would have"),
+    h("h3", {}, "Rows that it computes"),
     table(
       [
         ["", ""],
