@@ -161,7 +161,7 @@ async def test_the_playground_shows_places_of_errors_and_adds_what_is_right(brow
         assert await add.is_disabled()
         await text.fill(TIMELINE)
         await page.get_by_text("t|ann|0100|bob").wait_for()
-        assert await page.get_by_text("1 of 1 keys").count() == 2
+        assert await page.get_by_text("1 of 1 key", exact=True).count() == 2
         assert server.engine.joins() == []
         await add.click()
         await page.get_by_text("The server has t now.").wait_for()
@@ -198,6 +198,22 @@ async def test_the_graph_leads_to_each_join_and_its_plan(browser: Browser) -> No
         assert [join.name for join in server.engine.joins()] == ["t"]
         await page.goto(f"{server.http_url}/console/#/contexts")
         await page.get_by_role("link", name="t|ann|").first.wait_for()
+
+
+async def test_one_of_a_kind_is_told_in_the_singular(browser: Browser) -> None:
+    async with opened() as (server, client), page_of(browser) as page:
+        await client.post("/v1/joins", json={"text": "a|<x> = copy b|<x>"})
+        server.engine.put(b"b|1", b"1")
+        server.engine.scan(b"a|", b"a}")
+        await page.goto(f"{server.http_url}/console/#/overview")
+        for text in ("1 join", "1 table"):
+            await page.get_by_text(text, exact=True).wait_for()
+        await page.goto(f"{server.http_url}/console/#/joins")
+        for text in ("1 key", "push · 1 row"):
+            await page.get_by_text(text, exact=True).wait_for()
+        await page.goto(f"{server.http_url}/console/#/keys?prefix=b|")
+        await page.get_by_text("What the next read has to do").click()
+        await page.get_by_text("1 written key;").wait_for()
 
 
 async def test_slow_calls_and_the_cluster_are_shown(browser: Browser, tmp_path: Path) -> None:

@@ -8,6 +8,11 @@ export function count(number) {
   return `${digits(number / size)}${unit}`;
 }
 
+// A count with what is counted: "1 row", "2 rows".
+export function counted(number, noun) {
+  return `${count(number)} ${noun}${number === 1 ? "" : "s"}`;
+}
+
 export function bytes(number) {
   let at = 0;
   while (number >= 1000 && at < SIZES.length - 1) {

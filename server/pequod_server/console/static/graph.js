@@ -1,7 +1,7 @@
 // Tables and joins, drawn from left to right: what is written on the left, what is computed from it to the right.
 
 import {svg} from "./dom.js";
-import {count, keyText, rate} from "./format.js";
+import {counted, keyText, rate} from "./format.js";
 import {layers} from "./layers.js";
 
 const TABLE = {width: 124, height: 46};
@@ -93,13 +93,13 @@ function box({x, y}, {width, height}, kind, name, text, properties = {}) {
 
 function tableNode(name, keys, place) {
   const link = svg("a", {href: `#/keys?prefix=${encodeURIComponent(`${name}|`)}`});
-  link.append(box(place, TABLE, "table-box", `${name}|`, keys === undefined ? "computed" : `${count(keys)} keys`));
+  link.append(box(place, TABLE, "table-box", `${name}|`, keys === undefined ? "computed" : counted(keys, "key")));
   return link;
 }
 
 function joinNode(join, now, rates, place, choose) {
   const {rows = 0} = now.joins.find((one) => one.join === join.name) ?? {};
-  const heat = rates?.hits ? `${rate(rates.hits)} reads/s` : `${count(rows)} rows`;
+  const heat = rates?.hits ? `${rate(rates.hits)} reads/s` : counted(rows, "row");
   const go = () => choose(join.name);
   const onkeydown = (event) => (event.key === "Enter" || event.key === " ") && (event.preventDefault(), go());
   const properties = {role: "button", tabindex: 0, "aria-label": `join ${join.name}`, onclick: go, onkeydown};

@@ -2,7 +2,7 @@
 
 import {card, h, note, show} from "./dom.js";
 import {follow} from "./events.js";
-import {count, keyText} from "./format.js";
+import {counted, keyText} from "./format.js";
 
 // Rows that are drawn, from the end of the range that is on top.
 const SHOWN = 200;
@@ -48,8 +48,7 @@ export function liveRows(query, {title = "", isReversed = false} = {}) {
     );
     fresh = new Set();
     const part = keys.length > SHOWN ? `, ${SHOWN} of them shown` : "";
-    const [row, change] = [rows.size === 1 ? "row" : "rows", changes === 1 ? "change" : "changes"];
-    summary.textContent = `${count(rows.size)} ${row}${part}; ${count(changes)} ${change} since you came.`;
+    summary.textContent = `${counted(rows.size, "row")}${part}; ${counted(changes, "change")} since you came.`;
   }
   const stop = follow(query, take, (fault) => show(said, fault ? note(fault, "warn") : null));
   const element = card(

@@ -1,7 +1,7 @@
 // Live figures.
 
 import {card, h, head, level, note, show, table} from "./dom.js";
-import {bytes, count, keyText, rate, seconds} from "./format.js";
+import {bytes, count, counted, keyText, rate, seconds} from "./format.js";
 import {binaryRoof, plot} from "./plot.js";
 import {databases, followers} from "./sources.js";
 import {listen, state} from "./statistics.js";
@@ -89,15 +89,15 @@ function figures(now, last) {
       last ? `${rate(last.reads ?? 0)} read, ${rate(last.writes ?? 0)} write` : "",
     ],
     ["99 % of calls", last?.p99 ? seconds(last.p99) : "–", last?.p50 ? `half: ${seconds(last.p50)}` : "no calls now"],
-    ["Written keys", count(keys), `${now.tables.length} tables`],
-    ["Computed rows", count(rows), `${now.joins.length} joins`],
+    ["Written keys", count(keys), counted(now.tables.length, "table")],
+    ["Computed rows", count(rows), counted(now.joins.length, "join")],
     memory
       ? ["Data", bytes(memory.total_bytes), memory.limit_bytes ? `of ${bytes(memory.limit_bytes)}` : "no limit"]
       : ["Data", "–", "not shown to your role"],
     [
       "Evictions",
       memory ? count(memory.evictions) : "–",
-      memory?.refusals ? `${count(memory.refusals)} refusals` : "since the start",
+      memory?.refusals ? counted(memory.refusals, "refusal") : "since the start",
     ],
   ];
 }
@@ -130,7 +130,7 @@ function tables(now) {
           shown,
         )
       : note("There are no keys and no joins yet."),
-    all.length > 12 ? note(`and ${all.length - 12} smaller ones`) : null,
+    all.length > 12 ? note(`and ${all.length - 12} more`) : null,
   );
 }
 

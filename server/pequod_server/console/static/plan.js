@@ -1,7 +1,7 @@
 // How a join is evaluated, as the server explains it, and what of its sources matches.
 
 import {h, note, table} from "./dom.js";
-import {count, keyText} from "./format.js";
+import {count, counted, keyText} from "./format.js";
 
 // Of a check, `looked_at` and `matching` say how many rows of each source were looked at, and match.
 export function plan(explanation, {looked_at: lookedAt = null, matching = null} = {}) {
@@ -32,7 +32,7 @@ export function plan(explanation, {looked_at: lookedAt = null, matching = null} 
 function matches(source, lookedAt, matching) {
   const kind = source.computed_by.length ? `computed by ${source.computed_by.join(", ")}` : "";
   if (!lookedAt) return h("span", {class: "note"}, kind || "no key yet");
-  const text = `${count(matching)} of ${lookedAt >= 500 ? "the first " : ""}${count(lookedAt)} keys`;
+  const text = `${count(matching)} of ${lookedAt >= 500 ? "the first " : ""}${counted(lookedAt, "key")}`;
   return h("span", {class: matching ? "" : "note bad"}, text);
 }
 

@@ -2,7 +2,7 @@
 
 import {ask, reasonOf} from "./api.js";
 import {h, note, show, table} from "./dom.js";
-import {count, keyText, seconds} from "./format.js";
+import {count, counted, keyText, seconds} from "./format.js";
 
 // Takes a function that returns the range as a query.
 export function rangePlan(range) {
@@ -22,7 +22,7 @@ export function rangePlan(range) {
 
 function explained({stored_keys: stored, freshness, joins, dropped, notes}) {
   return [
-    h("p", {}, `${count(stored)} written keys; `, freshness),
+    h("p", {}, `${counted(stored, "written key")}; `, freshness),
     joins.map(covered),
     dropped.length ? goneParts(dropped) : null,
     notes.map(({text}) => note(text, "warn")),
@@ -39,7 +39,7 @@ function covered({join, next_read: next, parts}) {
     ["rows", "number"],
     ["changes that wait", "number"],
   ];
-  const more = parts.length > 20 ? note(`and ${parts.length - 20} more parts`) : null;
+  const more = parts.length > 20 ? note(`and ${counted(parts.length - 20, "more part")}`) : null;
   return h("div", {class: "stack tight"}, h("h3", {}, `Join ${join}`), h("p", {}, next), table(columns, rows), more);
 }
 

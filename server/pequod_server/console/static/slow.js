@@ -2,7 +2,7 @@
 
 import {ask, reasonOf} from "./api.js";
 import {card, h, head, note, show, table} from "./dom.js";
-import {count, seconds} from "./format.js";
+import {count, counted, seconds} from "./format.js";
 
 const COLUMNS = [
   ["when", ""],
@@ -43,7 +43,7 @@ function enter(root) {
 
 function line(call) {
   const kinds = Object.entries(call.kinds).map(([kind, number]) => `${number} ${kind}`);
-  const what = call.commands ? `batch of ${count(call.commands)}: ${kinds.join(", ")}` : call.method;
+  const what = call.commands ? `batch of ${counted(call.commands, "command")}: ${kinds.join(", ")}` : call.method;
   const fault = call.failed ? `${count(call.failed)} failed` : call.code && call.code !== "OK" ? call.code : "";
   const where = [call.key || call.prefix || call.first, call.last].filter((key) => key).join(" … ");
   return [
