@@ -132,6 +132,7 @@ async def test_a_watch_shows_each_change_as_it_comes(browser: Browser) -> None:
 async def test_an_empty_server_greets_with_a_timeline_that_lives_by_clicks_alone(browser: Browser) -> None:
     async with opened() as (server, _), page_of(browser) as page:
         await page.goto(f"{server.http_url}/")
+        await page.get_by_text("Its rows are shown here, once step 1 is done.").wait_for()
         await page.get_by_role("button", name="Declare it").click()
         await page.get_by_role("heading", name="Ann's timeline, live").wait_for()
         await page.get_by_role("button", name="Ann follows Bob").click()
@@ -261,11 +262,18 @@ async def test_a_token_is_asked_for_and_what_its_role_may_not_see_shows_as_such(
     access.chmod(0o600)
     async with opened(access_file=access) as (server, _), page_of(browser, faults=True) as page:
         await page.goto(f"{server.http_url}/")
+        status = page.locator("#server")
+        await status.get_by_text("Asks for a token").wait_for()
+        assert await page.get_by_role("link", name="Overview").count() == 0
+        await page.goto(f"{server.http_url}/console/#/keys")
         await page.get_by_label("Token").fill("nobody's")
         await page.keyboard.press("Enter")
         await page.get_by_text("does not know this token").wait_for()
+        await status.get_by_text("Asks for a token").wait_for()
         await page.get_by_label("Token").fill("web's")
         await page.keyboard.press("Enter")
+        await status.get_by_text("Version").wait_for()
+        await page.goto(f"{server.http_url}/console/#/overview")
         await page.get_by_text("not shown to your role").first.wait_for()
         await page.goto(f"{server.http_url}/console/#/slow")
         await page.get_by_text("Not shown to your role web").wait_for()

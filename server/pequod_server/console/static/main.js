@@ -17,8 +17,11 @@ const PLACES = [overview, joins, keys, watch, playground, contexts, slow, cluste
 const main = document.getElementById("main");
 const nav = document.getElementById("places");
 let leave = () => {};
+// Whether a token is asked for: until it is given, there are no places.
+let isStranger = false;
 
 function go() {
+  if (isStranger) return;
   const [name, query = ""] = location.hash.replace(/^#\/?/, "").split("?");
   if (name === "main") return;
   const place = PLACES.find((one) => one.name === name) ?? PLACES[0];
@@ -33,15 +36,18 @@ function go() {
   leave = place.enter(main, new URLSearchParams(query)) ?? (() => {});
 }
 
-listen(({now, fault}) => {
+listen(({now, fault, status}) => {
   const text = fault || (now ? `Version ${now.version}` : "");
-  show(
-    document.getElementById("server"),
-    h("span", {class: `dot ${fault ? "bad" : "good"}`}),
-    fault ? "Not reached" : text,
-  );
+  const [kind, word] = fault ? faultOf(status) : ["good", text];
+  show(document.getElementById("server"), h("span", {class: `dot ${kind}`}), word);
   document.getElementById("server").title = text;
 });
+// A server that refuses has been reached.
+function faultOf(status) {
+  if (status === 401) return ["warn", "Asks for a token"];
+  return ["bad", status ? "Refuses" : "Not reached"];
+}
+
 // A server that is seen to be empty greets with an example.
 let isGreeted = Boolean(location.hash);
 listen(({now}) => {
@@ -56,9 +62,14 @@ addEventListener("hashchange", () => {
   scrollTo(0, 0);
 });
 addEventListener("stranger", ({detail}) => {
+  if (isStranger) return;
+  isStranger = true;
   leave();
   leave = () => {};
+  show(nav);
+  document.title = "Pequod";
   askForToken(main, detail, () => {
+    isStranger = false;
     look();
     go();
   });

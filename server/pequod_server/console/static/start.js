@@ -1,7 +1,7 @@
 // A first join, by clicks: declare it, write rows, and see what is computed from them as it comes.
 
 import {ask, reasonOf} from "./api.js";
-import {h, head, note, show} from "./dom.js";
+import {card, h, head, note, show} from "./dom.js";
 import {keyQuery} from "./format.js";
 import {liveRows} from "./live_rows.js";
 import {look} from "./statistics.js";
@@ -12,7 +12,7 @@ const POSTS = ["Hello!", "There she blows.", "A fair wind today.", "Land ahead."
 export const start = {name: "start", title: "Start", enter};
 
 function enter(root) {
-  const live = h("div", {class: "stack"});
+  const live = h("div", {class: "stack"}, card("Ann's timeline", note("Its rows are shown here, once step 1 is done.")));
   let stop = () => {};
   let posts = 0;
   const watch = () => {
@@ -34,7 +34,7 @@ function enter(root) {
     async () => {
       await ask("/v1/joins", {method: "POST", body: {text: JOIN}});
       watch();
-      return "The server has it. Ann's timeline below is empty, for she follows nobody.";
+      return "The server has it. Ann's timeline is empty, for she follows nobody.";
     },
   );
   const follow = step("Say whom Ann follows", [], "Ann follows Bob", async () => {
@@ -68,7 +68,7 @@ function enter(root) {
       "A timeline in three clicks",
       "Rows that clients write on one side, rows that the server computes on the other.",
     ),
-    h("div", {class: "grid"}, h("section", {class: "card"}, steps), h("div", {class: "stack"}, live, next)),
+    h("div", {class: "grid"}, h("section", {class: "card stack"}, steps, next), live),
   );
   resume(declare, watch);
   return () => stop();
