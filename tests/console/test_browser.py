@@ -280,3 +280,36 @@ async def test_a_token_is_asked_for_and_what_its_role_may_not_see_shows_as_such(
         await page.goto(f"{server.http_url}/console/#/keys?prefix=t|")
         await page.get_by_text("Not shown to your role web").wait_for()
         assert await page.evaluate("Object.values(sessionStorage)") == ["web's"]
+
+
+async def test_a_role_with_few_rights_sees_what_it_may_not_see_and_do(browser: Browser, tmp_path: Path) -> None:
+    from tests.gateway.test_who_may import ACCESS
+
+    access = tmp_path / "access.toml"
+    access.write_text(ACCESS)
+    access.chmod(0o600)
+    async with opened(access_file=access) as (server, _), page_of(browser, faults=True) as page:
+        server.engine.put(b"q|1", b"1")
+        await page.goto(f"{server.http_url}/console/#/start")
+        await page.get_by_label("Token").fill("web's")
+        await page.keyboard.press("Enter")
+        await page.get_by_text("Not allowed to your role web").nth(1).wait_for()
+        buttons = [page.get_by_role("button", name=name) for name in ("Declare it", "Ann follows Bob", "Post it")]
+        assert [await button.is_enabled() for button in buttons] == [False, False, True]
+        assert server.engine.count(b"", None) == 1
+        await page.goto(f"{server.http_url}/console/#/overview")
+        await page.get_by_text("Your role sees no table and no join.").wait_for()
+        await page.get_by_text("Operations, times, memory and evictions are not shown to your role").wait_for()
+        assert await page.locator(".tile small").all_text_contents() == ["not shown to your role"] * 2
+        assert await page.locator(".plot:visible").count() == 0
+        await page.goto(f"{server.http_url}/console/#/joins")
+        await page.get_by_text("Your role sees no join.").wait_for()
+        await page.goto(f"{server.http_url}/console/#/contexts")
+        await page.get_by_text("Your role sees nothing that is materialised.").first.wait_for()
+        await page.goto(f"{server.http_url}/console/#/watch?prefix=t|")
+        await page.get_by_text("Not shown to your role web").wait_for()
+        assert await page.get_by_text("Connecting").is_hidden()
+        server.engine.put(b"p|1", b"1")
+        await page.goto(f"{server.http_url}/console/#/overview")
+        await page.reload()
+        await page.get_by_text("of 1 table that your role sees").wait_for()

@@ -3,6 +3,8 @@
 import {EscapeError} from "./format.js";
 
 const TOKEN = "pequod-token";
+// Rights to change something; the others are rights to see.
+const ACTS = new Set(["write", "join"]);
 
 export class Refusal extends Error {
   constructor(status, {code = "", reason = "", message = "", facts = {}} = {}) {
@@ -54,9 +56,9 @@ export function refused(status, error) {
 // Why something is not shown, in words.
 export function reasonOf(error) {
   if (error instanceof Refusal) {
-    return error.isDenied && error.facts.role
-      ? `Not shown to your role ${error.facts.role}: ${error.message}`
-      : error.message;
+    const {role, right} = error.facts;
+    if (!error.isDenied || !role) return error.message;
+    return `${ACTS.has(right) ? "Not allowed to" : "Not shown to"} your role ${role}: ${error.message}`;
   }
   if (error instanceof EscapeError) return error.message;
   return `The server does not answer: ${error.message}`;

@@ -2,7 +2,7 @@
 
 import {card, h, head, level, note, show, table} from "./dom.js";
 import {count, keyText, rate} from "./format.js";
-import {listen, state} from "./statistics.js";
+import {isWhole, listen, state} from "./statistics.js";
 
 const SHOWN = 20;
 
@@ -24,10 +24,12 @@ function enter(root) {
       (one, other) => (rates.get(other.prefix) ?? 0) - (rates.get(one.prefix) ?? 0) || other.hits - one.hits,
     );
     const large = all(now, "largest").sort((one, other) => other.rows - one.rows);
+    const none = isWhole(now) ? "Nothing is materialised yet." : "Your role sees nothing that is materialised.";
     show(
       place,
       list(
         "Hot",
+        none,
         hot,
         ["reads now", "fresh reads", "rows"],
         (one) => [speed(rates.get(one.prefix)), count(one.hits), count(one.rows)],
@@ -35,6 +37,7 @@ function enter(root) {
       ),
       list(
         "Large",
+        none,
         large,
         ["rows", "fresh reads"],
         (one) => [count(one.rows), count(one.hits)],
@@ -66,8 +69,8 @@ function speed(number) {
   return number === null || number === undefined ? "–" : `${rate(number)}/s`;
 }
 
-function list(title, some, columns, cells, size) {
-  if (!some.length) return card(title, note("Nothing is materialised yet, or nothing that you may see."));
+function list(title, none, some, columns, cells, size) {
+  if (!some.length) return card(title, note(none));
   const most = Math.max(1, ...some.map(size));
   const rows = some
     .slice(0, SHOWN)

@@ -5,7 +5,7 @@ import {card, h, head, note, show, table} from "./dom.js";
 import {count, keyText, rate, seconds} from "./format.js";
 import {graph} from "./graph.js";
 import {plan} from "./plan.js";
-import {listen, look, state} from "./statistics.js";
+import {isWhole, listen, look, state} from "./statistics.js";
 
 export const joins = {name: "joins", title: "Joins", enter};
 
@@ -15,17 +15,20 @@ function enter(root, query) {
   const details = h("div", {class: "stack"});
   let installed = [];
   let isGone = false;
+  // Whether the server has told its joins.
+  let isTold = false;
 
   function draw({now, looks}) {
     if (!now) return;
     const rates = looks.at(-1)?.joins ?? {};
     if (installed.length !== now.joins.length) refresh();
-    show(drawing, installed.length ? graph(installed, now, rates, open) : null);
+    show(drawing, installed.length ? graph(installed, now, rates, open) : isTold ? note(none(now)) : null);
     show(list, installed.length ? figures(now, rates, open) : null);
   }
   async function refresh() {
     try {
       const told = (await ask("/v1/joins")).joins;
+      isTold = true;
       if (isGone || told.length === installed.length) return;
       installed = told;
       draw(state);
@@ -65,8 +68,7 @@ function enter(root, query) {
     details,
   );
   refresh().then(() => {
-    if (!installed.length && !details.childElementCount)
-      show(drawing, note("There are no joins yet, or none that you may see."));
+    draw(state);
     if (query.get("join")) open(query.get("join"));
   });
   const stop = listen(draw);
@@ -74,6 +76,10 @@ function enter(root, query) {
     isGone = true;
     stop();
   };
+}
+
+function none(now) {
+  return isWhole(now) ? "There are no joins yet." : "Your role sees no join.";
 }
 
 function opened(explanation, join, drop) {

@@ -50,7 +50,11 @@ export function liveRows(query, {title = "", isReversed = false} = {}) {
     const part = keys.length > SHOWN ? `, ${SHOWN} of them shown` : "";
     summary.textContent = `${counted(rows.size, "row")}${part}; ${counted(changes, "change")} since you came.`;
   }
-  const stop = follow(query, take, (fault) => show(said, fault ? note(fault, "warn") : null));
+  const tell = (fault) => {
+    summary.hidden = Boolean(fault) && !isReady;
+    show(said, fault ? note(fault, "warn") : null);
+  };
+  const stop = follow(query, take, tell);
   const element = card(
     title,
     h(

@@ -10,7 +10,7 @@ import {overview} from "./overview.js";
 import {playground} from "./playground.js";
 import {slow} from "./slow.js";
 import {start} from "./start.js";
-import {listen, look} from "./statistics.js";
+import {isWhole, listen, look} from "./statistics.js";
 import {watch} from "./watch.js";
 
 const PLACES = [overview, joins, keys, watch, playground, contexts, slow, cluster, start];
@@ -53,7 +53,7 @@ let isGreeted = Boolean(location.hash);
 listen(({now}) => {
   if (!now || isGreeted) return;
   isGreeted = true;
-  if (now.memory && !now.joins.length && !now.tables.length && !now.loose_keys && !now.databases.length)
+  if (isWhole(now) && !now.joins.length && !now.tables.length && !now.loose_keys && !now.databases.length)
     location.hash = "#/start";
 });
 addEventListener("hashchange", () => {

@@ -4,7 +4,7 @@ import {card, h, head, level, note, show, table} from "./dom.js";
 import {bytes, count, counted, keyText, rate, seconds} from "./format.js";
 import {binaryRoof, plot} from "./plot.js";
 import {databases, followers} from "./sources.js";
-import {listen, state} from "./statistics.js";
+import {isWhole, listen, state} from "./statistics.js";
 
 const KINDS = {
   stored_bytes: "written keys",
@@ -17,6 +17,9 @@ const KINDS = {
   watch_bytes: "watches",
   index_bytes: "indexes",
 };
+
+const PARTIAL =
+  "Operations, times, memory and evictions are not shown to your role: it lacks the right read or admin on all keys.";
 
 export const overview = {name: "overview", title: "Overview", enter};
 
@@ -47,16 +50,20 @@ function enter(root) {
     plot("Evictions a second", [{name: "evictions", of: (look) => look.evictions}], rate),
   ];
   const tiles = h("dl", {class: "tiles"}),
-    rest = h("div", {class: "grid"});
-  show(
-    root,
-    head("Overview", "What this server does now."),
-    tiles,
-    h(
+    rest = h("div", {class: "grid"}),
+    whole = h(
       "div",
       {class: "grid"},
       plots.map(({element}) => element),
     ),
+    partial = note(PARTIAL);
+  partial.hidden = true;
+  show(
+    root,
+    head("Overview", "What this server does now."),
+    partial,
+    tiles,
+    whole,
     rest,
   );
   function draw({now, looks, fault}) {
@@ -70,8 +77,10 @@ function enter(root) {
         h("div", {class: "card tile"}, h("dt", {}, name), h("dd", {}, figure), h("small", {}, more)),
       ),
     );
-    for (const one of plots) one.draw(looks);
-    show(rest, tables(now), memory(now), databases(now), followers(now));
+    whole.hidden = !isWhole(now);
+    partial.hidden = isWhole(now);
+    if (isWhole(now)) for (const one of plots) one.draw(looks);
+    show(rest, tables(now), isWhole(now) ? memory(now) : null, databases(now), followers(now));
   }
   draw(state);
   return listen(draw);
@@ -80,6 +89,11 @@ function enter(root) {
 function figures(now, last) {
   const keys = now.tables.reduce((sum, one) => sum + one.keys, now.loose_keys);
   const rows = now.joins.reduce((sum, one) => sum + one.rows, 0);
+  const held = [
+    ["Written keys", count(keys), counted(now.tables.length, "table")],
+    ["Computed rows", count(rows), counted(now.joins.length, "join")],
+  ];
+  if (!isWhole(now)) return held.map((one) => seen(...one));
   const {memory} = now;
   const operations = last && last.reads !== null ? last.reads + last.writes : null;
   return [
@@ -89,17 +103,20 @@ function figures(now, last) {
       last ? `${rate(last.reads ?? 0)} read, ${rate(last.writes ?? 0)} write` : "",
     ],
     ["99 % of calls", last?.p99 ? seconds(last.p99) : "–", last?.p50 ? `half: ${seconds(last.p50)}` : "no calls now"],
-    ["Written keys", count(keys), counted(now.tables.length, "table")],
-    ["Computed rows", count(rows), counted(now.joins.length, "join")],
-    memory
-      ? ["Data", bytes(memory.total_bytes), memory.limit_bytes ? `of ${bytes(memory.limit_bytes)}` : "no limit"]
-      : ["Data", "–", "not shown to your role"],
+    ...held,
+    ["Data", bytes(memory.total_bytes), memory.limit_bytes ? `of ${bytes(memory.limit_bytes)}` : "no limit"],
     [
       "Evictions",
-      memory ? count(memory.evictions) : "–",
-      memory?.refusals ? counted(memory.refusals, "refusal") : "since the start",
+      count(memory.evictions),
+      memory.refusals ? counted(memory.refusals, "refusal") : "since the start",
     ],
   ];
+}
+
+// A figure of the tables or joins that the reader's role may see.
+function seen(name, figure, number) {
+  const isNone = number.startsWith("0 ");
+  return [name, isNone ? "–" : figure, isNone ? "not shown to your role" : `of ${number} that your role sees`];
 }
 
 function tables(now) {
@@ -129,13 +146,12 @@ function tables(now) {
           ],
           shown,
         )
-      : note("There are no keys and no joins yet."),
+      : note(isWhole(now) ? "There are no keys and no joins yet." : "Your role sees no table and no join."),
     all.length > 12 ? note(`and ${all.length - 12} more`) : null,
   );
 }
 
 function memory(now) {
-  if (!now.memory) return card("Memory by kind", note("Not shown to your role."));
   const kinds = Object.entries(KINDS)
     .map(([field, text]) => [text, now.memory[field] ?? 0])
     .filter(([, size]) => size);

@@ -1,12 +1,14 @@
 // A first join, by clicks: declare it, write rows, and see what is computed from them as it comes.
 
-import {ask, reasonOf} from "./api.js";
+import {ask, hasToken, reasonOf} from "./api.js";
 import {card, h, head, note, show} from "./dom.js";
 import {keyQuery} from "./format.js";
 import {liveRows} from "./live_rows.js";
 import {look} from "./statistics.js";
 
 const JOIN = "t|<user>|<time:10>|<poster> =\n    check s|<user>|<poster>\n    copy p|<poster>|<time>";
+const FOLLOWING = "s|ann|bob";
+const POSTS_OF_BOB = "p|bob|";
 const POSTS = ["Hello!", "There she blows.", "A fair wind today.", "Land ahead."];
 
 export const start = {name: "start", title: "Start", enter};
@@ -31,24 +33,37 @@ function enter(root) {
       h("pre", {}, JOIN),
     ],
     "Declare it",
+    () => ask("/v1/joins/check", {method: "POST", body: {text: JOIN}}),
     async () => {
       await ask("/v1/joins", {method: "POST", body: {text: JOIN}});
       watch();
       return "The server has it. Ann's timeline is empty, for she follows nobody.";
     },
   );
-  const follow = step("Say whom Ann follows", [], "Ann follows Bob", async () => {
-    await put("s|ann|bob", "1");
-    return "s|ann|bob is written.";
-  });
+  const follow = step(
+    "Say whom Ann follows",
+    [],
+    "Ann follows Bob",
+    () => mayWrite(FOLLOWING),
+    async () => {
+      await put(FOLLOWING, "1");
+      return `${FOLLOWING} is written.`;
+    },
+  );
   const text = h("input", {"aria-label": "The post", value: POSTS[0], maxlength: 280});
-  const post = step("Write a post of Bob", [text], "Post it", async () => {
-    const key = `p|bob|${String(Math.floor(Date.now() / 1000) + posts).padStart(10, "0")}`;
-    await put(key, text.value);
-    posts++;
-    text.value = POSTS[posts % POSTS.length];
-    return `${key} is written, and it is in the timeline: nobody wrote it there.`;
-  });
+  const post = step(
+    "Write a post of Bob",
+    [text],
+    "Post it",
+    () => mayWrite(POSTS_OF_BOB),
+    async () => {
+      const key = `${POSTS_OF_BOB}${String(Math.floor(Date.now() / 1000) + posts).padStart(10, "0")}`;
+      await put(key, text.value);
+      posts++;
+      text.value = POSTS[posts % POSTS.length];
+      return `${key} is written, and it is in the timeline: nobody wrote it there.`;
+    },
+  );
 
   const steps = h("ol", {class: "steps"}, declare, follow, post);
   const next = h(
@@ -95,15 +110,23 @@ async function put(key, value) {
   await ask(`/v1/keys/${keyQuery(key)}`, {method: "PUT", body: {value}});
 }
 
-// A step of the way: what it is about, and a button that does it and says what it did.
-function step(title, parts, action, act) {
+// Fails where the reader's role may not write a key: to remove an empty range changes nothing, and takes the right to.
+async function mayWrite(key) {
+  const query = keyQuery(key);
+  await ask(`/v1/range?first=${query}&last=${query}`, {method: "DELETE"});
+}
+
+// A step of the way: what it is about, and a button that does it and says what it did. `may` fails where the reader's
+// role may not do it, and changes nothing.
+function step(title, parts, action, may, act) {
   const said = h("div", {role: "status"});
+  const button = h("button", {type: "button", onclick: run}, action);
   const line = h(
     "li",
     {},
     h("h3", {}, title),
     parts,
-    h("div", {}, h("button", {type: "button", onclick: run}, action)),
+    h("div", {}, button),
     said,
   );
   async function run() {
@@ -115,5 +138,15 @@ function step(title, parts, action, act) {
       show(said, note(reasonOf(error), "bad"));
     }
   }
+  async function judge() {
+    try {
+      await may();
+    } catch (error) {
+      if (!error.isDenied) return;
+      button.disabled = true;
+      show(said, note(reasonOf(error), "warn"));
+    }
+  }
+  if (hasToken()) judge();
   return line;
 }

@@ -26,6 +26,11 @@ export function listen(listener) {
   return () => listeners.delete(listener);
 }
 
+// Whether statistics are of all that the server holds and does; a role without rights on all keys is told a part.
+export function isWhole(now) {
+  return Boolean(now.memory);
+}
+
 // Looks now, and again and again.
 export async function look() {
   clearTimeout(timer);
