@@ -252,6 +252,19 @@ async def test_it_fits_a_phone_and_is_used_by_keys_alone(browser: Browser, schem
         assert await page.evaluate("document.activeElement.id") == "main"
 
 
+async def test_figures_of_joins_and_slow_calls_need_no_scroll_on_a_phone(browser: Browser) -> None:
+    fits = "[...document.querySelectorAll('.scroll:has(table)')].map(box => box.scrollWidth <= box.clientWidth)"
+    async with opened(slow_ms=1e-6) as (server, client), page_of(browser, viewport=PHONE) as page:
+        await client.post("/v1/joins", json={"text": f"{TIMELINE}; {'karma_of_' * 3}|<a> = count vote|<a>|<v>"})
+        await client.get(f"/v1/count?prefix={'t|ann|' * 12}")
+        for place, row in (("joins", "karma_of_"), ("slow", "Count")):
+            await page.goto(f"{server.http_url}/console/#/{place}")
+            await page.get_by_role("row", name=row).wait_for()
+            assert await page.evaluate(fits) == [True], place
+        title = "getComputedStyle(document.querySelector('.cards td:nth-child(3)'), '::before').content"
+        assert await page.evaluate(title) == '"time"'
+
+
 async def test_a_token_is_asked_for_and_what_its_role_may_not_see_shows_as_such(
     browser: Browser, tmp_path: Path
 ) -> None:

@@ -67,7 +67,7 @@ function serversOf(map, servers) {
     h("span", {}, h("span", {class: `dot ${GOOD[one.state] ?? ""}`}), one.state),
     mapOfServer(one.map_version, map.version),
   ]);
-  return table(columns, rows);
+  return table(columns, rows, "cards");
 }
 
 function mapOfServer(version, present) {

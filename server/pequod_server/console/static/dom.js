@@ -36,17 +36,18 @@ export function note(text, kind = "") {
   return h("p", {class: `note ${kind}`}, text);
 }
 
-// A table of cells; columns are [title, "number" or ""].
-export function table(columns, rows) {
+// A table of cells; columns are [title, "number" or ""]. One of kind "cards" shows each row as a card on a narrow page.
+export function table(columns, rows, kind = null) {
   const heads = columns.map(([title, kind]) => h("th", {scope: "col", class: kind}, title));
   const lines = rows.map((cells) =>
     h(
       "tr",
       {},
-      cells.map((cell, at) => h("td", {class: columns[at][1]}, cell)),
+      cells.map((cell, at) => h("td", {class: columns[at][1], "data-title": columns[at][0]}, cell)),
     ),
   );
-  return h("div", {class: "scroll"}, h("table", {}, h("thead", {}, h("tr", {}, heads)), h("tbody", {}, lines)));
+  const parts = [h("thead", {}, h("tr", {}, heads)), h("tbody", {}, lines)];
+  return h("div", {class: "scroll"}, h("table", {class: kind}, parts));
 }
 
 // A bar beside figures of one column; share is from 0 to 1.

@@ -116,6 +116,7 @@ function figures(now, rates, open) {
   return table(
     columns.map((title, at) => [title, at ? "number" : ""]),
     rows,
+    "cards",
   );
 }
 

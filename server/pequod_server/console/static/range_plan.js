@@ -40,7 +40,8 @@ function covered({join, next_read: next, parts}) {
     ["changes that wait", "number"],
   ];
   const more = parts.length > 20 ? note(`and ${counted(parts.length - 20, "more part")}`) : null;
-  return h("div", {class: "stack tight"}, h("h3", {}, `Join ${join}`), h("p", {}, next), table(columns, rows), more);
+  const shown = table(columns, rows, "cards");
+  return h("div", {class: "stack tight"}, h("h3", {}, `Join ${join}`), h("p", {}, next), shown, more);
 }
 
 function goneParts(dropped) {

@@ -26,7 +26,7 @@ function enter(root) {
       show(
         place,
         note(rule),
-        calls.length ? table(COLUMNS, calls.map(line)) : note("There were none since the start."),
+        calls.length ? table(COLUMNS, calls.map(line), "cards") : note("There were none since the start."),
       );
     } catch (error) {
       show(place, note(reasonOf(error), "bad"));

@@ -14,7 +14,8 @@ const POSTS = ["Hello!", "There she blows.", "A fair wind today.", "Land ahead."
 export const start = {name: "start", title: "Start", enter};
 
 function enter(root) {
-  const live = h("div", {class: "stack"}, card("Ann's timeline", note("Its rows are shown here, once step 1 is done.")));
+  const waiting = card("Ann's timeline", note("Its rows are shown here, once step 1 is done."));
+  const live = h("div", {class: "stack"}, waiting);
   let stop = () => {};
   let posts = 0;
   const watch = () => {
