@@ -188,6 +188,20 @@ async def test_a_key_that_is_withdrawn_counts_no_more(door: Door) -> None:
     assert await door.get(door.issuer.token()) == b"one"
 
 
+async def test_an_empty_set_withdraws_all_keys(door: Door, caplog: pytest.LogCaptureFixture) -> None:
+    token = door.issuer.token()
+    async with AsyncClient(f"127.0.0.1:{door.port}", token=token, retries=0) as client:
+        assert await client.get("p|1") == b"one"
+        door.issuer.published = []
+        door.server.reload()
+        with pytest.raises(UnauthenticatedError, match="a key that the issuer does not have, or not any more: 'first'"):
+            for _ in range(1000):
+                await client.get("p|1")
+    assert "it has no public key for signatures: all keys are withdrawn, and its tokens are refused" in caplog.text
+    door.issuer.rotate("second")
+    assert await door.get(door.issuer.token()) == b"one"
+
+
 async def test_a_judgement_is_not_kept_when_a_fetch_brings_other_keys(door: Door) -> None:
     async with AsyncClient(f"127.0.0.1:{door.port}", token=door.issuer.token(), retries=0) as client:
         assert await client.get("p|1") == b"one"
@@ -278,6 +292,38 @@ async def test_keys_may_be_in_a_file_that_is_read_again(tmp_path: Path) -> None:
     rewrite(tmp_path / "keys.json", "{}")
     server.reload()
     assert await door.get(issuer.token(jti="other")) == b"one"
+    await server.stop()
+
+
+@pytest.mark.parametrize("withdrawn", ['{"keys": []}', '{"keys": [{"kty": "RSA", "use": "enc"}]}'])
+async def test_a_file_without_keys_withdraws_all(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, withdrawn: str
+) -> None:
+    issuer, path, keys = Issuer(), tmp_path / "access.toml", tmp_path / "keys.json"
+    keys.write_text(issuer.keys)
+    path.write_text(access_text("keys.json"))
+    server = PequodServer(ServerConfig(listen="127.0.0.1:0", http="127.0.0.1:0", drain_s=0.5, access_file=path))
+    door = Door(server, await server.start(), issuer, path)
+    assert await door.get(issuer.token()) is None
+    rewrite(keys, withdrawn)
+    server.reload()
+    assert "a key that the issuer does not have, or not any more: 'first'" in await door.why_not(issuer.token())
+    assert f"the keys of {keys}: it has no public key for signatures: all keys are withdrawn" in caplog.text
+    await server.stop()
+
+
+async def test_a_server_starts_with_an_empty_file_of_keys(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    issuer, path = Issuer(), tmp_path / "access.toml"
+    (tmp_path / "keys.json").write_text('{"keys": []}')
+    path.write_text(access_text("keys.json"))
+    server = PequodServer(ServerConfig(listen="127.0.0.1:0", http="127.0.0.1:0", drain_s=0.5, access_file=path))
+    assert "all keys are withdrawn" in caplog.text
+    door = Door(server, await server.start(), issuer, path)
+    assert "a key that the issuer does not have" in await door.why_not(issuer.token())
+    _, claims, signature = issuer.token().split(".")
+    assert "names no key, and the issuer has none" in await door.why_not(
+        f"{_part({'alg': 'ES256'})}.{claims}.{signature}"
+    )
     await server.stop()
 
 

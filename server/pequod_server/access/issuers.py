@@ -125,7 +125,7 @@ class Issuer:
         if self.keys.fault:
             raise self._refusal("cannot be checked: the server could not read the issuer's keys, its log says why")
         if name is None:
-            raise self._refusal("names no key, and the issuer has several")
+            raise self._refusal(f"names no key, and the issuer has {'none' if self.keys.are_none else 'several'}")
         raise self._refusal(
             f"is signed with a key that the issuer does not have, or not any more: {name[:_SHOWN_MAX]!r}"
         )

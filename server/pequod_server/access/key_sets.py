@@ -3,6 +3,7 @@ r"""The public keys of an issuer of tokens, a JSON Web Key Set: in a file, or at
 first use   refresh_s have passed   a token names an unknown key   SIGHUP
      \____________|______________________|____________________/
                     read -> other keys -> changed()
+                        -> a set without keys: all are withdrawn, and the log says so
                         -> an error: the keys before stay in use, and the log says so
 """
 
@@ -40,28 +41,35 @@ _SHARED: Final = "oct"
 Keys = Mapping[str | None, "Key"]
 
 
-def keys_of(text: str | bytes) -> Keys:
-    """Return the keys of a set that are for signatures and that this server can use.
+#: What is said of a set that withdraws all keys, and of a file that cannot be meant.
+_NO_KEYS: Final = "it has no public key for signatures"
+
+
+def members_of(text: str | bytes) -> list[Any]:
+    """Return what a set lists.
 
     Raises:
-        ValueError: There are none, or it is no set.
+        ValueError: It is no set.
     """
-    from joserfc.errors import JoseError  # noqa: PLC0415 - only some servers check such tokens
-    from joserfc.jwk import JWKRegistry  # noqa: PLC0415
-
     members = json.loads(text)
     listed = members.get("keys") if isinstance(members, dict) else None
     if not isinstance(listed, list):
         raise ValueError("it is no JSON Web Key Set: an object with the list `keys`")  # noqa: TRY004 - one kind for all
+    return listed
+
+
+def keys_of(members: list[Any]) -> Keys:
+    """Return the keys of a set that are for signatures and that this server can use."""
+    from joserfc.errors import JoseError  # noqa: PLC0415 - only some servers check such tokens
+    from joserfc.jwk import JWKRegistry  # noqa: PLC0415
+
     found: dict[str | None, Key] = {}
-    for one in listed:
+    for one in members:
         if not isinstance(one, dict) or one.get("use", "sig") != "sig" or one.get("kty") == _SHARED:
             continue
         # A key of a kind that this library does not know is left out.
         with suppress(JoseError, ValueError, TypeError, KeyError):
             found.setdefault(one.get("kid"), JWKRegistry.import_key(one))
-    if not found:
-        raise ValueError("it has no public key for signatures")
     return found
 
 
@@ -87,6 +95,11 @@ class KeySource:
             return next(iter(self._keys.values()))
         return self._keys.get(name)
 
+    @property
+    def are_none(self) -> bool:
+        """Whether there are no keys."""
+        return not self._keys
+
     @abstractmethod
     def look(self) -> None:
         """Read anew what is due; called once a second at the most."""
@@ -106,18 +119,23 @@ class KeySource:
         """Let go; return what ends."""
 
     def _take(self, text: bytes) -> None:
-        """Take keys that were read.
+        """Take keys that were read; a set without keys withdraws all.
 
         Raises:
-            ValueError: They are not right.
+            ValueError: It is no set.
         """
         if text != self._text:
-            self._keys = keys_of(text)
+            self._keys = keys_of(members_of(text))
             self._text = text
+            self._warn_of_none()
             self._changed()
         if self.fault:
             log.info("the keys of %s: read again", self.place)
         self.fault = ""
+
+    def _warn_of_none(self) -> None:
+        if self.are_none:
+            log.warning("the keys of %s: %s: all keys are withdrawn, and its tokens are refused", self.place, _NO_KEYS)
 
     def _fail(self, reason: str) -> None:
         if reason != self.fault:
@@ -134,13 +152,18 @@ class KeyFile(KeySource):
 
         Raises:
             OSError: It cannot be read.
-            ValueError: It is not right.
+            ValueError: It is no set, or none of what it lists is a key that can be used.
         """
         super().__init__(str(path), changed)
         self._path = path
         self._stamp = stamp_of(path)
         self._text = path.read_bytes()
-        self._keys = keys_of(self._text)
+        members = members_of(self._text)
+        self._keys = keys_of(members)
+        if members and self.are_none:
+            raise ValueError(_NO_KEYS)
+        # An empty set is meant: after an emergency, the server has to start for other tokens.
+        self._warn_of_none()
 
     def look(self) -> None:
         """Read the file if it has changed."""
