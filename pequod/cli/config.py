@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from pathlib import Path
-from typing import Annotated, Any, Final
+from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
 
@@ -12,6 +12,11 @@ from pequod.cli.connection import Json
 from pequod.cli.serve import CONFIG_VARIABLE, loaded, refuse
 from pequod.cli.teaching import examples
 from pequod.cli.text import json_line
+
+if TYPE_CHECKING:
+    from pequod_server.settings import Settings
+
+    from pequod.engine import JoinInfo
 
 _HELP: Final = """Check and show the settings of a server.
 
@@ -34,52 +39,77 @@ def check(file: File = None) -> None:
     settings would report the same, and not start.
     """
     settings = loaded(file, {})
-    # With all that a server has: the size of the process says whether the limit of memory is too low.
-    import pequod_server.app  # noqa: F401
-    from pequod_server.access.guard import make_guard
-    from pequod_server.access.tls import tls_files
-    from pequod_server.joins import install_joins
-    from pequod_server.memory.keeper import MemoryKeeper, limit_bytes
-    from pequod_server.ops.snapshot_file import try_place
-    from pequod_server.settings import ConfigError, misspelt_variables
-    from pequod_server.stores import make_store
-    from pequod_server.transport.choice import choose
-
-    from pequod.engine import Engine, JoinInfo
-    from pequod.errors import SettingError, SnapshotError
-
-    def snapshot() -> None:
-        if settings.config.snapshot_file is not None:
-            try_place(settings.config.snapshot_file)
-
-    def memory() -> None:
-        MemoryKeeper(Engine(), limit_bytes(settings.config.memory_limit))
+    from pequod_server.settings import misspelt_variables
 
     for variable, meant in misspelt_variables().items():
         print(f"pequod: warning: {variable} is no setting; did you mean {meant}?", file=sys.stderr)
     joins: list[JoinInfo] = []
-    problems: list[str] = []
-    for one in (
-        lambda: tls_files(settings.config),
-        lambda: choose(settings.config.transport),
-        lambda: make_guard(settings.config, Engine()),
-        lambda: make_store(settings.config),
-        snapshot,
-        memory,
-        lambda: joins.extend(install_joins(Engine(), settings.config, joins_from=settings.place("joins"))),
-    ):
-        try:
-            one()
-        except ConfigError as error:
-            problems += error.problems
-        except (SettingError, SnapshotError, ImportError) as error:
-            problems.append(str(error))
-    if problems:
+    if problems := _problems(settings, joins):
         refuse(tuple(problems))
     for join in joins:
         for warning in join.warnings:
             print(f"pequod: warning: join {join.name}: {warning}", file=sys.stderr)
     print(f"{file or 'environment'}: right; joins: {len(joins)}")
+
+
+def _problems(settings: Settings, joins: list[JoinInfo]) -> list[str]:
+    """Return why a server with these settings would not start; append the joins that it would install."""
+    import asyncio
+
+    # With all that a server has: the size of the process says whether the limit of memory is too low.
+    from pequod_server.access.guard import make_guard
+    from pequod_server.access.tls import tls_files
+    from pequod_server.app import PequodServer
+    from pequod_server.joins import install_joins
+    from pequod_server.memory.keeper import MemoryKeeper, limit_bytes
+    from pequod_server.ops.snapshot_file import try_place
+    from pequod_server.settings import ConfigError
+    from pequod_server.stores import make_disk, make_store
+    from pequod_server.transport.choice import choose
+
+    from pequod.engine import Engine
+    from pequod.errors import ClusterMapError, SettingError, SnapshotError
+
+    config = settings.config
+    problems: list[str] = []
+
+    def http() -> None:
+        if config.http:
+            from pequod_server.gateway.gateway import refuse_exposed
+
+            refuse_exposed(config)
+
+    def snapshot() -> None:
+        if config.snapshot_file is not None:
+            try_place(config.snapshot_file)
+
+    async def make_and_close() -> None:
+        await PequodServer(config).close()
+
+    def whole() -> None:
+        # What its parts refuse only together: nothing is opened, and nothing listens. It would repeat their problems.
+        if not problems:
+            asyncio.run(make_and_close())
+
+    for one in (
+        lambda: tls_files(config),
+        lambda: choose(config.transport),
+        lambda: make_guard(config, Engine()),
+        http,
+        lambda: make_store(config),
+        lambda: make_disk(config, Engine()),
+        snapshot,
+        lambda: MemoryKeeper(Engine(), limit_bytes(config.memory_limit)),
+        lambda: joins.extend(install_joins(Engine(), config, joins_from=settings.place("joins"))),
+        whole,
+    ):
+        try:
+            one()
+        except ConfigError as error:
+            problems += error.problems
+        except (SettingError, ClusterMapError, SnapshotError, ImportError) as error:
+            problems.append(str(error))
+    return problems
 
 
 @app.command(

@@ -143,6 +143,10 @@ def test_checking_a_configuration_checks_its_security(tmp_path: Path) -> None:
         ('listen = "0.0.0.0:7744"', "listen: 0.0.0.0:7744 can be reached"),
         ('tls_key = "none.key"', "tls_certificate: it goes with tls_key"),
         ('access_file = "none.toml"', "access_file: "),
+        ('http = "0.0.0.0:7"', "http: 0.0.0.0:7 can be reached from other machines, and everybody there could do"),
+        ('fsync = "always"', "fsync: no disk has what is written"),
+        ('cluster_group = "a"', "cluster_group: it needs a cluster"),
+        ('peer_exports = "votes_at"', "peer_exports: only a home beside one database"),
     ]:
         file.write_text(text)
         checked = pequod("config", "check", str(file))

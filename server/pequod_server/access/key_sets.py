@@ -41,7 +41,7 @@ _SHARED: Final = "oct"
 Keys = Mapping[str | None, "Key"]
 
 
-#: What is said of a set that withdraws all keys, and of a file that cannot be meant.
+#: A set that withdraws all keys, or a file at the start whose keys this server cannot use.
 _NO_KEYS: Final = "it has no public key for signatures"
 
 

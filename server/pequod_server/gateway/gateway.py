@@ -274,7 +274,7 @@ def make_gateway(
     Raises:
         SettingError: It would be reached in plain text, or by callers who are not known.
     """
-    _refuse_exposed(config)
+    refuse_exposed(config)
     watches = SharedWatches(service, admission)
     shared: dict[str, grpc.RpcMethodHandler[Any, Any]] = {"Watch": grpc.unary_stream_rpc_method_handler(watches.watch)}
     handlers = Handlers()
@@ -283,7 +283,12 @@ def make_gateway(
     return Gateway(config, LocalCalls(interceptors, handlers.all), watches, admission)
 
 
-def _refuse_exposed(config: ServerConfig) -> None:
+def refuse_exposed(config: ServerConfig) -> None:
+    """Pass if what serves HTTP is open to nobody but those who may call.
+
+    Raises:
+        SettingError: It would be reached in plain text, or by callers who are not known.
+    """
     if is_local(config.http):
         return
     if config.access_file is None:
