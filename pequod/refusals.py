@@ -95,6 +95,7 @@ _LINES: Final = _Kind(lambda lines: "\n".join(lines)[:_FACT_MAX], str.splitlines
 _INT: Final = _Kind(str, int)
 _SECONDS: Final = _Kind(repr, float)
 _AGE: Final = replace(_SECONDS, is_optional=True)
+_WAIT: Final = replace(_SECONDS, is_optional=True)
 _KEY: Final = _Kind(lambda key: key[:_FACT_MAX].hex(), bytes.fromhex, "_hex")
 _BOUND: Final = replace(_KEY, is_optional=True)
 
@@ -157,7 +158,7 @@ REFUSALS: Final[dict[type[PequodError], Refusal]] = {
     WatchCompactedError: _with("OUT_OF_RANGE", WatchCompactedError, reason=_TEXT),
     LimitExceededError: _with("RESOURCE_EXHAUSTED", LimitExceededError, setting=_TEXT, size=_INT, maximum=_INT),
     QuotaExceededError: _with(
-        "RESOURCE_EXHAUSTED", QuotaExceededError, role=_TEXT, quota=_TEXT, maximum=_SECONDS, retry_s=_SECONDS
+        "RESOURCE_EXHAUSTED", QuotaExceededError, role=_TEXT, quota=_TEXT, maximum=_SECONDS, retry_s=_WAIT
     ),
     DiskFullError: _with("RESOURCE_EXHAUSTED", DiskFullError, folder=_TEXT, free_bytes=_INT),
     UnauthenticatedError: _with("UNAUTHENTICATED", UnauthenticatedError, reason=_TEXT),

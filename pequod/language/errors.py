@@ -272,19 +272,26 @@ class LimitExceededError(PequodError):
         self.maximum = maximum
 
 
-#: The ways to get below a quota to which time alone does not lead.
+#: What each quota counts, and the ways to get below it if time alone does not help.
+_COUNTED: Final = {
+    "calls_per_s": "calls and commands a second",
+    "watches": "open watches",
+    "keys": "keys in the tables that it may write",
+    "bytes": "bytes of keys and values in the tables that it may write",
+}
 _WAYS_OUT: Final = {"watches": "end a watch", "keys": "remove keys", "bytes": "remove keys, or write shorter values"}
 
 
 class QuotaExceededError(PequodError):
     """The caller's role uses all that it may: nothing of the call is applied."""
 
-    def __init__(self, role: str, quota: str, maximum: float, retry_s: float = 0.0) -> None:
-        way_out = f"try again in {retry_s:.3g} s" if retry_s else _WAYS_OUT.get(quota, "use less")
-        super().__init__(f"role {role!r} may have {maximum:.15g} {quota}, and has them; {way_out}")
+    def __init__(self, role: str, quota: str, maximum: float, retry_s: float | None = None) -> None:
+        way_out = _WAYS_OUT.get(quota, "use less") if retry_s is None else f"try again in {retry_s:.3g} s"
+        allowed = f"{maximum:.15g} {_COUNTED.get(quota, quota)}"
+        super().__init__(f"role {role!r} is allowed {allowed} ({quota}), and this would be more; {way_out}")
         self.role = role
         #: calls_per_s, watches, keys or bytes, as the access file spells it.
         self.quota = quota
         self.maximum = maximum
-        #: After this time the call may pass; 0: time alone does not help.
+        #: After this time the call may pass; None: time alone does not help.
         self.retry_s = retry_s

@@ -50,6 +50,7 @@ SAMPLES: dict[type[errors.PequodError], errors.PequodError] = {
         errors.LimitExceededError("value_bytes_max", 12, 11),
         errors.DiskFullError("data", 7),
         errors.QuotaExceededError("web", "calls_per_s", 12.5, 0.25),
+        errors.QuotaExceededError("web", "keys", 12),
         errors.UnauthenticatedError("the server wants a token"),
         errors.PermissionDeniedError("web", "write", b"p|", None),
         errors.BackingUnavailableError("the database", "it does not answer"),

@@ -145,7 +145,7 @@ class Meter:
                 keys, size, sizes[key] = new_keys, new_size, len(key) + value_bytes
                 yield None
 
-    def _refusal(self, quota: str, maximum: float, retry_s: float = 0.0) -> QuotaExceededError:
+    def _refusal(self, quota: str, maximum: float, retry_s: float | None = None) -> QuotaExceededError:
         self.refusals[quota] += 1
         return QuotaExceededError(self.role.name, quota, maximum, retry_s)
 

@@ -330,8 +330,8 @@ def _failure(
     allowed = {name: value for name, value in (headers or {}).items() if name == hdrs.ALLOW}
     if status == 401:
         allowed[hdrs.WWW_AUTHENTICATE] = "Bearer"
-    if retry_s := float(facts.get("retry_s", 0)):
-        allowed[hdrs.RETRY_AFTER] = str(ceil(retry_s))
+    if (retry_s := facts.get("retry_s")) is not None:
+        allowed[hdrs.RETRY_AFTER] = str(ceil(float(retry_s)))
     error = {"code": code, "reason": reason, "message": message, "facts": facts}
     return _json(status, {"error": error}, allowed)
 

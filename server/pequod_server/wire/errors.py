@@ -47,7 +47,7 @@ def command_error(error: PequodError) -> CommandError:
 def status_of(error: PequodError) -> grpc.Status:
     """Return the status of an error, with its details, as clients may know them."""
     error = public(error)
-    retry_s = error.retry_s if isinstance(error, QuotaExceededError) else 0.0
+    retry_s = error.retry_s if isinstance(error, QuotaExceededError) else None
     return _status(code_of(error), str(error), type(error).__name__, facts_of(error), retry_s)
 
 
@@ -70,10 +70,10 @@ def version_status(speaks: int, version_min: int, version_max: int) -> grpc.Stat
 
 
 def _status(
-    code: grpc.StatusCode, message: str, reason: str, facts: dict[str, str], retry_s: float = 0.0
+    code: grpc.StatusCode, message: str, reason: str, facts: dict[str, str], retry_s: float | None = None
 ) -> grpc.Status:
     infos: list[Message] = [error_details_pb2.ErrorInfo(reason=reason, domain=DOMAIN, metadata=facts)]
-    if retry_s:
+    if retry_s is not None:
         delay = duration_pb2.Duration()
         delay.FromNanoseconds(round(retry_s * 1e9))
         infos.append(error_details_pb2.RetryInfo(retry_delay=delay))
