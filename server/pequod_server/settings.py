@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import os
 import tomllib
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from difflib import get_close_matches
 from pathlib import Path
@@ -110,7 +110,7 @@ def load(file: Path | None = None, flags: Mapping[str, Any] | None = None) -> Se
     try:
         config = ServerConfig(**values)
     except ValidationError as error:
-        raise ConfigError(*map(_reason, error.errors())) from None
+        raise ConfigError(*map(reason_of, error.errors())) from None
     return Settings(config, origins)
 
 
@@ -148,13 +148,23 @@ def _problems(source: _Source) -> list[str]:
     return []
 
 
+def reason_of(detail: ErrorDetails) -> str:
+    """Return what is wrong with a value, as settings say it."""
+    return detail["msg"].replace("Input should be", "must be", 1).replace("Input is", "is", 1)
+
+
+def unknown_name(what: str, name: str, known: Iterable[str]) -> str:
+    """Return that there is nothing of a name, and the known name that may be meant.
+
+    >>> unknown_name("setting", "row_max", ["rows_max", "listen"])
+    'no such setting; did you mean rows_max?'
+    """
+    close = get_close_matches(name, known, n=1)
+    return f"no such {what}" + (f"; did you mean {close[0]}?" if close else "")
+
+
 def _problem(source: _Source, detail: ErrorDetails) -> str:
     name = str(detail["loc"][0])
     if detail["type"] == "extra_forbidden":
-        close = get_close_matches(name, ServerConfig.model_fields, n=1)
-        return f"{source.place(name)}: no such setting" + (f"; did you mean {close[0]}?" if close else "")
-    return f"{source.place(name)} = {detail['input']!r}: {_reason(detail)}"
-
-
-def _reason(detail: ErrorDetails) -> str:
-    return detail["msg"].replace("Input should be", "must be", 1).replace("Input is", "is", 1)
+        return f"{source.place(name)}: {unknown_name('setting', name, ServerConfig.model_fields)}"
+    return f"{source.place(name)} = {detail['input']!r}: {reason_of(detail)}"

@@ -186,8 +186,7 @@ async def test_single_calls_are_counted_with_hot_calls_too(bounded: Bounded) -> 
         assert raised.value.code() is grpc.StatusCode.RESOURCE_EXHAUSTED
         assert (
             "role 'web' is allowed 4 calls and commands a second (calls_per_s), and this would be more; "
-            "try again in 0.25 s"
-            in str(raised.value.details())
+            "try again in 0.25 s" in str(raised.value.details())
         )
         status = rpc_status.from_call(raised.value)
         retry = error_details_pb2.RetryInfo()

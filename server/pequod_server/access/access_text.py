@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import tomllib
+from collections.abc import Iterable
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Annotated, Final, Self
@@ -10,13 +11,14 @@ from urllib.parse import urlsplit
 
 from pequod_installed.names import how_to_install
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, model_validator
-from pydantic_core import PydanticCustomError
+from pydantic_core import ErrorDetails, PydanticCustomError
 
 from pequod.addresses import is_local
 from pequod.errors import SettingError
 from pequod.language.spec import DELIMITER
 from pequod_server.access.grants import Quotas, Right, Role
 from pequod_server.config import size_of
+from pequod_server.settings import reason_of, unknown_name
 
 _STRICT: Final = ConfigDict(extra="forbid", frozen=True, strict=True)
 #: The one scheme of URLs that nobody on the way can change.
@@ -131,6 +133,15 @@ class AccessText(BaseModel):
     issuers: dict[str, IssuerText] = {}
 
 
+#: What the tables of each kind have, such as those of `[roles.web]`.
+_TABLES: Final[dict[str, type[BaseModel]]] = {
+    "roles": RoleText,
+    "tokens": TokenText,
+    "certificates": HolderText,
+    "issuers": IssuerText,
+}
+
+
 def read_text(path: Path) -> AccessText:
     """Read an access file, whose holders have roles of the file.
 
@@ -139,11 +150,15 @@ def read_text(path: Path) -> AccessText:
     """
     try:
         text = AccessText.model_validate(tomllib.loads(path.read_text("utf-8")))
-    except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
-        raise SettingError("access_file", f"{path}: {error}") from error
+    except OSError as error:
+        raise SettingError("access_file", f"{path}: cannot be read: {error.strerror}") from error
+    except UnicodeDecodeError as error:
+        raise SettingError("access_file", f"{path}: is not UTF-8: {error}") from error
+    except tomllib.TOMLDecodeError as error:
+        raise SettingError("access_file", f"{path}: is not TOML: {error}") from error
     except ValidationError as error:
         # The values are left out: a token in the place of a hash must not come into a log.
-        faults = (f"{'.'.join(map(str, fault['loc']))}: {fault['msg']}" for fault in error.errors(include_input=False))
+        faults = map(_fault, error.errors(include_input=False))
         raise SettingError("access_file", f"{path}: {'; '.join(faults)}") from None
     for kind, holders in (("tokens", text.tokens), ("certificates", text.certificates)):
         for name, holder in holders.items():
@@ -152,3 +167,25 @@ def read_text(path: Path) -> AccessText:
     if text.issuers and find_spec("joserfc") is None:
         raise SettingError("access_file", f"{path}: issuers need joserfc: {how_to_install('jwt')}")
     return text
+
+
+def _fault(detail: ErrorDetails) -> str:
+    place = [str(part) for part in detail["loc"]]
+    if detail["type"] == "extra_forbidden":
+        return f"{'.'.join(place)}: {unknown_name('setting', place[-1], _known_in(place[:-1]))}"
+    if detail["type"] == "missing":
+        return f"{'.'.join(place)}: is missing"
+    if detail["type"] == "string_pattern_mismatch":
+        return f"{'.'.join(place)}: must be 64 hexadecimal digits, the SHA-256 of the token"
+    return f"{'.'.join(place)}: {reason_of(detail)}"
+
+
+def _known_in(place: list[str]) -> Iterable[str]:
+    """Return the names that a table of the file may have: `roles.web.quotas` has those of quotas."""
+    match place:
+        case [kind, _] if kind in _TABLES:
+            return _TABLES[kind].model_fields
+        case ["roles", _, "quotas"]:
+            return QuotasText.model_fields
+        case _:
+            return AccessText.model_fields
