@@ -272,7 +272,7 @@ class LimitExceededError(PequodError):
         self.maximum = maximum
 
 
-#: What each quota counts, and the ways to get below it if time alone does not help.
+#: The things that each quota counts, and the ways to get below it if time alone does not help.
 _COUNTED: Final = {
     "calls_per_s": "calls and commands a second",
     "watches": "open watches",

@@ -133,7 +133,7 @@ class AccessText(BaseModel):
     issuers: dict[str, IssuerText] = {}
 
 
-#: What the tables of each kind have, such as those of `[roles.web]`.
+#: The settings of the tables of each kind, such as those of `[roles.web]`.
 _TABLES: Final[dict[str, type[BaseModel]]] = {
     "roles": RoleText,
     "tokens": TokenText,

@@ -284,7 +284,7 @@ def make_gateway(
 
 
 def refuse_exposed(config: ServerConfig) -> None:
-    """Pass if what serves HTTP is open to nobody but those who may call.
+    """Pass if other machines do not reach HTTP, or with a token and not in plain text.
 
     Raises:
         SettingError: It would be reached in plain text, or by callers who are not known.
