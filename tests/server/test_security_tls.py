@@ -248,7 +248,7 @@ def _lock(source: Path, to: Path) -> None:
         ('[tokens.a]\nrole = "web"\nsha256 = "' + "0" * 64 + '"', r"tokens\.a\.role: there is no role 'web'"),
         ('[certificates.a]\nrole = "web"', r"certificates\.a\.role: there is no role 'web'"),
         ('[roles.web]\n[tokens.a]\nrole = "web"\nsha256 = "pqd_plain"', r"tokens\.a\.sha256"),
-        ('[roles.web]\n[tokens.a]\nrole = "web"', r"tokens\.a\.sha256: .*required"),
+        ('[roles.web]\n[tokens.a]\nrole = "web"', r"tokens\.a\.sha256: .*is missing"),
         (ACCESS + access_text("web").replace("tokens.web", "tokens.again")[len(access_text()) :], "another token has"),
     ],
 )
