@@ -6,9 +6,7 @@ channel. Replies must be equal but for the server's id and the token, and so mus
 
 from __future__ import annotations
 
-import argparse
 import asyncio
-import random
 from collections import Counter
 from contextlib import suppress
 from typing import Any
@@ -19,7 +17,7 @@ from pequod_proto import pequod_pb2 as pb
 
 from pequod.wire.channel import NativeChannel
 from pequod.wire.places import place_of
-from tests.server.differing import SERVICE, STREAMING, Calls, alike, answer, blocking_channel, plain
+from tests.server.differing import SERVICE, STREAMING, Calls, alike, answer, blocking_channel, plain, run
 
 
 async def _talk(call: Any, requests: list[bytes], *, in_turn: bool) -> list[bytes]:
@@ -108,18 +106,5 @@ async def compare(count: int, seed: int, *, is_backed: bool = False) -> Counter[
     return seen
 
 
-def main() -> None:
-    """Compare, and print what was called."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--calls", type=int, default=10_000, help="calls (10000)")
-    parser.add_argument("--backed", action="store_true", help="with a database that owns the sources of the join")
-    parser.add_argument("--seed", type=int, default=random.randrange(1 << 30), help="of the calls (random)")
-    options = parser.parse_args()
-    print(f"{options.calls} calls, seed {options.seed}", flush=True)
-    for what, times in sorted(asyncio.run(compare(options.calls, options.seed, is_backed=options.backed)).items()):
-        print(f"{times:7} {what}")
-    print("no difference")
-
-
 if __name__ == "__main__":
-    main()
+    run(__doc__, compare)

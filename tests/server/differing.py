@@ -11,7 +11,7 @@ import asyncio
 import random
 import threading
 from collections import Counter
-from collections.abc import AsyncIterator, Iterable, Iterator
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterable, Iterator
 from contextlib import AsyncExitStack, asynccontextmanager
 from functools import partial
 from typing import Any, Final, Literal
@@ -303,9 +303,9 @@ async def compare(count: int, seed: int, *, is_backed: bool = False) -> Counter[
     return seen
 
 
-def main() -> None:
-    """Compare, and print what was called."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+def run(description: str | None, compare: Callable[..., Coroutine[Any, Any, Counter[str]]]) -> None:
+    """Compare as the command line says, and print what was called."""
+    parser = argparse.ArgumentParser(description=description, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--calls", type=int, default=10_000, help="calls (10000)")
     parser.add_argument("--backed", action="store_true", help="with a database that owns the sources of the join")
     parser.add_argument("--seed", type=int, default=random.randrange(1 << 30), help="of the calls (random)")
@@ -317,4 +317,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    run(__doc__, compare)
