@@ -60,7 +60,6 @@ def fill(path: Path, row_count: int) -> None:
             rows.write({key_of(number): value_of(number, 0) for number in range(first, stop)}, stop)
         rows.sync()
         folder.note.written = folder.note.synced = row_count
-        folder.note.newest = rows.newest_file
         rows.close()
         folder.note.end()
 

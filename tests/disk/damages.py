@@ -43,7 +43,7 @@ def written(path: Path) -> Base:
             folder.note.written = position
             if position % 100 == 0:
                 rows.sync()
-                folder.note.synced, folder.note.newest = position, rows.newest_file
+                folder.note.synced = position
         killed(path, path.with_suffix(".killed"))
         rows.close()
     shutil.rmtree(path)

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 from pequod_server.data.errors import DamagedError, FolderError
 from pequod_server.data.folder import About, Folder, read_about, write_about
+from pequod_server.data.library import Logs
 from pequod_server.data.note import PositionNote
 
 from pequod.freshness import database_of
@@ -84,15 +85,17 @@ def test_the_note_outlives_its_process_and_the_lesser_of_two_numbers_counts(tmp_
     file = tmp_path / "note"
     with PositionNote(file) as note:
         assert not note.is_whole
-        note.begin(5)
-        note.written, note.synced, note.newest = 9, 7, 3
+        note.begin(5, Logs(8, 12))
+        note.written, note.synced = 9, 7
     with PositionNote(file) as note:
         assert (note.is_whole, note.is_same_boot, note.had_ended) == (True, True, False)
-        assert (note.written, note.synced, note.newest, note.least) == (9, 7, 3, 9)
+        assert (note.written, note.synced, note.least, note.logs) == (9, 7, 9, Logs(8, 12))
         # A bit flips, or the process ends between two stores.
         note._map[48 + 6] ^= 1
+        note._map[96 + 6] ^= 1
     with PositionNote(file) as note:
         assert note.written == 9
+        assert note.logs is None, "either number may be wrong"
         note._map[8:44] = b"another run of the machine".ljust(36)
     with PositionNote(file) as note:
         assert (note.is_same_boot, note.least) == (False, 7)

@@ -12,7 +12,6 @@ import pytest
 from pequod_server.data.errors import DamagedError
 from pequod_server.data.folder import Folder, read_about
 from pequod_server.data.opening import open_rows
-from pequod_server.data.rows import StoredRows
 
 from tests.disk.damages import damage, outcome, written
 from tests.disk.folders import Base, contents, killed, lose_machine
@@ -119,18 +118,3 @@ def test_rows_that_are_gone_are_not_an_empty_folder(tmp_path: Path) -> None:
     shutil.rmtree(path / "rows")
     with pytest.raises(DamagedError, match="the rows are gone"):
         contents(path)
-
-
-def test_a_list_of_files_that_is_an_old_one_is_damage(whole: tuple[Path, Base], tmp_path: Path) -> None:
-    path = shutil.copytree(whole[0], tmp_path / "data")
-    with StoredRows.to_read(path / "rows") as rows:
-        names = sorted(Path(one["name"]).name for one in rows._database.live_files())
-    (manifest,) = (path / "rows").glob("MANIFEST-*")
-    content = manifest.read_bytes()
-    refused = 0
-    for end in range(len(content) - 1, 200, -29):
-        copy = shutil.copytree(path, tmp_path / "copy")
-        (copy / "rows" / manifest.name).write_bytes(content[:end])
-        refused += bool(outcome(copy, whole[1]))
-        shutil.rmtree(copy)
-    assert refused, f"the list of {names} is cut before one of them"

@@ -145,7 +145,7 @@ class Disk:
             if rows is not None and is_whole:
                 self._write(rows, folder)
                 await run(self._thread, rows.sync)
-                folder.note.synced, folder.note.newest = self._committed, rows.newest_file
+                folder.note.synced = self._committed
             if rows is not None:
                 await run(self._thread, rows.close)
             if is_whole:
@@ -329,8 +329,6 @@ class Disk:
             self._look()
             if self._loop.time() - synced_s >= _SYNC_S:
                 synced_s = self._loop.time()
-                if self._rows is not None:
-                    self.folder.note.newest = self._rows.newest_file
                 if self._fsync == "everysec" and self._durable < self._committed:
                     self._sync_soon()
             await asyncio.sleep(_LOOK_S)

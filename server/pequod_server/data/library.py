@@ -12,6 +12,8 @@ from pequod_server.config import MIB
 #: The most for the latest changes that RocksDB keeps in memory, beside its log. There may be two such buffers.
 BUFFER_BYTES: Final = 16 * MIB
 _BUFFER_BYTES_MIN: Final = 1 * MIB
+#: No more of them have rows that are in no file: `gaps.gap` relies on it.
+_BUFFERS: Final = 2
 #: For blocks of files that were just read. Where all rows are in the engine, the least of them does.
 _CACHE_BYTES: Final = 4 * MIB
 _CACHE_BYTES_MAX: Final = 128 * MIB
@@ -41,6 +43,15 @@ class Meta(NamedTuple):
 
     position: int
     joins: str
+
+
+class Logs(NamedTuple):
+    """Where the logs of rows begin."""
+
+    #: The number of the first log whose rows are in no file, as the list of files says.
+    asked: int
+    #: The number of the first log that is there from that number on; 0: none is.
+    first: int
 
 
 class Piece(NamedTuple):
@@ -78,11 +89,6 @@ class RowsError(Exception):
         return not str(self).startswith("IO error") or "No such file" in str(self)
 
 
-def name_of_file(number: int) -> str:
-    """Return the name of a file of rows."""
-    return f"{number:06}.sst"
-
-
 def ahead() -> ReadOptions:
     """Return how all rows are read."""
     how = ReadOptions()
@@ -96,6 +102,7 @@ def options(recovery: DBRecoveryMode, caches: Caches) -> Options:
     how.create_if_missing(True)  # noqa: FBT003 - as the library has it, also below
     how.set_wal_recovery_mode(recovery)
     how.set_write_buffer_size(caches.buffer_bytes)
+    how.set_max_write_buffer_number(_BUFFERS)
     how.set_compression_type(DBCompressionType.lz4())
     how.set_max_background_jobs(2)
     how.set_keep_log_file_num(2)

@@ -13,15 +13,22 @@ from __future__ import annotations
 
 import logging
 from pathlib import Path
+from typing import NamedTuple
 
 from rocksdict import DBRecoveryMode
 
 from pequod_server.data.errors import DamagedError, FolderError
 from pequod_server.data.folder import NOTE, Folder
-from pequod_server.data.library import CUT, SMALL, TORN, WHOLE, Caches, RowsError, name_of_file
+from pequod_server.data.gaps import gap, list_of
+from pequod_server.data.library import CUT, SMALL, TORN, WHOLE, Caches, Logs, RowsError
 from pequod_server.data.rows import StoredRows
 
 log = logging.getLogger("pequod.data")
+
+
+class _Seen(NamedTuple):
+    position: int
+    logs: Logs
 
 
 def open_rows(folder: Folder, caches: Caches = SMALL) -> StoredRows:
@@ -36,12 +43,14 @@ def open_rows(folder: Folder, caches: Caches = SMALL) -> StoredRows:
     """
     if not folder.rows.exists() and not folder.note.is_whole:
         folder.note.begin(0)
-    if folder.note.is_whole and not folder.note.least and not (folder.rows / "CURRENT").exists():
-        # A first start may have ended anywhere.
-        return _opened(folder, WHOLE, caches)
-    if not folder.rows.exists():
-        raise DamagedError(folder.rows, folder.path, "the rows are gone")
-    rows = _opened(folder, judged(folder), caches)
+    recovery = WHOLE
+    # A first start may have ended anywhere.
+    if not folder.note.is_whole or folder.note.least or (folder.rows / "CURRENT").exists():
+        if not folder.rows.exists():
+            raise DamagedError(folder.rows, folder.path, "the rows are gone")
+        recovery, logs = judged(folder)
+        folder.note.opens(logs)
+    rows = _opened(folder, recovery, caches)
     try:
         position = rows.meta().position
         _refuse_less(folder, position)
@@ -49,7 +58,7 @@ def open_rows(folder: Folder, caches: Caches = SMALL) -> StoredRows:
             # The end may be lost, and tokens of it may be about.
             folder.lose_tail(position)
             log.warning("the machine was lost before the server ended: a new timeline begins", extra=_facts(folder))
-        folder.note.begin(position)
+        folder.note.begin(position, rows.logs)
     except RowsError as error:
         rows.close()
         raise damaged(folder, error) from error
@@ -62,8 +71,8 @@ def open_rows(folder: Folder, caches: Caches = SMALL) -> StoredRows:
     return rows
 
 
-def judged(folder: Folder) -> DBRecoveryMode:
-    """Return how the log of a folder has to be read.
+def judged(folder: Folder) -> tuple[DBRecoveryMode, Logs]:
+    """Return how the logs of a folder have to be read, and where they begin.
 
     Raises:
         DamagedError: StoredRows are missing, or a file is damaged.
@@ -71,36 +80,34 @@ def judged(folder: Folder) -> DBRecoveryMode:
     if not folder.note.is_whole:
         raise DamagedError(folder.path / NOTE, folder.path, "the file is gone, or is damaged")
     try:
-        _look(folder, WHOLE)
-        return WHOLE
+        return WHOLE, _look(folder, WHOLE).logs
     except RowsError as error:
         refused = error
     is_lost = not folder.note.is_same_boot
     for recovery in (TORN, CUT) if is_lost else (TORN,):
         try:
-            position = _look(folder, recovery)
+            position, logs = _look(folder, recovery)
         except RowsError:
             continue
         facts = {**_facts(folder), "position": position, "reason": str(refused)}
         log.warning("the log of the data ends in the middle of a record, which is cut off", extra=facts)
-        return recovery
+        return recovery, logs
     raise damaged(folder, refused) from refused
 
 
-def _look(folder: Folder, recovery: DBRecoveryMode) -> int:
-    """Return the position of a folder, read in some way.
+def _look(folder: Folder, recovery: DBRecoveryMode) -> _Seen:
+    """Return the position of a folder, read in some way, and where its logs begin.
 
     Raises:
         DamagedError: StoredRows are missing.
         RowsError: It cannot be read so.
     """
     with StoredRows.to_read(folder.rows, recovery) as rows:
-        position, newest = rows.meta().position, rows.newest_file
-    _refuse_less(folder, position)
-    named = folder.rows / name_of_file(folder.note.newest)
-    if newest < folder.note.newest and named.exists():
-        raise DamagedError(named, folder.path, "the list of files does not have this one: the MANIFEST is an old one")
-    return position
+        seen = _Seen(rows.meta().position, rows.logs)
+    _refuse_less(folder, seen.position)
+    if reason := gap(seen.logs, folder.note.logs, is_opening=folder.note.is_opening):
+        raise DamagedError(list_of(folder.rows), folder.path, reason)
+    return seen
 
 
 def _refuse_less(folder: Folder, position: int) -> None:

@@ -18,7 +18,7 @@ from typing import Final, Self, cast
 
 from rocksdict import AccessType, DBRecoveryMode, Rdict, WriteBatch
 
-from pequod_server.data.library import CUT, SMALL, WHOLE, Caches, Meta, Piece, RowsError, ahead, options, said
+from pequod_server.data.library import CUT, SMALL, WHOLE, Caches, Logs, Meta, Piece, RowsError, ahead, options, said
 
 _DEADLINE: Final = b"d"
 _AFTER_DEADLINES: Final = b"e"
@@ -42,7 +42,7 @@ class StoredRows:
         RowsError: RocksDB does not open them.
     """
 
-    __slots__ = ("_database",)
+    __slots__ = ("_database", "_path")
 
     def __init__(
         self,
@@ -51,6 +51,7 @@ class StoredRows:
         access: AccessType | None = None,
         caches: Caches = SMALL,
     ) -> None:
+        self._path = path
         with said():
             how = options(recovery, caches)
             self._database = Rdict(str(path), how, access_type=access or AccessType.read_write())
@@ -354,13 +355,11 @@ class StoredRows:
                     found.next()
 
     @property
-    def newest_file(self) -> int:
-        """The number of the newest file of rows; 0 while there is none.
-
-        Cost:
-            Some µs for each file.
-        """
-        return max((int(Path(one["name"]).stem) for one in self._database.live_files()), default=0)
+    def logs(self) -> Logs:
+        """Where the logs begin; a log that is there now was there when the rows were opened."""
+        asked = self._database.property_int_value("rocksdb.min-log-number-to-keep") or 0
+        numbers = (int(file.stem) for file in self._path.glob("*.log") if file.stem.isdigit())
+        return Logs(asked, min((number for number in numbers if number >= asked), default=0))
 
     def close(self) -> None:
         """Write what is still in memory, and close the files.

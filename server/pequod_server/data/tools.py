@@ -23,6 +23,7 @@ from pequod.escapes import shown
 from pequod.language.patterns import compile_matcher
 from pequod_server.data.errors import DamagedError, FolderError
 from pequod_server.data.folder import ROWS, About, Folder, read_about, write_about
+from pequod_server.data.gaps import gap
 from pequod_server.data.library import CUT, RowsError
 from pequod_server.data.note import PositionNote
 from pequod_server.data.opening import damaged, judged, open_rows
@@ -62,7 +63,7 @@ def check(path: Path) -> FolderContents:
     """
     with Folder(path, make=False) as folder:
         try:
-            with StoredRows.to_read(folder.rows, judged(folder)) as rows:
+            with StoredRows.to_read(folder.rows, judged(folder)[0]) as rows:
                 key_count = sum(len(keys) for keys, _ in rows.chunks(_ROWS_A_BATCH))
                 for _ in rows.deadlines():
                     # Each is read, so that damage is found.
@@ -80,7 +81,7 @@ def has_deadlines(path: Path) -> bool:
     """
     with Folder(path, make=False) as folder:
         try:
-            with StoredRows.to_read(folder.rows, judged(folder)) as rows:
+            with StoredRows.to_read(folder.rows, judged(folder)[0]) as rows:
                 return next(rows.deadlines(), None) is not None
         except RowsError as error:
             raise damaged(folder, error) from error
@@ -94,7 +95,7 @@ def rows_of(path: Path) -> Iterator[TimedRow]:
     """
     with Folder(path, make=False) as folder:
         try:
-            with StoredRows.to_read(folder.rows, judged(folder)) as rows:
+            with StoredRows.to_read(folder.rows, judged(folder)[0]) as rows:
                 now_ms = time.time() * 1000
                 deadlines = dict(rows.deadlines())
                 for row in _timed(_pairs(rows), deadlines):
@@ -168,13 +169,16 @@ def _beside(path: Path, scratch: Path) -> StoredRows:
     """Open the rows of a folder that a server may write: none may be missing that it had written before."""
     for attempt in range(_TRIES):
         with PositionNote(path / "note") as note:
-            least = note.written
+            least, noted, is_opening = note.written, note.logs, note.is_opening
         try:
             rows = StoredRows.beside(path / ROWS, scratch / str(attempt))
-            if rows.meta().position >= least:
+            # Of a file and its log, RocksDB may have read a list that lacks the one, and found the other gone.
+            reason = gap(rows.logs, noted, is_opening=is_opening) if noted else "nobody knows where its logs begin"
+            if not reason and rows.meta().position < least:
+                reason = f"its log ends before change {least}, which was written"
+            if not reason:
                 return rows
             rows.close()
-            reason = f"its log ends before change {least}, which was written"
         except RowsError as error:
             # The server has replaced a file meanwhile.
             reason = str(error)
@@ -204,6 +208,7 @@ def repair(path: Path) -> Repaired:
             shutil.rmtree(left, ignore_errors=True)
         try:
             with _readable(folder, scratch) as source, StoredRows(draft) as rows:
+                logs = rows.logs
                 try:
                     meta = source.meta()
                 except RowsError:
@@ -222,20 +227,23 @@ def repair(path: Path) -> Repaired:
         folder.rows.rename(kept)
         draft.rename(folder.rows)
         folder.write(about.after_loss(0 if meta is None else meta.position))
-        folder.note.begin(contents.position)
-        folder.note.newest = 0
+        folder.note.begin(contents.position, logs)
         folder.note.end()
         return Repaired(contents._replace(timeline=folder.about.timeline), kept, len(holes))
 
 
 def _readable(folder: Folder, scratch: Path) -> StoredRows:
-    """Open what is left of the rows of a folder; a copy of it, if RocksDB has to mend it first."""
+    """Open what is left of the rows of a folder; a copy of it, if RocksDB has to mend it, or find files, first."""
     try:
-        return StoredRows.to_read(folder.rows, CUT)
+        rows = StoredRows.to_read(folder.rows, CUT)
+        if not gap(rows.logs, folder.note.logs, is_opening=folder.note.is_opening):
+            return rows
+        rows.close()
     except RowsError:
-        shutil.copytree(folder.rows, scratch, ignore=shutil.ignore_patterns("LOCK"))
-        salvage(scratch)
-        return StoredRows.to_read(scratch, CUT)
+        pass
+    shutil.copytree(folder.rows, scratch, ignore=shutil.ignore_patterns("LOCK"))
+    salvage(scratch)
+    return StoredRows.to_read(scratch, CUT)
 
 
 def _salvaged(source: StoredRows, holes: list[bytes]) -> Iterator[tuple[bytes, bytes]]:
@@ -297,7 +305,6 @@ def _end(folder: Folder, rows: StoredRows) -> None:
     """Close rows that were written, so that a start finds all of them."""
     rows.sync()
     folder.note.written = folder.note.synced = rows.meta().position
-    folder.note.newest = rows.newest_file
     rows.close()
     folder.note.end()
 
