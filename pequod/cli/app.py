@@ -73,7 +73,7 @@ _COMMANDS: Final[dict[str, Maker]] = {
     "backing": in_group("backing", "backing"),
     "snapshot": in_group("snapshot", "snapshot"),
     "data": in_group("data", "folders"),
-    "cluster": in_group("cluster", "cluster", "cluster_status", "cluster_move", "cluster_demo"),
+    "cluster": in_group("cluster", "cluster", "cluster_status", "cluster_map", "cluster_move", "cluster_demo"),
     "views": in_group("views", "views"),
     "spark": in_group("spark", "spark", "spark_load", "spark_workloads"),
     "backfill": in_group("backfill", "backfill"),

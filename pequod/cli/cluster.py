@@ -1,4 +1,4 @@
-"""cluster init, add-home, placement, drain: the map of a cluster, for operators."""
+"""cluster init, add-home, remove-home, placement, drain: the map of a cluster, for operators."""
 
 from __future__ import annotations
 
@@ -124,17 +124,48 @@ def home(
     """
     from pequod.cluster.edits import owned
     from pequod.cluster.map import HomeRange
+
+    homes = [HomeRange(start, end, group) for start, end in _ranges_of(tables, first, last)]
+    change(place, lambda known: owned(known, homes))
+
+
+@app.command(
+    "remove-home",
+    cls=PlaceCommand,
+    epilog=examples(
+        "pequod cluster remove-home etcd:10.0.0.7:2379/twip p s             (tables p and s)",
+        "pequod cluster remove-home etcd:10.0.0.7:2379/twip --first 'v|' --last 'v|m'",
+    ),
+)
+def remove_home(
+    place: Place,
+    tables: Annotated[list[str] | None, typer.Argument(metavar="[TABLE]...", help="Whole tables.")] = None,
+    first: Annotated[str | None, typer.Option(metavar="KEY", help="The first key of a range.")] = None,
+    last: Annotated[str | None, typer.Option(metavar="KEY", help="Its end; this key is not in it.")] = None,
+) -> None:
+    """Have base keys be of no home group: all servers refuse them from then on. Their rows stay in the database.
+
+    A group without a home range is asked for nothing: then stop its homes.
+    """
+    from pequod.cluster.edits import disowned
+
+    ranges = _ranges_of(tables, first, last)
+    change(place, lambda known: disowned(known, ranges))
+
+
+def _ranges_of(tables: list[str] | None, first: str | None, last: str | None) -> list[tuple[bytes, bytes]]:
+    """Return the ranges of tables, and the one that options name."""
     from pequod.language.ranges import prefix_end
 
     prefixes = [f"{table.removesuffix('|')}|".encode() for table in tables or ()]
-    homes = [HomeRange(prefix, prefix_end(prefix), group) for prefix in prefixes]
+    ranges = [(prefix, prefix_end(prefix) or b"") for prefix in prefixes]
     if first is not None and last is not None:
-        homes.append(HomeRange(argument_bytes(first), argument_bytes(last), group))
+        ranges.append((argument_bytes(first), argument_bytes(last)))
     elif first is not None or last is not None:
         fail(ExitCode.USAGE, "a range needs --first and --last")
-    if not homes:
+    if not ranges:
         fail(ExitCode.USAGE, "name tables, or a range by --first and --last")
-    change(place, lambda known: owned(known, homes))
+    return ranges
 
 
 @app.command(
@@ -201,9 +232,14 @@ def drain(
 
 def change(place: str, edit: Callable[[ClusterMap], ClusterMap]) -> None:
     """Change the map, wait for the servers, and print what was done."""
+    change_by(place, lambda editor: editor.change(edit))
+
+
+def change_by(place: str, act: Callable[[ClusterEditor], Awaitable[ClusterMap]]) -> None:
+    """Have an editor put a map in its place, wait for the servers, and print what was done."""
 
     async def changed(editor: ClusterEditor) -> tuple[ClusterMap, list[str]]:
-        new = await editor.change(edit)
+        new = await act(editor)
         return new, [] if editor.file else await editor.taken_in(new.version, _TAKE_IN_S)
 
     new, late = operated(place, changed)

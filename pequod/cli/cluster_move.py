@@ -87,7 +87,7 @@ def move(
 async def _undo(editor: ClusterEditor, bounds: tuple[bytes, bytes]) -> None:
     from pequod.cluster.edits import moves_within, opened
 
-    known = (await editor.state()).map
+    known = (await editor.latest()).map
     moving = moves_within(known, *bounds)
     if not moving:
         others = ", ".join(str(home) for home in known.home_ranges if home.moves_to) or "nothing"
@@ -102,7 +102,7 @@ async def _undo(editor: ClusterEditor, bounds: tuple[bytes, bytes]) -> None:
 async def _move(editor: ClusterEditor, bounds: tuple[bytes, bytes], group: str, copied: bool) -> None:
     from pequod.cluster.edits import moved, moves_within, moving, opened
 
-    state = await editor.state()
+    state = await editor.latest()
     _home_of(state, group)
     known = await editor.change(lambda known: moving(known, *bounds, group))
     await _spread(editor, known)

@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING, Annotated, Final
 import typer
 
 from pequod.cli.cluster import operated
+from pequod.cli.cluster_asking import ANSWER_S, state_of_server
 from pequod.cli.connection import DEFAULT_TARGET, Json, Target, connection_settings
-from pequod.cli.exits import ExitCode, fail
+from pequod.cli.exits import ExitCode, say
 from pequod.cli.tables import print_table
 from pequod.cli.teaching import examples
 from pequod.cli.text import json_line
@@ -26,8 +27,6 @@ app: Final = typer.Typer()
 
 _COLUMNS: Final = ("id", "roles", "group", "zone", "address", "state", "map", "keys", "bytes", "computed", "behind")
 _FOLLOWER_COLUMNS: Final = ("home", "compute", "subscriptions", "events behind", "changes", "bytes", "reloads")
-#: How long a server has to answer.
-_ANSWER_S: Final = 2.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,21 +90,25 @@ def status(
     behind    the age of what it has of its databases
     Then each compute that follows a home: the ranges whose changes the home tells it (subscriptions), the events that
     it was not told yet, and what it was told.
-    Exit code 1 if a server does not answer, or goes by an older map.
+    Exit code 1 if a server does not answer, or goes by an older map; or by a later one than is at PLACE: then it says
+    how to put that back.
     """  # noqa: D301 - typer's mark of lines that stay as they are
     while True:
         state, lines = _look(place, target)
+        lost = _lost(place or target, state)
         if json:
             _print_json(state, lines)
         else:
             if watch_s is not None:
                 print("\x1b[2J\x1b[H", end="")
             _print(state, lines)
+        if lost:
+            say(lost)
         if watch_s is None:
             break
         time.sleep(watch_s)
     late = [one.server.id for one in lines if 0 < one.server.map_version < state.map.version]
-    if late or any(one.error for one in lines):
+    if lost or late or any(one.error for one in lines):
         raise typer.Exit(ExitCode.ABSENT)
 
 
@@ -118,7 +121,7 @@ def _look(place: str | None, target: str) -> tuple[ClusterState, list[ServerLine
     async def look(state: ClusterState) -> list[ServerLine]:
         return list(await asyncio.gather(*map(_asked, state.servers)))
 
-    state = asyncio.run(_of_server(target)) if place is None else operated(place, of_editor)
+    state = asyncio.run(state_of_server(target)) if place is None else operated(place, of_editor)
     return state, asyncio.run(look(state))
 
 
@@ -126,7 +129,7 @@ async def _asked(server: ServerEntry) -> ServerLine:
     from pequod.client import AsyncClient
     from pequod.errors import PequodError
 
-    settings = {**connection_settings(), "timeout_s": _ANSWER_S}
+    settings = {**connection_settings(), "timeout_s": ANSWER_S}
     try:
         async with AsyncClient(server.address, retries=0, **settings) as client:  # type: ignore[arg-type]
             return ServerLine(server, await client.statistics())
@@ -134,37 +137,16 @@ async def _asked(server: ServerEntry) -> ServerLine:
         return ServerLine(server, None, str(error))
 
 
-async def _of_server(target: str) -> ClusterState:
-    """Return what a server knows of its cluster."""
-    from grpc import aio
-    from pequod_proto import pequod_pb2 as pb
-    from pequod_proto.pequod_pb2_grpc import PequodStub
+def _lost(place: str, state: ClusterState) -> str:
+    """Return that servers go by a later map, and what to do; empty if they do not."""
+    from pequod.cluster.lost import check_not_lost
+    from pequod.errors import ClusterMapError
 
-    from pequod.client import decode
-    from pequod.client.credentials import Credentials
-    from pequod.cluster.messages import state_of
-
-    settings = connection_settings()
-    timeout_s = settings.get("timeout_s", _ANSWER_S)
-    credentials = Credentials(
-        tls=settings["tls"],
-        ca=settings["ca"],
-        certificate=settings["certificate"],
-        key=settings["key"],
-        token=settings["token"],
-        insecure=settings["insecure"],
-    )
-    async with credentials.connector(target, ())() as channel:
-        stub = PequodStub(credentials.bearing(channel))  # type: ignore[no-untyped-call]
-        call = stub.FollowCluster(pb.FollowClusterRequest(), timeout=timeout_s)
-        try:
-            reply = await call.read()
-        except aio.AioRpcError as error:
-            raise decode.call_error(error, target, timeout_s) from None
-        call.cancel()
-    if reply is aio.EOF:
-        fail(ExitCode.UNREACHABLE, f"{target} ended the call")
-    return state_of(reply)
+    try:
+        check_not_lost(place, state.map.version, state.servers)
+    except ClusterMapError as error:
+        return str(error)
+    return ""
 
 
 def _print(state: ClusterState, lines: list[ServerLine]) -> None:

@@ -12,7 +12,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from dataclasses import replace
 
 from pequod.cluster.grouping import Placement
@@ -48,6 +48,28 @@ def owned(known: ClusterMap, homes: Iterable[HomeRange]) -> ClusterMap:
     return _next(known, home_ranges=tuple(sorted([*known.home_ranges, *homes], key=lambda one: one.first)))
 
 
+def disowned(known: ClusterMap, ranges: Iterable[tuple[bytes, bytes | None]]) -> ClusterMap:
+    """Return the map in which ranges belong to no home group any more.
+
+    Raises:
+        ClusterMapError: A part of one belongs to none already, or moves; or no home range would be left: then each
+            server would take all keys.
+    """
+    homes = known.home_ranges
+    for first, last in ranges:
+        _refuse_holes(homes, first, last)
+        left: list[HomeRange] = []
+        for home in homes:
+            inside = _common(home, first, last)
+            if inside is not None and home.moves_to:
+                raise ClusterMapError(str(home), f"it moves to {home.moves_to}; wait for that, or undo it")
+            left += [home] if inside is None else [part for side in _outside(home, *inside) for part in side]
+        homes = tuple(left)
+    if not homes:
+        raise ClusterMapError("home ranges", "none would be left, and then each server would take all keys; keep one")
+    return _next(known, home_ranges=homes)
+
+
 def moving(known: ClusterMap, first: bytes, last: bytes | None, group: str) -> ClusterMap:
     """Return the map in which a range is about to move to another group: until then its writes are refused.
 
@@ -55,10 +77,8 @@ def moving(known: ClusterMap, first: bytes, last: bytes | None, group: str) -> C
         ClusterMapError: The range is empty, or a part of it belongs to no group, belongs to that group already, or
             moves elsewhere. A part that has come to the group, and is not opened, stays as it is.
     """
-    if last is not None and first >= last:
-        raise ClusterMapError(f"the range from {shown(first)}", "it is empty: its end is not behind it")
+    _refuse_holes(known.home_ranges, first, last)
     homes: list[HomeRange] = []
-    at: bytes | None = first
     for home in known.home_ranges:
         inside = _common(home, first, last)
         if inside is None:
@@ -68,14 +88,8 @@ def moving(known: ClusterMap, first: bytes, last: bytes | None, group: str) -> C
             raise ClusterMapError(str(home), f"it is in {group} already")
         if home.moves_to not in ("", group):
             raise ClusterMapError(str(home), f"it moves to {home.moves_to} already; wait for that, or undo it")
-        if inside[0] == at:
-            at = inside[1]
-        homes += _cut(home, *inside, group)
-    if at != last:
-        raise ClusterMapError(
-            f"the range from {shown(first)}",
-            f"from {'the end' if at is None else shown(at)} on it belongs to no home group",
-        )
+        before, after = _outside(home, *inside)
+        homes += [*before, replace(home, first=inside[0], last=inside[1], moves_to=group), *after]
     return _next(known, home_ranges=tuple(homes))
 
 
@@ -123,14 +137,32 @@ def _common(home: HomeRange, first: bytes, last: bytes | None) -> tuple[bytes, b
     return None if end is not None and start >= end else (start, end)
 
 
-def _cut(home: HomeRange, first: bytes, last: bytes | None, group: str) -> Iterator[HomeRange]:
-    """Yield the parts of a home range, of which the one in the middle moves."""
-    if home.first < first:
-        yield replace(home, last=first)
-    yield replace(home, first=first, last=last, moves_to=group)
-    if last is not None and last != home.last:
-        yield replace(home, first=last)
+def _refuse_holes(homes: Iterable[HomeRange], first: bytes, last: bytes | None) -> None:
+    """Pass if all of a range belongs to home groups."""
+    if last is not None and first >= last:
+        raise ClusterMapError(f"the range from {shown(first)}", "it is empty: its end is not behind it")
+    at: bytes | None = first
+    for home in homes:
+        if (inside := _common(home, first, last)) is not None and inside[0] == at:
+            at = inside[1]
+    if at != last:
+        raise ClusterMapError(
+            f"the range from {shown(first)}",
+            f"from {'the end' if at is None else shown(at)} on it belongs to no home group",
+        )
+
+
+def _outside(home: HomeRange, first: bytes, last: bytes | None) -> tuple[list[HomeRange], list[HomeRange]]:
+    """Return the parts of a home range before and after a part of it."""
+    before = [replace(home, last=first)] if home.first < first else []
+    after = [replace(home, first=last)] if last is not None and last != home.last else []
+    return before, after
 
 
 def _next(known: ClusterMap, **changes: object) -> ClusterMap:
-    return replace(known, version=known.version + 1, **changes)  # type: ignore[arg-type]
+    """Return the map with changes, as its next version.
+
+    Raises:
+        ClusterMapError: There is no next one, or the parts do not go together.
+    """
+    return replace(known, version=known.version_after, **changes)  # type: ignore[arg-type]

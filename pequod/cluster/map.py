@@ -104,6 +104,21 @@ class ClusterMap:
             if before.last is None or before.last > after.first:
                 raise ClusterMapError(str(after), f"it does not come after {before}; each key has one home group")
 
+    @property
+    def version_after(self) -> int:
+        """The version of the next map.
+
+        Raises:
+            ClusterMapError: This one has the greatest version.
+        """
+        if self.version >= VERSION_MAX:
+            raise ClusterMapError(
+                "version",
+                f"{self.version} is the greatest one, so no map can follow: save the map by `pequod cluster map save`, "
+                "stop all servers, delete the map where it is, and make it anew by `pequod cluster init --from`",
+            )
+        return self.version + 1
+
     def group_of(self, key: bytes) -> bytes:
         """Return the prefix that a key shares with the keys that are computed at the same server."""
         return grouping(self.placements).group_of(key)

@@ -1319,10 +1319,12 @@ class ListBackfillsReply(_message.Message):
     def __init__(self, header: _Optional[_Union[Header, _Mapping]] = ..., backfills: _Optional[_Iterable[_Union[Backfill, _Mapping]]] = ...) -> None: ...
 
 class FollowClusterRequest(_message.Message):
-    __slots__ = ("once",)
+    __slots__ = ("once", "with_joins")
     ONCE_FIELD_NUMBER: _ClassVar[int]
+    WITH_JOINS_FIELD_NUMBER: _ClassVar[int]
     once: bool
-    def __init__(self, once: _Optional[bool] = ...) -> None: ...
+    with_joins: bool
+    def __init__(self, once: _Optional[bool] = ..., with_joins: _Optional[bool] = ...) -> None: ...
 
 class FollowClusterReply(_message.Message):
     __slots__ = ("header", "map", "servers")

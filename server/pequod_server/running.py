@@ -86,10 +86,10 @@ async def _serve(config: ServerConfig, joins_from: str, make: Callable[[ServerCo
         log.info("serving HTTP", extra={"url": server.http_url})
     if server.instruments.url:
         log.info("serving metrics", extra={"url": server.instruments.url})
-    failed = asyncio.Future[None]() if server.disk is None or server.disk.failed is None else server.disk.failed
+    failing = [one.failed for one in (server.disk, server.member) if one is not None and one.failed is not None]
     try:
-        await _either(stopping.wait(), failed)
-    except FolderError:
+        await _either(stopping.wait(), *failing)
+    except (FolderError, ClusterMapError):
         await server.close()
         raise
     print("pequod stopping", file=sys.stderr, flush=True)

@@ -20,9 +20,9 @@ from pequod_server.cluster.etcd import EtcdCoordinator
 from pequod_server.cluster.member import Member
 
 from pequod.client import AsyncClient
-from pequod.cluster.edits import moved, moving, opened, owned
+from pequod.cluster.edits import disowned, moved, moving, opened, owned
 from pequod.cluster.map import ClusterMap, HomeRange
-from pequod.errors import BackingUnavailableError, BadRequestError, ClusterMapError, NotHomeError
+from pequod.errors import BackingUnavailableError, BadRequestError, ClusterMapError, NotHomeError, UnassignedKeyError
 from pequod.freshness import Latest
 from tests.cluster.conftest import Etcd
 from tests.cluster.copies import copied
@@ -224,6 +224,28 @@ async def test_a_group_without_homes_is_unavailable_and_the_others_are_served(cl
     async with AsyncClient(client.target, retries=0) as impatient:
         with pytest.raises(BackingUnavailableError):
             await impatient.get("p|liz|0001")
+
+
+async def test_a_range_that_is_taken_out_is_refused_everywhere_and_its_homes_may_end(cluster: Mapped) -> None:
+    await cluster.begin(HomeRange(b"p|", b"p}", "a"), HomeRange(b"s|", b"s}", "b"))
+    home, other = await cluster.home("h1", "a"), await cluster.home("h2", "b")
+    compute = await cluster.server("c1")
+    client = await cluster.client(compute)
+    await client.put("p|bob|0001", "Hi")
+    await client.put("s|ann|bob", "1")
+    assert await timeline(client) == [ROW]
+    assert compute.member is not None
+    await cluster.put(disowned(compute.member.map, [(b"s|", b"s}")]), home, compute)
+    await other.stop()
+    for server in (home, compute):
+        with pytest.raises(NotHomeError):
+            await (await cluster.client(server)).put("s|ann|zoe", "1")
+    with pytest.raises(UnassignedKeyError):
+        await timeline(client)
+    assert await client.get("p|bob|0001") == b"Hi"
+    # Nothing waits for homes of a group that owns nothing.
+    late = await cluster.client(await cluster.server("c2"))
+    assert await late.get("p|bob|0001") == b"Hi"
 
 
 async def test_a_compute_is_not_ready_while_none_of_its_homes_answers(cluster: Mapped) -> None:

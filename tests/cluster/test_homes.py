@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import re
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack
 from dataclasses import replace
@@ -19,7 +20,7 @@ from pequod_server.homes.rules import HomeRules
 
 import pequod
 from pequod.client import AsyncClient
-from pequod.cluster.edits import moved, moves_within, moving, opened, owned, placed, unplaced
+from pequod.cluster.edits import disowned, moved, moves_within, moving, opened, owned, placed, unplaced
 from pequod.cluster.map import ClusterMap, HomeRange, Placement
 from pequod.cluster.servers import ServerEntry, ServerRole
 from pequod.errors import BackingUnavailableError, ClusterMapError, NotHomeError
@@ -160,6 +161,24 @@ def test_edits_that_are_not_possible_are_refused() -> None:
     with pytest.raises(ClusterMapError, match="the map does not have it"):
         unplaced(KNOWN, b"t|")
     assert unplaced(placed(placed(KNOWN, Placement(b"t|", 0)), Placement(b"t|", 2)), b"t|").placements == ()
+
+
+def test_ranges_that_are_taken_from_their_groups_leave_the_others() -> None:
+    one = disowned(KNOWN, [(b"p|b", b"p|m"), (b"s|", b"s}")])
+    assert [(home.first, home.last, home.group) for home in one.home_ranges] == [
+        (b"p|", b"p|b", "a"),
+        (b"p|m", b"p}", "a"),
+    ]
+    assert one.version == 5
+    for ranges, why in (
+        ([(b"p|", b"p}"), (b"s|", b"s}")], "none would be left, and then each server would take all keys"),
+        ([(b"p|a", b"q|")], "from 'p}' on it belongs to no home group"),
+        ([(b"p|b", b"p|b")], "it is empty"),
+    ):
+        with pytest.raises(ClusterMapError, match=re.escape(why)):
+            disowned(KNOWN, ranges)
+    with pytest.raises(ClusterMapError, match="it moves to b; wait for that, or undo it"):
+        disowned(moving(KNOWN, b"p|m", b"p}", "b"), [(b"p|", b"p}")])
 
 
 async def test_every_way_to_write_is_refused_at_a_home_of_another_group(cluster: Cluster) -> None:

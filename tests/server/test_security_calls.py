@@ -102,6 +102,9 @@ async def test_a_role_without_rights_may_do_nothing(stub: Any, method: Any) -> N
         # Every client may have the map. This server has none.
         outcome = await _outcome(nobody.FollowCluster(pb.FollowClusterRequest()), None, is_stream=False)
         assert outcome is grpc.StatusCode.FAILED_PRECONDITION
+        with_joins = pb.FollowClusterRequest(with_joins=True)
+        for role, wanted in ((nobody, grpc.StatusCode.PERMISSION_DENIED), (root, grpc.StatusCode.FAILED_PRECONDITION)):
+            assert await _outcome(role.FollowCluster(with_joins), None, is_stream=False) is wanted
         return
     if method.name in ("ListJoins", "Stats", "ListBackfills", "ListReplacements"):
         await root.BeginBackfill(pb.BeginBackfillRequest(join="t"))

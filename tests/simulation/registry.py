@@ -127,6 +127,14 @@ class SimulatedCoordinator:
         if self._random.random() < _LOST_SHARE:
             raise CoordinatorUnavailableError(self.place, "its answer is lost; the map may have been changed")
 
+    async def latest_version(self) -> int:
+        """Return the version of the map, which the registry never loses."""
+        return (await self.read()).map.version
+
+    async def restore_map(self, kept: ClusterMap) -> None:
+        """Refuse: nothing is lost here."""
+        raise NotImplementedError(kept)
+
     async def register(self, entry: ServerEntry) -> None:
         """Show a server; where it is cut off, once it is not, however long the caller waits."""
         self._wanted = entry

@@ -7744,7 +7744,9 @@ func (x *ListBackfillsReply) GetBackfills() []*Backfill {
 type FollowClusterRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Whether the stream ends after the first reply.
-	Once          bool `protobuf:"varint,1,opt,name=once,proto3" json:"once,omitempty"`
+	Once bool `protobuf:"varint,1,opt,name=once,proto3" json:"once,omitempty"`
+	// Whether maps have their joins and replacement: for operators who keep them. Needs the right `admin` on every key.
+	WithJoins     bool `protobuf:"varint,2,opt,name=with_joins,json=withJoins,proto3" json:"with_joins,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -7782,6 +7784,13 @@ func (*FollowClusterRequest) Descriptor() ([]byte, []int) {
 func (x *FollowClusterRequest) GetOnce() bool {
 	if x != nil {
 		return x.Once
+	}
+	return false
+}
+
+func (x *FollowClusterRequest) GetWithJoins() bool {
+	if x != nil {
+		return x.WithJoins
 	}
 	return false
 }
@@ -7853,7 +7862,8 @@ type ClusterMap struct {
 	state   protoimpl.MessageState `protogen:"open.v1"`
 	Cluster string                 `protobuf:"bytes,1,opt,name=cluster,proto3" json:"cluster,omitempty"`
 	Version uint64                 `protobuf:"varint,2,opt,name=version,proto3" json:"version,omitempty"`
-	// The text of all joins that every server installs. Empty in replies: ListJoins shows those that the caller may see.
+	// The text of all joins that every server installs. Empty in replies but to those who ask for it: ListJoins shows
+	// those that the caller may see.
 	Joins string `protobuf:"bytes,3,opt,name=joins,proto3" json:"joins,omitempty"`
 	// For tables that differ from the default; in the order of their prefixes.
 	Placements []*ClusterPlacement `protobuf:"bytes,4,rep,name=placements,proto3" json:"placements,omitempty"`
@@ -10336,9 +10346,11 @@ const file_pequod_v1_pequod_proto_rawDesc = "" +
 	"\x14ListBackfillsRequest\"r\n" +
 	"\x12ListBackfillsReply\x12)\n" +
 	"\x06header\x18\x01 \x01(\v2\x11.pequod.v1.HeaderR\x06header\x121\n" +
-	"\tbackfills\x18\x02 \x03(\v2\x13.pequod.v1.BackfillR\tbackfills\"*\n" +
+	"\tbackfills\x18\x02 \x03(\v2\x13.pequod.v1.BackfillR\tbackfills\"I\n" +
 	"\x14FollowClusterRequest\x12\x12\n" +
-	"\x04once\x18\x01 \x01(\bR\x04once\"\x9c\x01\n" +
+	"\x04once\x18\x01 \x01(\bR\x04once\x12\x1d\n" +
+	"\n" +
+	"with_joins\x18\x02 \x01(\bR\twithJoins\"\x9c\x01\n" +
 	"\x12FollowClusterReply\x12)\n" +
 	"\x06header\x18\x01 \x01(\v2\x11.pequod.v1.HeaderR\x06header\x12'\n" +
 	"\x03map\x18\x02 \x01(\v2\x15.pequod.v1.ClusterMapR\x03map\x122\n" +

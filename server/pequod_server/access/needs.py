@@ -59,8 +59,8 @@ class Needs:
             "Splits": lambda role, request: role.need(Right.READ, *range_of(request)),
             # The commands are judged one by one (`RightsJudge`).
             "Execute": _need_nothing,
-            # The map is for every client.
-            "FollowCluster": _need_nothing,
+            # The map is for every client, and all its joins are for its operators.
+            "FollowCluster": lambda role, request: _need_admin(role, request) if request.with_joins else None,
             # The replies have what the caller may see.
             "ListJoins": _need_nothing,
             "Stats": _need_nothing,

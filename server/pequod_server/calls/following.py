@@ -45,9 +45,10 @@ class FollowCalls:
         try:
             async for state in self._member.states():
                 reply = message_of_state(state, self._served.header())
-                # Joins are shown by ListJoins, to those who may see them.
-                reply.map.ClearField("joins")
-                reply.map.ClearField("replacement")
+                if not request.with_joins:
+                    # ListJoins shows them to those who may see them.
+                    reply.map.ClearField("joins")
+                    reply.map.ClearField("replacement")
                 yield reply
                 if request.once:
                     return

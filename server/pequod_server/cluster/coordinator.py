@@ -53,6 +53,23 @@ class ClusterCoordinator(Protocol):
         """
         ...
 
+    async def latest_version(self) -> int:
+        """Return the version of the present map, or that of a server which goes by a later one; 0 without any.
+
+        Raises:
+            CoordinatorUnavailableError: It does not answer.
+        """
+        ...
+
+    async def restore_map(self, kept: ClusterMap) -> None:
+        """Put a map in the place of any earlier one, or where there is none, or none that is right.
+
+        Raises:
+            MapChangedError: The present map is as late, or later.
+            MapFixedError, CoordinatorUnavailableError: As `put_map`.
+        """
+        ...
+
     async def register(self, entry: ServerEntry) -> None:
         """Show a server to the others, from now on and until `unregister`; again with what has changed of it.
 

@@ -20,6 +20,7 @@ from google.protobuf import json_format
 from pequod_proto import etcd_pb2 as etcd
 from pequod_proto import pequod_pb2 as pb
 
+from pequod.cluster.lost import check_not_lost, latest_version
 from pequod.cluster.map import ClusterMap, ClusterState
 from pequod.cluster.messages import map_of, message_of_map, message_of_server, server_of
 from pequod.cluster.servers import ServerEntry, ServerState
@@ -106,6 +107,7 @@ class EtcdCoordinator:
         """Yield all keys with their values, as they are and after each change, until a break."""
         found = await self._read_all()
         pairs = {pair.key: pair.value for pair in found.kvs}
+        self._show_what_was_lost(pairs)
         yield pairs
         changes = self._calls.watch(self._root, self._end, found.header.revision + 1)
         async with aclosing(changes):
@@ -118,12 +120,24 @@ class EtcdCoordinator:
                 if reply.events:
                     yield pairs
 
+    def _show_what_was_lost(self, pairs: dict[bytes, bytes]) -> None:
+        """Put this server's entry anew if it is an earlier one: an older backup of etcd has its lease, too."""
+        wanted, is_shown = self._wanted, self._is_shown.is_set()
+        shown = None if wanted is None else _server_or_none(pairs.get(self._servers_key + wanted.id.encode(), b""))
+        if wanted is not None and shown is not None and is_shown and shown.map_version < wanted.map_version:
+            self._is_changed.set()
+
     async def _read_all(self) -> etcd.RangeReply:
         return await self._calls.read(self._root, self._end)
 
     def _state_of(self, pairs: dict[bytes, bytes]) -> ClusterState:
+        servers = self._servers_of(pairs)
         if self._map_key not in pairs:
+            check_not_lost(self.place, 0, servers)
             raise ClusterMapError(self.place, "there is no map; `pequod cluster init` makes one")
+        return ClusterState.of(self._map_of(pairs[self._map_key]), servers)
+
+    def _servers_of(self, pairs: dict[bytes, bytes]) -> list[ServerEntry]:
         servers = []
         for key, value in pairs.items():
             if key.startswith(self._servers_key):
@@ -134,7 +148,14 @@ class EtcdCoordinator:
                     log.warning(
                         "a server of the cluster is not known", extra={"key": key.decode(), "reason": str(error)}
                     )
-        return ClusterState.of(self._map_of(pairs[self._map_key]), servers)
+        return servers
+
+    def _version_of(self, value: bytes | None) -> int:
+        """Return the version of a map; 0 if there is none, or it is not right."""
+        try:
+            return 0 if value is None else self._map_of(value).version
+        except ClusterMapError:
+            return 0
 
     def _map_of(self, value: bytes) -> ClusterMap:
         message = pb.ClusterMap()
@@ -153,8 +174,33 @@ class EtcdCoordinator:
             CoordinatorUnavailableError: No node answers, or they are too few to agree.
         """
         found = (await self._calls.read(self._map_key)).kvs
-        if (self._map_of(found[0].value).version if found else 0) != changed.version - 1:
-            raise MapChangedError(self._map_of(found[0].value).version if found else 0)
+        if (present := self._map_of(found[0].value).version if found else 0) != changed.version - 1:
+            raise MapChangedError(present)
+        await self._replace(found, changed)
+
+    async def latest_version(self) -> int:
+        """Return the version of the present map, or that of a server which goes by a later one; 0 without any.
+
+        Raises:
+            CoordinatorUnavailableError: No node answers, or they are too few to agree.
+        """
+        pairs = {pair.key: pair.value for pair in (await self._read_all()).kvs}
+        return latest_version(self._version_of(pairs.get(self._map_key)), self._servers_of(pairs))
+
+    async def restore_map(self, kept: ClusterMap) -> None:
+        """Put a map in the place of any earlier one, or where there is none, or none that is right.
+
+        Raises:
+            MapChangedError: The present map is as late, or later.
+            CoordinatorUnavailableError: As `put_map`.
+        """
+        found = (await self._calls.read(self._map_key)).kvs
+        if found and (present := self._version_of(found[0].value)) >= kept.version:
+            raise MapChangedError(present)
+        await self._replace(found, kept)
+
+    async def _replace(self, found: Sequence[etcd.KeyValue], changed: ClusterMap) -> None:
+        """Put a map in the place of what was found, if that is there still."""
         seen = found[0].mod_revision if found else 0
         unchanged = etcd.Compare(target=etcd.Compare.MOD, key=self._map_key, mod_revision=seen)
         put = etcd.PutRequest(key=self._map_key, value=_written(message_of_map(changed)))
@@ -174,7 +220,7 @@ class EtcdCoordinator:
         present = reply.replies[0].range.kvs
         # The answer to an earlier try of this transaction may have been lost.
         if not (present and present[0].value == put.value):
-            raise MapChangedError(self._map_of(present[0].value).version if present else 0)
+            raise MapChangedError(self._version_of(present[0].value) if present else 0)
 
     async def register(self, entry: ServerEntry) -> None:
         """Show a server to the others, from now on and until `unregister`; again with what has changed of it.

@@ -113,7 +113,7 @@ class ClusterJoins:
             wanted = change(known)
             if wanted == known:
                 return known
-            wanted = replace(wanted, version=known.version + 1)
+            wanted = replace(wanted, version=known.version_after)
             try:
                 await self._member.put_map(wanted)
             except MapChangedError as error:

@@ -18,9 +18,10 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 from dataclasses import replace
 from typing import Final
 
+from pequod.cluster.lost import check_not_lost, latest_version
 from pequod.cluster.map import ClusterMap, ClusterState
 from pequod.cluster.servers import ServerEntry, ServerRole, ServerState
-from pequod.errors import ClusterMapError, CoordinatorUnavailableError, PequodError
+from pequod.errors import ClusterMapError, CoordinatorUnavailableError, MapChangedError, PequodError
 from pequod_server.backing.turns import ended
 from pequod_server.cluster.coordinator import ClusterCoordinator
 from pequod_server.homes.rules import PAUSE_S, HomeRules
@@ -37,6 +38,9 @@ _TELL_S: Final = 1.0
 _NOTICE_S: Final = 0.2
 #: How long a change of the map waits for the others.
 _SPREAD_S: Final = 5.0
+#: How long servers may take to show themselves to a coordinator that has lost what it had. A server that starts
+#: meanwhile goes by an old map; later, none ends for what another one says of itself.
+_SHOWN_S: Final = 60.0
 
 
 class HomesMissingError(ClusterMapError):
@@ -81,6 +85,13 @@ class Member:
         #: Whether there is something to take in.
         self._is_behind = asyncio.Event()
         self._fault = ""
+        #: The last map that was not taken, of which the log has told.
+        self._refused: ClusterMap | None = None
+        #: Why the coordinator's map is not the latest, as the log has it; empty: it is.
+        self._lost = ""
+        self._began_s = 0.0
+        #: Fails if this server began by a map that is not the latest one: it has to end, and to start again.
+        self.failed: asyncio.Future[None] | None = None
         self._tasks: list[asyncio.Task[None]] = []
         self._is_registered = False
         #: Called when a map was taken in.
@@ -122,9 +133,10 @@ class Member:
         """Take in the present map.
 
         Raises:
-            ClusterMapError: There is no map, or it is not right.
+            ClusterMapError: There is no map, it is not right, or servers go by a later one.
             PequodError: It cannot be taken in.
         """
+        self.failed, self._began_s = asyncio.get_running_loop().create_future(), time.monotonic()
         while True:
             try:
                 state = await self._coordinator.read()
@@ -132,6 +144,7 @@ class Member:
             except CoordinatorUnavailableError as error:
                 log.warning("the start waits for the map", extra={"at": self.place, "reason": error.reason})
                 await asyncio.sleep(_AGAIN_S)
+        check_not_lost(self.place, state.map.version, state.servers)
         self._learn(state)
         if ServerRole.HOME in self._entry.roles and not self._takes_port:
             # Two homes that are read themselves wait for each other's addresses.
@@ -211,9 +224,14 @@ class Member:
 
         Raises:
             MapChangedError, MapFixedError, CoordinatorUnavailableError: See `ClusterCoordinator.put_map`.
+            ClusterMapError: Servers go by a later map than the coordinator's.
             PequodError: The map was changed, and this server cannot take it in.
         """
-        await self._coordinator.put_map(changed)
+        try:
+            await self._coordinator.put_map(changed)
+        except MapChangedError as error:
+            check_not_lost(self.place, error.version, self.state.servers)
+            raise
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(_SPREAD_S):
                 async for state in self.states():
@@ -285,12 +303,29 @@ class Member:
         known = self._map
         if known is None or state.map.version > known.version:
             self._map, self._fault = state.map, ""
-        elif state.map != known:
+        elif state.map not in (known, self._refused):
+            self._refused = state.map
             hint = f"give a map that is to replace version {known.version} a greater version"
             extra = {"at": self.place, "version": state.map.version, "hint": hint}
             log.error("the map is not taken; the one before stays in use", extra=extra)
+        self._see_lost(state)
         self._is_behind.set()
         self._tell()
+
+    def _see_lost(self, state: ClusterState) -> None:
+        """Say it if the coordinator has lost the latest map; end if this server does not go by that, and is new."""
+        try:
+            check_not_lost(self.place, state.map.version, state.servers)
+        except ClusterMapError as error:
+            if error.reason != self._lost:
+                self._lost = error.reason
+                log.error("the coordinator has lost the latest map", extra={"at": self.place, "reason": error.reason})  # noqa: TRY400
+            is_behind = latest_version(0, state.servers) > self.map.version
+            is_new = time.monotonic() < self._began_s + _SHOWN_S
+            if is_new and self.failed is not None and not self.failed.done() and is_behind:
+                self.failed.set_exception(error)
+        else:
+            self._lost = ""
 
     def _tell(self) -> None:
         changed, self._changed = self._changed, asyncio.Event()
@@ -332,5 +367,12 @@ def _nothing() -> None:
 
 
 def laggards(state: ClusterState, version: int) -> list[str]:
-    """Return the ids of the ready servers that go by an older map; one that does not say its map is none of them."""
-    return [server.id for server in state.servers if server.is_ready and 0 < server.map_version < version]
+    """Return the ids of the ready servers that do not go by a map, or by one after it that the coordinator has.
+
+    One that does not say its map is none of them.
+    """
+    return [
+        server.id
+        for server in state.servers
+        if server.is_ready and server.map_version and not version <= server.map_version <= state.map.version
+    ]

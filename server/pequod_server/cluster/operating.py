@@ -8,6 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from pequod.cluster.document import TEMPLATE
+from pequod.cluster.lost import check_not_lost
 from pequod.cluster.map import ClusterMap, ClusterState
 from pequod.cluster.servers import ServerState
 from pequod.errors import ClusterMapError, MapChangedError
@@ -38,6 +39,16 @@ class ClusterEditor:
         """Where the map is."""
         return self._coordinator.place
 
+    async def latest(self) -> ClusterState:
+        """Return the present state, if no server goes by a later map.
+
+        Raises:
+            ClusterMapError, CoordinatorUnavailableError: One does, or the state cannot be read.
+        """
+        state = await self.state()
+        check_not_lost(self.place, state.map.version, state.servers)
+        return state
+
     async def state(self) -> ClusterState:
         """Return the present state.
 
@@ -50,10 +61,13 @@ class ClusterEditor:
         """Make the first map; None: of a file, the template with its comments; in etcd, an empty map.
 
         Raises:
-            ClusterMapError: There is a map already.
+            ClusterMapError: There is a map already, or servers have one.
             CoordinatorUnavailableError: As `ClusterCoordinator.put_map`.
         """
         if self.file is None:
+            if await self._coordinator.latest_version():
+                # Servers may have a map where the coordinator has lost it.
+                await self.latest()
             try:
                 await self._coordinator.put_map(first or ClusterMap(self.place.rpartition(" ")[2], 1))
             except MapChangedError as error:
@@ -72,22 +86,49 @@ class ClusterEditor:
         """Change the map, and return it.
 
         Raises:
-            ClusterMapError: The change is not possible.
+            ClusterMapError: The change is not possible, or servers go by a later map.
             MapChangedError: Others changed the map meanwhile; nothing is done.
             CoordinatorUnavailableError: The map cannot be read or changed.
         """
-        state = await self.state()
-        changed = edit(state.map)
+        changed = edit((await self.latest()).map)
         if self.file is None:
             await self._coordinator.put_map(changed)
         else:
-            state = replace(state, map=changed)
-            try:
-                state.check_groups()
-            except ClusterMapError as error:
-                raise ClusterMapError(error.place, f"{error.reason}; put one into the file first") from None
-            write_file(self.file, state)
+            self._write(self.file, changed)
         return changed
+
+    async def restore(self, kept: ClusterMap, *, is_older_taken: bool) -> ClusterMap:
+        """Put a map back as the latest one, and return it with its new version.
+
+        Args:
+            is_older_taken: Whether a map is put back although there is a later one.
+
+        Raises:
+            ClusterMapError: There is a later map.
+            MapChangedError, CoordinatorUnavailableError: As `change`.
+        """
+        latest = await self._coordinator.latest_version()
+        if latest > kept.version and not is_older_taken:
+            raise ClusterMapError(
+                self.place,
+                f"there is version {latest} of the map, and the file has version {kept.version}, without what was "
+                "changed since; save the latest one from a server by `pequod cluster map save`, or give --older",
+            )
+        newest = replace(kept, version=max(latest, kept.version))
+        changed = replace(newest, version=newest.version_after)
+        if self.file is None:
+            await self._coordinator.restore_map(changed)
+        else:
+            self._write(self.file, changed)
+        return changed
+
+    def _write(self, path: Path, changed: ClusterMap) -> None:
+        state = replace(read_file(path), map=changed)
+        try:
+            state.check_groups()
+        except ClusterMapError as error:
+            raise ClusterMapError(error.place, f"{error.reason}; put one into the file first") from None
+        write_file(path, state)
 
     async def set_state(self, server_id: str, state: ServerState) -> None:
         """Have a server be ready, or draining.

@@ -75,6 +75,22 @@ class StaticCoordinator:
         """
         raise MapFixedError(self.place, changed.version)
 
+    async def latest_version(self) -> int:
+        """Return the version of the file's map.
+
+        Raises:
+            ClusterMapError: It cannot be read, or is not right.
+        """
+        return read_file(self._path).map.version
+
+    async def restore_map(self, kept: ClusterMap) -> None:
+        """Refuse the map: see `put_map`.
+
+        Raises:
+            MapFixedError: Always.
+        """
+        raise MapFixedError(self.place, kept.version)
+
     async def register(self, entry: ServerEntry) -> None:
         """See that the file has the server.
 
@@ -134,9 +150,22 @@ def write_file(path: Path, state: ClusterState) -> None:
     Raises:
         ClusterMapError: It cannot be written.
     """
+    _write(path, _text_of(path, state))
+
+
+def write_anew(path: Path, state: ClusterState) -> None:
+    """Have a file say a state, and nothing else, at once.
+
+    Raises:
+        ClusterMapError: It cannot be written.
+    """
+    _write(path, written(state))
+
+
+def _write(path: Path, text: str) -> None:
     beside = path.with_name(f".{path.name}.new")
     try:
-        beside.write_text(_text_of(path, state), "utf-8")
+        beside.write_text(text, "utf-8")
         beside.replace(path)
     except OSError as error:
         raise ClusterMapError(str(path), f"it cannot be written: {error.strerror}") from error

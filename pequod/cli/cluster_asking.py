@@ -1,0 +1,47 @@
+"""The state of a cluster as one of its servers knows it."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from pequod.cli.connection import connection_settings
+from pequod.cli.exits import ExitCode, fail
+
+if TYPE_CHECKING:
+    from pequod.cluster.map import ClusterState
+
+#: How long a server has to answer.
+ANSWER_S: Final = 2.0
+
+
+async def state_of_server(target: str, *, with_joins: bool = False) -> ClusterState:
+    """Return what a server knows of its cluster; joins are for those who may administer everything."""
+    from grpc import aio
+    from pequod_proto import pequod_pb2 as pb
+    from pequod_proto.pequod_pb2_grpc import PequodStub
+
+    from pequod.client import decode
+    from pequod.client.credentials import Credentials
+    from pequod.cluster.messages import state_of
+
+    settings = connection_settings()
+    timeout_s = settings.get("timeout_s", ANSWER_S)
+    credentials = Credentials(
+        tls=settings["tls"],
+        ca=settings["ca"],
+        certificate=settings["certificate"],
+        key=settings["key"],
+        token=settings["token"],
+        insecure=settings["insecure"],
+    )
+    async with credentials.connector(target, ())() as channel:
+        stub = PequodStub(credentials.bearing(channel))  # type: ignore[no-untyped-call]
+        call = stub.FollowCluster(pb.FollowClusterRequest(once=True, with_joins=with_joins), timeout=timeout_s)
+        try:
+            reply = await call.read()
+        except aio.AioRpcError as error:
+            raise decode.call_error(error, target, timeout_s) from None
+        call.cancel()
+    if reply is aio.EOF:
+        fail(ExitCode.UNREACHABLE, f"{target} ended the call")
+    return state_of(reply)
