@@ -26,7 +26,7 @@ generate_go = $(BIN)/python -m grpc_tools.protoc -I proto --plugin=$(GO_TOOLS)/p
 .DEFAULT_GOAL := help
 .PHONY: help go go-check install install-dev demo ran test test-pythons test-extras test-quick check format typescript typescript-check proto proto-check interface interface-check coverage soak chaos freshness fuzz \
         figures bench-micro test-optimised test-spark-versions test-spark-cluster docs docs-serve \
-        behaviours test-planted soak-memory soak-server soak-capped simulate simulate-groups views-chaos cluster-chaos cluster-patroni kill beyond linearizable damage test-pure test-grpcio test-client-native test-go-race differ test-sanitised test-leaks wheels clean
+        behaviours test-planted soak-memory soak-server soak-capped simulate simulate-groups views-chaos cluster-chaos cluster-patroni kill beyond linearizable damage test-pure test-grpcio test-client-grpcio test-go-race differ test-sanitised test-leaks wheels clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-15s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -300,8 +300,8 @@ test-pure: $(INSTALLED) ## run the tests of the engine, its joins and the server
 test-grpcio: $(INSTALLED) ## run the tests of the server on gRPC's own transport; the suite runs on that which is there
 	PEQUOD_TRANSPORT=grpcio $(BIN)/python -m pytest $(PARALLEL) tests/server
 
-test-client-native: $(INSTALLED) ## run the tests of the clients on the native transport; the suite runs on gRPC's own
-	PEQUOD_CLIENT_TRANSPORT=native $(BIN)/python -m pytest $(PARALLEL) tests/client tests/cluster_client
+test-client-grpcio: $(INSTALLED) ## run the tests of the clients on gRPC's own transport; the suite runs on that which is there
+	PEQUOD_CLIENT_TRANSPORT=grpcio $(BIN)/python -m pytest $(PARALLEL) tests/client tests/cluster_client
 
 CALLS ?= 10000
 differ: $(INSTALLED) ## make CALLS (10000) random calls on both transports of servers and of clients, and compare what comes

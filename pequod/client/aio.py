@@ -48,8 +48,9 @@ class AsyncClient(ServerCalls):
         certificate: PEM file of the client's certificate, and ``key`` that of its key.
         token: The caller's token, as `pequod token new` printed it.
         insecure: Allow to send the token in plain text to other machines.
-        transport: "grpcio", "native" (that of the native core, which takes less CPU), or "auto": the native one where
-            it is there; without it, what the variable PEQUOD_CLIENT_TRANSPORT says, else "grpcio".
+        transport: "native" (that of the native core, which takes less CPU), "grpcio" (gRPC's own), or "auto": the
+            native one where it is there and does what the target and the environment ask for; without it, what the
+            variable PEQUOD_CLIENT_TRANSPORT says, else "auto".
 
     Raises:
         SettingError: A file cannot be read, the token would be sent in plain text, or the transport is not there.
@@ -88,6 +89,10 @@ class AsyncClient(ServerCalls):
         self._unary = self._link.unary
         #: The calls of backfills.
         self.backfills = AsyncBackfills(self._unary)
+
+    def __repr__(self) -> str:
+        """Return the target, and the transport of calls to it."""
+        return f"<AsyncClient of {self.target} by {self._link.transport}>"
 
     async def close(self) -> None:
         """Close the client; calls under way fail, and so do those that follow. Closing twice is no error."""

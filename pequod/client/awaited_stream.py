@@ -48,6 +48,9 @@ class AwaitedStream(BatchStream):
         self._writer = asyncio.create_task(self._write_all())
         self._reader = asyncio.create_task(self._read_all())
 
+    def doubt(self) -> None:
+        """Do nothing: gRPC's own transport has no pings that its callers ask for."""
+
     def _go_on(self) -> None:
         self._wake.set()
 

@@ -9,6 +9,7 @@ call -> stub -> gRPC -> reply       its revision is noted
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import AsyncGenerator, Callable, Iterator
 from contextlib import contextmanager
 from typing import Any, Final
@@ -31,6 +32,8 @@ from pequod.client.stream import BatchStream, Renew, TakeBack
 from pequod.client.tracing import caller_trace
 from pequod.client.watch import follow
 from pequod.errors import ClosedError, DeadlineExceededError, SettingError, UnavailableError
+
+_log: Final = logging.getLogger("pequod.client")
 
 _OPTIONS = [
     ("grpc.max_receive_message_length", -1),
@@ -71,6 +74,9 @@ class ServerConnection(Link):
             raise SettingError("target", fault)
         self._credentials = credentials
         self._open_channel = credentials.connector(target, _OPTIONS)
+        choice = credentials.choice(target)
+        self.transport = choice.name
+        _log.debug("calls to %s go by %s%s", target, choice.name, f": {choice.reason}" if choice.reason else "")
         self._channel: Channel | None = None
         self._stub: Any = None
         self._execute: Any = None

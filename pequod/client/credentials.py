@@ -11,12 +11,11 @@ import grpc
 from grpc import aio
 
 from pequod.addresses import is_local
-from pequod.client.transports import native_place
+from pequod.client.transports import choice_of
 from pequod.errors import SettingError
+from pequod.wire.choice import Choice
 
 if TYPE_CHECKING:
-    import ssl
-
     from pequod.wire.channel import NativeChannel
     from pequod.wire.places import Place
 
@@ -43,6 +42,19 @@ class Credentials:
     #: See `pequod.client.transports`; empty: what the environment says.
     transport: str = ""
 
+    @property
+    def has_tls(self) -> bool:
+        """Whether connections have TLS."""
+        return self.tls or self.ca is not None or self.certificate is not None
+
+    def choice(self, target: str) -> Choice:
+        """Return the transport of calls to ``target``.
+
+        Raises:
+            SettingError: There is no such transport.
+        """
+        return choice_of(self.transport, target, has_tls=self.has_tls)
+
     def connector(self, target: str, options: Sequence[tuple[str, Any]]) -> Callable[[], Channel]:
         """Return a function that opens a channel to ``target``.
 
@@ -56,52 +68,38 @@ class Credentials:
             raise SettingError("key" if self.key is None else "certificate", "a client certificate needs its key too")
         if self.token is not None and not (self.token.isascii() and self.token.isprintable()):
             raise SettingError("token", "it holds characters that no token has; is there a line break at its end?")
-        has_tls = self.tls or self.ca is not None or self.certificate is not None
-        if not has_tls and self.token is not None and not self.insecure and not is_local(target):
+        if not self.has_tls and self.token is not None and not self.insecure and not is_local(target):
             raise SettingError(
                 "token",
                 f"it would go to {target} in plain text; use TLS (`tls`, or `ca` for an authority of your own), or say "
                 "`insecure` if nobody else can listen there",
             )
-        place = native_place(self.transport, target)
-        if place is not None:
-            return self._native_connector(place, has_tls=has_tls)
+        place = self.choice(target).place
+        return self._connector_of_grpc(target, options) if place is None else self._native_connector(place)
+
+    def _connector_of_grpc(self, target: str, options: Sequence[tuple[str, Any]]) -> Callable[[], Channel]:
         if is_local(target):
             # A proxy from the environment must not be used for this machine; it would see the token.
             options = [*options, ("grpc.enable_http_proxy", 0)]
-        if has_tls:
+        if self.has_tls:
+            from pequod.wire.tls import file_bytes  # noqa: PLC0415
+
             secure = grpc.ssl_channel_credentials(
-                _read("ca", self.ca), _read("key", self.key), _read("certificate", self.certificate)
+                file_bytes("ca", self.ca), file_bytes("key", self.key), file_bytes("certificate", self.certificate)
             )
             return lambda: aio.secure_channel(target, secure, options=options)
         return lambda: aio.insecure_channel(target, options=options)
 
-    def _native_connector(self, place: Place, *, has_tls: bool) -> Callable[[], Channel]:
-        # Clients that do without the native transport save its modules.
+    def _native_connector(self, place: Place) -> Callable[[], Channel]:
+        # Clients that do without the native transport, or without TLS, save its modules.
         from pequod.wire.channel import NativeChannel  # noqa: PLC0415
 
-        tls = self._tls_context() if has_tls else None
+        if not self.has_tls:
+            return lambda: NativeChannel(place)
+        from pequod.wire.tls import client_context  # noqa: PLC0415
+
+        tls = client_context(self.ca, self.certificate, self.key)
         return lambda: NativeChannel(place, tls)
-
-    def _tls_context(self) -> ssl.SSLContext:
-        import ssl  # noqa: PLC0415
-
-        _read("ca", self.ca)
-        try:
-            context = ssl.create_default_context(cafile=self.ca)
-        except ssl.SSLError as error:
-            raise SettingError("ca", f"{self.ca} holds no certificate: {error}") from error
-        # As gRPC's own: certificates of small authorities leave out what RFC 5280 asks for.
-        context.verify_flags &= ~ssl.VERIFY_X509_STRICT
-        context.set_alpn_protocols(["h2"])
-        if self.certificate is not None and self.key is not None:
-            _read("certificate", self.certificate)
-            _read("key", self.key)
-            try:
-                context.load_cert_chain(self.certificate, self.key)
-            except ssl.SSLError as error:
-                raise SettingError("certificate", f"{self.certificate} and its key do not fit: {error}") from error
-        return context
 
     def bearing(self, channel: Channel) -> Any:
         """Return a channel for stubs whose calls carry the token."""
@@ -134,12 +132,3 @@ class _BearingChannel:
             return bearing
 
         return made
-
-
-def _read(setting: str, path: _FilePath | None) -> bytes | None:
-    if path is None:
-        return None
-    try:
-        return Path(path).read_bytes()
-    except OSError as error:
-        raise SettingError(setting, str(error)) from error

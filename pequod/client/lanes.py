@@ -129,6 +129,8 @@ class Lane:
         sending.timer = asyncio.get_running_loop().call_later(self._timeout_s, self._end_late, sending)
 
     def _end_late(self, sending: Sending) -> None:
+        if sending.is_sent and self._stream is not None:
+            self._stream.doubt()
         sending.end(sending.error or DeadlineExceededError(self._target, self._timeout_s))
 
     def abandon(self, error: PequodError) -> None:

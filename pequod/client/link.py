@@ -45,6 +45,8 @@ class Link(ABC):
 
     def __init__(self, target: str, timeout_s: float, retries: int) -> None:
         self.target = target
+        #: The transport of its calls; of a cluster, that of each of its seeds.
+        self.transport = ""
         self.timeout_s = timeout_s
         self.retries = retries
         #: The server's id and revision in the latest reply; 0 before the first, and after a reply of several servers.

@@ -39,6 +39,10 @@ class PushedStream(BatchStream):
         else:
             call.add_done_callback(self._end)
 
+    def doubt(self) -> None:
+        """See whether the server is alive, since a reply is late; otherwise the connection is given up."""
+        self._call.doubt()
+
     def _go_on(self) -> None:
         call = self._call
         while call.is_ready and (request := self._next_request()) is not None:

@@ -144,6 +144,10 @@ class BatchStream(ABC):
         self._go_on()
 
     @abstractmethod
+    def doubt(self) -> None:
+        """See whether the server is alive, since a reply is late."""
+
+    @abstractmethod
     def _go_on(self) -> None:
         """Write what there is, as soon as that is possible."""
 

@@ -59,8 +59,9 @@ class Client(_ServerCalls):
         certificate: PEM file of the client's certificate, and ``key`` that of its key.
         token: The caller's token, as `pequod token new` printed it.
         insecure: Allow to send the token in plain text to other machines.
-        transport: "grpcio", "native" (that of the native core, which takes less CPU), or "auto": the native one where
-            it is there; without it, what the variable PEQUOD_CLIENT_TRANSPORT says, else "grpcio".
+        transport: "native" (that of the native core, which takes less CPU), "grpcio" (gRPC's own), or "auto": the
+            native one where it is there and does what the target and the environment ask for; without it, what the
+            variable PEQUOD_CLIENT_TRANSPORT says, else "auto".
         loop_factory: Makes the event loop of the client's thread; without it, uvloop's loop if it is installed.
 
     Raises:
@@ -106,6 +107,10 @@ class Client(_ServerCalls):
         super().__init__(self._async, self._waiter)
         #: The calls of backfills.
         self.backfills = Backfills(self._async.backfills, self._waiter)
+
+    def __repr__(self) -> str:
+        """Return the target, and the transport of calls to it."""
+        return f"<Client of {self.target} by {self._async._link.transport}>"
 
     @property
     def target(self) -> str:

@@ -37,6 +37,9 @@ class Bearer(Protocol):
     def drop(self, stream: int) -> None:
         """Forget a call."""
 
+    def doubt(self) -> None:
+        """See whether the server is alive: a call was late."""
+
 
 class Caller(Protocol):
     """The channel of a call."""
@@ -192,6 +195,7 @@ class WireCall(ABC):
 
     def _expire(self) -> None:
         self._timer = None
+        self.doubt()
         self._leave(_LATE)
 
     # What callers ask of it, as `grpc.aio.Call` has it.
@@ -202,6 +206,11 @@ class WireCall(ABC):
             return False
         self._leave(_CANCELLED)
         return True
+
+    def doubt(self) -> None:
+        """See whether the server is alive, since it is late; otherwise the connection is given up."""
+        if self._bearer is not None:
+            self._bearer.doubt()
 
     def cancelled(self) -> bool:
         """Return whether the call was cancelled."""

@@ -21,10 +21,13 @@ from pequod.wire.metadata import timeout_of
 _OUTPUT_BYTES: Final = 64 << 10
 _TURN_BYTES: Final = 256 << 10
 _INPUT_BYTES: Final = 64 << 10
+#: How long a server has to give a sign of life after a call was late.
+_SIGN_S: Final = 5.0
 #: How long a connection may take to close.
 _END_S: Final = 0.5
 _DONE, _MESSAGE, _EMPTIED, _ENDED = ClientEvent.DONE, ClientEvent.MESSAGE, ClientEvent.EMPTIED, ClientEvent.ENDED
 _GREETED: Final = ClientEvent.GREETED
+_SILENT: Final = "the server gave no sign of life"
 
 
 class ConnectionOwner(Protocol):
@@ -50,8 +53,8 @@ class ClientConnection(asyncio.BufferedProtocol):
     """
 
     __slots__ = (
-        "_buffer", "_is_flushing", "_is_full", "_is_heard", "_is_pinged", "_look", "_owner", "calls", "greeted",
-        "is_leaving", "over", "session", "transport", "why",
+        "_buffer", "_doubt", "_is_flushing", "_is_full", "_is_pinged", "_look", "_owner", "_read_count", "_seen_count",
+        "calls", "greeted", "is_leaving", "over", "session", "transport", "why",
     )  # fmt: skip
 
     def __init__(self, owner: ConnectionOwner, session: NativeClientSession) -> None:
@@ -70,9 +73,12 @@ class ClientConnection(asyncio.BufferedProtocol):
         self.is_leaving = False
         #: Set when the connection is lost.
         self.over = asyncio.Event()
-        #: Whether something has come since the last look, and whether the server was asked at that.
-        self._is_heard = self._is_pinged = False
+        #: How many reads there were, and how many of them before the last look; whether the server was asked at that.
+        self._read_count = self._seen_count = 0
+        self._is_pinged = False
         self._look: asyncio.TimerHandle | None = None
+        #: Gives the connection up, if nothing comes before.
+        self._doubt: asyncio.TimerHandle | None = None
 
     # What the event loop calls.
 
@@ -94,7 +100,7 @@ class ClientConnection(asyncio.BufferedProtocol):
 
     def buffer_updated(self, size: int) -> None:
         """Take what a read has brought."""
-        self._is_heard = True
+        self._read_count += 1
         session = self.session
         try:
             events = session.receive(self._buffer[:size])
@@ -121,8 +127,9 @@ class ClientConnection(asyncio.BufferedProtocol):
 
     def connection_lost(self, error: Exception | None) -> None:
         """End its calls."""
-        if self._look is not None:
-            self._look.cancel()
+        for timer in (self._look, self._doubt):
+            if timer is not None:
+                timer.cancel()
         self.greeted.set()
         self.why = self.why or (f"the connection was lost: {error}" if error else "the server closed the connection")
         self._owner.lost(self)
@@ -146,6 +153,13 @@ class ClientConnection(asyncio.BufferedProtocol):
     def drop(self, stream: int) -> None:
         """Forget a call."""
         self.calls.pop(stream, None)
+
+    def doubt(self) -> None:
+        """Ask the server for a sign of life, since a call was late; close the connection of one that gives none."""
+        if self._doubt is None and not self.over.is_set():
+            self._doubt = self._owner.loop.call_later(_SIGN_S, self._end_doubt, self._read_count)
+            self.session.ping()
+            self.flush_soon()
 
     def flush_soon(self) -> None:
         """Send what there is, after this turn of the event loop."""
@@ -213,16 +227,21 @@ class ClientConnection(asyncio.BufferedProtocol):
 
     def _look_after(self) -> None:
         """Ask a server that has said nothing for a sign of life; close the connection of one that gives none."""
-        if self._is_heard or not self.calls:
-            self._is_heard = self._is_pinged = False
+        if self._read_count > self._seen_count or not self.calls:
+            self._seen_count, self._is_pinged = self._read_count, False
         elif self._is_pinged:
-            self._lose("the server gave no sign of life")
+            self._lose(_SILENT)
             return
         else:
             self._is_pinged = True
             self.session.ping()
             self.flush()
         self._look = self._owner.loop.call_later(self._owner.keepalive_s, self._look_after)
+
+    def _end_doubt(self, read_count: int) -> None:
+        self._doubt = None
+        if self._read_count == read_count:
+            self._lose(_SILENT)
 
     def _lose(self, why: str) -> None:
         self.why = why

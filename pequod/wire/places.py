@@ -41,9 +41,14 @@ def place_of(target: str) -> Place | None:
     if target.startswith(_OTHERS):
         return None
     if kind in ("dns", "ipv4", "ipv6"):
-        target = rest.rpartition("/")[2]
-        if "," in target:
+        if rest.startswith("//"):
+            resolver, _, rest = rest[2:].partition("/")
+            if resolver:
+                return None
+        if "," in rest or "%" in rest:
+            # Several addresses, or characters that are escaped.
             return None
+        target = rest.removeprefix("/")
     host, colon, port = target.rpartition(":")
     if not colon or (":" in host and not host.startswith("[")):
         host, port = target, str(_PORT)

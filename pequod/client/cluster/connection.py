@@ -57,8 +57,7 @@ class ClusterConnection(Link):
         self._to: Final = ClusterTarget.parse(target)
         self._credentials = credentials
         # Finds faults in the settings before the first call.
-        for address in self._to.addresses:
-            self._connect(address)
+        self.transport = ", ".join(sorted({self._connect(address).transport for address in self._to.addresses}))
         #: None until the map is known.
         self.routes: Routes | None = None
         #: Servers that are or were in the map, by id.
