@@ -1,6 +1,6 @@
 """The catalog: which files make up the lake at each snapshot.
 
-Everything else sees it through the six methods of `LakeCatalog`, so that another catalog can take the place of
+Everything else sees it through the methods of `LakeCatalog`, so that another catalog can take the place of
 `ducklake.py`.
 """
 
@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from pequod_lake.clock import Stamp
+from pequod_lake.locks import Lock
 from pequod_lake.runs import LakeFile, Run, Stage
 
 
@@ -65,17 +66,34 @@ class NewRun:
 
 
 class LakeCatalog(Protocol):
-    """The six methods of a catalog; each is one transaction."""
+    """The methods of a catalog; each is one transaction."""
 
-    def commit(self, scu: NewScu, now: Stamp) -> Committed | AlreadyTaken:
-        """Add an SCU with all its tables; it gets the next number."""
+    def begin_writer(self) -> Lock:
+        """Return the lock of a new writer, under whose id files are written.
+
+        The fence: the catalog has a row for each writer, and takes files of writers that have one. A sweep deletes the
+        row of a writer that it takes for dead before it deletes files, so it deletes none that is committed later.
+        """
         ...
 
-    def replace(self, old: Sequence[Run], new: NewRun, now: Stamp) -> int:
+    def now(self) -> Stamp:
+        """Return the present moment, by the one clock of the lake."""
+        ...
+
+    def commit(self, scu: NewScu) -> Committed | AlreadyTaken:
+        """Add an SCU with all its tables; it gets the next number.
+
+        Raises:
+            WriterLostError: A file is of a writer that was taken for dead.
+        """
+        ...
+
+    def replace(self, old: Sequence[Run], new: NewRun) -> int:
         """Put a run in the place of runs that follow each other, and return the number of the snapshot.
 
         Raises:
             StepLostError: One of the old runs is not there any more.
+            WriterLostError: As for `commit`.
         """
         ...
 
@@ -96,5 +114,5 @@ class LakeCatalog(Protocol):
         ...
 
     def orphans(self) -> list[str]:
-        """Return files that no snapshot has and no living process is writing: what a broken step or upload left."""
+        """End the writers that are dead, and return files that no snapshot has and no other writer is writing."""
         ...

@@ -1,7 +1,8 @@
 """Who does which step, and what uploads and ids have been given: Pequod's own tables in the catalog's database.
 
 A lease only keeps two workers from doing the same work. If both do it all the same, because one was slow for longer
-than its lease, or its lock was not seen, `replace` of the catalog takes the first result and refuses the second.
+than its lease, `replace` of the catalog takes the first result and refuses the second. The lease of a worker that is
+dead need not run out: its row is deleted, and with it its right to replace anything.
 """
 
 from __future__ import annotations
@@ -9,9 +10,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
-from pequod_lake.clock import Clock, machine_clock
+from pequod_lake import fence
 from pequod_lake.ducklake import DuckLakeCatalog, taken_uploads
-from pequod_lake.locks import held_names
 from pequod_lake.runs import LakeStep
 
 #: Uploads are recognised for so long.
@@ -21,19 +21,18 @@ UPLOADS_KEPT_S: Final = 7 * 86_400.0
 class Coordinator:
     """The coordinator of the workers: a table, so there may be any number of processes."""
 
-    def __init__(self, catalog: DuckLakeCatalog, clock: Clock = machine_clock) -> None:
+    def __init__(self, catalog: DuckLakeCatalog) -> None:
         self._database = catalog.database
-        self._locks = catalog.folder / "locks"
-        self._clock = clock
+        self._locks = catalog.locks
+        self._clock = catalog.now
 
     def claim(self, steps: Sequence[LakeStep], worker: str, lease_s: float) -> LakeStep | None:
         """Take the first step whose runs nobody has, for ``lease_s``; None if there is none."""
         if not steps:
             return None
         now = self._clock()
-        # A dead worker's lease need not run out: the kernel has released its lock.
-        alive = {name.removeprefix("w-") for name in held_names(self._locks)}
         with self._database.writing() as db:
+            alive = fence.living(db, self._locks)
             for step in steps:
                 marks = ", ".join("?" * len(step.ids))
                 there = db.execute(

@@ -8,15 +8,43 @@ from __future__ import annotations
 
 import sqlite3
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Final
+from typing import Any, Final, Protocol
 from weakref import WeakSet, finalize
 
 from pequod_lake.errors import LakeBusyError, LakeError
 
 _WAIT_S: Final = 30.0
+
+
+class Rows(Protocol):
+    """The rows of a statement's result."""
+
+    def fetchone(self) -> Any:
+        """Return the next row; None if there is none."""
+        ...
+
+    def fetchall(self) -> list[Any]:
+        """Return the other rows."""
+        ...
+
+    def __iter__(self) -> Iterator[Any]:
+        """Yield the other rows."""
+        ...
+
+
+class Session(Protocol):
+    """Runs statements in SQL; `?` stands for a parameter."""
+
+    def execute(self, sql: str, parameters: Sequence[Any] = ..., /) -> Rows:
+        """Run a statement."""
+        ...
+
+    def executemany(self, sql: str, parameters: Sequence[Sequence[Any]], /) -> object:
+        """Run a statement for each list of parameters."""
+        ...
 
 
 class _ThreadConnection:

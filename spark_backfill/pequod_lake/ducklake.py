@@ -14,21 +14,24 @@ from __future__ import annotations
 import json
 import sqlite3
 from collections.abc import Sequence
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import Final
 
+from pequod_lake import fence
 from pequod_lake.catalog import AlreadyTaken, CatalogSnapshot, Committed, NewRun, NewScu
-from pequod_lake.clock import Stamp
+from pequod_lake.clock import Clock, Stamp, machine_clock
 from pequod_lake.database import LakeDatabase
-from pequod_lake.ducklake_tables import FORMAT, table_name
+from pequod_lake.ducklake_rows import SnapshotRows, now_text
+from pequod_lake.ducklake_tables import FORMAT
 from pequod_lake.errors import NoLakeError, SnapshotGoneError, StepLostError
-from pequod_lake.locks import held_names
+from pequod_lake.locks import FileLocks, Lock
 from pequod_lake.runs import LakeFile, Run, Stage, check_runs
 from pequod_lake.schema import LakeSchema
 
 #: The version of the tables that the statements below are written for.
 _VERSION: Final = "1.0"
+#: The format before the fence.
+_UNFENCED: Final = "1"
 _RUNS: Final = """
 SELECT run, first_scu, last_scu, stage, level, boot, elapsed_s, wall_us
 FROM lake_run LEFT JOIN lake_scu ON scu = first_scu
@@ -44,13 +47,15 @@ FROM lake_file WHERE run IN (SELECT run FROM lake_run
 class DuckLakeCatalog:
     """A catalog of DuckLake in SQLite."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, clock: Clock = machine_clock) -> None:
         """Open it.
 
         Raises:
             NoLakeError: There is none, or of another version.
         """
         self.folder = folder
+        self.locks = FileLocks(folder / "locks")
+        self.now = clock
         path = folder / "catalog.sqlite"
         if not path.is_file():
             raise NoLakeError(folder, "it has no catalog.sqlite; `pequod lake init` makes a lake")
@@ -59,26 +64,38 @@ class DuckLakeCatalog:
             db = self.database.connection
             (version,) = db.execute("SELECT value FROM ducklake_metadata WHERE key = 'version'").fetchone()
             meta = dict(db.execute("SELECT name, value FROM lake_meta WHERE name IN ('format', 'schema')"))
-            self._tables = dict(
-                db.execute("SELECT table_name, table_id FROM ducklake_table WHERE end_snapshot IS NULL")
-            )
+            self._rows = SnapshotRows(db)
         except (sqlite3.DatabaseError, TypeError) as error:
             raise NoLakeError(folder, f"its catalog cannot be read: {error}") from error
+        if (version, meta.get("format")) == (_VERSION, _UNFENCED):
+            meta["format"] = self._fence_writers()
         if (version, meta.get("format")) != (_VERSION, FORMAT):
             raise NoLakeError(folder, f"its catalog is of version {version}, format {meta.get('format')}")
         self.schema = LakeSchema.parse(meta["schema"])
         self._last: CatalogSnapshot | None = None
 
-    def commit(self, scu: NewScu, now: Stamp) -> Committed | AlreadyTaken:
+    def begin_writer(self) -> Lock:
+        """Return the lock of a new writer, under whose id files are written."""
+        lock = self.locks.write()
+        try:
+            with self.database.writing() as db:
+                fence.begin(db, self.locks, lock.id)
+        except BaseException:
+            lock.release()
+            raise
+        return lock
+
+    def commit(self, scu: NewScu) -> Committed | AlreadyTaken:
         """Add an SCU with all its tables; it gets the next number."""
         with self.database.writing() as db:
             if taken := taken_uploads(db, scu.uploads):
                 return AlreadyTaken(taken)
+            fence.check(db, scu.files)
             last, *before = db.execute(
                 "SELECT scu, boot, elapsed_s, wall_us FROM lake_scu ORDER BY scu DESC LIMIT 1"
             ).fetchone()
-            now = _not_before(now, Stamp(*before))
-            number = self._begin(db, now, len(scu.files), [(file, True) for file in scu.files], [])
+            now = _not_before(self.now(), Stamp(*before))
+            number = self._rows.begin(db, now, len(scu.files), [(file, True) for file in scu.files], [])
             new = last + 1
             rows = sum(file.row_count for file in scu.files)
             db.execute(
@@ -91,7 +108,7 @@ class DuckLakeCatalog:
             )
         return Committed(new)
 
-    def replace(self, old: Sequence[Run], new: NewRun, now: Stamp) -> int:
+    def replace(self, old: Sequence[Run], new: NewRun) -> int:
         """Put a run in the place of runs that follow each other, and return the number of the snapshot."""
         ids = [run.id for run in old]
         with self.database.writing() as db:
@@ -101,8 +118,9 @@ class DuckLakeCatalog:
             )
             if there.fetchone()[0] != len(ids):
                 raise StepLostError(tuple(ids))
+            fence.check(db, new.files)
             ended = [(file, run.stage is Stage.RAW) for run in old for file in run.files]
-            number = self._begin(db, now, len(new.files), [(file, False) for file in new.files], ended)
+            number = self._rows.begin(db, self.now(), len(new.files), [(file, False) for file in new.files], ended)
             db.execute(f"UPDATE lake_run SET end_number = ? WHERE run IN ({_marks(ids)})", (number, *ids))  # noqa: S608
             db.execute(f"DELETE FROM lake_lease WHERE run IN ({_marks(ids)})", ids)  # noqa: S608
             _add_run(db, number, (old[0].first_scu, old[-1].last_scu), new)
@@ -178,8 +196,9 @@ class DuckLakeCatalog:
         row = self.database.connection.execute(f"{_MARK} WHERE scu = ?", (at.partition(" ")[0],)).fetchone()
         return name == self.name and row is not None and row[0] == at
 
-    def number_at(self, age_s: float, now: Stamp) -> int:
+    def number_at(self, age_s: float) -> int:
         """Return the last snapshot that is at least so old; the oldest that is kept if all are younger."""
+        now = self.now()
         for number, *stamp in self.database.connection.execute(
             "SELECT number, boot, elapsed_s, wall_us FROM lake_snapshot ORDER BY number DESC"
         ):
@@ -199,8 +218,7 @@ class DuckLakeCatalog:
             floor = max(self.floor, min(before, newest))
             db.execute("UPDATE lake_meta SET value = ? WHERE name = 'floor'", (floor,))
         # Readers look at the floor when they hold their lock: those that are not listed here will not begin below it.
-        locks = held_names(self.folder / "locks")
-        held = json.dumps(sorted({int(name.split("-")[1]) for name in locks if name.startswith("r-")}))
+        held = json.dumps(sorted(set(self.locks.numbers())))
         gone = self._delete_scheduled()
         while self._schedule(floor, held):
             # Before the next ones are scheduled: each batch makes room for the next on a full disk.
@@ -227,7 +245,7 @@ class DuckLakeCatalog:
             db.execute(
                 "INSERT INTO ducklake_files_scheduled_for_deletion SELECT file, path, 1, ? FROM lake_file "  # noqa: S608
                 f"WHERE run IN {_LISTED}",
-                (_now_text(), listed),
+                (now_text(), listed),
             )
             names = json.dumps([Path(path).name for (path,) in paths])
             db.execute(f"DELETE FROM ducklake_data_file WHERE path IN {_LISTED}", (names,))  # noqa: S608
@@ -245,14 +263,26 @@ class DuckLakeCatalog:
         return gone
 
     def orphans(self) -> list[str]:
-        """Return files that no snapshot has and no living process is writing."""
+        """End the writers that are dead, and return files that no snapshot has and no other writer is writing."""
+        if not fence.named_writers(self.database.connection) <= self.locks.writers():
+            with self.database.writing() as db:
+                fence.living(db, self.locks)
         there = [path.relative_to(self.folder).as_posix() for path in (self.folder / "data").rglob("*.parquet")]
-        # Looked at after the files: a writer that ended since then has its files in the catalog, which is read last.
-        writers = {name.split("-")[1] for name in held_names(self.folder / "locks") if name.startswith("w-")}
+        # Read after the files were listed: what a writer without a row has not committed now is never committed.
         with self.database.reading() as db:
+            writers = fence.named_writers(db)
             known = {path for (path,) in db.execute("SELECT path FROM lake_file")}
             known |= {path for (path,) in db.execute(_SCHEDULED)}
-        return sorted(path for path in there if path not in known and Path(path).name.split("-")[1] not in writers)
+        return sorted(path for path in there if path not in known and fence.writer_of(path) not in writers)
+
+    def _fence_writers(self) -> str:
+        """Give a catalog of the format before the fence its table, with a row for each writer; return the format."""
+        with self.database.writing() as db:
+            if db.execute("SELECT value FROM lake_meta WHERE name = 'format'").fetchone() == (_UNFENCED,):
+                db.execute(fence.TABLE)
+                db.executemany("INSERT INTO lake_writer VALUES (?)", [(one,) for one in self.locks.writers()])
+                db.execute("UPDATE lake_meta SET value = ? WHERE name = 'format'", (FORMAT,))
+        return FORMAT
 
     def close(self) -> None:
         """Close the connections."""
@@ -262,75 +292,6 @@ class DuckLakeCatalog:
         (floor,) = db.execute("SELECT value FROM lake_meta WHERE name = 'floor'").fetchone()
         if not floor <= number <= newest:
             raise SnapshotGoneError(f"snapshot {number}", floor)
-
-    def _begin(
-        self,
-        db: sqlite3.Connection,
-        now: Stamp,
-        count: int,
-        added: Sequence[tuple[LakeFile, bool]],
-        ended: Sequence[tuple[LakeFile, bool]],
-    ) -> int:
-        """Write DuckLake's rows of one snapshot; with each file stands whether it is raw."""
-        last, version, catalog_id, file_id = db.execute(
-            "SELECT snapshot_id, schema_version, next_catalog_id, next_file_id FROM ducklake_snapshot "
-            "ORDER BY snapshot_id DESC LIMIT 1"
-        ).fetchone()
-        number = last + 1
-        db.execute(
-            "INSERT INTO ducklake_snapshot VALUES (?, ?, ?, ?, ?)",
-            (number, _now_text(), version, catalog_id, file_id + count),
-        )
-        db.execute("INSERT INTO lake_snapshot VALUES (?, ?, ?, ?)", (number, now.boot, now.elapsed_s, now.wall_us))
-        inserted = sorted({self._table_id(file, raw=raw) for file, raw in added})
-        deleted = sorted({self._table_id(file, raw=raw) for file, raw in ended} - set(inserted))
-        changes = [f"inserted_into_table:{one}" for one in inserted]
-        changes += [f"deleted_from_table:{one}" for one in deleted]
-        db.execute(
-            "INSERT INTO ducklake_snapshot_changes VALUES (?, ?, 'pequod', NULL, NULL)", (number, ",".join(changes))
-        )
-        for file, raw in ended:
-            db.execute(
-                "UPDATE ducklake_data_file SET end_snapshot = ? WHERE path = ? AND end_snapshot IS NULL",
-                (number, Path(file.path).name),
-            )
-            self._count(db, file, raw=raw, sign=-1)
-        for place, (file, raw) in enumerate(added):
-            table = self._table_id(file, raw=raw)
-            first = self._count(db, file, raw=raw, sign=1)
-            db.execute(
-                "INSERT INTO ducklake_data_file (data_file_id, table_id, begin_snapshot, path, path_is_relative, "
-                "file_format, record_count, file_size_bytes, footer_size, row_id_start) "
-                "VALUES (?, ?, ?, ?, 1, 'parquet', ?, ?, ?, ?)",
-                (
-                    file_id + place,
-                    table,
-                    number,
-                    Path(file.path).name,
-                    file.row_count,
-                    file.size_bytes,
-                    file.footer_bytes,
-                    first,
-                ),
-            )
-        return int(number)
-
-    def _table_id(self, file: LakeFile, *, raw: bool) -> int:
-        return int(self._tables[table_name(file.table, file.view, raw=raw)])
-
-    def _count(self, db: sqlite3.Connection, file: LakeFile, *, raw: bool, sign: int) -> int:
-        """Add to the statistics of a DuckLake table, and return the number of the first of its new rows."""
-        table = self._table_id(file, raw=raw)
-        row = db.execute("SELECT next_row_id FROM ducklake_table_stats WHERE table_id = ?", (table,)).fetchone()
-        first = int(row[0]) if row else 0
-        if row is None:
-            db.execute("INSERT INTO ducklake_table_stats VALUES (?, 0, 0, 0)", (table,))
-        db.execute(
-            "UPDATE ducklake_table_stats SET record_count = record_count + ?, next_row_id = next_row_id + ?, "
-            "file_size_bytes = file_size_bytes + ? WHERE table_id = ?",
-            (sign * file.row_count, file.row_count if sign > 0 else 0, sign * file.size_bytes, table),
-        )
-        return first
 
 
 #: An SCU with its moment: a copy of the catalog that went another way has other ones.
@@ -393,7 +354,3 @@ def _add_run(db: sqlite3.Connection, number: int, span: tuple[int, int], new: Ne
 
 def _marks(values: Sequence[int]) -> str:
     return ", ".join("?" * len(values))
-
-
-def _now_text() -> str:
-    return datetime.now(UTC).isoformat(sep=" ").replace("+00:00", "+00")

@@ -12,11 +12,12 @@ import duckdb
 
 from pequod_lake.clock import Stamp
 from pequod_lake.database import LakeDatabase
+from pequod_lake.fence import TABLE as WRITERS
 from pequod_lake.runs import Stage
 from pequod_lake.schema import LakeSchema
 
 #: The version of Pequod's tables.
-FORMAT: Final = "1"
+FORMAT: Final = "2"
 _SQL_TYPES: Final = {
     "bool": "BOOLEAN",
     "int32": "INTEGER",
@@ -68,7 +69,7 @@ def create_tables(folder: Path, schema: LakeSchema, now: Stamp) -> None:
             connection.execute(statement)
         connection.execute("DETACH lake")
     database = LakeDatabase(path)
-    database.connection.executescript(_TABLES)
+    database.connection.executescript(f"{_TABLES}{WRITERS};")
     with database.writing() as db:
         (number,) = db.execute("SELECT max(snapshot_id) FROM ducklake_snapshot").fetchone()
         meta = {"format": FORMAT, "schema": schema.text, "floor": number, "name": secrets.token_hex(8)}

@@ -54,6 +54,14 @@ class LakeBusyError(LakeError):
         self.reason = reason
 
 
+class WriterLostError(LakeBusyError):
+    """A writer was taken for dead, so its files may be deleted: the catalog takes none of them."""
+
+    def __init__(self, writer: str) -> None:
+        super().__init__(f"writer {writer} was taken for dead while it was stopped or cut off")
+        self.writer = writer
+
+
 class LakeCorruptError(LakeError):
     """A file is gone, cut short, or holds other bytes than were written: no rows of it are given."""
 

@@ -17,10 +17,9 @@ from time import monotonic
 from typing import assert_never
 
 from pequod_lake.catalog import AlreadyTaken, Committed, LakeCatalog, NewScu
-from pequod_lake.clock import Clock, machine_clock
 from pequod_lake.closing import Closing
 from pequod_lake.coordination import Coordinator
-from pequod_lake.errors import LakeBusyError, LakeError
+from pequod_lake.errors import LakeBusyError, LakeError, WriterLostError
 from pequod_lake.runs import LakeFile
 from pequod_lake.schema import LakeSchema
 from pequod_lake.uploads import Upload, joined
@@ -59,13 +58,10 @@ class Acknowledged:
 class ScuWriter:
     """Writes uploads as one SCU."""
 
-    def __init__(
-        self, schema: LakeSchema, catalog: LakeCatalog, writer: FileWriter, clock: Clock, at_point: AtPoint
-    ) -> None:
+    def __init__(self, schema: LakeSchema, catalog: LakeCatalog, writer: FileWriter, at_point: AtPoint) -> None:
         self._schema = schema
         self._catalog = catalog
         self._writer = writer
-        self._clock = clock
         self._at_point = at_point
 
     def take(self, uploads: Sequence[Upload]) -> dict[str, Acknowledged]:
@@ -80,7 +76,7 @@ class ScuWriter:
             files = self._write(wanted)
             self._at_point("ingest.written")
             # If this fails, nobody knows whether the catalog has the files. They stay, and a sweep finds out.
-            result = self._catalog.commit(NewScu(tuple(one.id for one in wanted), tuple(files)), self._clock())
+            result = self._commit(wanted, files)
             self._at_point("ingest.committed")
             match result:
                 case Committed(scu):
@@ -92,6 +88,13 @@ class ScuWriter:
                 case _:
                     assert_never(result)
         return done
+
+    def _commit(self, uploads: Sequence[Upload], files: Sequence[LakeFile]) -> Committed | AlreadyTaken:
+        try:
+            return self._catalog.commit(NewScu(tuple(one.id for one in uploads), tuple(files)))
+        except WriterLostError as error:
+            self._writer.renew(error.writer)
+            raise
 
     def _write(self, uploads: Sequence[Upload]) -> list[LakeFile]:
         files = list[LakeFile]()
@@ -131,13 +134,12 @@ class Ingestor(Closing):
         coordinator: Coordinator,
         writer: FileWriter,
         limits: IngestLimits,
-        clock: Clock = machine_clock,
         at_point: AtPoint = no_point,
     ) -> None:
         self._schema = schema
         self._coordinator = coordinator
         self._limits = limits
-        self._scus = ScuWriter(schema, catalog, writer, clock, at_point)
+        self._scus = ScuWriter(schema, catalog, writer, at_point)
         self._changed = threading.Condition()
         self._waiting: list[_Sender] = []
         self._waiting_bytes = 0

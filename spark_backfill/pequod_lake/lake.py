@@ -34,7 +34,7 @@ from pequod_lake.ducklake_tables import create_tables
 from pequod_lake.errors import LakeExistsError, LakeStaleError, NoLakeError
 from pequod_lake.freshness import Level, chosen_runs, parse_level, staleness_s
 from pequod_lake.ingest import AtPoint, IngestLimits, Ingestor, no_point
-from pequod_lake.locks import HeldLock, held_names
+from pequod_lake.locks import Lock
 from pequod_lake.query import LakeSnapshot
 from pequod_lake.reading import LakeReader
 from pequod_lake.room import give_room, is_short, keep_room
@@ -87,16 +87,15 @@ class Lake(Closing):
         """
         self.folder = Path(folder)
         try:
-            self.catalog = DuckLakeCatalog(self.folder)
+            self.catalog = DuckLakeCatalog(self.folder, clock)
         except NoLakeError:
             if not is_short(self.folder):
                 raise
             give_room(self.folder)
-            self.catalog = DuckLakeCatalog(self.folder)
+            self.catalog = DuckLakeCatalog(self.folder, clock)
         self.schema = self.catalog.schema
-        self.coordinator = Coordinator(self.catalog, clock)
+        self.coordinator = Coordinator(self.catalog)
         self.reader = LakeReader(self.folder)
-        self._clock = clock
         self._at_point = at_point
         self._writer: FileWriter | None = None
 
@@ -129,14 +128,14 @@ class Lake(Closing):
     def writer(self) -> FileWriter:
         """What writes the files of this process."""
         if self._writer is None:
-            self._writer = FileWriter(self.folder)
+            self._writer = FileWriter(self.folder, self.catalog.begin_writer)
             keep_room(self.folder)
         return self._writer
 
     def ingestor(self, limits: IngestLimits | None = None) -> Ingestor:
         """Return what takes uploads; close it to write what waits."""
         limits = limits or IngestLimits()
-        return Ingestor(self.schema, self.catalog, self.coordinator, self.writer, limits, self._clock, self._at_point)
+        return Ingestor(self.schema, self.catalog, self.coordinator, self.writer, limits, self._at_point)
 
     def worker(
         self,
@@ -153,7 +152,7 @@ class Lake(Closing):
                 None if this process does all of them.
         """
         # Two workers of one process have writers of their own: the names of leases are those of writers.
-        writer = FileWriter(self.folder)
+        writer = FileWriter(self.folder, self.catalog.begin_writer)
         stages = Stages(
             self.schema,
             self.catalog,
@@ -171,7 +170,6 @@ class Lake(Closing):
             writer,
             has_ids=self.schema.has_ids,
             policy=policy or MergePolicy(),
-            clock=self._clock,
             at_point=self._at_point,
             lease_s=lease_s,
         )
@@ -190,7 +188,7 @@ class Lake(Closing):
         while True:
             found, lock = self._held(None)
             try:
-                now = self._clock()
+                now = self.catalog.now()
                 runs = chosen_runs(found.runs, level, now)
             except LakeStaleError:
                 lock.release()
@@ -216,11 +214,11 @@ class Lake(Closing):
         runs = [run for run in found.runs if last_scu is None or run.last_scu <= last_scu]
         return LakeSnapshot(self.schema, self.reader, found.number, runs, 0.0, lock)
 
-    def _held(self, number: int | None) -> tuple[CatalogSnapshot, HeldLock]:
+    def _held(self, number: int | None) -> tuple[CatalogSnapshot, Lock]:
         """Return a snapshot whose files stay."""
         while True:
             found = self.catalog.snapshot(number)
-            lock = HeldLock(self.folder / "locks", f"r-{found.number}")
+            lock = self.catalog.locks.read(found.number)
             # `expire` raises the floor before it looks for readers: either it sees this lock, or this sees the floor.
             if self.catalog.floor <= found.number:
                 return found, lock
@@ -236,7 +234,7 @@ class Lake(Closing):
             orphans = self.catalog.orphans()
             for path in orphans:
                 (self.folder / path).unlink(missing_ok=True)
-            expired = self.catalog.expire(self.catalog.number_at(retention_s, self._clock()))
+            expired = self.catalog.expire(self.catalog.number_at(retention_s))
             self.coordinator.forget_uploads()
         finally:
             keep_room(self.folder)
@@ -250,16 +248,15 @@ class Lake(Closing):
             runs = [run for run in snapshot.runs if run.stage is stage]
             size_bytes = sum(file.size_bytes for run in runs for file in run.files)
             stages.append(StageStatus(stage, len(runs), sum(run.row_count for run in runs), size_bytes))
-        locks = held_names(self.folder / "locks")
         return LakeStatus(
             snapshot.number,
             self.catalog.floor,
             snapshot.scu,
             snapshot.runs[0].last_scu,
-            staleness_s(snapshot.runs, 1, self._clock()),
+            staleness_s(snapshot.runs, 1, self.catalog.now()),
             tuple(stages),
             len(set(self.coordinator.leases().values())),
-            sum(name.startswith("r-") for name in locks),
+            len(self.catalog.locks.numbers()),
             len(self.catalog.orphans()),
         )
 

@@ -13,6 +13,38 @@ import fcntl
 import os
 import secrets
 from pathlib import Path
+from typing import Protocol
+
+
+class Lock(Protocol):
+    """A lock that this process holds until it releases it or ends."""
+
+    #: What tells it from other locks; of a writer, the part of files' names by which they are known.
+    id: str
+
+    def release(self) -> None:
+        """Give the lock back; later calls do nothing."""
+        ...
+
+
+class Locks(Protocol):
+    """The locks of a lake."""
+
+    def write(self) -> Lock:
+        """Hold the lock of a new writer."""
+        ...
+
+    def read(self, number: int) -> Lock:
+        """Hold a lock by which the files of a snapshot stay."""
+        ...
+
+    def writers(self) -> set[str]:
+        """Return the ids of the writers whose locks are held."""
+        ...
+
+    def numbers(self) -> list[int]:
+        """Return the snapshots that are read, one for each reader."""
+        ...
 
 
 class HeldLock:
@@ -36,19 +68,41 @@ class HeldLock:
             self._file = -1
 
 
-def held_names(folder: Path) -> list[str]:
-    """Return the names of the locks that processes hold, and remove those of processes that ended."""
-    held = list[str]()
-    for path in folder.glob("[wr]-*"):
-        try:
-            file = os.open(path, os.O_RDWR)
-        except FileNotFoundError:
-            continue
-        try:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            path.unlink(missing_ok=True)
-        except BlockingIOError:
-            held.append(path.name)
-        finally:
-            os.close(file)
-    return held
+class FileLocks:
+    """The locks of a lake on one machine."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+
+    def write(self) -> Lock:
+        """Hold the lock of a new writer."""
+        return HeldLock(self._folder, "w")
+
+    def read(self, number: int) -> Lock:
+        """Hold a lock by which the files of a snapshot stay."""
+        return HeldLock(self._folder, f"r-{number}")
+
+    def writers(self) -> set[str]:
+        """Return the ids of the writers whose locks are held."""
+        return {name.split("-")[1] for name in self._held("w")}
+
+    def numbers(self) -> list[int]:
+        """Return the snapshots that are read, one for each reader."""
+        return [int(name.split("-")[1]) for name in self._held("r")]
+
+    def _held(self, kind: str) -> list[str]:
+        """Return the names of the locks that processes hold, and remove those of processes that ended."""
+        held = list[str]()
+        for path in self._folder.glob(f"{kind}-*"):
+            try:
+                file = os.open(path, os.O_RDWR)
+            except FileNotFoundError:
+                continue
+            try:
+                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                path.unlink(missing_ok=True)
+            except BlockingIOError:
+                held.append(path.name)
+            finally:
+                os.close(file)
+        return held

@@ -21,7 +21,7 @@ from pequod_lake.closing import Closing
 from pequod_lake.combining import combined, live
 from pequod_lake.conditions import Bound, Where, bind
 from pequod_lake.ids import known_ids, texts_of
-from pequod_lake.locks import HeldLock
+from pequod_lake.locks import Lock
 from pequod_lake.reading import LakeReader, ReadCounts
 from pequod_lake.runs import Run
 from pequod_lake.schema import DELETED, LakeSchema, LakeTable, LakeView
@@ -44,7 +44,7 @@ class LakeSnapshot(Closing):
     """The lake after one SCU; its files stay until it is closed."""
 
     def __init__(
-        self, schema: LakeSchema, reader: LakeReader, number: int, runs: Sequence[Run], age_s: float, lock: HeldLock
+        self, schema: LakeSchema, reader: LakeReader, number: int, runs: Sequence[Run], age_s: float, lock: Lock
     ) -> None:
         self.schema = schema
         #: The number of the catalog's snapshot.

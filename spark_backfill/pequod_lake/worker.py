@@ -10,9 +10,8 @@ from time import monotonic, process_time
 from typing import Final
 
 from pequod_lake.catalog import LakeCatalog
-from pequod_lake.clock import Clock, machine_clock
 from pequod_lake.coordination import Coordinator
-from pequod_lake.errors import LakeBusyError, LakeCorruptError, StepLostError
+from pequod_lake.errors import LakeBusyError, LakeCorruptError, StepLostError, WriterLostError
 from pequod_lake.ingest import AtPoint, no_point
 from pequod_lake.runs import COMPACT, LakeStep, MergePolicy, next_steps
 from pequod_lake.stages import Stages
@@ -52,7 +51,6 @@ class LakeWorker:
         *,
         has_ids: bool,
         policy: MergePolicy,
-        clock: Clock = machine_clock,
         at_point: AtPoint = no_point,
         lease_s: float = _LEASE_S,
     ) -> None:
@@ -62,7 +60,6 @@ class LakeWorker:
         self._writer = writer
         self._has_ids = has_ids
         self._policy = policy
-        self._clock = clock
         self._at_point = at_point
         self._lease_s = lease_s
 
@@ -73,30 +70,37 @@ class LakeWorker:
             LakeCorruptError: A file is damaged; the runs stay as they are.
             LakeError: The disk is full; the runs stay as they are.
         """
-        now = self._clock()
+        now = self._catalog.now()
         runs = self._catalog.snapshot().runs
         steps = next_steps(runs, policy or self._policy, has_ids=self._has_ids, age_s=lambda stamp: stamp.age_s(now))
-        claimed = self._coordinator.claim(steps, self._writer.id, self._lease_s)
+        if not steps:
+            return None
+        worker = self._writer.id
+        claimed = self._coordinator.claim(steps, worker, self._lease_s)
         if claimed is None:
             return None
         start_s, start_cpu_s = monotonic(), process_time()
         self._at_point(f"{claimed.kind.value}.claimed")
         try:
-            with self._renewed(claimed):
+            with self._renewed(claimed, worker):
                 new = self._stages.work(claimed)
                 self._at_point(f"{claimed.kind.value}.written")
-                self._catalog.replace(claimed.runs, new, self._clock())
+                self._catalog.replace(claimed.runs, new)
         except StepLostError:
             self._writer.remove(new.files)
             return StepReport(claimed, monotonic() - start_s, process_time() - start_cpu_s)
+        except WriterLostError as error:
+            # Its lease has ended with it: the step is free, for this worker under a new name as for others.
+            self._writer.renew(error.writer)
+            return StepReport(claimed, monotonic() - start_s, process_time() - start_cpu_s)
         except LakeCorruptError:
-            self._coordinator.release(claimed, self._writer.id)
+            self._coordinator.release(claimed, worker)
             if set(claimed.ids) <= {run.id for run in self._catalog.snapshot().runs}:
                 raise
             # Another worker has done the step and the files have expired since.
             return StepReport(claimed, monotonic() - start_s, process_time() - start_cpu_s)
         except BaseException:
-            self._coordinator.release(claimed, self._writer.id)
+            self._coordinator.release(claimed, worker)
             raise
         self._at_point(f"{claimed.kind.value}.replaced")
         return StepReport(claimed, monotonic() - start_s, process_time() - start_cpu_s)
@@ -135,13 +139,13 @@ class LakeWorker:
         self._writer.close()
 
     @contextmanager
-    def _renewed(self, step: LakeStep) -> Iterator[None]:
+    def _renewed(self, step: LakeStep, worker: str) -> Iterator[None]:
         """Keep the lease of a step while it is being done."""
         done = threading.Event()
 
         def renew() -> None:
             while not done.wait(self._lease_s / 3):
-                self._coordinator.renew(step, self._writer.id, self._lease_s)
+                self._coordinator.renew(step, worker, self._lease_s)
 
         thread = threading.Thread(target=renew, name="lake-lease", daemon=True)
         thread.start()

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import os
+import threading
 import zlib
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from contextlib import suppress
 from dataclasses import dataclass, replace
+from itertools import count
 from pathlib import Path
 from typing import Any, BinaryIO, Final
 
@@ -15,7 +17,7 @@ from pyarrow import parquet
 
 from pequod_lake.ducklake_tables import table_name
 from pequod_lake.errors import LakeCorruptError, LakeError
-from pequod_lake.locks import HeldLock
+from pequod_lake.locks import Lock
 from pequod_lake.runs import LakeFile
 from pequod_lake.schema import LakeTable, LakeView
 
@@ -75,20 +77,26 @@ class FileWriter:
     A sweep for orphans leaves the files of a living writer alone; `close` ends that.
 
     Args:
-        task: The task of another writer, whose lock is held elsewhere; None for a writer of its own.
+        begun: Begins a writer when the first file is wanted (`LakeCatalog.begin_writer`); or the task of another
+            writer, whose lock is held elsewhere.
     """
 
-    def __init__(self, folder: Path, task: WriterTask | None = None) -> None:
+    def __init__(self, folder: Path, begun: Callable[[], Lock] | WriterTask) -> None:
         self._folder = folder
-        self._lock: HeldLock | None = None
-        self._label = ""
-        if task is None:
-            self._lock = HeldLock(folder / "locks", "w")
-            #: The part of the files' names by which they are known.
-            self.id = self._lock.id
-        else:
-            self.id, self._label = task.writer_id, f"{task.label}."
-        self._count = 0
+        self._begun = begun
+        self._begin_lock = threading.Lock()
+        self._lock: Lock | None = None
+        self._count = count()
+
+    @property
+    def id(self) -> str:
+        """The part of the files' names by which they are known."""
+        if isinstance(self._begun, WriterTask):
+            return self._begun.writer_id
+        with self._begin_lock:
+            if self._lock is None:
+                self._lock = self._begun()
+            return self._lock.id
 
     def write(
         self, kind: str, table: LakeTable, view: LakeView, batches: Iterable[Any], *, raw: bool = False
@@ -166,16 +174,25 @@ class FileWriter:
         for file in files:
             (self._folder / file.path).unlink(missing_ok=True)
 
+    def renew(self, lost: str) -> None:
+        """Begin again as another writer, if this one is still the one that was taken for dead."""
+        with self._begin_lock:
+            if self._lock is not None and self._lock.id == lost:
+                self._lock.release()
+                self._lock = None
+
     def close(self) -> None:
         """End the writer: what it wrote and no catalog names are orphans from now on."""
-        if self._lock is not None:
-            self._lock.release()
+        with self._begin_lock:
+            if self._lock is not None:
+                self._lock.release()
+                self._lock = None
 
     def _path(self, kind: str, folder: str) -> Path:
-        self._count += 1
+        label = f"{self._begun.label}." if isinstance(self._begun, WriterTask) else ""
         parent = self._folder / "data" / "main" / folder
         parent.mkdir(parents=True, exist_ok=True)
-        return parent / f"{kind}-{self.id}-{self._label}{self._count}.parquet"
+        return parent / f"{kind}-{self.id}-{label}{next(self._count)}.parquet"
 
 
 def _in_schema(batch: Any, schema: Any) -> Any:

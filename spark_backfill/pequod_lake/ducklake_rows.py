@@ -1,0 +1,94 @@
+"""What DuckLake's own tables say of a snapshot: its files, its changes, and the statistics of its tables."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import UTC, datetime
+from pathlib import Path
+
+from pequod_lake.clock import Stamp
+from pequod_lake.database import Session
+from pequod_lake.ducklake_tables import table_name
+from pequod_lake.runs import LakeFile
+
+
+def now_text() -> str:
+    """Return the present moment as DuckLake writes it."""
+    return datetime.now(UTC).isoformat(sep=" ").replace("+00:00", "+00")
+
+
+class SnapshotRows:
+    """Writes the rows of snapshots."""
+
+    def __init__(self, db: Session) -> None:
+        found = db.execute("SELECT table_name, table_id FROM ducklake_table WHERE end_snapshot IS NULL")
+        self._tables = {str(name): int(number) for name, number in found.fetchall()}
+
+    def begin(
+        self,
+        db: Session,
+        now: Stamp,
+        count: int,
+        added: Sequence[tuple[LakeFile, bool]],
+        ended: Sequence[tuple[LakeFile, bool]],
+    ) -> int:
+        """Write DuckLake's rows of one snapshot; with each file stands whether it is raw."""
+        last, version, catalog_id, file_id = db.execute(
+            "SELECT snapshot_id, schema_version, next_catalog_id, next_file_id FROM ducklake_snapshot "
+            "ORDER BY snapshot_id DESC LIMIT 1"
+        ).fetchone()
+        number = last + 1
+        db.execute(
+            "INSERT INTO ducklake_snapshot VALUES (?, ?, ?, ?, ?)",
+            (number, now_text(), version, catalog_id, file_id + count),
+        )
+        db.execute("INSERT INTO lake_snapshot VALUES (?, ?, ?, ?)", (number, now.boot, now.elapsed_s, now.wall_us))
+        inserted = sorted({self._table_id(file, raw=raw) for file, raw in added})
+        deleted = sorted({self._table_id(file, raw=raw) for file, raw in ended} - set(inserted))
+        changes = [f"inserted_into_table:{one}" for one in inserted]
+        changes += [f"deleted_from_table:{one}" for one in deleted]
+        db.execute(
+            "INSERT INTO ducklake_snapshot_changes VALUES (?, ?, 'pequod', NULL, NULL)", (number, ",".join(changes))
+        )
+        for file, raw in ended:
+            db.execute(
+                "UPDATE ducklake_data_file SET end_snapshot = ? WHERE path = ? AND end_snapshot IS NULL",
+                (number, Path(file.path).name),
+            )
+            self._count(db, file, raw=raw, sign=-1)
+        for place, (file, raw) in enumerate(added):
+            table = self._table_id(file, raw=raw)
+            first = self._count(db, file, raw=raw, sign=1)
+            db.execute(
+                "INSERT INTO ducklake_data_file (data_file_id, table_id, begin_snapshot, path, path_is_relative, "
+                "file_format, record_count, file_size_bytes, footer_size, row_id_start) "
+                "VALUES (?, ?, ?, ?, 1, 'parquet', ?, ?, ?, ?)",
+                (
+                    file_id + place,
+                    table,
+                    number,
+                    Path(file.path).name,
+                    file.row_count,
+                    file.size_bytes,
+                    file.footer_bytes,
+                    first,
+                ),
+            )
+        return int(number)
+
+    def _table_id(self, file: LakeFile, *, raw: bool) -> int:
+        return int(self._tables[table_name(file.table, file.view, raw=raw)])
+
+    def _count(self, db: Session, file: LakeFile, *, raw: bool, sign: int) -> int:
+        """Add to the statistics of a DuckLake table, and return the number of the first of its new rows."""
+        table = self._table_id(file, raw=raw)
+        row = db.execute("SELECT next_row_id FROM ducklake_table_stats WHERE table_id = ?", (table,)).fetchone()
+        first = int(row[0]) if row else 0
+        if row is None:
+            db.execute("INSERT INTO ducklake_table_stats VALUES (?, 0, 0, 0)", (table,))
+        db.execute(
+            "UPDATE ducklake_table_stats SET record_count = record_count + ?, next_row_id = next_row_id + ?, "
+            "file_size_bytes = file_size_bytes + ? WHERE table_id = ?",
+            (sign * file.row_count, file.row_count if sign > 0 else 0, sign * file.size_bytes, table),
+        )
+        return first
