@@ -54,3 +54,37 @@ def test_a_scan_in_pieces_over_joins_side_by_side_is_the_whole() -> None:
         first = keys[-1] + b"\0"
     assert pieces == engine.scan(b"", None).keys
     assert len(pieces) == 63
+
+
+def test_a_limited_scan_computes_a_gap_no_further_than_it_takes() -> None:
+    chain = f"{TIMELINE}; d|<user>|<time:4>|<poster> = copy t|<user>|<time:4>|<poster>; n|<user>|<p> = count d|<user>|<t:4>|<p>"
+    users = [f"u{number:04}" for number in range(1000)]
+    for table, most in (("t", 200), ("d", 400), ("n", 500)):
+        engine = engine_with(chain)
+        put_all(engine, {f"s|{user}|bob": "1" for user in users} | {"p|bob|0100": "Hi"})
+        first = table.encode() + b"|"
+        assert len(engine.scan(first, first[:-1] + b"}", limit=20).keys) == 20
+        computed = sum(join.rows_computed for join in engine.statistics().joins.values())
+        assert computed <= most, "a piece of the gap is enough"
+
+
+def test_gaps_in_pieces_give_what_they_give_whole() -> None:
+    joins = f"""{TIMELINE}; n|<user> = count t|<user>|<time:4>|<poster>; f|<poster:3>|<user> = copy s|<user>|<poster:3>;
+        w|<poster:3><time:4> = copy p|<poster:3>|<time:4>; v|<user>|<poster> = pull copy s|<user>|<poster>;
+        k|<user>|<time:4>|<poster> = copy t|<user>|<time:4>|<poster> keep last 2 of <user>"""
+    rows = {f"s|{user}|{poster}": "1" for user in ("a", "a|b", "ab", "b") for poster in ("bob", "liz", "\x00|}")}
+    rows |= {f"s|u{number}|bob": "1" for number in range(300)}
+    rows |= {f"p|{poster}|{time:04}": "Hi" for poster in ("bob", "liz", "\x00|}") for time in range(0, 90, 7)}
+    whole = engine_with(joins)
+    put_all(whole, rows)
+    for table in b"tnfwvk":
+        first, last = b"%c|" % table, b"%c}" % table
+        every = whole.scan(first, last).keys
+        assert every
+        for limit in (1, 7, 100):
+            engine, pieces, at = engine_with(joins), [], first
+            put_all(engine, rows)
+            while keys := engine.scan(at, last, limit=limit).keys:
+                pieces += keys
+                at = keys[-1] + b"\0"
+            assert pieces == every

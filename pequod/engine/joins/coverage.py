@@ -55,19 +55,6 @@ class Coverage(RangeMap[StatusRange]):
             for found, count in status.context.sample(max(first, status.first), min(last, status.last), step):
                 yield found, count * weight
 
-    def reach(self, first: bytes, last: bytes, row_count: int) -> bytes:
-        """Return the end of a range from ``first`` on that has ``row_count`` rows; ``last`` if there are fewer.
-
-        Cost:
-            O(log ranges + ranges up to that end).
-        """
-        for status in self.walk_over(first, last):
-            stop = min(last, status.last)
-            row_count -= status.context.count(max(first, status.first), stop)
-            if row_count <= 0:
-                return stop
-        return last
-
     def gaps(self, first: bytes, last: bytes) -> list[Range]:
         """Return the parts of ``[first, last)`` that no status range covers, in order."""
         return gaps_between(self.over(first, last), first, last)

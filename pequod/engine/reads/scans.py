@@ -11,6 +11,8 @@ give up, and the first way does the read.
 
 from __future__ import annotations
 
+from typing import Final
+
 from pequod.answers.rows import Rows
 from pequod.engine.base.rows import merge_layers
 from pequod.engine.base.store import Store
@@ -22,11 +24,15 @@ from pequod.engine.joins.relations import Directory, Relations
 from pequod.engine.memory.eviction import Evictor
 from pequod.engine.read import Read
 from pequod.engine.reads import execution
+from pequod.engine.reads.reach import reach
 from pequod.engine.reads.reader import Reader
 from pequod.engine.writes.catalog import Catalog
 from pequod.engine.writes.changes import Writer
 from pequod.language.missing import MissingError
 from pequod.language.spec import DELIMITER
+
+#: The keys of a join's first source for the first piece of a gap that a read with a limit computes.
+_FIRST_KEYS: Final = 64
 
 
 class Scans:
@@ -81,19 +87,19 @@ class Scans:
             return self._scan_whole(first, last, limit, reverse=reverse, read=read)
         # Contexts are brought up to date only up to the limit: a large scan in pieces must not look at all of them for
         # each piece (bench row: scan in pieces). Rows may disappear meanwhile; then the read goes further.
-        wanted = limit
+        wanted, key_count = limit, _FIRST_KEYS
         while True:
-            bound = self._reach(first, last, wanted)
+            bound = self._reach(first, last, wanted, key_count)
             rows = self._scan_whole(first, bound, limit, reverse=False, read=read)
             if bound == last or len(rows.keys) >= limit:
                 return rows
-            wanted *= 2
+            wanted, key_count = 2 * wanted, 2 * key_count
 
-    def _reach(self, first: bytes, last: bytes | None, row_count: int) -> bytes | None:
-        """Return how far to read for ``row_count`` rows, estimated from the materialised rows."""
+    def _reach(self, first: bytes, last: bytes | None, row_count: int, key_count: int) -> bytes | None:
+        """Return how far to read for ``row_count`` rows, over gaps by pieces; see `reach`."""
         for join in self._catalog.over(first, last):
             start, stop = join.clip(first, last)
-            if start < stop and (bound := join.coverage.reach(start, stop, row_count)) < stop:
+            if start < stop and (bound := reach(join, start, stop, row_count, key_count)) < stop:
                 last = bound
         return last
 

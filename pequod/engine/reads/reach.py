@@ -1,0 +1,93 @@
+"""How far a read of some rows goes: where what is materialised has as many, or behind a piece of a gap.
+
+    scan [t|, t}) limit 10     t|ann| t|bob|      gap of a hundred thousand users
+                               |############|-------------->           rows are few: a piece of the gap
+                                               s|cat|.. s|dan|..       its end: by some keys of the first source
+
+A gap is computed as a whole, in one turn and beside the memory that is counted. So a read that wants few rows cuts it
+where the first source has so many keys: any cut is right, and this one leaves pieces of work. A group is not cut, nor
+is a gap whose keys are in another order than those of the first source.
+"""
+
+from __future__ import annotations
+
+from pequod.engine.joins.installed import InstalledJoin
+from pequod.language.ranges import prefix_end
+from pequod.language.slots import known_run
+from pequod.language.spec import DELIMITER, Slot
+
+
+def reach(join: InstalledJoin, first: bytes, last: bytes, row_count: int, key_count: int) -> bytes:
+    """Return where to end a read of ``[first, last)`` that wants the first rows of it.
+
+    Args:
+        join: Computes keys of the range.
+        first: Where the read begins.
+        last: The end of its range.
+        row_count: It ends where so many rows are materialised;
+        key_count: or in the first gap, before so many keys of the join's first source.
+
+    Cost:
+        O(log ranges + ranges up to that end + ``key_count``).
+    """
+    if join.is_pull:
+        return gap_end(join, first, last, key_count)
+    at = first
+    for status in join.coverage.walk_over(first, last):
+        if at < status.first and (end := gap_end(join, at, status.first, key_count)) < status.first:
+            return end
+        at = min(last, status.last)
+        row_count -= status.context.count(max(first, status.first), at)
+        if row_count <= 0:
+            return at
+    return gap_end(join, at, last, key_count) if at < last else last
+
+
+def gap_end(join: InstalledJoin, first: bytes, last: bytes, key_count: int) -> bytes:
+    """Return where to cut ``[first, last)``, so that the part below has ``key_count`` keys of the first source or so.
+
+    Returns:
+        ``last`` if there are fewer, or if the source's keys do not say where.
+    """
+    first, last = join.clip(first, last)
+    if first >= last or join.views[0] is not None:
+        return last
+    plan, environment, prefix = join.plan_for(first, last)
+    step, parts = plan.steps[0], join.plain.sources[0].pattern.parts
+    at = known_run(parts, step.known)
+    slot = plan.tail_parts[0] if plan.tail_parts else None
+    if at == len(parts) or slot is None or parts[at] != slot:
+        return last
+    assert isinstance(slot, Slot)
+    begin = step.prefix(environment)
+    low = begin + _value(first[len(prefix) :], slot) if first.startswith(prefix) else begin
+    high = prefix_end(begin + _value(last[len(prefix) :], slot) if last.startswith(prefix) else begin)
+    assert high is not None, "a table name has an end"
+    key = _key_at(join, low, high, key_count)
+    if key is None or not key.startswith(begin):
+        return last
+    cut = prefix + _value(key[len(begin) :], slot)
+    if cut <= first or first.startswith(cut):
+        # All these keys are of the first group, which is not cut.
+        after = prefix_end(cut if slot.width is not None else cut + DELIMITER)
+        assert after is not None, "a table name has an end"
+        cut = after
+    return cut if first < cut < last else last
+
+
+def _key_at(join: InstalledJoin, first: bytes, last: bytes, count: int) -> bytes | None:
+    """Return the key behind ``count`` keys of the first source; None if there are no more. Of computed keys, a cut."""
+    ends = []
+    keys = join.source_tables[0].slice(first, last, count + 1).keys
+    if len(keys) > count:
+        ends.append(keys[-1])
+    for upstream in join.upstreams[0]:
+        start, stop = upstream.clip(first, last)
+        if start < stop and (end := gap_end(upstream, start, stop, count)) < stop:
+            ends.append(end)
+    return min(ends, default=None)
+
+
+def _value(tail: bytes, slot: Slot) -> bytes:
+    """Return what a key has in a slot, with which its tail begins; less if it ends before."""
+    return tail[: slot.width] if slot.width is not None else tail.split(DELIMITER, 1)[0]
