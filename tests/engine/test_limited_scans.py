@@ -57,7 +57,8 @@ def test_a_scan_in_pieces_over_joins_side_by_side_is_the_whole() -> None:
 
 
 def test_a_limited_scan_computes_a_gap_no_further_than_it_takes() -> None:
-    chain = f"{TIMELINE}; d|<user>|<time:4>|<poster> = copy t|<user>|<time:4>|<poster>; n|<user>|<p> = count d|<user>|<t:4>|<p>"
+    chain = f"""{TIMELINE}; d|<user>|<time:4>|<poster> = copy t|<user>|<time:4>|<poster>;
+        n|<user>|<poster> = count d|<user>|<time:4>|<poster>"""
     users = [f"u{number:04}" for number in range(1000)]
     for table, most in (("t", 200), ("d", 400), ("n", 500)):
         engine = engine_with(chain)
@@ -88,3 +89,12 @@ def test_gaps_in_pieces_give_what_they_give_whole() -> None:
                 pieces += keys
                 at = keys[-1] + b"\0"
             assert pieces == every
+
+
+def test_a_limited_scan_of_stored_rows_looks_at_no_timelines_behind_them() -> None:
+    engine = engine_with(TIMELINE)
+    put_all(engine, {f"p|bob|{time:04}": "Hi" for time in range(50)} | {"s|ann|bob": "1"})
+    assert len(engine.scan(b"", None, limit=20).keys) == 20
+    assert engine.statistics().joins["t"].rows_computed == 0
+    assert len(engine.scan(b"", None, limit=100).keys) == 100
+    assert engine.statistics().joins["t"].rows_computed == 50

@@ -88,6 +88,10 @@ class Scans:
         # Contexts are brought up to date only up to the limit: a large scan in pieces must not look at all of them for
         # each piece (bench row: scan in pieces). Rows may disappear meanwhile; then the read goes further.
         wanted, key_count = limit, _FIRST_KEYS
+        if limit and self._catalog.over(first, last):
+            # Stored rows are there without a look at contexts, of which thousands may have no rows.
+            stored = self._store.slice(first, last, limit).keys
+            last = stored[-1] + b"\0" if len(stored) == limit else last
         while True:
             bound = self._reach(first, last, wanted, key_count)
             rows = self._scan_whole(first, bound, limit, reverse=False, read=read)
