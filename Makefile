@@ -251,6 +251,9 @@ views-schedules: SCHEDULES = 1000000
 views-schedules: $(INSTALLED) ## let coordinators of versioned views die in SCHEDULES (1000000) random interleavings, from SEED (0) on: a quarter of an hour on two cores
 	$(BIN)/python -m tests.views.versioned.schedules --schedules $(SCHEDULES) --seed $(SEED)
 
+views-masters: $(INSTALLED) ## have two and three processes write the same records of a store without a master, kill and stop them, RUNS (200) times, from SEED (0) on
+	$(BIN)/python -m tests.views.versioned.masters --runs $(RUNS) --seed $(SEED)
+
 chaos-lake: $(INSTALLED) ## torment a lake RUNS (200) times: kills, full disks, files cut short or gone, clocks; and compare
 	$(BIN)/python -m tests.lake.faults --runs $(RUNS)
 

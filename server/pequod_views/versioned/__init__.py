@@ -3,29 +3,35 @@
 Not part of the server, whose views need none of this. docs/views.md tells when one wants it.
 """
 
-from pequod_views.versioned.algorithms import NoLiveRowError, RowUnfinishedError
-from pequod_views.versioned.coordinator import StoreSession, ViewCoordinator
-from pequod_views.versioned.locks import RowLocks
-from pequod_views.versioned.records import QuorumError, RecordStore, StoredCell, StoredColumn
+from pequod_views.versioned.algorithms import NoLiveRowError, RingError, RowUnfinishedError
+from pequod_views.versioned.coordinator import StoreSession, UpdatesRefusedError, ViewCoordinator, ViewLateError
+from pequod_views.versioned.leases import ShareLeases
+from pequod_views.versioned.records import ForgettingStore, QuorumError, RecordStore, StoredCell, StoredColumn
 from pequod_views.versioned.rows import EarlierFormatError, NameRefusedError, Update, VersionedView
 from pequod_views.versioned.sqlite_store import SqliteReplicas
 from pequod_views.versioned.sweeping import Swept, ViewSweeper
+from pequod_views.versioned.turns import LeaseLostError
 
 __all__ = [
     "EarlierFormatError",
+    "ForgettingStore",
+    "LeaseLostError",
     "NameRefusedError",
     "NoLiveRowError",
     "QuorumError",
     "RecordStore",
-    "RowLocks",
+    "RingError",
     "RowUnfinishedError",
+    "ShareLeases",
     "SqliteReplicas",
     "StoreSession",
     "StoredCell",
     "StoredColumn",
     "Swept",
     "Update",
+    "UpdatesRefusedError",
     "VersionedView",
     "ViewCoordinator",
+    "ViewLateError",
     "ViewSweeper",
 ]

@@ -14,12 +14,12 @@ Source:
 
 from __future__ import annotations
 
-from collections.abc import Generator
+from collections.abc import Generator, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, TypeAlias
 
 from pequod.errors import PequodError
-from pequod_views.versioned.records import EMPTY, NEVER, Cells, Forget, Get, Put, StoredCell, StoredColumn
+from pequod_views.versioned.records import EMPTY, NEVER, Cells, Forget, Get, Put, StoredCell, StoredColumn, merge
 from pequod_views.versioned.rows import (
     FROM,
     NEXT,
@@ -29,13 +29,13 @@ from pequod_views.versioned.rows import (
     Update,
     VersionedView,
     live_rows,
-    put_column,
+    put_columns,
     put_row,
     record_of,
     row_of,
     view_column,
 )
-from pequod_views.versioned.turns import TurnStamps, take_turn
+from pequod_views.versioned.turns import Stamps
 
 #: Reads of a row that is being made, before a reader gives up.
 _READS_MAX: Final = 100
@@ -50,13 +50,28 @@ class NoLiveRowError(PequodError):
         super().__init__(f"{view}: no row of {base_key!r} has the view key that was guessed")
 
 
-class RowUnfinishedError(PequodError):
+class RowBrokenError(PequodError):
+    """What a propagation met has to be mended before it can go on, see `mend`."""
+
+    base_key: str
+
+
+class RowUnfinishedError(RowBrokenError):
     """A live row is half made: its coordinator is at work, or has died."""
 
     def __init__(self, view: str, base_key: str, row: str) -> None:
         super().__init__(f"{view}: the row {row!r} of {base_key!r} is not finished")
         self.base_key = base_key
         self.row = row
+
+
+class RingError(RowBrokenError):
+    """Pointers of a base record lead in a ring: two processes without leases propagated its updates at once."""
+
+    def __init__(self, view: str, base_key: str, rows: tuple[str, ...]) -> None:
+        super().__init__(f"{view}: the rows of {base_key!r} lead in a ring: {', '.join(map(repr, rows))}")
+        self.base_key = base_key
+        self.rows = rows
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,14 +82,18 @@ class LiveRow:
     #: The timestamp of its view key; NEVER for the root of a record that had none.
     time: int
     is_finished: bool
+    #: The cells of its columns, if they were asked for.
+    columns: Cells
 
 
-def propagate(view: VersionedView, update: Update, guess: str, quorum: int) -> Generator[Request, Any, None]:
-    """Make a view what it is with an update (Algorithm 2). Doing it twice is as good as once.
+def propagate(
+    view: VersionedView, updates: Sequence[Update], guess: str, quorum: int, turn: Stamps
+) -> Generator[Request, Any, str]:
+    """Make a view what it is with updates, and return the live row (Algorithm 2). Doing it twice is as good as once.
 
     Requires:
-        Nothing else propagates updates of the view key of this base record, and while this is one of the view key
-        nothing else propagates any update of the record.
+        The updates are of different columns of one base record. Nothing else propagates updates of the view key of
+        this base record, and while the view key is among these, nothing else propagates any update of the record.
 
     Args:
         guess: A row of the base record.
@@ -82,42 +101,53 @@ def propagate(view: VersionedView, update: Update, guess: str, quorum: int) -> G
 
     Raises:
         NoLiveRowError: The guess is not in the view.
-        RowUnfinishedError: See `heal`.
+        RowBrokenError: See `mend`.
+
+    Cost:
+        Of the view key: a read for each row from the guess to the live one, and three writes.
     """
-    if update.column != view.key_column:
-        live = yield from get_live_row(view, update.key, guess, quorum)
-        yield put_column(view, live.row, update, quorum)
-        return
-    turn = yield from take_turn(view, update.key, quorum)
-    live = yield from get_live_row(view, update.key, guess, quorum)
-    new = Pointer(update.cell.timestamp, row_of(update.cell.value))
-    if new.row == live.row:
-        # Equal: an earlier attempt at this update, which may have reached less than a quorum.
-        if new.time >= live.time:
-            yield _put_live(view, update.key, new, turn, quorum)
-    elif new < (live.time, live.row):
-        yield from _put_stale(view, update.key, new.row, live, turn, quorum)
-    else:
-        # From here on readers that find the row wait, until it has its cells and the old row is stale.
+    base_key = updates[0].key
+    columns = [update for update in updates if update.column != view.key_column]
+    keys = [update for update in updates if update.column == view.key_column]
+    if not keys:
+        live = yield from get_live_row(view, base_key, guess, quorum)
+        yield put_columns(view, live.row, columns, quorum)
+        return live.row
+    live = yield from get_live_row(view, base_key, guess, quorum, with_columns=True)
+    new = Pointer(keys[0].cell.timestamp, row_of(keys[0].cell.value))
+    is_newer = new.row != live.row and new > (live.time, live.row)
+    if columns and not is_newer:
+        yield put_columns(view, live.row, columns, quorum)
+    if is_newer:
+        # From here on readers that find the row wait, until the old row is stale.
         stamp = turn.stamp()
-        cells = {NEXT: StoredCell(new.text, stamp), FROM: StoredCell(live.row, stamp)}
-        yield put_row(view, new.row, update.key, cells, quorum)
-        yield from copy_data(view, update.key, live.row, new.row, quorum)
-        yield put_row(view, live.row, update.key, {NEXT: StoredCell(new.text, turn.stamp())}, quorum)
-        yield put_row(view, new.row, update.key, {READY: StoredCell("", stamp)}, quorum)
+        cells = dict(live.columns)
+        merge(cells, {view_column(update.column, base_key): update.cell for update in columns})
+        own = {NEXT: StoredCell(new.text, stamp), FROM: StoredCell(live.row, stamp)}
+        yield put_row(view, new.row, base_key, own, quorum, cells)
+        yield put_row(view, live.row, base_key, {NEXT: StoredCell(new.text, turn.stamp())}, quorum)
+        yield put_row(view, new.row, base_key, {READY: StoredCell("", stamp)}, quorum)
+    elif new.row != live.row:
+        yield from _put_stale(view, base_key, new.row, live, turn, quorum)
+    elif new.time >= live.time:
+        # Equal: an earlier attempt at this update, which may have reached less than a quorum.
+        yield _put_live(view, base_key, new, turn, quorum)
+    return new.row if is_newer else live.row
 
 
-def get_live_row(view: VersionedView, base_key: str, guess: str, quorum: int) -> Generator[Request, Any, LiveRow]:
+def get_live_row(
+    view: VersionedView, base_key: str, guess: str, quorum: int, *, with_columns: bool = False
+) -> Generator[Request, Any, LiveRow]:
     """Return the live row (Algorithm 3).
 
     Raises:
         NoLiveRowError: The guess is not in the view.
-        RowUnfinishedError: A coordinator died while it made the row; `heal` finishes it.
+        RowBrokenError: A coordinator died while it made the row, or pointers lead in a ring; see `mend`.
 
     Cost:
         One read for each stale row between the guess and the live row.
     """
-    live = yield from _chase(view, base_key, guess, quorum)
+    live = yield from _chase(view, base_key, guess, quorum, with_columns=with_columns)
     if not live.is_finished:
         raise RowUnfinishedError(view.name, base_key, live.row)
     return live
@@ -129,7 +159,9 @@ def _chase(
     guess: str,
     quorum: int,
     healed: str = "",
-    turn: TurnStamps | None = None,
+    turn: Stamps | None = None,
+    *,
+    with_columns: bool = False,
 ) -> Generator[Request, Any, LiveRow]:
     """Follow pointers to the last row, finished or not.
 
@@ -139,45 +171,65 @@ def _chase(
             earlier one where this read did not look. Rows that a pointer leads away from may have been written as live
             ones, so their cells are copied to the healed row again, too.
     """
-    row, column, ready = guess, StoredColumn(NEXT, base_key), StoredColumn(READY, base_key)
-    while True:
-        cells: Cells = yield Get(view.name, record_of(row, base_key), (column, ready), quorum)
-        cell = cells.get(column, EMPTY)
+    row, passed = guess, dict[str, None]()
+    next_column, ready = StoredColumn(NEXT, base_key), StoredColumn(READY, base_key)
+    columns = tuple(view_column(name, base_key) for name in view.columns) if with_columns else ()
+    while row not in passed:
+        passed[row] = None
+        cells: Cells = yield Get(view.name, record_of(row, base_key), (next_column, ready, *columns), quorum)
+        cell = cells.get(next_column, EMPTY)
         if cell.value is None:
             if row == ROOT:
                 # A base record that has no view key yet.
-                return LiveRow(ROOT, NEVER, is_finished=True)
+                return LiveRow(ROOT, NEVER, is_finished=True, columns=_of(columns, cells))
             raise NoLiveRowError(view.name, base_key)
         pointer = Pointer.of(cell.value)
         if pointer.row == row:
-            return LiveRow(row, pointer.time, cells.get(ready, EMPTY).timestamp == cell.timestamp)
+            is_finished = cells.get(ready, EMPTY).timestamp == cell.timestamp
+            return LiveRow(row, pointer.time, is_finished, _of(columns, cells))
         if turn is not None:
             yield from copy_data(view, base_key, row, healed, quorum)
             yield put_row(view, row, base_key, {NEXT: StoredCell(cell.value, turn.stamp())}, quorum)
         row = pointer.row
+    rows = tuple(passed)
+    raise RingError(view.name, base_key, rows[rows.index(row) :])
 
 
-def heal(view: VersionedView, base_key: str, row: str, quorum: int) -> Generator[Request, Any, None]:
-    """Finish a live row whose coordinator died while it made it; nothing is done if it is finished.
+def _of(columns: Sequence[StoredColumn], cells: Cells) -> Cells:
+    return {column: cells[column] for column in columns if column in cells}
+
+
+def mend(view: VersionedView, broken: RowBrokenError, quorum: int, turn: Stamps) -> Generator[Request, Any, None]:
+    """Mend what a propagation met.
+
+    Requires:
+        Nothing else propagates updates of this base record.
+    """
+    match broken:
+        case RowUnfinishedError(base_key=base_key, row=row):
+            yield from heal(view, base_key, row, quorum, turn)
+        case RingError(base_key=base_key, rows=rows):
+            yield from open_ring(view, base_key, rows, quorum, turn)
+        case _:
+            raise AssertionError("there are two kinds")
+
+
+def heal(
+    view: VersionedView, base_key: str, row: str, quorum: int, turn: Stamps, later: tuple[str, ...] = ()
+) -> Generator[Request, Any, None]:
+    """Finish a live row whose coordinator died while it made it, and before it those that it was made from.
+
+    Nothing is done if it is finished.
 
     Requires:
         Nothing else propagates updates of this base record.
 
-    Source:
-        Ours; the paper does not say what becomes of half a propagation.
-    """
-    turn = yield from take_turn(view, base_key, quorum)
-    yield from _finish(view, base_key, row, turn, quorum)
-
-
-def _finish(
-    view: VersionedView, base_key: str, row: str, turn: TurnStamps, quorum: int, later: tuple[str, ...] = ()
-) -> Generator[Request, Any, None]:
-    """Finish a row, and before it those that it was made from.
-
     Args:
         later: Rows that are finished after this one, since they were made from it. It may have been made from one of
             them, when that had an older view key: if that it was finished since was seen at one replica alone.
+
+    Source:
+        Ours; the paper does not say what becomes of half a propagation.
     """
     column, ready, origin = StoredColumn(NEXT, base_key), StoredColumn(READY, base_key), StoredColumn(FROM, base_key)
     cells: Cells = yield Get(view.name, record_of(row, base_key), (column, ready, origin), quorum)
@@ -203,7 +255,7 @@ def _finish(
             continue
         if live.is_finished or live.row in {row, *later}:
             break
-        yield from _finish(view, base_key, live.row, turn, quorum, (*later, row))
+        yield from heal(view, base_key, live.row, quorum, turn, (*later, row))
     if live.row != row:
         if (live.time, live.row) > new:
             yield from _put_stale(view, base_key, row, live, turn, quorum)
@@ -213,7 +265,36 @@ def _finish(
     yield put_row(view, row, base_key, {READY: StoredCell("", stamp)}, quorum)
 
 
-def collect(view: VersionedView, base_key: str, row: str, quorum: int) -> Generator[Request, Any, None]:
+def open_ring(
+    view: VersionedView, base_key: str, rows: Sequence[str], quorum: int, turn: Stamps
+) -> Generator[Request, Any, None]:
+    """Make the row live to which the newest pointer of a ring leads, and have the others and the root lead to it.
+
+    Requires:
+        Nothing else propagates updates of this base record.
+
+    Source:
+        Ours; with leases there are no rings, but what was written without them may have some.
+    """
+    pointers: list[Pointer] = []
+    for row in rows:
+        cells: Cells = yield Get(view.name, record_of(row, base_key), (StoredColumn(NEXT, base_key),), quorum)
+        cell = cells.get(StoredColumn(NEXT, base_key), EMPTY)
+        if cell.value is None or (pointer := Pointer.of(cell.value)).row not in rows or pointer.row == row:
+            # Mended meanwhile.
+            return
+        pointers.append(pointer)
+    live = max(pointers)
+    for row in rows:
+        if row not in {live.row, ROOT}:
+            yield from copy_data(view, base_key, row, live.row, quorum)
+    yield _put_live(view, base_key, live, turn, quorum)
+    for row in dict.fromkeys([*rows, ROOT]):
+        if row != live.row:
+            yield put_row(view, row, base_key, {NEXT: StoredCell(live.text, turn.stamp())}, quorum)
+
+
+def collect(view: VersionedView, base_key: str, row: str, quorum: int, turn: Stamps) -> Generator[Request, Any, None]:
     """Take a stale row out of the chain, and leave a tombstone; nothing is done if it is not stale.
 
     A guess that is such a row fails, and the next one is tried; the root leads past it from now on.
@@ -222,12 +303,11 @@ def collect(view: VersionedView, base_key: str, row: str, quorum: int) -> Genera
         Nothing else propagates updates of this base record.
 
     Raises:
-        RowUnfinishedError: See `heal`.
+        RowBrokenError: See `mend`.
 
     Source:
         Ours; the paper's stale rows stay for ever.
     """
-    turn = yield from take_turn(view, base_key, quorum)
     try:
         live = yield from get_live_row(view, base_key, row, quorum)
     except NoLiveRowError:
@@ -242,7 +322,7 @@ def collect(view: VersionedView, base_key: str, row: str, quorum: int) -> Genera
 
 
 def forget(
-    view: VersionedView, base_key: str, row: str, stamp: int, replica_count: int
+    view: VersionedView, base_key: str, row: str, stamp: int, replica_count: int, turn: Stamps
 ) -> Generator[Request, Any, None]:
     """Remove the cells of a row that was collected, tombstone and all.
 
@@ -252,6 +332,7 @@ def forget(
     Args:
         stamp: That of the tombstone; a row that was written since is left as it is.
     """
+    del turn
     record, column = record_of(row, base_key), StoredColumn(NEXT, base_key)
     cells: Cells = yield Get(view.name, record, None, replica_count // 2 + 1)
     tombstone = cells.get(column, EMPTY)
@@ -290,14 +371,14 @@ def get_view(view: VersionedView, key: str, quorum: int) -> Generator[Request, A
     raise RowUnfinishedError(view.name, unfinished[0], row_of(key))
 
 
-def _put_live(view: VersionedView, base_key: str, live: Pointer, turn: TurnStamps, quorum: int) -> Put:
+def _put_live(view: VersionedView, base_key: str, live: Pointer, turn: Stamps, quorum: int) -> Put:
     stamp = turn.stamp()
     cells = {NEXT: StoredCell(live.text, stamp), READY: StoredCell("", stamp)}
     return put_row(view, live.row, base_key, cells, quorum)
 
 
 def _put_stale(
-    view: VersionedView, base_key: str, row: str, live: LiveRow, turn: TurnStamps, quorum: int
+    view: VersionedView, base_key: str, row: str, live: LiveRow, turn: Stamps, quorum: int
 ) -> Generator[Request, Any, None]:
     """Have a row lead to the live one; one that is not finished is being finished in this turn, and takes its cells."""
     pointer = Pointer(live.time, live.row)

@@ -1,20 +1,47 @@
 """A coordinator carries out writes and reads, and propagates its own writes afterwards (Algorithm 1).
 
 Propagations of one base record take turns: those of view keys have the record alone, those of other columns share it
-(section IV-F). `RowLocks` is for coordinators of one process; with several processes, send all writes of a base record
-through one of them, such as by a hash of its key.
+(section IV-F). `ShareLeases` holds between all processes over a store: any of them may write any record.
 """
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import Coroutine, Sequence
+from typing import Final
 
+from pequod.errors import PequodError
 from pequod_views.versioned.algorithms import RowUnfinishedError, get_view
-from pequod_views.versioned.locks import RowLocks
+from pequod_views.versioned.leases import ShareLeases
 from pequod_views.versioned.propagation import Propagator
 from pequod_views.versioned.records import Cells, QuorumError, RecordStore, StoredCell
-from pequod_views.versioned.rows import Update, VersionedView, base_column, check_text, check_views, guesses
+from pequod_views.versioned.rows import Update, VersionedView, base_column, check_text, check_views, guesses, row_of
+
+_WAIT_S: Final = 10.0
+
+
+class ViewLateError(PequodError):
+    """A read of a view waited for writes of its session, or for a row that is being made, as long as it may."""
+
+    def __init__(self, view: str, wait_s: float) -> None:
+        super().__init__(
+            f"{view}: not propagated after {wait_s:g} s, though the writes are not lost: read again, with a larger "
+            "wait_s, or without a session"
+        )
+        self.view = view
+        self.wait_s = wait_s
+
+
+class UpdatesRefusedError(PequodError):
+    """Updates that cannot be written at once; nothing was done."""
+
+    def __init__(self, record_count: int, columns: Sequence[str]) -> None:
+        super().__init__(
+            f"a put writes one record, and each of its columns once; these are updates of {record_count} records and "
+            f"of the columns {', '.join(map(repr, columns))}"
+        )
+        self.record_count = record_count
+        self.columns = columns
 
 
 class StoreSession:
@@ -39,14 +66,14 @@ class ViewCoordinator:
     """Writes base tables and keeps their views.
 
     Args:
-        locks: Shared with the other coordinators and the sweeper of the process.
+        leases: Shared with the other coordinators and the sweeper of the process.
     """
 
-    def __init__(self, store: RecordStore, views: Sequence[VersionedView], locks: RowLocks) -> None:
+    def __init__(self, store: RecordStore, views: Sequence[VersionedView], leases: ShareLeases) -> None:
         check_views(views)
         self._store = store
         self._views = tuple(views)
-        self._propagator = Propagator(store, locks)
+        self._propagator = Propagator(store, leases)
         self._tasks: set[asyncio.Task[None]] = set()
 
     async def put(self, update: Update, quorum: int, session: StoreSession | None = None) -> None:
@@ -56,16 +83,30 @@ class ViewCoordinator:
             QuorumError: Too few replicas answer. The write is not given up: it goes on to be made and propagated, since
                 some replicas may have it already.
         """
-        views = [view for view in self._views if update.table == view.base and _concerns(view, update)]
+        await self.put_columns([update], quorum, session)
+
+    async def put_columns(self, updates: Sequence[Update], quorum: int, session: StoreSession | None = None) -> None:
+        """Write cells of a base record at once, and propagate them to the views afterwards, also at once.
+
+        Requires:
+            The updates are of one base record, each of another column.
+
+        Raises:
+            QuorumError: See `put`.
+        """
+        _check_one_record(updates)
+        table, key = updates[0].table, updates[0].key
+        concerned = {view: some for view in self._views if (some := _concerning(view, updates))}
         # Before the write: what the record has afterwards may not be in the view yet.
-        keys = {view.name: await self._guesses(view, update, quorum) for view in views}
+        rows = await self._guesses(list(concerned), key, quorum)
         failure: QuorumError | None = None
         try:
-            await self._store.put(update.table, update.key, {base_column(update.column): update.cell}, quorum)
+            cells = {base_column(update.column): update.cell for update in updates}
+            await self._store.put(table, key, cells, quorum)
         except QuorumError as error:
             failure = error
-        for view in views:
-            task = self._start(self._propagate(view, update, keys[view.name], is_written=failure is None))
+        for view, some in concerned.items():
+            task = self._start(self._propagate(view, some, rows[view.name], is_written=failure is None))
             if session is not None:
                 session.expect(task, view.name)
         if failure is not None:
@@ -77,19 +118,29 @@ class ViewCoordinator:
         task.add_done_callback(self._tasks.discard)
         return task
 
-    async def _propagate(self, view: VersionedView, update: Update, keys: Sequence[str], *, is_written: bool) -> None:
+    async def _propagate(
+        self, view: VersionedView, updates: Sequence[Update], rows: Sequence[str], *, is_written: bool
+    ) -> None:
         if not is_written:
-            await self._propagator.persist(update)
-        await self._propagator.propagate(view, update, keys)
+            await self._propagator.persist(updates)
+        await self._propagator.propagate(view, updates, rows)
         # A session need not wait for this.
-        self._start(self._propagator.mark(view, update))
+        self._start(self._propagator.mark(view, updates))
 
-    async def _guesses(self, view: VersionedView, update: Update, quorum: int) -> list[str]:
-        try:
-            column = base_column(view.key_column)
-            return guesses(await self._store.get_versions(update.table, update.key, column, quorum))
-        except QuorumError:
-            return guesses(())
+    async def _guesses(self, views: Sequence[VersionedView], key: str, quorum: int) -> dict[str, list[str]]:
+        """Return guesses for views, from memory or from what the record has; a read for all that need one."""
+        known = {view.name: row for view in views if (row := self._propagator.row_of(view, key)) is not None}
+        unknown = [view for view in views if view.name not in known]
+        if unknown:
+            columns = [base_column(view.key_column) for view in unknown]
+            try:
+                cells = await self._store.get(unknown[0].base, key, columns, quorum)
+            except QuorumError:
+                cells = {}
+            for view, column in zip(unknown, columns, strict=True):
+                if column in cells:
+                    known[view.name] = row_of(cells[column].value)
+        return {view.name: guesses(*([known[view.name]] if view.name in known else [])) for view in views}
 
     async def get(self, table: str, key: str, quorum: int) -> Cells:
         """Return the cells of a base record."""
@@ -97,23 +148,31 @@ class ViewCoordinator:
         return {column: cell for column, cell in cells.items() if not column.base_key}
 
     async def get_view(
-        self, view: VersionedView, key: str, session: StoreSession | None = None
+        self, view: VersionedView, key: str, session: StoreSession | None = None, *, wait_s: float = _WAIT_S
     ) -> dict[str, dict[str, StoredCell]]:
         """Return the rows of a view with a view key, by base key.
 
+        Args:
+            wait_s: How long it may take until the writes of the session are propagated, and rows are whole.
+
         Raises:
             QuorumError: Less than a majority of the replicas answers.
+            ViewLateError: It takes longer.
             EarlierFormatError: The record is of an earlier version.
             NameRefusedError: The key is not Unicode.
         """
         check_text("the view key", key)
-        if session is not None:
-            await session.settle(view.name)
-        while True:
-            try:
-                return await self._propagator.carry_out(get_view(view, key, self._propagator.majority))
-            except RowUnfinishedError as error:
-                await self._propagator.heal(view, error.base_key, error.row)
+        try:
+            async with asyncio.timeout(wait_s):
+                if session is not None:
+                    await session.settle(view.name)
+                while True:
+                    try:
+                        return await self._propagator.carry_out(get_view(view, key, self._propagator.majority))
+                    except RowUnfinishedError as error:
+                        await self._propagator.mend(view, error)
+        except TimeoutError:
+            raise ViewLateError(view.name, wait_s) from None
 
     async def settle(self) -> None:
         """Wait until all writes so far have been propagated."""
@@ -121,5 +180,14 @@ class ViewCoordinator:
             await asyncio.wait(tuple(self._tasks))
 
 
-def _concerns(view: VersionedView, update: Update) -> bool:
-    return update.column == view.key_column or update.column in view.columns
+def _check_one_record(updates: Sequence[Update]) -> None:
+    """Pass if updates can be written at once."""
+    records = {(update.table, update.key) for update in updates}
+    columns = [update.column for update in updates]
+    if len(records) != 1 or len(set(columns)) != len(columns):
+        raise UpdatesRefusedError(len(records), columns)
+
+
+def _concerning(view: VersionedView, updates: Sequence[Update]) -> list[Update]:
+    columns = {view.key_column, *view.columns}
+    return [update for update in updates if update.table == view.base and update.column in columns]

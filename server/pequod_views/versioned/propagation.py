@@ -1,134 +1,157 @@
-"""Propagations and repairs over a store: the algorithms, their locks, and patience while replicas are away."""
+"""Propagations and repairs over a store: the algorithms, their turns, and patience while replicas are away."""
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Generator, Sequence
 from functools import partial
-from typing import Any, Final, TypeVar
+from typing import Any, Final, TypeAlias, TypeVar
 
-from pequod_views.versioned.algorithms import (
-    NoLiveRowError,
-    Request,
-    RowUnfinishedError,
-    heal,
-    propagate,
-)
-from pequod_views.versioned.locks import RowLocks
-from pequod_views.versioned.records import Forget, Get, QuorumError, RecordStore, StoredCell
+from pequod_views.versioned.algorithms import NoLiveRowError, Request, RowBrokenError, mend, propagate
+from pequod_views.versioned.leases import ShareLeases
+from pequod_views.versioned.records import Forget, ForgettingStore, Get, QuorumError, RecordStore, StoredCell
 from pequod_views.versioned.rows import Update, VersionedView, base_column, check_cells, done_column
+from pequod_views.versioned.turns import LeaseLostError, Turn
 
 T = TypeVar("T")
 _PAUSE_S: Final = 0.01
 _PAUSE_S_MAX: Final = 1.0
+#: Some megabytes.
+_ROWS_MAX: Final = 20_000
+
+#: Begins an algorithm in a turn.
+Steps: TypeAlias = Callable[[Turn], Generator[Request, Any, None]]
 
 
 class Propagator:
     """Carries out algorithms over a store.
 
     Args:
-        locks: Shared with all that propagate updates of these records.
+        leases: Those of the process.
     """
 
-    def __init__(self, store: RecordStore, locks: RowLocks) -> None:
+    def __init__(self, store: RecordStore, leases: ShareLeases) -> None:
         self.store = store
         self.majority = store.replica_count // 2 + 1
-        self._locks = locks
+        self._leases = leases
+        #: The row that was live after the last propagation here, by view and base key: a guess that needs no read.
+        self._rows: dict[tuple[str, str], str] = {}
 
-    async def propagate(self, view: VersionedView, update: Update, guesses: Sequence[str]) -> None:
-        """Propagate an update, however long the replicas are away.
+    def row_of(self, view: VersionedView, base_key: str) -> str | None:
+        """Return the row of a base record that was live when this process looked last, if it remembers one."""
+        return self._rows.get((view.name, base_key))
+
+    async def propagate(self, view: VersionedView, updates: Sequence[Update], guesses: Sequence[str]) -> None:
+        """Propagate updates of a base record, however long the replicas are away.
 
         Args:
             guesses: See `rows.guesses`.
         """
-        exclusive, at = update.column == view.key_column, 0
+        exclusive, at = any(update.column == view.key_column for update in updates), 0
+        base_key = updates[0].key
         while True:
             try:
-                async with self._locks.hold(view.name, update.key, exclusive=exclusive):
-                    steps = partial(propagate, view, update, guesses[at], self.majority)
-                    await self.insist(steps, view if exclusive else None)
+                async with self._leases.hold(view.name, base_key, exclusive=exclusive) as turn:
+                    steps = propagate(view, updates, guesses[at], self.majority, turn)
+                    row = await self.carry_out(steps, turn, is_patient=True)
                 break
             except NoLiveRowError:
                 # The last guess is the root, which never fails.
                 at += 1
-            except RowUnfinishedError as error:
-                await self.heal(view, error.base_key, error.row)
+            except LeaseLostError:
+                # Perhaps all was done in time; doing it twice is as good as once.
+                continue
+            except RowBrokenError as broken:
+                await self.mend(view, broken)
+        self._rows[view.name, base_key] = row
+        if len(self._rows) > _ROWS_MAX:
+            del self._rows[next(iter(self._rows))]
 
-    async def mark(self, view: VersionedView, update: Update) -> None:
-        """Say in the base record that an update has been propagated."""
-        mark = {done_column(view, update.column): StoredCell("", update.cell.timestamp)}
+    async def mark(self, view: VersionedView, updates: Sequence[Update]) -> None:
+        """Say in the base record that updates have been propagated."""
+        marks = {done_column(view, update.column): StoredCell("", update.cell.timestamp) for update in updates}
         try:
-            await self.store.put(update.table, update.key, mark, 1)
+            await self.store.put(updates[0].table, updates[0].key, marks, 1)
         except QuorumError:
-            # A sweep propagates it once more.
+            # A sweep propagates them once more.
             return
 
-    async def heal(self, view: VersionedView, base_key: str, row: str) -> None:
-        """Finish a row that was left half made."""
-        async with self._locks.hold(view.name, base_key, exclusive=True):
-            await self.insist(partial(heal, view, base_key, row, self.majority))
+    async def mend(self, view: VersionedView, broken: RowBrokenError) -> None:
+        """Mend what was left broken, however long the replicas are away."""
 
-    async def alone(
-        self, view: VersionedView, base_key: str, steps: Callable[[], Generator[Request, Any, None]]
-    ) -> None:
-        """Carry out steps once while nothing else propagates updates of the record.
+        def steps(turn: Turn) -> Generator[Request, Any, None]:
+            return mend(view, broken, self.majority, turn)
+
+        await self.alone(view, broken.base_key, steps, is_patient=True)
+
+    async def alone(self, view: VersionedView, base_key: str, steps: Steps, *, is_patient: bool = False) -> None:
+        """Carry out steps while nothing else propagates updates of the record.
 
         Raises:
-            QuorumError: Too few replicas answer.
+            QuorumError: Too few replicas answer, and the call is not patient.
         """
-        async with self._locks.hold(view.name, base_key, exclusive=True):
-            while True:
-                try:
-                    return await self.carry_out(steps())
-                except RowUnfinishedError as error:
-                    await self.carry_out(heal(view, base_key, error.row, self.majority))
+        waiting = [steps]
+        while waiting:
+            try:
+                async with self._leases.hold(view.name, base_key, exclusive=True) as turn:
+                    await self.carry_out(waiting[-1](turn), turn, is_patient=is_patient)
+                waiting.pop()
+            except LeaseLostError:
+                continue
+            except RowBrokenError as broken:
+                waiting.append(partial(mend, view, broken, self.majority))
 
-    async def persist(self, update: Update) -> None:
+    async def persist(self, updates: Sequence[Update]) -> None:
         """Make a write of unknown fate, so that the base has what is propagated."""
-        pause_s = _PAUSE_S
-        while True:
-            try:
-                await self.store.put(update.table, update.key, {base_column(update.column): update.cell}, 1)
-                return
-            except QuorumError:
-                await asyncio.sleep(pause_s)
-                pause_s = min(2 * pause_s, _PAUSE_S_MAX)
+        cells = {base_column(update.column): update.cell for update in updates}
+        await _insist(lambda: self.store.put(updates[0].table, updates[0].key, cells, 1))
 
-    async def insist(
-        self, steps: Callable[[], Generator[Request, Any, None]], view: VersionedView | None = None
-    ) -> None:
-        """Do work until enough replicas have answered; the lock stays held, so that nobody builds on half of it."""
-        pause_s = _PAUSE_S
-        while True:
-            try:
-                return await self.carry_out(steps())
-            except RowUnfinishedError as error:
-                # Perhaps the work of its own earlier attempt: the lock must not be given up before it is whole.
-                if view is None:
-                    raise
-                await self.insist(partial(heal, view, error.base_key, error.row, self.majority))
-            except QuorumError:
-                await asyncio.sleep(pause_s)
-                pause_s = min(2 * pause_s, _PAUSE_S_MAX)
-
-    async def carry_out(self, steps: Generator[Request, Any, T]) -> T:
+    async def carry_out(
+        self, steps: Generator[Request, Any, T], turn: Turn | None = None, *, is_patient: bool = False
+    ) -> T:
         """Send the requests of an algorithm to the store, and return its result.
+
+        Args:
+            is_patient: A request that too few replicas answer is sent again, until enough do. The record stays held, so
+                that nobody builds on half of the work.
 
         Raises:
             EarlierFormatError: A record of the view is of an earlier version.
+            LeaseLostError: Another process may have propagated updates of the record meanwhile.
+            QuorumError: Too few replicas answer, and the call is not patient.
         """
         reply: Any = None
         while True:
             try:
                 request = steps.send(reply)
             except StopIteration as stop:
+                if turn is not None:
+                    turn.check()
                 result: T = stop.value
                 return result
-            reply = None
-            if isinstance(request, Get):
-                reply = await self.store.get(request.table, request.key, request.columns, request.quorum)
-                check_cells(request.table, request.key, reply)
-            elif isinstance(request, Forget):
-                await self.store.forget(request.table, request.key, dict(request.cells), request.quorum)
-            else:
-                await self.store.put(request.table, request.key, dict(request.cells), request.quorum)
+            reply = await (_insist(partial(self._ask, request, turn)) if is_patient else self._ask(request, turn))
+
+    async def _ask(self, request: Request, turn: Turn | None) -> Any:
+        if turn is not None:
+            turn.check()
+        match request:
+            case Get(table, key, columns, quorum):
+                cells = await self.store.get(table, key, columns, quorum)
+                check_cells(table, key, cells)
+                return cells
+            case Forget(table, key, cells, quorum):
+                assert isinstance(self.store, ForgettingStore), "a sweep looks before"
+                return await self.store.forget(table, key, dict(cells), quorum)
+            case _:
+                return await self.store.put(request.table, request.key, dict(request.cells), request.quorum)
+
+
+async def _insist(ask: Callable[[], Any]) -> Any:
+    """Ask again until enough replicas have answered."""
+    pause_s = _PAUSE_S
+    while True:
+        try:
+            return await ask()
+        except QuorumError:
+            await asyncio.sleep(pause_s)
+            pause_s = min(2 * pause_s, _PAUSE_S_MAX)

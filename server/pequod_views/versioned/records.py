@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Final, NamedTuple, Protocol, TypeAlias
+from typing import Final, NamedTuple, Protocol, TypeAlias, runtime_checkable
 
 from pequod.errors import PequodError
 
@@ -110,16 +110,8 @@ class RecordStore(Protocol):
         """
         ...
 
-    async def get_versions(self, table: str, key: str, column: StoredColumn, quorum: int) -> Sequence[StoredCell]:
-        """Return the different values of a cell that ``quorum`` replicas or more have.
-
-        Raises:
-            QuorumError: Too few replicas answer.
-        """
-        ...
-
     async def put(self, table: str, key: str, cells: Cells, quorum: int) -> None:
-        """Write cells at all replicas that can be reached, ``quorum`` at least.
+        """Write cells at all replicas, and return once ``quorum`` of them have them; the others take them later.
 
         Raises:
             QuorumError: Too few replicas answer; some may have the cells.
@@ -127,13 +119,26 @@ class RecordStore(Protocol):
         ...
 
     async def keys(self, table: str, after: str | None, count: int) -> Sequence[str]:
-        """Return the first keys of a table that are larger than ``after``, in order, from the replicas that answer.
-
-        None is below all keys, also the empty one.
+        """Return the first keys of a table that come after ``after``, in the store's order; None is before all keys.
 
         A record that the replicas that answer lack may be left out; the next sweep finds it.
         """
         ...
+
+    async def swap(self, register: str, old: str | None, new: str | None) -> str | None:
+        """Set a register to ``new`` if it has ``old``, at once as all others see it, and return what it has then.
+
+        Registers are no cells: each is a text alone. None is the value of a register that was never set.
+
+        Raises:
+            QuorumError: Less than a majority of the replicas answers; the register may have the new value, or get it.
+        """
+        ...
+
+
+@runtime_checkable
+class ForgettingStore(Protocol):
+    """A store that can remove cells without a trace; in another one tombstones of collected rows stay."""
 
     async def forget(self, table: str, key: str, cells: Cells, quorum: int) -> None:
         """Remove cells as if they had never been written, where a replica has none that is newer.

@@ -4,7 +4,7 @@
     view       root -> kim -> cy (live)        ray -> cy
                rows are (view key, base key); `next` points to a row with a newer key, of the live row to itself
 
-    cells      own next, own ready, own from, own turn      the book-keeping
+    cells      own next, own ready, own from                the book-keeping
                column <name>                                a column of the base, whatever its name is
 
 A pointer is a row and the time of that row's view key; its cell has the stamp of the turn that wrote it, see `turns`.
@@ -27,13 +27,13 @@ NEXT: Final = "own next"
 READY: Final = "own ready"
 #: The row that was live before, written with `next`: the row may have been part of the chain to it, which is cut then.
 FROM: Final = "own from"
-#: In the root: the number of the last turn.
-TURN: Final = "own turn"
+#: In the root: the number of the last turn, as earlier versions counted them.
+_TURN: Final = "own turn"
 #: The rows of a base record that no view key names: where it begins, and where it is while its view key is deleted.
 ROOT: Final = "root"
 GONE: Final = "gone"
 _KEY: Final = "key "
-_OWN: Final = frozenset({NEXT, READY, FROM, TURN})
+_OWN: Final = frozenset({NEXT, READY, FROM, _TURN})
 #: Before the name of a column of the base, in a cell of the view: so no column, whatever its name, is a cell above.
 _COLUMN: Final = "column "
 #: Before the name of a base column, in a cell of the base record whose base key is the view's name.
@@ -203,22 +203,28 @@ def row_in(record: str, base_key: str) -> str:
     return record if record.startswith(_KEY) else record.removesuffix(f" {base_key}")
 
 
-def put_row(view: VersionedView, row: str, base_key: str, cells: Mapping[str, StoredCell], quorum: int) -> Put:
-    """Return the request that writes cells of the book-keeping of a row."""
-    assert cells.keys() <= _OWN, "columns are written by `put_column`"
-    named = tuple((StoredColumn(name, base_key), cell) for name, cell in cells.items())
-    return Put(view.name, record_of(row, base_key), named, quorum)
+def put_row(
+    view: VersionedView,
+    row: str,
+    base_key: str,
+    own: Mapping[str, StoredCell],
+    quorum: int,
+    columns: Cells | None = None,
+) -> Put:
+    """Return the request that writes cells of the book-keeping of a row, and columns with them."""
+    assert own.keys() <= _OWN, "columns are cells of their own"
+    named = {StoredColumn(name, base_key): cell for name, cell in own.items()}
+    return Put(view.name, record_of(row, base_key), tuple({**named, **(columns or {})}.items()), quorum)
 
 
-def put_column(view: VersionedView, row: str, update: Update, quorum: int) -> Put:
-    """Return the request that writes a column of a row."""
-    cells = ((view_column(update.column, update.key), update.cell),)
-    return Put(view.name, record_of(row, update.key), cells, quorum)
+def put_columns(view: VersionedView, row: str, updates: Sequence[Update], quorum: int) -> Put:
+    """Return the request that writes columns of a row."""
+    cells = tuple((view_column(update.column, update.key), update.cell) for update in updates)
+    return Put(view.name, record_of(row, updates[0].key), cells, quorum)
 
 
-def guesses(old: Sequence[StoredCell]) -> list[str]:
-    """Return rows to begin at for view keys that a record had, the likeliest first; the root is always right."""
-    rows = [row_of(cell.value) for cell in sorted(old, key=lambda cell: -cell.timestamp)]
+def guesses(*rows: str) -> list[str]:
+    """Return rows to begin at, the likeliest first; the root is always right."""
     return [*dict.fromkeys(rows), ROOT]
 
 

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import sqlite3
-from collections.abc import Callable, Sequence
+import uuid
+from collections.abc import Awaitable, Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import Final, Literal, TypeVar
+from typing import Any, Final, Literal, TypeVar
 
 from pequod_views.versioned.records import Cells, QuorumError, StoredCell, StoredColumn, merge
+from pequod_views.versioned.registers import BallotRequest, Ballots, Prepare, Promise, swap_at_replicas
 
 T = TypeVar("T")
 
@@ -26,6 +28,18 @@ WHERE excluded.timestamp > timestamp OR (excluded.timestamp = timestamp AND excl
     AND (value IS NULL OR excluded.value > value))"""
 _KEYS: Final = "SELECT DISTINCT key FROM cells WHERE tbl = ?1 AND (?2 IS NULL OR key > ?2) ORDER BY key LIMIT ?3"
 _FORGET: Final = "DELETE FROM cells WHERE tbl = ? AND key = ? AND name = ? AND base_key = ? AND timestamp <= ?"
+_REGISTERS: Final = """
+CREATE TABLE IF NOT EXISTS registers (
+    name TEXT NOT NULL PRIMARY KEY, promised TEXT NOT NULL, accepted TEXT NOT NULL, value TEXT
+) WITHOUT ROWID"""
+_PREPARE: Final = """
+INSERT INTO registers VALUES (?1, ?2, '', NULL)
+ON CONFLICT DO UPDATE SET promised = excluded.promised WHERE excluded.promised > promised"""
+_ACCEPT: Final = """
+INSERT INTO registers VALUES (?1, ?2, ?2, ?3)
+ON CONFLICT DO UPDATE SET promised = excluded.promised, accepted = excluded.accepted, value = excluded.value
+WHERE excluded.promised >= promised"""
+_PROMISE: Final = "SELECT promised, accepted, value FROM registers WHERE name = ?"
 _BUSY_S: Final = 5.0
 
 
@@ -41,12 +55,16 @@ class SqliteReplicas:
         self.replica_count = len(paths)
         #: The numbers of the replicas that are away.
         self.down: set[int] = set()
+        #: Work of replicas that were not waited for.
+        self._late: set[asyncio.Future[Any]] = set()
+        self._ballots = Ballots(uuid.uuid4().hex)
         self._threads = [ThreadPoolExecutor(1, f"pequod-replica-{number}") for number in range(len(paths))]
         self._files = [sqlite3.connect(path, timeout=_BUSY_S, check_same_thread=False) for path in paths]
         for file in self._files:
             file.execute("PRAGMA journal_mode = WAL")
             file.execute(f"PRAGMA synchronous = {synchronous}")
             file.execute(_SCHEMA)
+            file.execute(_REGISTERS)
             file.commit()
 
     async def get(self, table: str, key: str, columns: Sequence[StoredColumn] | None, quorum: int) -> Cells:
@@ -55,11 +73,6 @@ class SqliteReplicas:
         for cells in await self._ask(lambda file: _read(file, table, key), quorum):
             merge(merged, cells)
         return merged if columns is None else {one: merged[one] for one in columns if one in merged}
-
-    async def get_versions(self, table: str, key: str, column: StoredColumn, quorum: int) -> Sequence[StoredCell]:
-        """Return the different values of a cell."""
-        found = await self._ask(lambda file: _read(file, table, key), quorum)
-        return list(dict.fromkeys(cells[column] for cells in found if column in cells))
 
     async def put(self, table: str, key: str, cells: Cells, quorum: int) -> None:
         """Write cells."""
@@ -76,6 +89,14 @@ class SqliteReplicas:
         rows = [(table, key, *column, cell.timestamp) for column, cell in cells.items()]
         await self._ask(lambda file: _write(file, rows, _FORGET), quorum)
 
+    async def swap(self, register: str, old: str | None, new: str | None) -> str | None:
+        """Set a register if it has another value."""
+
+        def ask(request: BallotRequest) -> Awaitable[list[Promise]]:
+            return self._ask(lambda file: _promise(file, request), self.replica_count // 2 + 1)
+
+        return await swap_at_replicas(ask, register, old, new, self._ballots)
+
     async def spread(self) -> None:
         """Bring all replicas that are up to one state (anti-entropy)."""
         up = [number for number in range(self.replica_count) if number not in self.down]
@@ -85,19 +106,30 @@ class SqliteReplicas:
                 await self._run(number, lambda file, rows=rows: _write(file, rows))  # type: ignore[misc]
 
     async def _ask(self, work: Callable[[sqlite3.Connection], T], quorum: int) -> list[T]:
-        """Have all replicas that are up work; return what they answer."""
+        """Have all replicas that are up work; return what the first of them answer, without waiting for the others."""
         up = [number for number in range(self.replica_count) if number not in self.down]
-        outcomes = await asyncio.gather(*(self._run(number, work) for number in up), return_exceptions=True)
+        working = {asyncio.ensure_future(self._run(number, work)) for number in up}
+        self._late |= working
+        for future in working:
+            future.add_done_callback(self._end)
         answers: list[T] = []
-        for outcome in outcomes:
-            if isinstance(outcome, BaseException):
-                if not isinstance(outcome, sqlite3.Error):
-                    raise outcome
-                continue
-            answers.append(outcome)
+        while working and len(answers) < quorum:
+            done, working = await asyncio.wait(working, return_when=asyncio.FIRST_COMPLETED)
+            for future in done:
+                error = future.exception()
+                if error is None:
+                    answers.append(future.result())
+                elif not isinstance(error, sqlite3.Error):
+                    raise error
         if len(answers) < quorum:
             raise QuorumError(quorum, len(answers))
         return answers
+
+    def _end(self, work: asyncio.Future[Any]) -> None:
+        self._late.discard(work)
+        if not work.cancelled():
+            # Looked at, so that asyncio does not tell of it; a replica that was not waited for may fail.
+            work.exception()
 
     async def _run(self, number: int, work: Callable[[sqlite3.Connection], T]) -> T:
         file = self._files[number]
@@ -113,6 +145,18 @@ class SqliteReplicas:
 def _read(file: sqlite3.Connection, table: str, key: str) -> dict[StoredColumn, StoredCell]:
     rows = file.execute("SELECT name, base_key, value, timestamp FROM cells WHERE tbl = ? AND key = ?", (table, key))
     return {StoredColumn(name, base_key): StoredCell(value, timestamp) for name, base_key, value, timestamp in rows}
+
+
+def _promise(file: sqlite3.Connection, request: BallotRequest) -> Promise:
+    register, ballot = request.register, request.ballot
+    with file:
+        if isinstance(request, Prepare):
+            file.execute(_PREPARE, (register, ballot))
+        else:
+            file.execute(_ACCEPT, (register, ballot, request.value))
+        promised, accepted, value = file.execute(_PROMISE, (register,)).fetchone()
+    is_given = promised == ballot
+    return Promise(is_given, accepted if is_given else promised, value)
 
 
 def _write(file: sqlite3.Connection, rows: Sequence[tuple[object, ...]], statement: str = _PUT) -> None:

@@ -14,10 +14,10 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Final
 
-from pequod_views.versioned.algorithms import collect, forget
-from pequod_views.versioned.locks import RowLocks
+from pequod_views.versioned.algorithms import RowUnfinishedError, collect, forget
+from pequod_views.versioned.leases import ShareLeases
 from pequod_views.versioned.propagation import Propagator
-from pequod_views.versioned.records import QuorumError, RecordStore
+from pequod_views.versioned.records import ForgettingStore, QuorumError, RecordStore
 from pequod_views.versioned.rows import (
     VersionedView,
     base_column,
@@ -25,6 +25,7 @@ from pequod_views.versioned.rows import (
     check_views,
     guesses,
     row_in,
+    row_of,
     swept_rows,
     undone,
 )
@@ -46,7 +47,7 @@ class ViewSweeper:
     """Sweeps a store, such as once a minute and after a coordinator died.
 
     Args:
-        locks: Shared with the coordinators.
+        leases: Shared with the coordinators of the process.
         forget_s: How long a message may be under way, or a replica be without what the others have. A tombstone that
             is removed earlier may let a row come back.
     """
@@ -55,7 +56,7 @@ class ViewSweeper:
         self,
         store: RecordStore,
         views: Sequence[VersionedView],
-        locks: RowLocks,
+        leases: ShareLeases,
         *,
         forget_s: float = 3600.0,
         clock: Callable[[], float] = time.monotonic,
@@ -63,7 +64,7 @@ class ViewSweeper:
         check_views(views)
         self._store = store
         self._views = tuple(views)
-        self._propagator = Propagator(store, locks)
+        self._propagator = Propagator(store, leases)
         self._forget_s = forget_s
         self._clock = clock
         #: When a tombstone was seen first, by view, record, base key and stamp.
@@ -96,13 +97,14 @@ class ViewSweeper:
         cells = await self._store.get(view.base, key, None, self._propagator.majority)
         updates = undone(view, key, cells)
         column = base_column(view.key_column)
-        likely = guesses([cells[column]] if column in cells else [])
-        for update in updates:
-            # It may be at few replicas.
-            await self._propagator.persist(update)
-            await self._propagator.propagate(view, update, likely)
-            await self._propagator.mark(view, update)
-            swept.propagated += 1
+        if not updates:
+            return
+        # They may be at few replicas.
+        await self._propagator.persist(updates)
+        likely = guesses(row_of(cells[column].value)) if column in cells else guesses()
+        await self._propagator.propagate(view, updates, likely)
+        await self._propagator.mark(view, updates)
+        swept.propagated += len(updates)
 
     async def _tidy(self, view: VersionedView, record: str, swept: Swept) -> None:
         """Finish, collect and remove rows in a record of a view."""
@@ -111,12 +113,14 @@ class ViewSweeper:
         check_cells(view.name, record, cells)
         found = swept_rows(record, cells)
         for base_key in found.unfinished:
-            await self._propagator.heal(view, base_key, row_in(record, base_key))
+            await self._propagator.mend(view, RowUnfinishedError(view.name, base_key, row_in(record, base_key)))
             swept.finished += 1
         for base_key in found.stale:
-            steps = partial(collect, view, base_key, row_in(record, base_key), majority)
-            await self._propagator.alone(view, base_key, steps)
+            row = row_in(record, base_key)
+            await self._propagator.alone(view, base_key, partial(collect, view, base_key, row, majority))
             swept.collected += 1
+        if not isinstance(self._store, ForgettingStore):
+            return
         for base_key, stamp in found.collected.items():
             seen = view.name, record, base_key, stamp
             if self._clock() - self._seen.setdefault(seen, self._clock()) < self._forget_s:

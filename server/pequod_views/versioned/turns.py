@@ -1,11 +1,13 @@
-"""Turns: the propagations that change pointers of a base record have numbers, and their writes have stamps.
+"""Turns: the propagations that change pointers of a base record come one after another, and their writes have stamps.
 
 A coordinator that dies may leave a write at less than a majority of the replicas. The next coordinator may not see it
 and build on its absence; later it is seen. With the timestamps of updates it may win then, and two rows are live. So
 pointers have stamps by the order of turns: what was left behind loses against all that was written after it.
 
-    root.turn   the number of the last turn, at a majority before the turn writes anything else
-    stamp       number * 2**20 + how many writes came before in the turn
+    stamp       epoch * 2**32 + how many stamps the holder of the epoch took before
+
+An epoch is that of a lease, see `leases`: the store gives each to one process, and each process counts its stamps. So
+a turn needs no request of its own.
 
 Source:
     Ours; the paper's pointers have the timestamps of updates, and its coordinators do not die.
@@ -13,21 +15,54 @@ Source:
 
 from __future__ import annotations
 
-from collections.abc import Generator
-from typing import Any, Final
+from typing import Final, Protocol
 
-from pequod_views.versioned.records import EMPTY, Cells, Get, Put, StoredCell, StoredColumn
-from pequod_views.versioned.rows import ROOT, TURN, VersionedView, put_row, record_of
+from pequod.errors import PequodError
 
-_STAMPS: Final = 1 << 20
+_STAMPS: Final = 1 << 32
+#: Earlier versions had 2**20 stamps for each turn of a record: the first epoch is above 2**24 of them.
+EPOCH_FIRST: Final = 1 << 12
+
+
+class LeaseLostError(PequodError):
+    """The process may not have the record any more; what it did is done again, by it or by another."""
+
+    def __init__(self, share: int) -> None:
+        super().__init__(f"the lease of the share {share} ran out while its holder worked")
+        self.share = share
+
+
+class Stamps(Protocol):
+    """The stamps of a turn."""
+
+    def stamp(self) -> int:
+        """Return a stamp above all those of this turn and of those before."""
+        ...
+
+
+class Turn(Stamps, Protocol):
+    """The right to propagate updates of a base record."""
+
+    def check(self) -> None:
+        """Pass if nobody else has had the record since the turn began.
+
+        Raises:
+            LeaseLostError: Another process may have it.
+        """
+        ...
 
 
 class TurnStamps:
-    """The stamps of a turn, each larger than all before it."""
+    """The stamps of an epoch, each larger than all before it."""
 
-    def __init__(self, number: int) -> None:
-        self._next = number * _STAMPS
+    def __init__(self, epoch: int) -> None:
+        self._next = epoch * _STAMPS
         self._end = self._next + _STAMPS
+
+    @property
+    def are_spent(self) -> bool:
+        """The epoch has no more stamps than one turn may take."""
+        return self._end - self._next < 1 << 20
 
     def stamp(self) -> int:
         """Return a new stamp."""
@@ -35,17 +70,3 @@ class TurnStamps:
         self._next += 1
         assert self._next < self._end, "a turn has few writes"
         return stamp
-
-
-def take_turn(view: VersionedView, base_key: str, quorum: int) -> Generator[Get | Put, Any, TurnStamps]:
-    """Begin a turn.
-
-    Requires:
-        The coordinator has the base record alone. Then two turns never have one number: a number is used once it is
-        at a majority, and the next turn reads it there.
-    """
-    column = StoredColumn(TURN, base_key)
-    cells: Cells = yield Get(view.name, record_of(ROOT, base_key), (column,), quorum)
-    number = cells.get(column, EMPTY).timestamp + 1
-    yield put_row(view, ROOT, base_key, {TURN: StoredCell("", number)}, quorum)
-    return TurnStamps(number)

@@ -53,7 +53,11 @@ class Process:
 
     #: Set at once, by work that knows its process.
     steps: Steps = field(init=False)
+    #: The operating system's process that the coordinator is of.
+    home: int = 0
     waits_for: Lock | None = None
     holds: Lock | None = None
+    #: Its lease ran out, which it sees when it goes on.
+    has_lost: bool = False
     #: The process may die.
     is_mortal: bool = True

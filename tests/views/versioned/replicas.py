@@ -8,6 +8,7 @@ from typing import Any
 from pequod_views.versioned import StoredCell, StoredColumn
 from pequod_views.versioned.records import Forget, Get, Put, merge
 from pequod_views.versioned.rows import NEXT, Pointer, row_in
+from pequod_views.versioned.turns import TurnStamps
 
 from tests.views.versioned.processes import Record, Replica
 
@@ -39,6 +40,12 @@ class ThreeReplicas:
 
     def __init__(self) -> None:
         self.replicas: list[Replica] = [{} for _ in range(3)]
+        self._epoch = 0
+
+    def turn(self) -> TurnStamps:
+        """Begin a turn, as of another process."""
+        self._epoch += 1
+        return TurnStamps(self._epoch)
 
     def carry_out(
         self, steps: Generator[Any, Any, Any], reached: Sequence[int], dies_at_put: int | None = None

@@ -48,6 +48,8 @@ def simulate(seed: int) -> None:
         loss=rng.choice([0, 0, 0.1, 0.3]),
         death=rng.choice([0, 0, 0.03, 0.15]),
         read_repair=rng.random() < 0.5,
+        homes=rng.choice([1, 2, 3]),
+        expiry=rng.choice([0, 0, 0.01, 0.05]),
         on_done=majorities_agree,
     )
     for key in rng.choices("abc", k=rng.choice([0, 0, 1, 3])):

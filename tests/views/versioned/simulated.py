@@ -3,6 +3,8 @@
 Each request of a process is a message to each replica. The scheduler picks what happens next: a message arrives, is
 lost, or a process goes on. A process goes on when a quorum has answered; other messages are still under way then. A
 coordinator may die at each request, before it is sent or while it is under way; nobody does its work again, but sweeps.
+Coordinators are of one process or several; a process has the lease of a base record, which may run out at any moment,
+while its coordinators are at work and their messages are under way.
 """
 
 from __future__ import annotations
@@ -13,8 +15,16 @@ from contextlib import suppress
 from functools import partial
 from typing import Any
 
-from pequod_views.versioned import NoLiveRowError, QuorumError, RowUnfinishedError, StoredCell
-from pequod_views.versioned.algorithms import Request, collect, forget, get_view, heal, propagate
+from pequod_views.versioned import LeaseLostError, NoLiveRowError, QuorumError, RowUnfinishedError, StoredCell
+from pequod_views.versioned.algorithms import (
+    Request,
+    RowBrokenError,
+    collect,
+    forget,
+    get_view,
+    mend,
+    propagate,
+)
 from pequod_views.versioned.records import Forget, Get, Put, merge
 from pequod_views.versioned.rows import (
     SweptRows,
@@ -24,9 +34,11 @@ from pequod_views.versioned.rows import (
     done_column,
     guesses,
     row_in,
+    row_of,
     swept_rows,
     undone,
 )
+from pequod_views.versioned.turns import TurnStamps
 
 from tests.views.versioned.processes import (
     Call,
@@ -53,6 +65,9 @@ class Simulation:
         loss: The probability that a message never arrives.
         death: The probability, at each request, that a coordinator dies.
         read_repair: Replicas that answered a read with less than others are sent what they lack.
+        homes: How many processes the coordinators are of.
+        expiry: The probability, at each event, that a lease runs out.
+        has_leases: Without them each process has locks of its own, which the others do not see.
     """
 
     def __init__(
@@ -67,6 +82,9 @@ class Simulation:
         loss: float = 0.0,
         death: float = 0.0,
         read_repair: bool = False,
+        homes: int = 1,
+        expiry: float = 0.0,
+        has_leases: bool = True,
         on_done: Callable[[Simulation], None] | None = None,
     ) -> None:
         self._rng = random.Random(seed)
@@ -75,7 +93,11 @@ class Simulation:
         self._quorum = replicas // 2 + 1 if quorum is None else quorum
         self._base_quorum = base_quorum
         self._loss, self._death, self._read_repair = loss, death, read_repair
+        self._homes, self._expiry, self._has_leases = homes, expiry, has_leases
         self._on_done = on_done
+        #: The process that has the lease of a record, and the stamps of its epoch.
+        self._leases: dict[str, tuple[int, TurnStamps]] = {}
+        self._epoch = 0
         self._messages: list[Message] = []
         self._locks: dict[str, list[Process]] = {}
         self._waiting: list[Process] = []
@@ -89,7 +111,7 @@ class Simulation:
             self._start(partial(self._update, update))
 
     def _start(self, work: Callable[[Process], Steps], *, is_mortal: bool = True) -> None:
-        process = Process(is_mortal=is_mortal)
+        process = Process(home=self._rng.randrange(self._homes), is_mortal=is_mortal)
         process.steps = work(process)
         self._ready.append((process, None))
 
@@ -106,6 +128,8 @@ class Simulation:
         for _ in range(_EVENTS_MAX):
             if not self._ready and not self._messages:
                 break
+            if self._expiry and self._rng.random() < self._expiry:
+                self._expire()
             choice = self._rng.randrange(len(self._ready) + len(self._messages))
             if choice < len(self._ready):
                 process, reply = self._ready.pop(choice)
@@ -157,10 +181,13 @@ class Simulation:
         Requires:
             No message is under way.
         """
-        while any(swept.collected for swept in self._swept()):
+        for _ in range(_SWEEPS_MAX):
+            if not any(swept.collected for swept in self._swept()):
+                return
             self._start(partial(self._tidy, forgets=True), is_mortal=False)
             self.run()
             self.spread()
+        raise AssertionError("rows stay collected")
 
     def records(self, table: str, replicas: list[Replica] | None = None) -> dict[str, Record]:
         """Return the records of a table as a read of these replicas, or all, has them."""
@@ -183,7 +210,8 @@ class Simulation:
             except QuorumError:
                 pass
             yield from self._persisted(update)
-            yield from self._propagated(process, update, guesses(old))
+            rows = [row_of(cell.value) for cell in sorted(old, key=lambda cell: -cell.timestamp)]
+            yield from self._propagated(process, update, guesses(*rows))
         except CoordinatorDiedError:
             self.dead.append(update)
             self._unlock(process)
@@ -198,7 +226,7 @@ class Simulation:
         def steps() -> Steps:
             yield Put(self.view.base, update.key, ((base_column(update.column), update.cell),), 1)
 
-        yield from self._insisted(steps)
+        yield from self._merged(steps(), is_patient=True)
 
     def _marked(self, update: Update) -> Steps:
         mark = done_column(self.view, update.column), StoredCell("", update.cell.timestamp)
@@ -209,35 +237,61 @@ class Simulation:
         at, exclusive = 0, update.column == self.view.key_column
         while True:
             try:
-                steps = partial(propagate, self.view, update, keys[at], self._quorum)
-                yield from self._locked(process, Lock(update.key, exclusive), steps)
+                steps = partial(propagate, self.view, [update], keys[at], self._quorum)
+                yield from self._locked(process, Lock(update.key, exclusive), steps, is_patient=True)
                 return
             except NoLiveRowError:
                 at += 1
-            except RowUnfinishedError as error:
-                yield from self._healed(process, error.base_key, error.row)
+            except RowBrokenError as error:
+                yield from self._mended(process, error)
 
     def _healed(self, process: Process, base_key: str, row: str) -> Steps:
-        yield from self._locked(process, Lock(base_key, True), partial(heal, self.view, base_key, row, self._quorum))
+        yield from self._mended(process, RowUnfinishedError(self.view.name, base_key, row))
 
-    def _locked(self, process: Process, lock: Lock, steps: Callable[[], Steps]) -> Steps:
-        work = object()
-        yield lock
-        self.begun.add(work)
-        try:
-            yield from self._insisted(steps, heals=lock.exclusive)
-            self.begun.discard(work)
-        except (NoLiveRowError, RowUnfinishedError):
-            self.begun.discard(work)
-            raise
-        finally:
-            self._unlock(process)
+    def _mended(self, process: Process, broken: RowBrokenError) -> Steps:
+        steps = partial(mend, self.view, broken, self._quorum)
+        yield from self._alone(process, broken.base_key, steps)
+
+    def _alone(self, process: Process, base_key: str, steps: Callable[[TurnStamps], Steps]) -> Steps:
+        waiting = [steps]
+        while waiting:
+            try:
+                yield from self._locked(process, Lock(base_key, True), waiting[-1], is_patient=True)
+                waiting.pop()
+            except RowBrokenError as broken:
+                waiting.append(partial(mend, self.view, broken, self._quorum))
+
+    def _locked(self, process: Process, lock: Lock, steps: Callable[[TurnStamps], Steps], *, is_patient: bool) -> Steps:
+        work, has_lost = object(), False
+        while True:
+            try:
+                yield lock
+                self.begun.add(work)
+                yield from self._merged(steps(self._stamps(process, lock.key)), is_patient=is_patient)
+                self.begun.discard(work)
+                return
+            except LeaseLostError:
+                has_lost = True
+            except (NoLiveRowError, RowBrokenError):
+                if not has_lost:
+                    self.begun.discard(work)
+                raise
+            finally:
+                self._unlock(process)
+
+    def _stamps(self, process: Process, key: str) -> TurnStamps:
+        home, stamps = self._leases.get(key, (-1, None))
+        if home != process.home or stamps is None or not self._has_leases:
+            self._epoch += 1
+            stamps = TurnStamps(self._epoch)
+            self._leases[key] = process.home, stamps
+        return stamps
 
     def _read(self, key: str, process: Process) -> Steps:
         try:
             while True:
                 try:
-                    yield from self._merged(get_view(self.view, key, self._quorum))
+                    yield from self._merged(get_view(self.view, key, self._quorum), is_patient=False)
                     return
                 except RowUnfinishedError as error:
                     yield from self._healed(process, error.base_key, error.row)
@@ -248,7 +302,7 @@ class Simulation:
         for key, cells in sorted(self.records(self.view.base).items()):
             for update in undone(self.view, key, cells):
                 yield from self._persisted(update)
-                yield from self._propagated(process, update, guesses(()))
+                yield from self._propagated(process, update, guesses())
                 yield from self._marked(update)
 
     def _tidy(self, process: Process, *, collects: bool = True, forgets: bool = False) -> Steps:
@@ -259,34 +313,28 @@ class Simulation:
                     yield from self._healed(process, base_key, row_in(record, base_key))
                 for base_key in found.stale if collects else ():
                     steps = partial(collect, self.view, base_key, row_in(record, base_key), self._quorum)
-                    yield from self._locked(process, Lock(base_key, True), steps)
+                    yield from self._alone(process, base_key, steps)
                 for base_key, stamp in found.collected.items() if forgets else ():
                     row = row_in(record, base_key)
                     steps = partial(forget, self.view, base_key, row, stamp, len(self.replicas))
-                    yield from self._locked(process, Lock(base_key, True), steps)
+                    yield from self._alone(process, base_key, steps)
         except CoordinatorDiedError:
             pass
 
-    def _insisted(self, steps: Callable[[], Steps], *, heals: bool = False) -> Steps:
-        while True:
-            try:
-                yield from self._merged(steps())
-                return
-            except RowUnfinishedError as error:
-                if not heals:
-                    raise
-                yield from self._insisted(partial(heal, self.view, error.base_key, error.row, self._quorum))
-            except QuorumError:
-                pass
-
-    def _merged(self, steps: Steps) -> Steps:
+    def _merged(self, steps: Steps, *, is_patient: bool) -> Steps:
         reply: Any = None
         while True:
             try:
                 request = steps.send(reply)
             except StopIteration:
                 return
-            answers = yield request
+            answers = None
+            while answers is None:
+                try:
+                    answers = yield request
+                except QuorumError:
+                    if not is_patient:
+                        raise
             reply = None
             if isinstance(request, Get):
                 reply = {}
@@ -298,11 +346,16 @@ class Simulation:
     # The scheduler.
 
     def _resume(self, process: Process, reply: Any) -> None:
+        if process.has_lost and not isinstance(reply, CoordinatorDiedError):
+            reply = LeaseLostError(0)
+        process.has_lost = False
         try:
             request = process.steps.throw(reply) if isinstance(reply, Exception) else process.steps.send(reply)
         except StopIteration:
             return
         if isinstance(request, Lock):
+            if not self._has_leases:
+                request = Lock(f"{process.home} {request.key}", request.exclusive)
             process.waits_for = request
             self._waiting.append(process)
             self._grant(request.key)
@@ -325,6 +378,8 @@ class Simulation:
             assert lock is not None
             if holders and (lock.exclusive or any(one.holds is not None and one.holds.exclusive for one in holders)):
                 continue
+            if any(one.home != process.home for one in holders):
+                continue
             self._waiting.remove(process)
             process.waits_for, process.holds = None, lock
             holders.append(process)
@@ -335,6 +390,16 @@ class Simulation:
             key, process.holds = process.holds.key, None
             self._locks[key].remove(process)
             self._grant(key)
+
+    def _expire(self) -> None:
+        """Have a lease run out: whoever works under it goes on until its next look at the clock."""
+        keys = sorted(key for key, holders in self._locks.items() if holders)
+        if keys:
+            key = self._rng.choice(keys)
+            self._leases.pop(key, None)
+            for process in list(self._locks[key]):
+                process.has_lost = True
+                self._unlock(process)
 
     def _arrive(self, message: Message) -> None:
         call, request = message.call, message.request

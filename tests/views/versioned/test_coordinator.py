@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from pequod_views.versioned import (
     QuorumError,
-    RowLocks,
+    ShareLeases,
     SqliteReplicas,
     StoredCell,
     StoreSession,
@@ -34,9 +34,11 @@ def store(tmp_path: Path) -> Iterator[SqliteReplicas]:
     store.close()
 
 
-async def test_several_coordinators_and_views_while_replicas_go_and_return(store: SqliteReplicas) -> None:
-    rng, locks = random.Random(3), RowLocks()
-    coordinators = [ViewCoordinator(store, [VIEW, BY_STATUS], locks) for _ in range(3)]
+async def test_several_coordinators_and_views_while_replicas_go_and_return(
+    store: SqliteReplicas, leases: ShareLeases
+) -> None:
+    rng = random.Random(3)
+    coordinators = [ViewCoordinator(store, [VIEW, BY_STATUS], leases) for _ in range(3)]
     updates = random_updates(rng, 40, base_keys=4)
 
     async def write(update: Update) -> None:
@@ -61,8 +63,8 @@ async def test_several_coordinators_and_views_while_replicas_go_and_return(store
             assert rows == {base_key: row for (one, base_key), row in wanted.items() if one == key}
 
 
-async def test_a_session_reads_its_own_writes(store: SqliteReplicas) -> None:
-    coordinator = ViewCoordinator(store, [VIEW], RowLocks())
+async def test_a_session_reads_its_own_writes(store: SqliteReplicas, leases: ShareLeases) -> None:
+    coordinator = ViewCoordinator(store, [VIEW], leases)
     for number, name in enumerate(["kim", "ray", "kim", None, "cy"]):
         session = StoreSession()
         await coordinator.put(Update("ticket", "1", "assigned", StoredCell(name, 2 * number)), 2, session)
@@ -75,8 +77,10 @@ async def test_a_session_reads_its_own_writes(store: SqliteReplicas) -> None:
     assert (await coordinator.get("ticket", "1", 2))[base_column("assigned")] == StoredCell("cy", 8)
 
 
-async def test_too_few_replicas_are_an_error_and_the_write_is_not_lost(store: SqliteReplicas) -> None:
-    coordinator = ViewCoordinator(store, [VIEW], RowLocks())
+async def test_too_few_replicas_are_an_error_and_the_write_is_not_lost(
+    store: SqliteReplicas, leases: ShareLeases
+) -> None:
+    coordinator = ViewCoordinator(store, [VIEW], leases)
     store.down = {0, 1, 2}
     with pytest.raises(QuorumError):
         await coordinator.put(Update("ticket", "1", "assigned", StoredCell("kim", 1)), 2)
@@ -88,7 +92,7 @@ async def test_too_few_replicas_are_an_error_and_the_write_is_not_lost(store: Sq
     assert (await coordinator.get("ticket", "1", 2))[base_column("assigned")] == StoredCell("kim", 1)
 
 
-async def test_a_column_that_no_view_has_is_only_written(store: SqliteReplicas) -> None:
-    coordinator = ViewCoordinator(store, [VIEW], RowLocks())
+async def test_a_column_that_no_view_has_is_only_written(store: SqliteReplicas, leases: ShareLeases) -> None:
+    coordinator = ViewCoordinator(store, [VIEW], leases)
     await coordinator.put(Update("ticket", "1", "colour", StoredCell("red", 1)), 3)
     assert await coordinator.get("ticket", "1", 1) == {base_column("colour"): StoredCell("red", 1)}

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from pequod_views.versioned import (
     EarlierFormatError,
     NameRefusedError,
-    RowLocks,
+    ShareLeases,
     SqliteReplicas,
     StoredCell,
     Update,
@@ -42,9 +42,9 @@ def store(paths: list[Path]) -> Iterator[SqliteReplicas]:
     store.close()
 
 
-async def test_a_column_of_any_name_is_in_the_view(store: SqliteReplicas) -> None:
-    view, locks = VersionedView("by owner", "ticket", "owner", AWKWARD), RowLocks()
-    coordinator, sweeper = ViewCoordinator(store, [view], locks), ViewSweeper(store, [view], locks, forget_s=0.0)
+async def test_a_column_of_any_name_is_in_the_view(store: SqliteReplicas, leases: ShareLeases) -> None:
+    view = VersionedView("by owner", "ticket", "owner", AWKWARD)
+    coordinator, sweeper = ViewCoordinator(store, [view], leases), ViewSweeper(store, [view], leases, forget_s=0.0)
     wanted = {}
     for time, owner in enumerate(["kim", "ray", "kim", "cy"], 1):
         await coordinator.put(Update("ticket", "1", "owner", StoredCell(owner, 1000 * time)), 2)
@@ -59,9 +59,9 @@ async def test_a_column_of_any_name_is_in_the_view(store: SqliteReplicas) -> Non
     assert await coordinator.get_view(view, "kim") == {}
 
 
-async def test_a_key_of_any_name_has_its_row_and_is_swept(store: SqliteReplicas) -> None:
-    view, locks = VersionedView("next", "from", "turn", ("ready",)), RowLocks()
-    coordinator, sweeper = ViewCoordinator(store, [view], locks), ViewSweeper(store, [view], locks)
+async def test_a_key_of_any_name_has_its_row_and_is_swept(store: SqliteReplicas, leases: ShareLeases) -> None:
+    view = VersionedView("next", "from", "turn", ("ready",))
+    coordinator, sweeper = ViewCoordinator(store, [view], leases), ViewSweeper(store, [view], leases)
     for key in AWKWARD:
         await coordinator.put(Update("from", key, "ready", StoredCell(key, 1)), 2)
         await coordinator.put(Update("from", key, "turn", StoredCell(key, 2)), 2)
@@ -108,22 +108,22 @@ def test_half_a_character_is_refused_before_anything_is_written() -> None:
             Update(*members[:3], StoredCell(members[3], 1))
 
 
-async def test_views_that_would_share_records_are_refused(store: SqliteReplicas) -> None:
+async def test_views_that_would_share_records_are_refused(store: SqliteReplicas, leases: ShareLeases) -> None:
     one = VersionedView("one", "ticket", "owner", ())
     for other in (one, VersionedView("other", "one", "owner", ())):
         with pytest.raises(NameRefusedError, match="has this name"):
-            ViewCoordinator(store, [one, other], RowLocks())
+            ViewCoordinator(store, [one, other], leases)
         with pytest.raises(NameRefusedError, match="has this name"):
-            ViewSweeper(store, [one, other], RowLocks())
+            ViewSweeper(store, [one, other], leases)
     with pytest.raises(NameRefusedError, match="no Unicode"):
-        await ViewCoordinator(store, [one], RowLocks()).get_view(one, "\ud800")
+        await ViewCoordinator(store, [one], leases).get_view(one, "\ud800")
 
 
 async def test_rows_of_an_earlier_version_are_refused_and_another_name_is_the_way_out(
-    store: SqliteReplicas, paths: list[Path]
+    store: SqliteReplicas, paths: list[Path], leases: ShareLeases
 ) -> None:
-    view, locks = VersionedView("by_owner", "ticket", "owner", ("from", "title")), RowLocks()
-    coordinator = ViewCoordinator(store, [view], locks)
+    view = VersionedView("by_owner", "ticket", "owner", ("from", "title"))
+    coordinator = ViewCoordinator(store, [view], leases)
     for number, (column, value) in enumerate({"owner": "kim", "from": "mail", "title": "help"}.items(), 1):
         await coordinator.put(Update("ticket", "1", column, StoredCell(value, number)), 2)
     await coordinator.settle()
@@ -135,8 +135,8 @@ async def test_rows_of_an_earlier_version_are_refused_and_another_name_is_the_wa
     with pytest.raises(EarlierFormatError, match="Give the view another name and sweep"):
         await coordinator.get_view(view, "kim")
     with pytest.raises(EarlierFormatError, match="Give the view another name and sweep"):
-        await ViewSweeper(store, [view], locks).sweep()
+        await ViewSweeper(store, [view], leases).sweep()
     again = VersionedView("by_owner_2", "ticket", "owner", ("from", "title"))
-    await ViewSweeper(store, [again], locks).sweep()
-    rows = await ViewCoordinator(store, [again], locks).get_view(again, "kim")
+    await ViewSweeper(store, [again], leases).sweep()
+    rows = await ViewCoordinator(store, [again], leases).get_view(again, "kim")
     assert rows == {"1": {"from": StoredCell("mail", 2), "title": StoredCell("help", 3)}}

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 from pequod_views.versioned import (
     QuorumError,
-    RowLocks,
+    ShareLeases,
     SqliteReplicas,
     StoredCell,
     Swept,
@@ -22,10 +22,11 @@ from pequod_views.versioned import (
     ViewCoordinator,
     ViewSweeper,
 )
-from pequod_views.versioned.algorithms import collect
+from pequod_views.versioned.algorithms import RowUnfinishedError, collect
 from pequod_views.versioned.propagation import Propagator
 from pequod_views.versioned.records import Cells
 from pequod_views.versioned.rows import READY, ROOT, base_column, row_of, swept_rows
+from pequod_views.versioned.turns import Turn
 
 from tests.views.versioned.oracle import view_of
 from tests.views.versioned.schedules import VIEW
@@ -74,45 +75,47 @@ async def write(coordinator: ViewCoordinator, updates: Sequence[Update]) -> None
     await coordinator.settle()
 
 
-@pytest.mark.parametrize("puts", range(12))
-async def test_a_sweep_completes_what_a_coordinator_that_died_has_left(store: DyingReplicas, puts: int) -> None:
+@pytest.mark.parametrize("puts", range(8))
+async def test_a_sweep_completes_what_a_coordinator_that_died_has_left(
+    store: DyingReplicas, leases: ShareLeases, puts: int
+) -> None:
     updates = [
         Update("ticket", "1", "assigned", StoredCell("a", 1)),
         Update("ticket", "1", "status", StoredCell("x", 2)),
         Update("ticket", "1", "assigned", StoredCell("b", 3)),
     ]
-    await write(ViewCoordinator(store, [VIEW, BY_STATUS], RowLocks()), updates[:2])
+    await write(ViewCoordinator(store, [VIEW, BY_STATUS], leases), updates[:2])
     asyncio.get_running_loop().set_exception_handler(lambda *_: None)
-    dying = ViewCoordinator(store, [VIEW, BY_STATUS], RowLocks())
+    dying = ViewCoordinator(store, [VIEW, BY_STATUS], leases)
     # The base, and then one or more writes of a propagation.
     store.puts_left = puts + 1
     await dying.put(updates[2], 2)
     await dying.settle()
     store.puts_left = None
-    sweeper = ViewSweeper(store, [VIEW, BY_STATUS], RowLocks())
+    sweeper = ViewSweeper(store, [VIEW, BY_STATUS], leases)
     swept = await sweeper.sweep()
-    # Two views, eight writes with their marks.
-    assert (swept.propagated > 0) == (puts < 8)
+    # Two views, six writes with their marks.
+    assert (swept.propagated > 0) == (puts < 6)
     assert (await sweeper.sweep()).propagated == 0, "it is marked"
-    living = ViewCoordinator(store, [VIEW, BY_STATUS], RowLocks())
+    living = ViewCoordinator(store, [VIEW, BY_STATUS], leases)
     for view in (VIEW, BY_STATUS):
         assert await shown(living, view) == view_of(view, updates)
 
 
-async def left_half_made(store: DyingReplicas, puts: int = 3) -> list[Update]:
+async def left_half_made(store: DyingReplicas, leases: ShareLeases, puts: int = 2) -> list[Update]:
     """Have a coordinator die that has made the new row of a record, and not yet the pointer to it.
 
     Args:
-        puts: Of the base, the turn, the row, its copy, the pointer, the end.
+        puts: Of the base, the row, the pointer, the end.
     """
     updates = [
         Update("ticket", "1", "assigned", StoredCell("a", 1)),
         Update("ticket", "1", "status", StoredCell("x", 2)),
         Update("ticket", "1", "assigned", StoredCell("b", 3)),
     ]
-    await write(ViewCoordinator(store, [VIEW], RowLocks()), updates[:2])
+    await write(ViewCoordinator(store, [VIEW], leases), updates[:2])
     asyncio.get_running_loop().set_exception_handler(lambda *_: None)
-    dying = ViewCoordinator(store, [VIEW], RowLocks())
+    dying = ViewCoordinator(store, [VIEW], leases)
     store.puts_left = puts
     await dying.put(updates[2], 2)
     await dying.settle()
@@ -126,76 +129,81 @@ async def unfinished(store: SqliteReplicas) -> list[str]:
     return swept_rows(record, await store.get(VIEW.name, record, None, 2)).unfinished
 
 
-async def test_a_reader_finishes_a_row_that_was_left_half_made(store: DyingReplicas) -> None:
-    updates = await left_half_made(store)
-    reader = ViewCoordinator(store, [VIEW], RowLocks())
+async def test_a_reader_finishes_a_row_that_was_left_half_made(store: DyingReplicas, leases: ShareLeases) -> None:
+    updates = await left_half_made(store, leases)
+    reader = ViewCoordinator(store, [VIEW], leases)
     async with asyncio.timeout(20):
         assert await reader.get_view(VIEW, "b") == {"1": {"status": StoredCell("x", 2)}}
     assert await shown(reader, VIEW) == view_of(VIEW, updates)
     assert await unfinished(store) == []
 
 
-async def test_a_write_of_another_column_finishes_the_row_to_which_it_is_led(store: DyingReplicas) -> None:
-    updates = await left_half_made(store)
+async def test_a_write_of_another_column_finishes_the_row_to_which_it_is_led(
+    store: DyingReplicas, leases: ShareLeases
+) -> None:
+    updates = await left_half_made(store, leases)
     # Guessing by the base, it comes to the row that is half made.
     updates.append(Update("ticket", "1", "status", StoredCell("y", 4)))
     async with asyncio.timeout(20):
-        await write(writer := ViewCoordinator(store, [VIEW], RowLocks()), updates[-1:])
+        await write(writer := ViewCoordinator(store, [VIEW], leases), updates[-1:])
     assert await unfinished(store) == []
     assert await shown(writer, VIEW) == view_of(VIEW, updates)
 
 
-async def test_a_sweep_finishes_a_row_whose_update_has_been_replaced(store: DyingReplicas) -> None:
+async def test_a_sweep_finishes_a_row_whose_update_has_been_replaced(store: DyingReplicas, leases: ShareLeases) -> None:
     """The base has a newer view key, which is propagated: nothing but the row itself tells of the older one."""
-    updates = await left_half_made(store)
+    updates = await left_half_made(store, leases)
     updates.append(newer := Update("ticket", "1", "assigned", StoredCell("c", 4)))
     # Its coordinator asked for the old view keys before the other one wrote.
-    propagator = Propagator(store, RowLocks())
-    await propagator.persist(newer)
-    await propagator.propagate(VIEW, newer, [row_of("a")])
-    await propagator.mark(VIEW, newer)
+    propagator = Propagator(store, leases)
+    await propagator.persist([newer])
+    await propagator.propagate(VIEW, [newer], [row_of("a")])
+    await propagator.mark(VIEW, [newer])
     assert await unfinished(store) == ["1"]
     async with asyncio.timeout(20):
-        swept = await ViewSweeper(store, [VIEW], RowLocks()).sweep()
+        swept = await ViewSweeper(store, [VIEW], leases).sweep()
         assert (swept.propagated, swept.finished) == (0, 1)
         assert await unfinished(store) == []
-        assert await shown(ViewCoordinator(store, [VIEW], RowLocks()), VIEW) == view_of(VIEW, updates)
+        assert await shown(ViewCoordinator(store, [VIEW], leases), VIEW) == view_of(VIEW, updates)
 
 
-async def test_a_sweep_keeps_a_base_write_whose_update_it_propagates(store: DyingReplicas) -> None:
+async def test_a_sweep_keeps_a_base_write_whose_update_it_propagates(store: DyingReplicas, leases: ShareLeases) -> None:
     """Its coordinator died when one replica had it."""
     update = Update("ticket", "1", "assigned", StoredCell("a", 1))
     store.down = {1, 2}
     await store.put(update.table, update.key, {base_column(update.column): update.cell}, 1)
     store.down = {2}
-    assert (await ViewSweeper(store, [VIEW], RowLocks()).sweep()).propagated == 1
+    assert (await ViewSweeper(store, [VIEW], leases).sweep()).propagated == 1
     store.down = {0}
-    coordinator = ViewCoordinator(store, [VIEW], RowLocks())
+    coordinator = ViewCoordinator(store, [VIEW], leases)
     assert await shown(coordinator, VIEW) == view_of(VIEW, [update])
     assert await coordinator.get("ticket", "1", 2) == {base_column("assigned"): update.cell}
 
 
-async def test_a_collector_finishes_the_row_to_which_a_stale_one_leads(store: DyingReplicas) -> None:
-    updates = await left_half_made(store, puts=5)
+async def test_a_collector_finishes_the_row_to_which_a_stale_one_leads(
+    store: DyingReplicas, leases: ShareLeases
+) -> None:
+    updates = await left_half_made(store, leases, puts=3)
     async with asyncio.timeout(20):
-        await Propagator(store, RowLocks()).alone(VIEW, "1", partial(collect, VIEW, "1", row_of("a"), 2))
+        await Propagator(store, leases).alone(VIEW, "1", partial(collect, VIEW, "1", row_of("a"), 2))
     assert await unfinished(store) == []
     cells = await store.get(VIEW.name, row_of("a"), None, 2)
     assert list(swept_rows(row_of("a"), cells).collected) == ["1"]
-    assert await shown(ViewCoordinator(store, [VIEW], RowLocks()), VIEW) == view_of(VIEW, updates)
+    assert await shown(ViewCoordinator(store, [VIEW], leases), VIEW) == view_of(VIEW, updates)
 
 
 @pytest.mark.parametrize("is_collecting", [False, True], ids=["heal", "collect"])
-async def test_repairs_and_collections_have_a_record_alone(store: DyingReplicas, is_collecting: bool) -> None:
-    await left_half_made(store, puts=5)
-    locks = RowLocks()
-    propagator = Propagator(store, locks)
-    async with locks.hold(VIEW.name, "1", exclusive=False):
+async def test_repairs_and_collections_have_a_record_alone(
+    store: DyingReplicas, is_collecting: bool, leases: ShareLeases
+) -> None:
+    await left_half_made(store, leases, puts=3)
+    propagator = Propagator(store, leases)
+    async with leases.hold(VIEW.name, "1", exclusive=False):
         if is_collecting:
             steps = partial(collect, VIEW, "1", row_of("a"), 2)
             work = asyncio.create_task(propagator.alone(VIEW, "1", steps))
         else:
-            work = asyncio.create_task(propagator.heal(VIEW, "1", row_of("b")))
+            work = asyncio.create_task(propagator.mend(VIEW, RowUnfinishedError(VIEW.name, "1", row_of("b"))))
         done, _ = await asyncio.wait([work], timeout=0.3)
         assert not done
         assert await unfinished(store) == ["1"]
@@ -215,32 +223,34 @@ class FailingReplicas(SqliteReplicas):
         await super().put(table, key, cells, quorum)
 
 
-class CountedLocks(RowLocks):
-    """Locks that count how often a record was held."""
+class CountedLeases(ShareLeases):
+    """Leases that count how often a record was held."""
 
     count = 0
 
     @asynccontextmanager
-    async def hold(self, view: str, base_key: str, *, exclusive: bool) -> AsyncIterator[None]:
+    async def hold(self, view: str, base_key: str, *, exclusive: bool) -> AsyncIterator[Turn]:
         self.count += 1
-        async with super().hold(view, base_key, exclusive=exclusive):
-            yield
+        async with super().hold(view, base_key, exclusive=exclusive) as turn:
+            yield turn
 
 
 async def test_a_propagation_keeps_its_turn_until_its_row_is_whole(paths: list[Path]) -> None:
-    store, locks = FailingReplicas(paths), CountedLocks()
-    propagator, ended = Propagator(store, locks), list[str | None]()
+    store = FailingReplicas(paths)
+    leases = CountedLeases(store)
+    propagator, ended = Propagator(store, leases), list[str | None]()
     updates = [Update("ticket", "1", "assigned", StoredCell(name, at)) for at, name in enumerate("ab", 1)]
 
     async def propagate(update: Update) -> None:
-        await propagator.persist(update)
-        await propagator.propagate(VIEW, update, [ROOT])
+        await propagator.persist([update])
+        await propagator.propagate(VIEW, [update], [ROOT])
         ended.append(update.cell.value)
 
     await asyncio.gather(*map(propagate, updates))
     assert (ended, store.failures_left) == (["a", "b"], 0)
-    assert locks.count == 2, "nobody else could have come between its two attempts"
-    assert await shown(ViewCoordinator(store, [VIEW], RowLocks()), VIEW) == view_of(VIEW, updates)
+    assert leases.count == 2, "nobody else could have come between the request that failed and its end"
+    assert await shown(ViewCoordinator(store, [VIEW], leases), VIEW) == view_of(VIEW, updates)
+    await leases.close()
     store.close()
 
 
@@ -251,10 +261,12 @@ def cell_count(path: Path) -> int:
     return int(count)
 
 
-async def test_stale_rows_are_collected_and_removed_after_a_while(store: DyingReplicas, paths: list[Path]) -> None:
-    now, locks = 1000.0, RowLocks()
-    coordinator = ViewCoordinator(store, [VIEW], locks)
-    sweeper = ViewSweeper(store, [VIEW], locks, forget_s=60, clock=lambda: now)
+async def test_stale_rows_are_collected_and_removed_after_a_while(
+    store: DyingReplicas, paths: list[Path], leases: ShareLeases
+) -> None:
+    now = 1000.0
+    coordinator = ViewCoordinator(store, [VIEW], leases)
+    sweeper = ViewSweeper(store, [VIEW], leases, forget_s=60, clock=lambda: now)
     names = [*"abc", *map(str, range(40)), "a"]
     updates = [Update("ticket", "1", "assigned", StoredCell(name, 10 + at)) for at, name in enumerate(names)]
     await write(coordinator, updates)
@@ -276,10 +288,10 @@ async def test_stale_rows_are_collected_and_removed_after_a_while(store: DyingRe
     assert await shown(coordinator, VIEW) == {("b", "1"): {"status": StoredCell("open", 99)}}
 
 
-async def test_sweeps_beside_writes_change_nothing_that_is_read(store: DyingReplicas) -> None:
-    rng, locks, now = random.Random(5), RowLocks(), 0.0
-    coordinators = [ViewCoordinator(store, [VIEW, BY_STATUS], locks) for _ in range(2)]
-    sweeper = ViewSweeper(store, [VIEW, BY_STATUS], locks, forget_s=0, clock=lambda: now)
+async def test_sweeps_beside_writes_change_nothing_that_is_read(store: DyingReplicas, leases: ShareLeases) -> None:
+    rng, now = random.Random(5), 0.0
+    coordinators = [ViewCoordinator(store, [VIEW, BY_STATUS], leases) for _ in range(2)]
+    sweeper = ViewSweeper(store, [VIEW, BY_STATUS], leases, forget_s=0, clock=lambda: now)
     updates = random_updates(rng, 60, base_keys=3)
     for at in range(0, len(updates), 6):
         work = [rng.choice(coordinators).put(update, 2) for update in updates[at : at + 6]]
@@ -293,10 +305,12 @@ async def test_sweeps_beside_writes_change_nothing_that_is_read(store: DyingRepl
         assert await shown(coordinators[0], view) == view_of(view, updates)
 
 
-async def test_marks_are_not_shown_with_a_base_record_and_too_few_replicas_are_said(store: DyingReplicas) -> None:
-    coordinator = ViewCoordinator(store, [VIEW], RowLocks())
+async def test_marks_are_not_shown_with_a_base_record_and_too_few_replicas_are_said(
+    store: DyingReplicas, leases: ShareLeases
+) -> None:
+    coordinator = ViewCoordinator(store, [VIEW], leases)
     await write(coordinator, [Update("ticket", "1", "assigned", StoredCell("a", 1))])
     assert await coordinator.get("ticket", "1", 2) == {base_column("assigned"): StoredCell("a", 1)}
     store.down = {0, 1}
     with pytest.raises(QuorumError):
-        await ViewSweeper(store, [VIEW], RowLocks()).sweep()
+        await ViewSweeper(store, [VIEW], leases).sweep()

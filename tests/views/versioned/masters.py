@@ -1,0 +1,238 @@
+"""`python -m tests.views.versioned.masters`, which is `make views-masters`: processes that write the same records.
+
+Each run has two or three processes of the operating system, which write records that all of them write, and one of
+their own each, of which they read what they wrote. They are killed and stopped at random moments. In the end sweeps
+leave the view of the base, as every majority of the replicas has it, and the base has what was acknowledged.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import itertools
+import json
+import os
+import random
+import signal
+import sys
+import tempfile
+import time
+from collections.abc import Sequence
+from contextlib import suppress
+from pathlib import Path
+from typing import Final, Protocol
+
+from pequod_views.versioned import (
+    QuorumError,
+    RecordStore,
+    ShareLeases,
+    SqliteReplicas,
+    StoredCell,
+    StoreSession,
+    Swept,
+    Update,
+    ViewCoordinator,
+    ViewLateError,
+    ViewSweeper,
+)
+from pequod_views.versioned.records import Cells, newest
+
+from tests.forked import FORKS
+from tests.views.versioned.oracle import rows_in, updates_in, view_of
+from tests.views.versioned.schedules import VIEW
+from tests.views.versioned.updates import random_updates
+
+LEASE_S: Final = 1.0
+_SWEEPS_MAX: Final = 20
+
+
+class Site(Protocol):
+    """A store that processes open by themselves, and a folder for what they note."""
+
+    folder: Path
+
+    def open(self) -> RecordStore:
+        """Connect to the store."""
+        ...
+
+    def close(self, store: RecordStore) -> None:
+        """Disconnect from it."""
+        ...
+
+    async def states(self, store: RecordStore) -> list[dict[str, dict[str, Cells]]]:
+        """Return the records of tables, by table and key, as each of some majorities has them."""
+        ...
+
+
+class Sqlite:
+    """Three files."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self._paths = [folder / f"{number}.db" for number in range(3)]
+
+    def open(self) -> SqliteReplicas:
+        """Open the files."""
+        return SqliteReplicas(self._paths, synchronous="OFF")
+
+    def close(self, store: RecordStore) -> None:
+        """Close the files."""
+        assert isinstance(store, SqliteReplicas)
+        store.close()
+
+    async def states(self, store: RecordStore) -> list[dict[str, dict[str, Cells]]]:
+        """Read each two of three files."""
+        assert isinstance(store, SqliteReplicas)
+        found = []
+        for pair in itertools.combinations(range(3), 2):
+            store.down = set(range(3)) - set(pair)
+            found.append({table: await _records(store, table) for table in (VIEW.base, VIEW.name)})
+        store.down = set()
+        return found
+
+
+async def _records(store: RecordStore, table: str) -> dict[str, Cells]:
+    keys: list[str] = []
+    while page := await store.keys(table, keys[-1] if keys else None, 1000):
+        keys += page
+    return {key: await store.get(table, key, None, store.replica_count // 2 + 1) for key in keys}
+
+
+def _note(file: Path, what: object) -> None:
+    with file.open("a") as notes:
+        notes.write(json.dumps(what) + "\n")
+
+
+async def _write(site: Site, seed: int, number: int, updates: Sequence[Update]) -> None:
+    """Write updates as one of the processes."""
+    store, rng = site.open(), random.Random(seed * 10 + number)
+    leases = ShareLeases(store, lease_s=LEASE_S, share_count=2)
+    coordinator, notes = ViewCoordinator(store, [VIEW], leases), site.folder / f"{number}.notes"
+
+    async def put(update: Update) -> None:
+        await asyncio.sleep(rng.uniform(0, 0.2))
+        with suppress(QuorumError):
+            await coordinator.put(update, 2)
+            _note(notes, {"acknowledged": [update.key, update.column, *update.cell]})
+
+    async def read_own() -> None:
+        """Read what was written through a session (Definition 4)."""
+        session, key = StoreSession(), f"own {number}"
+        for at in range(1, 4):
+            name, status = f"{number} {at % 2}", StoredCell(f"s{at}", 2 * at)
+            updates = [
+                Update(VIEW.base, key, VIEW.key_column, StoredCell(name, 2 * at)),
+                Update(VIEW.base, key, "status", status),
+            ]
+            with suppress(QuorumError, ViewLateError):
+                await coordinator.put_columns(updates, 2, session)
+                found = await coordinator.get_view(VIEW, name, session)
+                if found != {key: {"status": status}}:
+                    _note(notes, {"wrong": f"{name} shows {found}, and {status} was written"})
+
+    await asyncio.gather(read_own(), *map(put, updates))
+    await coordinator.settle()
+    await leases.close()
+    site.close(store)
+
+
+def _work(site: Site, seed: int, number: int, updates: Sequence[Update]) -> None:
+    asyncio.run(_write(site, seed, number, updates))
+
+
+def run(seed: int, site: Site) -> list[str]:
+    """Have processes write, torment them, and return what is wrong in the end."""
+    rng = random.Random(seed)
+    count = rng.choice([2, 2, 3])
+    updates = random_updates(rng, rng.choice([6, 10, 16]), base_keys=rng.choice([1, 1, 2]))
+    processes = [
+        FORKS.Process(target=_work, args=(site, seed, number, updates[number::count])) for number in range(count)
+    ]
+    # Its files or tables are made once.
+    site.close(site.open())
+    for process in processes:
+        process.start()
+    for _ in range(rng.choice([0, 1, 2])):
+        time.sleep(rng.uniform(0, 0.3))
+        process = rng.choice(processes)
+        assert process.pid is not None
+        if not process.is_alive():
+            continue
+        if rng.random() < 0.5:
+            process.kill()
+        else:
+            # Beyond the time of a lease, or not.
+            with suppress(ProcessLookupError):
+                os.kill(process.pid, signal.SIGSTOP)
+                time.sleep(rng.uniform(0, 2 * LEASE_S))
+                os.kill(process.pid, signal.SIGCONT)
+    for process in processes:
+        process.join(60)
+        if process.is_alive():
+            process.kill()
+            return [f"seed {seed}: the process {process.name} does not end"]
+        if process.exitcode not in {0, -signal.SIGKILL}:
+            return [f"seed {seed}: the process {process.name} ended with {process.exitcode}"]
+    return [f"seed {seed}: {text}" for text in asyncio.run(_judge(site))]
+
+
+async def _judge(site: Site) -> list[str]:
+    """Sweep, and return what is wrong."""
+    store = site.open()
+    leases = ShareLeases(store, lease_s=LEASE_S, share_count=2)
+    sweeper, wrong = ViewSweeper(store, [VIEW], leases), list[str]()
+    if isinstance(store, SqliteReplicas):
+        await store.spread()
+    for _ in range(_SWEEPS_MAX):
+        if await sweeper.sweep() == Swept():
+            break
+    else:
+        wrong.append("there is always something to sweep")
+    if isinstance(store, SqliteReplicas):
+        await store.spread()
+    for state in await site.states(store):
+        wanted, (found, unfinished) = view_of(VIEW, updates_in(VIEW, state[VIEW.base])), rows_in(state[VIEW.name])
+        if found != wanted or unfinished:
+            wrong.append(f"the view is {found}, unfinished {unfinished}, and should be {wanted}")
+        wrong += _lost(site.folder, state[VIEW.base])
+    await leases.close()
+    site.close(store)
+    for file in site.folder.glob("*.notes"):
+        wrong += [note["wrong"] for note in map(json.loads, file.read_text().splitlines()) if "wrong" in note]
+    return wrong
+
+
+def _lost(folder: Path, base: dict[str, Cells]) -> list[str]:
+    """Return which writes were acknowledged, and neither they nor newer ones are in the base."""
+    there = {(update.key, update.column): update.cell for update in updates_in(VIEW, base)}
+    lost = []
+    for file in folder.glob("*.notes"):
+        for note in map(json.loads, file.read_text().splitlines()):
+            if "acknowledged" in note:
+                key, column, value, stamp = note["acknowledged"]
+                cell = StoredCell(value, stamp)
+                if (key, column) not in there or newest(there[key, column], cell) != there[key, column]:
+                    lost.append(f"{key} {column} {cell} is lost")
+    return lost
+
+
+def main(seed: int, runs: int) -> int:
+    """Carry out runs over files; return how many were wrong."""
+    wrong, since = 0, time.monotonic()
+    for at in range(runs):
+        with tempfile.TemporaryDirectory() as folder:
+            texts = run(seed + at, Sqlite(Path(folder)))
+        wrong += bool(texts)
+        for text in texts:
+            print(f"WRONG {text}", flush=True)
+        if at % 50 == 49 or at == runs - 1:
+            print(f"{at + 1} runs, {wrong} wrong, {time.monotonic() - since:.0f} s", flush=True)
+    return wrong
+
+
+if __name__ == "__main__":
+    parser = argparse.ArgumentParser(prog="python -m tests.views.versioned.masters", description=__doc__)
+    parser.add_argument("--runs", type=int, default=500, help="how many (500)")
+    parser.add_argument("--seed", type=int, default=0, help="of the first; each has the next (0)")
+    arguments = parser.parse_args()
+    sys.exit(bool(main(arguments.seed, arguments.runs)))
