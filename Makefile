@@ -254,6 +254,9 @@ views-schedules: $(INSTALLED) ## let coordinators of versioned views die in SCHE
 views-masters: $(INSTALLED) ## have two and three processes write the same records of a store without a master, kill and stop them, RUNS (200) times, from SEED (0) on
 	$(BIN)/python -m tests.views.versioned.masters --runs $(RUNS) --seed $(SEED)
 
+views-redis: $(INSTALLED) ## the same over three servers of Redis, which are stopped and killed as well, RUNS (200) times, from SEED (0) on
+	$(BIN)/python -m tests.views.versioned.redis_masters --runs $(RUNS) --seed $(SEED)
+
 chaos-lake: $(INSTALLED) ## torment a lake RUNS (200) times: kills, full disks, files cut short or gone, clocks; and compare
 	$(BIN)/python -m tests.lake.faults --runs $(RUNS)
 

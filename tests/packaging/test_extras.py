@@ -91,6 +91,20 @@ with subprocess.Popen([*PEQUOD, "views", "run", "views.toml", "--metrics", "127.
     finally:
         process.terminate()
 """
+_REDIS = """
+import asyncio
+from pequod_views.versioned import QuorumError
+from pequod_views.versioned.redis_store import RedisReplicas
+async def read():
+    store = RedisReplicas(["unix:///nowhere/socket"])
+    try:
+        await store.get("t", "k", None, 1)
+    except QuorumError as error:
+        return error.answered
+    finally:
+        await store.close()
+assert asyncio.run(read()) == 0
+"""
 _FILES = """
 import subprocess
 subprocess.run([*PEQUOD, "dump", "--prefix", "vote|", "-o", "votes.parquet", "--target", TARGET], check=True)
@@ -141,6 +155,7 @@ USES = {
     "spark": _SPARK,
     "lake": _LAKE,
     "views": _VIEWS,
+    "redis": _REDIS,
     "jwt": _JWT,
     "files": _FILES,
     "shell": _SHELL,

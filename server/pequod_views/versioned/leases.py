@@ -7,9 +7,9 @@
                takes: epoch + 1, when nobody holds it, or the same beat has been there for the time of a lease
 
 A holder counts the time from before it asks the store, and another one from after it looked; so no two hold a share at
-once, as long as their clocks run at the same speed, to a tenth. Whoever was paused sees by its own clock that its lease
-ran out: before each request, and after the last. So a holder that lost its share is to the next as one that died with
-one message under way, and stamps are for that, see `turns`.
+once, as long as their clocks run at the same speed, to a tenth. A process that was paused sees by its clock that its
+lease ran out: before each request, and after the last. So a holder that lost its share is to the next as one that died
+with one message under way, and stamps are for that, see `turns`.
 
 >>> LeaseText.of(LeaseText(4096, 2, "ann", "").text)
 LeaseText(epoch=4096, beat=2, holder='ann', wanted='')

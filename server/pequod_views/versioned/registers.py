@@ -5,9 +5,9 @@
                 accept(ballot, value) at a majority    the new value, or the old one again if it is not what is expected
 
 Two swaps at once: the one with the larger ballot wins, and the other one is tried again. A swap whose replicas do not
-answer may be made later, by whoever uses the register next.
+answer may be made later, by the process that uses the register next.
 
->>> Promise(True, "", None) > Promise(False, "", None)
+>>> Vote(True, "", None) > Vote(False, "", None)
 True
 
 Source:
@@ -28,7 +28,7 @@ _PAUSE_S: Final = 0.002
 _PAUSE_S_MAX: Final = 0.2
 
 
-class Promise(NamedTuple):
+class Vote(NamedTuple):
     """What a replica says of a ballot."""
 
     is_given: bool
@@ -39,7 +39,7 @@ class Promise(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Prepare:
-    """Have replicas promise that they accept no smaller ballot; each answers with a `Promise`."""
+    """Have replicas promise that they accept no smaller ballot; each answers with a `Vote`."""
 
     register: str
     ballot: str
@@ -47,7 +47,7 @@ class Prepare:
 
 @dataclass(frozen=True, slots=True)
 class Accept:
-    """Have replicas take a value, unless they promised a larger ballot; each answers with a `Promise`."""
+    """Have replicas take a value, unless they promised a larger ballot; each answers with a `Vote`."""
 
     register: str
     ballot: str
@@ -95,16 +95,16 @@ def swap_register(
         SwapRefusedError: See there.
     """
     ballot = ballots.next()
-    promises: list[Promise] = yield Prepare(register, ballot)
+    promises: list[Vote] = yield Prepare(register, ballot)
     _check_given(promises, ballots)
     _, _, now = max(promises, key=lambda promise: promise.ballot)
     value = new if now == old else now
-    accepted: list[Promise] = yield Accept(register, ballot, value)
+    accepted: list[Vote] = yield Accept(register, ballot, value)
     _check_given(accepted, ballots)
     return value
 
 
-def _check_given(promises: list[Promise], ballots: Ballots) -> None:
+def _check_given(promises: list[Vote], ballots: Ballots) -> None:
     for promise in promises:
         ballots.pass_by(promise.ballot)
     if not all(promise.is_given for promise in promises):
@@ -112,7 +112,7 @@ def _check_given(promises: list[Promise], ballots: Ballots) -> None:
 
 
 async def swap_at_replicas(
-    ask: Callable[[BallotRequest], Awaitable[list[Promise]]],
+    ask: Callable[[BallotRequest], Awaitable[list[Vote]]],
     register: str,
     old: str | None,
     new: str | None,

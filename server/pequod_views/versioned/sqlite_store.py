@@ -8,10 +8,11 @@ import uuid
 from collections.abc import Awaitable, Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import Any, Final, Literal, TypeVar
+from typing import Final, Literal, TypeVar
 
-from pequod_views.versioned.records import Cells, QuorumError, StoredCell, StoredColumn, merge
-from pequod_views.versioned.registers import BallotRequest, Ballots, Prepare, Promise, swap_at_replicas
+from pequod_views.versioned.quorums import Quorums
+from pequod_views.versioned.records import Cells, StoredCell, StoredColumn, merge
+from pequod_views.versioned.registers import BallotRequest, Ballots, Prepare, Vote, swap_at_replicas
 
 T = TypeVar("T")
 
@@ -55,8 +56,7 @@ class SqliteReplicas:
         self.replica_count = len(paths)
         #: The numbers of the replicas that are away.
         self.down: set[int] = set()
-        #: Work of replicas that were not waited for.
-        self._late: set[asyncio.Future[Any]] = set()
+        self._quorums = Quorums(range(len(paths)), sqlite3.Error)
         self._ballots = Ballots(uuid.uuid4().hex)
         self._threads = [ThreadPoolExecutor(1, f"pequod-replica-{number}") for number in range(len(paths))]
         self._files = [sqlite3.connect(path, timeout=_BUSY_S, check_same_thread=False) for path in paths]
@@ -92,7 +92,7 @@ class SqliteReplicas:
     async def swap(self, register: str, old: str | None, new: str | None) -> str | None:
         """Set a register if it has another value."""
 
-        def ask(request: BallotRequest) -> Awaitable[list[Promise]]:
+        def ask(request: BallotRequest) -> Awaitable[list[Vote]]:
             return self._ask(lambda file: _promise(file, request), self.replica_count // 2 + 1)
 
         return await swap_at_replicas(ask, register, old, new, self._ballots)
@@ -107,29 +107,7 @@ class SqliteReplicas:
 
     async def _ask(self, work: Callable[[sqlite3.Connection], T], quorum: int) -> list[T]:
         """Have all replicas that are up work; return what the first of them answer, without waiting for the others."""
-        up = [number for number in range(self.replica_count) if number not in self.down]
-        working = {asyncio.ensure_future(self._run(number, work)) for number in up}
-        self._late |= working
-        for future in working:
-            future.add_done_callback(self._end)
-        answers: list[T] = []
-        while working and len(answers) < quorum:
-            done, working = await asyncio.wait(working, return_when=asyncio.FIRST_COMPLETED)
-            for future in done:
-                error = future.exception()
-                if error is None:
-                    answers.append(future.result())
-                elif not isinstance(error, sqlite3.Error):
-                    raise error
-        if len(answers) < quorum:
-            raise QuorumError(quorum, len(answers))
-        return answers
-
-    def _end(self, work: asyncio.Future[Any]) -> None:
-        self._late.discard(work)
-        if not work.cancelled():
-            # Looked at, so that asyncio does not tell of it; a replica that was not waited for may fail.
-            work.exception()
+        return await self._quorums.ask(lambda number: self._run(number, work), quorum, self.down)
 
     async def _run(self, number: int, work: Callable[[sqlite3.Connection], T]) -> T:
         file = self._files[number]
@@ -147,7 +125,7 @@ def _read(file: sqlite3.Connection, table: str, key: str) -> dict[StoredColumn, 
     return {StoredColumn(name, base_key): StoredCell(value, timestamp) for name, base_key, value, timestamp in rows}
 
 
-def _promise(file: sqlite3.Connection, request: BallotRequest) -> Promise:
+def _promise(file: sqlite3.Connection, request: BallotRequest) -> Vote:
     register, ballot = request.register, request.ballot
     with file:
         if isinstance(request, Prepare):
@@ -156,7 +134,7 @@ def _promise(file: sqlite3.Connection, request: BallotRequest) -> Promise:
             file.execute(_ACCEPT, (register, ballot, request.value))
         promised, accepted, value = file.execute(_PROMISE, (register,)).fetchone()
     is_given = promised == ballot
-    return Promise(is_given, accepted if is_given else promised, value)
+    return Vote(is_given, accepted if is_given else promised, value)
 
 
 def _write(file: sqlite3.Connection, rows: Sequence[tuple[object, ...]], statement: str = _PUT) -> None:

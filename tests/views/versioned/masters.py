@@ -19,6 +19,7 @@ import tempfile
 import time
 from collections.abc import Sequence
 from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path
 from typing import Final, Protocol
 
@@ -31,6 +32,7 @@ from pequod_views.versioned import (
     StoreSession,
     Swept,
     Update,
+    VersionedView,
     ViewCoordinator,
     ViewLateError,
     ViewSweeper,
@@ -42,7 +44,8 @@ from tests.views.versioned.oracle import rows_in, updates_in, view_of
 from tests.views.versioned.schedules import VIEW
 from tests.views.versioned.updates import random_updates
 
-LEASE_S: Final = 1.0
+#: Under any load of the machine.
+_END_S_MAX: Final = 300.0
 _SWEEPS_MAX: Final = 20
 
 
@@ -50,17 +53,27 @@ class Site(Protocol):
     """A store that processes open by themselves, and a folder for what they note."""
 
     folder: Path
+    view: VersionedView
+    lease_s: float
 
-    def open(self) -> RecordStore:
-        """Connect to the store."""
+    async def open(self) -> RecordStore:
+        """Connect to the store, whose tables are made if they are not there."""
         ...
 
-    def close(self, store: RecordStore) -> None:
+    async def close(self, store: RecordStore) -> None:
         """Disconnect from it."""
         ...
 
+    async def cut_off(self, store: RecordStore, rng: random.Random) -> None:
+        """Have replicas be out of reach for a process, again and again, until it is cancelled."""
+        ...
+
+    def torment(self, rng: random.Random) -> None:
+        """Have a replica fail, and let it return."""
+        ...
+
     async def states(self, store: RecordStore) -> list[dict[str, dict[str, Cells]]]:
-        """Return the records of tables, by table and key, as each of some majorities has them."""
+        """Bring replicas to one state, and return the records of tables, as each of some majorities has them."""
         ...
 
 
@@ -69,29 +82,43 @@ class Sqlite:
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
+        self.view = VIEW
+        self.lease_s = 1.0
         self._paths = [folder / f"{number}.db" for number in range(3)]
 
-    def open(self) -> SqliteReplicas:
+    async def open(self) -> SqliteReplicas:
         """Open the files."""
         return SqliteReplicas(self._paths, synchronous="OFF")
 
-    def close(self, store: RecordStore) -> None:
+    async def close(self, store: RecordStore) -> None:
         """Close the files."""
         assert isinstance(store, SqliteReplicas)
         store.close()
 
+    async def cut_off(self, store: RecordStore, rng: random.Random) -> None:
+        """Have files be out of reach, mostly one."""
+        assert isinstance(store, SqliteReplicas)
+        while True:
+            await asyncio.sleep(rng.uniform(0, 0.1))
+            store.down = set(rng.sample(range(3), rng.choice([0, 0, 1, 1, 2])))
+
+    def torment(self, rng: random.Random) -> None:
+        """Leave the files alone: each process has some out of reach."""
+
     async def states(self, store: RecordStore) -> list[dict[str, dict[str, Cells]]]:
         """Read each two of three files."""
         assert isinstance(store, SqliteReplicas)
+        await store.spread()
         found = []
         for pair in itertools.combinations(range(3), 2):
             store.down = set(range(3)) - set(pair)
-            found.append({table: await _records(store, table) for table in (VIEW.base, VIEW.name)})
+            found.append({table: await records(store, table) for table in (VIEW.base, VIEW.name)})
         store.down = set()
         return found
 
 
-async def _records(store: RecordStore, table: str) -> dict[str, Cells]:
+async def records(store: RecordStore, table: str) -> dict[str, Cells]:
+    """Return the records of a table, as a majority has them."""
     keys: list[str] = []
     while page := await store.keys(table, keys[-1] if keys else None, 1000):
         keys += page
@@ -105,9 +132,10 @@ def _note(file: Path, what: object) -> None:
 
 async def _write(site: Site, seed: int, number: int, updates: Sequence[Update]) -> None:
     """Write updates as one of the processes."""
-    store, rng = site.open(), random.Random(seed * 10 + number)
-    leases = ShareLeases(store, lease_s=LEASE_S, share_count=2)
-    coordinator, notes = ViewCoordinator(store, [VIEW], leases), site.folder / f"{number}.notes"
+    store, rng, view = await site.open(), random.Random(seed * 10 + number), site.view
+    leases = ShareLeases(store, lease_s=site.lease_s, share_count=2)
+    coordinator, notes = ViewCoordinator(store, [view], leases), site.folder / f"{number}.notes"
+    cutting = asyncio.create_task(site.cut_off(store, random.Random(seed)))
 
     async def put(update: Update) -> None:
         await asyncio.sleep(rng.uniform(0, 0.2))
@@ -121,19 +149,20 @@ async def _write(site: Site, seed: int, number: int, updates: Sequence[Update]) 
         for at in range(1, 4):
             name, status = f"{number} {at % 2}", StoredCell(f"s{at}", 2 * at)
             updates = [
-                Update(VIEW.base, key, VIEW.key_column, StoredCell(name, 2 * at)),
-                Update(VIEW.base, key, "status", status),
+                Update(view.base, key, view.key_column, StoredCell(name, 2 * at)),
+                Update(view.base, key, "status", status),
             ]
             with suppress(QuorumError, ViewLateError):
                 await coordinator.put_columns(updates, 2, session)
-                found = await coordinator.get_view(VIEW, name, session)
+                found = await coordinator.get_view(view, name, session)
                 if found != {key: {"status": status}}:
                     _note(notes, {"wrong": f"{name} shows {found}, and {status} was written"})
 
     await asyncio.gather(read_own(), *map(put, updates))
     await coordinator.settle()
     await leases.close()
-    site.close(store)
+    cutting.cancel()
+    await site.close(store)
 
 
 def _work(site: Site, seed: int, number: int, updates: Sequence[Update]) -> None:
@@ -144,16 +173,21 @@ def run(seed: int, site: Site) -> list[str]:
     """Have processes write, torment them, and return what is wrong in the end."""
     rng = random.Random(seed)
     count = rng.choice([2, 2, 3])
-    updates = random_updates(rng, rng.choice([6, 10, 16]), base_keys=rng.choice([1, 1, 2]))
+    updates = [
+        replace(update, table=site.view.base)
+        for update in random_updates(rng, rng.choice([6, 10, 16]), base_keys=rng.choice([1, 1, 2]))
+    ]
     processes = [
         FORKS.Process(target=_work, args=(site, seed, number, updates[number::count])) for number in range(count)
     ]
     # Its files or tables are made once.
-    site.close(site.open())
+    asyncio.run(_make(site))
     for process in processes:
         process.start()
     for _ in range(rng.choice([0, 1, 2])):
         time.sleep(rng.uniform(0, 0.3))
+        if rng.random() < 0.5:
+            site.torment(rng)
         process = rng.choice(processes)
         assert process.pid is not None
         if not process.is_alive():
@@ -164,10 +198,10 @@ def run(seed: int, site: Site) -> list[str]:
             # Beyond the time of a lease, or not.
             with suppress(ProcessLookupError):
                 os.kill(process.pid, signal.SIGSTOP)
-                time.sleep(rng.uniform(0, 2 * LEASE_S))
+                time.sleep(rng.uniform(0, 1.5 * site.lease_s))
                 os.kill(process.pid, signal.SIGCONT)
     for process in processes:
-        process.join(60)
+        process.join(_END_S_MAX)
         if process.is_alive():
             process.kill()
             return [f"seed {seed}: the process {process.name} does not end"]
@@ -176,37 +210,40 @@ def run(seed: int, site: Site) -> list[str]:
     return [f"seed {seed}: {text}" for text in asyncio.run(_judge(site))]
 
 
+async def _make(site: Site) -> None:
+    await site.close(await site.open())
+
+
 async def _judge(site: Site) -> list[str]:
     """Sweep, and return what is wrong."""
-    store = site.open()
-    leases = ShareLeases(store, lease_s=LEASE_S, share_count=2)
-    sweeper, wrong = ViewSweeper(store, [VIEW], leases), list[str]()
-    if isinstance(store, SqliteReplicas):
-        await store.spread()
-    for _ in range(_SWEEPS_MAX):
-        if await sweeper.sweep() == Swept():
-            break
-    else:
-        wrong.append("there is always something to sweep")
-    if isinstance(store, SqliteReplicas):
-        await store.spread()
+    store, view = await site.open(), site.view
+    leases = ShareLeases(store, lease_s=site.lease_s, share_count=2)
+    sweeper, wrong = ViewSweeper(store, [view], leases), list[str]()
+    # What is at one replica alone comes up, and is swept then.
+    for _ in range(2):
+        await site.states(store)
+        for _ in range(_SWEEPS_MAX):
+            if await sweeper.sweep() == Swept():
+                break
+        else:
+            wrong.append("there is always something to sweep")
     for state in await site.states(store):
-        wanted, (found, unfinished) = view_of(VIEW, updates_in(VIEW, state[VIEW.base])), rows_in(state[VIEW.name])
+        wanted, (found, unfinished) = view_of(view, updates_in(view, state[view.base])), rows_in(state[view.name])
         if found != wanted or unfinished:
             wrong.append(f"the view is {found}, unfinished {unfinished}, and should be {wanted}")
-        wrong += _lost(site.folder, state[VIEW.base])
+        wrong += _lost(site, state[view.base])
     await leases.close()
-    site.close(store)
+    await site.close(store)
     for file in site.folder.glob("*.notes"):
         wrong += [note["wrong"] for note in map(json.loads, file.read_text().splitlines()) if "wrong" in note]
     return wrong
 
 
-def _lost(folder: Path, base: dict[str, Cells]) -> list[str]:
+def _lost(site: Site, base: dict[str, Cells]) -> list[str]:
     """Return which writes were acknowledged, and neither they nor newer ones are in the base."""
-    there = {(update.key, update.column): update.cell for update in updates_in(VIEW, base)}
+    there = {(update.key, update.column): update.cell for update in updates_in(site.view, base)}
     lost = []
-    for file in folder.glob("*.notes"):
+    for file in site.folder.glob("*.notes"):
         for note in map(json.loads, file.read_text().splitlines()):
             if "acknowledged" in note:
                 key, column, value, stamp = note["acknowledged"]

@@ -6,8 +6,9 @@ from collections.abc import Generator
 from dataclasses import dataclass, field
 from typing import Any
 
-from pequod_views.versioned import StoredCell, StoredColumn
+from pequod_views.versioned import QuorumError, StoredCell, StoredColumn
 from pequod_views.versioned.algorithms import Request
+from pequod_views.versioned.records import Forget, Get, Put, merge
 
 Record = dict[StoredColumn, StoredCell]
 Replica = dict[tuple[str, str], Record]
@@ -61,3 +62,46 @@ class Process:
     has_lost: bool = False
     #: The process may die.
     is_mortal: bool = True
+
+
+def merged(steps: Steps, *, is_patient: bool) -> Steps:
+    """Carry out an algorithm with the replies that replicas send, merged.
+
+    Args:
+        is_patient: A request that too few replicas answer is sent again.
+    """
+    reply: Any = None
+    while True:
+        try:
+            request = steps.send(reply)
+        except StopIteration:
+            return
+        answers = None
+        while answers is None:
+            try:
+                answers = yield request
+            except QuorumError:
+                if not is_patient:
+                    raise
+        reply = None
+        if isinstance(request, Get):
+            reply = {}
+            for answer in answers:
+                merge(reply, answer)
+            if request.columns is not None:
+                reply = {one: reply[one] for one in request.columns if one in reply}
+
+
+def alone(request: Request) -> Steps:
+    """Yield one request, as an algorithm."""
+    yield request
+
+
+def take(record: Record, request: Request) -> None:
+    """Have a replica do what it is asked to."""
+    if isinstance(request, Put):
+        merge(record, dict(request.cells))
+    elif isinstance(request, Forget):
+        for column, cell in request.cells:
+            if column in record and record[column].timestamp <= cell.timestamp:
+                del record[column]

@@ -16,16 +16,8 @@ from functools import partial
 from typing import Any
 
 from pequod_views.versioned import LeaseLostError, NoLiveRowError, QuorumError, RowUnfinishedError, StoredCell
-from pequod_views.versioned.algorithms import (
-    Request,
-    RowBrokenError,
-    collect,
-    forget,
-    get_view,
-    mend,
-    propagate,
-)
-from pequod_views.versioned.records import Forget, Get, Put, merge
+from pequod_views.versioned.algorithms import Request, RowBrokenError, collect, forget, get_view, mend, propagate
+from pequod_views.versioned.records import Get, Put, merge
 from pequod_views.versioned.rows import (
     SweptRows,
     Update,
@@ -49,6 +41,9 @@ from tests.views.versioned.processes import (
     Record,
     Replica,
     Steps,
+    alone,
+    merged,
+    take,
 )
 
 #: Far beyond what any schedule takes: pointers that run in a circle would be followed for ever.
@@ -223,10 +218,8 @@ class Simulation:
             yield from self._marked(update)
 
     def _persisted(self, update: Update) -> Steps:
-        def steps() -> Steps:
-            yield Put(self.view.base, update.key, ((base_column(update.column), update.cell),), 1)
-
-        yield from self._merged(steps(), is_patient=True)
+        put = Put(self.view.base, update.key, ((base_column(update.column), update.cell),), 1)
+        yield from merged(alone(put), is_patient=True)
 
     def _marked(self, update: Update) -> Steps:
         mark = done_column(self.view, update.column), StoredCell("", update.cell.timestamp)
@@ -249,8 +242,7 @@ class Simulation:
         yield from self._mended(process, RowUnfinishedError(self.view.name, base_key, row))
 
     def _mended(self, process: Process, broken: RowBrokenError) -> Steps:
-        steps = partial(mend, self.view, broken, self._quorum)
-        yield from self._alone(process, broken.base_key, steps)
+        yield from self._alone(process, broken.base_key, partial(mend, self.view, broken, self._quorum))
 
     def _alone(self, process: Process, base_key: str, steps: Callable[[TurnStamps], Steps]) -> Steps:
         waiting = [steps]
@@ -267,7 +259,7 @@ class Simulation:
             try:
                 yield lock
                 self.begun.add(work)
-                yield from self._merged(steps(self._stamps(process, lock.key)), is_patient=is_patient)
+                yield from merged(steps(self._stamps(process, lock.key)), is_patient=is_patient)
                 self.begun.discard(work)
                 return
             except LeaseLostError:
@@ -291,7 +283,7 @@ class Simulation:
         try:
             while True:
                 try:
-                    yield from self._merged(get_view(self.view, key, self._quorum), is_patient=False)
+                    yield from merged(get_view(self.view, key, self._quorum), is_patient=False)
                     return
                 except RowUnfinishedError as error:
                     yield from self._healed(process, error.base_key, error.row)
@@ -320,28 +312,6 @@ class Simulation:
                     yield from self._alone(process, base_key, steps)
         except CoordinatorDiedError:
             pass
-
-    def _merged(self, steps: Steps, *, is_patient: bool) -> Steps:
-        reply: Any = None
-        while True:
-            try:
-                request = steps.send(reply)
-            except StopIteration:
-                return
-            answers = None
-            while answers is None:
-                try:
-                    answers = yield request
-                except QuorumError:
-                    if not is_patient:
-                        raise
-            reply = None
-            if isinstance(request, Get):
-                reply = {}
-                for answer in answers:
-                    merge(reply, answer)
-                if request.columns is not None:
-                    reply = {one: reply[one] for one in request.columns if one in reply}
 
     # The scheduler.
 
@@ -376,9 +346,8 @@ class Simulation:
         for process in waiting:
             lock = process.waits_for
             assert lock is not None
-            if holders and (lock.exclusive or any(one.holds is not None and one.holds.exclusive for one in holders)):
-                continue
-            if any(one.home != process.home for one in holders):
+            others = [one for one in holders if one.home != process.home or (one.holds and one.holds.exclusive)]
+            if others or (holders and lock.exclusive):
                 continue
             self._waiting.remove(process)
             process.waits_for, process.holds = None, lock
@@ -407,12 +376,7 @@ class Simulation:
             call.left -= 1
         if self._rng.random() >= self._loss:
             record = self.replicas[message.replica].setdefault((request.table, request.key), {})
-            if isinstance(request, Put):
-                merge(record, dict(request.cells))
-            elif isinstance(request, Forget):
-                for column, cell in request.cells:
-                    if column in record and record[column].timestamp <= cell.timestamp:
-                        del record[column]
+            take(record, request)
             if call is not None:
                 call.answers.append(dict(record))
         if call is None or call.is_over:

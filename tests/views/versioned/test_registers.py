@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 from pequod_views.versioned import QuorumError, SqliteReplicas
-from pequod_views.versioned.registers import Accept, BallotRequest, Ballots, Promise, SwapRefusedError, swap_register
+from pequod_views.versioned.registers import Accept, BallotRequest, Ballots, SwapRefusedError, Vote, swap_register
 
 
 @pytest.fixture
@@ -27,13 +27,13 @@ class OneRegister:
         self.promised = self.accepted = ""
         self.value: str | None = None
 
-    def answer(self, request: BallotRequest) -> Promise:
+    def answer(self, request: BallotRequest) -> Vote:
         if request.ballot < self.promised:
-            return Promise(False, self.promised, self.value)
+            return Vote(False, self.promised, self.value)
         self.promised = request.ballot
         if isinstance(request, Accept):
             self.accepted, self.value = request.ballot, request.value
-        return Promise(True, self.accepted, self.value)
+        return Vote(True, self.accepted, self.value)
 
 
 def count_up(process: str, ballots: Ballots, done: list[tuple[str | None, str]]) -> Generator[BallotRequest, Any, None]:
@@ -63,7 +63,7 @@ def test_swaps_of_several_processes_come_one_after_another(start: int) -> None:
         replicas = [OneRegister() for _ in range(3)]
         work = [count_up(f"p{number}", Ballots(f"p{number}"), done) for number in range(3)]
         requests: dict[int, BallotRequest] = {number: next(steps) for number, steps in enumerate(work)}
-        answers: dict[int, list[Promise]] = {number: [] for number in requests}
+        answers: dict[int, list[Vote]] = {number: [] for number in requests}
         late: list[tuple[OneRegister, BallotRequest]] = []
         while requests:
             if late and rng.random() < 0.3:
