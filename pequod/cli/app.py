@@ -75,6 +75,7 @@ _COMMANDS: Final[dict[str, Maker]] = {
     "data": in_group("data", "folders"),
     "cluster": in_group("cluster", "cluster", "cluster_status", "cluster_map", "cluster_move", "cluster_demo"),
     "views": in_group("views", "views"),
+    "versioned": in_group("versioned", "versioned"),
     "spark": in_group("spark", "spark", "spark_load", "spark_workloads"),
     "backfill": in_group("backfill", "backfill"),
     "lake": in_group("lake", "lake"),

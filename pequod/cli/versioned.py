@@ -1,0 +1,190 @@
+"""versioned serve, sweep and check: views that are kept in a store of records without a master."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Coroutine
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, Final, TypeVar
+
+import typer
+from pequod_installed.names import how_to_install
+
+from pequod.cli.connection import Json
+from pequod.cli.exits import ExitCode, fail, say
+from pequod.cli.teaching import examples
+from pequod.cli.text import json_line
+
+if TYPE_CHECKING:
+    from pequod_views.versioned import RecordStore, ShareLeases, ViewSweeper
+    from pequod_views.versioned.definition import VersionedFile
+
+_HELP: Final = """Keep views inside a store of records that has no master.
+
+\b
+The views are a file in TOML:
+    replicas = ["redis://a:6379", "redis://b:6379", "redis://c:6379"]      or each sqlite:PATH
+    lease_s = 2.0           the same for all processes over the store, and so share_count = 64
+    [[view]]
+    name = "assigned_to"
+    base = "ticket"
+    key = "assigned"                       the column whose values are the keys of the view
+    columns = ["status", "title"]
+
+\b
+Programs write through `pequod_views.versioned.ViewCoordinator`, which propagates their writes. `serve` completes what
+programs that died have left, and collects stale rows. docs/views.md tells the rest. Redis needs the extra redis.
+"""
+T = TypeVar("T")
+
+app: Final = typer.Typer(help=_HELP, no_args_is_help=True, rich_markup_mode=None)
+
+VersionedPath = Annotated[Path, typer.Argument(metavar="FILE", help="The views, in TOML.")]
+
+
+@app.command(
+    "serve",
+    epilog=examples("pequod versioned serve versioned.toml", "pequod versioned serve versioned.toml --every 10"),
+)
+def serve(
+    file: VersionedPath,
+    every: Annotated[float, typer.Option("--every", metavar="SECONDS", help="Between two sweeps.")] = 60.0,
+    output_json: Json = False,
+) -> None:
+    """Sweep again and again until Ctrl-C or SIGTERM, and print what each sweep did.
+
+    Run as many as you like, on any host: they share the records out by leases in the store. Replicas that are away are
+    told of, and the next sweep goes on.
+    """
+    import asyncio
+    import signal
+
+    if every <= 0:
+        fail(ExitCode.USAGE, f"--every is above 0, not {every:g}")
+    views = _parsed(file)
+
+    async def work(store: RecordStore) -> None:
+        from pequod_views.versioned import QuorumError
+
+        leases, told = views.leases(store), asyncio.Event()
+        loop = asyncio.get_running_loop()
+        for number in (signal.SIGINT, signal.SIGTERM):
+            loop.add_signal_handler(number, told.set)
+        sweeper = _sweeper(views, store, leases)
+        while not told.is_set():
+            try:
+                await _sweep(sweeper, output_json=output_json)
+            except QuorumError as error:
+                say(f"{error}; the next sweep is in {every:g} s")
+            try:
+                await asyncio.wait_for(told.wait(), every)
+            except TimeoutError:
+                continue
+        await leases.close()
+
+    _run(views, work)
+
+
+@app.command("sweep", epilog=examples("pequod versioned sweep versioned.toml"))
+def sweep(file: VersionedPath, output_json: Json = False) -> None:
+    """Go over all records once: propagate, finish and collect what was left; print how many rows.
+
+    A sweep may leave work for the next. Tombstones are removed by `serve` alone, which knows how long they are there.
+    """
+    views = _parsed(file)
+
+    async def work(store: RecordStore) -> None:
+        leases = views.leases(store)
+        try:
+            await _sweep(_sweeper(views, store, leases), output_json=output_json)
+        finally:
+            await leases.close()
+
+    _run(views, work)
+
+
+@app.command("check", epilog=examples("pequod versioned check versioned.toml"))
+def check(file: VersionedPath, output_json: Json = False) -> None:
+    """Compare the views with their bases, and print where one is not what its base says; exit code 1 if there is one.
+
+    Nothing is said of records with writes that are not propagated yet; a sweep propagates those that nobody works on.
+    """
+    views = _parsed(file)
+
+    async def work(store: RecordStore) -> bool:
+        from pequod_views.versioned.checking import check_rows
+
+        checked = await check_rows(store, views.views)
+        if output_json:
+            print(json_line(asdict(checked)))
+        else:
+            for text in checked.wrong:
+                print(text)
+            print(f"{checked.records} records, {checked.pending} not propagated yet, {len(checked.wrong)} wrong")
+        return not checked.wrong
+
+    if not _run(views, work):
+        raise typer.Exit(ExitCode.WRONG)
+
+
+def _parsed(file: Path) -> VersionedFile:
+    from pequod_views.versioned.definition import parse_versioned
+
+    from pequod.errors import PequodError
+
+    try:
+        return parse_versioned(file.read_text("utf-8"))
+    except (OSError, UnicodeDecodeError) as error:
+        fail(ExitCode.USAGE, f"cannot read the views: {error}")
+    except PequodError as error:
+        fail(ExitCode.USAGE, str(error))
+
+
+def _sweeper(views: VersionedFile, store: RecordStore, leases: ShareLeases) -> ViewSweeper:
+    from pequod_views.versioned import ViewSweeper
+
+    return ViewSweeper(store, views.views, leases)
+
+
+async def _sweep(sweeper: ViewSweeper, *, output_json: bool) -> None:
+    swept = asdict(await sweeper.sweep())
+    text = json_line(swept) if output_json else ", ".join(f"{name} {count}" for name, count in swept.items())
+    print(text, flush=True)
+
+
+def _opened(views: VersionedFile) -> tuple[RecordStore, Callable[[], Coroutine[Any, Any, None]]]:
+    """Return the store, and what closes it."""
+    import asyncio
+
+    if views.are_files:
+        from pequod_views.versioned import SqliteReplicas
+
+        files = SqliteReplicas([Path(replica.removeprefix("sqlite:")) for replica in views.replicas])
+        return files, lambda: asyncio.to_thread(files.close)
+    from pequod_views.versioned.redis_store import RedisReplicas
+
+    servers = RedisReplicas(views.replicas)
+    return servers, servers.close
+
+
+def _run(views: VersionedFile, work: Callable[[RecordStore], Coroutine[Any, Any, T]]) -> T:
+    """Run work with the store; an error of it is a message and an exit code."""
+    import asyncio
+
+    from pequod_views.versioned import EarlierFormatError, QuorumError
+
+    async def run_with() -> T:
+        store, close = _opened(views)
+        try:
+            return await work(store)
+        finally:
+            await close()
+
+    try:
+        return asyncio.run(run_with())
+    except ModuleNotFoundError as error:
+        fail(ExitCode.REFUSED, f"Redis needs {error.name}: {how_to_install('redis')}")
+    except QuorumError as error:
+        fail(ExitCode.UNREACHABLE, str(error))
+    except EarlierFormatError as error:
+        fail(ExitCode.REFUSED, str(error))

@@ -1,0 +1,105 @@
+"""A check goes over base tables and views, and says where a view is not what its base says."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Sequence
+from dataclasses import dataclass, field
+from typing import Final
+
+from pequod_views.versioned.records import EMPTY, Cells, RecordStore
+from pequod_views.versioned.rows import (
+    VersionedView,
+    base_column,
+    check_cells,
+    check_views,
+    live_rows,
+    record_of,
+    row_in,
+    row_of,
+    undone,
+)
+
+_PAGE: Final = 1000
+
+
+@dataclass(slots=True)
+class Checked:
+    """What a check has seen."""
+
+    #: Base records, once for each view.
+    records: int = 0
+    #: Those with writes that are not propagated yet: nothing is said of them.
+    pending: int = 0
+    #: Sentences, one for each record that a view has in another way than its base.
+    wrong: list[str] = field(default_factory=list)
+
+
+async def check_rows(store: RecordStore, views: Sequence[VersionedView]) -> Checked:
+    """Compare views with their bases, as a majority of the replicas has both.
+
+    Raises:
+        QuorumError: Too few replicas answer.
+        EarlierFormatError: A record of a view is of an earlier version.
+    """
+    check_views(views)
+    checked = Checked()
+    for view in views:
+        async for base_key in _keys(store, view.base):
+            checked.records += 1
+            await _check_record(store, view, base_key, checked)
+        async for record in _keys(store, view.name):
+            await _check_rows(store, view, record, checked)
+    return checked
+
+
+async def _keys(store: RecordStore, table: str) -> AsyncIterator[str]:
+    after: str | None = None
+    while keys := await store.keys(table, after, _PAGE):
+        for key in keys:
+            yield key
+        after = keys[-1]
+
+
+async def _get(store: RecordStore, table: str, key: str) -> Cells:
+    return await store.get(table, key, None, store.replica_count // 2 + 1)
+
+
+async def _check_record(store: RecordStore, view: VersionedView, base_key: str, checked: Checked) -> None:
+    """Look for the row of a base record."""
+    for _ in range(2):
+        base = await _get(store, view.base, base_key)
+        if undone(view, base_key, base):
+            checked.pending += 1
+            return
+        key = base.get(base_column(view.key_column), EMPTY).value
+        if key is None:
+            # A row that it should not have is found in its own record.
+            return
+        row = row_of(key)
+        cells = await _get(store, view.name, record_of(row, base_key))
+        check_cells(view.name, row, cells)
+        rows, _ = live_rows(row, cells)
+        wanted = {name: base[base_column(name)] for name in view.columns if base_column(name) in base}
+        if rows.get(base_key) == wanted:
+            return
+        # Perhaps it was written between the two reads.
+    there = "has no row for it" if base_key not in rows else f"has {rows[base_key]}, and the base {wanted}"
+    checked.wrong.append(f"{view.name}: {base_key!r} is at {key!r} in the base, and the view {there}")
+
+
+async def _check_rows(store: RecordStore, view: VersionedView, record: str, checked: Checked) -> None:
+    """Look for rows that are in a record of a view, and should be elsewhere."""
+    cells = await _get(store, view.name, record)
+    check_cells(view.name, record, cells)
+    rows, _ = live_rows(record, cells)
+    for base_key in rows:
+        base = await _get(store, view.base, base_key)
+        if undone(view, base_key, base):
+            continue
+        key = base.get(base_column(view.key_column), EMPTY).value
+        if row_of(key) == row_in(record, base_key):
+            continue
+        again, _ = live_rows(record, await _get(store, view.name, record))
+        if base_key in again:
+            shown = record.removeprefix("key ")
+            checked.wrong.append(f"{view.name}: {base_key!r} is shown at {shown!r}, and is at {key!r} in the base")

@@ -1,0 +1,101 @@
+"""The file that says which versioned views there are, and where their store is."""
+
+from __future__ import annotations
+
+import tomllib
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Final
+
+from pequod.errors import PequodError
+from pequod_views.versioned.leases import ShareLeases
+from pequod_views.versioned.records import RecordStore
+from pequod_views.versioned.rows import NameRefusedError, VersionedView, check_views
+
+_SQLITE: Final = "sqlite:"
+_REDIS: Final = ("redis://", "rediss://", "unix://")
+_FILE: Final = {"replicas", "lease_s", "share_count", "view"}
+_VIEW: Final = {"name", "base", "key", "columns"}
+
+
+class VersionedFileError(PequodError):
+    """A file of versioned views says something that cannot be."""
+
+    def __init__(self, where: str, reason: str) -> None:
+        super().__init__(f"{where}: {reason}")
+        self.where = where
+        self.reason = reason
+
+
+@dataclass(frozen=True, slots=True)
+class VersionedFile:
+    """Versioned views over one store."""
+
+    replicas: tuple[str, ...]
+    views: tuple[VersionedView, ...]
+    lease_s: float
+    share_count: int
+
+    @property
+    def are_files(self) -> bool:
+        """The replicas are SQLite files; else they are servers of Redis."""
+        return self.replicas[0].startswith(_SQLITE)
+
+    def leases(self, store: RecordStore) -> ShareLeases:
+        """Return the leases of this process."""
+        return ShareLeases(store, share_count=self.share_count, lease_s=self.lease_s)
+
+
+def parse_versioned(text: str) -> VersionedFile:
+    """Return what a file in TOML declares.
+
+    Raises:
+        VersionedFileError: It is not TOML, or has no replicas, no view, or a malformed one.
+    """
+    try:
+        document = tomllib.loads(text)
+    except tomllib.TOMLDecodeError as error:
+        raise VersionedFileError("the file", f"it is not TOML: {error}") from error
+    _check_names("the file", document, _FILE)
+    replicas, lease_s, share_count = (document.get(name) for name in ("replicas", "lease_s", "share_count"))
+    if not _are_texts(replicas) or not replicas:
+        raise VersionedFileError("replicas", 'it is a list of texts, such as ["sqlite:a.db", "sqlite:b.db"]')
+    if not any(all(replica.startswith(kind) for replica in replicas) for kind in (_SQLITE, _REDIS)):
+        raise VersionedFileError("replicas", "each is sqlite:PATH, or each is redis://, rediss:// or unix://PATH")
+    if lease_s is not None and (type(lease_s) not in {int, float} or lease_s <= 0):
+        raise VersionedFileError("lease_s", f"it is a number of seconds above 0, not {lease_s!r}")
+    if share_count is not None and (type(share_count) is not int or share_count < 1):
+        raise VersionedFileError("share_count", f"it is a whole number above 0, not {share_count!r}")
+    tables = document.get("view")
+    if not isinstance(tables, list) or not tables or not all(isinstance(table, dict) for table in tables):
+        raise VersionedFileError("the file", "it has no view; begin one with a line [[view]]")
+    views = tuple(_view(table) for table in tables)
+    try:
+        check_views(views)
+    except NameRefusedError as error:
+        raise VersionedFileError("the file", str(error)) from error
+    return VersionedFile(tuple(replicas), views, float(lease_s or 2.0), share_count or 64)
+
+
+def _view(table: Mapping[str, Any]) -> VersionedView:
+    where = f"the view {table.get('name')!r}"
+    _check_names(where, table, _VIEW)
+    for name in ("name", "base", "key"):
+        if not isinstance(table.get(name), str):
+            raise VersionedFileError(where, f"`{name}` is a text, not {table.get(name)!r}")
+    columns = table.get("columns", [])
+    if not _are_texts(columns):
+        raise VersionedFileError(where, f"`columns` is a list of texts, not {columns!r}")
+    try:
+        return VersionedView(table["name"], table["base"], table["key"], tuple(columns))
+    except NameRefusedError as error:
+        raise VersionedFileError(where, str(error)) from error
+
+
+def _check_names(where: str, table: Mapping[str, Any], names: set[str]) -> None:
+    if unknown := set(table) - names:
+        raise VersionedFileError(where, f"{min(unknown)!r} is no setting; there are {', '.join(sorted(names))}")
+
+
+def _are_texts(found: object) -> bool:
+    return isinstance(found, list) and all(isinstance(text, str) for text in found)

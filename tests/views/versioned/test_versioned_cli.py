@@ -1,0 +1,122 @@
+"""`pequod versioned`: serve, sweep and check, over replicas in SQLite files."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import re
+import sqlite3
+from pathlib import Path
+
+import pytest
+from pequod_views.versioned import SqliteReplicas, StoredCell, Update
+from pequod_views.versioned.checking import check_rows
+from pequod_views.versioned.definition import VersionedFileError, parse_versioned
+from pequod_views.versioned.rows import base_column
+from typer.testing import CliRunner
+
+from pequod.cli.versioned import app
+from tests.views.versioned.schedules import VIEW
+
+FILE = """
+replicas = ["sqlite:{0}/0.db", "sqlite:{0}/1.db", "sqlite:{0}/2.db"]
+[[view]]
+name = "assigned_to"
+base = "ticket"
+key = "assigned"
+columns = ["status", "title"]
+"""
+
+
+@pytest.fixture
+def file(tmp_path: Path) -> Path:
+    path = tmp_path / "versioned.toml"
+    path.write_text(FILE.format(tmp_path))
+    return path
+
+
+def written(folder: Path, *updates: Update) -> None:
+    """Write a base, as a program that died before it propagated anything."""
+
+    async def write() -> None:
+        store = SqliteReplicas([folder / f"{number}.db" for number in range(3)])
+        for update in updates:
+            await store.put(update.table, update.key, {base_column(update.column): update.cell}, 3)
+        store.close()
+
+    asyncio.run(write())
+
+
+def called(*arguments: object, code: int = 0) -> str:
+    done = CliRunner().invoke(app, [str(argument) for argument in arguments])
+    assert done.exit_code == code, done.output
+    return done.output
+
+
+UPDATES = (
+    Update("ticket", "1", "assigned", StoredCell("a", 1)),
+    Update("ticket", "1", "status", StoredCell("x", 2)),
+    Update("ticket", "2", "assigned", StoredCell("b", 3)),
+)
+
+
+def test_a_sweep_propagates_and_a_check_finds_nothing_wrong(file: Path) -> None:
+    written(file.parent, *UPDATES)
+    assert called("check", file) == "2 records, 2 not propagated yet, 0 wrong\n"
+    assert called("sweep", file) == "propagated 3, finished 0, collected 0, forgotten 0\n"
+    assert set(json.loads(called("sweep", file, "--json")).values()) == {0}
+    assert json.loads(called("check", file, "--json")) == {"records": 2, "pending": 0, "wrong": []}
+
+
+@pytest.mark.parametrize(
+    ("change", "text"),
+    [
+        (
+            "DELETE FROM cells WHERE tbl = 'assigned_to' AND key = 'key a'",
+            "'1' is at 'a' in the base",
+        ),
+        ("UPDATE cells SET value = 'z' WHERE tbl = 'assigned_to' AND value = 'x'", "and the view has {'status'"),
+        (
+            "UPDATE cells SET value = 'c', timestamp = 9 WHERE tbl = 'ticket' AND value = 'b'",
+            "'2' is shown at 'b', and is at 'c'",
+        ),
+    ],
+)
+def test_a_check_finds_what_was_changed_by_hand(file: Path, change: str, text: str) -> None:
+    written(file.parent, *UPDATES)
+    called("sweep", file)
+    for number in range(3):
+        with sqlite3.connect(file.parent / f"{number}.db") as replica:
+            replica.execute(change)
+            replica.execute("UPDATE cells SET timestamp = 9 WHERE name = 'done assigned' AND key = '2'")
+        replica.close()
+    found = called("check", file, code=1)
+    assert text in found
+    assert re.search(r"[1-9] wrong\n$", found)
+
+
+def test_what_cannot_be_is_said(tmp_path: Path) -> None:
+    good = FILE.format("x")
+    for text, reason in {
+        "replicas = ": "it is not TOML",
+        good.replace("replicas", "replica"): "'replica' is no setting",
+        good.replace("[[view]]", "[view]"): "it has no view",
+        good.replace('key = "assigned"', "key = 1"): "`key` is a text, not 1",
+        good.replace('["status", "title"]', '["assigned"]'): "has it twice",
+        f"lease_s = 0\n{good}": "a number of seconds above 0",
+        f"share_count = true\n{good}": "a whole number above 0",
+        good.split("\n", 2)[2]: "it is a list of texts",
+    }.items():
+        with pytest.raises(VersionedFileError, match=reason):
+            parse_versioned(text)
+    path = tmp_path / "wrong.toml"
+    path.write_text(good.replace("sqlite:x/0.db", "redis://x"))
+    assert "each is sqlite:PATH" in called("check", path, code=2)
+    assert "cannot read the views" in called("sweep", tmp_path / "none.toml", code=2)
+    assert "--every is above 0" in called("serve", path, "--every", "0", code=2)
+
+
+async def test_a_check_says_nothing_of_a_store_that_is_empty(tmp_path: Path) -> None:
+    store = SqliteReplicas([tmp_path / f"{number}.db" for number in range(3)])
+    assert (await check_rows(store, [VIEW])).records == 0
+    store.close()
