@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import AsyncIterator, Callable, Generator
-from typing import Any, Final
+from collections.abc import Callable, Generator
+from typing import Any, Final, Self
 
 from grpc import StatusCode
 from grpc.aio import EOF
@@ -151,10 +151,16 @@ class StreamCall(WireCall):
             self._bearer.session.finish(self._stream)
             self._bearer.flush_soon()
 
-    async def __aiter__(self) -> AsyncIterator[Any]:
+    def __aiter__(self) -> Self:
         """Yield the messages."""
-        while (message := await self.read()) is not EOF:
-            yield message
+        return self
+
+    async def __anext__(self) -> Any:
+        """Return the next message."""
+        message = await self.read()
+        if message is EOF:
+            raise StopAsyncIteration
+        return message
 
     def message(self, taken: Taken) -> None:
         """Take a message that was waited for."""

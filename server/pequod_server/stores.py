@@ -169,6 +169,7 @@ def peer_credentials(config: ServerConfig) -> PeerCredentials:
         certificate=config.tls_certificate if config.backing_ca else None,
         key=config.tls_key if config.backing_ca else None,
         token=token,
+        transport=config.transport,
     )
 
 

@@ -12,6 +12,7 @@ from typing import Any
 from pequod_server import PequodServer, ServerConfig
 from pequod_server.backing import BackingStore, FakeStore, SqliteStore, parse_mappings
 from pequod_server.backing.health import Backoff
+from pequod_server.homes.compute.channel import PeerCredentials
 from pequod_server.homes.compute.store import PequodStore
 
 from pequod.client import AsyncClient
@@ -69,9 +70,12 @@ async def running(store: BackingStore | None = None, **settings: Any) -> AsyncIt
 
 
 @asynccontextmanager
-async def computing(homes: Sequence[str], *, own_id: str = "", **settings: Any) -> AsyncIterator[Running]:
-    """Run a server that computes timelines from homes."""
-    store = PequodStore(homes, OWNED, silence_s=2.0, backoff=Backoff(first_s=0.01, most_s=0.1), own_id=own_id)
+async def computing(
+    homes: Sequence[str], *, own_id: str = "", transport: str = "auto", **settings: Any
+) -> AsyncIterator[Running]:
+    """Run a server that computes timelines from homes, over links of a transport."""
+    backoff, connect = Backoff(first_s=0.01, most_s=0.1), PeerCredentials(transport=transport).connect
+    store = PequodStore(homes, OWNED, connect=connect, silence_s=2.0, backoff=backoff, own_id=own_id)
     async with running(store, **{"joins": TIMELINE, "backing_mode": "write-through", **settings}) as compute:
         yield compute
 

@@ -9,6 +9,7 @@ for each load costs three times as much:
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import AsyncIterator, Awaitable, Callable
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -24,10 +25,24 @@ from pequod_proto.pequod_pb2_grpc import PequodPeerStub
 from pequod.addresses import is_local
 from pequod.errors import BackingUnavailableError, PequodError, SettingError
 from pequod.refusals import rebuilt
+from pequod.wire.channel import NativeChannel
+from pequod.wire.choice import choose
+from pequod.wire.tls import client_context, file_bytes
 from pequod_server.homes.compute.onward import trace_metadata
 
+_log: Final = logging.getLogger("pequod.peer")
+
 #: Found dead after this long, also where the network says nothing.
-_KEEPALIVE_MS: Final = 2000
+_KEEPALIVE_S: Final = 2.0
+_OPTIONS: Final = (
+    ("grpc.use_local_subchannel_pool", 1),
+    ("grpc.max_receive_message_length", -1),
+    ("grpc.max_send_message_length", -1),
+    ("grpc.keepalive_time_ms", int(1000 * _KEEPALIVE_S)),
+    ("grpc.keepalive_timeout_ms", int(1000 * _KEEPALIVE_S)),
+    ("grpc.http2.max_pings_without_data", 0),
+    ("grpc.enable_http_proxy", 0),
+)
 #: The errors of a write on a stream that has ended; the reader gets the full error.
 _OVER: Final = (aio.AioRpcError, aio.UsageError, asyncio.InvalidStateError)
 
@@ -86,29 +101,33 @@ class PeerCredentials:
     #: Send the token in plain text to other machines.
     insecure: bool = False
 
+    #: See `pequod.wire.choice`.
+    transport: str = "auto"
+
     def connect(self, address: str) -> PeerChannel:
         """Open a channel to a home.
 
         Raises:
-            SettingError: A file cannot be read, or the token would go over the network in plain text.
+            SettingError: A file cannot be read, or the token would go over the network in plain text; or there is no
+                such transport.
         """
-        options: list[tuple[str, Any]] = [
-            ("grpc.use_local_subchannel_pool", 1),
-            ("grpc.max_receive_message_length", -1),
-            ("grpc.max_send_message_length", -1),
-            ("grpc.keepalive_time_ms", _KEEPALIVE_MS),
-            ("grpc.keepalive_timeout_ms", _KEEPALIVE_MS),
-            ("grpc.http2.max_pings_without_data", 0),
-            ("grpc.enable_http_proxy", 0),
-        ]
-        if self.tls or self.ca is not None or self.certificate is not None:
-            secure = grpc.ssl_channel_credentials(
-                _read("ca", self.ca), _read("key", self.key), _read("certificate", self.certificate)
-            )
-            return GrpcPeerChannel(address, aio.secure_channel(address, secure, options=options), self.token)
-        if self.token and not self.insecure and not is_local(address):
+        has_tls = self.tls or self.ca is not None or self.certificate is not None
+        if self.token and not has_tls and not self.insecure and not is_local(address):
             raise SettingError("backing_token", f"it would go to {address} in plain text; use TLS, or say insecure")
-        return GrpcPeerChannel(address, aio.insecure_channel(address, options=options), self.token)
+        choice = choose(self.transport, address, has_tls=has_tls)
+        _log.debug("calls to the home %s go by %s", address, choice.name)
+        if choice.place is None:
+            return GrpcPeerChannel(address, self._channel_of_grpc(address, has_tls=has_tls), self.token)
+        tls = client_context(self.ca, self.certificate, self.key) if has_tls else None
+        return GrpcPeerChannel(address, NativeChannel(choice.place, tls, keepalive_s=_KEEPALIVE_S), self.token)
+
+    def _channel_of_grpc(self, address: str, *, has_tls: bool) -> aio.Channel:
+        if not has_tls:
+            return aio.insecure_channel(address, options=_OPTIONS)
+        secure = grpc.ssl_channel_credentials(
+            file_bytes("ca", self.ca), file_bytes("key", self.key), file_bytes("certificate", self.certificate)
+        )
+        return aio.secure_channel(address, secure, options=_OPTIONS)
 
 
 class _LoadsEndedError(Exception):
@@ -193,10 +212,23 @@ def _error_of(name: str, refusal: pb.CommandError) -> PequodError:
     return BackingUnavailableError(name, refusal.message) if type(error) is PequodError else error
 
 
-class GrpcPeerChannel:
-    """A channel over gRPC."""
+async def _write_all(call: Any, requests: AsyncIterator[pb.PeerFeedRequest]) -> None:
+    """Write requests as they come, until the call is over: its reader gets to know why."""
+    try:
+        async for request in requests:
+            await call.write(request)
+        await call.done_writing()
+    except _OVER:
+        return
+    except BaseException:
+        call.cancel()
+        raise
 
-    def __init__(self, address: str, channel: aio.Channel, token: str) -> None:
+
+class GrpcPeerChannel:
+    """A channel over gRPC, by either transport."""
+
+    def __init__(self, address: str, channel: aio.Channel | NativeChannel, token: str) -> None:
         self._name = f"the home {address}"
         self._channel = channel
         self._stub: Any = PequodPeerStub(channel)  # type: ignore[no-untyped-call]
@@ -220,19 +252,28 @@ class GrpcPeerChannel:
             else:
                 return
         # A trace has a span for each call. Of a load that the stream did not take nothing has come yet.
+        call = self._stub.Load(request, metadata=self._metadata + trace)
         try:
-            async for reply in self._stub.Load(request, metadata=self._metadata + trace):
+            async for reply in call:
                 yield reply
         except aio.AioRpcError as error:
             self._fail(error)
+        finally:
+            call.cancel()
 
     async def feed(self, requests: AsyncIterator[pb.PeerFeedRequest]) -> AsyncIterator[pb.PeerFeedReply]:
         """Follow changes."""
+        call = self._stub.Feed(metadata=self._metadata)
+        writing = asyncio.create_task(_write_all(call, requests), name="pequod requests of a feed")
         try:
-            async for reply in self._stub.Feed(requests, metadata=self._metadata):
+            async for reply in call:
                 yield reply
         except aio.AioRpcError as error:
             self._fail(error)
+        finally:
+            call.cancel()
+            writing.cancel()
+            await asyncio.gather(writing, return_exceptions=True)
 
     async def position(self, request: pb.PeerPositionRequest) -> pb.PeerPositionReply:
         """Ask for a place."""
@@ -279,12 +320,3 @@ class GrpcPeerChannel:
                 if type(refusal) is not PequodError:
                     raise refusal from error
         raise BackingUnavailableError(self._name, error.details() or error.code().name) from error
-
-
-def _read(setting: str, path: Path | None) -> bytes | None:
-    if path is None:
-        return None
-    try:
-        return path.read_bytes()
-    except OSError as error:
-        raise SettingError(setting, str(error)) from error
