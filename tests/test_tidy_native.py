@@ -14,9 +14,10 @@ LINE_LENGTH_MAX = 120
 LAYERS = (
     "module",
     "http2/calls http2/client_calls",
-    "http2/hot_calls http2/hot_answer http2/hot_batches http2/hot_runs http2/reads",
+    "http2/hot_reply http2/hot_answer http2/hot_keys",
+    "http2/hot_calls http2/hot_batches http2/hot_runs http2/reads",
     "http2/session http2/client",
-    "http2/output http2/fields",
+    "http2/output http2/fields http2/lease",
     "http2/library http2/stream",
     "http2/nghttp2_check",
     "http2/nghttp2",
@@ -40,7 +41,8 @@ LAYERS = (
 PARTS = {
     "batch_message": "batch",
     "batch_commands": "batch",
-    "http2/hot_answer": "http2/hot_calls",
+    "http2/hot_answer": "http2/hot_reply",
+    "http2/hot_keys": "http2/hot_reply",
     "http2/hot_batches": "http2/hot_calls",
     "http2/hot_runs": "http2/hot_calls",
     "http2/reads": "http2/hot_calls",

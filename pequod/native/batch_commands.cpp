@@ -159,6 +159,9 @@ Ran run_one(Batch* batch, HotEngine* engine, double now) {
     switch (kind) {
         case PUT:
             return put(engine, batch->arguments[batch->argument_at], batch->arguments[batch->argument_at + 1]);
+        case PUT_TTL:
+            return put_for(engine, batch->arguments[batch->argument_at], batch->arguments[batch->argument_at + 1],
+                           batch->numbers[batch->number_at]);
         case GET:
             return run_get(batch, engine, now);
         case REMOVE:

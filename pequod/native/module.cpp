@@ -88,6 +88,7 @@ PyMODINIT_FUNC PyInit__hot() {
                            pequod::http2::add_session_type,
                            pequod::http2::add_client_type,
                            pequod::http2::add_hot_type,
+                           pequod::http2::add_lease_type,
                            add_kinds}) {
         if (module && add(module) < 0) Py_CLEAR(module);
     }

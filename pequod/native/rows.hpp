@@ -145,11 +145,17 @@ inline size_t row_count(SortedRows* rows) {
     return count;
 }
 
-// The value of a key, borrowed; null: it is not there.
-inline PyObject* get(SortedRows* rows, Piece key) {
+// The row of a key; null: it is not there.
+inline const Entry* row_of(SortedRows* rows, Piece key) {
     const Place place = lower_bound(rows, key);
     const Leaf& leaf = rows->leaf(place.leaf);
-    return place.at < leaf.size && is_equal(leaf.key(place.at), key) ? leaf.entries[place.at].value : nullptr;
+    return place.at < leaf.size && is_equal(leaf.key(place.at), key) ? leaf.entries + place.at : nullptr;
+}
+
+// The value of a key, borrowed; null: it is not there.
+inline PyObject* get(SortedRows* rows, Piece key) {
+    const Entry* row = row_of(rows, key);
+    return row ? row->value : nullptr;
 }
 
 // How many rows there are from one place up to another, 0 if that is not behind the first.

@@ -116,6 +116,38 @@ Ran put(HotEngine* engine, Piece key, Piece value) {
     return relations && has_room(engine, value.size) ? put_into(engine, relations, key, value) : not_quick();
 }
 
+namespace {
+
+// A hundred years, as pequod/language/deadlines.py has it.
+constexpr uint64_t TTL_MS_MAX = uint64_t(100) * 365 * 86'400'000;
+
+// Have a row that was put just now expire: a change of its own.
+Ran expire_at(HotEngine* engine, Piece key, long long at_ms) {
+    const HotRelations* relations = relations_at(engine->relations, key);
+    SortedRows* rows = relations ? rows_of(table_of(relations->table), key) : nullptr;
+    const Entry* entry = rows ? row_of(rows, key) : nullptr;
+    if (!entry) return PyErr_SetString(PyExc_RuntimeError, "a row is gone while its deadline is set"), Ran::FAILED;
+    // To hold on to the row's own key takes no memory.
+    if (set(deadlines_of(engine->deadlines), entry->key, at_ms) < 0) return Ran::FAILED;
+    ++engine->revision;
+    return note_effect(engine, entry->key, entry->value) ? Ran::DONE : Ran::FAILED;
+}
+
+}  // namespace
+
+Ran put_for(HotEngine* engine, Piece key, Piece value, uint64_t ttl_ms) {
+    // What is due is Python's to remove first: it has no deadline that could be kept.
+    if (ttl_ms == KEEP_TTL ? engine->may_be_due() : ttl_ms > TTL_MS_MAX) return Ran::NOT_QUICK;
+    HotRelations* relations = written_relations(engine, key);
+    // The write and the deadline are a revision each.
+    if (!relations || !has_room(engine, value.size, 2)) return not_quick();
+    const Deadlines* deadlines = deadlines_of(engine->deadlines);
+    long long at_ms = ttl_ms ? deadlines->now_ms + static_cast<long long>(ttl_ms) : -1;
+    if (ttl_ms == KEEP_TTL) at_ms = deadlines->count ? instant_of(deadlines, key) : -1;
+    const Ran ran = put_into(engine, relations, key, value);
+    return ran == Ran::DONE && at_ms >= 0 ? expire_at(engine, key, at_ms) : ran;
+}
+
 Ran put_all(HotEngine* engine, const Piece* keys, const Piece* values, size_t count) {
     if (!has_room(engine, 0, count)) return Ran::NOT_QUICK;
     for (size_t at = 0; at < count; ++at) {
@@ -235,10 +267,6 @@ Ran get_computed(HotEngine* engine, const HotRelations* relations, Piece key, do
     count_hit(engine, {rows, {0, 0}, {0, 0}, {"", 0}, hot});
     return Ran::DONE;
 }
-
-}  // namespace
-
-namespace {
 
 // Whether joins compute keys of a table: none computes keys that a database owns.
 bool is_computed(const HotRelations* relations) {

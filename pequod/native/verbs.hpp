@@ -24,6 +24,11 @@ Ran remove(HotEngine* engine, PyObject* key);
 // Put many rows, all or none.
 Ran put_all(HotEngine* engine, const Piece* keys, const Piece* values, size_t count);
 
+// Put a key that expires, so many milliseconds from the present instant on, which the deadlines were told; KEEP_TTL:
+// when it would have without the write; 0: never. A time beyond a hundred years is Python's to refuse.
+constexpr uint64_t KEEP_TTL = ~uint64_t(0);
+Ran put_for(HotEngine* engine, Piece key, Piece value, uint64_t ttl_ms);
+
 // Remove the earliest key that is due, which has no deadline from now on. Not quick: it is Python's to remove; absent:
 // none is due. The caller owns the key if it is not quick.
 Ran expire(HotEngine* engine, PyObject** key);

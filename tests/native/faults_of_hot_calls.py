@@ -30,10 +30,40 @@ FAULTS_OF_HOT_CALLS: Final = (
         "a scan that goes on repeats the last row",
     ),
     Fault(
-        "http2/hot_answer.cpp",
+        "http2/hot_keys.cpp",
         "if (!asked.are_all_in(is_put ? rights.writable : rights.readable)) return Ran::NOT_QUICK;",
         "if (!asked.are_all_in(rights.readable)) return Ran::NOT_QUICK;",
         "a caller puts many keys that it may only read",
+    ),
+    Fault(
+        "http2/hot_answer.cpp",
+        "if (ran == Ran::DONE) take(rights.lease, use);",
+        "",
+        "hot calls are not counted against the quotas of their role",
+    ),
+    Fault(
+        "http2/hot_keys.cpp",
+        "return {count ? static_cast<long long>(count) : 1, ",
+        "return {1, ",
+        "a call of many keys counts as one",
+    ),
+    Fault(
+        "http2/lease.cpp",
+        "offsetof(Lease, commands)",
+        "offsetof(Lease, keys)",
+        "what is lent of commands is taken for keys",
+    ),
+    Fault(
+        "http2/hot_batches.cpp",
+        "if (!has(may.lease, use)) return leave(self, stream);",
+        "",
+        "hot batches go beyond the quotas of their role",
+    ),
+    Fault(
+        "verbs.cpp",
+        "if (ttl_ms == KEEP_TTL ? engine->may_be_due() : ttl_ms > TTL_MS_MAX) return Ran::NOT_QUICK;",
+        "if (ttl_ms != KEEP_TTL && ttl_ms > TTL_MS_MAX) return Ran::NOT_QUICK;",
+        "a key that is due keeps its deadline, and what is put is gone",
     ),
     Fault(
         "verbs.cpp",

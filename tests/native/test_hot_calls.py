@@ -195,7 +195,6 @@ NOT_HOT: dict[str, tuple[str, Any, dict[str, Any]]] = {
     "several chunks": ("Scan", pb.ScanRequest(first=b"x|", last=b"x}", chunk_bytes=20), {}),
     "no row": ("Scan", pb.ScanRequest(first=b"x|", last=b"x}", limit=0), {}),
     "a key of another server": ("Put", pb.PutRequest(key=b"x|1", value=b"n"), {"turn": TURN._replace(homes=([], []))}),
-    "a time to live": ("Put", pb.PutRequest(key=b"x|1", value=b"n", ttl_ms=5), {}),
     "a time to live under a condition": (
         "WriteIf",
         pb.WriteIfRequest(key=b"x|1", value=b"n", condition=2, ttl_ms=5),

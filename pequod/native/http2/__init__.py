@@ -227,14 +227,26 @@ class NativeSession(Protocol):
     def stranger(self) -> bytes | None:
         """Return the header `authorization` of a call whose rights are not known; empty: it has none. None: no such."""
 
-    def admit(self, authorization: bytes, readable: Ranges, writable: Ranges, /) -> None:
-        """Let calls with this header read and write keys, until `forget_rights`."""
+    def admit(self, authorization: bytes, readable: Ranges, writable: Ranges, lease: NativeLease = ..., /) -> None:
+        """Let calls with this header read and write keys, until `forget_rights`.
+
+        Args:
+            lease: What they may use; without it, they may use everything.
+        """
 
     def forget_rights(self) -> None:
         """Forget what `admit` has said."""
 
     def close(self) -> None:
         """Let go of all streams; nothing happens any more."""
+
+
+class NativeLease(Protocol):
+    """What hot calls of a role with quotas may use; they lower it. Below zero means nothing."""
+
+    commands: int
+    keys: int
+    bytes: int
 
 
 def why_absent() -> str | None:
@@ -277,3 +289,13 @@ def new_hot_calls(
     """
     made: NativeHotCalls = core.HotCalls(engine, server_id, *limits, slow_s, ids.is_new, ids.remember_all)  # type: ignore[union-attr]
     return made
+
+
+def new_lease() -> NativeLease:
+    """Return a lease of nothing.
+
+    Requires:
+        There is a native core.
+    """
+    lease: NativeLease = core.Lease()  # type: ignore[union-attr]
+    return lease

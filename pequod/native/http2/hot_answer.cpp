@@ -1,15 +1,16 @@
-// One hot call: its message as protobuf would read it, the rights and ranges that it needs, its command, its reply.
+// One hot call: its message as protobuf would read it, the rights, ranges and quotas that it needs, its command, its
+// reply.
 //
 // A message with anything that is not read here is Python's: fields that are not known, fields that stand twice, levels
 // of freshness, prefixes, open ranges.
-#include "hot_calls.hpp"
+#include "hot_reply.hpp"
 
 namespace pequod::http2 {
 
 namespace {
 
 // Fields of requests and replies in proto/pequod/v1/pequod.proto: number, and 0 a varint, 1 fixed 64 bits, 2 bytes.
-enum GetTag : unsigned char { FIRST = 0x0a, SECOND = 0x12 };
+enum PutTag : unsigned char { TTL_MS = 0x18, KEEPS_TTL = 0x20 };
 enum WriteIfTag : unsigned char { CONDITION = 0x18, EXPECTED = 0x22, ID_OF_WRITE_IF = 0x3a };
 enum AddTag : unsigned char { ID_OF_ADD = 0x1a };
 enum ScanTag : unsigned char { LIMIT = 0x18, REVERSE = 0x20, CHUNK_BYTES = 0x28, KEYS_ONLY = 0x38, ONE_CHUNK = 0x40 };
@@ -20,21 +21,12 @@ enum HeaderTag : unsigned char {
     HEADER_TOKEN = 0x1a,
     HEADER_AGE = 0x20
 };
-enum HotReplyTag : unsigned char {
-    VALUE_OF = 0x12,
-    NUMBER_OF = 0x10,
-    KEYS_OF = 0x12,
-    VALUES_OF = 0x1a,
-    RESUME_KEY = 0x22,
-    PRESENT_OF = 0x1a
-};
-
-// A scan looks at so many rows at first, as `ScanCalls` does; a call of more keys is Python's.
-constexpr size_t ROWS_MAX = 1024, KEYS_MAX = 256;
+// A scan looks at so many rows at first, as `ScanCalls` does.
+constexpr size_t ROWS_MAX = 1024;
 
 struct Asked {
     Piece first{nullptr, 0}, second{nullptr, 0}, expected{nullptr, 0}, request_id{nullptr, 0};
-    uint64_t limit = 0, chunk_bytes = 0, condition = 0;
+    uint64_t limit = 0, chunk_bytes = 0, condition = 0, ttl_ms = 0, keeps_ttl = 0;
     bool has_limit = false, is_down = false, keys_only = false, one_chunk = false;
 };
 
@@ -72,6 +64,12 @@ bool read_scan_field(Reader* reader, unsigned char tag, unsigned* seen, Asked* a
     }
 }
 
+// Whether the next field of a put says how long its key lives, for the first time.
+bool read_ttl(Reader* reader, unsigned char tag, unsigned* seen, Asked* asked) {
+    if (tag == TTL_MS) return read_number(reader, tag, seen, &asked->ttl_ms);
+    return tag == KEEPS_TTL && read_number(reader, tag, seen, &asked->keeps_ttl);
+}
+
 // Whether the next field of a conditional write stands for the first time; a time to live is Python's to note.
 bool read_condition(Reader* reader, unsigned char tag, unsigned* seen, Asked* asked) {
     if (tag == CONDITION) return read_number(reader, tag, seen, &asked->condition);
@@ -88,6 +86,20 @@ bool read_id(Reader* reader, HotMethod method, unsigned char tag, Asked* asked) 
     return reader->is_right && asked->request_id.size == REQUEST_ID_BYTES;
 }
 
+// Whether the next field is one that only this method has.
+bool read_own_field(Reader* reader, HotMethod method, unsigned char tag, unsigned* seen, Asked* asked) {
+    switch (method) {
+        case HOT_PUT:
+            return read_ttl(reader, tag, seen, asked);
+        case HOT_WRITE_IF:
+            return read_condition(reader, tag, seen, asked);
+        case HOT_SCAN:
+            return read_scan_field(reader, tag, seen, asked);
+        default:
+            return false;
+    }
+}
+
 bool parse(HotMethod method, Piece message, Asked* asked) {
     const unsigned char* start = reinterpret_cast<const unsigned char*>(message.start);
     Reader reader = {start, start + message.size};
@@ -100,8 +112,7 @@ bool parse(HotMethod method, Piece message, Asked* asked) {
             asked->second = reader.piece();
         } else if (read_id(&reader, method, tag, asked)) {
             continue;
-        } else if (method == HOT_WRITE_IF ? !read_condition(&reader, tag, &seen, asked)
-                                          : method != HOT_SCAN || !read_scan_field(&reader, tag, &seen, asked)) {
+        } else if (!read_own_field(&reader, method, tag, &seen, asked)) {
             return false;
         }
     }
@@ -121,7 +132,8 @@ char* write_header(char* to, const HotTurn& turn) {
     return write_state(to, turn, HEADER_TOKEN, HEADER_AGE);
 }
 
-// Begin the reply of a call, with its header and room for as many further bytes; null: there is no memory.
+}  // namespace
+
 char* begin_reply(const HotTurn& turn, Stream* stream, size_t more) {
     char header[TOKEN_MAX + 5 * VARINT_MAX];
     const size_t size = size_t(write_header(header, turn) - header);
@@ -130,7 +142,6 @@ char* begin_reply(const HotTurn& turn, Stream* stream, size_t more) {
     return write_piece(to + HEAD_BYTES, HEADER, {header, size});
 }
 
-// The reply ends here: say how long it is.
 Ran end_reply(Stream* stream, const char* end) {
     Bytes& reply = stream->reply;
     const size_t size = size_t(end - reply.start) - HEAD_BYTES;
@@ -139,6 +150,8 @@ Ran end_reply(Stream* stream, const char* end) {
     reply.size = HEAD_BYTES + size;
     return Ran::DONE;
 }
+
+namespace {
 
 Ran answer_get(const HotTurn& turn, const Asked& asked, Stream* stream) {
     PyObject* value = nullptr;
@@ -152,11 +165,19 @@ Ran answer_get(const HotTurn& turn, const Asked& asked, Stream* stream) {
 }
 
 Ran answer_write(const HotTurn& turn, const Asked& asked, Stream* stream) {
+    // Which of the two is meant is Python's to ask.
+    if (asked.keeps_ttl && asked.ttl_ms) return Ran::NOT_QUICK;
     // The memory first: what was written is acknowledged.
     if (!begin_reply(turn, stream, 2 * VARINT_MAX)) return Ran::FAILED;
     const bool is_put = stream->hot_method == HOT_PUT;
+    const uint64_t ttl_ms = asked.keeps_ttl ? KEEP_TTL : asked.ttl_ms;
     const Piece value = asked.second.start ? asked.second : Piece{"", 0};
-    const Ran ran = is_put ? put(turn.engine, asked.first, value) : remove(turn.engine, asked.first);
+    Ran ran = Ran::NOT_QUICK;
+    if (!is_put) {
+        ran = remove(turn.engine, asked.first);
+    } else {
+        ran = ttl_ms ? put_for(turn.engine, asked.first, value, ttl_ms) : put(turn.engine, asked.first, value);
+    }
     if (ran != Ran::DONE && ran != Ran::ABSENT) return ran;
     char* to = begin_reply(turn, stream, 2 * VARINT_MAX);
     if (!to) return Ran::FAILED;
@@ -291,75 +312,6 @@ Ran answer_scan(const HotTurn& turn, const Asked& asked, Stream* stream) {
     return written;
 }
 
-// The keys of a call, and the values of one that writes.
-struct Keys {
-    Piece keys[KEYS_MAX], values[KEYS_MAX];
-    size_t count = 0, value_count = 0;
-
-    bool parse(Piece message, size_t most, bool has_values) {
-        if (most > KEYS_MAX) most = KEYS_MAX;
-        const unsigned char* start = reinterpret_cast<const unsigned char*>(message.start);
-        Reader reader = {start, start + message.size};
-        while (reader.is_right && reader.at < reader.end) {
-            const unsigned char tag = *reader.at++;
-            if (tag == FIRST && count < most) {
-                keys[count++] = reader.piece();
-            } else if (tag == SECOND && has_values && value_count < most) {
-                values[value_count++] = reader.piece();
-            } else {
-                return false;
-            }
-        }
-        return reader.is_right && (!has_values || count == value_count);
-    }
-
-    bool are_all_in(const KeyRanges* ranges) const {
-        for (size_t at = 0; ranges && at < count; ++at) {
-            if (!ranges->holds(keys[at])) return false;
-        }
-        return true;
-    }
-};
-
-Ran answer_multi_get(const HotTurn& turn, const Keys& asked, Stream* stream) {
-    PyObject* values[KEYS_MAX];
-    char present[KEYS_MAX];
-    size_t size = 0;
-    for (size_t at = 0; at < asked.count; ++at) {
-        values[at] = nullptr;
-        const Ran ran = get(turn.engine, asked.keys[at], {0, nullptr, 0, 0}, turn.now, values + at);
-        if (ran != Ran::DONE && ran != Ran::ABSENT) return ran;
-        present[at] = ran == Ran::DONE;
-        size += (present[at] ? piece_of(values[at]).size : 0) + size_t(ROW_BYTES);
-        if (size > HOT_BYTES_MAX || size > turn.calls->reply_bytes_max) return Ran::NOT_QUICK;
-    }
-    char* to = begin_reply(turn, stream, size + (asked.count + 1) * (2 + VARINT_MAX));
-    if (!to) return Ran::FAILED;
-    for (size_t at = 0; at < asked.count; ++at) {
-        to = write_piece(to, KEYS_OF, present[at] ? piece_of(values[at]) : Piece{"", 0});
-    }
-    return end_reply(stream, asked.count ? write_piece(to, VALUES_OF, {present, asked.count}) : to);
-}
-
-Ran answer_multi_put(const HotTurn& turn, const Keys& asked, Stream* stream) {
-    // The memory first, as for one write.
-    if (!begin_reply(turn, stream, 0)) return Ran::FAILED;
-    const Ran ran = put_all(turn.engine, asked.keys, asked.values, asked.count);
-    if (ran != Ran::DONE) return ran;
-    char* to = begin_reply(turn, stream, 0);
-    return to ? end_reply(stream, to) : Ran::FAILED;
-}
-
-// A call of many keys.
-Ran answer_keys(const HotTurn& turn, const HotRights& rights, HotMethod method, Piece message, Stream* stream) {
-    Keys asked;
-    const bool is_put = method == HOT_MULTI_PUT;
-    if (!asked.parse(message, turn.calls->commands_max, is_put)) return Ran::NOT_QUICK;
-    if (!asked.are_all_in(is_put ? rights.writable : rights.readable)) return Ran::NOT_QUICK;
-    if (is_put && !asked.are_all_in(turn.homes)) return Ran::NOT_QUICK;
-    return is_put ? answer_multi_put(turn, asked, stream) : answer_multi_get(turn, asked, stream);
-}
-
 // Whether the caller may, and the keys of a write are this server's; if not, Python says why.
 bool is_allowed(const HotTurn& turn, const HotRights& rights, HotMethod method, const Asked& asked) {
     if (is_decided(method) && rights.readable && !rights.readable->holds(asked.first)) return false;
@@ -369,6 +321,23 @@ bool is_allowed(const HotTurn& turn, const HotRights& rights, HotMethod method, 
     }
     if (method == HOT_GET) return !rights.readable || rights.readable->holds(asked.first);
     return !rights.readable || rights.readable->covers(asked.first, asked.second);
+}
+
+// What a call uses of its caller's quotas at the most.
+Use use_of(HotMethod method, const Asked& asked) {
+    const bool is_put = method == HOT_PUT || method == HOT_ADD || (method == HOT_WRITE_IF && asked.second.start);
+    if (!is_put) return {1, 0, 0};
+    const size_t value = method == HOT_ADD && asked.second.size < SUM_BYTES ? SUM_BYTES : asked.second.size;
+    return {1, 1, static_cast<long long>(asked.first.size + value)};
+}
+
+Ran answer_one(const HotTurn& turn, HotMethod method, const Asked& asked, Stream* stream) {
+    if (method == HOT_GET) return answer_get(turn, asked, stream);
+    if (method == HOT_WRITE_IF) return answer_write_if(turn, asked, stream);
+    if (method == HOT_ADD) return answer_add(turn, asked, stream);
+    if (is_write(method)) return answer_write(turn, asked, stream);
+    if (!asked.second.size) return Ran::NOT_QUICK;
+    return method == HOT_COUNT ? answer_count(turn, asked, stream) : answer_scan(turn, asked, stream);
 }
 
 }  // namespace
@@ -381,17 +350,16 @@ Ran hot_answer(const HotTurn& turn, const HotRights& rights, Stream* stream) {
     if (method == HOT_MULTI_GET || method == HOT_MULTI_PUT) return answer_keys(turn, rights, method, message, stream);
     Asked asked;
     if (!parse(method, message, &asked) || !is_allowed(turn, rights, method, asked)) return Ran::NOT_QUICK;
+    const Use use = use_of(method, asked);
+    if (!has(rights.lease, use)) return Ran::NOT_QUICK;
     if (asked.request_id.start) {
         // What it gave before is Python's to tell.
         const int are_new = is_new(turn.calls, {asked.request_id.start, BATCH_ID_BYTES});
         if (are_new <= 0) return are_new ? Ran::FAILED : Ran::NOT_QUICK;
     }
-    if (method == HOT_GET) return answer_get(turn, asked, stream);
-    if (method == HOT_WRITE_IF) return answer_write_if(turn, asked, stream);
-    if (method == HOT_ADD) return answer_add(turn, asked, stream);
-    if (is_write(method)) return answer_write(turn, asked, stream);
-    if (!asked.second.size) return Ran::NOT_QUICK;
-    return method == HOT_COUNT ? answer_count(turn, asked, stream) : answer_scan(turn, asked, stream);
+    const Ran ran = answer_one(turn, method, asked, stream);
+    if (ran == Ran::DONE) take(rights.lease, use);
+    return ran;
 }
 
 }  // namespace pequod::http2

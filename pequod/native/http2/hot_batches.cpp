@@ -26,6 +26,18 @@ bool is_takeable(const Stream* stream, const Incoming& message) {
            stream->unsent_bytes <= UNSENT_BYTES_MAX;
 }
 
+// What a batch uses of its caller's quotas at the most.
+Use use_of(const Batch* batch, size_t message_bytes) {
+    long long puts = 0;
+    for (size_t at = 0; at < batch->kinds.size; ++at) {
+        const unsigned char kind = static_cast<unsigned char>(batch->kinds.start[at]);
+        puts += kind == PUT || kind == PUT_IF || kind == PUT_TTL || kind == ADD;
+    }
+    // The message has all keys and values, but for the sums that adds may make.
+    const long long size = static_cast<long long>(message_bytes) + puts * static_cast<long long>(SUM_BYTES);
+    return {static_cast<long long>(batch->kinds.size), puts, puts ? size : 0};
+}
+
 // Whether all judges of `run_quick` let a batch pass.
 bool may_run(const HotTurn& turn, const HotRights& rights, const Batch* batch) {
     return turn.may_read && turn.token.size <= TOKEN_MAX && !batch->freshness.size &&
@@ -108,7 +120,7 @@ bool run_batch(Session* self, const HotTurn& turn, Stream* stream, double* at_s,
     const Incoming next = stream->next();
     // Its handler has ended meanwhile, and takes nothing more.
     if (!next.is_begun) return true;
-    HotRights may = {nullptr, nullptr};
+    HotRights may;
     KeyRanges readable, writable;
     bool is_known = true;
     if (self->has_guard && !take_rights(self, stream, &readable, &writable, &may, &is_known)) return false;
@@ -119,12 +131,15 @@ bool run_batch(Session* self, const HotTurn& turn, Stream* stream, double* at_s,
     const Parsed parsed = begin(calls->batch, message, {calls->commands_max, (long long)calls->rows_max, turn.room});
     if (parsed == Parsed::NO_MEMORY) return PyErr_NoMemory(), false;
     if (parsed != Parsed::RIGHT || !may_run(turn, may, calls->batch)) return leave(self, stream);
+    const Use use = may.lease ? use_of(calls->batch, message.size) : Use{0, 0, 0};
+    if (!has(may.lease, use)) return leave(self, stream);
     const Piece batch_id = calls->batch->batch_id;
     const int are_new = batch_id.size ? is_new(calls, batch_id) : 1;
     // What some of its commands gave before is Python's to tell.
     if (are_new <= 0) return are_new == 0 && leave(self, stream);
     const Ran ran = run_quick(calls->batch, turn.engine, turn.now);
     if (ran == Ran::FAILED) return false;
+    take(may.lease, use);
     const bool is_long = turn.room - calls->batch->room > static_cast<long long>(HOT_BYTES_MAX);
     const bool is_whole = ran == Ran::DONE && !is_long;
     // Python remembers those of a batch with which it goes on.

@@ -192,6 +192,7 @@ bool take_rights(const Session* self, const Stream* stream, KeyRanges* readable,
                  bool* is_known) {
     const Rights* found = rights_of(self, stream->authorization);
     *is_known = found;
+    rights->lease = found ? reinterpret_cast<Lease*>(found->lease) : nullptr;
     return !found || (take_ranges(found->readable, readable, &rights->readable) &&
                       take_ranges(found->writable, writable, &rights->writable));
 }
@@ -282,19 +283,21 @@ PyObject* session_stranger(PyObject* object, PyObject*) {
     Py_RETURN_NONE;
 }
 
-// admit(authorization, readable, writable): what a caller may do, until `forget_rights`.
+// admit(authorization, readable, writable[, lease]): what a caller may do and use, until `forget_rights`.
 PyObject* session_admit(PyObject* object, PyObject* const* arguments, Py_ssize_t count) {
     Session* self = session_of(object);
     KeyRanges ranges;
     const KeyRanges* found;
-    if (count != 3 || !PyBytes_CheckExact(arguments[0]) || !take_ranges(arguments[1], &ranges, &found) ||
-        !take_ranges(arguments[2], &ranges, &found)) {
-        return check_all(false, "admit takes bytes and two pairs of lists"), nullptr;
+    const bool has_lease = count == 4 && PyObject_TypeCheck(arguments[3], lease_type);
+    if ((count != 3 && !has_lease) || !PyBytes_CheckExact(arguments[0]) ||
+        !take_ranges(arguments[1], &ranges, &found) || !take_ranges(arguments[2], &ranges, &found)) {
+        return check_all(false, "admit takes bytes, two pairs of lists, and perhaps a lease"), nullptr;
     }
     Rights& rights = self->rights[self->rights_at++ % RIGHTS_MAX];
     Py_XSETREF(rights.authorization, Py_NewRef(arguments[0]));
     Py_XSETREF(rights.readable, Py_NewRef(arguments[1]));
     Py_XSETREF(rights.writable, Py_NewRef(arguments[2]));
+    Py_XSETREF(rights.lease, has_lease ? Py_NewRef(arguments[3]) : nullptr);
     Py_RETURN_NONE;
 }
 
@@ -303,6 +306,7 @@ PyObject* session_forget_rights(PyObject* object, PyObject*) {
         Py_CLEAR(rights.authorization);
         Py_CLEAR(rights.readable);
         Py_CLEAR(rights.writable);
+        Py_CLEAR(rights.lease);
     }
     Py_RETURN_NONE;
 }

@@ -8,11 +8,13 @@
 //     hot_runs.cpp     a run of those in the queue
 //     reads.cpp        a read of a socket that brings nothing else
 //     hot_answer.cpp   one call: its message, its rights, its command, its reply
+//     hot_keys.cpp     one call of many keys
 //     hot_batches.cpp  the messages of Execute, once Python has taken the first one of a stream
 #pragma once
 
 #include "../batch.hpp"
 #include "../key_ranges.hpp"
+#include "lease.hpp"
 #include "session.hpp"
 
 #include <iterator>
@@ -100,10 +102,11 @@ struct HotTurn {
     long long room;
 };
 
-// What the caller may do; null: everything.
+// What the caller may do, and use; null: everything.
 struct HotRights {
-    const KeyRanges* readable;
-    const KeyRanges* writable;
+    const KeyRanges* readable = nullptr;
+    const KeyRanges* writable = nullptr;
+    Lease* lease = nullptr;
 };
 
 // What one run did.

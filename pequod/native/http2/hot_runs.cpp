@@ -27,7 +27,7 @@ bool tell_slow(PyObject** slow, const Stream* stream, double seconds) {
 
 // Answer one call, or give it to Python; false: an error is set.
 bool run_one(Session* self, const HotTurn& turn, Stream* stream, double* at_s, Done* done) {
-    HotRights may = {nullptr, nullptr};
+    HotRights may;
     KeyRanges readable, writable;
     bool is_known = true;
     if (self->has_guard && !take_rights(self, stream, &readable, &writable, &may, &is_known)) return false;

@@ -37,6 +37,8 @@ struct Rights {
     // Pairs of lists, as `KeyRanges` takes them; None: all keys.
     PyObject* readable;
     PyObject* writable;
+    // A `Lease`; null: its role has no quotas.
+    PyObject* lease;
 };
 
 constexpr size_t RIGHTS_MAX = 4;

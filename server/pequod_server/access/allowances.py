@@ -37,10 +37,14 @@ class Allowance:
 
     def wait_s(self, count: float, now_s: float) -> float:
         """Return in how many seconds ``count`` may be taken; 0.0: now."""
+        return max((min(count, self.most) - self.left(now_s)) / self.per_s, 0.0)
+
+    def left(self, now_s: float) -> float:
+        """Return what there is to be taken; below zero, what is owed."""
         if now_s > self._at_s:
             self._left = min(self._left + (now_s - self._at_s) * self.per_s, self.most)
             self._at_s = now_s
-        return max((min(count, self.most) - self._left) / self.per_s, 0.0)
+        return self._left
 
     def owe(self, count: float) -> None:
         """Take what has happened already."""

@@ -106,7 +106,10 @@ class ExecuteCalls:
         begun = _Begun(time.monotonic(), self._executor.engine.rows_computed)
         # From here on it may have been applied: its client must not be told that it was not.
         self._admission.pressure.streams.pop(task, None)
-        return _Hot(QuickBatch(self._executor, batch, self._judges[task]), begun)
+        judges = self._judges[task]
+        if judges and isinstance(judges[0], QuotaJudge):
+            judges[0].begin(is_counted=True)
+        return _Hot(QuickBatch(self._executor, batch, judges), begun)
 
     def end(self) -> None:
         """End the streams: idle ones now, the others after the batch that they are at."""
@@ -129,7 +132,7 @@ class ExecuteCalls:
                 idle[task] = clock()
                 message = await receive()
                 idle.pop(task, None)
-                if quotas is not None:
+                if quotas is not None and not isinstance(message, _Hot):
                     quotas.begin()
                 if message is aio.EOF:
                     return

@@ -62,7 +62,7 @@ class ServedHotCalls:
     """
 
     __slots__ = (
-        *("_admission", "_batches", "_calls", "_connections", "_deadlines", "_disk", "_guard", "_levels", "_rules"),
+        *("_admission", "_batches", "_calls", "_connections", "_disk", "_guard", "_levels", "_rules"),
         *("_served", "_slow", "_takes_any_length", "has_disk", "has_guard", "native"),
     )
 
@@ -90,8 +90,6 @@ class ServedHotCalls:
         self._rules = rules
         self._disk = disk
         self._levels = served.executor.levels
-        #: Empty: nothing can be due.
-        self._deadlines = served.engine.deadlines
         self.has_guard, self.has_disk = guard is not None, disk is not None
         #: Whether no message that is short enough for a hot call is too long for the server. 0: a share of its memory.
         self._takes_any_length = not 0 < config.message_bytes_max < HOT_BYTES_MAX
@@ -116,9 +114,10 @@ class ServedHotCalls:
             return None
         if self._guard is not None:
             self._admit(client, self._guard)
+            for meter in client.meters:
+                meter.lend()
         homes = None if self._rules is None else self._rules.bounds
-        if self._deadlines or self._deadlines.is_due:
-            served.databases.expiring.pass_due()
+        served.databases.expiring.pass_due()
         levels = served.levels
         if not served.databases.all:
             return served.executor.clock(), levels.own_token_head, True, 0, True, homes, room
@@ -154,6 +153,7 @@ class ServedHotCalls:
         session, rules = client.session, guard.access.rules()
         if rules is not client.rules or client.rights_end_s <= guard.access.clock():
             session.forget_rights()
+            client.meters.clear()
             client.rules, client.rights_end_s = rules, math.inf
         for _ in range(_CALLERS_MAX):
             authorization = session.stranger()
@@ -163,11 +163,13 @@ class ServedHotCalls:
                 role, end_s = guard.tenure_of(text_of(authorization), lambda: certificate_names(client))
             except UnauthenticatedError:
                 return
-            if role.quotas is not None:
-                # Handlers count its calls.
-                return
             client.rights_end_s = min(client.rights_end_s, end_s)
-            session.admit(authorization, _ranges(role.read), _ranges(role.write))
+            if (meter := guard.meters.of(role)) is None:
+                session.admit(authorization, _ranges(role.read), _ranges(role.write))
+                continue
+            if meter not in client.meters:
+                client.meters.append(meter)
+            session.admit(authorization, _ranges(role.read), _ranges(role.write), meter.lend())
 
 
 def _ranges(ranges: KeyRanges) -> Ranges:

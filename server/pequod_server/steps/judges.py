@@ -105,9 +105,9 @@ class QuotaJudge:
         self._is_counted = False
         self._refusal: PequodError | None = None
 
-    def begin(self) -> None:
-        """Take note that another batch begins."""
-        self._is_counted = False
+    def begin(self, *, is_counted: bool = False) -> None:
+        """Take note that another batch begins, which the core may have counted."""
+        self._is_counted = is_counted
         self._refusal = None
 
     def basis(self) -> object:

@@ -80,8 +80,8 @@ class WireConnection(HotConnection):
 
     __slots__ = (
         "_begun_count", "_is_flushing", "_is_full", "_pinged_s", "_server", "_share", "buffer_updated",
-        "get_buffer", "message_bytes_max", "number", "opened_s", "peer", "ping_count", "rights_end_s", "rules",
-        "waiting",
+        "get_buffer", "message_bytes_max", "meters", "number", "opened_s", "peer", "ping_count", "rights_end_s",
+        "rules", "waiting",
     )  # fmt: skip
 
     #: Functions of the session, which the event loop calls for each read of the socket. It calls `_go_on` if there are
@@ -99,6 +99,7 @@ class WireConnection(HotConnection):
         #: By which access rules the session knows rights of hot calls.
         self.rules: object = None
         self.rights_end_s = math.inf
+        self.meters: list[Any] = []
         self.get_buffer, self.buffer_updated = self.session.buffer, self.session.updated
         if server.hot is not None:
             self.session.use_hot(server.hot.native, server.hot.has_guard)

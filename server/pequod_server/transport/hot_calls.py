@@ -25,6 +25,8 @@ class HotClient(Protocol):
     rules: object
     #: When they have to be given anew, in seconds of the wall clock.
     rights_end_s: float
+    #: The meters of those of its callers whose roles have quotas.
+    meters: list[Any]
 
     def auth_context(self) -> Mapping[str, list[bytes]]:
         """Return what is known of the client."""

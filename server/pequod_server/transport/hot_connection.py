@@ -40,6 +40,7 @@ class HotConnection(asyncio.BufferedProtocol):
     peer: str
     rules: object
     rights_end_s: float
+    meters: list[Any]
 
     def __init__(self, host: HotHost, session: NativeSession) -> None:
         self._host = host
