@@ -5,29 +5,30 @@
 
 A server asks all nodes for everything when it begins, and after each break; then it watches from the next revision on.
 So a node that is restored, compacted or replaced needs no case of its own.
+
+    changes of entries    c1 c2 c3 ... c999      one state for those that come together, after 1 ms a server
+    changes of the map    version 6              a state at once
 """
 
 from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import AsyncGenerator, AsyncIterator, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Iterable, Sequence
 from contextlib import aclosing, suppress
 from dataclasses import replace
 from typing import Final
 
-from google.protobuf import json_format
 from pequod_proto import etcd_pb2 as etcd
-from pequod_proto import pequod_pb2 as pb
 
-from pequod.cluster.lost import check_not_lost, latest_version
 from pequod.cluster.map import ClusterMap, ClusterState
-from pequod.cluster.messages import map_of, message_of_map, message_of_server, server_of
 from pequod.cluster.servers import ServerEntry, ServerState
 from pequod.errors import ClusterMapError, CoordinatorUnavailableError, MapChangedError
 from pequod_server.backing import Backoff
+from pequod_server.backing.turns import ended
 from pequod_server.cluster.coordinator import LEASE_S
 from pequod_server.cluster.etcd_calls import CompactedError, EtcdAccess, EtcdCalls, LeaseEndedError
+from pequod_server.cluster.etcd_keys import EtcdKeys, read_server, written
 
 log = logging.getLogger("pequod.server")
 
@@ -35,6 +36,8 @@ log = logging.getLogger("pequod.server")
 _KEEP_S: Final = LEASE_S / 3
 #: How long a server waits for the lease of another one with its id to end.
 _TAKEN_S: Final = 2 * LEASE_S
+#: For each server of the cluster: how long changes of entries are put together after a state was told.
+_TOGETHER_S: Final = 0.001
 _AWAY: Final = "the server was away for longer than its lease; it registers again"
 _PAUSES: Final = Backoff(first_s=0.1, most_s=2.0)
 
@@ -74,18 +77,18 @@ class EtcdCoordinator:
             CoordinatorUnavailableError: No node answers, or they are too few to agree.
             ClusterMapError: There is no map, or it is not right.
         """
-        return self._state_of({pair.key: pair.value for pair in (await self._read_all()).kvs})
+        return self._keys_of((await self._read_all()).kvs).state()
 
     async def follow(self) -> AsyncIterator[ClusterState]:
         """Yield the state as it is now, and again after changes."""
         failures = 0
         while True:
             try:
-                async with aclosing(self._followed()) as pairs:
-                    async for found in pairs:
+                async with aclosing(self._followed()) as followed:
+                    async for keys in followed:
                         failures = 0
                         try:
-                            state = self._state_of(found)
+                            state = keys.state()
                         except ClusterMapError as error:
                             log.error("the map is not right", extra={"at": self.place, "reason": str(error)})  # noqa: TRY400
                         else:
@@ -103,68 +106,50 @@ class EtcdCoordinator:
             what = "the coordinator refuses" if error.is_refusal else "the coordinator does not answer"
             log.warning(what, extra={"at": self.place, "reason": error.reason})
 
-    async def _followed(self) -> AsyncGenerator[dict[bytes, bytes], None]:
-        """Yield all keys with their values, as they are and after each change, until a break."""
+    async def _followed(self) -> AsyncGenerator[EtcdKeys, None]:
+        """Yield all keys, as they are and after changes, until a break."""
         found = await self._read_all()
-        pairs = {pair.key: pair.value for pair in found.kvs}
-        self._show_what_was_lost(pairs)
-        yield pairs
-        changes = self._calls.watch(self._root, self._end, found.header.revision + 1)
-        async with aclosing(changes):
+        keys = self._keys_of(found.kvs)
+        self._show_what_was_lost(keys)
+        yield keys
+        news = _News()
+        reading = asyncio.create_task(self._take_changes(keys, found.header.revision + 1, news), name="pequod changes")
+        try:
+            while True:
+                heard = asyncio.create_task(news.any.wait())
+                await asyncio.wait((heard, reading), return_when=asyncio.FIRST_COMPLETED)
+                heard.cancel()
+                if reading.done():
+                    reading.result()
+                news.clear()
+                yield keys
+                with suppress(TimeoutError):
+                    await asyncio.wait_for(news.of_map.wait(), _TOGETHER_S * len(keys))
+        finally:
+            await ended((reading,))
+
+    async def _take_changes(self, keys: EtcdKeys, revision: int, news: _News) -> None:
+        async with aclosing(self._calls.watch(self._root, self._end, revision)) as changes:
             async for reply in changes:
                 for event in reply.events:
-                    if event.kind == etcd.Event.DELETE:
-                        pairs.pop(event.kv.key, None)
-                    else:
-                        pairs[event.kv.key] = event.kv.value
-                if reply.events:
-                    yield pairs
+                    if keys.take(event):
+                        news.of_map.set()
+                    news.any.set()
 
-    def _show_what_was_lost(self, pairs: dict[bytes, bytes]) -> None:
+    def _show_what_was_lost(self, keys: EtcdKeys) -> None:
         """Put this server's entry anew if it is an earlier one: an older backup of etcd has its lease, too."""
         wanted, is_shown = self._wanted, self._is_shown.is_set()
-        shown = None if wanted is None else _server_or_none(pairs.get(self._servers_key + wanted.id.encode(), b""))
+        shown = None if wanted is None else keys.server(wanted.id)
         if wanted is not None and shown is not None and is_shown and shown.map_version < wanted.map_version:
             self._is_changed.set()
 
+    def _keys_of(self, pairs: Iterable[etcd.KeyValue]) -> EtcdKeys:
+        keys = EtcdKeys(self._root, self.place)
+        keys.take_all(pairs)
+        return keys
+
     async def _read_all(self) -> etcd.RangeReply:
         return await self._calls.read(self._root, self._end)
-
-    def _state_of(self, pairs: dict[bytes, bytes]) -> ClusterState:
-        servers = self._servers_of(pairs)
-        if self._map_key not in pairs:
-            check_not_lost(self.place, 0, servers)
-            raise ClusterMapError(self.place, "there is no map; `pequod cluster init` makes one")
-        return ClusterState.of(self._map_of(pairs[self._map_key]), servers)
-
-    def _servers_of(self, pairs: dict[bytes, bytes]) -> list[ServerEntry]:
-        servers = []
-        for key, value in pairs.items():
-            if key.startswith(self._servers_key):
-                try:
-                    servers.append(_server(value))
-                except ClusterMapError as error:
-                    # One that is newer, or broken: the others are there all the same.
-                    log.warning(
-                        "a server of the cluster is not known", extra={"key": key.decode(), "reason": str(error)}
-                    )
-        return servers
-
-    def _version_of(self, value: bytes | None) -> int:
-        """Return the version of a map; 0 if there is none, or it is not right."""
-        try:
-            return 0 if value is None else self._map_of(value).version
-        except ClusterMapError:
-            return 0
-
-    def _map_of(self, value: bytes) -> ClusterMap:
-        message = pb.ClusterMap()
-        try:
-            _parse(value, message)
-            return map_of(message)
-        except ClusterMapError as error:
-            place = f"{self._map_key.decode()} at {self._calls.place}"
-            raise ClusterMapError(place, f"{error}; put a right map there, with a greater version") from None
 
     async def put_map(self, changed: ClusterMap) -> None:
         """Put a map in the place of the one whose version is lower by one; version 1 is the first map.
@@ -174,7 +159,7 @@ class EtcdCoordinator:
             CoordinatorUnavailableError: No node answers, or they are too few to agree.
         """
         found = (await self._calls.read(self._map_key)).kvs
-        if (present := self._map_of(found[0].value).version if found else 0) != changed.version - 1:
+        if (present := self._keys_of(found).version()) != changed.version - 1:
             raise MapChangedError(present)
         await self._replace(found, changed)
 
@@ -184,8 +169,7 @@ class EtcdCoordinator:
         Raises:
             CoordinatorUnavailableError: No node answers, or they are too few to agree.
         """
-        pairs = {pair.key: pair.value for pair in (await self._read_all()).kvs}
-        return latest_version(self._version_of(pairs.get(self._map_key)), self._servers_of(pairs))
+        return self._keys_of((await self._read_all()).kvs).latest_version
 
     async def restore_map(self, kept: ClusterMap) -> None:
         """Put a map in the place of any earlier one, or where there is none, or none that is right.
@@ -195,7 +179,7 @@ class EtcdCoordinator:
             CoordinatorUnavailableError: As `put_map`.
         """
         found = (await self._calls.read(self._map_key)).kvs
-        if found and (present := self._version_of(found[0].value)) >= kept.version:
+        if (present := self._keys_of(found).map_version) >= kept.version:
             raise MapChangedError(present)
         await self._replace(found, kept)
 
@@ -203,7 +187,7 @@ class EtcdCoordinator:
         """Put a map in the place of what was found, if that is there still."""
         seen = found[0].mod_revision if found else 0
         unchanged = etcd.Compare(target=etcd.Compare.MOD, key=self._map_key, mod_revision=seen)
-        put = etcd.PutRequest(key=self._map_key, value=_written(message_of_map(changed)))
+        put = etcd.PutRequest(key=self._map_key, value=written(changed))
         read = etcd.RangeRequest(key=self._map_key)
         request = etcd.TransactionRequest(
             compare=[unchanged], success=[etcd.Operation(put=put)], failure=[etcd.Operation(range=read)]
@@ -220,7 +204,7 @@ class EtcdCoordinator:
         present = reply.replies[0].range.kvs
         # The answer to an earlier try of this transaction may have been lost.
         if not (present and present[0].value == put.value):
-            raise MapChangedError(self._version_of(present[0].value) if present else 0)
+            raise MapChangedError(self._keys_of(present).map_version)
 
     async def register(self, entry: ServerEntry) -> None:
         """Show a server to the others, from now on and until `unregister`; again with what has changed of it.
@@ -287,7 +271,7 @@ class EtcdCoordinator:
             assert entry is not None
             key = self._servers_key + entry.id.encode()
             found = (await self._calls.read(key)).kvs
-            other = _server_or_none(found[0].value) if found else None
+            other = self._keys_of(found).server(entry.id)
             if other is not None and other.address != entry.address:
                 if loop.time() >= ends_s and not is_patient:
                     raise ClusterMapError(
@@ -299,7 +283,7 @@ class EtcdCoordinator:
             unchanged = etcd.Compare(
                 target=etcd.Compare.MOD, key=key, mod_revision=found[0].mod_revision if found else 0
             )
-            put = etcd.PutRequest(key=key, value=_written(message_of_server(entry)), lease=self._lease)
+            put = etcd.PutRequest(key=key, value=written(entry), lease=self._lease)
             request = etcd.TransactionRequest(compare=[unchanged], success=[etcd.Operation(put=put)])
             if (await self._calls.transact(request)).succeeded:
                 break
@@ -319,9 +303,9 @@ class EtcdCoordinator:
             if not found:
                 known = ", ".join(server.id for server in (await self.read()).servers) or "none"
                 raise ClusterMapError(f"server {server_id}", f"it is not there; there is {known}")
-            entry = replace(_server(found[0].value), state=state)
+            entry = replace(read_server(found[0].value), state=state)
             unchanged = etcd.Compare(target=etcd.Compare.MOD, key=key, mod_revision=found[0].mod_revision)
-            put = etcd.PutRequest(key=key, value=_written(message_of_server(entry)), lease=found[0].lease)
+            put = etcd.PutRequest(key=key, value=written(entry), lease=found[0].lease)
             request = etcd.TransactionRequest(compare=[unchanged], success=[etcd.Operation(put=put)])
             # If its lease ends just now, the next look does not find it.
             with suppress(LeaseEndedError):
@@ -349,27 +333,13 @@ class EtcdCoordinator:
         await self._calls.close()
 
 
-def _written(message: pb.ClusterMap | pb.ClusterServer) -> bytes:
-    text = json_format.MessageToJson(message, preserving_proto_field_name=True, ensure_ascii=False)
-    return text.encode()
+class _News:
+    """What has come since the last state."""
 
+    def __init__(self) -> None:
+        self.any = asyncio.Event()
+        self.of_map = asyncio.Event()
 
-def _server(value: bytes) -> ServerEntry:
-    message = pb.ClusterServer()
-    _parse(value, message)
-    return server_of(message)
-
-
-def _server_or_none(value: bytes) -> ServerEntry | None:
-    try:
-        return _server(value)
-    except ClusterMapError:
-        return None
-
-
-def _parse(value: bytes, message: pb.ClusterMap | pb.ClusterServer) -> None:
-    """Read JSON; what is not known here is of a newer version, and left out."""
-    try:
-        json_format.Parse(value.decode(), message, ignore_unknown_fields=True)
-    except (json_format.ParseError, UnicodeDecodeError) as error:
-        raise ClusterMapError("its value", f"it is not readable: {error}") from None
+    def clear(self) -> None:
+        self.any.clear()
+        self.of_map.clear()

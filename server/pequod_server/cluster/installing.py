@@ -9,11 +9,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from pequod_grammar import parse_one
-
 from pequod.cluster.map import ClusterMap, JoinReplacement
 from pequod.engine import Engine, JoinError, JoinSpec
-from pequod_server.cluster.joins import specs_of
+from pequod_server.cluster.joins import spec_of, specs_of
 
 
 class MapJoins:
@@ -38,7 +36,7 @@ class MapJoins:
         self._install(specs)
         if coming is None:
             return
-        old, new = parse_one(coming.old), parse_one(coming.new)
+        old, new = spec_of(coming.old), spec_of(coming.new)
         if not coming.ended:
             self._engine.prepare_replacement(self._name_of(old), new)
         elif coming.is_in_place and new in specs:
@@ -51,7 +49,7 @@ class MapJoins:
             if coming is None or not coming.is_in_place:
                 return
             # Computes prepared it while this server was away: it has its place and order all the same.
-            old, new = parse_one(coming.old), parse_one(coming.new)
+            old, new = spec_of(coming.old), spec_of(coming.new)
             if old not in self._taken or old in specs or new not in specs or new in self._taken:
                 return
             present = self._engine.prepare_replacement(self._name_of(old), new)

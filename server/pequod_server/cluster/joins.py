@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from functools import lru_cache
 from typing import Final
 
 from pequod_grammar import parse, parse_one
@@ -66,8 +67,8 @@ class ClusterJoins:
         known, engine = specs_of(self._member.map), Engine()
         infos = engine.add_joins(known)
         if (coming := under_way(self._member.map)) is not None:
-            old = parse_one(coming.old)
-            engine.prepare_replacement(infos[known.index(old)].name, parse_one(coming.new))
+            old = spec_of(coming.old)
+            engine.prepare_replacement(infos[known.index(old)].name, spec_of(coming.new))
         return engine.add_joins(specs)
 
     async def drop(self, spec: JoinSpec) -> None:
@@ -96,7 +97,7 @@ class ClusterJoins:
             if specs == present:
                 return known
             coming = under_way(known)
-            if coming is not None and parse_one(coming.old) not in specs:
+            if coming is not None and spec_of(coming.old) not in specs:
                 known = replace(known, replacement=replace(coming, ended="the join was dropped"))
             return _with_joins(known, specs)
 
@@ -194,7 +195,7 @@ class ClusterJoins:
             coming = under_way(known)
             if coming is None or coming.version != version:
                 return known
-            old, new = parse_one(coming.old), parse_one(coming.new)
+            old, new = spec_of(coming.old), spec_of(coming.new)
             done = replace(known, replacement=replace(coming, is_in_place=True, ended=_IN_PLACE))
             return _with_joins(done, [new if one == old else one for one in specs_of(known)])
 
@@ -240,9 +241,21 @@ def specs_of(cluster_map: ClusterMap) -> list[JoinSpec]:
     Raises:
         JoinError: One is malformed; the error shows where.
     """
-    if not cluster_map.joins.strip():
-        return []
+    return list(_parsed(cluster_map.joins))
+
+
+@lru_cache(maxsize=4)
+def _parsed(text: str) -> tuple[JoinSpec, ...]:
+    """Return the joins of a text, parsed once: a server asks for those of its map at each change of a server."""
+    if not text.strip():
+        return ()
     try:
-        return list(parse(cluster_map.joins))
+        return tuple(parse(text))
     except JoinError as error:
-        raise error.with_text(cluster_map.joins) from None
+        raise error.with_text(text) from None
+
+
+@lru_cache(maxsize=4)
+def spec_of(text: str) -> JoinSpec:
+    """Return the join of a text in canonical form."""
+    return parse_one(text)

@@ -80,6 +80,8 @@ class Member:
         self._take_in = take_in
         self._map: ClusterMap | None = None
         self._others: tuple[ServerEntry, ...] = ()
+        #: The parts of the last state, and that state: made of 1,000 servers, it takes 0.2 ms.
+        self._made: tuple[tuple[object, ...], ClusterState] | None = None
         #: Set and replaced whenever `state` changes.
         self._changed = asyncio.Event()
         #: Whether there is something to take in.
@@ -122,7 +124,10 @@ class Member:
     @property
     def state(self) -> ClusterState:
         """The map and all servers, this one among them."""
-        return ClusterState.of(self.map, (*self._others, self._entry))
+        parts = self.map, self._others, self._entry
+        if self._made is None or any(one is not other for one, other in zip(self._made[0], parts, strict=True)):
+            self._made = parts, ClusterState.of(self.map, (*self._others, self._entry))
+        return self._made[1]
 
     @property
     def fault(self) -> str:

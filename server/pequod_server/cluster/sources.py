@@ -53,6 +53,10 @@ class MapSources:
         self._stores: dict[str, PequodStore] = {}
         self._addresses: dict[str, list[str]] = {}
         self._ranges: dict[str, tuple[KeyRange, ...]] | None = None
+        #: The last map that was seen, and the ranges of its groups.
+        self._known: ClusterMap | None = None
+        self._mapped: dict[str, tuple[KeyRange, ...]] = {}
+        self._tables: dict[str, list[bytes]] = {}
         #: Says when groups answer again.
         self._telling: asyncio.Task[None] | None = None
 
@@ -65,7 +69,10 @@ class MapSources:
         """
         if ServerRole.COMPUTE not in self._entry.roles:
             return
-        ranges = _ranges_of(state.map)
+        if self._known is not state.map:
+            # Most states have the map of the one before.
+            self._known, self._mapped, self._tables = state.map, _ranges_of(state.map), {}
+        ranges = self._mapped
         others = [group for group in ranges if group != self._entry.group]
         for group in others:
             self._follow(group, _addresses_of(state, group, self._entry), ranges[group])
@@ -86,10 +93,12 @@ class MapSources:
 
     def _follow(self, group: str, addresses: list[str], ranges: Sequence[KeyRange]) -> None:
         """Have a group's store use the addresses of its homes; if none is there, those that it had."""
-        try:
-            tables = tables_of(ranges)
-        except ValueError as error:
-            raise ClusterMapError(f"the home ranges of group {group}", str(error)) from None
+        tables = self._tables.get(group)
+        if tables is None:
+            try:
+                tables = self._tables[group] = tables_of(ranges)
+            except ValueError as error:
+                raise ClusterMapError(f"the home ranges of group {group}", str(error)) from None
         if group in self._stores:
             # Before anything of a table is loaded that the group did not have.
             self._stores[group].widen(tables)
@@ -152,10 +161,10 @@ class MapSources:
 
 def _ranges_of(cluster_map: ClusterMap) -> dict[str, tuple[KeyRange, ...]]:
     """Return the ranges of each group; while a range moves, it is where it was."""
-    ranges: dict[str, tuple[KeyRange, ...]] = {}
+    ranges: dict[str, list[KeyRange]] = {}
     for home in cluster_map.home_ranges:
-        ranges[home.group] = (*ranges.get(home.group, ()), KeyRange(home.first, home.last))
-    return ranges
+        ranges.setdefault(home.group, []).append(KeyRange(home.first, home.last))
+    return {group: tuple(some) for group, some in ranges.items()}
 
 
 def _addresses_of(state: ClusterState, group: str, entry: ServerEntry) -> list[str]:

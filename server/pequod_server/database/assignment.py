@@ -58,8 +58,8 @@ class Assignment(Generic[OwnerT]):
 
     def split(self, first: bytes, last: bytes | None) -> Iterator[tuple[KeyRange, OwnerT | None]]:
         """Yield the pieces of a range in order, each with its owner; None for a piece without an owner."""
-        at = max(bisect_right(self._firsts, first) - 1, 0)
-        for one, owner in zip(self._ranges[at:], self._owners[at:], strict=True):
+        for at in range(max(bisect_right(self._firsts, first) - 1, 0), len(self._ranges)):
+            one, owner = self._ranges[at], self._owners[at]
             if last is not None and (first >= last or one.first >= last):
                 break
             if one.last is not None and one.last <= first:

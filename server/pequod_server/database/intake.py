@@ -37,7 +37,7 @@ from pequod_server.backing.rows import Clip
 from pequod_server.backing.timed import untimed, untimed_changes
 from pequod_server.backing.turns import Turns, in_turns
 from pequod_server.database.arrivals import Arrivals, Refused
-from pequod_server.database.assignment import Assignment, overlap
+from pequod_server.database.assignment import Assignment
 from pequod_server.database.counters import DatabaseCounters
 from pequod_server.database.followed import FEED, Followed, Reached
 from pequod_server.database.gate import Gate, Gates
@@ -112,6 +112,8 @@ class Intake:
         self.one_at_a_time = asyncio.Lock()
         #: The ranges that the database owns; None: all keys.
         self._owned: Sequence[KeyRange] | None = None
+        #: The same, to find those of a key.
+        self._owning = _owning(None)
         self._owned_clip: Clip | None = None
 
     def own(self, ranges: Sequence[KeyRange] | None) -> None:
@@ -121,6 +123,7 @@ class Intake:
             Nothing is loaded of the ranges that come or go, and the caller holds ``one_at_a_time``.
         """
         self._owned = ranges
+        self._owning = _owning(ranges)
         self._owned_clip = None if ranges is None else Clip(ranges)
         # Loads of ranges that are not the database's any more must not land; the others are tried again.
         self.landing.abandon_all()
@@ -128,14 +131,15 @@ class Intake:
 
     def owned(self, ranges: Sequence[KeyRange]) -> list[KeyRange]:
         """Return the parts of ranges that the database owns."""
-        return list(ranges) if self._owned is None else overlap(ranges, self._owned)
+        if self._owned is None:
+            return list(ranges)
+        return [part for one in ranges for part, is_own in self._owning.split(one.first, one.last) if is_own]
 
     def not_loaded(self, ranges: Sequence[KeyRange]) -> list[KeyRange]:
         """Return the parts of ranges of which nothing of the database is loaded: they are absent, or another's."""
         absent: list[KeyRange] = []
-        owned = Assignment((one, True) for one in (self._owned if self._owned is not None else (KeyRange(b"", None),)))
         for one in ranges:
-            for part, is_own in owned.split(one.first, one.last):
+            for part, is_own in self._owning.split(one.first, one.last):
                 if not is_own:
                     absent.append(part)
                 elif part.last is not None:
@@ -344,3 +348,7 @@ class Intake:
                 self.gate.close()
                 await turns.give()
         self.gate.open()
+
+
+def _owning(ranges: Sequence[KeyRange] | None) -> Assignment[bool]:
+    return Assignment((one, True) for one in ((KeyRange(b"", None),) if ranges is None else ranges))

@@ -13,6 +13,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
+from bisect import bisect_right
 from collections.abc import AsyncIterator, Callable, Collection, Iterable, Sequence
 from contextlib import asynccontextmanager
 from typing import Final
@@ -156,10 +157,11 @@ class HomeRules:
             return
         if self.must_confirm():
             raise BackingUnavailableError(DATABASE, _PAUSED)
-        for start, end in zip(*self._bounds, strict=True):
-            if start <= first and (end is None or (last is not None and last <= end)):
-                return
-        raise NotHomeError(first, self._known.version)
+        starts, ends = self._bounds
+        at = bisect_right(starts, first) - 1
+        end = ends[at] if at >= 0 else first
+        if end is not None and (last is None or last > end):
+            raise NotHomeError(first, self._known.version)
 
     def refuse_load(self, first: bytes, last: bytes | None) -> None:
         """Pass if other servers may load a range here: this server has all of it, also while it moves away.
@@ -170,11 +172,11 @@ class HomeRules:
         if self._known is None or self._bounds is None:
             return
         at: bytes | None = first
-        for home in self._known.home_ranges:
-            if at is not None and home.group == self._entry.group and home.first <= at:
-                at = max(at, home.last) if home.last is not None else None
-        if at is not None and (last is None or at < last):
-            raise NotHomeError(at, self._known.version)
+        while at is not None and (last is None or at < last):
+            home = self._known.home_range_of(at)
+            if home is None or home.group != self._entry.group:
+                raise NotHomeError(at, self._known.version)
+            at = home.last
 
     @asynccontextmanager
     async def writing(self) -> AsyncIterator[None]:
