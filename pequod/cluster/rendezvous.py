@@ -18,6 +18,8 @@ from hashlib import blake2b
 from math import log
 from typing import Final
 
+#: The size of a hash.
+DIGEST_BYTES: Final = 8
 #: All bits that a float takes without rounding up to 1.
 _BITS: Final = 52
 
@@ -31,7 +33,7 @@ def score(server: str, weight: float, group: bytes) -> float:
     Source:
         Wang, Ravishankar: "Using Name-Based Mappings to Increase Hit Rates" (1998); the weights are the usual ones.
     """
-    hashed = int.from_bytes(blake2b(group, digest_size=8, key=server.encode()).digest(), "big")
+    hashed = int.from_bytes(blake2b(group, digest_size=DIGEST_BYTES, key=server.encode()).digest(), "big")
     even = ((hashed >> (64 - _BITS)) + 0.5) / (1 << _BITS)
     return -weight / log(even)
 

@@ -1319,22 +1319,28 @@ class ListBackfillsReply(_message.Message):
     def __init__(self, header: _Optional[_Union[Header, _Mapping]] = ..., backfills: _Optional[_Iterable[_Union[Backfill, _Mapping]]] = ...) -> None: ...
 
 class FollowClusterRequest(_message.Message):
-    __slots__ = ("once", "with_joins")
+    __slots__ = ("once", "with_joins", "differences")
     ONCE_FIELD_NUMBER: _ClassVar[int]
     WITH_JOINS_FIELD_NUMBER: _ClassVar[int]
+    DIFFERENCES_FIELD_NUMBER: _ClassVar[int]
     once: bool
     with_joins: bool
-    def __init__(self, once: _Optional[bool] = ..., with_joins: _Optional[bool] = ...) -> None: ...
+    differences: bool
+    def __init__(self, once: _Optional[bool] = ..., with_joins: _Optional[bool] = ..., differences: _Optional[bool] = ...) -> None: ...
 
 class FollowClusterReply(_message.Message):
-    __slots__ = ("header", "map", "servers")
+    __slots__ = ("header", "map", "servers", "is_difference", "gone")
     HEADER_FIELD_NUMBER: _ClassVar[int]
     MAP_FIELD_NUMBER: _ClassVar[int]
     SERVERS_FIELD_NUMBER: _ClassVar[int]
+    IS_DIFFERENCE_FIELD_NUMBER: _ClassVar[int]
+    GONE_FIELD_NUMBER: _ClassVar[int]
     header: Header
     map: ClusterMap
     servers: _containers.RepeatedCompositeFieldContainer[ClusterServer]
-    def __init__(self, header: _Optional[_Union[Header, _Mapping]] = ..., map: _Optional[_Union[ClusterMap, _Mapping]] = ..., servers: _Optional[_Iterable[_Union[ClusterServer, _Mapping]]] = ...) -> None: ...
+    is_difference: bool
+    gone: _containers.RepeatedScalarFieldContainer[str]
+    def __init__(self, header: _Optional[_Union[Header, _Mapping]] = ..., map: _Optional[_Union[ClusterMap, _Mapping]] = ..., servers: _Optional[_Iterable[_Union[ClusterServer, _Mapping]]] = ..., is_difference: _Optional[bool] = ..., gone: _Optional[_Iterable[str]] = ...) -> None: ...
 
 class ClusterMap(_message.Message):
     __slots__ = ("cluster", "version", "joins", "placements", "home_ranges", "replacement")

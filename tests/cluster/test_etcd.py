@@ -121,6 +121,25 @@ async def test_followers_hear_of_servers_that_come_change_and_go(etcd: Etcd, nam
         await eventually(lambda: follower.servers == {})
 
 
+async def test_changes_of_entries_come_together_and_one_of_the_map_at_once(
+    etcd: Etcd, name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("pequod_server.cluster.etcd._TOGETHER_S", 3600.0)
+    async with coordinating(etcd, name) as server, coordinating(etcd, name) as follower:
+        await server.put_map(ClusterMap(name, 1))
+        async with aclosing(follower.follow()) as states:
+            assert (await anext(states)).servers == ()
+            await server.register(COMPUTE)
+            first = await anext(states)
+            assert [one.zone for one in first.servers] == ["north"]
+            # None of these is told by itself.
+            for number in range(5):
+                await server.register(replace(COMPUTE, zone=f"z{number}"))
+            await server.put_map(ClusterMap(name, 2))
+            last = await anext(states)
+            assert (last.map.version, [one.zone for one in last.servers]) == (2, ["z4"])
+
+
 async def test_a_server_that_dies_goes_with_its_lease_and_one_that_lives_stays(etcd: Etcd, name: str) -> None:
     async with coordinating(etcd, name) as alive, following(etcd, name) as follower:
         await alive.put_map(ClusterMap(name, 1))

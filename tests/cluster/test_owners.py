@@ -7,10 +7,12 @@ from dataclasses import replace
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
 from pequod.cluster import owners as owners_module
 from pequod.cluster.map import ClusterMap, ClusterState, HomeRange, Placement
-from pequod.cluster.owners import Owners
+from pequod.cluster.owners import Owners, Rankings
+from pequod.cluster.ranking import KEPT, Ranking
 from pequod.cluster.rendezvous import owners, score
 from pequod.cluster.servers import ServerEntry, ServerRole, ServerState
 
@@ -152,7 +154,7 @@ def test_reads_of_a_zone_go_to_its_computes_and_then_to_the_others() -> None:
     zones = {"c1": "eu", "c2": "us", "c3": "eu", "c4": "us", "c5": ""}
     entries = [entry(name, COMPUTE, zone=zone) for name, zone in zones.items()]
     state = ClusterState.of(ClusterMap("twip", 1), entries)
-    everywhere, near, unknown = Owners(state), Owners(state, "eu"), Owners(state, "asia")
+    everywhere, near, unknown = Owners(state), Owners(state, Rankings("eu")), Owners(state, Rankings("asia"))
     for group in GROUPS[:200]:
         order = names(everywhere.readers(group))
         found = names(near.readers(group))
@@ -165,4 +167,72 @@ def test_reads_of_a_zone_go_to_its_computes_and_then_to_the_others() -> None:
     assert firsts["c1"] + firsts["c3"] == 200
     assert min(firsts.values()) > 60
     gone = [replace(one, state=ServerState.DRAINING) if one.zone == "eu" else one for one in entries]
-    assert "c1" not in names(Owners(ClusterState.of(state.map, gone), "eu").readers(b"t|ann|"))
+    assert "c1" not in names(Owners(ClusterState.of(state.map, gone), Rankings("eu")).readers(b"t|ann|"))
+
+
+class Changing(RuleBasedStateMachine):
+    """Computes that come, go, drain and lag, while groups are asked for: the kept ranks are those found anew."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.rankings = Rankings("eu")
+        self.known = {
+            f"c{number}": entry(f"c{number}", COMPUTE, zone=_zone(number), map_version=1) for number in range(14)
+        }
+        self.owners = self._now()
+
+    def _now(self) -> Owners:
+        return Owners(ClusterState.of(ClusterMap("twip", 1), self.known.values()), self.rankings)
+
+    @rule(number=st.integers(0, 30), weight=st.sampled_from((1.0, 1.0, 2.0)), state=st.sampled_from(ServerState))
+    def one_comes_or_changes(self, number: int, weight: float, state: ServerState) -> None:
+        name = f"c{number}"
+        self.known[name] = entry(name, COMPUTE, zone=_zone(number), weight=weight, state=state, map_version=1)
+        self.owners = self._now()
+
+    @rule(number=st.integers(0, 30))
+    def one_goes(self, number: int) -> None:
+        self.known.pop(f"c{number}", None)
+        self.owners = self._now()
+
+    @rule(count=st.integers(1, 8))
+    def groups_are_asked_for(self, count: int) -> None:
+        for group in GROUPS[:count]:
+            self.owners.readers(group)
+
+    @invariant()
+    def what_is_kept_is_right(self) -> None:
+        self.owners._check()
+        self.rankings._check()
+        everywhere = Owners(self.owners.state, Rankings("eu"))
+        for group in GROUPS[:3]:
+            assert self.owners.readers(group)[:4] == everywhere.all_readers(group)[:4]
+
+
+def _zone(number: int) -> str:
+    return "eu" if number % 3 else "us"
+
+
+TestChanging = Changing.TestCase
+
+
+def test_a_change_costs_a_group_that_is_kept_no_ranking_of_all(monkeypatch: pytest.MonkeyPatch) -> None:
+    ranking, hashed = Ranking(), list[str]()
+
+    def counted(server: str, weight: float, group: bytes) -> float:
+        hashed.append(server)
+        return score(server, weight, group)
+
+    monkeypatch.setattr("pequod.cluster.rendezvous.score", counted)
+    ranking.update(servers(200))
+    first = [ranking.first(group) for group in GROUPS[:20]]
+    hashed.clear()
+    # One goes, and one comes: what is kept of each group is ranked with the new one.
+    ranking.update([*servers(199), ("c201", 1.0)])
+    for group in GROUPS[:20]:
+        ranking.first(group)
+    assert len(hashed) <= 20 * (KEPT + 1)
+    hashed.clear()
+    ranking.update(servers(200))
+    assert [ranking.first(group)[:7] for group in GROUPS[:20]] == [one[:7] for one in first]
+    ranking._check()

@@ -18,7 +18,7 @@ from pequod_server import PequodServer, ServerConfig
 from pequod.client import AsyncClient
 from pequod.cluster.document import TEMPLATE, read
 from pequod.cluster.map import ClusterState
-from pequod.cluster.messages import state_of
+from pequod.cluster.messages import state_after, state_of
 from pequod.errors import ClusterMapError, MapFixedError, SettingError
 from tests.cluster.waiting import eventually
 
@@ -122,6 +122,28 @@ async def test_a_changed_file_is_taken_in_and_told(path: Path) -> None:
         # Without a signal the file is looked at every second.
         await until(states, 3)
         assert [join.name for join in server.engine.joins()] == ["k"]
+
+
+async def test_a_follower_that_wants_differences_is_told_what_has_changed_alone(path: Path) -> None:
+    async with serving(path) as (server, address), following(address) as whole:
+        await until(whole, 1)
+        async with aio.insecure_channel(address, options=[("grpc.use_local_subchannel_pool", 1)]) as channel:
+            call = PequodStub(channel).FollowCluster(pb.FollowClusterRequest(differences=True))  # type: ignore[no-untyped-call]
+            state = state_of(first := await call.read())
+            assert not first.is_difference
+            write(path, 2, JOIN)
+            server.reload()
+            told = []
+            while state.servers[0].map_version < 2:
+                told.append(await call.read())
+                state = state_after(state, told[-1])
+            assert state == await until(whole, 2)
+            assert all(one.is_difference for one in told)
+            # The server that is followed has changed, and the other one has not.
+            assert {entry.id for one in told for entry in one.servers} == {"c1"}
+            assert [one.map.version for one in told if one.HasField("map")] == [2]
+            assert not any(one.map.joins for one in told)
+            call.cancel()
 
 
 async def test_joins_of_the_first_map_are_there_at_the_start_beside_those_of_the_settings(path: Path) -> None:

@@ -16,7 +16,7 @@ import pequod.cluster
 from pequod.cluster.document import TEMPLATE, read, written
 from pequod.cluster.grouping import Grouping
 from pequod.cluster.map import ClusterMap, ClusterState, HomeRange, Placement
-from pequod.cluster.messages import message_of_state, server_of, state_of
+from pequod.cluster.messages import message_of_difference, message_of_state, server_of, state_after, state_of
 from pequod.cluster.servers import ServerEntry, ServerRole, ServerState
 from pequod.errors import ClusterMapError
 
@@ -149,6 +149,19 @@ def test_a_state_is_read_back_from_its_text_and_from_its_message(state: ClusterS
     state = replace(state, servers=later)
     message = pb.FollowClusterReply.FromString(message_of_state(state).SerializeToString())
     assert state_of(message) == state
+
+
+@given(STATES, STATES, st.booleans())
+def test_a_difference_leads_from_a_state_to_the_next_and_has_what_changed_alone(
+    before: ClusterState, other: ClusterState, has_new_map: bool
+) -> None:
+    after = other if has_new_map else replace(other, map=before.map)
+    message = pb.FollowClusterReply.FromString(message_of_difference(before, after).SerializeToString())
+    assert state_after(before, message) == after
+    assert message.HasField("map") == (after.map != before.map)
+    assert {server.id for server in message.servers} == {one.id for one in set(after.servers) - set(before.servers)}
+    # One that sends whole states is followed as well.
+    assert state_after(before, message_of_state(after)) == after
 
 
 def test_a_message_with_fewer_fields_has_the_defaults() -> None:

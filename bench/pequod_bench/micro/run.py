@@ -8,7 +8,7 @@ from typing import Final
 
 from rich.console import Console
 
-from pequod_bench.micro import cluster, engine, expiry, feed, keep, records, wire
+from pequod_bench.micro import cluster, engine, expiry, feed, keep, members, records, wire
 from pequod_bench.micro.frame import FULL, SMOKE, MicroRatio, MicroRow, Result, measure
 from pequod_bench.report.printed import Printed, print_rows
 from pequod_bench.settings import MicroSettings
@@ -63,5 +63,6 @@ def workloads() -> Iterator[MicroRow]:
         *records.RECORDS,
         *wire.HALVES,
         *cluster.CLUSTER,
+        *members.MEMBERS,
         *feed.FEED,
     )

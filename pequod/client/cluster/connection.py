@@ -33,6 +33,7 @@ from pequod.client.credentials import Credentials
 from pequod.client.link import Link
 from pequod.client.stream import Deliver
 from pequod.cluster.map import ClusterState
+from pequod.cluster.owners import Rankings
 from pequod.cluster.servers import ServerEntry
 from pequod.errors import ClosedError, DeadlineExceededError, PequodError, UnavailableError
 from pequod.freshness import Token
@@ -62,6 +63,7 @@ class ClusterConnection(Link):
         self.routes: Routes | None = None
         #: Servers that are or were in the map, by id.
         self._nodes: dict[str, Node] = {}
+        self._rankings = Rankings(self._to.zone)
         self._gone: set[Node] = set()
         self._closing: set[asyncio.Task[None]] = set()
         self._sender = ClusterSender(self)
@@ -160,7 +162,7 @@ class ClusterConnection(Link):
             present[server.id] = node
         self._gone |= {node for name, node in self._nodes.items() if present.get(name) is not node}
         self._nodes = present
-        self.routes = Routes(state, present, self._to.zone)
+        self.routes = Routes(state, present, self._rankings)
         self._failures = 0
         for node in tuple(self._gone):
             self._sender.move_reads(node)

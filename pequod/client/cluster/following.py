@@ -26,7 +26,7 @@ from pequod_proto import pequod_pb2 as pb
 from pequod.client.connection import ServerConnection
 from pequod.client.retry import pause_s
 from pequod.cluster.map import ClusterState
-from pequod.cluster.messages import state_of
+from pequod.cluster.messages import state_after, state_of
 from pequod.cluster.servers import ServerEntry, ServerRole
 from pequod.errors import ClosedError, PequodError, UnavailableError
 
@@ -114,14 +114,16 @@ class MapFollowing:
         self.address = address
         has_told = False
         try:
-            self._call = call = connection.stub().FollowCluster(pb.FollowClusterRequest())
+            self._call = call = connection.stub().FollowCluster(pb.FollowClusterRequest(differences=True))
+            state: ClusterState | None = None
             with connection.failures():
                 while True:
                     async with asyncio.timeout(None if has_told else _FIRST_S):
                         reply = await call.read()
                     if not isinstance(reply, pb.FollowClusterReply):
                         return has_told
-                    self.take(state_of(reply))
+                    state = state_of(reply) if state is None else state_after(state, reply)
+                    self.take(state)
                     has_told = True
         except UnavailableError:
             if not has_told:
@@ -193,7 +195,9 @@ class MapVersions:
             return state
         self._said |= said
         silent = [server for server in state.servers if not server.map_version]
-        servers = [replace(one, map_version=one.map_version or self._said.get(one.id, 1)) for one in state.servers]
+        servers = [
+            one if one.map_version else replace(one, map_version=self._said.get(one.id, 1)) for one in state.servers
+        ]
         self._behind = [
             one
             for one in silent

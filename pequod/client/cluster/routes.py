@@ -12,7 +12,7 @@ from typing import Final, Protocol
 from pequod.client.cluster.node import Node
 from pequod.client.columns import Columns, written_keys
 from pequod.cluster.map import ClusterState
-from pequod.cluster.owners import GROUPS_MAX, Owners, Servers
+from pequod.cluster.owners import GROUPS_MAX, Owners, Rankings, Servers
 
 Nodes = tuple[Node, ...]
 
@@ -32,15 +32,15 @@ class Routes:
 
     Args:
         nodes: The nodes of the state's servers, by their ids.
-        zone: Whose computes reads go to, see `Owners`.
+        rankings: See `Owners`.
 
     Invariants:
         1. The node of a group is right for the nodes that are away now: `forget` is called when they change.
     """
 
-    def __init__(self, state: ClusterState, nodes: Mapping[str, Node], zone: str = "") -> None:
+    def __init__(self, state: ClusterState, nodes: Mapping[str, Node], rankings: Rankings | None = None) -> None:
         self.state: Final = state
-        self.owners: Final = Owners(state, zone)
+        self.owners: Final = Owners(state, rankings)
         self.nodes: Final = nodes
         self._group_of = self.owners.group_of
         self._is_plain = not state.map.placements
@@ -68,8 +68,12 @@ class Routes:
         return node if node.__class__ is not tuple else choice(node)  # type: ignore[return-value]  # noqa: S311 - no secret
 
     def readers(self, key: bytes) -> Nodes:
-        """Return all nodes for a read that begins at ``key``: the owner of its group, then the spares."""
-        return self._all(self.owners.readers(key))
+        """Return nodes for a read that begins at ``key``: the owner of its group, then spares.
+
+        All are returned if none of the first ones answers.
+        """
+        nodes = self._all(self.owners.readers(key))
+        return nodes if any(not one.is_away for one in nodes) else self._all(self.owners.all_readers(key))
 
     def writers(self, key: bytes) -> Nodes:
         """Return all nodes for a write of ``key``: its homes, then the computes, which hand it on."""

@@ -7746,7 +7746,9 @@ type FollowClusterRequest struct {
 	// Whether the stream ends after the first reply.
 	Once bool `protobuf:"varint,1,opt,name=once,proto3" json:"once,omitempty"`
 	// Whether maps have their joins and replacement: for operators who keep them. Needs the right `admin` on every key.
-	WithJoins     bool `protobuf:"varint,2,opt,name=with_joins,json=withJoins,proto3" json:"with_joins,omitempty"`
+	WithJoins bool `protobuf:"varint,2,opt,name=with_joins,json=withJoins,proto3" json:"with_joins,omitempty"`
+	// Whether replies after the first one may have what has changed alone: a thousand servers take 50 KB.
+	Differences   bool `protobuf:"varint,3,opt,name=differences,proto3" json:"differences,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -7795,13 +7797,24 @@ func (x *FollowClusterRequest) GetWithJoins() bool {
 	return false
 }
 
-// The whole of what the server knows.
+func (x *FollowClusterRequest) GetDifferences() bool {
+	if x != nil {
+		return x.Differences
+	}
+	return false
+}
+
+// The whole of what the server knows, or what has changed since the reply before.
 type FollowClusterReply struct {
 	state  protoimpl.MessageState `protogen:"open.v1"`
 	Header *Header                `protobuf:"bytes,1,opt,name=header,proto3" json:"header,omitempty"`
-	Map    *ClusterMap            `protobuf:"bytes,2,opt,name=map,proto3" json:"map,omitempty"`
-	// In the order of their ids.
-	Servers       []*ClusterServer `protobuf:"bytes,3,rep,name=servers,proto3" json:"servers,omitempty"`
+	// Absent in a difference: it is as before.
+	Map *ClusterMap `protobuf:"bytes,2,opt,name=map,proto3" json:"map,omitempty"`
+	// In the order of their ids. In a difference: those that have come, or changed.
+	Servers      []*ClusterServer `protobuf:"bytes,3,rep,name=servers,proto3" json:"servers,omitempty"`
+	IsDifference bool             `protobuf:"varint,4,opt,name=is_difference,json=isDifference,proto3" json:"is_difference,omitempty"`
+	// The ids of the servers that have gone; in a difference.
+	Gone          []string `protobuf:"bytes,5,rep,name=gone,proto3" json:"gone,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -7853,6 +7866,20 @@ func (x *FollowClusterReply) GetMap() *ClusterMap {
 func (x *FollowClusterReply) GetServers() []*ClusterServer {
 	if x != nil {
 		return x.Servers
+	}
+	return nil
+}
+
+func (x *FollowClusterReply) GetIsDifference() bool {
+	if x != nil {
+		return x.IsDifference
+	}
+	return false
+}
+
+func (x *FollowClusterReply) GetGone() []string {
+	if x != nil {
+		return x.Gone
 	}
 	return nil
 }
@@ -10346,15 +10373,18 @@ const file_pequod_v1_pequod_proto_rawDesc = "" +
 	"\x14ListBackfillsRequest\"r\n" +
 	"\x12ListBackfillsReply\x12)\n" +
 	"\x06header\x18\x01 \x01(\v2\x11.pequod.v1.HeaderR\x06header\x121\n" +
-	"\tbackfills\x18\x02 \x03(\v2\x13.pequod.v1.BackfillR\tbackfills\"I\n" +
+	"\tbackfills\x18\x02 \x03(\v2\x13.pequod.v1.BackfillR\tbackfills\"k\n" +
 	"\x14FollowClusterRequest\x12\x12\n" +
 	"\x04once\x18\x01 \x01(\bR\x04once\x12\x1d\n" +
 	"\n" +
-	"with_joins\x18\x02 \x01(\bR\twithJoins\"\x9c\x01\n" +
+	"with_joins\x18\x02 \x01(\bR\twithJoins\x12 \n" +
+	"\vdifferences\x18\x03 \x01(\bR\vdifferences\"\xd5\x01\n" +
 	"\x12FollowClusterReply\x12)\n" +
 	"\x06header\x18\x01 \x01(\v2\x11.pequod.v1.HeaderR\x06header\x12'\n" +
 	"\x03map\x18\x02 \x01(\v2\x15.pequod.v1.ClusterMapR\x03map\x122\n" +
-	"\aservers\x18\x03 \x03(\v2\x18.pequod.v1.ClusterServerR\aservers\"\x92\x02\n" +
+	"\aservers\x18\x03 \x03(\v2\x18.pequod.v1.ClusterServerR\aservers\x12#\n" +
+	"\ris_difference\x18\x04 \x01(\bR\fisDifference\x12\x12\n" +
+	"\x04gone\x18\x05 \x03(\tR\x04gone\"\x92\x02\n" +
 	"\n" +
 	"ClusterMap\x12\x18\n" +
 	"\acluster\x18\x01 \x01(\tR\acluster\x12\x18\n" +
