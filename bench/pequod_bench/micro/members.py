@@ -13,7 +13,7 @@ from typing import Final
 
 from pequod_proto import etcd_pb2 as etcd
 from pequod_proto import pequod_pb2 as pb
-from pequod_server.cluster.etcd_keys import EtcdKeys, written
+from pequod_server.cluster.keys import EtcdKeys, written
 
 from pequod.cluster.map import ClusterMap, ClusterState, HomeRange
 from pequod.cluster.messages import message_of_difference, message_of_state, state_after

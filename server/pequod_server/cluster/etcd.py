@@ -28,7 +28,7 @@ from pequod_server.backing import Backoff
 from pequod_server.backing.turns import ended
 from pequod_server.cluster.coordinator import LEASE_S
 from pequod_server.cluster.etcd_calls import CompactedError, EtcdAccess, EtcdCalls, LeaseEndedError
-from pequod_server.cluster.etcd_keys import EtcdKeys, read_server, written
+from pequod_server.cluster.keys import EtcdKeys, read_server, written
 
 log = logging.getLogger("pequod.server")
 

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from pequod_proto import etcd_pb2 as etcd
-from pequod_server.cluster.etcd_keys import EtcdKeys, read_server, written
+from pequod_server.cluster.keys import EtcdKeys, read_server, written
 
 from pequod.cluster.map import ClusterMap
 from pequod.cluster.servers import ServerEntry, ServerRole
@@ -58,7 +58,7 @@ def test_a_change_parses_its_own_value_alone(monkeypatch: pytest.MonkeyPatch) ->
         parsed.append(value)
         return read_server(value)
 
-    monkeypatch.setattr("pequod_server.cluster.etcd_keys.read_server", counted)
+    monkeypatch.setattr("pequod_server.cluster.keys.read_server", counted)
     changed = written(replace(ENTRIES[2], map_version=7))
     keys.take(etcd.Event(kind=etcd.Event.PUT, kv=etcd.KeyValue(key=pairs[2].key, value=changed)))
     after = keys.state()
