@@ -24,7 +24,7 @@ K = TypeVar("K")
 Servers = tuple[ServerEntry, ...]
 #: Groups whose servers are kept; each takes about 200 bytes.
 GROUPS_MAX: Final = 65536
-#: A read has so many spares, if there are enough servers.
+#: The spares that a read has at least, if there are servers for them.
 _SPARES_MIN: Final = 3
 #: Who is asked first, among the servers with the role that is wanted.
 _STATES: Final = (ServerState.READY, ServerState.DRAINING, ServerState.JOINING)

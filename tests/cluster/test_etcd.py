@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import secrets
-from collections.abc import AsyncIterator
+from collections.abc import AsyncGenerator, AsyncIterator
 from contextlib import aclosing, asynccontextmanager
 from dataclasses import replace
 from urllib.request import Request, urlopen
@@ -127,7 +127,9 @@ async def test_changes_of_entries_come_together_and_one_of_the_map_at_once(
     monkeypatch.setattr("pequod_server.cluster.etcd._TOGETHER_S", 3600.0)
     async with coordinating(etcd, name) as server, coordinating(etcd, name) as follower:
         await server.put_map(ClusterMap(name, 1))
-        async with aclosing(follower.follow()) as states:
+        states = follower.follow()
+        assert isinstance(states, AsyncGenerator)
+        async with aclosing(states):
             assert (await anext(states)).servers == ()
             await server.register(COMPUTE)
             first = await anext(states)

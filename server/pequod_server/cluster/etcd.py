@@ -334,7 +334,7 @@ class EtcdCoordinator:
 
 
 class _News:
-    """What has come since the last state."""
+    """Tells of changes that have come since the last state."""
 
     def __init__(self) -> None:
         self.any = asyncio.Event()

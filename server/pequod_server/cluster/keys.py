@@ -23,7 +23,7 @@ log = logging.getLogger("pequod.server")
 
 
 class EtcdKeys:
-    """What the keys of a cluster say.
+    """The map and the servers that the keys of a cluster say.
 
     Args:
         root: What all of them start with, with a slash at the end.
