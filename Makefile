@@ -35,9 +35,12 @@ install: $(LIGHT) ## make .venv with the server and the clients: 115 MB
 
 install-dev: $(INSTALLED) ## make .venv with everything that the other targets need: 1.5 GB, some minutes
 
-# The native core alone is compiled anew when its sources change: seconds. Without a compiler one line says so.
+# The native core alone is compiled anew when its sources change: seconds; not behind pip, which has just compiled it.
+# Without a compiler one line says so.
+NOT_COMPILED := pequod/native/not_compiled.txt
 $(LIGHT) $(DEMO) $(INSTALLED): $(wildcard pequod/native/*.?pp pequod/native/http2/*.?pp) pequod/native/build.py
-	@$(BIN)/python pequod/native/build.py pequod/native || true
+	@test -e $@ -a ! -e $(NOT_COMPILED) && test -z "$$(find $(filter-out .venv/%,$^) -newer $@)" || \
+		$(BIN)/python pequod/native/build.py pequod/native || true
 	@touch $@
 
 $(LIGHT): .venv/.light.packages
@@ -55,7 +58,7 @@ $(INSTALLED): .venv/.installed.packages
 	$(BIN)/python -m pip install --quiet --upgrade pip
 	@$(BIN)/python -m pip uninstall --quiet --yes pequod 2>/dev/null
 	$(BIN)/python -m pip install --editable '.[$(EXTRAS)]'
-	@touch $@
+	@touch $@ $(@:.packages=)
 
 demo: $(DEMO) ## kill a server in the middle of writes, and start it again; run a small Twip, print a report
 	$(BIN)/python -m pequod_bench.disk_demo
