@@ -67,7 +67,7 @@ def test_an_overrun_feed_that_goes_on_without_a_reload_is_found() -> None:
         subscriber.told, subscriber.due = relay.sequence, None
 
     with patch.object(Relay, "lose", lose):
-        assert is_found(18)
+        assert is_found(23)
 
 
 @pytest.mark.timeout(600)
@@ -77,7 +77,7 @@ def test_a_home_that_resumes_a_feed_although_changes_are_missing_is_found() -> N
         return True
 
     with patch.object(Relay, "resume", resume):
-        assert is_found(11)
+        assert is_found(36)
 
 
 @pytest.mark.timeout(600)
