@@ -30,7 +30,7 @@ LAYERS = (
     "kernel",
     "deadlines_type ends contexts_type frames_type rows_type tables_type",
     "frames state",
-    "contexts tables lens columns tally",
+    "contexts tables tails lens columns tally",
     "deadlines groups arguments integers",
     "places parts messages numerals numbers key_ranges outcomes",
     "hash buffer",

@@ -363,6 +363,11 @@ class JoinSpec:
         )
 
     @property
+    def is_decided(self) -> bool:
+        """Whether sources behind the value source decide which of its rows are there."""
+        return self.value_depth < len(self.sources) - 1
+
+    @property
     def has_records(self) -> bool:
         """Whether any source looks at the fields of values."""
         return any(source.has_records for source in self.sources)

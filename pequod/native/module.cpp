@@ -17,6 +17,7 @@
 #include "numerals.hpp"
 #include "routes.hpp"
 #include "row_lists.hpp"
+#include "tails.hpp"
 #include "tally.hpp"
 #include "telling.hpp"
 #include "timeline.hpp"
@@ -33,7 +34,7 @@ KindRow KIND_ROWS[256] = {};
 namespace {
 
 // That of pequod/native/__init__.py, which takes no other.
-constexpr int INTERFACE = 24;
+constexpr int INTERFACE = 25;
 
 PyModuleDef definition = {
     PyModuleDef_HEAD_INIT, "_hot", "The native core of the engine.", -1, nullptr, nullptr, nullptr, nullptr, nullptr,
@@ -83,6 +84,7 @@ PyMODINIT_FUNC PyInit__hot() {
                            pequod::add_engine_type,
                            pequod::add_batch_type,
                            pequod::add_column_functions,
+                           pequod::add_tails_type,
                            pequod::add_tally_function,
                            pequod::add_numeral_functions,
                            pequod::http2::add_session_type,

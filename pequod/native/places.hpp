@@ -1,4 +1,5 @@
-// Hash tables with open addressing: places in one array, a power of two of them, at most half of them taken.
+// Hash tables with open addressing: places in one array, a power of two of them, at most half of them taken, or as many
+// eighths as `MOST` says.
 //
 // A place has `hash`, `key()`, and `is_free()`; one whose bytes are all 0 is free. Keys are compared in full.
 #pragma once
@@ -9,7 +10,7 @@
 
 namespace pequod {
 
-template <typename Place>
+template <typename Place, size_t MOST = 4>
 struct Places {
     Place* places;
     size_t place_count;
@@ -36,7 +37,7 @@ struct Places {
 
     // The free place where a new key would be; null: there is no memory, an error is set.
     Place* room_for(size_t hash, Piece key) {
-        if (2 * (size + 1) > place_count && !resize(place_count ? 2 * place_count : 8)) return nullptr;
+        if (8 * (size + 1) > MOST * place_count && !resize(place_count ? 2 * place_count : 8)) return nullptr;
         ++size;
         return places + place_of(hash, key);
     }

@@ -40,14 +40,21 @@ bool Leaf::make_room(size_t more) {
     }
     // A fifth in reserve up to the length of most timelines, later an eighth, as lists have; nothing for a single row,
     // as many groups have. What is small grows often.
-    const size_t roomy = needed + (needed < 64 ? needed / 5 : needed / 8) + (needed > 1 ? 3 : 0);
-    Entry* grown = static_cast<Entry*>(PyMem_Realloc(entries, roomy * sizeof(Entry)));
+    return resize(needed + (needed < 64 ? needed / 5 : needed / 8) + (needed > 1 ? 3 : 0));
+}
+
+bool Leaf::make_exact_room(size_t count) {
+    return count <= room || (count <= LEAF_LIMIT ? resize(count) : make_room(count));
+}
+
+bool Leaf::resize(size_t count) {
+    Entry* grown = static_cast<Entry*>(PyMem_Realloc(entries, count * sizeof(Entry)));
     if (!grown) {
         PyErr_NoMemory();
         return false;
     }
     entries = grown;
-    room = uint32_t(roomy);
+    room = uint32_t(count);
     return true;
 }
 
@@ -172,7 +179,8 @@ bool insert_lists(Leaf* leaf, size_t at, PyObject* keys, PyObject* values) {
             return false;
         }
     }
-    if (!leaf->make_room(count)) return false;
+    // Rows that come at once mostly stay as they are, as those of a timeline that keeps some of them.
+    if (!(leaf->size ? leaf->make_room(count) : leaf->make_exact_room(count))) return false;
     std::memmove(leaf->entries + at + count, leaf->entries + at, (leaf->size - at) * sizeof(Entry));
     for (size_t index = 0; index < count; ++index) {
         PyObject* key = PyList_GET_ITEM(keys, Py_ssize_t(index));

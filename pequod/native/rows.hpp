@@ -73,9 +73,14 @@ struct Leaf {
     }
 
     bool make_room(size_t more);
+    // The same without a reserve; the leaf is empty.
+    bool make_exact_room(size_t count);
     bool insert(size_t at, PyObject* key, PyObject* value);
     void take_out(size_t at);
     void clear();
+
+  private:
+    bool resize(size_t count);
 };
 
 // Invariants:

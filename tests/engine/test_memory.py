@@ -65,6 +65,17 @@ for a in range(100):
     for table in (b"c", b"m"):
         engine.scan(b"%b|%03d|" % (table, a), b"%b|%03d}" % (table, a))
 """,
+    "feeds of which sources decide": """
+engine.add_joins(parse("h|<user>|<time:4>|<poster> = check s|<user>|<poster> copy p|<poster>|<time:4> "
+                       "unless m|<user>|<poster> keep last 100 of <user>"))
+for poster in range(300):
+    for time in range(12):
+        engine.put(b"p|%s|%04d" % (name(poster), time), b"what a poster says %d" % time)
+for user in range(1500):
+    for poster in range(20):
+        engine.put(b"s|%05d|%s" % (user, name((user * 7 + poster) % 300)), b"1")
+    engine.scan(b"h|%05d|" % user, b"h|%05d}" % user)
+""",
     "many tables": """
 for table in range(10_000):
     engine.put(b"user%d|a" % table, b"1")

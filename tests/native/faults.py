@@ -11,6 +11,7 @@ from tests.native.faults_of_deadlines import FAULTS_OF_DEADLINES
 from tests.native.faults_of_hot_calls import FAULTS_OF_HOT_CALLS
 from tests.native.faults_of_http2 import FAULTS_OF_HTTP2
 from tests.native.faults_of_messages import FAULTS_OF_MESSAGES
+from tests.native.faults_of_tails import FAULTS_OF_TAILS
 
 #: Faults in the structures of the engine, and in what goes through them.
 _FAULTS_OF_STRUCTURES: Final = (
@@ -385,7 +386,14 @@ _FAULTS_OF_STRUCTURES: Final = (
 
 FAULTS: Final = tuple(
     sorted(
-        (*_FAULTS_OF_STRUCTURES, *FAULTS_OF_MESSAGES, *FAULTS_OF_HTTP2, *FAULTS_OF_HOT_CALLS, *FAULTS_OF_DEADLINES),
+        (
+            *_FAULTS_OF_STRUCTURES,
+            *FAULTS_OF_MESSAGES,
+            *FAULTS_OF_HTTP2,
+            *FAULTS_OF_HOT_CALLS,
+            *FAULTS_OF_DEADLINES,
+            *FAULTS_OF_TAILS,
+        ),
         key=lambda fault: fault.file,
     )
 )

@@ -23,6 +23,7 @@ from typing import NamedTuple
 from pequod.answers.rows import Rows
 from pequod.engine.base.rows import SortedRows
 from pequod.engine.joins.materialised import Materialised
+from pequod.engine.joins.tails import RowTails
 from pequod.engine.memory.ledger import BYTES
 from pequod.language.keeping import compile_group, widen
 from pequod.language.ranges import Range, prefix_end
@@ -49,7 +50,7 @@ class Split(NamedTuple):
 class Cap:
     """The words of `keep`, for the contexts of one plan."""
 
-    __slots__ = ("_match", "count", "is_last", "is_single", "is_unique", "spare_count")
+    __slots__ = ("_match", "count", "is_last", "is_single", "is_unique", "spare_count", "takes_appends")
 
     def __init__(self, spec: JoinSpec, level: int) -> None:
         keep = spec.keep
@@ -62,17 +63,14 @@ class Cap:
         self.spare_count = max(SPARES_MIN, keep.count // _ROWS_A_SPARE)
         #: Whether a context is one group.
         self.is_single = level == len(keep.slots)
+        #: Whether fan-outs may append rows to a context, and leave it to others to drop what is too much.
+        self.takes_appends = self.is_last and self.is_single and self.is_unique and not spec.is_decided
         self._match = compile_group(spec)
 
     @property
     def wanted(self) -> int:
         """How many rows of a group a context takes in, with the spare ones."""
         return self.count + self.spare_count
-
-    @property
-    def takes_appends(self) -> bool:
-        """Whether fan-outs may append rows to a context, and leave it to others to drop what is too much."""
-        return self.is_last and self.is_single and self.is_unique
 
     @property
     def room_over(self) -> int:
@@ -149,10 +147,11 @@ class Kept:
         5. A stale context may have more rows, which were appended to one group: see `cut`.
     """
 
-    __slots__ = ("cap", "short", "spare_count", "spares")
+    __slots__ = ("_tails", "cap", "short", "spare_count", "spares")
 
-    def __init__(self, cap: Cap) -> None:
+    def __init__(self, cap: Cap, tails: RowTails) -> None:
         self.cap = cap
+        self._tails = tails
         #: By group; only where there are spare rows or an edge.
         self.spares: dict[bytes, Spare] = {}
         #: The groups that are to be computed again.
@@ -177,6 +176,7 @@ class Kept:
     def _fill(self, context: Materialised, rows: Rows, value_bytes: int, has_all: Callable[[int], bool]) -> None:
         """Take in rows; ``has_all`` returns whether a group with this number of rows has all of them."""
         cap = self.cap
+        rows = Rows(self._tails.give(rows.keys), rows.values)
         taken = Rows([], [])
         for group, kept, others in cap.split(context.prefix, rows):
             taken.keys.extend(kept.keys)
@@ -187,12 +187,20 @@ class Kept:
             spare = self.spares[group] = Spare()
             spare.rows.merge(*others)
             self.spare_count += len(others.keys)
-            context.gain_rows(len(others.keys), sum(BYTES + value_bytes + len(tail) for tail in others.keys))
+            context.gain_rows(len(others.keys), self._tails.own_bytes(others.keys, value_bytes))
             if not is_all:
                 spare.edge = cap.outermost(spare.rows, group) if others.keys else (kept.keys[0 if cap.is_last else -1])
             self._drop_spares(context, spare)
-        context.take_rows(taken.keys, taken.values, value_bytes)
+        if self._tails.is_shared:
+            context.take_shared_rows(taken.keys, taken.values)
+        else:
+            context.take_rows(taken.keys, taken.values, value_bytes)
         self.measure(context)
+
+    def release_all(self, context: Materialised) -> None:
+        """Let go of the tails of all rows, which their owner is about to clear."""
+        for rows in (context.rows, *(spare.rows for spare in self.spares.values())):
+            self._tails.release(list(rows.everything().keys))
 
     def measure(self, context: Materialised) -> None:
         """Note how many rows may be appended to a context."""
@@ -241,18 +249,23 @@ class Kept:
         is_full = self.count(context, group) == cap.count
         outermost = cap.outermost(rows, group) if is_full else b""
         if is_full and cap.is_beyond(tail, outermost):
-            self._put_spare(context, group, tail, new, own_bytes)
+            if spare is not None and spare.rows.get(tail) is not None:
+                spare.rows.put(tail, new)
+            else:
+                self._put_spare(context, group, *self._own(tail, own_bytes), new)
             return []
-        rows.put(tail, new)
-        context.gain_rows(1, own_bytes)
+        tail, own_bytes = self._own(tail, own_bytes)
         changes: list[RowChange] = [(tail, None, new)]
         if is_full:
+            # First, so that the rows need no more room than they have.
             value = rows.remove(outermost)
             assert value is not None
             context.gain_rows(-1, 0)
-            self._put_spare(context, group, outermost, value, 0)
+            self._put_spare(context, group, outermost, 0, value)
             changes.append((outermost, value, None))
-        elif group in self.short and self.count(context, group) == cap.count:
+        rows.put(tail, new)
+        context.gain_rows(1, own_bytes)
+        if group in self.short and self.count(context, group) == cap.count:
             del self.short[group]
         return changes
 
@@ -293,6 +306,10 @@ class Kept:
         end = prefix_end(context.prefix + group) or context.end
         return Range(context.prefix + max(group, context.lower), min(end, context.end))
 
+    def _own(self, tail: bytes, own_bytes: int) -> tuple[bytes, int]:
+        """Return the tail of a new row, and what its context has in the ledger for it."""
+        return (self._tails.give([tail])[0], 0) if self._tails.is_shared else (tail, own_bytes)
+
     def _remove(self, context: Materialised, group: bytes, tail: bytes) -> list[RowChange]:
         rows, spare = context.rows, self.spares.get(group)
         value = rows.remove(tail)
@@ -300,9 +317,11 @@ class Kept:
             if spare is not None and spare.rows.remove(tail) is not None:
                 self.spare_count -= 1
                 self._lose(context)
+                self._tails.release([tail])
                 self._tidy(group)
             return []
         self._lose(context)
+        self._tails.release([tail])
         changes: list[RowChange] = [(tail, value, None)]
         if spare is not None and spare.rows:
             inner = self.cap.innermost(spare.rows)
@@ -316,12 +335,13 @@ class Kept:
             self.short[group] = None
         return changes
 
-    def _put_spare(self, context: Materialised, group: bytes, tail: bytes, value: bytes, own_bytes: int) -> None:
+    def _put_spare(self, context: Materialised, group: bytes, tail: bytes, own_bytes: int, value: bytes) -> None:
+        """Add a spare row, which is none yet."""
         spare = self.spares.setdefault(group, Spare())
-        if spare.rows.put(tail, value) is None:
-            self.spare_count += 1
-            context.gain_rows(1, own_bytes)
-            self._drop_spares(context, spare)
+        spare.rows.put(tail, value)
+        self.spare_count += 1
+        context.gain_rows(1, own_bytes)
+        self._drop_spares(context, spare)
 
     def _drop_spares(self, context: Materialised, spare: Spare) -> None:
         """Drop the outermost spare rows if they are many; aggregates keep all, with their states."""
@@ -329,7 +349,10 @@ class Kept:
         if len(spare.rows) <= 2 * cap.spare_count or not cap.is_unique:
             return
         if cap.is_last:
-            gone = len(spare.rows.take_first(len(spare.rows) - cap.spare_count))
+            dropped = spare.rows.take_first(len(spare.rows) - cap.spare_count)
+            gone = len(dropped)
+            gone = len(dropped)
+            self._tails.release(list(dropped.everything().keys))
             total = len(context.rows) + self.spare_count
             context.gain_rows(-gone, -(context.row_bytes * gone // total))
             self.spare_count -= gone
@@ -340,6 +363,7 @@ class Kept:
             spare.rows.remove(tail)
             self.spare_count -= 1
             self._lose(context)
+        self._tails.release(tails)
         spare.edge = cap.outermost(spare.rows, b"")
 
     def _lose(self, context: Materialised) -> None:

@@ -12,6 +12,7 @@ from pequod.engine.base.table import Table
 from pequod.engine.joins.aggregates import make_aggregate
 from pequod.engine.joins.materialised import JoinCounters
 from pequod.engine.joins.plan import compile_matchers
+from pequod.engine.joins.tails import RowTails
 from pequod.engine.memory.ledger import Ledger
 from pequod.language.patterns import compile_matcher
 from pequod.language.ranges import prefix_end
@@ -53,6 +54,7 @@ class CompiledJoin:
         "priority",
         "source_tables",
         "spec",
+        "tails",
         "value_depth",
         "views",
         "watched",
@@ -94,6 +96,9 @@ class CompiledJoin:
         self.aggregate = make_aggregate(spec.value_source.operator)
         #: Whether every output key has at most one contribution, a copy: then no aggregate state is needed.
         self.is_unique = spec.is_unique
+        #: Where `keep` leaves some rows alone, and sources decide about each: contexts compute the same rows, each by
+        #: itself, where a fan-out would give one tail to all.
+        self.tails = RowTails(ledger, is_shared=spec.keep is not None and spec.is_unique and spec.is_decided)
 
     @property
     def snapshot_age_s(self) -> float | None:

@@ -97,7 +97,7 @@ class Context(Awaiting):
         self.counters = join.counters
         self.plan = plan
         #: What it knows of its groups beside its rows, if `keep` leaves some rows alone and it is kept up to date.
-        self.kept = None if plan.cap is None or not frames else Kept(plan.cap)
+        self.kept = None if plan.cap is None or not frames else Kept(plan.cap, join.tails)
         #: For each step of the plan, its frames; empty if the join keeps no updaters.
         self.frames = frames
         #: What applies its log natively, None if nothing does.
@@ -197,7 +197,8 @@ class Context(Awaiting):
         """Remove all rows and aggregate states, and what it knows of its groups."""
         if self.kept is not None:
             self.gain_rows(-self.kept.spare_count, 0)
-            self.kept = Kept(self.kept.cap)
+            self.kept.release_all(self)
+            self.kept = Kept(self.kept.cap, self.join.tails)
         super().clear_rows()
 
     def place(self, tail: bytes, new: bytes | None, own_bytes: int) -> Sequence[RowChange]:

@@ -298,6 +298,11 @@ class Materialised(Hot):
             self.gain_rows(len(tails), (BYTES + value_bytes + size) * len(tails))
             self.rows.merge(tails, values)
 
+    def take_shared_rows(self, tails: list[bytes], values: list[bytes]) -> None:
+        """Do the same with tails that rows of other contexts have, too."""
+        self.gain_rows(len(tails), 0)
+        self.rows.merge(tails, values)
+
     def take_states(self, aggregate: Aggregate[State], states: dict[bytes, State], contribution_count: int) -> None:
         """Add aggregate states for output keys that had none, and enter them into the ledger."""
         self.aggregate_states.update(states)

@@ -1,7 +1,8 @@
 """The ledger: the bytes that everything in the engine takes, kept as data come and go (paper §2.5).
 
     client-written rows    counted by their tables, added up when the ledger is weighed; rows of backed tables alike
-    computed rows          entries: two pointers each; tails and values of aggregates that only their context holds
+    computed rows          entries: two pointers each; tails and values of aggregates that only their context holds;
+                           tails that rows of several contexts share, each of them once
     contexts, status ranges, updaters, logs, aggregate states, watches
 
 A value that many timelines share is one object: it is counted once, with the key that it was written to. The sizes were
@@ -20,6 +21,8 @@ _IS_NATIVE: Final = core is not None
 BYTES: Final = 41
 #: An entry of rows: two pointers, and the reserve of the lists.
 ENTRY: Final = 17
+#: A tail that rows share, with its place among these, without its bytes.
+SHARED_TAIL: Final = BYTES + (30 if _IS_NATIVE else 180)
 #: A computed row without its tail's bytes while it is computed: the tail, and its places in lists and a dictionary.
 COMPUTING: Final = BYTES + 130
 #: A client-written row: an entry, its key and its value.
@@ -32,6 +35,8 @@ PART: Final = 640
 #: A context with one status range and no rows, with its places in dictionaries; a further status range.
 CONTEXT: Final = 1100 if _IS_NATIVE else 1440
 RANGE: Final = 260
+#: What a context has more if `keep` leaves some rows alone: what it knows of its groups, and the spare rows of one.
+CAPPED: Final = 480 if _IS_NATIVE else 600
 #: A frame key with its updaters, and each context among them; each of its extras.
 UPDATERS: Final = 470
 HOLD: Final = 48
@@ -100,6 +105,7 @@ class Ledger(HotLedger):
     """
 
     __slots__ = (
+        "capped_count",
         "context_count",
         "evictions",
         "index_bytes",
@@ -113,6 +119,8 @@ class Ledger(HotLedger):
         "refusals",
         "state_bytes",
         "stored_bytes",
+        "tail_bytes",
+        "tail_count",
         "watch_bytes",
     )
 
@@ -128,9 +136,14 @@ class Ledger(HotLedger):
         #: Computed rows: their number, and the bytes of tails and values that only they hold.
         self.entry_count = 0
         self.row_bytes = 0
+        #: Tails that rows share: their number, and their bytes.
+        self.tail_count = 0
+        self.tail_bytes = 0
         #: When fan-outs have made more entries than this, the next put weighs.
         self.entry_count_max = UNLIMITED
         self.context_count = 0
+        #: Of these, how many keep some rows of each group alone.
+        self.capped_count = 0
         self.range_count = 0
         self.state_bytes = 0
         #: The rows of indexes over records, and the number of indexes.
@@ -146,10 +159,16 @@ class Ledger(HotLedger):
         self.evictions = 0
         self.refusals = 0
 
-    def change_contexts(self, count: int, range_count: int) -> None:
-        """Note that contexts and status ranges came or went."""
+    def change_contexts(self, count: int, range_count: int, capped_count: int = 0) -> None:
+        """Note that contexts and status ranges came or went, and how many of the former keep some rows alone."""
         self.context_count += count
         self.range_count += range_count
+        self.capped_count += capped_count
+
+    def change_tails(self, count: int, grown_bytes: int) -> None:
+        """Note that tails that rows share came or went, with their bytes."""
+        self.tail_count += count
+        self.tail_bytes += grown_bytes
 
     def change_states(self, grown_bytes: int) -> None:
         """Note that aggregate states grew or shrank."""
@@ -210,13 +229,23 @@ class Ledger(HotLedger):
         self.refusals += 1
 
     @property
+    def shared_bytes(self) -> int:
+        """The bytes of the tails that rows share."""
+        return self.tail_count * SHARED_TAIL + self.tail_bytes
+
+    @property
+    def context_bytes(self) -> int:
+        """The bytes of contexts and of their ranges, without what they have for each row."""
+        return self.context_count * CONTEXT + self.capped_count * CAPPED + self.range_count * RANGE
+
+    @property
     def computed_bytes(self) -> int:
         """The bytes of everything that is computed."""
         return (
             self.entry_count * ENTRY
-            + self.context_count * CONTEXT
-            + self.range_count * RANGE
+            + self.context_bytes
             + self.row_bytes
+            + self.shared_bytes
             + self.state_bytes
             + self.index_bytes
             + self.log_bytes

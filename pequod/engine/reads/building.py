@@ -14,7 +14,8 @@ from __future__ import annotations
 
 from typing import Final
 
-from pequod.engine.joins.contexts import Context, StatusRange
+from pequod.engine.joins.contexts import StatusRange
+from pequod.engine.joins.installed import InstalledJoin
 from pequod.engine.memory.eviction import Evictor
 from pequod.engine.memory.ledger import ENTRY, UNLIMITED
 from pequod.engine.read import Read
@@ -149,15 +150,18 @@ class Building:
         """Compute a gap; return whether it is computed, and not to be tried again."""
         new = self._new
         plan, environment, prefix = new.plan_for(*new.clip(status.first, status.last))
-        before = _bytes(new.contexts.get(prefix))
+        before = _bytes(new, prefix)
         if new.level_one_prefix(first) == prefix and prefix not in new.contexts:
             self._scans.fill_timeline(new, prefix, first, last, read)
         while is_lacking := bool(new.coverage.gaps(first, last)):
             if not self._reader.fill(new, new.make_context(plan, environment, prefix), first, last, read):
                 break
-        self._built_bytes += max(0, _bytes(new.contexts.get(prefix)) - before)
+        self._built_bytes += max(0, _bytes(new, prefix) - before)
         return not is_lacking
 
 
-def _bytes(context: Context | None) -> int:
-    return 0 if context is None else len(context.rows) * ENTRY + context.row_bytes + context.state_bytes
+def _bytes(join: InstalledJoin, prefix: bytes) -> int:
+    """Return what the rows of a context take, with the tails that those of all contexts share."""
+    context = join.contexts.get(prefix)
+    own_bytes = 0 if context is None else len(context.rows) * ENTRY + context.row_bytes + context.state_bytes
+    return join.tails.byte_count + own_bytes

@@ -227,7 +227,7 @@ class Reader:
         memory, join = self.memory, join_of(context)
         context.last_used = read.number
         if not context.ranges:
-            memory.ledger.change_contexts(1, 0)
+            memory.ledger.change_contexts(1, 0, int(context.kept is not None))
             if join.priority < PINNED:
                 memory.enter(context, (join.priority, read.number, 0))
         range_count = len(context.ranges)

@@ -10,7 +10,7 @@ from pequod.answers.statistics import ContextStatistics, JoinStatistics, MemoryS
 from pequod.engine.base.store import Store
 from pequod.engine.joins.contexts import Context
 from pequod.engine.joins.installed import InstalledJoin
-from pequod.engine.memory.ledger import CONTEXT, ENTRY, RANGE, UNLIMITED, Ledger
+from pequod.engine.memory.ledger import ENTRY, UNLIMITED, Ledger
 from pequod.engine.writes.catalog import Catalog
 from pequod.language.spec import Snapshot
 
@@ -21,8 +21,8 @@ def weighed(ledger: Ledger, stored_bytes: int, loaded_bytes: int) -> MemoryStati
         limit_bytes=ledger.limit_bytes if ledger.limit_bytes < UNLIMITED else 0,
         total_bytes=stored_bytes + loaded_bytes + ledger.computed_bytes + ledger.watch_bytes,
         stored_bytes=stored_bytes,
-        row_bytes=ledger.entry_count * ENTRY + ledger.row_bytes,
-        context_bytes=ledger.context_count * CONTEXT + ledger.range_count * RANGE,
+        row_bytes=ledger.entry_count * ENTRY + ledger.row_bytes + ledger.shared_bytes,
+        context_bytes=ledger.context_bytes,
         updater_bytes=ledger.updater_bytes,
         log_bytes=ledger.log_bytes,
         state_bytes=ledger.state_bytes,

@@ -379,9 +379,13 @@ class Catalog:
         assert ledger.index_count == sum(index.is_held for index in indexes)
         assert ledger.index_bytes == sum(index.count_bytes() for index in indexes)
         assert ledger.context_count == len(contexts)
+        assert ledger.capped_count == sum(context.kept is not None for context in contexts)
         assert ledger.range_count == sum(len(context.ranges) for context in contexts)
         assert ledger.entry_count == sum(context.row_count for context in contexts)
         assert ledger.row_bytes == sum(context.row_bytes for context in contexts)
+        shared = [join.tails.shared for join in self._wired()]
+        assert ledger.tail_count == sum(map(len, shared))
+        assert ledger.tail_bytes == sum(tails.tail_bytes for tails in shared)
         assert ledger.state_bytes == sum(context.state_bytes for context in contexts)
         assert ledger.log_bytes == sum(context.log_bytes for context in contexts)
         assert all(not context.log_bytes or context.log for context in contexts)

@@ -366,7 +366,7 @@ class Writer:
                 for reader in join.downstreams:
                     if type(reader) is Projection:
                         reader.index.lose(status.first, status.last)
-            self._ledger.change_contexts(-1, -len(dropped.ranges))
+            self._ledger.change_contexts(-1, -len(dropped.ranges), -int(dropped.kept is not None))
             self._memory.leave(dropped)
             join.counters.invalidations += dropped is not context
             join.coverage.drop(dropped)

@@ -1,0 +1,26 @@
+"""Faults in what rows share their tails by."""
+
+from typing import Final
+
+from tests.native.fault import Fault
+
+FAULTS_OF_TAILS: Final = (
+    Fault(
+        "tails.cpp",
+        "    ++place->row_count;\n",
+        "    if (place->row_count < 2) ++place->row_count;\n",
+        "a tail goes while rows of other contexts have it",
+    ),
+    Fault(
+        "tails.cpp",
+        "    tails->tail_bytes -= PyBytes_GET_SIZE(gone);\n",
+        "",
+        "tails that are gone stay in the ledger",
+    ),
+    Fault(
+        "tails.cpp",
+        "PyList_SET_ITEM(own, at, Py_NewRef(tail));",
+        "PyList_SET_ITEM(own, at, Py_NewRef(PyList_GET_ITEM(tails, at)));",
+        "each row has a tail of its own, which the ledger does not have",
+    ),
+)
