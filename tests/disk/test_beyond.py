@@ -98,7 +98,8 @@ class Beside:
     async def begin(self, client: AsyncClient) -> None:
         """Put so much that memory has no room for it later."""
         rows = {b"p|%b|%03d" % (user, number): self.random.randbytes(4) * 250 for user in USERS for number in range(10)}
-        await client.multi_put(rows)
+        for first in range(0, len(rows), 20):
+            await client.multi_put(dict([*rows.items()][first : first + 20]))
         for row in rows.items():
             self.model.put(*row)
 
@@ -175,6 +176,31 @@ async def test_answers_are_exact_over_evictions_restarts_and_kills(tmp_path: Pat
         assert contents(copy) == beside.model.base
         # The next life is after a kill, or after an end in order.
         folder = copy if life % 2 else folder
+
+
+@pytest.mark.parametrize("seed", range(2))
+async def test_tables_that_outgrow_memory_are_paged_in_one_life(tmp_path: Path, seed: int) -> None:
+    beside, folder = Beside(Random(seed)), tmp_path / "data"
+    async with served(folder) as (server, client, _):
+        assert server._loading is not None
+        while not server._loading.is_whole:
+            await client.get("loose")
+        for user in USERS[:4]:
+            # Timelines that were computed while all rows were there.
+            await client.put(b"s|%b|%b" % (user, USERS[0]), "1")
+            beside.model.put(b"s|%b|%b" % (user, USERS[0]), b"1")
+            await client.scan(prefix=b"t|%b|" % user)
+        assert not server.engine.has_paged
+        await beside.begin(client)
+        assert server.engine.is_paged(b"p|"), "more was put than memory has room for"
+        for _ in range(100):
+            await beside.write(client)
+            await beside.look(client)
+        ledger = server.engine.ledger
+        assert ledger.total_bytes <= ledger.limit_bytes
+        assert ledger.evictions > 0
+        assert server._loading.ranges.loads > 0
+    assert contents(folder) == beside.model.base
 
 
 async def test_a_scan_of_all_rows_goes_through_memory_that_has_room_for_some(tmp_path: Path) -> None:

@@ -35,7 +35,7 @@ async def test_keys_that_expire_on_disk_alone_go_without_a_read(tmp_path: Path, 
     kept = {key: value for at, (key, value) in enumerate(rows.items()) if at % 2}
     gone = rows.keys() - kept.keys()
     with patch.object(sweeping, "PAUSE_S", 0.05):
-        async with served(folder, limit_bytes=1 << 30) as (_, client, _):
+        async with served(folder, limit_bytes=1 << 30) as (before, client, _):
             await client.multi_put(kept)
             if after == "a start":
                 await client.multi_put(dict.fromkeys(gone, b"y" * 200), ttl_s=SOON_S)
@@ -45,7 +45,8 @@ async def test_keys_that_expire_on_disk_alone_go_without_a_read(tmp_path: Path, 
                 for key in gone:
                     await client.put(key, b"y" * 200, ttl_s=SOON_S)
             await until(lambda: on_disk(server) == len(kept))
-            assert server.engine.expired_count == len(gone)
+            # On a slow machine, some expire before the start.
+            assert before.engine.expired_count + server.engine.expired_count == len(gone)
     assert {key: value for key, value in contents(folder).items() if key.startswith(b"x|")} == kept
     assert deadlines(folder) == {}
 

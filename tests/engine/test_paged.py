@@ -4,7 +4,9 @@ from random import Random
 from unittest.mock import patch
 
 import pytest
+from pequod_grammar import parse
 
+from pequod.engine import Engine, LimitExceededError
 from pequod.engine.base import presence
 from tests.engine.paging import PagedWalk
 
@@ -19,3 +21,42 @@ def test_walks_agree_with_the_model(seed: int) -> None:
                 walk.engine._check()
         walk.engine._check()
         walk.end()
+
+
+def test_tables_come_to_be_paged_while_their_rows_are_there() -> None:
+    with patch.object(presence, "PART_ROWS_MAX", 2):
+        walk = PagedWalk(Random(1))
+        while walk.paged_count < 5:
+            walk.step()
+        walk.end()
+
+
+def test_puts_beyond_the_limit_have_the_largest_table_go_and_what_was_computed_from_the_rest_stays() -> None:
+    effects: dict[bytes, bytes | None] = {}
+    engine, told = Engine(memory_limit=400_000), list[bytes]()
+    engine.add_joins(parse("t|<user>|<time:4>|<poster> = check s|<user>|<poster> copy p|<poster>|<time:4>"))
+    engine.record(effects)
+    engine.keep(told.append)
+    engine.put(b"small|1", b"1")
+    engine.put(b"s|ann|bob", b"1")
+    engine.put(b"p|bob|0000", b"Hi")
+    assert len(engine.scan(b"t|ann|", b"t|ann}").keys) == 1
+    for number in range(3000):
+        engine.put(b"p|liz|%04d" % number, b"x" * 100)
+    assert told == [b"p"]
+    assert not engine.is_paged(b"small|") and not engine.is_paged(b"s|")
+    assert engine.ledger.total_bytes <= 400_000 and engine.ledger.evictions
+    assert len(effects) == 3003, "no put was refused"
+    engine._check()
+
+
+def test_a_table_whose_rows_a_join_computes_stays() -> None:
+    engine = Engine(memory_limit=100_000)
+    engine.add_joins(parse("posts|<poster> = count p|<poster>|<time:4>"))
+    engine.record({})
+    engine.keep(lambda _: None)
+    with pytest.raises(LimitExceededError):
+        for number in range(3000):
+            engine.put(b"posts|a|%04d" % number, b"x" * 100)
+    assert not engine.has_paged
+    engine._check()

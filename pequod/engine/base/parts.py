@@ -76,8 +76,19 @@ class Parts(ABC):
             self.memory.leave(part)
         self.memory.ledger.change_parts(-len(self.presence))
 
-    def cut(self, part: Part, keys: list[bytes]) -> None:
+    def add_whole(self, first: bytes, last: bytes) -> None:
+        """Note that a range is loaded whose rows nobody has counted, as one part.
+
+        Requires:
+            No key of it is noted as loaded.
+        """
+        self._enter(self.presence.put(first, last, presence.PART_ROWS_MAX), self.memory.reads.number)
+
+    def cut(self, part: Part, keys: list[bytes], last_used: int) -> None:
         """Cut a part before each of these keys, which ascend within it.
+
+        Args:
+            last_used: When the pieces were used, for all that is known.
 
         Requires:
             Some key is above the first one of the part.
@@ -87,7 +98,7 @@ class Parts(ABC):
         self._leave(part)
         for first, last in pairwise(bounds):
             piece = self.presence.put(first, last, presence.PART_ROWS_MAX)
-            self._enter(piece, part.last_used)
+            self._enter(piece, last_used)
         # The evictor counts things that are gone.
         self.memory.ledger.count_evictions(len(bounds) - 2)
 

@@ -61,7 +61,17 @@ class LooseRows:
 class Store:
     """All base rows: the tables, and the keys without a table."""
 
-    __slots__ = ("_order", "away_deadlines", "away_first_ms", "backed", "deadlines", "expired_count", "loose", "tables")
+    __slots__ = (
+        "_order",
+        "away_deadlines",
+        "away_first_ms",
+        "backed",
+        "deadlines",
+        "expired_count",
+        "is_kept",
+        "loose",
+        "tables",
+    )
 
     def __init__(self) -> None:
         #: Table name -> table, without the delimiter.
@@ -78,6 +88,8 @@ class Store:
         self.away_first_ms = INSTANT_MAX
         #: Keys that were removed because they were due.
         self.expired_count = 0
+        #: Whether a disk has all rows that clients write.
+        self.is_kept = False
         self._order: SortedList[bytes] = SortedList()
 
     def table(self, name: bytes) -> Table:
@@ -85,6 +97,7 @@ class Store:
         table = self.tables.get(name)
         if table is None:
             table = self.tables[name] = Table(name + DELIMITER)
+            table.is_kept = self.is_kept
             self._order.add(table.prefix)
         return table
 
@@ -94,6 +107,18 @@ class Store:
         assert not table.entry_count, "tables are declared backed before they are used"
         if table.presence is None:
             self.backed.append(table)
+        return table.back()
+
+    def keep(self) -> None:
+        """Note that a disk has all rows that clients write, from now on."""
+        self.is_kept = True
+        for table in self.tables.values():
+            table.is_kept = True
+
+    def page_whole(self, table: Table) -> Presence:
+        """Declare that a disk has the rows of a table, too; return its loaded ranges, which are to have all of it."""
+        assert table.is_kept, "what is evicted is not lost"
+        self.backed.append(table)
         return table.back()
 
     def hold_whole(self, table: Table) -> None:

@@ -107,7 +107,7 @@ class Table(HotTable):
     """
 
     # The core finds groups by ``cut_width``, and has no place for the function.
-    __slots__ = ("cut", "is_paged", "presence") if core is None else ("_group_of", "cut", "is_paged", "presence")
+    __slots__ = ("cut", "is_kept", "is_paged", "presence", *(() if core is None else ("_group_of",)))
 
     def __init__(self, prefix: bytes) -> None:
         #: The table's name with its delimiter.
@@ -127,6 +127,8 @@ class Table(HotTable):
         self.presence: Presence | None = None
         #: Whether it is a disk that has the other rows: then clients write the keys.
         self.is_paged = False
+        #: Whether a disk has all rows that clients write, so that it may come to be paged.
+        self.is_kept = False
         #: Their bounds, or None.
         self.loaded: SortedRows | None = None
         self.uses: dict[bytes, Numbers] | None = None

@@ -7,6 +7,7 @@ refuse       while nothing can be kept, no write is taken
 A *paged table* is one of which some ranges are there alone, because memory is short or they were not needed yet:
 
 page         none of its rows are here
+keep         a table comes to be one when the rows that stay take too much memory; all its rows are here then
 take_in      rows of a range are here from now on; nothing that was computed can change by that
 evict        the least recently used ranges are there alone again
 hold_whole   all its rows are here: it is a table like others
@@ -18,14 +19,19 @@ that is not here is noted, and needs no more: nothing was computed from it, and 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from typing import Final
 
 from pequod.engine.base.deadlines import INSTANT_MAX
 from pequod.engine.calls.composed import Composed
 from pequod.engine.joins.relations import Relations
+from pequod.engine.memory.ledger import UNLIMITED
 from pequod.language.errors import PequodError
 from pequod.language.missing import MissingError
 from pequod.language.ranges import Range
 from pequod.language.spec import DELIMITER
+
+#: The most that one eviction frees: some 2,500 rows, so that it stops other calls for some ms.
+_FREE_BYTES_MAX: Final = 512 << 10
 
 
 class KeptCalls(Composed):
@@ -86,6 +92,38 @@ class KeptCalls(Composed):
         """
         self._paged.page(name)
         self._hits.clear()
+
+    def keep(self, told: Callable[[bytes], object]) -> None:
+        """Have the largest tables be paged once rows that stay would take more memory than puts may have.
+
+        Args:
+            told: Is called with the name of each of them.
+
+        Requires:
+            Nothing is materialised, and changes are recorded before the next write.
+
+        Cost:
+            What waits for changes of rows takes 75 bytes more a frame, so that it is found by ranges of keys.
+        """
+        if self.ledger.limit_bytes >= UNLIMITED:
+            return
+        self._store.keep()
+
+        def page_more() -> bool:
+            name = self._paged.page_largest()
+            if name is None:
+                return False
+            self._hits.clear()
+            told(name)
+            return True
+
+        self._memory.page_more = page_more
+        self._memory.free_bytes_max = _FREE_BYTES_MAX
+
+    @property
+    def has_paged(self) -> bool:
+        """Whether a table is paged."""
+        return any(table.is_paged for table in self._store.backed)
 
     def may_page(self, name: bytes) -> bool:
         """Return whether a table may be kept: no join computes its keys, and it has no rows here."""

@@ -195,7 +195,8 @@ class InstalledJoin(CompiledJoin):
         index = self.indexes[depth]
         if index is not None:
             return index.searched is not None
-        return self.source_tables[depth].presence is not None
+        table = self.source_tables[depth]
+        return table.presence is not None or table.is_kept
 
     @property
     def _is_kernel_quiet(self) -> bool:

@@ -82,6 +82,16 @@ class Relations(HotRelations):
         """Whether a database owns the keys of the table."""
         return self.table.presence is not None and not self.table.is_paged
 
+    @property
+    def may_be_paged(self) -> bool:
+        """Whether rows may go that a disk has: no join computes keys here, or reads all rows by an index of records."""
+        return (
+            self.table.is_kept
+            and self.table.presence is None
+            and not self.outputs
+            and not any(isinstance(reader, Projection) for reader in self.readers)
+        )
+
     def review(self) -> None:
         """Derive the other fields again, since outputs, watches or the table's owner have changed."""
         self.is_owned = bool(self.outputs) or self.is_backed
@@ -178,6 +188,15 @@ class Directory:
         relations = self.at(name)
         assert not relations.outputs, "of what joins compute, the base rows are all here"
         presence = self._store.back(name)
+        relations.table.is_paged = True
+        relations.review()
+        return relations, presence
+
+    def page_whole(self, name: bytes) -> tuple[Relations, Presence]:
+        """Declare that a disk has the rows of a table, too, all of which are here; return its ranges, as yet none."""
+        relations = self.by_name[name]
+        assert relations.may_be_paged, "of what joins compute, the base rows are all here"
+        presence = self._store.page_whole(relations.table)
         relations.table.is_paged = True
         relations.review()
         return relations, presence

@@ -38,6 +38,10 @@ PINNED: Final = 1 << 30
 Rank = tuple[int, int, int]
 
 
+def _nothing() -> bool:
+    return False
+
+
 class Evictable(Protocol):
     """A thing that can be made again and may be evicted when memory is short."""
 
@@ -88,7 +92,9 @@ class Evictor:
         "_store",
         "_waiting",
         "_weighed_at",
+        "free_bytes_max",
         "ledger",
+        "page_more",
         "reads",
     )
 
@@ -109,6 +115,11 @@ class Evictor:
         self._patience = 0
         #: The revision of the last weighing.
         self._weighed_at = 0
+        #: The most that one eviction frees.
+        self.free_bytes_max = _FREE_BYTES_MAX
+        #: Lets rows be evicted of a table whose rows were not to be, since they are elsewhere, too; returns whether
+        #: there was such a table.
+        self.page_more: Callable[[], bool] = _nothing
         self._put_bytes_max = key_bytes_max + VALUE_STEP + TABLE + GROUP
 
     def enter(self, thing: Evictable, rank: Rank) -> None:
@@ -221,7 +232,7 @@ class Evictor:
     @property
     def free_bytes(self) -> int:
         """The number of bytes that one eviction frees."""
-        return min(int(self.ledger.limit_bytes * _FREE_SHARE), _FREE_BYTES_MAX)
+        return min(int(self.ledger.limit_bytes * _FREE_SHARE), self.free_bytes_max)
 
     def shrink(self, goal_bytes: int) -> None:
         """Evict until everything takes at most ``goal_bytes``."""
@@ -276,6 +287,8 @@ class Evictor:
             return
         ledger = self.ledger
         stored_bytes_max = int(ledger.limit_bytes * _STORED_SHARE)
+        while ledger.stored_bytes + grows_bytes > stored_bytes_max and self.page_more():
+            self.weigh(revision)
         needed_bytes = ledger.stored_bytes + grows_bytes
         if needed_bytes <= stored_bytes_max:
             self.reads.begin()

@@ -78,8 +78,8 @@ class Backed:
         if name not in self._by_name:
             self.own(relations, presence)
 
-    def own(self, relations: Relations, presence: Presence) -> None:
-        """Have the loaded ranges of a table be parts, which may be evicted."""
+    def own(self, relations: Relations, presence: Presence) -> Forgetter:
+        """Have the loaded ranges of a table be parts, which may be evicted; return their owner."""
         name = relations.table.name
         text = name.decode("utf-8", "backslashreplace")
         priority = self._priorities.get(text, 0)
@@ -87,6 +87,7 @@ class Backed:
         owner = Forgetter(text, relations, presence, self._writer, self._memory, self._story, priority, deadlines)
         self._by_name[name] = owner
         owner.forgotten = self._forgotten
+        return owner
 
     def disown(self, name: bytes) -> None:
         """Have the loaded ranges of a table be no parts any more."""

@@ -302,6 +302,11 @@ class Catalog:
         if reading:
             self._relate()
 
+    def source_paged(self, table: Table) -> None:
+        """Note that rows of a table, all of which are here, may go from now on; what was computed from it stays."""
+        if any(table in join.source_tables for join in self._wired()):
+            self._relate()
+
     def _relate(self) -> None:
         """Determine again what follows from which joins read which: what a change is told to, and who keeps rows."""
         joins = self._wired()

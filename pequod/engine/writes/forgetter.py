@@ -23,10 +23,10 @@ from pequod.language.ranges import Range
 
 #: Rows, and frames of contexts, that are forgotten in one step between other calls: 1 µs each or so.
 FORGOTTEN_MAX: Final = 512
-
-
 #: Parts that are made of a large one in one step.
-_CUTS_MAX: Final = 32
+_CUTS_MAX: Final = 8
+#: The last use of a large part in the order of eviction: only pieces come before it of which no use is known.
+_LARGE: Final = 1
 
 
 class Forgetter(Parts):
@@ -84,7 +84,7 @@ class Forgetter(Parts):
         rank = super().rank(part)
         if rank is HELD or not self.is_paged or not self._is_large(part):
             return rank
-        return rank[0], 0, rank[2]
+        return rank[0], _LARGE, rank[2]
 
     def _is_large(self, part: Part) -> bool:
         most = 2 * presence.PART_ROWS_MAX
@@ -93,12 +93,15 @@ class Forgetter(Parts):
     def part_from(self, part: Part, store: Store) -> None:
         """Forget a part of a paged table; if it is a large one, cut it instead.
 
+        Of pieces of a part that has still more rows, nobody knows when they were used: they go before it is cut again.
+
         Cost:
             That of `forget`; of a large part, O(`_CUTS_MAX` parts).
         """
         if self._is_large(part):
             size = presence.PART_ROWS_MAX
-            self.cut(part, self._table.slice(part.first, part.last, _CUTS_MAX * size + 1).keys[size::size])
+            keys = self._table.slice(part.first, part.last, (_CUTS_MAX + 2) * size + 1).keys[size::size]
+            self.cut(part, keys[:_CUTS_MAX], 0 if len(keys) > _CUTS_MAX + 1 else part.last_used)
             return
         self.forget_paged(part.first, part.last, store)
 

@@ -7,6 +7,7 @@ page         no row of the table is here
 take in      a gap, with the rows that the disk has of it; no dependant is told, since none waits there
 part from    the least recently used ranges, when memory is short, with everything that was computed from them
 hold whole   all rows are here, and stay
+page whole   the rows of a table may go from now on, since those that stay take too much memory: all of it is one part
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ from bisect import bisect_left
 from collections.abc import Sequence
 
 from pequod.engine.base.store import Store
+from pequod.engine.base.table import Table
 from pequod.engine.joins.relations import Directory
 from pequod.engine.memory.eviction import Evictor
 from pequod.engine.memory.ledger import ROW, UNLIMITED
@@ -47,6 +49,24 @@ class PagedTables:
         relations, presence = self._directory.page(name)
         self._backed.own(relations, presence)
         self._catalog.source_backed(relations.table)
+
+    def page_largest(self) -> bytes | None:
+        """Let rows go of the largest table whose rows all stay; return its name, None if there is none.
+
+        Requires:
+            No read is under way, and all frames of contexts over the table are ordered.
+
+        Cost:
+            O(tables), and the joins that read the one.
+        """
+        tables = [one.table for one in self._directory.by_name.values() if one.may_be_paged and one.table.entry_count]
+        if not tables:
+            return None
+        largest = max(tables, key=Table.count_bytes)
+        relations, presence = self._directory.page_whole(largest.name)
+        self._backed.own(relations, presence).add_whole(largest.prefix, largest.end)
+        self._catalog.source_paged(largest)
+        return largest.name
 
     def hold_whole(self, name: bytes) -> None:
         """Note that all rows of a paged table are here; see `Engine.hold_whole`."""

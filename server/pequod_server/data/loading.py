@@ -4,7 +4,8 @@ open      the joins; the names of the tables; the rows that are always here (of 
 compute keys of)
 fill      the first rows before the first call, the others between calls; what a read needs meanwhile comes first
 whole     all rows are here: the tables are like those of a server without a folder
-beyond    memory is short before that: ranges come and go as reads need them
+beyond    memory is short before that: ranges come and go as reads need them; so do those of a table that outgrows
+memory later
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ from pequod_grammar import parse
 
 from pequod.engine import UNLIMITED, Engine, JoinError, JoinSpec, PequodError, Range, prefix_end
 from pequod.errors import BackingUnavailableError
+from pequod.escapes import shown
 from pequod.language.spec import DELIMITER
 from pequod_server.backing.turns import Turns, ended
 from pequod_server.config import MIB
@@ -88,6 +90,7 @@ class FolderLoading:
         self._engine.go_on_from(max(meta.position, self._engine.revision))
         self._disk.ids.begin(ids)
         self._disk.begin(meta.joins, self._kept_joins(own))
+        self._engine.keep(self._tell_paged)
         try:
             await self._fill(ROWS_AT_FIRST)
         except BackingUnavailableError:
@@ -111,17 +114,20 @@ class FolderLoading:
         await self._disk.end()
 
     async def _go_on(self) -> None:
-        """Fill in the other rows between the calls of clients; if they are too many, sweep what expires on disk."""
+        """Fill in the other rows between the calls of clients; sweep what expires on disk while not all are here."""
         try:
             await self._fill(None)
         except PequodError as error:
             # Reads have what they lack taken in by themselves, and say what is wrong.
             log.warning("rows cannot be taken in ahead of reads", extra={"reason": str(error)})
             self._end(is_whole=False)
-        if not self.is_whole:
-            # An error has ended the server.
-            with suppress(BackingUnavailableError):
-                await Sweeping(self._engine, self._disk).run()
+        # An error has ended the server.
+        with suppress(BackingUnavailableError):
+            await Sweeping(self._engine, self._disk).run()
+
+    def _tell_paged(self, name: bytes) -> None:
+        facts = {"folder": str(self._path), "table": shown(name)}
+        log.info("a table has outgrown memory: its ranges come and go as reads need them", extra=facts)
 
     def _kept_joins(self, own: set[JoinSpec]) -> Callable[[], str]:
         """Return what tells the joins that the folder is to have: all but those of the settings."""

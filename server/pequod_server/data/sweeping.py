@@ -57,7 +57,8 @@ class Sweeping:
         while True:
             took_s = 0.0
             self._first_ms = min(self._first_ms, self._engine.take_first_away_ms())
-            if self._first_ms <= self._engine.deadlines.now_ms and self._disk.has_deadlines:
+            is_due = self._first_ms <= self._engine.deadlines.now_ms
+            if is_due and self._disk.has_deadlines and self._engine.has_paged:
                 begun_s = time.perf_counter()
                 try:
                     await self.look()

@@ -262,8 +262,9 @@ class FolderCollector(ScrapedCollector):
             rows = disk.rows()
             yield GaugeMetricFamily("pequod_data_keys", "About how many keys the folder has.", rows.count())
             yield GaugeMetricFamily("pequod_data_file_bytes", "Size of the files of rows.", rows.file_bytes)
+        is_whole = self._loading.is_whole is True and not self._engine.has_paged
         text = "1 while all keys of the folder are in memory."
-        yield GaugeMetricFamily("pequod_data_whole", text, self._loading.is_whole is True)
+        yield GaugeMetricFamily("pequod_data_whole", text, is_whole)
         text = "Ranges in memory of tables that are in memory in part."
         yield GaugeMetricFamily("pequod_data_ranges", text, self._engine.loaded_range_count)
         yield CounterMetricFamily("pequod_data_loads", "Reads of the folder for calls that lacked keys.", ranges.loads)
