@@ -184,14 +184,14 @@ def run(
     told: list[str] = []
 
     def tell(manager: Manager) -> None:
-        line = json_line({"manager": manager.name, "parts": len(manager.followers), **asdict(manager.counts)})
+        line = json_line({"manager": manager.name, "parts": len(manager.parts), **asdict(manager.counts)})
         if json and told != [line]:
             told[:] = [line]
             print(line, flush=True)
 
     async def work(place: Target) -> None:
         from pequod_views import Manager, OtherServerError, TargetAwayError
-        from pequod_views.follower import FollowerSettings
+        from pequod_views.followed import FollowerSettings
         from pequod_views.install import check as check_views
         from pequod_views.origins import check_server
 

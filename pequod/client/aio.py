@@ -6,7 +6,8 @@ with nothing for the caller to do. `AsyncClient.batch` is the same by hand, with
 
 from __future__ import annotations
 
-from collections.abc import Coroutine
+from collections.abc import AsyncGenerator, Coroutine, Sequence
+from contextlib import aclosing
 from pathlib import Path
 from typing import Any, Final, TypeVar
 
@@ -24,6 +25,7 @@ from pequod.client.requests import ServerCalls
 from pequod.client.retry import RETRIES
 from pequod.client.sessions import AsyncServerSession
 from pequod.client.stream import Deliver
+from pequod.client.watch_ranges import RangesEvent, WatchedRange
 from pequod.freshness import WAIT_S
 
 T = TypeVar("T")
@@ -129,6 +131,27 @@ class AsyncClient(ServerCalls):
         return AsyncServerSession(self, token, wait_s)
 
     # Calls that only a server has.
+
+    async def watch_ranges(
+        self, ranges: Sequence[WatchedRange], *, progress_s: float | None = None
+    ) -> AsyncGenerator[RangesEvent]:
+        """Yield the changes in many ranges as one stream, until the iterator is closed.
+
+        The first event comes when the watch is established, with the rows of the ranges that ask for them. A range that
+        cannot be followed, or not any more, ends alone (`RangesEvent.ended`). The iterator ends when the connection
+        breaks: call again, with ``after`` of the last event.
+
+        Args:
+            progress_s: After this time without a change, give an event without any: nothing is missing so far.
+
+        Raises:
+            WatchCompactedError: Some changes are not kept any more: start again with rows.
+            UnavailableError: The server cannot be reached, or not any more.
+        """
+        progress_ms = 0 if progress_s is None else max(1, round(progress_s * 1000))
+        async with aclosing(self._link.watch_ranges(ranges, progress_ms, self._note)) as events:
+            async for event in events:
+                yield event
 
     async def save_snapshot(self, timeout_s: float = SNAPSHOT_S) -> SavedSnapshot:
         """Have the server write its base data into its `snapshot_file`."""

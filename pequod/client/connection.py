@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import AsyncGenerator, Callable, Iterator
+from collections.abc import AsyncGenerator, Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any, Final
 
@@ -31,6 +31,7 @@ from pequod.client.retry import advance, is_harmless_twice, pause_s
 from pequod.client.stream import BatchStream, Renew, TakeBack
 from pequod.client.tracing import caller_trace
 from pequod.client.watch import follow
+from pequod.client.watch_ranges import RangesEvent, WatchedRange, follow_ranges
 from pequod.errors import ClosedError, DeadlineExceededError, SettingError, UnavailableError
 
 _log: Final = logging.getLogger("pequod.client")
@@ -223,6 +224,12 @@ class ServerConnection(Link):
     ) -> AsyncGenerator[WatchEvent]:
         """Yield the events of a range; see `Link.watch`."""
         return follow(self, request, reconnect_s, note)
+
+    def watch_ranges(
+        self, ranges: Sequence[WatchedRange], progress_ms: int, note: Callable[[pb.Header], None]
+    ) -> AsyncGenerator[RangesEvent]:
+        """Yield the events of many ranges; see `Link.watch_ranges`."""
+        return follow_ranges(self, ranges, progress_ms, note)
 
     async def pause(self, error: UnavailableError, tries: int, deadline: float) -> None:
         """Wait before the next attempt, or raise the last error if no attempt is left."""

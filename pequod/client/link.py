@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import AsyncGenerator, Callable
+from collections.abc import AsyncGenerator, Callable, Sequence
 from typing import Any, Protocol
 
 from pequod_proto import pequod_pb2 as pb
@@ -12,6 +12,7 @@ from pequod.calls import WatchEvent, token_of_reply
 from pequod.client.columns import Columns
 from pequod.client.decode import age_ms_of
 from pequod.client.stream import Deliver
+from pequod.client.watch_ranges import RangesEvent, WatchedRange
 from pequod.freshness import Token
 
 
@@ -107,6 +108,16 @@ class Link(ABC):
 
         Args:
             reconnect_s: How long to try to reach a server again.
+            note: Notes the state that an event shows.
+        """
+
+    @abstractmethod
+    def watch_ranges(
+        self, ranges: Sequence[WatchedRange], progress_ms: int, note: Callable[[pb.Header], None]
+    ) -> AsyncGenerator[RangesEvent]:
+        """Yield the events of many ranges, the first as soon as the watch is established.
+
+        Args:
             note: Notes the state that an event shows.
         """
 

@@ -436,6 +436,54 @@ class WatchReply(_message.Message):
     origins: _containers.RepeatedScalarFieldContainer[bytes]
     def __init__(self, header: _Optional[_Union[Header, _Mapping]] = ..., keys: _Optional[_Iterable[bytes]] = ..., values: _Optional[_Iterable[bytes]] = ..., ready: _Optional[bool] = ..., changes: _Optional[_Iterable[_Union[Change, _Mapping]]] = ..., origins: _Optional[_Iterable[bytes]] = ...) -> None: ...
 
+class WatchedRange(_message.Message):
+    __slots__ = ("first", "last", "rows", "after")
+    FIRST_FIELD_NUMBER: _ClassVar[int]
+    LAST_FIELD_NUMBER: _ClassVar[int]
+    ROWS_FIELD_NUMBER: _ClassVar[int]
+    AFTER_FIELD_NUMBER: _ClassVar[int]
+    first: bytes
+    last: bytes
+    rows: bool
+    after: Header
+    def __init__(self, first: _Optional[bytes] = ..., last: _Optional[bytes] = ..., rows: _Optional[bool] = ..., after: _Optional[_Union[Header, _Mapping]] = ...) -> None: ...
+
+class WatchRangesRequest(_message.Message):
+    __slots__ = ("ranges", "progress_ms", "freshness")
+    RANGES_FIELD_NUMBER: _ClassVar[int]
+    PROGRESS_MS_FIELD_NUMBER: _ClassVar[int]
+    FRESHNESS_FIELD_NUMBER: _ClassVar[int]
+    ranges: _containers.RepeatedCompositeFieldContainer[WatchedRange]
+    progress_ms: int
+    freshness: Freshness
+    def __init__(self, ranges: _Optional[_Iterable[_Union[WatchedRange, _Mapping]]] = ..., progress_ms: _Optional[int] = ..., freshness: _Optional[_Union[Freshness, _Mapping]] = ...) -> None: ...
+
+class WatchRangesReply(_message.Message):
+    __slots__ = ("header", "ready", "origins", "ranges", "counts", "keys", "values", "olds", "kinds", "ended", "reasons")
+    HEADER_FIELD_NUMBER: _ClassVar[int]
+    READY_FIELD_NUMBER: _ClassVar[int]
+    ORIGINS_FIELD_NUMBER: _ClassVar[int]
+    RANGES_FIELD_NUMBER: _ClassVar[int]
+    COUNTS_FIELD_NUMBER: _ClassVar[int]
+    KEYS_FIELD_NUMBER: _ClassVar[int]
+    VALUES_FIELD_NUMBER: _ClassVar[int]
+    OLDS_FIELD_NUMBER: _ClassVar[int]
+    KINDS_FIELD_NUMBER: _ClassVar[int]
+    ENDED_FIELD_NUMBER: _ClassVar[int]
+    REASONS_FIELD_NUMBER: _ClassVar[int]
+    header: Header
+    ready: bool
+    origins: _containers.RepeatedScalarFieldContainer[bytes]
+    ranges: _containers.RepeatedScalarFieldContainer[int]
+    counts: _containers.RepeatedScalarFieldContainer[int]
+    keys: _containers.RepeatedScalarFieldContainer[bytes]
+    values: _containers.RepeatedScalarFieldContainer[bytes]
+    olds: _containers.RepeatedScalarFieldContainer[bytes]
+    kinds: bytes
+    ended: _containers.RepeatedScalarFieldContainer[int]
+    reasons: _containers.RepeatedScalarFieldContainer[str]
+    def __init__(self, header: _Optional[_Union[Header, _Mapping]] = ..., ready: _Optional[bool] = ..., origins: _Optional[_Iterable[bytes]] = ..., ranges: _Optional[_Iterable[int]] = ..., counts: _Optional[_Iterable[int]] = ..., keys: _Optional[_Iterable[bytes]] = ..., values: _Optional[_Iterable[bytes]] = ..., olds: _Optional[_Iterable[bytes]] = ..., kinds: _Optional[bytes] = ..., ended: _Optional[_Iterable[int]] = ..., reasons: _Optional[_Iterable[str]] = ...) -> None: ...
+
 class Change(_message.Message):
     __slots__ = ("key", "old", "new", "reason")
     class Reason(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):

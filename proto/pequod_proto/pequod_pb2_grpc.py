@@ -114,6 +114,11 @@ class PequodStub:
                 request_serializer=pequod__proto_dot_pequod__pb2.WatchRequest.SerializeToString,
                 response_deserializer=pequod__proto_dot_pequod__pb2.WatchReply.FromString,
                 _registered_method=True)
+        self.WatchRanges = channel.unary_stream(
+                '/pequod.v1.Pequod/WatchRanges',
+                request_serializer=pequod__proto_dot_pequod__pb2.WatchRangesRequest.SerializeToString,
+                response_deserializer=pequod__proto_dot_pequod__pb2.WatchRangesReply.FromString,
+                _registered_method=True)
         self.AddJoin = channel.unary_unary(
                 '/pequod.v1.Pequod/AddJoin',
                 request_serializer=pequod__proto_dot_pequod__pb2.AddJoinRequest.SerializeToString,
@@ -334,6 +339,14 @@ class PequodServicer:
         """Follow the changes of a range, computed keys included: its rows if asked for, then changes in order. Refused with
         FAILED_PRECONDITION over joins that are not push. Ended with OUT_OF_RANGE when changes are not kept any more,
         because the client takes them too slowly, and when joins over the range are installed or dropped: then start again.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def WatchRanges(self, request, context):
+        """Follow the changes of many ranges in one stream, each as Watch does: all messages are of one state. Where a range
+        cannot be followed, or not any more, the others go on.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -572,6 +585,11 @@ def add_PequodServicer_to_server(servicer, server):
                     servicer.Watch,
                     request_deserializer=pequod__proto_dot_pequod__pb2.WatchRequest.FromString,
                     response_serializer=pequod__proto_dot_pequod__pb2.WatchReply.SerializeToString,
+            ),
+            'WatchRanges': grpc.unary_stream_rpc_method_handler(
+                    servicer.WatchRanges,
+                    request_deserializer=pequod__proto_dot_pequod__pb2.WatchRangesRequest.FromString,
+                    response_serializer=pequod__proto_dot_pequod__pb2.WatchRangesReply.SerializeToString,
             ),
             'AddJoin': grpc.unary_unary_rpc_method_handler(
                     servicer.AddJoin,
@@ -1106,6 +1124,33 @@ class Pequod:
             '/pequod.v1.Pequod/Watch',
             pequod__proto_dot_pequod__pb2.WatchRequest.SerializeToString,
             pequod__proto_dot_pequod__pb2.WatchReply.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def WatchRanges(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_stream(
+            request,
+            target,
+            '/pequod.v1.Pequod/WatchRanges',
+            pequod__proto_dot_pequod__pb2.WatchRangesRequest.SerializeToString,
+            pequod__proto_dot_pequod__pb2.WatchRangesReply.FromString,
             options,
             channel_credentials,
             insecure,

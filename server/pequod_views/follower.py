@@ -1,9 +1,9 @@
-"""A follower keeps one part of a view equal to its range.
+"""A follower keeps parts of views equal to their ranges, all by one watch.
 
-    position unknown, or too old     watch with rows    one transaction: fence, differences, new position
-    position known                   watch after it     one transaction for all waiting events: fence, rows, position
+    position unknown, or too old     the watch gives rows      a transaction a part: fence, differences, new position
+    position known                   the watch goes on         a transaction a beat: all fences, rows and positions
 
-Whatever fails, the follower reads the position from the database again and goes on from there. So it does not matter
+Whatever fails, the follower reads the positions from the database again and goes on from there. So it does not matter
 whether a transaction whose connection broke was committed.
 """
 
@@ -12,20 +12,21 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
+from collections.abc import Sequence
 from contextlib import aclosing, suppress
-from dataclasses import dataclass
 from itertools import pairwise
 from typing import Final
 
-from pequod.calls import WatchEvent
+from pequod.answers.rows import Rows
 from pequod.client import AsyncClient
+from pequod.client.watch_ranges import RangesEvent, WatchedRange
 from pequod.errors import ClosedError, DeadlineExceededError, PequodError, UnavailableError, WatchCompactedError
-from pequod.escapes import shown
-from pequod_views.definition import DurableView
-from pequod_views.errors import OtherServerError, PartLostError, TargetAwayError
-from pequod_views.ledger import Advance, HeldPart, PartLedger, Position
+from pequod_views.errors import OtherServerError, PartRefusedError, TargetAwayError, TargetRefusedError
+from pequod_views.fence import PartFence
+from pequod_views.followed import Counts, FollowedPart, FollowerSettings
 from pequod_views.origins import OriginNotes, as_origins, demand_same, known, origins_of
-from pequod_views.steps import CHUNK_ROWS, position_of, replacement, step_of
+from pequod_views.parts import Advance
+from pequod_views.steps import CHUNK_ROWS, PartStep, changes_of, position_of, replacement, step_of
 from pequod_views.targets import Target, TargetTransaction
 from pequod_views.waiting import WaitingEvents
 
@@ -33,82 +34,56 @@ log = logging.getLogger("pequod.views")
 
 _PAUSE_S: Final = 0.1
 _PAUSE_S_MAX: Final = 2.0
-#: How long the client itself tries to reach the server again before the follower notes the trouble.
-_RECONNECT_S: Final = 3.0
 #: A position that stays the same is written again after this time, so that its age tells how old the table may be.
 _STILL_S: Final = 5.0
 
 
-@dataclass(slots=True)
-class Counts:
-    """What a manager has done since its start."""
+class Follower:
+    """Follows some parts of a manager, until they are to be shared out to followers anew.
 
-    transactions: int = 0
-    changes: int = 0
-    replacements: int = 0
-    target_failures: int = 0
-    server_failures: int = 0
-    parts_lost: int = 0
-
-
-@dataclass(frozen=True, slots=True)
-class FollowerSettings:
-    """How followers work."""
-
-    lease_s: float = 4.0
-    #: After this time without changes the position is moved on, so that tokens are reached.
-    progress_s: float = 1.0
-    #: Changes that wait for a transaction; beyond it the server keeps them.
-    changes_max: int = 20_000
-    #: Installed before the rows of a range are read.
-    joins: str = ""
-
-
-class PartFollower:
-    """Keeps one part that a manager holds."""
+    Invariants:
+        1. ``parts`` are the parts that the manager has given it and that it has not lost.
+    """
 
     def __init__(
         self,
         client: AsyncClient,
         target: Target,
-        view: DurableView,
-        held: HeldPart,
+        parts: Sequence[FollowedPart],
         settings: FollowerSettings,
         counts: Counts,
     ) -> None:
+        self.parts = list(parts)
+        #: Whether its watch stands, and all parts go on by changes.
+        self.is_level = False
+        #: Whether the server is not the one of the views.
+        self.is_refused = False
         self._client = client
         self._target = target
-        self._ledger = PartLedger(target)
-        self._view = view
-        self.held = held
+        self._fence = PartFence(target)
         self._settings = settings
         self._counts = counts
-        #: The server cannot continue after the position, so all rows are read again.
-        self._is_behind = False
-        self._trouble = ""
-        #: The server is not the one of the view.
-        self.is_refused = False
         self._pause_s = _PAUSE_S
-        #: When the position was written last.
-        self._written_s = 0.0
 
     @property
-    def trouble(self) -> str:
-        """Why the part does not go on; empty if it does."""
-        return self._trouble
+    def takes_others(self) -> bool:
+        """Whether parts that go on by changes may join its own."""
+        return self.is_level and all(part.goes_on for part in self.parts)
+
+    @property
+    def has_parts_to_leave(self) -> bool:
+        """Whether the manager has taken parts from it, and all others go on by changes."""
+        return self.is_level and not all(part.is_held for part in self.parts)
 
     async def run(self) -> None:
-        """Follow the range until another manager has the part."""
-        while True:
+        """Follow the ranges until a part is lost, needs its rows again, or has to be alone."""
+        while self.parts:
             try:
-                await self._follow(await self._ledger.position(self.held))
-            except PartLostError as error:
-                self._counts.parts_lost += 1
-                log.warning("%s", error)
-                return
+                return await self._follow()
             except WatchCompactedError as error:
-                log.info("%s: its rows are read again: %s", self._name, error.reason)
-                self._is_behind = True
+                log.info("rows are read again: %s", error.reason)
+                for part in self.parts:
+                    part.is_behind = True
             except TargetAwayError as error:
                 self._counts.target_failures += 1
                 await self._rest(str(error), is_told=False)
@@ -116,111 +91,226 @@ class PartFollower:
                 self._counts.server_failures += 1
                 await self._rest(str(error))
             except ClosedError:
-                return
+                return None
             except OtherServerError as error:
                 self.is_refused = True
                 await self._rest(str(error))
+            except PartRefusedError as error:
+                if self._goes_apart([error.part]):
+                    return None
+                await self._rest(str(error))
             except PequodError as error:
                 # A refusal by the server or the target: a person has to mend it, and then it goes on.
+                if self._goes_apart(self.parts):
+                    return None
                 await self._rest(str(error))
+        return None
 
-    @property
-    def _name(self) -> str:
-        return f"{self.held.part.view} from {shown(self.held.part.first)}"
+    def _goes_apart(self, refused: Sequence[FollowedPart]) -> bool:
+        """Have parts be followed alone if others are here, which shall not wait for them; return whether they are."""
+        if len(self.parts) == 1:
+            return False
+        for part in refused:
+            part.is_apart = True
+        return True
 
     async def _rest(self, trouble: str, *, is_told: bool = True) -> None:
         """Note the trouble, and wait a little longer each time."""
-        if trouble != self._trouble:
-            log.warning("%s waits: %s", self._name, trouble)
-            self._trouble = trouble
+        self.is_level = False
+        fresh = [part for part in self.parts if part.trouble != trouble]
+        for part in fresh:
+            part.trouble = trouble
+        if fresh:
+            log.warning("%s: %s", _named(fresh, "waits", "wait"), trouble)
         if is_told:
             with suppress(TargetAwayError):
-                await self._ledger.tell_trouble(self.held, trouble)
+                await self._fence.tell_trouble([part.held for part in self.parts], trouble)
         await asyncio.sleep(self._pause_s)
         self._pause_s = min(2 * self._pause_s, _PAUSE_S_MAX)
 
-    def _is_well(self) -> None:
-        if self._trouble:
-            log.info("%s goes on", self._name)
-        self._trouble, self._pause_s, self.is_refused = "", _PAUSE_S, False
+    def _is_well(self, parts: Sequence[FollowedPart]) -> None:
+        """Note that parts have gone forward."""
+        mended = [part for part in parts if part.trouble]
+        if mended:
+            log.info("%s", _named(mended, "goes on", "go on"))
+        for part in parts:
+            part.trouble, part.is_apart = "", False
+        self._pause_s, self.is_refused = _PAUSE_S, False
 
-    async def _follow(self, position: Position | None) -> None:
-        part, settings = self.held.part, self._settings
-        with_rows = position is None or self._is_behind
-        noted = (await OriginNotes(self._target).of_all([part.view]))[part.view]
-        if with_rows and settings.joins:
+    def _lose(self, parts: Sequence[FollowedPart]) -> None:
+        for part in parts:
+            part.is_held = False
+            self.parts.remove(part)
+            self._counts.parts_lost += 1
+            log.warning("the part of %s has been taken by another manager", part)
+
+    async def _follow(self) -> None:
+        """Follow the ranges; return when the parts are to be shared out anew."""
+        self.parts = [part for part in self.parts if part.is_held]
+        if not self.parts:
+            return
+        positions = await self._fence.positions(self.parts[0].held.owner)
+        self._lose([part for part in self.parts if not part.read(positions)])
+        if not self.parts:
+            return
+        parts, views = list(self.parts), list({part.view.name: part.view for part in self.parts}.values())
+        noted = await OriginNotes(self._target).of_all([view.name for view in views])
+        if self._settings.joins and any(part.needs_rows for part in parts):
             # Another server is left as it is.
-            demand_same(part.view, noted, await origins_of(self._client, self._view))
-            await self._client.add_join(settings.joins)
-        after = None
-        if position is not None and not with_rows:
-            after = WatchEvent(position.revision, [], server_id=position.server_id)
-        events = self._client.watch(
-            part.first,
-            part.last,
-            rows=with_rows,
-            reconnect_s=_RECONNECT_S,
-            progress_s=settings.progress_s,
-            after=after,
-        )
+            origins = await origins_of(self._client, views[0])
+            for view in views:
+                demand_same(view.name, noted[view.name], origins)
+            await self._client.add_join(self._settings.joins)
+        events = self._client.watch_ranges(list(map(_range_of, parts)), progress_s=self._settings.progress_s)
         async with aclosing(events):
             begin = await anext(events)
-            demand_same(part.view, noted, known(as_origins(begin.origins)))
-            if with_rows:
-                await self._replace(position, begin)
-                self._is_behind = False
-                position = position_of(begin)
-            assert position is not None, "a watch without rows continues after a position"
+            origins = known(as_origins(begin.origins))
+            for view in views:
+                demand_same(view.name, noted[view.name], origins)
+            if not await self._begin(parts, begin):
+                return
             del begin
-            self._is_well()
-            waiting = WaitingEvents(settings.changes_max)
+            self.is_level = True
+            waiting = WaitingEvents(self._settings.changes_max)
             filling = asyncio.create_task(waiting.fill(events))
             try:
-                while True:
-                    position = await self._take_in(position, await waiting.take())
+                while await self._take_in(parts, await waiting.take()):
+                    pass
             finally:
+                self.is_level = False
                 filling.cancel()
                 await asyncio.gather(filling, return_exceptions=True)
 
-    async def _replace(self, before: Position | None, event: WatchEvent) -> None:
+    async def _begin(self, parts: Sequence[FollowedPart], begin: RangesEvent) -> bool:
+        """Replace the rows of parts that need it; return whether all parts go on from here."""
+        refusals = list[PartRefusedError]()
+        for number, part in enumerate(parts):
+            if not part.is_held:
+                continue
+            if number in begin.ended:
+                reason = begin.ended[number]
+                if part.needs_rows:
+                    refusals.append(PartRefusedError(part, reason))
+                else:
+                    log.info("%s: its rows are read again: %s", part, reason)
+                part.is_behind = True
+            elif number in begin.rows or part.needs_rows:
+                try:
+                    await self._replace(part, begin, number)
+                except TargetRefusedError as error:
+                    refusals.append(PartRefusedError(part, str(error)))
+        if refusals and not self._goes_apart([one.part for one in refusals]):
+            raise refusals[0]
+        return not begin.ended and not refusals and len(parts) == len(self.parts)
+
+    async def _replace(self, part: FollowedPart, begin: RangesEvent, number: int) -> None:
         """Make the part what the event shows, in one transaction: readers see it before or after."""
-        advance, chunks = await replacement(self._view, before, event)
-        part, view = self.held.part, self._view
+        view = part.view
+        advance, chunks = await replacement(view, part.position, begin, begin.rows.pop(number, Rows([], [])))
         # Each chunk stands for the keys from its first one up to that of the next chunk; the first chunk from the
         # beginning of the part on.
-        bounds = [part.first, *(_key(chunk[0][0]) for chunk in chunks[1:]), part.last]
+        bounds = [part.held.part.first, *(_key(chunk[0][0]) for chunk in chunks[1:]), part.held.part.last]
         async with self._target.transaction() as transaction:
-            await self._begin(transaction, advance)
-            for chunk, (first, last) in zip(chunks or [[]], pairwise(bounds), strict=True):
-                assert first is not None, "only the last bound is open"
-                await transaction.delete_others(view, first, last, [_key(row[0]) for row in chunk])
-                if chunk:
-                    await transaction.upsert(view, chunk)
-            await self._ledger.renew(transaction, self.held, self._settings.lease_s)
+            moved = await self._advance(transaction, [(part, advance)])
+            if moved:
+                for chunk, (first, last) in zip(chunks or [[]], pairwise(bounds), strict=True):
+                    assert first is not None, "only the last bound is open"
+                    await transaction.delete_others(view, first, last, [_key(row[0]) for row in chunk])
+                    if chunk:
+                        await transaction.upsert(view, chunk)
+                await self._fence.renew(transaction, [part.held], self._settings.lease_s)
+        if not moved:
+            self._lose([part])
+            return
         self._counts.transactions += 1
         self._counts.replacements += 1
+        part.is_behind = False
+        part.position, part.unfit_count, part.written_s = advance.after, advance.unfit_count, time.monotonic()
+        self._is_well([part])
 
-    async def _take_in(self, position: Position, events: list[WatchEvent]) -> Position:
-        """Take in events in one transaction; return the position behind them."""
-        step = step_of(self._view, position, events)
-        if step.advance.after == position and time.monotonic() - self._written_s < _STILL_S:
-            return position
-        async with self._target.transaction() as transaction:
-            await self._begin(transaction, step.advance)
-            for start in range(0, len(step.deleted), CHUNK_ROWS):
-                await transaction.delete(self._view, step.deleted[start : start + CHUNK_ROWS])
-            for start in range(0, len(step.written), CHUNK_ROWS):
-                await transaction.upsert(self._view, step.written[start : start + CHUNK_ROWS])
-        self._written_s = time.monotonic()
+    async def _take_in(self, parts: Sequence[FollowedPart], events: Sequence[RangesEvent]) -> bool:
+        """Take in events in one transaction; return whether all parts go on."""
+        last, changes, now_s = events[-1], changes_of(events), time.monotonic()
+        ended = {number: reason for event in events for number, reason in event.ended.items()}
+        steps = list[tuple[FollowedPart, PartStep]]()
+        for number, part in enumerate(parts):
+            if part.is_held and number not in ended and (number in changes or self._is_due(part, last, now_s)):
+                found = changes.get(number, ())
+                steps.append((part, step_of(part.view, part.position, last, found, unfit_count=part.unfit_count)))
+        if steps:
+            await self._write(steps)
+        for number, reason in ended.items():
+            log.info("%s: its rows are read again: %s", parts[number], reason)
+            parts[number].is_behind = True
+        return not ended and len(self.parts) == len(parts)
+
+    def _is_due(self, part: FollowedPart, last: RangesEvent, now_s: float) -> bool:
+        """Return whether the position of a part without changes is to be moved, for tokens and for its age."""
+        wait_s = _STILL_S if position_of(last) == part.position else self._settings.progress_s
+        return bool(part.trouble) or now_s - part.written_s >= wait_s
+
+    async def _write(self, steps: Sequence[tuple[FollowedPart, PartStep]]) -> None:
+        """Take steps of parts in one transaction; parts that were taken by another manager are left out, and lost.
+
+        Raises:
+            PartRefusedError: The target refuses rows of a part; nothing was written.
+        """
+        writing: FollowedPart | None = None
+        began_s = time.monotonic()
+        try:
+            async with self._target.transaction() as transaction:
+                moved = await self._advance(transaction, [(part, step.advance) for part, step in steps])
+                for part, step in steps:
+                    if part in moved:
+                        writing = part
+                        await _write_rows(transaction, part, step)
+                writing = None
+                if time.monotonic() - began_s > self._settings.lease_s / 2:
+                    await self._fence.renew(transaction, [part.held for part in moved], self._settings.lease_s)
+        except TargetRefusedError as error:
+            if writing is None:
+                raise
+            raise PartRefusedError(writing, str(error)) from error
+        now_s = time.monotonic()
         self._counts.transactions += 1
-        self._counts.changes += step.advance.change_count
-        self._is_well()
-        return step.advance.after
+        for part, step in steps:
+            if part in moved:
+                part.take(step, now_s)
+                self._counts.changes += step.advance.change_count
+        self._is_well(moved)
+        self._lose([part for part, _ in steps if part not in moved])
 
-    async def _begin(self, transaction: TargetTransaction, advance: Advance) -> None:
-        await self._ledger.advance(
-            transaction, self.held, advance, lease_s=self._settings.lease_s, is_logged=self._view.is_logged
-        )
+    async def _advance(
+        self, transaction: TargetTransaction, steps: Sequence[tuple[FollowedPart, Advance]]
+    ) -> list[FollowedPart]:
+        """Move parts at the beginning of a transaction; return those that are moved."""
+        held = [(part.held, advance) for part, advance in steps]
+        places = await self._fence.advance_all(transaction, held, self._settings.lease_s)
+        moved = [(part, advance) for part, advance in steps if part.held.part.place in places]
+        logged = [(part.held, advance) for part, advance in moved if part.view.is_logged]
+        if logged:
+            await self._fence.note(transaction, logged)
+        return [part for part, _ in moved]
+
+
+async def _write_rows(transaction: TargetTransaction, part: FollowedPart, step: PartStep) -> None:
+    for start in range(0, len(step.deleted), CHUNK_ROWS):
+        await transaction.delete(part.view, step.deleted[start : start + CHUNK_ROWS])
+    for start in range(0, len(step.written), CHUNK_ROWS):
+        await transaction.upsert(part.view, step.written[start : start + CHUNK_ROWS])
+
+
+def _range_of(part: FollowedPart) -> WatchedRange:
+    """Return the range of a part as its watch begins."""
+    first, last, position = part.held.part.first, part.held.part.last, part.position
+    if position is None or part.needs_rows:
+        return WatchedRange(first, last, rows=True)
+    return WatchedRange(first, last, after=(position.server_id, position.revision))
+
+
+def _named(parts: Sequence[FollowedPart], one: str, many: str) -> str:
+    """Return parts with a verb, for messages."""
+    return f"{parts[0]} {one}" if len(parts) == 1 else f"{parts[0]} and {len(parts) - 1} more parts {many}"
 
 
 def _key(cell: object) -> bytes:

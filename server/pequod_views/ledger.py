@@ -5,21 +5,17 @@
     parts      view | first | last | owner | epoch | leased_until | server_id | revision | token | ...
     log        view | first | epoch | from_server, from_revision -> server_id, revision     views with `log = true`
 
-The row of a part is its fence: every transaction that writes rows of the part begins with an update of this row, on the
-condition that owner, epoch and position are what the writer believes. A writer that was taken for dead finds another
-epoch, and its transaction is undone. All times are by the clock of the database. locking.py says in which order
+The row of a part is its fence, see fence.py. All times are by the clock of the database. locking.py says in which order
 transactions lock.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any, Final
 
-from pequod.freshness import NO_TOKEN, Token
 from pequod_views.definition import DurableView
-from pequod_views.errors import PartLostError
+from pequod_views.parts import HeldPart, Standing, held_of
 from pequod_views.targets import Target, TargetTransaction
 
 #: A manager that was silent for this time is forgotten.
@@ -50,66 +46,6 @@ CREATE TABLE IF NOT EXISTS {prefix}log (
 """
 
 
-@dataclass(frozen=True, slots=True)
-class Position:
-    """A state of the server that a part shows."""
-
-    server_id: int
-    revision: int
-    token: Token = NO_TOKEN
-
-
-@dataclass(frozen=True, slots=True)
-class ViewPart:
-    """A part of a view."""
-
-    view: str
-    first: bytes
-    last: bytes | None
-
-
-@dataclass(frozen=True, slots=True)
-class HeldPart:
-    """A part as its holder took it."""
-
-    part: ViewPart
-    owner: str
-    epoch: int
-    #: None if the part was never filled.
-    position: Position | None
-
-
-@dataclass(frozen=True, slots=True)
-class Advance:
-    """A transaction's step of a part from one position to the next."""
-
-    before: Position | None
-    after: Position
-    #: Changes that the step takes in; of a replacement, the rows.
-    change_count: int
-    is_replacement: bool
-    #: The number of rows that do not fit the view: after a replacement, else how it changes.
-    unfit_count: int
-    #: Why one of them does not fit; empty if none is known.
-    unfit_example: str
-    #: How old the server's state is, as far as it knows.
-    age_s: float
-
-
-@dataclass(frozen=True, slots=True)
-class Standing:
-    """What a manager learns at each beat."""
-
-    #: The names of the managers that live and serve the same views, in order.
-    managers: tuple[str, ...]
-    #: All parts of its views.
-    part_count: int
-    #: Those that this manager holds by the ledger.
-    held: tuple[HeldPart, ...]
-    #: The number of parts that nobody holds.
-    free_count: int
-
-
 class PartLedger:
     """The tables beside the views of one target."""
 
@@ -119,7 +55,6 @@ class PartLedger:
         self._now = dialect.now_s
         self._skip = dialect.skip_locked
         self._for_update = dialect.for_update
-        self._number = dialect.number_type
         self._managers, self._views, self._parts, self._log = (
             dialect.prefix + name for name in ("managers", "views", "parts", "log")
         )
@@ -228,7 +163,7 @@ class PartLedger:
         return Standing(
             tuple(one[0] for one in managers),
             len(known),
-            tuple(_held(row) for row in known if row[5] == name),
+            tuple(held_of(row) for row in known if row[5] == name),
             sum(row[5] == "" or not row[9] for row in known),
         )
 
@@ -251,7 +186,7 @@ class PartLedger:
                     name,
                     lease_s,
                 )
-        return [_held(row) for row in taken]
+        return [held_of(row) for row in taken]
 
     async def give(self, held: HeldPart) -> None:
         """Hand a part over to another manager."""
@@ -274,95 +209,6 @@ class PartLedger:
             )
             await transaction.fetch(f"UPDATE {self._parts} SET owner = '', leased_until = 0 WHERE owner = $1", name)
 
-    async def position(self, held: HeldPart) -> Position | None:
-        """Return how far a held part is by the ledger.
-
-        Raises:
-            PartLostError: Another manager holds it.
-        """
-        async with self._target.transaction() as transaction:
-            rows = await transaction.fetch(
-                "SELECT view, first, last, fingerprint, epoch, owner, server_id, revision, token"
-                f" FROM {self._parts} WHERE view = $1 AND first = $2 AND owner = $3 AND epoch = $4",
-                held.part.view,
-                held.part.first,
-                held.owner,
-                held.epoch,
-            )
-        if not rows:
-            raise PartLostError(held.part.view, held.part.first)
-        return _held(rows[0]).position
-
-    async def advance(
-        self, transaction: TargetTransaction, held: HeldPart, step: Advance, *, lease_s: float, is_logged: bool
-    ) -> None:
-        """Move a part to its next position, at the beginning of the transaction that writes the rows.
-
-        Raises:
-            PartLostError: Another manager holds it, or it is not at the position where the step begins.
-        """
-        part, before, after = held.part, step.before, step.after
-        unfit = f"CAST($9 AS {self._number})"
-        if not step.is_replacement:
-            unfit = f"unfit + {unfit}"
-        if await transaction.fetch(
-            f"UPDATE {self._parts} SET server_id = $5, revision = $6, token = $7, current_at = {self._now} - $14,"
-            f" leased_until = {self._now} + $8, changes = changes + $11, trouble = '', unfit = {unfit},"
-            f" unfit_example = CASE WHEN {unfit} = 0 THEN '' WHEN $10 <> '' THEN $10 ELSE unfit_example END"
-            " WHERE view = $1 AND first = $2 AND owner = $3 AND epoch = $4 AND server_id = $12 AND revision = $13"
-            " RETURNING 1",
-            part.view,
-            part.first,
-            held.owner,
-            held.epoch,
-            _hex(after),
-            after.revision,
-            str(after.token) if after.token.positions else "",
-            lease_s,
-            step.unfit_count,
-            step.unfit_example.replace("\0", "\\0"),
-            step.change_count,
-            _hex(before),
-            0 if before is None else before.revision,
-            step.age_s,
-        ) != [(1,)]:
-            raise PartLostError(part.view, part.first)
-        if is_logged:
-            await transaction.fetch(
-                f"INSERT INTO {self._log} VALUES ($1, $2, $3, $4, {self._now}, $5, $6, $7, $8, $9, $10)",
-                part.view,
-                part.first,
-                held.epoch,
-                held.owner,
-                _hex(before),
-                0 if before is None else before.revision,
-                _hex(after),
-                after.revision,
-                step.change_count,
-                int(step.is_replacement),
-            )
-
-    async def renew(self, transaction: TargetTransaction, held: HeldPart, lease_s: float) -> None:
-        """Renew the lease of a part at the end of a transaction that took long."""
-        await transaction.fetch(
-            f"UPDATE {self._parts} SET leased_until = {self._now} + $3 WHERE view = $1 AND first = $2",
-            held.part.view,
-            held.part.first,
-            lease_s,
-        )
-
-    async def tell_trouble(self, held: HeldPart, trouble: str) -> None:
-        """Note why a part does not go on, for `status`; the next step forward wipes it out."""
-        async with self._target.transaction() as transaction:
-            await transaction.fetch(
-                f"UPDATE {self._parts} SET trouble = $5 WHERE view = $1 AND first = $2 AND owner = $3 AND epoch = $4",
-                held.part.view,
-                held.part.first,
-                held.owner,
-                held.epoch,
-                trouble.replace("\0", "\\0")[:500],
-            )
-
     async def shown(self) -> list[dict[str, Any]]:
         """Return the rows of all parts for `status`; nothing if the ledger is not installed."""
         names = (
@@ -377,15 +223,3 @@ class PartLedger:
                 f" owner <> '' AND leased_until >= {self._now} FROM {self._parts} ORDER BY view, first"
             )
         return [dict(zip((*names, "age_s", "is_held"), row, strict=True)) for row in rows]
-
-
-def _hex(position: Position | None) -> str:
-    return "" if position is None else f"{position.server_id:016x}"
-
-
-def _held(row: tuple[Any, ...]) -> HeldPart:
-    view, first, last, _fingerprint, epoch, owner, server_id, revision, token = row[:9]
-    position = None
-    if server_id:
-        position = Position(int(server_id, 16), revision, Token.parse(token) if token else NO_TOKEN)
-    return HeldPart(ViewPart(view, first, last), owner, epoch, position)

@@ -1,4 +1,8 @@
-"""A manager holds parts of views, and keeps each by a follower.
+"""A manager holds parts of views, and keeps them by followers.
+
+    one follower     all parts that go on by changes: one watch, one transaction a beat
+    further ones     parts whose rows are read as a whole, until they can join the others
+                     each part that the server or the target refuses, until a person has mended it
 
 Managers know of each other by the ledger alone. At each beat a manager says that it lives, renews its leases, and
 counts the living. Of p parts and m managers, each may hold p // m, and the first p % m managers by name one more. It
@@ -15,6 +19,7 @@ import os
 import secrets
 import socket
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Final
 
@@ -22,9 +27,12 @@ from pequod.client import AsyncClient
 from pequod.errors import DeadlineExceededError, UnavailableError
 from pequod_views.definition import DurableView
 from pequod_views.errors import OtherServerError, TargetAwayError, TargetRefusedError
-from pequod_views.follower import Counts, FollowerSettings, PartFollower
-from pequod_views.ledger import HeldPart, PartLedger, Standing
+from pequod_views.fence import PartFence
+from pequod_views.followed import Counts, FollowedPart, FollowerSettings
+from pequod_views.follower import Follower
+from pequod_views.ledger import PartLedger
 from pequod_views.origins import check_server
+from pequod_views.parts import HeldPart, Place, Standing
 from pequod_views.targets import Target
 
 log = logging.getLogger("pequod.views")
@@ -39,7 +47,7 @@ _LEAVE_S: Final = 5.0
 class Running:
     """A follower at work."""
 
-    follower: PartFollower
+    follower: Follower
     task: asyncio.Task[None]
 
 
@@ -51,7 +59,8 @@ class Manager:
         on_beat: Called after each beat.
 
     Invariants:
-        1. Each running follower has the epoch with which its part was taken.
+        1. Each part has the epoch with which it was taken.
+        2. Between two turns of the event loop each part has one follower, or waits for the next sharing out.
     """
 
     def __init__(
@@ -82,12 +91,15 @@ class Manager:
         self._serves = hashlib.sha256("\n".join(fingerprints).encode()).hexdigest()[:16]
         self._settings = settings or FollowerSettings()
         self._on_beat = on_beat
-        self._running: dict[tuple[str, bytes], Running] = {}
+        self._parts: dict[Place, FollowedPart] = {}
+        self._running: list[Running] = []
+        #: Set when a follower has ended.
+        self._news = asyncio.Event()
 
     @property
-    def followers(self) -> list[PartFollower]:
-        """The followers of the parts that this manager holds."""
-        return [running.follower for running in self._running.values()]
+    def parts(self) -> list[FollowedPart]:
+        """The parts that this manager holds."""
+        return list(self._parts.values())
 
     async def run(self) -> None:
         """Hold parts and follow them."""
@@ -104,9 +116,18 @@ class Manager:
                     self.target_trouble = str(error)
                 if self._on_beat is not None:
                     self._on_beat(self)
-                await asyncio.sleep(self._settings.lease_s / _BEATS)
+                await self._rest()
         finally:
             await self._leave()
+
+    async def _rest(self) -> None:
+        """Wait for the next beat; share out meanwhile what followers leave."""
+        with suppress(TimeoutError):
+            async with asyncio.timeout(self._settings.lease_s / _BEATS):
+                while True:
+                    await self._news.wait()
+                    self._news.clear()
+                    await self._share_out(joins=False)
 
     async def _beat(self) -> None:
         await self._meet_server()
@@ -115,22 +136,22 @@ class Manager:
             return
         standing = await self._ledger.beat(self.name, self._serves, self._views, self._settings.lease_s)
         self.managers = standing.managers
-        await self._agree(standing)
+        self._agree(standing)
         quota = quota_of(self.name, standing.managers, standing.part_count)
-        for running in list(self._running.values())[quota:]:
-            await self._end([running])
-            await self._ledger.give(running.follower.held)
-            log.info("handed over %s from %r", running.follower.held.part.view, running.follower.held.part.first)
-        wanted = min(quota - len(self._running), standing.free_count)
+        for part in self.parts[quota:]:
+            self._drop(part)
+            await self._ledger.give(part.held)
+            log.info("handed over %s", part)
+        wanted = min(quota - len(self._parts), standing.free_count)
         if wanted > 0:
             for held in await self._ledger.take(self.name, self._views, wanted, self._settings.lease_s):
-                log.info("took %s from %r", held.part.view, held.part.first)
-                self._start(held)
+                log.info("took %s", self._add(held))
+        await self._share_out(joins=True)
 
     async def _meet_server(self) -> None:
         """Find out whether the server is the one of the views, at first and after its restarts."""
         is_met = self._server_id is not None and self._client.server_id == self._server_id
-        if is_met and not self.server_trouble and not any(one.is_refused for one in self.followers):
+        if is_met and not self.server_trouble and not any(one.follower.is_refused for one in self._running):
             return
         try:
             await check_server(self._target, self._client, list(self._views.values()))
@@ -150,48 +171,79 @@ class Manager:
 
     async def _withdraw(self) -> None:
         """Hand over all parts, with the reason for `status`; other managers may have the right server."""
-        running = list(self._running.values())
-        await self._end(running)
-        if running or self.name in self.managers:
-            for one in running:
-                await self._ledger.tell_trouble(one.follower.held, self.server_trouble)
+        await self._end(self._running)
+        if self._parts or self.name in self.managers:
+            await PartFence(self._target).tell_trouble([part.held for part in self.parts], self.server_trouble)
             await self._ledger.leave(self.name)
+        self._parts.clear()
         self.managers = tuple(name for name in self.managers if name != self.name)
 
-    async def _agree(self, standing: Standing) -> None:
-        """End followers of parts that are not held any more, and start those that are missing."""
-        held = {(one.part.view, one.part.first): one for one in standing.held}
-        wrong = [
-            running
-            for place, running in self._running.items()
-            if running.task.done() or place not in held or held[place].epoch != running.follower.held.epoch
-        ]
-        await self._end(wrong)
+    def _agree(self, standing: Standing) -> None:
+        """Drop parts that are not held any more, and add those that are missing."""
+        held = {one.part.place: one for one in standing.held}
+        for place, part in list(self._parts.items()):
+            if place not in held or held[place].epoch != part.held.epoch:
+                self._drop(part)
         for place, one in held.items():
-            if place not in self._running:
-                self._start(one)
+            if place not in self._parts:
+                self._add(one)
 
-    def _start(self, held: HeldPart) -> None:
-        view = self._views[held.part.view]
-        follower = PartFollower(self._client, self._target, view, held, self._settings, self.counts)
-        task = asyncio.create_task(follower.run(), name=f"pequod view {view.name}")
-        self._running[held.part.view, held.part.first] = Running(follower, task)
+    def _add(self, held: HeldPart) -> FollowedPart:
+        part = self._parts[held.part.place] = FollowedPart(self._views[held.part.view], held, held.position)
+        return part
+
+    def _drop(self, part: FollowedPart) -> None:
+        """Take a part from its follower, which writes nothing of it any more."""
+        part.is_held = False
+        del self._parts[part.held.part.place]
+
+    async def _share_out(self, *, joins: bool) -> None:
+        """Give followers to the parts that have none.
+
+        Args:
+            joins: Have parts that go on by changes join the follower that has the most such parts.
+        """
+        await self._end([one for one in self._running if one.task.done() or one.follower.has_parts_to_leave])
+        for part in self.parts:
+            if not part.is_held:
+                del self._parts[part.held.part.place]
+        level = [one for one in self._running if one.follower.takes_others]
+        if joins and (len(level) > 1 or (level and any(part.goes_on for part in self._unfollowed()))):
+            await self._end(level)
+        free = self._unfollowed()
+        self._start([part for part in free if part.goes_on])
+        self._start([part for part in free if part.needs_rows and not part.is_apart])
+        for part in free:
+            if part.is_apart:
+                self._start([part])
+
+    def _unfollowed(self) -> list[FollowedPart]:
+        followed = {id(part) for one in self._running for part in one.follower.parts}
+        return [part for part in self.parts if id(part) not in followed]
+
+    def _start(self, parts: Sequence[FollowedPart]) -> None:
+        if parts:
+            follower = Follower(self._client, self._target, parts, self._settings, self.counts)
+            task = asyncio.create_task(follower.run(), name=f"pequod views {parts[0].view.name}")
+            task.add_done_callback(lambda _task: self._news.set())
+            self._running.append(Running(follower, task))
 
     async def _end(self, running: Sequence[Running]) -> None:
-        for one in running:
-            part = one.follower.held.part
-            del self._running[part.view, part.first]
+        ending = list(running)
+        for one in ending:
+            self._running.remove(one)
             one.task.cancel()
-        ended = await asyncio.gather(*(one.task for one in running), return_exceptions=True)
+        ended = await asyncio.gather(*(one.task for one in ending), return_exceptions=True)
         for outcome in ended:
             if isinstance(outcome, Exception):
                 raise outcome
 
     async def _leave(self) -> None:
-        for running in self._running.values():
+        for running in self._running:
             running.task.cancel()
-        await asyncio.gather(*(running.task for running in self._running.values()), return_exceptions=True)
+        await asyncio.gather(*(running.task for running in self._running), return_exceptions=True)
         self._running.clear()
+        self._parts.clear()
         try:
             async with asyncio.timeout(_LEAVE_S):
                 await self._ledger.leave(self.name)

@@ -21,10 +21,10 @@ class ManagerCollector(Collector):
     def collect(self) -> Iterator[Metric]:
         """Yield the metrics."""
         manager, counts = self._manager, self._manager.counts
-        followers = manager.followers
+        parts = manager.parts
         for name, text, gauge in (
-            ("parts", "Parts that this manager holds.", len(followers)),
-            ("parts_waiting", "Of these, parts that do not go on.", sum(bool(one.trouble) for one in followers)),
+            ("parts", "Parts that this manager holds.", len(parts)),
+            ("parts_waiting", "Of these, parts that do not go on.", sum(bool(one.trouble) for one in parts)),
             ("managers", "Managers of the same views that live.", len(manager.managers)),
             ("server_known", "1 if the server is the one that the views show.", int(not manager.server_trouble)),
             ("target_up", "1 if the target database answered last.", int(not manager.target_trouble)),

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator
 
-from pequod.calls import WatchEvent
+from pequod.client.watch_ranges import RangesEvent
 
 
 class WaitingEvents:
@@ -17,13 +17,13 @@ class WaitingEvents:
 
     def __init__(self, changes_max: int) -> None:
         self._changes_max = changes_max
-        self._events: list[WatchEvent] = []
+        self._events: list[RangesEvent] = []
         self._change_count = 0
         self._error: Exception | None = None
         self._news = asyncio.Event()
         self._room = asyncio.Event()
 
-    async def fill(self, events: AsyncIterator[WatchEvent]) -> None:
+    async def fill(self, events: AsyncIterator[RangesEvent]) -> None:
         """Take events until the watch ends; its error is kept for `take`."""
         try:
             async for event in events:
@@ -31,7 +31,7 @@ class WaitingEvents:
                     self._room.clear()
                     await self._room.wait()
                 self._events.append(event)
-                self._change_count += len(event.changes)
+                self._change_count += event.change_count
                 self._news.set()
         except Exception as error:
             self._error = error
@@ -39,7 +39,7 @@ class WaitingEvents:
             self._error = EOFError("the watch has ended")
         self._news.set()
 
-    async def take(self) -> list[WatchEvent]:
+    async def take(self) -> list[RangesEvent]:
         """Return all waiting events, one at least.
 
         Raises:

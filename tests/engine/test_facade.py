@@ -249,7 +249,9 @@ def test_a_prefix_narrows_a_range() -> None:
 
 
 def test_changes_take_the_bytes_of_keys_and_old_values() -> None:
-    assert change_bytes([Change(b"k", b"old", b"n"), Change(b"k", None, b"n")]) > 2 * len(b"k") + len(b"old")
+    kept, told = change_bytes([Change(b"k", b"old", b"n"), Change(b"k", None, b"n"), Change(b"k", b"n", None)])
+    assert kept > told == 3 * len(b"k") + len(b"old") + 3 * len(b"n")
+    assert change_bytes([]) == (0, 0)
 
 
 def test_a_refusal_shows_the_part_of_a_long_line_that_it_is_about() -> None:

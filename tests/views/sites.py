@@ -15,7 +15,7 @@ import asyncpg
 from pequod_views import DurableView, Manager, open_target
 from pequod_views.definition import names_of
 from pequod_views.errors import UnfitError
-from pequod_views.follower import FollowerSettings
+from pequod_views.followed import FollowerSettings
 from pequod_views.install import install
 from pequod_views.targets.sqlite import _cell
 from pequod_views.targets.target import quoted

@@ -9,8 +9,11 @@ import pytest
 from pequod_server import ServerConfig
 from pequod_views import DurableView, PartLostError, open_target
 from pequod_views.definition import TableRow
-from pequod_views.follower import Counts, PartFollower
-from pequod_views.ledger import Advance, PartLedger, Position
+from pequod_views.fence import PartFence
+from pequod_views.followed import Counts, FollowedPart
+from pequod_views.follower import Follower
+from pequod_views.ledger import PartLedger
+from pequod_views.parts import Advance, Position
 
 from pequod import AsyncClient
 from tests.server.serving import serving
@@ -160,7 +163,7 @@ async def test_of_two_managers_with_one_part_the_older_writes_nothing(site: Site
     (old,) = await PartLedger(first).take("old", views, 1, 60.0)
     assert await PartLedger(second).take("new", views, 1, 60.0) == []
     await site.fetch(f"UPDATE {site.prefix}parts SET leased_until = 0")
-    follower = PartFollower(client, first, KARMA_VIEW, old, SETTINGS, Counts())
+    follower = Follower(client, first, [FollowedPart(KARMA_VIEW, old)], SETTINGS, Counts())
     # Its lease has ended, but nobody has taken the part: it goes on.
     running = asyncio.create_task(follower.run())
     await equal(site, client, KARMA_VIEW)
@@ -172,7 +175,7 @@ async def test_of_two_managers_with_one_part_the_older_writes_nothing(site: Site
     await asyncio.wait_for(running, 10)
     assert await site.fetch("SELECT author, votes FROM karma") == [("ann", 1)]
     with pytest.raises(PartLostError):
-        await PartLedger(first).position(old)
+        await PartFence(first).position(old)
     await first.close()
     await second.close()
 
@@ -183,14 +186,15 @@ async def test_a_step_is_taken_once_though_its_holder_does_not_know_that_it_was(
     """The answer to a commit may be lost. The step that begins where that one began changes nothing."""
     await installed(site, client, KARMA_VIEW)
     target = open_target(site.database)
-    ledger = PartLedger(target)
-    (held,) = await ledger.take("one", {"karma": KARMA_VIEW}, 1, 60.0)
+    fence = PartFence(target)
+    (held,) = await PartLedger(target).take("one", {"karma": KARMA_VIEW}, 1, 60.0)
 
     async def advance(before: Position | None, after: Position, row: TableRow) -> None:
         step = Advance(before, after, 1, is_replacement=before is None, unfit_count=0, unfit_example="", age_s=0.0)
         async with target.transaction() as transaction:
             await transaction.upsert(KARMA_VIEW, [row])
-            await ledger.advance(transaction, held, step, lease_s=60.0, is_logged=True)
+            await fence.advance(transaction, held, step, 60.0)
+            await fence.note(transaction, [(held, step)])
 
     first, second, elsewhere = Position(1, 5), Position(1, 7), Position(2, 7)
     await advance(None, first, (b"karma|ann", "ann", 1))
@@ -198,7 +202,7 @@ async def test_a_step_is_taken_once_though_its_holder_does_not_know_that_it_was(
     for before in (None, first, elsewhere):
         with pytest.raises(PartLostError):
             await advance(before, Position(1, 6), (b"karma|ann", "ann", 3))
-    assert await ledger.position(held) == second
+    assert await fence.position(held) == second
     assert await site.fetch("SELECT votes FROM karma") == [(2,)]
     assert await check_log(site, KARMA_VIEW) == 2
     await target.close()
@@ -209,12 +213,12 @@ async def test_a_second_manager_gets_half_and_all_when_the_first_leaves(site: Si
     view = DurableView.parse({"name": "keys", "keys": "k|<number:3>", "parts": 5, "log": True})
     await installed(site, client, view)
     async with managing(site, client, [view], name="a") as a:
-        await until(lambda: len(a.followers) == 5)
+        await until(lambda: len(a.parts) == 5)
         async with managing(site, client, [view], name="b") as b:
-            await until(lambda: (len(a.followers), len(b.followers)) == (3, 2))
+            await until(lambda: (len(a.parts), len(b.parts)) == (3, 2))
             await client.multi_put({f"k|{number:03}": b"" for number in range(0, 300, 7)})
             await equal(site, client, view)
-        await until(lambda: len(a.followers) == 5)
+        await until(lambda: len(a.parts) == 5)
         await client.remove_range(prefix="k|1")
         await equal(site, client, view)
     await check_log(site, view)

@@ -87,6 +87,6 @@ async def test_a_view_is_narrowed_while_a_manager_writes_rows_that_go(
                 await client.put("p|ann", "2")
                 await waiting(site, 2, wait_s=0.5)
             assert await asyncio.wait_for(narrowing, WAIT_S) == ["v: has changed; its range has 1 parts"]
-            await until(lambda: not manager.followers)
+            await until(lambda: not manager.parts)
     assert await site.rows(narrow) == [(b"p|xan", "xan", "1")]
     await target.close()

@@ -56,11 +56,11 @@ async def test_a_manager_with_another_server_takes_no_part_and_changes_no_row(si
                 await until(lambda: "another server" in wrong.server_trouble)
                 await production.put("k|000", b"changed")
                 await equal(site, production, KEYS)
-                assert (len(right.followers), len(wrong.followers), right.managers) == (2, 0, (right.name,))
+                assert (len(right.parts), len(wrong.parts), right.managers) == (2, 0, (right.name,))
         # Also when nobody else holds the parts.
         async with managing(site, laptop, [KEYS], name="laptop") as wrong:
             await until(lambda: "another server" in wrong.server_trouble)
-            assert not wrong.followers
+            assert not wrong.parts
         assert len(await site.rows(KEYS)) == 100
 
 
@@ -82,7 +82,7 @@ async def test_install_with_another_server_is_refused_and_adopting_it_is_the_way
             async with managing(site, other, [KEYS], name="new"):
                 await equal(site, other, KEYS)
                 await production.put("k|008", b"late")
-                await until(lambda: "another server" in old.server_trouble and not old.followers)
+                await until(lambda: "another server" in old.server_trouble and not old.parts)
                 await equal(site, other, KEYS)
 
 
@@ -116,9 +116,9 @@ async def test_a_manager_whose_server_was_replaced_tells_it_and_gives_its_parts_
                     async with AsyncClient(other) as elsewhere:
                         # Another server answers at the place of the first one.
                         manager._client = elsewhere
-                        for follower in manager.followers:
-                            follower._client = elsewhere
-                        await until(lambda: not manager.followers)
+                        for running in manager._running:
+                            running.follower._client = elsewhere
+                        await until(lambda: not manager.parts)
                         async with asyncio.timeout(30):
                             parts = await status(target)
                             while {part.state for part in parts} != {"waits"}:
@@ -167,12 +167,12 @@ async def test_servers_before_one_database_are_the_same_one(site: Site, backed: 
         async with AsyncClient(one) as first, AsyncClient(two) as second:
             await installed(site, first, KEYS)
             async with managing(site, first, [KEYS], name="a") as a, managing(site, second, [KEYS], name="b") as b:
-                await until(lambda: (len(a.followers), len(b.followers)) == (1, 1))
+                await until(lambda: (len(a.parts), len(b.parts)) == (1, 1))
                 await equal(site, first, KEYS)
     # And after both were started anew.
     with started_server(*flags(backed)) as (three, _):
         async with AsyncClient(three) as third, managing(site, third, [KEYS]) as manager:
-            await until(lambda: len(manager.followers) == 2)
+            await until(lambda: len(manager.parts) == 2)
             await equal(site, third, KEYS)
 
 

@@ -100,10 +100,10 @@ async def test_install_is_done_once_and_again_after_a_change(site: Site, client:
     assert await installed(site, client, narrow) == ["v: has changed; its range has 3 parts"]
     # A manager with the earlier definition gets no part.
     async with managing(site, client, [view]) as old, managing(site, client, [narrow]) as new:
-        await until(lambda: len(new.followers) == 3)
+        await until(lambda: len(new.parts) == 3)
         await client.put("p|b|999", "new")
         await equal(site, client, narrow)
-        assert old.followers == []
+        assert old.parts == []
     assert len(await site.rows(narrow)) == 31
     target = open_target(site.database)
     assert await install(target, client, [narrow], recut=True) == ["v: is cut anew; its range has 3 parts"]
@@ -143,7 +143,7 @@ async def test_views_are_taken_out_one_by_one_while_a_manager_runs(site: Site, c
     async with managing(site, client, views) as manager:
         await equal(site, client, *views)
         assert await uninstall(target, ["v"]) == ["v: kept the table v"]
-        await until(lambda: len(manager.followers) == 1)
+        await until(lambda: len(manager.parts) == 1)
         await client.multi_put({"p|ann": "3", "q|bob": "4"})
         await equal(site, client, views[1])
         assert await site.fetch("SELECT body FROM v") == [("1",)], "nobody keeps it any more"
@@ -237,7 +237,7 @@ async def test_a_refusal_of_the_database_is_told_and_waited_out(site: Site, clie
     async with managing(site, client, [view]) as manager:
         await reached(site, view, 0)
         await client.multi_put({"p|ann": "Hi", "p|bob": "Hi"})
-        await until(lambda: any(follower.trouble for follower in manager.followers))
+        await until(lambda: any(follower.trouble for follower in manager.parts))
         metrics = {metric.name: metric.samples[0].value for metric in ManagerCollector(manager).collect()}
         assert metrics["pequod_views_parts_waiting"] == 1
         await asyncio.sleep(0.2)

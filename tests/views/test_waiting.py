@@ -9,7 +9,7 @@ import pytest
 from pequod_views.waiting import WaitingEvents
 
 from pequod.answers.changes import Change
-from pequod.calls import WatchEvent
+from pequod.client.watch_ranges import RangesEvent
 
 
 class Watch:
@@ -19,10 +19,10 @@ class Watch:
         self.taken = 0
         self._count = count
 
-    async def events(self) -> AsyncIterator[WatchEvent]:
+    async def events(self) -> AsyncIterator[RangesEvent]:
         for number in range(self._count):
             self.taken += 1
-            yield WatchEvent(number, [Change(b"k", None, b"v")])
+            yield RangesEvent(number, 1, changes={0: [Change(b"k", None, b"v")]})
         raise ConnectionError("the server is away")
 
 

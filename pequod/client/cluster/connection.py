@@ -11,7 +11,7 @@ call ---> its first key ------> node ---> reply
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, Callable
+from collections.abc import AsyncGenerator, Callable, Sequence
 from contextlib import aclosing, suppress
 from typing import Any, Final
 
@@ -24,7 +24,7 @@ from pequod.client.cluster.dividing import in_runs
 from pequod.client.cluster.following import MapFollowing, MapVersions
 from pequod.client.cluster.node import Node
 from pequod.client.cluster.routes import Routes
-from pequod.client.cluster.scans import chunks_of
+from pequod.client.cluster.scans import chunks_of, next_node
 from pequod.client.cluster.sender import ClusterSender
 from pequod.client.cluster.watching import follow_anywhere
 from pequod.client.columns import Columns
@@ -32,6 +32,7 @@ from pequod.client.connection import ServerConnection
 from pequod.client.credentials import Credentials
 from pequod.client.link import Link
 from pequod.client.stream import Deliver
+from pequod.client.watch_ranges import RangesEvent, WatchedRange
 from pequod.cluster.map import ClusterState
 from pequod.cluster.owners import Rankings
 from pequod.cluster.servers import ServerEntry
@@ -246,5 +247,19 @@ class ClusterConnection(Link):
         """
         await self.known(asyncio.get_running_loop().time() + self.timeout_s)
         async with aclosing(follow_anywhere(self, request, reconnect_s, note)) as events:
+            async for event in events:
+                yield event
+
+    async def watch_ranges(
+        self, ranges: Sequence[WatchedRange], progress_ms: int, note: Callable[[pb.Header], None]
+    ) -> AsyncGenerator[RangesEvent]:
+        """Yield the events of many ranges, from the server of the first one; it ends when this server goes away.
+
+        Args:
+            note: Notes the state that an event shows.
+        """
+        await self.known(asyncio.get_running_loop().time() + self.timeout_s)
+        node = next_node(self, ranges[0].first, set())
+        async with aclosing(node.connection.watch_ranges(ranges, progress_ms, note)) as events:
             async for event in events:
                 yield event

@@ -198,9 +198,12 @@ class Writer:
             size = -min(BYTES + len(tail), updaters.tail_bytes)
             updaters.tail_bytes += size
         if new is None or join.is_followed:
-            for context in updaters.contexts:
-                if context.covers(tail):
-                    self._set(join, context, tail, new, 0)
+            if new is None or join.spec.keep is not None or join.rivals:
+                for context in updaters.contexts:
+                    if context.covers(tail):
+                        self._set(join, context, tail, new, 0)
+            else:
+                self._copy_and_tell(join, updaters, tail, new)
             ledger.fan_out(0, size)
             return
         if join.spec.keep is not None:
@@ -208,6 +211,27 @@ class Writer:
         else:
             gained = timeline.apply_write(updaters, tail, new)
         ledger.fan_out(gained, size)
+
+    def _copy_and_tell(self, join: InstalledJoin, updaters: Updaters[Context], tail: bytes, new: bytes) -> None:
+        """Copy one value into every context, and tell who follows its rows, of a join that computes its table alone.
+
+        It is `_set` of each context in half of its time (bench row: fan-out, watched).
+        """
+        downstreams, watches = join.downstreams, join.watches
+        tells = watches.tell_whole if watches.are_whole else watches.tell_computed if watches.count else None
+        for context in updaters.contexts:
+            if not context.covers(tail):
+                continue
+            old = context.rows.put(tail, new)
+            if old is None:
+                context.gain_rows(1, 0)
+            elif old == new:
+                continue
+            key = context.prefix + tail
+            if downstreams:
+                self._queue.append((downstreams, key, old, new))
+            if tells is not None:
+                tells(key, old, new)
 
     def _replace(self, site: Site, updaters: Updaters[Context], groups: tuple[bytes, ...], new: bytes) -> None:
         """Copy one value into rows that mostly exist already; the hot loop of a vote on an interleaved page.

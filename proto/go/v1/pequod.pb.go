@@ -86,7 +86,7 @@ func (x Change_Reason) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use Change_Reason.Descriptor instead.
 func (Change_Reason) EnumDescriptor() ([]byte, []int) {
-	return file_pequod_v1_pequod_proto_rawDescGZIP(), []int{36, 0}
+	return file_pequod_v1_pequod_proto_rawDescGZIP(), []int{39, 0}
 }
 
 // How fresh an answer has to be. Without a level: as the server's settings say (`backing_stale_max_s`), without waiting.
@@ -2714,6 +2714,269 @@ func (x *WatchReply) GetOrigins() [][]byte {
 	return nil
 }
 
+type WatchedRange struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	First []byte                 `protobuf:"bytes,1,opt,name=first,proto3" json:"first,omitempty"`
+	// Absent: to the last key.
+	Last []byte `protobuf:"bytes,2,opt,name=last,proto3,oneof" json:"last,omitempty"`
+	// Send the rows of the range first.
+	Rows bool `protobuf:"varint,3,opt,name=rows,proto3" json:"rows,omitempty"`
+	// Continue after this state, which an earlier watch of the same range delivered.
+	After         *Header `protobuf:"bytes,4,opt,name=after,proto3" json:"after,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *WatchedRange) Reset() {
+	*x = WatchedRange{}
+	mi := &file_pequod_v1_pequod_proto_msgTypes[36]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *WatchedRange) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*WatchedRange) ProtoMessage() {}
+
+func (x *WatchedRange) ProtoReflect() protoreflect.Message {
+	mi := &file_pequod_v1_pequod_proto_msgTypes[36]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use WatchedRange.ProtoReflect.Descriptor instead.
+func (*WatchedRange) Descriptor() ([]byte, []int) {
+	return file_pequod_v1_pequod_proto_rawDescGZIP(), []int{36}
+}
+
+func (x *WatchedRange) GetFirst() []byte {
+	if x != nil {
+		return x.First
+	}
+	return nil
+}
+
+func (x *WatchedRange) GetLast() []byte {
+	if x != nil {
+		return x.Last
+	}
+	return nil
+}
+
+func (x *WatchedRange) GetRows() bool {
+	if x != nil {
+		return x.Rows
+	}
+	return false
+}
+
+func (x *WatchedRange) GetAfter() *Header {
+	if x != nil {
+		return x.After
+	}
+	return nil
+}
+
+type WatchRangesRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// They are named by their numbers here, from 0 on; they may overlap.
+	Ranges []*WatchedRange `protobuf:"bytes,1,rep,name=ranges,proto3" json:"ranges,omitempty"`
+	// As in a WatchRequest.
+	ProgressMs    uint32     `protobuf:"varint,2,opt,name=progress_ms,json=progressMs,proto3" json:"progress_ms,omitempty"`
+	Freshness     *Freshness `protobuf:"bytes,3,opt,name=freshness,proto3" json:"freshness,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *WatchRangesRequest) Reset() {
+	*x = WatchRangesRequest{}
+	mi := &file_pequod_v1_pequod_proto_msgTypes[37]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *WatchRangesRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*WatchRangesRequest) ProtoMessage() {}
+
+func (x *WatchRangesRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_pequod_v1_pequod_proto_msgTypes[37]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use WatchRangesRequest.ProtoReflect.Descriptor instead.
+func (*WatchRangesRequest) Descriptor() ([]byte, []int) {
+	return file_pequod_v1_pequod_proto_rawDescGZIP(), []int{37}
+}
+
+func (x *WatchRangesRequest) GetRanges() []*WatchedRange {
+	if x != nil {
+		return x.Ranges
+	}
+	return nil
+}
+
+func (x *WatchRangesRequest) GetProgressMs() uint32 {
+	if x != nil {
+		return x.ProgressMs
+	}
+	return 0
+}
+
+func (x *WatchRangesRequest) GetFreshness() *Freshness {
+	if x != nil {
+		return x.Freshness
+	}
+	return nil
+}
+
+type WatchRangesReply struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The state of all ranges once this message is taken in.
+	Header *Header `protobuf:"bytes,1,opt,name=header,proto3" json:"header,omitempty"`
+	// As in a WatchReply.
+	Ready   bool     `protobuf:"varint,2,opt,name=ready,proto3" json:"ready,omitempty"`
+	Origins [][]byte `protobuf:"bytes,3,rep,name=origins,proto3" json:"origins,omitempty"`
+	// Ranges, and the number of entries that the columns below have of each.
+	Ranges []uint32 `protobuf:"varint,4,rep,packed,name=ranges,proto3" json:"ranges,omitempty"`
+	Counts []uint32 `protobuf:"varint,5,rep,packed,name=counts,proto3" json:"counts,omitempty"`
+	// Before `ready`: rows. Later: changes, with the values before and after, which are empty where there is no such key.
+	Keys   [][]byte `protobuf:"bytes,6,rep,name=keys,proto3" json:"keys,omitempty"`
+	Values [][]byte `protobuf:"bytes,7,rep,name=values,proto3" json:"values,omitempty"`
+	Olds   [][]byte `protobuf:"bytes,8,rep,name=olds,proto3" json:"olds,omitempty"`
+	// For each change a byte: 1 if there was a value before, 2 if there is one afterwards, 4 if the key has expired.
+	Kinds []byte `protobuf:"bytes,9,opt,name=kinds,proto3" json:"kinds,omitempty"`
+	// Ranges that end with this message, and why: start them again with their rows.
+	Ended         []uint32 `protobuf:"varint,10,rep,packed,name=ended,proto3" json:"ended,omitempty"`
+	Reasons       []string `protobuf:"bytes,11,rep,name=reasons,proto3" json:"reasons,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *WatchRangesReply) Reset() {
+	*x = WatchRangesReply{}
+	mi := &file_pequod_v1_pequod_proto_msgTypes[38]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *WatchRangesReply) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*WatchRangesReply) ProtoMessage() {}
+
+func (x *WatchRangesReply) ProtoReflect() protoreflect.Message {
+	mi := &file_pequod_v1_pequod_proto_msgTypes[38]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use WatchRangesReply.ProtoReflect.Descriptor instead.
+func (*WatchRangesReply) Descriptor() ([]byte, []int) {
+	return file_pequod_v1_pequod_proto_rawDescGZIP(), []int{38}
+}
+
+func (x *WatchRangesReply) GetHeader() *Header {
+	if x != nil {
+		return x.Header
+	}
+	return nil
+}
+
+func (x *WatchRangesReply) GetReady() bool {
+	if x != nil {
+		return x.Ready
+	}
+	return false
+}
+
+func (x *WatchRangesReply) GetOrigins() [][]byte {
+	if x != nil {
+		return x.Origins
+	}
+	return nil
+}
+
+func (x *WatchRangesReply) GetRanges() []uint32 {
+	if x != nil {
+		return x.Ranges
+	}
+	return nil
+}
+
+func (x *WatchRangesReply) GetCounts() []uint32 {
+	if x != nil {
+		return x.Counts
+	}
+	return nil
+}
+
+func (x *WatchRangesReply) GetKeys() [][]byte {
+	if x != nil {
+		return x.Keys
+	}
+	return nil
+}
+
+func (x *WatchRangesReply) GetValues() [][]byte {
+	if x != nil {
+		return x.Values
+	}
+	return nil
+}
+
+func (x *WatchRangesReply) GetOlds() [][]byte {
+	if x != nil {
+		return x.Olds
+	}
+	return nil
+}
+
+func (x *WatchRangesReply) GetKinds() []byte {
+	if x != nil {
+		return x.Kinds
+	}
+	return nil
+}
+
+func (x *WatchRangesReply) GetEnded() []uint32 {
+	if x != nil {
+		return x.Ended
+	}
+	return nil
+}
+
+func (x *WatchRangesReply) GetReasons() []string {
+	if x != nil {
+		return x.Reasons
+	}
+	return nil
+}
+
 // A key's value before and after; absent where there is no such key.
 type Change struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
@@ -2727,7 +2990,7 @@ type Change struct {
 
 func (x *Change) Reset() {
 	*x = Change{}
-	mi := &file_pequod_v1_pequod_proto_msgTypes[36]
+	mi := &file_pequod_v1_pequod_proto_msgTypes[39]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2739,7 +3002,7 @@ func (x *Change) String() string {
 func (*Change) ProtoMessage() {}
 
 func (x *Change) ProtoReflect() protoreflect.Message {
-	mi := &file_pequod_v1_pequod_proto_msgTypes[36]
+	mi := &file_pequod_v1_pequod_proto_msgTypes[39]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2752,7 +3015,7 @@ func (x *Change) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Change.ProtoReflect.Descriptor instead.
 func (*Change) Descriptor() ([]byte, []int) {
-	return file_pequod_v1_pequod_proto_rawDescGZIP(), []int{36}
+	return file_pequod_v1_pequod_proto_rawDescGZIP(), []int{39}
 }
 
 func (x *Change) GetKey() []byte {
@@ -2804,7 +3067,7 @@ type Join struct {
 
 func (x *Join) Reset() {
 	*x = Join{}
-	mi := &file_pequod_v1_pequod_proto_msgTypes[37]
+	mi := &file_pequod_v1_pequod_proto_msgTypes[40]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2816,7 +3079,7 @@ func (x *Join) String() string {
 func (*Join) ProtoMessage() {}
 
 func (x *Join) ProtoReflect() protoreflect.Message {
-	mi := &file_pequod_v1_pequod_proto_msgTypes[37]
+	mi := &file_pequod_v1_pequod_proto_msgTypes[40]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2829,7 +3092,7 @@ func (x *Join) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Join.ProtoReflect.Descriptor instead.
 func (*Join) Descriptor() ([]byte, []int) {
-	return file_pequod_v1_pequod_proto_rawDescGZIP(), []int{37}
+	return file_pequod_v1_pequod_proto_rawDescGZIP(), []int{40}
 }
 
 func (x *Join) GetName() string {
@@ -2894,7 +3157,7 @@ type Note struct {
 
 func (x *Note) Reset() {
 	*x = Note{}
-	mi := &file_pequod_v1_pequod_proto_msgTypes[38]
+	mi := &file_pequod_v1_pequod_proto_msgTypes[41]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2906,7 +3169,7 @@ func (x *Note) String() string {
 func (*Note) ProtoMessage() {}
 
 func (x *Note) ProtoReflect() protoreflect.Message {
-	mi := &file_pequod_v1_pequod_proto_msgTypes[38]
+	mi := &file_pequod_v1_pequod_proto_msgTypes[41]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2919,7 +3182,7 @@ func (x *Note) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Note.ProtoReflect.Descriptor instead.
 func (*Note) Descriptor() ([]byte, []int) {
-	return file_pequod_v1_pequod_proto_rawDescGZIP(), []int{38}
+	return file_pequod_v1_pequod_proto_rawDescGZIP(), []int{41}
 }
 
 func (x *Note) GetText() string {
@@ -2953,7 +3216,7 @@ type AddJoinRequest struct {
 
 func (x *AddJoinRequest) Reset() {
 	*x = AddJoinRequest{}
-	mi := &file_pequod_v1_pequod_proto_msgTypes[39]
+	mi := &file_pequod_v1_pequod_proto_msgTypes[42]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2965,7 +3228,7 @@ func (x *AddJoinRequest) String() string {
 func (*AddJoinRequest) ProtoMessage() {}
 
 func (x *AddJoinRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_pequod_v1_pequod_proto_msgTypes[39]
+	mi := &file_pequod_v1_pequod_proto_msgTypes[42]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2978,7 +3241,7 @@ func (x *AddJoinRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AddJoinRequest.ProtoReflect.Descriptor instead.
 func (*AddJoinRequest) Descriptor() ([]byte, []int) {
-	return file_pequod_v1_pequod_proto_rawDescGZIP(), []int{39}
+	return file_pequod_v1_pequod_proto_rawDescGZIP(), []int{42}
 }
 
 func (x *AddJoinRequest) GetText() string {
@@ -2999,7 +3262,7 @@ type AddJoinReply struct {
 
 func (x *AddJoinReply) Reset() {
 	*x = AddJoinReply{}
-	mi := &file_pequod_v1_pequod_proto_msgTypes[40]
+	mi := &file_pequod_v1_pequod_proto_msgTypes[43]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3011,7 +3274,7 @@ func (x *AddJoinReply) String() string {
 func (*AddJoinReply) ProtoMessage() {}
 
 func (x *AddJoinReply) ProtoReflect() protoreflect.Message {
-	mi := &file_pequod_v1_pequod_proto_msgTypes[40]
+	mi := &file_pequod_v1_pequod_proto_msgTypes[43]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3024,7 +3287,7 @@ func (x *AddJoinReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AddJoinReply.ProtoReflect.Descriptor instead.
 func (*AddJoinReply) Descriptor() ([]byte, []int) {
-	return file_pequod_v1_pequod_proto_rawDescGZIP(), []int{40}
+	return file_pequod_v1_pequod_proto_rawDescGZIP(), []int{43}
 }
 
 func (x *AddJoinReply) GetHeader() *Header {
@@ -3051,7 +3314,7 @@ type CheckJoinRequest struct {
 
 func (x *CheckJoinRequest) Reset() {
 	*x = CheckJoinRequest{}
-	mi := &file_pequod_v1_pequod_proto_msgTypes[41]
+	mi := &file_pequod_v1_pequod_proto_msgTypes[44]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3063,7 +3326,7 @@ func (x *CheckJoinRequest) String() string {
 func (*CheckJoinRequest) ProtoMessage() {}
 
 func (x *CheckJoinRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_pequod_v1_pequod_proto_msgTypes[41]
+	mi := &file_pequod_v1_pequod_proto_msgTypes[44]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3076,7 +3339,7 @@ func (x *CheckJoinRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CheckJoinRequest.ProtoReflect.Descriptor instead.
 func (*CheckJoinRequest) Descriptor() ([]byte, []int) {
-	return file_pequod_v1_pequod_proto_rawDescGZIP(), []int{41}
+	return file_pequod_v1_pequod_proto_rawDescGZIP(), []int{44}
 }
 
 func (x *CheckJoinRequest) GetText() string {
@@ -3099,7 +3362,7 @@ type CheckJoinReply struct {
 
 func (x *CheckJoinReply) Reset() {
 	*x = CheckJoinReply{}
-	mi := &file_pequod_v1_pequod_proto_msgTypes[42]
+	mi := &file_pequod_v1_pequod_proto_msgTypes[45]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3111,7 +3374,7 @@ func (x *CheckJoinReply) String() string {
 func (*CheckJoinReply) ProtoMessage() {}
 
 func (x *CheckJoinReply) ProtoReflect() protoreflect.Message {
-	mi := &file_pequod_v1_pequod_proto_msgTypes[42]
+	mi := &file_pequod_v1_pequod_proto_msgTypes[45]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3124,7 +3387,7 @@ func (x *CheckJoinReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CheckJoinReply.ProtoReflect.Descriptor instead.
 func (*CheckJoinReply) Descriptor() ([]byte, []int) {
-	return file_pequod_v1_pequod_proto_rawDescGZIP(), []int{42}
+	return file_pequod_v1_pequod_proto_rawDescGZIP(), []int{45}
 }
 
 func (x *CheckJoinReply) GetHeader() *Header {
@@ -3165,7 +3428,7 @@ type JoinProblem struct {
 
 func (x *JoinProblem) Reset() {
 	*x = JoinProblem{}
-	mi := &file_pequod_v1_pequod_proto_msgTypes[43]
+	mi := &file_pequod_v1_pequod_proto_msgTypes[46]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3177,7 +3440,7 @@ func (x *JoinProblem) String() string {
 func (*JoinProblem) ProtoMessage() {}
 
 func (x *JoinProblem) ProtoReflect() protoreflect.Message {
-	mi := &file_pequod_v1_pequod_proto_msgTypes[43]
+	mi := &file_pequod_v1_pequod_proto_msgTypes[46]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3190,7 +3453,7 @@ func (x *JoinProblem) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use JoinProblem.ProtoReflect.Descriptor instead.
 func (*JoinProblem) Descriptor() ([]byte, []int) {
-	return file_pequod_v1_pequod_proto_rawDescGZIP(), []int{43}
+	return file_pequod_v1_pequod_proto_rawDescGZIP(), []int{46}
 }
 
 func (x *JoinProblem) GetReason() string {
@@ -3255,7 +3518,7 @@ type CheckedJoin struct {
 
 func (x *CheckedJoin) Reset() {
 	*x = CheckedJoin{}
-	mi := &file_pequod_v1_pequod_proto_msgTypes[44]
+	mi := &file_pequod_v1_pequod_proto_msgTypes[47]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3267,7 +3530,7 @@ func (x *CheckedJoin) String() string {
 func (*CheckedJoin) ProtoMessage() {}
 
 func (x *CheckedJoin) ProtoReflect() protoreflect.Message {
-	mi := &file_pequod_v1_pequod_proto_msgTypes[44]
+	mi := &file_pequod_v1_pequod_proto_msgTypes[47]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3280,7 +3543,7 @@ func (x *CheckedJoin) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CheckedJoin.ProtoReflect.Descriptor instead.
 func (*CheckedJoin) Descriptor() ([]byte, []int) {
-	return file_pequod_v1_pequod_proto_rawDescGZIP(), []int{44}
+	return file_pequod_v1_pequod_proto_rawDescGZIP(), []int{47}
 }
 
 func (x *CheckedJoin) GetExplanation() *JoinExplanation {
@@ -3334,7 +3597,7 @@ type DropJoinRequest struct {
 
 func (x *DropJoinRequest) Reset() {
 	*x = DropJoinRequest{}
-	mi := &file_pequod_v1_pequod_proto_msgTypes[45]
+	mi := &file_pequod_v1_pequod_proto_msgTypes[48]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3346,7 +3609,7 @@ func (x *DropJoinRequest) String() string {
 func (*DropJoinRequest) ProtoMessage() {}
 
 func (x *DropJoinRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_pequod_v1_pequod_proto_msgTypes[45]
+	mi := &file_pequod_v1_pequod_proto_msgTypes[48]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3359,7 +3622,7 @@ func (x *DropJoinRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DropJoinRequest.ProtoReflect.Descriptor instead.
 func (*DropJoinRequest) Descriptor() ([]byte, []int) {
-	return file_pequod_v1_pequod_proto_rawDescGZIP(), []int{45}
+	return file_pequod_v1_pequod_proto_rawDescGZIP(), []int{48}
 }
 
 func (x *DropJoinRequest) GetName() string {
@@ -3378,7 +3641,7 @@ type DropJoinReply struct {
 
 func (x *DropJoinReply) Reset() {
 	*x = DropJoinReply{}
-	mi := &file_pequod_v1_pequod_proto_msgTypes[46]
+	mi := &file_pequod_v1_pequod_proto_msgTypes[49]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3390,7 +3653,7 @@ func (x *DropJoinReply) String() string {
 func (*DropJoinReply) ProtoMessage() {}
 
 func (x *DropJoinReply) ProtoReflect() protoreflect.Message {
-	mi := &file_pequod_v1_pequod_proto_msgTypes[46]
+	mi := &file_pequod_v1_pequod_proto_msgTypes[49]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3403,7 +3666,7 @@ func (x *DropJoinReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DropJoinReply.ProtoReflect.Descriptor instead.
 func (*DropJoinReply) Descriptor() ([]byte, []int) {
-	return file_pequod_v1_pequod_proto_rawDescGZIP(), []int{46}
+	return file_pequod_v1_pequod_proto_rawDescGZIP(), []int{49}
 }
 
 func (x *DropJoinReply) GetHeader() *Header {
@@ -3439,7 +3702,7 @@ type Replacement struct {
 
 func (x *Replacement) Reset() {
 	*x = Replacement{}
-	mi := &file_pequod_v1_pequod_proto_msgTypes[47]
+	mi := &file_pequod_v1_pequod_proto_msgTypes[50]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3451,7 +3714,7 @@ func (x *Replacement) String() string {
 func (*Replacement) ProtoMessage() {}
 
 func (x *Replacement) ProtoReflect() protoreflect.Message {
-	mi := &file_pequod_v1_pequod_proto_msgTypes[47]
+	mi := &file_pequod_v1_pequod_proto_msgTypes[50]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3464,7 +3727,7 @@ func (x *Replacement) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Replacement.ProtoReflect.Descriptor instead.
 func (*Replacement) Descriptor() ([]byte, []int) {
-	return file_pequod_v1_pequod_proto_rawDescGZIP(), []int{47}
+	return file_pequod_v1_pequod_proto_rawDescGZIP(), []int{50}
 }
 
 func (x *Replacement) GetId() uint64 {
@@ -3543,7 +3806,7 @@ type ReplaceJoinRequest struct {
 
 func (x *ReplaceJoinRequest) Reset() {
 	*x = ReplaceJoinRequest{}
-	mi := &file_pequod_v1_pequod_proto_msgTypes[48]
+	mi := &file_pequod_v1_pequod_proto_msgTypes[51]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3555,7 +3818,7 @@ func (x *ReplaceJoinRequest) String() string {
 func (*ReplaceJoinRequest) ProtoMessage() {}
 
 func (x *ReplaceJoinRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_pequod_v1_pequod_proto_msgTypes[48]
+	mi := &file_pequod_v1_pequod_proto_msgTypes[51]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3568,7 +3831,7 @@ func (x *ReplaceJoinRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReplaceJoinRequest.ProtoReflect.Descriptor instead.
 func (*ReplaceJoinRequest) Descriptor() ([]byte, []int) {
-	return file_pequod_v1_pequod_proto_rawDescGZIP(), []int{48}
+	return file_pequod_v1_pequod_proto_rawDescGZIP(), []int{51}
 }
 
 func (x *ReplaceJoinRequest) GetName() string {
@@ -3602,7 +3865,7 @@ type ReplaceJoinReply struct {
 
 func (x *ReplaceJoinReply) Reset() {
 	*x = ReplaceJoinReply{}
-	mi := &file_pequod_v1_pequod_proto_msgTypes[49]
+	mi := &file_pequod_v1_pequod_proto_msgTypes[52]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3614,7 +3877,7 @@ func (x *ReplaceJoinReply) String() string {
 func (*ReplaceJoinReply) ProtoMessage() {}
 
 func (x *ReplaceJoinReply) ProtoReflect() protoreflect.Message {
-	mi := &file_pequod_v1_pequod_proto_msgTypes[49]
+	mi := &file_pequod_v1_pequod_proto_msgTypes[52]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3627,7 +3890,7 @@ func (x *ReplaceJoinReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReplaceJoinReply.ProtoReflect.Descriptor instead.
 func (*ReplaceJoinReply) Descriptor() ([]byte, []int) {
-	return file_pequod_v1_pequod_proto_rawDescGZIP(), []int{49}
+	return file_pequod_v1_pequod_proto_rawDescGZIP(), []int{52}
 }
 
 func (x *ReplaceJoinReply) GetHeader() *Header {
@@ -3652,7 +3915,7 @@ type ListReplacementsRequest struct {
 
 func (x *ListReplacementsRequest) Reset() {
 	*x = ListReplacementsRequest{}
-	mi := &file_pequod_v1_pequod_proto_msgTypes[50]
+	mi := &file_pequod_v1_pequod_proto_msgTypes[53]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3664,7 +3927,7 @@ func (x *ListReplacementsRequest) String() string {
 func (*ListReplacementsRequest) ProtoMessage() {}
 
 func (x *ListReplacementsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_pequod_v1_pequod_proto_msgTypes[50]
+	mi := &file_pequod_v1_pequod_proto_msgTypes[53]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3677,7 +3940,7 @@ func (x *ListReplacementsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListReplacementsRequest.ProtoReflect.Descriptor instead.
 func (*ListReplacementsRequest) Descriptor() ([]byte, []int) {
-	return file_pequod_v1_pequod_proto_rawDescGZIP(), []int{50}
+	return file_pequod_v1_pequod_proto_rawDescGZIP(), []int{53}
 }
 
 type ListReplacementsReply struct {
@@ -3691,7 +3954,7 @@ type ListReplacementsReply struct {
 
 func (x *ListReplacementsReply) Reset() {
 	*x = ListReplacementsReply{}
-	mi := &file_pequod_v1_pequod_proto_msgTypes[51]
+	mi := &file_pequod_v1_pequod_proto_msgTypes[54]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3703,7 +3966,7 @@ func (x *ListReplacementsReply) String() string {
 func (*ListReplacementsReply) ProtoMessage() {}
 
 func (x *ListReplacementsReply) ProtoReflect() protoreflect.Message {
-	mi := &file_pequod_v1_pequod_proto_msgTypes[51]
+	mi := &file_pequod_v1_pequod_proto_msgTypes[54]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3716,7 +3979,7 @@ func (x *ListReplacementsReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListReplacementsReply.ProtoReflect.Descriptor instead.
 func (*ListReplacementsReply) Descriptor() ([]byte, []int) {
-	return file_pequod_v1_pequod_proto_rawDescGZIP(), []int{51}
+	return file_pequod_v1_pequod_proto_rawDescGZIP(), []int{54}
 }
 
 func (x *ListReplacementsReply) GetHeader() *Header {
@@ -3742,7 +4005,7 @@ type EndReplacementRequest struct {
 
 func (x *EndReplacementRequest) Reset() {
 	*x = EndReplacementRequest{}
-	mi := &file_pequod_v1_pequod_proto_msgTypes[52]
+	mi := &file_pequod_v1_pequod_proto_msgTypes[55]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3754,7 +4017,7 @@ func (x *EndReplacementRequest) String() string {
 func (*EndReplacementRequest) ProtoMessage() {}
 
 func (x *EndReplacementRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_pequod_v1_pequod_proto_msgTypes[52]
+	mi := &file_pequod_v1_pequod_proto_msgTypes[55]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3767,7 +4030,7 @@ func (x *EndReplacementRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use EndReplacementRequest.ProtoReflect.Descriptor instead.
 func (*EndReplacementRequest) Descriptor() ([]byte, []int) {
-	return file_pequod_v1_pequod_proto_rawDescGZIP(), []int{52}
+	return file_pequod_v1_pequod_proto_rawDescGZIP(), []int{55}
 }
 
 func (x *EndReplacementRequest) GetName() string {
@@ -3786,7 +4049,7 @@ type EndReplacementReply struct {
 
 func (x *EndReplacementReply) Reset() {
 	*x = EndReplacementReply{}
-	mi := &file_pequod_v1_pequod_proto_msgTypes[53]
+	mi := &file_pequod_v1_pequod_proto_msgTypes[56]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3798,7 +4061,7 @@ func (x *EndReplacementReply) String() string {
 func (*EndReplacementReply) ProtoMessage() {}
 
 func (x *EndReplacementReply) ProtoReflect() protoreflect.Message {
-	mi := &file_pequod_v1_pequod_proto_msgTypes[53]
+	mi := &file_pequod_v1_pequod_proto_msgTypes[56]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3811,7 +4074,7 @@ func (x *EndReplacementReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use EndReplacementReply.ProtoReflect.Descriptor instead.
 func (*EndReplacementReply) Descriptor() ([]byte, []int) {
-	return file_pequod_v1_pequod_proto_rawDescGZIP(), []int{53}
+	return file_pequod_v1_pequod_proto_rawDescGZIP(), []int{56}
 }
 
 func (x *EndReplacementReply) GetHeader() *Header {
@@ -3829,7 +4092,7 @@ type ListJoinsRequest struct {
 
 func (x *ListJoinsRequest) Reset() {
 	*x = ListJoinsRequest{}
-	mi := &file_pequod_v1_pequod_proto_msgTypes[54]
+	mi := &file_pequod_v1_pequod_proto_msgTypes[57]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3841,7 +4104,7 @@ func (x *ListJoinsRequest) String() string {
 func (*ListJoinsRequest) ProtoMessage() {}
 
 func (x *ListJoinsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_pequod_v1_pequod_proto_msgTypes[54]
+	mi := &file_pequod_v1_pequod_proto_msgTypes[57]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3854,7 +4117,7 @@ func (x *ListJoinsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListJoinsRequest.ProtoReflect.Descriptor instead.
 func (*ListJoinsRequest) Descriptor() ([]byte, []int) {
-	return file_pequod_v1_pequod_proto_rawDescGZIP(), []int{54}
+	return file_pequod_v1_pequod_proto_rawDescGZIP(), []int{57}
 }
 
 type ListJoinsReply struct {
@@ -3867,7 +4130,7 @@ type ListJoinsReply struct {
 
 func (x *ListJoinsReply) Reset() {
 	*x = ListJoinsReply{}
-	mi := &file_pequod_v1_pequod_proto_msgTypes[55]
+	mi := &file_pequod_v1_pequod_proto_msgTypes[58]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3879,7 +4142,7 @@ func (x *ListJoinsReply) String() string {
 func (*ListJoinsReply) ProtoMessage() {}
 
 func (x *ListJoinsReply) ProtoReflect() protoreflect.Message {
-	mi := &file_pequod_v1_pequod_proto_msgTypes[55]
+	mi := &file_pequod_v1_pequod_proto_msgTypes[58]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3892,7 +4155,7 @@ func (x *ListJoinsReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListJoinsReply.ProtoReflect.Descriptor instead.
 func (*ListJoinsReply) Descriptor() ([]byte, []int) {
-	return file_pequod_v1_pequod_proto_rawDescGZIP(), []int{55}
+	return file_pequod_v1_pequod_proto_rawDescGZIP(), []int{58}
 }
 
 func (x *ListJoinsReply) GetHeader() *Header {
@@ -3924,7 +4187,7 @@ type ExplainRequest struct {
 
 func (x *ExplainRequest) Reset() {
 	*x = ExplainRequest{}
-	mi := &file_pequod_v1_pequod_proto_msgTypes[56]
+	mi := &file_pequod_v1_pequod_proto_msgTypes[59]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3936,7 +4199,7 @@ func (x *ExplainRequest) String() string {
 func (*ExplainRequest) ProtoMessage() {}
 
 func (x *ExplainRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_pequod_v1_pequod_proto_msgTypes[56]
+	mi := &file_pequod_v1_pequod_proto_msgTypes[59]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3949,7 +4212,7 @@ func (x *ExplainRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ExplainRequest.ProtoReflect.Descriptor instead.
 func (*ExplainRequest) Descriptor() ([]byte, []int) {
-	return file_pequod_v1_pequod_proto_rawDescGZIP(), []int{56}
+	return file_pequod_v1_pequod_proto_rawDescGZIP(), []int{59}
 }
 
 func (x *ExplainRequest) GetSubject() isExplainRequest_Subject {
@@ -4003,7 +4266,7 @@ type Range struct {
 
 func (x *Range) Reset() {
 	*x = Range{}
-	mi := &file_pequod_v1_pequod_proto_msgTypes[57]
+	mi := &file_pequod_v1_pequod_proto_msgTypes[60]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4015,7 +4278,7 @@ func (x *Range) String() string {
 func (*Range) ProtoMessage() {}
 
 func (x *Range) ProtoReflect() protoreflect.Message {
-	mi := &file_pequod_v1_pequod_proto_msgTypes[57]
+	mi := &file_pequod_v1_pequod_proto_msgTypes[60]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4028,7 +4291,7 @@ func (x *Range) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Range.ProtoReflect.Descriptor instead.
 func (*Range) Descriptor() ([]byte, []int) {
-	return file_pequod_v1_pequod_proto_rawDescGZIP(), []int{57}
+	return file_pequod_v1_pequod_proto_rawDescGZIP(), []int{60}
 }
 
 func (x *Range) GetFirst() []byte {
@@ -4059,7 +4322,7 @@ type ExplainReply struct {
 
 func (x *ExplainReply) Reset() {
 	*x = ExplainReply{}
-	mi := &file_pequod_v1_pequod_proto_msgTypes[58]
+	mi := &file_pequod_v1_pequod_proto_msgTypes[61]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4071,7 +4334,7 @@ func (x *ExplainReply) String() string {
 func (*ExplainReply) ProtoMessage() {}
 
 func (x *ExplainReply) ProtoReflect() protoreflect.Message {
-	mi := &file_pequod_v1_pequod_proto_msgTypes[58]
+	mi := &file_pequod_v1_pequod_proto_msgTypes[61]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4084,7 +4347,7 @@ func (x *ExplainReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ExplainReply.ProtoReflect.Descriptor instead.
 func (*ExplainReply) Descriptor() ([]byte, []int) {
-	return file_pequod_v1_pequod_proto_rawDescGZIP(), []int{58}
+	return file_pequod_v1_pequod_proto_rawDescGZIP(), []int{61}
 }
 
 func (x *ExplainReply) GetHeader() *Header {
@@ -4155,7 +4418,7 @@ type JoinExplanation struct {
 
 func (x *JoinExplanation) Reset() {
 	*x = JoinExplanation{}
-	mi := &file_pequod_v1_pequod_proto_msgTypes[59]
+	mi := &file_pequod_v1_pequod_proto_msgTypes[62]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4167,7 +4430,7 @@ func (x *JoinExplanation) String() string {
 func (*JoinExplanation) ProtoMessage() {}
 
 func (x *JoinExplanation) ProtoReflect() protoreflect.Message {
-	mi := &file_pequod_v1_pequod_proto_msgTypes[59]
+	mi := &file_pequod_v1_pequod_proto_msgTypes[62]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4180,7 +4443,7 @@ func (x *JoinExplanation) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use JoinExplanation.ProtoReflect.Descriptor instead.
 func (*JoinExplanation) Descriptor() ([]byte, []int) {
-	return file_pequod_v1_pequod_proto_rawDescGZIP(), []int{59}
+	return file_pequod_v1_pequod_proto_rawDescGZIP(), []int{62}
 }
 
 func (x *JoinExplanation) GetName() string {
@@ -4255,7 +4518,7 @@ type SourceExplanation struct {
 
 func (x *SourceExplanation) Reset() {
 	*x = SourceExplanation{}
-	mi := &file_pequod_v1_pequod_proto_msgTypes[60]
+	mi := &file_pequod_v1_pequod_proto_msgTypes[63]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4267,7 +4530,7 @@ func (x *SourceExplanation) String() string {
 func (*SourceExplanation) ProtoMessage() {}
 
 func (x *SourceExplanation) ProtoReflect() protoreflect.Message {
-	mi := &file_pequod_v1_pequod_proto_msgTypes[60]
+	mi := &file_pequod_v1_pequod_proto_msgTypes[63]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4280,7 +4543,7 @@ func (x *SourceExplanation) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SourceExplanation.ProtoReflect.Descriptor instead.
 func (*SourceExplanation) Descriptor() ([]byte, []int) {
-	return file_pequod_v1_pequod_proto_rawDescGZIP(), []int{60}
+	return file_pequod_v1_pequod_proto_rawDescGZIP(), []int{63}
 }
 
 func (x *SourceExplanation) GetSource() string {
@@ -4354,7 +4617,7 @@ type IndexExplanation struct {
 
 func (x *IndexExplanation) Reset() {
 	*x = IndexExplanation{}
-	mi := &file_pequod_v1_pequod_proto_msgTypes[61]
+	mi := &file_pequod_v1_pequod_proto_msgTypes[64]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4366,7 +4629,7 @@ func (x *IndexExplanation) String() string {
 func (*IndexExplanation) ProtoMessage() {}
 
 func (x *IndexExplanation) ProtoReflect() protoreflect.Message {
-	mi := &file_pequod_v1_pequod_proto_msgTypes[61]
+	mi := &file_pequod_v1_pequod_proto_msgTypes[64]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4379,7 +4642,7 @@ func (x *IndexExplanation) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use IndexExplanation.ProtoReflect.Descriptor instead.
 func (*IndexExplanation) Descriptor() ([]byte, []int) {
-	return file_pequod_v1_pequod_proto_rawDescGZIP(), []int{61}
+	return file_pequod_v1_pequod_proto_rawDescGZIP(), []int{64}
 }
 
 func (x *IndexExplanation) GetOrder() string {
@@ -4424,7 +4687,7 @@ type MisfitExplanation struct {
 
 func (x *MisfitExplanation) Reset() {
 	*x = MisfitExplanation{}
-	mi := &file_pequod_v1_pequod_proto_msgTypes[62]
+	mi := &file_pequod_v1_pequod_proto_msgTypes[65]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4436,7 +4699,7 @@ func (x *MisfitExplanation) String() string {
 func (*MisfitExplanation) ProtoMessage() {}
 
 func (x *MisfitExplanation) ProtoReflect() protoreflect.Message {
-	mi := &file_pequod_v1_pequod_proto_msgTypes[62]
+	mi := &file_pequod_v1_pequod_proto_msgTypes[65]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4449,7 +4712,7 @@ func (x *MisfitExplanation) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use MisfitExplanation.ProtoReflect.Descriptor instead.
 func (*MisfitExplanation) Descriptor() ([]byte, []int) {
-	return file_pequod_v1_pequod_proto_rawDescGZIP(), []int{62}
+	return file_pequod_v1_pequod_proto_rawDescGZIP(), []int{65}
 }
 
 func (x *MisfitExplanation) GetReason() string {
@@ -4488,7 +4751,7 @@ type InvalidateRequest struct {
 
 func (x *InvalidateRequest) Reset() {
 	*x = InvalidateRequest{}
-	mi := &file_pequod_v1_pequod_proto_msgTypes[63]
+	mi := &file_pequod_v1_pequod_proto_msgTypes[66]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4500,7 +4763,7 @@ func (x *InvalidateRequest) String() string {
 func (*InvalidateRequest) ProtoMessage() {}
 
 func (x *InvalidateRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_pequod_v1_pequod_proto_msgTypes[63]
+	mi := &file_pequod_v1_pequod_proto_msgTypes[66]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4513,7 +4776,7 @@ func (x *InvalidateRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use InvalidateRequest.ProtoReflect.Descriptor instead.
 func (*InvalidateRequest) Descriptor() ([]byte, []int) {
-	return file_pequod_v1_pequod_proto_rawDescGZIP(), []int{63}
+	return file_pequod_v1_pequod_proto_rawDescGZIP(), []int{66}
 }
 
 func (x *InvalidateRequest) GetSubject() isInvalidateRequest_Subject {
@@ -4568,7 +4831,7 @@ type InvalidateReply struct {
 
 func (x *InvalidateReply) Reset() {
 	*x = InvalidateReply{}
-	mi := &file_pequod_v1_pequod_proto_msgTypes[64]
+	mi := &file_pequod_v1_pequod_proto_msgTypes[67]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4580,7 +4843,7 @@ func (x *InvalidateReply) String() string {
 func (*InvalidateReply) ProtoMessage() {}
 
 func (x *InvalidateReply) ProtoReflect() protoreflect.Message {
-	mi := &file_pequod_v1_pequod_proto_msgTypes[64]
+	mi := &file_pequod_v1_pequod_proto_msgTypes[67]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4593,7 +4856,7 @@ func (x *InvalidateReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use InvalidateReply.ProtoReflect.Descriptor instead.
 func (*InvalidateReply) Descriptor() ([]byte, []int) {
-	return file_pequod_v1_pequod_proto_rawDescGZIP(), []int{64}
+	return file_pequod_v1_pequod_proto_rawDescGZIP(), []int{67}
 }
 
 func (x *InvalidateReply) GetHeader() *Header {
@@ -4628,7 +4891,7 @@ type RangeExplanation struct {
 
 func (x *RangeExplanation) Reset() {
 	*x = RangeExplanation{}
-	mi := &file_pequod_v1_pequod_proto_msgTypes[65]
+	mi := &file_pequod_v1_pequod_proto_msgTypes[68]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4640,7 +4903,7 @@ func (x *RangeExplanation) String() string {
 func (*RangeExplanation) ProtoMessage() {}
 
 func (x *RangeExplanation) ProtoReflect() protoreflect.Message {
-	mi := &file_pequod_v1_pequod_proto_msgTypes[65]
+	mi := &file_pequod_v1_pequod_proto_msgTypes[68]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4653,7 +4916,7 @@ func (x *RangeExplanation) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RangeExplanation.ProtoReflect.Descriptor instead.
 func (*RangeExplanation) Descriptor() ([]byte, []int) {
-	return file_pequod_v1_pequod_proto_rawDescGZIP(), []int{65}
+	return file_pequod_v1_pequod_proto_rawDescGZIP(), []int{68}
 }
 
 func (x *RangeExplanation) GetStoredKeys() uint64 {
@@ -4703,7 +4966,7 @@ type CoverageExplanation struct {
 
 func (x *CoverageExplanation) Reset() {
 	*x = CoverageExplanation{}
-	mi := &file_pequod_v1_pequod_proto_msgTypes[66]
+	mi := &file_pequod_v1_pequod_proto_msgTypes[69]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4715,7 +4978,7 @@ func (x *CoverageExplanation) String() string {
 func (*CoverageExplanation) ProtoMessage() {}
 
 func (x *CoverageExplanation) ProtoReflect() protoreflect.Message {
-	mi := &file_pequod_v1_pequod_proto_msgTypes[66]
+	mi := &file_pequod_v1_pequod_proto_msgTypes[69]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4728,7 +4991,7 @@ func (x *CoverageExplanation) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CoverageExplanation.ProtoReflect.Descriptor instead.
 func (*CoverageExplanation) Descriptor() ([]byte, []int) {
-	return file_pequod_v1_pequod_proto_rawDescGZIP(), []int{66}
+	return file_pequod_v1_pequod_proto_rawDescGZIP(), []int{69}
 }
 
 func (x *CoverageExplanation) GetJoin() string {
@@ -4768,7 +5031,7 @@ type DroppedExplanation struct {
 
 func (x *DroppedExplanation) Reset() {
 	*x = DroppedExplanation{}
-	mi := &file_pequod_v1_pequod_proto_msgTypes[67]
+	mi := &file_pequod_v1_pequod_proto_msgTypes[70]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4780,7 +5043,7 @@ func (x *DroppedExplanation) String() string {
 func (*DroppedExplanation) ProtoMessage() {}
 
 func (x *DroppedExplanation) ProtoReflect() protoreflect.Message {
-	mi := &file_pequod_v1_pequod_proto_msgTypes[67]
+	mi := &file_pequod_v1_pequod_proto_msgTypes[70]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4793,7 +5056,7 @@ func (x *DroppedExplanation) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DroppedExplanation.ProtoReflect.Descriptor instead.
 func (*DroppedExplanation) Descriptor() ([]byte, []int) {
-	return file_pequod_v1_pequod_proto_rawDescGZIP(), []int{67}
+	return file_pequod_v1_pequod_proto_rawDescGZIP(), []int{70}
 }
 
 func (x *DroppedExplanation) GetName() string {
@@ -4846,7 +5109,7 @@ type PartExplanation struct {
 
 func (x *PartExplanation) Reset() {
 	*x = PartExplanation{}
-	mi := &file_pequod_v1_pequod_proto_msgTypes[68]
+	mi := &file_pequod_v1_pequod_proto_msgTypes[71]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4858,7 +5121,7 @@ func (x *PartExplanation) String() string {
 func (*PartExplanation) ProtoMessage() {}
 
 func (x *PartExplanation) ProtoReflect() protoreflect.Message {
-	mi := &file_pequod_v1_pequod_proto_msgTypes[68]
+	mi := &file_pequod_v1_pequod_proto_msgTypes[71]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4871,7 +5134,7 @@ func (x *PartExplanation) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PartExplanation.ProtoReflect.Descriptor instead.
 func (*PartExplanation) Descriptor() ([]byte, []int) {
-	return file_pequod_v1_pequod_proto_rawDescGZIP(), []int{68}
+	return file_pequod_v1_pequod_proto_rawDescGZIP(), []int{71}
 }
 
 func (x *PartExplanation) GetFirst() []byte {
@@ -4924,7 +5187,7 @@ type StatsRequest struct {
 
 func (x *StatsRequest) Reset() {
 	*x = StatsRequest{}
-	mi := &file_pequod_v1_pequod_proto_msgTypes[69]
+	mi := &file_pequod_v1_pequod_proto_msgTypes[72]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4936,7 +5199,7 @@ func (x *StatsRequest) String() string {
 func (*StatsRequest) ProtoMessage() {}
 
 func (x *StatsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_pequod_v1_pequod_proto_msgTypes[69]
+	mi := &file_pequod_v1_pequod_proto_msgTypes[72]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4949,7 +5212,7 @@ func (x *StatsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StatsRequest.ProtoReflect.Descriptor instead.
 func (*StatsRequest) Descriptor() ([]byte, []int) {
-	return file_pequod_v1_pequod_proto_rawDescGZIP(), []int{69}
+	return file_pequod_v1_pequod_proto_rawDescGZIP(), []int{72}
 }
 
 type StatsReply struct {
@@ -4984,7 +5247,7 @@ type StatsReply struct {
 
 func (x *StatsReply) Reset() {
 	*x = StatsReply{}
-	mi := &file_pequod_v1_pequod_proto_msgTypes[70]
+	mi := &file_pequod_v1_pequod_proto_msgTypes[73]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4996,7 +5259,7 @@ func (x *StatsReply) String() string {
 func (*StatsReply) ProtoMessage() {}
 
 func (x *StatsReply) ProtoReflect() protoreflect.Message {
-	mi := &file_pequod_v1_pequod_proto_msgTypes[70]
+	mi := &file_pequod_v1_pequod_proto_msgTypes[73]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5009,7 +5272,7 @@ func (x *StatsReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StatsReply.ProtoReflect.Descriptor instead.
 func (*StatsReply) Descriptor() ([]byte, []int) {
-	return file_pequod_v1_pequod_proto_rawDescGZIP(), []int{70}
+	return file_pequod_v1_pequod_proto_rawDescGZIP(), []int{73}
 }
 
 func (x *StatsReply) GetHeader() *Header {
@@ -5127,7 +5390,7 @@ type CallStatistics struct {
 
 func (x *CallStatistics) Reset() {
 	*x = CallStatistics{}
-	mi := &file_pequod_v1_pequod_proto_msgTypes[71]
+	mi := &file_pequod_v1_pequod_proto_msgTypes[74]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5139,7 +5402,7 @@ func (x *CallStatistics) String() string {
 func (*CallStatistics) ProtoMessage() {}
 
 func (x *CallStatistics) ProtoReflect() protoreflect.Message {
-	mi := &file_pequod_v1_pequod_proto_msgTypes[71]
+	mi := &file_pequod_v1_pequod_proto_msgTypes[74]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5152,7 +5415,7 @@ func (x *CallStatistics) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CallStatistics.ProtoReflect.Descriptor instead.
 func (*CallStatistics) Descriptor() ([]byte, []int) {
-	return file_pequod_v1_pequod_proto_rawDescGZIP(), []int{71}
+	return file_pequod_v1_pequod_proto_rawDescGZIP(), []int{74}
 }
 
 func (x *CallStatistics) GetMethod() string {
@@ -5211,7 +5474,7 @@ type PeerStatistics struct {
 
 func (x *PeerStatistics) Reset() {
 	*x = PeerStatistics{}
-	mi := &file_pequod_v1_pequod_proto_msgTypes[72]
+	mi := &file_pequod_v1_pequod_proto_msgTypes[75]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5223,7 +5486,7 @@ func (x *PeerStatistics) String() string {
 func (*PeerStatistics) ProtoMessage() {}
 
 func (x *PeerStatistics) ProtoReflect() protoreflect.Message {
-	mi := &file_pequod_v1_pequod_proto_msgTypes[72]
+	mi := &file_pequod_v1_pequod_proto_msgTypes[75]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5236,7 +5499,7 @@ func (x *PeerStatistics) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PeerStatistics.ProtoReflect.Descriptor instead.
 func (*PeerStatistics) Descriptor() ([]byte, []int) {
-	return file_pequod_v1_pequod_proto_rawDescGZIP(), []int{72}
+	return file_pequod_v1_pequod_proto_rawDescGZIP(), []int{75}
 }
 
 func (x *PeerStatistics) GetId() string {
@@ -5328,7 +5591,7 @@ type BackingStatistics struct {
 
 func (x *BackingStatistics) Reset() {
 	*x = BackingStatistics{}
-	mi := &file_pequod_v1_pequod_proto_msgTypes[73]
+	mi := &file_pequod_v1_pequod_proto_msgTypes[76]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5340,7 +5603,7 @@ func (x *BackingStatistics) String() string {
 func (*BackingStatistics) ProtoMessage() {}
 
 func (x *BackingStatistics) ProtoReflect() protoreflect.Message {
-	mi := &file_pequod_v1_pequod_proto_msgTypes[73]
+	mi := &file_pequod_v1_pequod_proto_msgTypes[76]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5353,7 +5616,7 @@ func (x *BackingStatistics) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use BackingStatistics.ProtoReflect.Descriptor instead.
 func (*BackingStatistics) Descriptor() ([]byte, []int) {
-	return file_pequod_v1_pequod_proto_rawDescGZIP(), []int{73}
+	return file_pequod_v1_pequod_proto_rawDescGZIP(), []int{76}
 }
 
 func (x *BackingStatistics) GetMode() string {
@@ -5499,7 +5762,7 @@ type MemoryStatistics struct {
 
 func (x *MemoryStatistics) Reset() {
 	*x = MemoryStatistics{}
-	mi := &file_pequod_v1_pequod_proto_msgTypes[74]
+	mi := &file_pequod_v1_pequod_proto_msgTypes[77]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5511,7 +5774,7 @@ func (x *MemoryStatistics) String() string {
 func (*MemoryStatistics) ProtoMessage() {}
 
 func (x *MemoryStatistics) ProtoReflect() protoreflect.Message {
-	mi := &file_pequod_v1_pequod_proto_msgTypes[74]
+	mi := &file_pequod_v1_pequod_proto_msgTypes[77]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5524,7 +5787,7 @@ func (x *MemoryStatistics) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use MemoryStatistics.ProtoReflect.Descriptor instead.
 func (*MemoryStatistics) Descriptor() ([]byte, []int) {
-	return file_pequod_v1_pequod_proto_rawDescGZIP(), []int{74}
+	return file_pequod_v1_pequod_proto_rawDescGZIP(), []int{77}
 }
 
 func (x *MemoryStatistics) GetLimitBytes() uint64 {
@@ -5646,7 +5909,7 @@ type TableStatistics struct {
 
 func (x *TableStatistics) Reset() {
 	*x = TableStatistics{}
-	mi := &file_pequod_v1_pequod_proto_msgTypes[75]
+	mi := &file_pequod_v1_pequod_proto_msgTypes[78]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5658,7 +5921,7 @@ func (x *TableStatistics) String() string {
 func (*TableStatistics) ProtoMessage() {}
 
 func (x *TableStatistics) ProtoReflect() protoreflect.Message {
-	mi := &file_pequod_v1_pequod_proto_msgTypes[75]
+	mi := &file_pequod_v1_pequod_proto_msgTypes[78]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5671,7 +5934,7 @@ func (x *TableStatistics) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TableStatistics.ProtoReflect.Descriptor instead.
 func (*TableStatistics) Descriptor() ([]byte, []int) {
-	return file_pequod_v1_pequod_proto_rawDescGZIP(), []int{75}
+	return file_pequod_v1_pequod_proto_rawDescGZIP(), []int{78}
 }
 
 func (x *TableStatistics) GetTable() []byte {
@@ -5739,7 +6002,7 @@ type JoinStatistics struct {
 
 func (x *JoinStatistics) Reset() {
 	*x = JoinStatistics{}
-	mi := &file_pequod_v1_pequod_proto_msgTypes[76]
+	mi := &file_pequod_v1_pequod_proto_msgTypes[79]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5751,7 +6014,7 @@ func (x *JoinStatistics) String() string {
 func (*JoinStatistics) ProtoMessage() {}
 
 func (x *JoinStatistics) ProtoReflect() protoreflect.Message {
-	mi := &file_pequod_v1_pequod_proto_msgTypes[76]
+	mi := &file_pequod_v1_pequod_proto_msgTypes[79]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5764,7 +6027,7 @@ func (x *JoinStatistics) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use JoinStatistics.ProtoReflect.Descriptor instead.
 func (*JoinStatistics) Descriptor() ([]byte, []int) {
-	return file_pequod_v1_pequod_proto_rawDescGZIP(), []int{76}
+	return file_pequod_v1_pequod_proto_rawDescGZIP(), []int{79}
 }
 
 func (x *JoinStatistics) GetJoin() string {
@@ -5899,7 +6162,7 @@ type ContextStatistics struct {
 
 func (x *ContextStatistics) Reset() {
 	*x = ContextStatistics{}
-	mi := &file_pequod_v1_pequod_proto_msgTypes[77]
+	mi := &file_pequod_v1_pequod_proto_msgTypes[80]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5911,7 +6174,7 @@ func (x *ContextStatistics) String() string {
 func (*ContextStatistics) ProtoMessage() {}
 
 func (x *ContextStatistics) ProtoReflect() protoreflect.Message {
-	mi := &file_pequod_v1_pequod_proto_msgTypes[77]
+	mi := &file_pequod_v1_pequod_proto_msgTypes[80]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5924,7 +6187,7 @@ func (x *ContextStatistics) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ContextStatistics.ProtoReflect.Descriptor instead.
 func (*ContextStatistics) Descriptor() ([]byte, []int) {
-	return file_pequod_v1_pequod_proto_rawDescGZIP(), []int{77}
+	return file_pequod_v1_pequod_proto_rawDescGZIP(), []int{80}
 }
 
 func (x *ContextStatistics) GetPrefix() []byte {
@@ -5956,7 +6219,7 @@ type SlowCallsRequest struct {
 
 func (x *SlowCallsRequest) Reset() {
 	*x = SlowCallsRequest{}
-	mi := &file_pequod_v1_pequod_proto_msgTypes[78]
+	mi := &file_pequod_v1_pequod_proto_msgTypes[81]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5968,7 +6231,7 @@ func (x *SlowCallsRequest) String() string {
 func (*SlowCallsRequest) ProtoMessage() {}
 
 func (x *SlowCallsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_pequod_v1_pequod_proto_msgTypes[78]
+	mi := &file_pequod_v1_pequod_proto_msgTypes[81]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5981,7 +6244,7 @@ func (x *SlowCallsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SlowCallsRequest.ProtoReflect.Descriptor instead.
 func (*SlowCallsRequest) Descriptor() ([]byte, []int) {
-	return file_pequod_v1_pequod_proto_rawDescGZIP(), []int{78}
+	return file_pequod_v1_pequod_proto_rawDescGZIP(), []int{81}
 }
 
 type SlowCallsReply struct {
@@ -5997,7 +6260,7 @@ type SlowCallsReply struct {
 
 func (x *SlowCallsReply) Reset() {
 	*x = SlowCallsReply{}
-	mi := &file_pequod_v1_pequod_proto_msgTypes[79]
+	mi := &file_pequod_v1_pequod_proto_msgTypes[82]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6009,7 +6272,7 @@ func (x *SlowCallsReply) String() string {
 func (*SlowCallsReply) ProtoMessage() {}
 
 func (x *SlowCallsReply) ProtoReflect() protoreflect.Message {
-	mi := &file_pequod_v1_pequod_proto_msgTypes[79]
+	mi := &file_pequod_v1_pequod_proto_msgTypes[82]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6022,7 +6285,7 @@ func (x *SlowCallsReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SlowCallsReply.ProtoReflect.Descriptor instead.
 func (*SlowCallsReply) Descriptor() ([]byte, []int) {
-	return file_pequod_v1_pequod_proto_rawDescGZIP(), []int{79}
+	return file_pequod_v1_pequod_proto_rawDescGZIP(), []int{82}
 }
 
 func (x *SlowCallsReply) GetHeader() *Header {
@@ -6075,7 +6338,7 @@ type SlowCall struct {
 
 func (x *SlowCall) Reset() {
 	*x = SlowCall{}
-	mi := &file_pequod_v1_pequod_proto_msgTypes[80]
+	mi := &file_pequod_v1_pequod_proto_msgTypes[83]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6087,7 +6350,7 @@ func (x *SlowCall) String() string {
 func (*SlowCall) ProtoMessage() {}
 
 func (x *SlowCall) ProtoReflect() protoreflect.Message {
-	mi := &file_pequod_v1_pequod_proto_msgTypes[80]
+	mi := &file_pequod_v1_pequod_proto_msgTypes[83]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6100,7 +6363,7 @@ func (x *SlowCall) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SlowCall.ProtoReflect.Descriptor instead.
 func (*SlowCall) Descriptor() ([]byte, []int) {
-	return file_pequod_v1_pequod_proto_rawDescGZIP(), []int{80}
+	return file_pequod_v1_pequod_proto_rawDescGZIP(), []int{83}
 }
 
 func (x *SlowCall) GetAtS() float64 {
@@ -6209,7 +6472,7 @@ type SaveSnapshotRequest struct {
 
 func (x *SaveSnapshotRequest) Reset() {
 	*x = SaveSnapshotRequest{}
-	mi := &file_pequod_v1_pequod_proto_msgTypes[81]
+	mi := &file_pequod_v1_pequod_proto_msgTypes[84]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6221,7 +6484,7 @@ func (x *SaveSnapshotRequest) String() string {
 func (*SaveSnapshotRequest) ProtoMessage() {}
 
 func (x *SaveSnapshotRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_pequod_v1_pequod_proto_msgTypes[81]
+	mi := &file_pequod_v1_pequod_proto_msgTypes[84]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6234,7 +6497,7 @@ func (x *SaveSnapshotRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SaveSnapshotRequest.ProtoReflect.Descriptor instead.
 func (*SaveSnapshotRequest) Descriptor() ([]byte, []int) {
-	return file_pequod_v1_pequod_proto_rawDescGZIP(), []int{81}
+	return file_pequod_v1_pequod_proto_rawDescGZIP(), []int{84}
 }
 
 type SaveSnapshotReply struct {
@@ -6253,7 +6516,7 @@ type SaveSnapshotReply struct {
 
 func (x *SaveSnapshotReply) Reset() {
 	*x = SaveSnapshotReply{}
-	mi := &file_pequod_v1_pequod_proto_msgTypes[82]
+	mi := &file_pequod_v1_pequod_proto_msgTypes[85]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6265,7 +6528,7 @@ func (x *SaveSnapshotReply) String() string {
 func (*SaveSnapshotReply) ProtoMessage() {}
 
 func (x *SaveSnapshotReply) ProtoReflect() protoreflect.Message {
-	mi := &file_pequod_v1_pequod_proto_msgTypes[82]
+	mi := &file_pequod_v1_pequod_proto_msgTypes[85]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6278,7 +6541,7 @@ func (x *SaveSnapshotReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SaveSnapshotReply.ProtoReflect.Descriptor instead.
 func (*SaveSnapshotReply) Descriptor() ([]byte, []int) {
-	return file_pequod_v1_pequod_proto_rawDescGZIP(), []int{82}
+	return file_pequod_v1_pequod_proto_rawDescGZIP(), []int{85}
 }
 
 func (x *SaveSnapshotReply) GetHeader() *Header {
@@ -6331,7 +6594,7 @@ type RestoreSnapshotRequest struct {
 
 func (x *RestoreSnapshotRequest) Reset() {
 	*x = RestoreSnapshotRequest{}
-	mi := &file_pequod_v1_pequod_proto_msgTypes[83]
+	mi := &file_pequod_v1_pequod_proto_msgTypes[86]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6343,7 +6606,7 @@ func (x *RestoreSnapshotRequest) String() string {
 func (*RestoreSnapshotRequest) ProtoMessage() {}
 
 func (x *RestoreSnapshotRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_pequod_v1_pequod_proto_msgTypes[83]
+	mi := &file_pequod_v1_pequod_proto_msgTypes[86]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6356,7 +6619,7 @@ func (x *RestoreSnapshotRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RestoreSnapshotRequest.ProtoReflect.Descriptor instead.
 func (*RestoreSnapshotRequest) Descriptor() ([]byte, []int) {
-	return file_pequod_v1_pequod_proto_rawDescGZIP(), []int{83}
+	return file_pequod_v1_pequod_proto_rawDescGZIP(), []int{86}
 }
 
 type RestoreSnapshotReply struct {
@@ -6372,7 +6635,7 @@ type RestoreSnapshotReply struct {
 
 func (x *RestoreSnapshotReply) Reset() {
 	*x = RestoreSnapshotReply{}
-	mi := &file_pequod_v1_pequod_proto_msgTypes[84]
+	mi := &file_pequod_v1_pequod_proto_msgTypes[87]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6384,7 +6647,7 @@ func (x *RestoreSnapshotReply) String() string {
 func (*RestoreSnapshotReply) ProtoMessage() {}
 
 func (x *RestoreSnapshotReply) ProtoReflect() protoreflect.Message {
-	mi := &file_pequod_v1_pequod_proto_msgTypes[84]
+	mi := &file_pequod_v1_pequod_proto_msgTypes[87]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6397,7 +6660,7 @@ func (x *RestoreSnapshotReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RestoreSnapshotReply.ProtoReflect.Descriptor instead.
 func (*RestoreSnapshotReply) Descriptor() ([]byte, []int) {
-	return file_pequod_v1_pequod_proto_rawDescGZIP(), []int{84}
+	return file_pequod_v1_pequod_proto_rawDescGZIP(), []int{87}
 }
 
 func (x *RestoreSnapshotReply) GetHeader() *Header {
@@ -6444,7 +6707,7 @@ type SnapshotBlock struct {
 
 func (x *SnapshotBlock) Reset() {
 	*x = SnapshotBlock{}
-	mi := &file_pequod_v1_pequod_proto_msgTypes[85]
+	mi := &file_pequod_v1_pequod_proto_msgTypes[88]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6456,7 +6719,7 @@ func (x *SnapshotBlock) String() string {
 func (*SnapshotBlock) ProtoMessage() {}
 
 func (x *SnapshotBlock) ProtoReflect() protoreflect.Message {
-	mi := &file_pequod_v1_pequod_proto_msgTypes[85]
+	mi := &file_pequod_v1_pequod_proto_msgTypes[88]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6469,7 +6732,7 @@ func (x *SnapshotBlock) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SnapshotBlock.ProtoReflect.Descriptor instead.
 func (*SnapshotBlock) Descriptor() ([]byte, []int) {
-	return file_pequod_v1_pequod_proto_rawDescGZIP(), []int{85}
+	return file_pequod_v1_pequod_proto_rawDescGZIP(), []int{88}
 }
 
 func (x *SnapshotBlock) GetHead() *SnapshotHead {
@@ -6524,7 +6787,7 @@ type SnapshotHead struct {
 
 func (x *SnapshotHead) Reset() {
 	*x = SnapshotHead{}
-	mi := &file_pequod_v1_pequod_proto_msgTypes[86]
+	mi := &file_pequod_v1_pequod_proto_msgTypes[89]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6536,7 +6799,7 @@ func (x *SnapshotHead) String() string {
 func (*SnapshotHead) ProtoMessage() {}
 
 func (x *SnapshotHead) ProtoReflect() protoreflect.Message {
-	mi := &file_pequod_v1_pequod_proto_msgTypes[86]
+	mi := &file_pequod_v1_pequod_proto_msgTypes[89]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6549,7 +6812,7 @@ func (x *SnapshotHead) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SnapshotHead.ProtoReflect.Descriptor instead.
 func (*SnapshotHead) Descriptor() ([]byte, []int) {
-	return file_pequod_v1_pequod_proto_rawDescGZIP(), []int{86}
+	return file_pequod_v1_pequod_proto_rawDescGZIP(), []int{89}
 }
 
 func (x *SnapshotHead) GetFormat() string {
@@ -6611,7 +6874,7 @@ type SnapshotBacking struct {
 
 func (x *SnapshotBacking) Reset() {
 	*x = SnapshotBacking{}
-	mi := &file_pequod_v1_pequod_proto_msgTypes[87]
+	mi := &file_pequod_v1_pequod_proto_msgTypes[90]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6623,7 +6886,7 @@ func (x *SnapshotBacking) String() string {
 func (*SnapshotBacking) ProtoMessage() {}
 
 func (x *SnapshotBacking) ProtoReflect() protoreflect.Message {
-	mi := &file_pequod_v1_pequod_proto_msgTypes[87]
+	mi := &file_pequod_v1_pequod_proto_msgTypes[90]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6636,7 +6899,7 @@ func (x *SnapshotBacking) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SnapshotBacking.ProtoReflect.Descriptor instead.
 func (*SnapshotBacking) Descriptor() ([]byte, []int) {
-	return file_pequod_v1_pequod_proto_rawDescGZIP(), []int{87}
+	return file_pequod_v1_pequod_proto_rawDescGZIP(), []int{90}
 }
 
 func (x *SnapshotBacking) GetPosition() uint64 {
@@ -6690,7 +6953,7 @@ type SnapshotEnd struct {
 
 func (x *SnapshotEnd) Reset() {
 	*x = SnapshotEnd{}
-	mi := &file_pequod_v1_pequod_proto_msgTypes[88]
+	mi := &file_pequod_v1_pequod_proto_msgTypes[91]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6702,7 +6965,7 @@ func (x *SnapshotEnd) String() string {
 func (*SnapshotEnd) ProtoMessage() {}
 
 func (x *SnapshotEnd) ProtoReflect() protoreflect.Message {
-	mi := &file_pequod_v1_pequod_proto_msgTypes[88]
+	mi := &file_pequod_v1_pequod_proto_msgTypes[91]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6715,7 +6978,7 @@ func (x *SnapshotEnd) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SnapshotEnd.ProtoReflect.Descriptor instead.
 func (*SnapshotEnd) Descriptor() ([]byte, []int) {
-	return file_pequod_v1_pequod_proto_rawDescGZIP(), []int{88}
+	return file_pequod_v1_pequod_proto_rawDescGZIP(), []int{91}
 }
 
 func (x *SnapshotEnd) GetKeys() uint64 {
@@ -6761,7 +7024,7 @@ type Backfill struct {
 
 func (x *Backfill) Reset() {
 	*x = Backfill{}
-	mi := &file_pequod_v1_pequod_proto_msgTypes[89]
+	mi := &file_pequod_v1_pequod_proto_msgTypes[92]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6773,7 +7036,7 @@ func (x *Backfill) String() string {
 func (*Backfill) ProtoMessage() {}
 
 func (x *Backfill) ProtoReflect() protoreflect.Message {
-	mi := &file_pequod_v1_pequod_proto_msgTypes[89]
+	mi := &file_pequod_v1_pequod_proto_msgTypes[92]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6786,7 +7049,7 @@ func (x *Backfill) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Backfill.ProtoReflect.Descriptor instead.
 func (*Backfill) Descriptor() ([]byte, []int) {
-	return file_pequod_v1_pequod_proto_rawDescGZIP(), []int{89}
+	return file_pequod_v1_pequod_proto_rawDescGZIP(), []int{92}
 }
 
 func (x *Backfill) GetId() uint64 {
@@ -6925,7 +7188,7 @@ type BeginBackfillRequest struct {
 
 func (x *BeginBackfillRequest) Reset() {
 	*x = BeginBackfillRequest{}
-	mi := &file_pequod_v1_pequod_proto_msgTypes[90]
+	mi := &file_pequod_v1_pequod_proto_msgTypes[93]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6937,7 +7200,7 @@ func (x *BeginBackfillRequest) String() string {
 func (*BeginBackfillRequest) ProtoMessage() {}
 
 func (x *BeginBackfillRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_pequod_v1_pequod_proto_msgTypes[90]
+	mi := &file_pequod_v1_pequod_proto_msgTypes[93]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6950,7 +7213,7 @@ func (x *BeginBackfillRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use BeginBackfillRequest.ProtoReflect.Descriptor instead.
 func (*BeginBackfillRequest) Descriptor() ([]byte, []int) {
-	return file_pequod_v1_pequod_proto_rawDescGZIP(), []int{90}
+	return file_pequod_v1_pequod_proto_rawDescGZIP(), []int{93}
 }
 
 func (x *BeginBackfillRequest) GetJoin() string {
@@ -6998,7 +7261,7 @@ type BeginBackfillReply struct {
 
 func (x *BeginBackfillReply) Reset() {
 	*x = BeginBackfillReply{}
-	mi := &file_pequod_v1_pequod_proto_msgTypes[91]
+	mi := &file_pequod_v1_pequod_proto_msgTypes[94]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7010,7 +7273,7 @@ func (x *BeginBackfillReply) String() string {
 func (*BeginBackfillReply) ProtoMessage() {}
 
 func (x *BeginBackfillReply) ProtoReflect() protoreflect.Message {
-	mi := &file_pequod_v1_pequod_proto_msgTypes[91]
+	mi := &file_pequod_v1_pequod_proto_msgTypes[94]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7023,7 +7286,7 @@ func (x *BeginBackfillReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use BeginBackfillReply.ProtoReflect.Descriptor instead.
 func (*BeginBackfillReply) Descriptor() ([]byte, []int) {
-	return file_pequod_v1_pequod_proto_rawDescGZIP(), []int{91}
+	return file_pequod_v1_pequod_proto_rawDescGZIP(), []int{94}
 }
 
 func (x *BeginBackfillReply) GetHeader() *Header {
@@ -7055,7 +7318,7 @@ type ReadBackfillRequest struct {
 
 func (x *ReadBackfillRequest) Reset() {
 	*x = ReadBackfillRequest{}
-	mi := &file_pequod_v1_pequod_proto_msgTypes[92]
+	mi := &file_pequod_v1_pequod_proto_msgTypes[95]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7067,7 +7330,7 @@ func (x *ReadBackfillRequest) String() string {
 func (*ReadBackfillRequest) ProtoMessage() {}
 
 func (x *ReadBackfillRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_pequod_v1_pequod_proto_msgTypes[92]
+	mi := &file_pequod_v1_pequod_proto_msgTypes[95]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7080,7 +7343,7 @@ func (x *ReadBackfillRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReadBackfillRequest.ProtoReflect.Descriptor instead.
 func (*ReadBackfillRequest) Descriptor() ([]byte, []int) {
-	return file_pequod_v1_pequod_proto_rawDescGZIP(), []int{92}
+	return file_pequod_v1_pequod_proto_rawDescGZIP(), []int{95}
 }
 
 func (x *ReadBackfillRequest) GetId() uint64 {
@@ -7135,7 +7398,7 @@ type ReadBackfillReply struct {
 
 func (x *ReadBackfillReply) Reset() {
 	*x = ReadBackfillReply{}
-	mi := &file_pequod_v1_pequod_proto_msgTypes[93]
+	mi := &file_pequod_v1_pequod_proto_msgTypes[96]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7147,7 +7410,7 @@ func (x *ReadBackfillReply) String() string {
 func (*ReadBackfillReply) ProtoMessage() {}
 
 func (x *ReadBackfillReply) ProtoReflect() protoreflect.Message {
-	mi := &file_pequod_v1_pequod_proto_msgTypes[93]
+	mi := &file_pequod_v1_pequod_proto_msgTypes[96]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7160,7 +7423,7 @@ func (x *ReadBackfillReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReadBackfillReply.ProtoReflect.Descriptor instead.
 func (*ReadBackfillReply) Descriptor() ([]byte, []int) {
-	return file_pequod_v1_pequod_proto_rawDescGZIP(), []int{93}
+	return file_pequod_v1_pequod_proto_rawDescGZIP(), []int{96}
 }
 
 func (x *ReadBackfillReply) GetHeader() *Header {
@@ -7236,7 +7499,7 @@ type LoadBackfillRequest struct {
 
 func (x *LoadBackfillRequest) Reset() {
 	*x = LoadBackfillRequest{}
-	mi := &file_pequod_v1_pequod_proto_msgTypes[94]
+	mi := &file_pequod_v1_pequod_proto_msgTypes[97]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7248,7 +7511,7 @@ func (x *LoadBackfillRequest) String() string {
 func (*LoadBackfillRequest) ProtoMessage() {}
 
 func (x *LoadBackfillRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_pequod_v1_pequod_proto_msgTypes[94]
+	mi := &file_pequod_v1_pequod_proto_msgTypes[97]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7261,7 +7524,7 @@ func (x *LoadBackfillRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LoadBackfillRequest.ProtoReflect.Descriptor instead.
 func (*LoadBackfillRequest) Descriptor() ([]byte, []int) {
-	return file_pequod_v1_pequod_proto_rawDescGZIP(), []int{94}
+	return file_pequod_v1_pequod_proto_rawDescGZIP(), []int{97}
 }
 
 func (x *LoadBackfillRequest) GetId() uint64 {
@@ -7362,7 +7625,7 @@ type LoadBackfillReply struct {
 
 func (x *LoadBackfillReply) Reset() {
 	*x = LoadBackfillReply{}
-	mi := &file_pequod_v1_pequod_proto_msgTypes[95]
+	mi := &file_pequod_v1_pequod_proto_msgTypes[98]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7374,7 +7637,7 @@ func (x *LoadBackfillReply) String() string {
 func (*LoadBackfillReply) ProtoMessage() {}
 
 func (x *LoadBackfillReply) ProtoReflect() protoreflect.Message {
-	mi := &file_pequod_v1_pequod_proto_msgTypes[95]
+	mi := &file_pequod_v1_pequod_proto_msgTypes[98]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7387,7 +7650,7 @@ func (x *LoadBackfillReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LoadBackfillReply.ProtoReflect.Descriptor instead.
 func (*LoadBackfillReply) Descriptor() ([]byte, []int) {
-	return file_pequod_v1_pequod_proto_rawDescGZIP(), []int{95}
+	return file_pequod_v1_pequod_proto_rawDescGZIP(), []int{98}
 }
 
 func (x *LoadBackfillReply) GetHeader() *Header {
@@ -7431,7 +7694,7 @@ type RenewBackfillRequest struct {
 
 func (x *RenewBackfillRequest) Reset() {
 	*x = RenewBackfillRequest{}
-	mi := &file_pequod_v1_pequod_proto_msgTypes[96]
+	mi := &file_pequod_v1_pequod_proto_msgTypes[99]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7443,7 +7706,7 @@ func (x *RenewBackfillRequest) String() string {
 func (*RenewBackfillRequest) ProtoMessage() {}
 
 func (x *RenewBackfillRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_pequod_v1_pequod_proto_msgTypes[96]
+	mi := &file_pequod_v1_pequod_proto_msgTypes[99]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7456,7 +7719,7 @@ func (x *RenewBackfillRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RenewBackfillRequest.ProtoReflect.Descriptor instead.
 func (*RenewBackfillRequest) Descriptor() ([]byte, []int) {
-	return file_pequod_v1_pequod_proto_rawDescGZIP(), []int{96}
+	return file_pequod_v1_pequod_proto_rawDescGZIP(), []int{99}
 }
 
 func (x *RenewBackfillRequest) GetId() uint64 {
@@ -7497,7 +7760,7 @@ type RenewBackfillReply struct {
 
 func (x *RenewBackfillReply) Reset() {
 	*x = RenewBackfillReply{}
-	mi := &file_pequod_v1_pequod_proto_msgTypes[97]
+	mi := &file_pequod_v1_pequod_proto_msgTypes[100]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7509,7 +7772,7 @@ func (x *RenewBackfillReply) String() string {
 func (*RenewBackfillReply) ProtoMessage() {}
 
 func (x *RenewBackfillReply) ProtoReflect() protoreflect.Message {
-	mi := &file_pequod_v1_pequod_proto_msgTypes[97]
+	mi := &file_pequod_v1_pequod_proto_msgTypes[100]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7522,7 +7785,7 @@ func (x *RenewBackfillReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RenewBackfillReply.ProtoReflect.Descriptor instead.
 func (*RenewBackfillReply) Descriptor() ([]byte, []int) {
-	return file_pequod_v1_pequod_proto_rawDescGZIP(), []int{97}
+	return file_pequod_v1_pequod_proto_rawDescGZIP(), []int{100}
 }
 
 func (x *RenewBackfillReply) GetHeader() *Header {
@@ -7551,7 +7814,7 @@ type EndBackfillRequest struct {
 
 func (x *EndBackfillRequest) Reset() {
 	*x = EndBackfillRequest{}
-	mi := &file_pequod_v1_pequod_proto_msgTypes[98]
+	mi := &file_pequod_v1_pequod_proto_msgTypes[101]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7563,7 +7826,7 @@ func (x *EndBackfillRequest) String() string {
 func (*EndBackfillRequest) ProtoMessage() {}
 
 func (x *EndBackfillRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_pequod_v1_pequod_proto_msgTypes[98]
+	mi := &file_pequod_v1_pequod_proto_msgTypes[101]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7576,7 +7839,7 @@ func (x *EndBackfillRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use EndBackfillRequest.ProtoReflect.Descriptor instead.
 func (*EndBackfillRequest) Descriptor() ([]byte, []int) {
-	return file_pequod_v1_pequod_proto_rawDescGZIP(), []int{98}
+	return file_pequod_v1_pequod_proto_rawDescGZIP(), []int{101}
 }
 
 func (x *EndBackfillRequest) GetId() uint64 {
@@ -7610,7 +7873,7 @@ type EndBackfillReply struct {
 
 func (x *EndBackfillReply) Reset() {
 	*x = EndBackfillReply{}
-	mi := &file_pequod_v1_pequod_proto_msgTypes[99]
+	mi := &file_pequod_v1_pequod_proto_msgTypes[102]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7622,7 +7885,7 @@ func (x *EndBackfillReply) String() string {
 func (*EndBackfillReply) ProtoMessage() {}
 
 func (x *EndBackfillReply) ProtoReflect() protoreflect.Message {
-	mi := &file_pequod_v1_pequod_proto_msgTypes[99]
+	mi := &file_pequod_v1_pequod_proto_msgTypes[102]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7635,7 +7898,7 @@ func (x *EndBackfillReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use EndBackfillReply.ProtoReflect.Descriptor instead.
 func (*EndBackfillReply) Descriptor() ([]byte, []int) {
-	return file_pequod_v1_pequod_proto_rawDescGZIP(), []int{99}
+	return file_pequod_v1_pequod_proto_rawDescGZIP(), []int{102}
 }
 
 func (x *EndBackfillReply) GetHeader() *Header {
@@ -7660,7 +7923,7 @@ type ListBackfillsRequest struct {
 
 func (x *ListBackfillsRequest) Reset() {
 	*x = ListBackfillsRequest{}
-	mi := &file_pequod_v1_pequod_proto_msgTypes[100]
+	mi := &file_pequod_v1_pequod_proto_msgTypes[103]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7672,7 +7935,7 @@ func (x *ListBackfillsRequest) String() string {
 func (*ListBackfillsRequest) ProtoMessage() {}
 
 func (x *ListBackfillsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_pequod_v1_pequod_proto_msgTypes[100]
+	mi := &file_pequod_v1_pequod_proto_msgTypes[103]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7685,7 +7948,7 @@ func (x *ListBackfillsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListBackfillsRequest.ProtoReflect.Descriptor instead.
 func (*ListBackfillsRequest) Descriptor() ([]byte, []int) {
-	return file_pequod_v1_pequod_proto_rawDescGZIP(), []int{100}
+	return file_pequod_v1_pequod_proto_rawDescGZIP(), []int{103}
 }
 
 type ListBackfillsReply struct {
@@ -7699,7 +7962,7 @@ type ListBackfillsReply struct {
 
 func (x *ListBackfillsReply) Reset() {
 	*x = ListBackfillsReply{}
-	mi := &file_pequod_v1_pequod_proto_msgTypes[101]
+	mi := &file_pequod_v1_pequod_proto_msgTypes[104]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7711,7 +7974,7 @@ func (x *ListBackfillsReply) String() string {
 func (*ListBackfillsReply) ProtoMessage() {}
 
 func (x *ListBackfillsReply) ProtoReflect() protoreflect.Message {
-	mi := &file_pequod_v1_pequod_proto_msgTypes[101]
+	mi := &file_pequod_v1_pequod_proto_msgTypes[104]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7724,7 +7987,7 @@ func (x *ListBackfillsReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListBackfillsReply.ProtoReflect.Descriptor instead.
 func (*ListBackfillsReply) Descriptor() ([]byte, []int) {
-	return file_pequod_v1_pequod_proto_rawDescGZIP(), []int{101}
+	return file_pequod_v1_pequod_proto_rawDescGZIP(), []int{104}
 }
 
 func (x *ListBackfillsReply) GetHeader() *Header {
@@ -7755,7 +8018,7 @@ type FollowClusterRequest struct {
 
 func (x *FollowClusterRequest) Reset() {
 	*x = FollowClusterRequest{}
-	mi := &file_pequod_v1_pequod_proto_msgTypes[102]
+	mi := &file_pequod_v1_pequod_proto_msgTypes[105]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7767,7 +8030,7 @@ func (x *FollowClusterRequest) String() string {
 func (*FollowClusterRequest) ProtoMessage() {}
 
 func (x *FollowClusterRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_pequod_v1_pequod_proto_msgTypes[102]
+	mi := &file_pequod_v1_pequod_proto_msgTypes[105]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7780,7 +8043,7 @@ func (x *FollowClusterRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FollowClusterRequest.ProtoReflect.Descriptor instead.
 func (*FollowClusterRequest) Descriptor() ([]byte, []int) {
-	return file_pequod_v1_pequod_proto_rawDescGZIP(), []int{102}
+	return file_pequod_v1_pequod_proto_rawDescGZIP(), []int{105}
 }
 
 func (x *FollowClusterRequest) GetOnce() bool {
@@ -7821,7 +8084,7 @@ type FollowClusterReply struct {
 
 func (x *FollowClusterReply) Reset() {
 	*x = FollowClusterReply{}
-	mi := &file_pequod_v1_pequod_proto_msgTypes[103]
+	mi := &file_pequod_v1_pequod_proto_msgTypes[106]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7833,7 +8096,7 @@ func (x *FollowClusterReply) String() string {
 func (*FollowClusterReply) ProtoMessage() {}
 
 func (x *FollowClusterReply) ProtoReflect() protoreflect.Message {
-	mi := &file_pequod_v1_pequod_proto_msgTypes[103]
+	mi := &file_pequod_v1_pequod_proto_msgTypes[106]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7846,7 +8109,7 @@ func (x *FollowClusterReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FollowClusterReply.ProtoReflect.Descriptor instead.
 func (*FollowClusterReply) Descriptor() ([]byte, []int) {
-	return file_pequod_v1_pequod_proto_rawDescGZIP(), []int{103}
+	return file_pequod_v1_pequod_proto_rawDescGZIP(), []int{106}
 }
 
 func (x *FollowClusterReply) GetHeader() *Header {
@@ -7904,7 +8167,7 @@ type ClusterMap struct {
 
 func (x *ClusterMap) Reset() {
 	*x = ClusterMap{}
-	mi := &file_pequod_v1_pequod_proto_msgTypes[104]
+	mi := &file_pequod_v1_pequod_proto_msgTypes[107]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7916,7 +8179,7 @@ func (x *ClusterMap) String() string {
 func (*ClusterMap) ProtoMessage() {}
 
 func (x *ClusterMap) ProtoReflect() protoreflect.Message {
-	mi := &file_pequod_v1_pequod_proto_msgTypes[104]
+	mi := &file_pequod_v1_pequod_proto_msgTypes[107]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7929,7 +8192,7 @@ func (x *ClusterMap) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ClusterMap.ProtoReflect.Descriptor instead.
 func (*ClusterMap) Descriptor() ([]byte, []int) {
-	return file_pequod_v1_pequod_proto_rawDescGZIP(), []int{104}
+	return file_pequod_v1_pequod_proto_rawDescGZIP(), []int{107}
 }
 
 func (x *ClusterMap) GetCluster() string {
@@ -7991,7 +8254,7 @@ type ClusterReplacement struct {
 
 func (x *ClusterReplacement) Reset() {
 	*x = ClusterReplacement{}
-	mi := &file_pequod_v1_pequod_proto_msgTypes[105]
+	mi := &file_pequod_v1_pequod_proto_msgTypes[108]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8003,7 +8266,7 @@ func (x *ClusterReplacement) String() string {
 func (*ClusterReplacement) ProtoMessage() {}
 
 func (x *ClusterReplacement) ProtoReflect() protoreflect.Message {
-	mi := &file_pequod_v1_pequod_proto_msgTypes[105]
+	mi := &file_pequod_v1_pequod_proto_msgTypes[108]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8016,7 +8279,7 @@ func (x *ClusterReplacement) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ClusterReplacement.ProtoReflect.Descriptor instead.
 func (*ClusterReplacement) Descriptor() ([]byte, []int) {
-	return file_pequod_v1_pequod_proto_rawDescGZIP(), []int{105}
+	return file_pequod_v1_pequod_proto_rawDescGZIP(), []int{108}
 }
 
 func (x *ClusterReplacement) GetVersion() uint64 {
@@ -8068,7 +8331,7 @@ type ClusterPlacement struct {
 
 func (x *ClusterPlacement) Reset() {
 	*x = ClusterPlacement{}
-	mi := &file_pequod_v1_pequod_proto_msgTypes[106]
+	mi := &file_pequod_v1_pequod_proto_msgTypes[109]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8080,7 +8343,7 @@ func (x *ClusterPlacement) String() string {
 func (*ClusterPlacement) ProtoMessage() {}
 
 func (x *ClusterPlacement) ProtoReflect() protoreflect.Message {
-	mi := &file_pequod_v1_pequod_proto_msgTypes[106]
+	mi := &file_pequod_v1_pequod_proto_msgTypes[109]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8093,7 +8356,7 @@ func (x *ClusterPlacement) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ClusterPlacement.ProtoReflect.Descriptor instead.
 func (*ClusterPlacement) Descriptor() ([]byte, []int) {
-	return file_pequod_v1_pequod_proto_rawDescGZIP(), []int{106}
+	return file_pequod_v1_pequod_proto_rawDescGZIP(), []int{109}
 }
 
 func (x *ClusterPlacement) GetPrefix() []byte {
@@ -8132,7 +8395,7 @@ type ClusterHomeRange struct {
 
 func (x *ClusterHomeRange) Reset() {
 	*x = ClusterHomeRange{}
-	mi := &file_pequod_v1_pequod_proto_msgTypes[107]
+	mi := &file_pequod_v1_pequod_proto_msgTypes[110]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8144,7 +8407,7 @@ func (x *ClusterHomeRange) String() string {
 func (*ClusterHomeRange) ProtoMessage() {}
 
 func (x *ClusterHomeRange) ProtoReflect() protoreflect.Message {
-	mi := &file_pequod_v1_pequod_proto_msgTypes[107]
+	mi := &file_pequod_v1_pequod_proto_msgTypes[110]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8157,7 +8420,7 @@ func (x *ClusterHomeRange) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ClusterHomeRange.ProtoReflect.Descriptor instead.
 func (*ClusterHomeRange) Descriptor() ([]byte, []int) {
-	return file_pequod_v1_pequod_proto_rawDescGZIP(), []int{107}
+	return file_pequod_v1_pequod_proto_rawDescGZIP(), []int{110}
 }
 
 func (x *ClusterHomeRange) GetFirst() []byte {
@@ -8215,7 +8478,7 @@ type ClusterServer struct {
 
 func (x *ClusterServer) Reset() {
 	*x = ClusterServer{}
-	mi := &file_pequod_v1_pequod_proto_msgTypes[108]
+	mi := &file_pequod_v1_pequod_proto_msgTypes[111]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8227,7 +8490,7 @@ func (x *ClusterServer) String() string {
 func (*ClusterServer) ProtoMessage() {}
 
 func (x *ClusterServer) ProtoReflect() protoreflect.Message {
-	mi := &file_pequod_v1_pequod_proto_msgTypes[108]
+	mi := &file_pequod_v1_pequod_proto_msgTypes[111]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8240,7 +8503,7 @@ func (x *ClusterServer) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ClusterServer.ProtoReflect.Descriptor instead.
 func (*ClusterServer) Descriptor() ([]byte, []int) {
-	return file_pequod_v1_pequod_proto_rawDescGZIP(), []int{108}
+	return file_pequod_v1_pequod_proto_rawDescGZIP(), []int{111}
 }
 
 func (x *ClusterServer) GetId() string {
@@ -8317,7 +8580,7 @@ type PeerPlace struct {
 
 func (x *PeerPlace) Reset() {
 	*x = PeerPlace{}
-	mi := &file_pequod_v1_pequod_proto_msgTypes[109]
+	mi := &file_pequod_v1_pequod_proto_msgTypes[112]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8329,7 +8592,7 @@ func (x *PeerPlace) String() string {
 func (*PeerPlace) ProtoMessage() {}
 
 func (x *PeerPlace) ProtoReflect() protoreflect.Message {
-	mi := &file_pequod_v1_pequod_proto_msgTypes[109]
+	mi := &file_pequod_v1_pequod_proto_msgTypes[112]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8342,7 +8605,7 @@ func (x *PeerPlace) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PeerPlace.ProtoReflect.Descriptor instead.
 func (*PeerPlace) Descriptor() ([]byte, []int) {
-	return file_pequod_v1_pequod_proto_rawDescGZIP(), []int{109}
+	return file_pequod_v1_pequod_proto_rawDescGZIP(), []int{112}
 }
 
 func (x *PeerPlace) GetTimeline() uint64 {
@@ -8372,7 +8635,7 @@ type PeerHistory struct {
 
 func (x *PeerHistory) Reset() {
 	*x = PeerHistory{}
-	mi := &file_pequod_v1_pequod_proto_msgTypes[110]
+	mi := &file_pequod_v1_pequod_proto_msgTypes[113]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8384,7 +8647,7 @@ func (x *PeerHistory) String() string {
 func (*PeerHistory) ProtoMessage() {}
 
 func (x *PeerHistory) ProtoReflect() protoreflect.Message {
-	mi := &file_pequod_v1_pequod_proto_msgTypes[110]
+	mi := &file_pequod_v1_pequod_proto_msgTypes[113]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8397,7 +8660,7 @@ func (x *PeerHistory) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PeerHistory.ProtoReflect.Descriptor instead.
 func (*PeerHistory) Descriptor() ([]byte, []int) {
-	return file_pequod_v1_pequod_proto_rawDescGZIP(), []int{110}
+	return file_pequod_v1_pequod_proto_rawDescGZIP(), []int{113}
 }
 
 func (x *PeerHistory) GetDatabase() []byte {
@@ -8443,7 +8706,7 @@ type PeerLoadRequest struct {
 
 func (x *PeerLoadRequest) Reset() {
 	*x = PeerLoadRequest{}
-	mi := &file_pequod_v1_pequod_proto_msgTypes[111]
+	mi := &file_pequod_v1_pequod_proto_msgTypes[114]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8455,7 +8718,7 @@ func (x *PeerLoadRequest) String() string {
 func (*PeerLoadRequest) ProtoMessage() {}
 
 func (x *PeerLoadRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_pequod_v1_pequod_proto_msgTypes[111]
+	mi := &file_pequod_v1_pequod_proto_msgTypes[114]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8468,7 +8731,7 @@ func (x *PeerLoadRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PeerLoadRequest.ProtoReflect.Descriptor instead.
 func (*PeerLoadRequest) Descriptor() ([]byte, []int) {
-	return file_pequod_v1_pequod_proto_rawDescGZIP(), []int{111}
+	return file_pequod_v1_pequod_proto_rawDescGZIP(), []int{114}
 }
 
 func (x *PeerLoadRequest) GetVersionMin() uint32 {
@@ -8545,7 +8808,7 @@ type PeerNextGroups struct {
 
 func (x *PeerNextGroups) Reset() {
 	*x = PeerNextGroups{}
-	mi := &file_pequod_v1_pequod_proto_msgTypes[112]
+	mi := &file_pequod_v1_pequod_proto_msgTypes[115]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8557,7 +8820,7 @@ func (x *PeerNextGroups) String() string {
 func (*PeerNextGroups) ProtoMessage() {}
 
 func (x *PeerNextGroups) ProtoReflect() protoreflect.Message {
-	mi := &file_pequod_v1_pequod_proto_msgTypes[112]
+	mi := &file_pequod_v1_pequod_proto_msgTypes[115]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8570,7 +8833,7 @@ func (x *PeerNextGroups) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PeerNextGroups.ProtoReflect.Descriptor instead.
 func (*PeerNextGroups) Descriptor() ([]byte, []int) {
-	return file_pequod_v1_pequod_proto_rawDescGZIP(), []int{112}
+	return file_pequod_v1_pequod_proto_rawDescGZIP(), []int{115}
 }
 
 func (x *PeerNextGroups) GetPrefix() []byte {
@@ -8638,7 +8901,7 @@ type PeerLoadReply struct {
 
 func (x *PeerLoadReply) Reset() {
 	*x = PeerLoadReply{}
-	mi := &file_pequod_v1_pequod_proto_msgTypes[113]
+	mi := &file_pequod_v1_pequod_proto_msgTypes[116]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8650,7 +8913,7 @@ func (x *PeerLoadReply) String() string {
 func (*PeerLoadReply) ProtoMessage() {}
 
 func (x *PeerLoadReply) ProtoReflect() protoreflect.Message {
-	mi := &file_pequod_v1_pequod_proto_msgTypes[113]
+	mi := &file_pequod_v1_pequod_proto_msgTypes[116]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8663,7 +8926,7 @@ func (x *PeerLoadReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PeerLoadReply.ProtoReflect.Descriptor instead.
 func (*PeerLoadReply) Descriptor() ([]byte, []int) {
-	return file_pequod_v1_pequod_proto_rawDescGZIP(), []int{113}
+	return file_pequod_v1_pequod_proto_rawDescGZIP(), []int{116}
 }
 
 func (x *PeerLoadReply) GetKeys() [][]byte {
@@ -8746,7 +9009,7 @@ type PeerFeedRequest struct {
 
 func (x *PeerFeedRequest) Reset() {
 	*x = PeerFeedRequest{}
-	mi := &file_pequod_v1_pequod_proto_msgTypes[114]
+	mi := &file_pequod_v1_pequod_proto_msgTypes[117]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8758,7 +9021,7 @@ func (x *PeerFeedRequest) String() string {
 func (*PeerFeedRequest) ProtoMessage() {}
 
 func (x *PeerFeedRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_pequod_v1_pequod_proto_msgTypes[114]
+	mi := &file_pequod_v1_pequod_proto_msgTypes[117]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8771,7 +9034,7 @@ func (x *PeerFeedRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PeerFeedRequest.ProtoReflect.Descriptor instead.
 func (*PeerFeedRequest) Descriptor() ([]byte, []int) {
-	return file_pequod_v1_pequod_proto_rawDescGZIP(), []int{114}
+	return file_pequod_v1_pequod_proto_rawDescGZIP(), []int{117}
 }
 
 func (x *PeerFeedRequest) GetHello() *PeerFeedHello {
@@ -8831,7 +9094,7 @@ type PeerFeedHello struct {
 
 func (x *PeerFeedHello) Reset() {
 	*x = PeerFeedHello{}
-	mi := &file_pequod_v1_pequod_proto_msgTypes[115]
+	mi := &file_pequod_v1_pequod_proto_msgTypes[118]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8843,7 +9106,7 @@ func (x *PeerFeedHello) String() string {
 func (*PeerFeedHello) ProtoMessage() {}
 
 func (x *PeerFeedHello) ProtoReflect() protoreflect.Message {
-	mi := &file_pequod_v1_pequod_proto_msgTypes[115]
+	mi := &file_pequod_v1_pequod_proto_msgTypes[118]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8856,7 +9119,7 @@ func (x *PeerFeedHello) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PeerFeedHello.ProtoReflect.Descriptor instead.
 func (*PeerFeedHello) Descriptor() ([]byte, []int) {
-	return file_pequod_v1_pequod_proto_rawDescGZIP(), []int{115}
+	return file_pequod_v1_pequod_proto_rawDescGZIP(), []int{118}
 }
 
 func (x *PeerFeedHello) GetVersionMin() uint32 {
@@ -8963,7 +9226,7 @@ type PeerFeedReply struct {
 
 func (x *PeerFeedReply) Reset() {
 	*x = PeerFeedReply{}
-	mi := &file_pequod_v1_pequod_proto_msgTypes[116]
+	mi := &file_pequod_v1_pequod_proto_msgTypes[119]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8975,7 +9238,7 @@ func (x *PeerFeedReply) String() string {
 func (*PeerFeedReply) ProtoMessage() {}
 
 func (x *PeerFeedReply) ProtoReflect() protoreflect.Message {
-	mi := &file_pequod_v1_pequod_proto_msgTypes[116]
+	mi := &file_pequod_v1_pequod_proto_msgTypes[119]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8988,7 +9251,7 @@ func (x *PeerFeedReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PeerFeedReply.ProtoReflect.Descriptor instead.
 func (*PeerFeedReply) Descriptor() ([]byte, []int) {
-	return file_pequod_v1_pequod_proto_rawDescGZIP(), []int{116}
+	return file_pequod_v1_pequod_proto_rawDescGZIP(), []int{119}
 }
 
 func (x *PeerFeedReply) GetVersion() uint32 {
@@ -9119,7 +9382,7 @@ type PeerPositionRequest struct {
 
 func (x *PeerPositionRequest) Reset() {
 	*x = PeerPositionRequest{}
-	mi := &file_pequod_v1_pequod_proto_msgTypes[117]
+	mi := &file_pequod_v1_pequod_proto_msgTypes[120]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9131,7 +9394,7 @@ func (x *PeerPositionRequest) String() string {
 func (*PeerPositionRequest) ProtoMessage() {}
 
 func (x *PeerPositionRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_pequod_v1_pequod_proto_msgTypes[117]
+	mi := &file_pequod_v1_pequod_proto_msgTypes[120]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9144,7 +9407,7 @@ func (x *PeerPositionRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PeerPositionRequest.ProtoReflect.Descriptor instead.
 func (*PeerPositionRequest) Descriptor() ([]byte, []int) {
-	return file_pequod_v1_pequod_proto_rawDescGZIP(), []int{117}
+	return file_pequod_v1_pequod_proto_rawDescGZIP(), []int{120}
 }
 
 func (x *PeerPositionRequest) GetLatest() bool {
@@ -9168,7 +9431,7 @@ type PeerPositionReply struct {
 
 func (x *PeerPositionReply) Reset() {
 	*x = PeerPositionReply{}
-	mi := &file_pequod_v1_pequod_proto_msgTypes[118]
+	mi := &file_pequod_v1_pequod_proto_msgTypes[121]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9180,7 +9443,7 @@ func (x *PeerPositionReply) String() string {
 func (*PeerPositionReply) ProtoMessage() {}
 
 func (x *PeerPositionReply) ProtoReflect() protoreflect.Message {
-	mi := &file_pequod_v1_pequod_proto_msgTypes[118]
+	mi := &file_pequod_v1_pequod_proto_msgTypes[121]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9193,7 +9456,7 @@ func (x *PeerPositionReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PeerPositionReply.ProtoReflect.Descriptor instead.
 func (*PeerPositionReply) Descriptor() ([]byte, []int) {
-	return file_pequod_v1_pequod_proto_rawDescGZIP(), []int{118}
+	return file_pequod_v1_pequod_proto_rawDescGZIP(), []int{121}
 }
 
 func (x *PeerPositionReply) GetPlace() *PeerPlace {
@@ -9242,7 +9505,7 @@ type PeerWriteRequest struct {
 
 func (x *PeerWriteRequest) Reset() {
 	*x = PeerWriteRequest{}
-	mi := &file_pequod_v1_pequod_proto_msgTypes[119]
+	mi := &file_pequod_v1_pequod_proto_msgTypes[122]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9254,7 +9517,7 @@ func (x *PeerWriteRequest) String() string {
 func (*PeerWriteRequest) ProtoMessage() {}
 
 func (x *PeerWriteRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_pequod_v1_pequod_proto_msgTypes[119]
+	mi := &file_pequod_v1_pequod_proto_msgTypes[122]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9267,7 +9530,7 @@ func (x *PeerWriteRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PeerWriteRequest.ProtoReflect.Descriptor instead.
 func (*PeerWriteRequest) Descriptor() ([]byte, []int) {
-	return file_pequod_v1_pequod_proto_rawDescGZIP(), []int{119}
+	return file_pequod_v1_pequod_proto_rawDescGZIP(), []int{122}
 }
 
 func (x *PeerWriteRequest) GetKeys() [][]byte {
@@ -9316,7 +9579,7 @@ type PeerWriteReply struct {
 
 func (x *PeerWriteReply) Reset() {
 	*x = PeerWriteReply{}
-	mi := &file_pequod_v1_pequod_proto_msgTypes[120]
+	mi := &file_pequod_v1_pequod_proto_msgTypes[123]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9328,7 +9591,7 @@ func (x *PeerWriteReply) String() string {
 func (*PeerWriteReply) ProtoMessage() {}
 
 func (x *PeerWriteReply) ProtoReflect() protoreflect.Message {
-	mi := &file_pequod_v1_pequod_proto_msgTypes[120]
+	mi := &file_pequod_v1_pequod_proto_msgTypes[123]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9341,7 +9604,7 @@ func (x *PeerWriteReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PeerWriteReply.ProtoReflect.Descriptor instead.
 func (*PeerWriteReply) Descriptor() ([]byte, []int) {
-	return file_pequod_v1_pequod_proto_rawDescGZIP(), []int{120}
+	return file_pequod_v1_pequod_proto_rawDescGZIP(), []int{123}
 }
 
 func (x *PeerWriteReply) GetPlace() *PeerPlace {
@@ -9370,7 +9633,7 @@ type PeerAddRequest struct {
 
 func (x *PeerAddRequest) Reset() {
 	*x = PeerAddRequest{}
-	mi := &file_pequod_v1_pequod_proto_msgTypes[121]
+	mi := &file_pequod_v1_pequod_proto_msgTypes[124]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9382,7 +9645,7 @@ func (x *PeerAddRequest) String() string {
 func (*PeerAddRequest) ProtoMessage() {}
 
 func (x *PeerAddRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_pequod_v1_pequod_proto_msgTypes[121]
+	mi := &file_pequod_v1_pequod_proto_msgTypes[124]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9395,7 +9658,7 @@ func (x *PeerAddRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PeerAddRequest.ProtoReflect.Descriptor instead.
 func (*PeerAddRequest) Descriptor() ([]byte, []int) {
-	return file_pequod_v1_pequod_proto_rawDescGZIP(), []int{121}
+	return file_pequod_v1_pequod_proto_rawDescGZIP(), []int{124}
 }
 
 func (x *PeerAddRequest) GetKey() []byte {
@@ -9429,7 +9692,7 @@ type PeerAddReply struct {
 
 func (x *PeerAddReply) Reset() {
 	*x = PeerAddReply{}
-	mi := &file_pequod_v1_pequod_proto_msgTypes[122]
+	mi := &file_pequod_v1_pequod_proto_msgTypes[125]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9441,7 +9704,7 @@ func (x *PeerAddReply) String() string {
 func (*PeerAddReply) ProtoMessage() {}
 
 func (x *PeerAddReply) ProtoReflect() protoreflect.Message {
-	mi := &file_pequod_v1_pequod_proto_msgTypes[122]
+	mi := &file_pequod_v1_pequod_proto_msgTypes[125]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9454,7 +9717,7 @@ func (x *PeerAddReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PeerAddReply.ProtoReflect.Descriptor instead.
 func (*PeerAddReply) Descriptor() ([]byte, []int) {
-	return file_pequod_v1_pequod_proto_rawDescGZIP(), []int{122}
+	return file_pequod_v1_pequod_proto_rawDescGZIP(), []int{125}
 }
 
 func (x *PeerAddReply) GetPlace() *PeerPlace {
@@ -9488,7 +9751,7 @@ type PeerWriteIfRequest struct {
 
 func (x *PeerWriteIfRequest) Reset() {
 	*x = PeerWriteIfRequest{}
-	mi := &file_pequod_v1_pequod_proto_msgTypes[123]
+	mi := &file_pequod_v1_pequod_proto_msgTypes[126]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9500,7 +9763,7 @@ func (x *PeerWriteIfRequest) String() string {
 func (*PeerWriteIfRequest) ProtoMessage() {}
 
 func (x *PeerWriteIfRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_pequod_v1_pequod_proto_msgTypes[123]
+	mi := &file_pequod_v1_pequod_proto_msgTypes[126]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9513,7 +9776,7 @@ func (x *PeerWriteIfRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PeerWriteIfRequest.ProtoReflect.Descriptor instead.
 func (*PeerWriteIfRequest) Descriptor() ([]byte, []int) {
-	return file_pequod_v1_pequod_proto_rawDescGZIP(), []int{123}
+	return file_pequod_v1_pequod_proto_rawDescGZIP(), []int{126}
 }
 
 func (x *PeerWriteIfRequest) GetKey() []byte {
@@ -9571,7 +9834,7 @@ type PeerWriteIfReply struct {
 
 func (x *PeerWriteIfReply) Reset() {
 	*x = PeerWriteIfReply{}
-	mi := &file_pequod_v1_pequod_proto_msgTypes[124]
+	mi := &file_pequod_v1_pequod_proto_msgTypes[127]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9583,7 +9846,7 @@ func (x *PeerWriteIfReply) String() string {
 func (*PeerWriteIfReply) ProtoMessage() {}
 
 func (x *PeerWriteIfReply) ProtoReflect() protoreflect.Message {
-	mi := &file_pequod_v1_pequod_proto_msgTypes[124]
+	mi := &file_pequod_v1_pequod_proto_msgTypes[127]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9596,7 +9859,7 @@ func (x *PeerWriteIfReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PeerWriteIfReply.ProtoReflect.Descriptor instead.
 func (*PeerWriteIfReply) Descriptor() ([]byte, []int) {
-	return file_pequod_v1_pequod_proto_rawDescGZIP(), []int{124}
+	return file_pequod_v1_pequod_proto_rawDescGZIP(), []int{127}
 }
 
 func (x *PeerWriteIfReply) GetPlace() *PeerPlace {
@@ -9632,7 +9895,7 @@ type PeerTransactionRequest struct {
 
 func (x *PeerTransactionRequest) Reset() {
 	*x = PeerTransactionRequest{}
-	mi := &file_pequod_v1_pequod_proto_msgTypes[125]
+	mi := &file_pequod_v1_pequod_proto_msgTypes[128]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9644,7 +9907,7 @@ func (x *PeerTransactionRequest) String() string {
 func (*PeerTransactionRequest) ProtoMessage() {}
 
 func (x *PeerTransactionRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_pequod_v1_pequod_proto_msgTypes[125]
+	mi := &file_pequod_v1_pequod_proto_msgTypes[128]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9657,7 +9920,7 @@ func (x *PeerTransactionRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PeerTransactionRequest.ProtoReflect.Descriptor instead.
 func (*PeerTransactionRequest) Descriptor() ([]byte, []int) {
-	return file_pequod_v1_pequod_proto_rawDescGZIP(), []int{125}
+	return file_pequod_v1_pequod_proto_rawDescGZIP(), []int{128}
 }
 
 func (x *PeerTransactionRequest) GetTransaction() *TransactionRequest {
@@ -9692,7 +9955,7 @@ type PeerTransactionReply struct {
 
 func (x *PeerTransactionReply) Reset() {
 	*x = PeerTransactionReply{}
-	mi := &file_pequod_v1_pequod_proto_msgTypes[126]
+	mi := &file_pequod_v1_pequod_proto_msgTypes[129]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9704,7 +9967,7 @@ func (x *PeerTransactionReply) String() string {
 func (*PeerTransactionReply) ProtoMessage() {}
 
 func (x *PeerTransactionReply) ProtoReflect() protoreflect.Message {
-	mi := &file_pequod_v1_pequod_proto_msgTypes[126]
+	mi := &file_pequod_v1_pequod_proto_msgTypes[129]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9717,7 +9980,7 @@ func (x *PeerTransactionReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PeerTransactionReply.ProtoReflect.Descriptor instead.
 func (*PeerTransactionReply) Descriptor() ([]byte, []int) {
-	return file_pequod_v1_pequod_proto_rawDescGZIP(), []int{126}
+	return file_pequod_v1_pequod_proto_rawDescGZIP(), []int{129}
 }
 
 func (x *PeerTransactionReply) GetPlace() *PeerPlace {
@@ -9952,7 +10215,31 @@ const file_pequod_v1_pequod_proto_rawDesc = "" +
 	"\x06values\x18\x03 \x03(\fR\x06values\x12\x14\n" +
 	"\x05ready\x18\x04 \x01(\bR\x05ready\x12+\n" +
 	"\achanges\x18\x05 \x03(\v2\x11.pequod.v1.ChangeR\achanges\x12\x18\n" +
-	"\aorigins\x18\x06 \x03(\fR\aorigins\"\xae\x01\n" +
+	"\aorigins\x18\x06 \x03(\fR\aorigins\"\x83\x01\n" +
+	"\fWatchedRange\x12\x14\n" +
+	"\x05first\x18\x01 \x01(\fR\x05first\x12\x17\n" +
+	"\x04last\x18\x02 \x01(\fH\x00R\x04last\x88\x01\x01\x12\x12\n" +
+	"\x04rows\x18\x03 \x01(\bR\x04rows\x12'\n" +
+	"\x05after\x18\x04 \x01(\v2\x11.pequod.v1.HeaderR\x05afterB\a\n" +
+	"\x05_last\"\x9a\x01\n" +
+	"\x12WatchRangesRequest\x12/\n" +
+	"\x06ranges\x18\x01 \x03(\v2\x17.pequod.v1.WatchedRangeR\x06ranges\x12\x1f\n" +
+	"\vprogress_ms\x18\x02 \x01(\rR\n" +
+	"progressMs\x122\n" +
+	"\tfreshness\x18\x03 \x01(\v2\x14.pequod.v1.FreshnessR\tfreshness\"\xa3\x02\n" +
+	"\x10WatchRangesReply\x12)\n" +
+	"\x06header\x18\x01 \x01(\v2\x11.pequod.v1.HeaderR\x06header\x12\x14\n" +
+	"\x05ready\x18\x02 \x01(\bR\x05ready\x12\x18\n" +
+	"\aorigins\x18\x03 \x03(\fR\aorigins\x12\x16\n" +
+	"\x06ranges\x18\x04 \x03(\rR\x06ranges\x12\x16\n" +
+	"\x06counts\x18\x05 \x03(\rR\x06counts\x12\x12\n" +
+	"\x04keys\x18\x06 \x03(\fR\x04keys\x12\x16\n" +
+	"\x06values\x18\a \x03(\fR\x06values\x12\x12\n" +
+	"\x04olds\x18\b \x03(\fR\x04olds\x12\x14\n" +
+	"\x05kinds\x18\t \x01(\fR\x05kinds\x12\x14\n" +
+	"\x05ended\x18\n" +
+	" \x03(\rR\x05ended\x12\x18\n" +
+	"\areasons\x18\v \x03(\tR\areasons\"\xae\x01\n" +
 	"\x06Change\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\fR\x03key\x12\x15\n" +
 	"\x03old\x18\x02 \x01(\fH\x00R\x03old\x88\x01\x01\x12\x15\n" +
@@ -10549,7 +10836,7 @@ const file_pequod_v1_pequod_proto_rawDesc = "" +
 	"\brows_max\x18\x03 \x01(\x04R\arowsMax\"\x81\x01\n" +
 	"\x14PeerTransactionReply\x12*\n" +
 	"\x05place\x18\x01 \x01(\v2\x14.pequod.v1.PeerPlaceR\x05place\x12=\n" +
-	"\vtransaction\x18\x02 \x01(\v2\x1b.pequod.v1.TransactionReplyR\vtransaction2\xab\x13\n" +
+	"\vtransaction\x18\x02 \x01(\v2\x1b.pequod.v1.TransactionReplyR\vtransaction2\xf8\x13\n" +
 	"\x06Pequod\x121\n" +
 	"\x03Get\x12\x15.pequod.v1.GetRequest\x1a\x13.pequod.v1.GetReply\x121\n" +
 	"\x03Put\x12\x15.pequod.v1.PutRequest\x1a\x13.pequod.v1.PutReply\x12:\n" +
@@ -10566,7 +10853,8 @@ const file_pequod_v1_pequod_proto_rawDesc = "" +
 	"\x05Count\x12\x17.pequod.v1.CountRequest\x1a\x15.pequod.v1.CountReply\x12:\n" +
 	"\x06Splits\x12\x18.pequod.v1.SplitsRequest\x1a\x16.pequod.v1.SplitsReply\x12A\n" +
 	"\aExecute\x12\x19.pequod.v1.ExecuteRequest\x1a\x17.pequod.v1.ExecuteReply(\x010\x01\x129\n" +
-	"\x05Watch\x12\x17.pequod.v1.WatchRequest\x1a\x15.pequod.v1.WatchReply0\x01\x12=\n" +
+	"\x05Watch\x12\x17.pequod.v1.WatchRequest\x1a\x15.pequod.v1.WatchReply0\x01\x12K\n" +
+	"\vWatchRanges\x12\x1d.pequod.v1.WatchRangesRequest\x1a\x1b.pequod.v1.WatchRangesReply0\x01\x12=\n" +
 	"\aAddJoin\x12\x19.pequod.v1.AddJoinRequest\x1a\x17.pequod.v1.AddJoinReply\x12C\n" +
 	"\tCheckJoin\x12\x1b.pequod.v1.CheckJoinRequest\x1a\x19.pequod.v1.CheckJoinReply\x12@\n" +
 	"\bDropJoin\x12\x1a.pequod.v1.DropJoinRequest\x1a\x18.pequod.v1.DropJoinReply\x12I\n" +
@@ -10613,7 +10901,7 @@ func file_pequod_v1_pequod_proto_rawDescGZIP() []byte {
 }
 
 var file_pequod_v1_pequod_proto_enumTypes = make([]protoimpl.EnumInfo, 1)
-var file_pequod_v1_pequod_proto_msgTypes = make([]protoimpl.MessageInfo, 130)
+var file_pequod_v1_pequod_proto_msgTypes = make([]protoimpl.MessageInfo, 133)
 var file_pequod_v1_pequod_proto_goTypes = []any{
 	(Change_Reason)(0),              // 0: pequod.v1.Change.Reason
 	(*Freshness)(nil),               // 1: pequod.v1.Freshness
@@ -10652,100 +10940,103 @@ var file_pequod_v1_pequod_proto_goTypes = []any{
 	(*CommandError)(nil),            // 34: pequod.v1.CommandError
 	(*WatchRequest)(nil),            // 35: pequod.v1.WatchRequest
 	(*WatchReply)(nil),              // 36: pequod.v1.WatchReply
-	(*Change)(nil),                  // 37: pequod.v1.Change
-	(*Join)(nil),                    // 38: pequod.v1.Join
-	(*Note)(nil),                    // 39: pequod.v1.Note
-	(*AddJoinRequest)(nil),          // 40: pequod.v1.AddJoinRequest
-	(*AddJoinReply)(nil),            // 41: pequod.v1.AddJoinReply
-	(*CheckJoinRequest)(nil),        // 42: pequod.v1.CheckJoinRequest
-	(*CheckJoinReply)(nil),          // 43: pequod.v1.CheckJoinReply
-	(*JoinProblem)(nil),             // 44: pequod.v1.JoinProblem
-	(*CheckedJoin)(nil),             // 45: pequod.v1.CheckedJoin
-	(*DropJoinRequest)(nil),         // 46: pequod.v1.DropJoinRequest
-	(*DropJoinReply)(nil),           // 47: pequod.v1.DropJoinReply
-	(*Replacement)(nil),             // 48: pequod.v1.Replacement
-	(*ReplaceJoinRequest)(nil),      // 49: pequod.v1.ReplaceJoinRequest
-	(*ReplaceJoinReply)(nil),        // 50: pequod.v1.ReplaceJoinReply
-	(*ListReplacementsRequest)(nil), // 51: pequod.v1.ListReplacementsRequest
-	(*ListReplacementsReply)(nil),   // 52: pequod.v1.ListReplacementsReply
-	(*EndReplacementRequest)(nil),   // 53: pequod.v1.EndReplacementRequest
-	(*EndReplacementReply)(nil),     // 54: pequod.v1.EndReplacementReply
-	(*ListJoinsRequest)(nil),        // 55: pequod.v1.ListJoinsRequest
-	(*ListJoinsReply)(nil),          // 56: pequod.v1.ListJoinsReply
-	(*ExplainRequest)(nil),          // 57: pequod.v1.ExplainRequest
-	(*Range)(nil),                   // 58: pequod.v1.Range
-	(*ExplainReply)(nil),            // 59: pequod.v1.ExplainReply
-	(*JoinExplanation)(nil),         // 60: pequod.v1.JoinExplanation
-	(*SourceExplanation)(nil),       // 61: pequod.v1.SourceExplanation
-	(*IndexExplanation)(nil),        // 62: pequod.v1.IndexExplanation
-	(*MisfitExplanation)(nil),       // 63: pequod.v1.MisfitExplanation
-	(*InvalidateRequest)(nil),       // 64: pequod.v1.InvalidateRequest
-	(*InvalidateReply)(nil),         // 65: pequod.v1.InvalidateReply
-	(*RangeExplanation)(nil),        // 66: pequod.v1.RangeExplanation
-	(*CoverageExplanation)(nil),     // 67: pequod.v1.CoverageExplanation
-	(*DroppedExplanation)(nil),      // 68: pequod.v1.DroppedExplanation
-	(*PartExplanation)(nil),         // 69: pequod.v1.PartExplanation
-	(*StatsRequest)(nil),            // 70: pequod.v1.StatsRequest
-	(*StatsReply)(nil),              // 71: pequod.v1.StatsReply
-	(*CallStatistics)(nil),          // 72: pequod.v1.CallStatistics
-	(*PeerStatistics)(nil),          // 73: pequod.v1.PeerStatistics
-	(*BackingStatistics)(nil),       // 74: pequod.v1.BackingStatistics
-	(*MemoryStatistics)(nil),        // 75: pequod.v1.MemoryStatistics
-	(*TableStatistics)(nil),         // 76: pequod.v1.TableStatistics
-	(*JoinStatistics)(nil),          // 77: pequod.v1.JoinStatistics
-	(*ContextStatistics)(nil),       // 78: pequod.v1.ContextStatistics
-	(*SlowCallsRequest)(nil),        // 79: pequod.v1.SlowCallsRequest
-	(*SlowCallsReply)(nil),          // 80: pequod.v1.SlowCallsReply
-	(*SlowCall)(nil),                // 81: pequod.v1.SlowCall
-	(*SaveSnapshotRequest)(nil),     // 82: pequod.v1.SaveSnapshotRequest
-	(*SaveSnapshotReply)(nil),       // 83: pequod.v1.SaveSnapshotReply
-	(*RestoreSnapshotRequest)(nil),  // 84: pequod.v1.RestoreSnapshotRequest
-	(*RestoreSnapshotReply)(nil),    // 85: pequod.v1.RestoreSnapshotReply
-	(*SnapshotBlock)(nil),           // 86: pequod.v1.SnapshotBlock
-	(*SnapshotHead)(nil),            // 87: pequod.v1.SnapshotHead
-	(*SnapshotBacking)(nil),         // 88: pequod.v1.SnapshotBacking
-	(*SnapshotEnd)(nil),             // 89: pequod.v1.SnapshotEnd
-	(*Backfill)(nil),                // 90: pequod.v1.Backfill
-	(*BeginBackfillRequest)(nil),    // 91: pequod.v1.BeginBackfillRequest
-	(*BeginBackfillReply)(nil),      // 92: pequod.v1.BeginBackfillReply
-	(*ReadBackfillRequest)(nil),     // 93: pequod.v1.ReadBackfillRequest
-	(*ReadBackfillReply)(nil),       // 94: pequod.v1.ReadBackfillReply
-	(*LoadBackfillRequest)(nil),     // 95: pequod.v1.LoadBackfillRequest
-	(*LoadBackfillReply)(nil),       // 96: pequod.v1.LoadBackfillReply
-	(*RenewBackfillRequest)(nil),    // 97: pequod.v1.RenewBackfillRequest
-	(*RenewBackfillReply)(nil),      // 98: pequod.v1.RenewBackfillReply
-	(*EndBackfillRequest)(nil),      // 99: pequod.v1.EndBackfillRequest
-	(*EndBackfillReply)(nil),        // 100: pequod.v1.EndBackfillReply
-	(*ListBackfillsRequest)(nil),    // 101: pequod.v1.ListBackfillsRequest
-	(*ListBackfillsReply)(nil),      // 102: pequod.v1.ListBackfillsReply
-	(*FollowClusterRequest)(nil),    // 103: pequod.v1.FollowClusterRequest
-	(*FollowClusterReply)(nil),      // 104: pequod.v1.FollowClusterReply
-	(*ClusterMap)(nil),              // 105: pequod.v1.ClusterMap
-	(*ClusterReplacement)(nil),      // 106: pequod.v1.ClusterReplacement
-	(*ClusterPlacement)(nil),        // 107: pequod.v1.ClusterPlacement
-	(*ClusterHomeRange)(nil),        // 108: pequod.v1.ClusterHomeRange
-	(*ClusterServer)(nil),           // 109: pequod.v1.ClusterServer
-	(*PeerPlace)(nil),               // 110: pequod.v1.PeerPlace
-	(*PeerHistory)(nil),             // 111: pequod.v1.PeerHistory
-	(*PeerLoadRequest)(nil),         // 112: pequod.v1.PeerLoadRequest
-	(*PeerNextGroups)(nil),          // 113: pequod.v1.PeerNextGroups
-	(*PeerLoadReply)(nil),           // 114: pequod.v1.PeerLoadReply
-	(*PeerFeedRequest)(nil),         // 115: pequod.v1.PeerFeedRequest
-	(*PeerFeedHello)(nil),           // 116: pequod.v1.PeerFeedHello
-	(*PeerFeedReply)(nil),           // 117: pequod.v1.PeerFeedReply
-	(*PeerPositionRequest)(nil),     // 118: pequod.v1.PeerPositionRequest
-	(*PeerPositionReply)(nil),       // 119: pequod.v1.PeerPositionReply
-	(*PeerWriteRequest)(nil),        // 120: pequod.v1.PeerWriteRequest
-	(*PeerWriteReply)(nil),          // 121: pequod.v1.PeerWriteReply
-	(*PeerAddRequest)(nil),          // 122: pequod.v1.PeerAddRequest
-	(*PeerAddReply)(nil),            // 123: pequod.v1.PeerAddReply
-	(*PeerWriteIfRequest)(nil),      // 124: pequod.v1.PeerWriteIfRequest
-	(*PeerWriteIfReply)(nil),        // 125: pequod.v1.PeerWriteIfReply
-	(*PeerTransactionRequest)(nil),  // 126: pequod.v1.PeerTransactionRequest
-	(*PeerTransactionReply)(nil),    // 127: pequod.v1.PeerTransactionReply
-	nil,                             // 128: pequod.v1.CommandError.FactsEntry
-	nil,                             // 129: pequod.v1.StatsReply.CommandsEntry
-	nil,                             // 130: pequod.v1.SlowCall.KindsEntry
+	(*WatchedRange)(nil),            // 37: pequod.v1.WatchedRange
+	(*WatchRangesRequest)(nil),      // 38: pequod.v1.WatchRangesRequest
+	(*WatchRangesReply)(nil),        // 39: pequod.v1.WatchRangesReply
+	(*Change)(nil),                  // 40: pequod.v1.Change
+	(*Join)(nil),                    // 41: pequod.v1.Join
+	(*Note)(nil),                    // 42: pequod.v1.Note
+	(*AddJoinRequest)(nil),          // 43: pequod.v1.AddJoinRequest
+	(*AddJoinReply)(nil),            // 44: pequod.v1.AddJoinReply
+	(*CheckJoinRequest)(nil),        // 45: pequod.v1.CheckJoinRequest
+	(*CheckJoinReply)(nil),          // 46: pequod.v1.CheckJoinReply
+	(*JoinProblem)(nil),             // 47: pequod.v1.JoinProblem
+	(*CheckedJoin)(nil),             // 48: pequod.v1.CheckedJoin
+	(*DropJoinRequest)(nil),         // 49: pequod.v1.DropJoinRequest
+	(*DropJoinReply)(nil),           // 50: pequod.v1.DropJoinReply
+	(*Replacement)(nil),             // 51: pequod.v1.Replacement
+	(*ReplaceJoinRequest)(nil),      // 52: pequod.v1.ReplaceJoinRequest
+	(*ReplaceJoinReply)(nil),        // 53: pequod.v1.ReplaceJoinReply
+	(*ListReplacementsRequest)(nil), // 54: pequod.v1.ListReplacementsRequest
+	(*ListReplacementsReply)(nil),   // 55: pequod.v1.ListReplacementsReply
+	(*EndReplacementRequest)(nil),   // 56: pequod.v1.EndReplacementRequest
+	(*EndReplacementReply)(nil),     // 57: pequod.v1.EndReplacementReply
+	(*ListJoinsRequest)(nil),        // 58: pequod.v1.ListJoinsRequest
+	(*ListJoinsReply)(nil),          // 59: pequod.v1.ListJoinsReply
+	(*ExplainRequest)(nil),          // 60: pequod.v1.ExplainRequest
+	(*Range)(nil),                   // 61: pequod.v1.Range
+	(*ExplainReply)(nil),            // 62: pequod.v1.ExplainReply
+	(*JoinExplanation)(nil),         // 63: pequod.v1.JoinExplanation
+	(*SourceExplanation)(nil),       // 64: pequod.v1.SourceExplanation
+	(*IndexExplanation)(nil),        // 65: pequod.v1.IndexExplanation
+	(*MisfitExplanation)(nil),       // 66: pequod.v1.MisfitExplanation
+	(*InvalidateRequest)(nil),       // 67: pequod.v1.InvalidateRequest
+	(*InvalidateReply)(nil),         // 68: pequod.v1.InvalidateReply
+	(*RangeExplanation)(nil),        // 69: pequod.v1.RangeExplanation
+	(*CoverageExplanation)(nil),     // 70: pequod.v1.CoverageExplanation
+	(*DroppedExplanation)(nil),      // 71: pequod.v1.DroppedExplanation
+	(*PartExplanation)(nil),         // 72: pequod.v1.PartExplanation
+	(*StatsRequest)(nil),            // 73: pequod.v1.StatsRequest
+	(*StatsReply)(nil),              // 74: pequod.v1.StatsReply
+	(*CallStatistics)(nil),          // 75: pequod.v1.CallStatistics
+	(*PeerStatistics)(nil),          // 76: pequod.v1.PeerStatistics
+	(*BackingStatistics)(nil),       // 77: pequod.v1.BackingStatistics
+	(*MemoryStatistics)(nil),        // 78: pequod.v1.MemoryStatistics
+	(*TableStatistics)(nil),         // 79: pequod.v1.TableStatistics
+	(*JoinStatistics)(nil),          // 80: pequod.v1.JoinStatistics
+	(*ContextStatistics)(nil),       // 81: pequod.v1.ContextStatistics
+	(*SlowCallsRequest)(nil),        // 82: pequod.v1.SlowCallsRequest
+	(*SlowCallsReply)(nil),          // 83: pequod.v1.SlowCallsReply
+	(*SlowCall)(nil),                // 84: pequod.v1.SlowCall
+	(*SaveSnapshotRequest)(nil),     // 85: pequod.v1.SaveSnapshotRequest
+	(*SaveSnapshotReply)(nil),       // 86: pequod.v1.SaveSnapshotReply
+	(*RestoreSnapshotRequest)(nil),  // 87: pequod.v1.RestoreSnapshotRequest
+	(*RestoreSnapshotReply)(nil),    // 88: pequod.v1.RestoreSnapshotReply
+	(*SnapshotBlock)(nil),           // 89: pequod.v1.SnapshotBlock
+	(*SnapshotHead)(nil),            // 90: pequod.v1.SnapshotHead
+	(*SnapshotBacking)(nil),         // 91: pequod.v1.SnapshotBacking
+	(*SnapshotEnd)(nil),             // 92: pequod.v1.SnapshotEnd
+	(*Backfill)(nil),                // 93: pequod.v1.Backfill
+	(*BeginBackfillRequest)(nil),    // 94: pequod.v1.BeginBackfillRequest
+	(*BeginBackfillReply)(nil),      // 95: pequod.v1.BeginBackfillReply
+	(*ReadBackfillRequest)(nil),     // 96: pequod.v1.ReadBackfillRequest
+	(*ReadBackfillReply)(nil),       // 97: pequod.v1.ReadBackfillReply
+	(*LoadBackfillRequest)(nil),     // 98: pequod.v1.LoadBackfillRequest
+	(*LoadBackfillReply)(nil),       // 99: pequod.v1.LoadBackfillReply
+	(*RenewBackfillRequest)(nil),    // 100: pequod.v1.RenewBackfillRequest
+	(*RenewBackfillReply)(nil),      // 101: pequod.v1.RenewBackfillReply
+	(*EndBackfillRequest)(nil),      // 102: pequod.v1.EndBackfillRequest
+	(*EndBackfillReply)(nil),        // 103: pequod.v1.EndBackfillReply
+	(*ListBackfillsRequest)(nil),    // 104: pequod.v1.ListBackfillsRequest
+	(*ListBackfillsReply)(nil),      // 105: pequod.v1.ListBackfillsReply
+	(*FollowClusterRequest)(nil),    // 106: pequod.v1.FollowClusterRequest
+	(*FollowClusterReply)(nil),      // 107: pequod.v1.FollowClusterReply
+	(*ClusterMap)(nil),              // 108: pequod.v1.ClusterMap
+	(*ClusterReplacement)(nil),      // 109: pequod.v1.ClusterReplacement
+	(*ClusterPlacement)(nil),        // 110: pequod.v1.ClusterPlacement
+	(*ClusterHomeRange)(nil),        // 111: pequod.v1.ClusterHomeRange
+	(*ClusterServer)(nil),           // 112: pequod.v1.ClusterServer
+	(*PeerPlace)(nil),               // 113: pequod.v1.PeerPlace
+	(*PeerHistory)(nil),             // 114: pequod.v1.PeerHistory
+	(*PeerLoadRequest)(nil),         // 115: pequod.v1.PeerLoadRequest
+	(*PeerNextGroups)(nil),          // 116: pequod.v1.PeerNextGroups
+	(*PeerLoadReply)(nil),           // 117: pequod.v1.PeerLoadReply
+	(*PeerFeedRequest)(nil),         // 118: pequod.v1.PeerFeedRequest
+	(*PeerFeedHello)(nil),           // 119: pequod.v1.PeerFeedHello
+	(*PeerFeedReply)(nil),           // 120: pequod.v1.PeerFeedReply
+	(*PeerPositionRequest)(nil),     // 121: pequod.v1.PeerPositionRequest
+	(*PeerPositionReply)(nil),       // 122: pequod.v1.PeerPositionReply
+	(*PeerWriteRequest)(nil),        // 123: pequod.v1.PeerWriteRequest
+	(*PeerWriteReply)(nil),          // 124: pequod.v1.PeerWriteReply
+	(*PeerAddRequest)(nil),          // 125: pequod.v1.PeerAddRequest
+	(*PeerAddReply)(nil),            // 126: pequod.v1.PeerAddReply
+	(*PeerWriteIfRequest)(nil),      // 127: pequod.v1.PeerWriteIfRequest
+	(*PeerWriteIfReply)(nil),        // 128: pequod.v1.PeerWriteIfReply
+	(*PeerTransactionRequest)(nil),  // 129: pequod.v1.PeerTransactionRequest
+	(*PeerTransactionReply)(nil),    // 130: pequod.v1.PeerTransactionReply
+	nil,                             // 131: pequod.v1.CommandError.FactsEntry
+	nil,                             // 132: pequod.v1.StatsReply.CommandsEntry
+	nil,                             // 133: pequod.v1.SlowCall.KindsEntry
 }
 var file_pequod_v1_pequod_proto_depIdxs = []int32{
 	1,   // 0: pequod.v1.GetRequest.freshness:type_name -> pequod.v1.Freshness
@@ -10773,183 +11064,189 @@ var file_pequod_v1_pequod_proto_depIdxs = []int32{
 	1,   // 22: pequod.v1.ExecuteRequest.freshness:type_name -> pequod.v1.Freshness
 	1,   // 23: pequod.v1.ExecuteRequest.fresh_levels:type_name -> pequod.v1.Freshness
 	34,  // 24: pequod.v1.ExecuteReply.errors:type_name -> pequod.v1.CommandError
-	128, // 25: pequod.v1.CommandError.facts:type_name -> pequod.v1.CommandError.FactsEntry
+	131, // 25: pequod.v1.CommandError.facts:type_name -> pequod.v1.CommandError.FactsEntry
 	2,   // 26: pequod.v1.WatchRequest.after:type_name -> pequod.v1.Header
 	1,   // 27: pequod.v1.WatchRequest.freshness:type_name -> pequod.v1.Freshness
 	2,   // 28: pequod.v1.WatchReply.header:type_name -> pequod.v1.Header
-	37,  // 29: pequod.v1.WatchReply.changes:type_name -> pequod.v1.Change
-	0,   // 30: pequod.v1.Change.reason:type_name -> pequod.v1.Change.Reason
-	39,  // 31: pequod.v1.Join.notes:type_name -> pequod.v1.Note
-	2,   // 32: pequod.v1.AddJoinReply.header:type_name -> pequod.v1.Header
-	38,  // 33: pequod.v1.AddJoinReply.joins:type_name -> pequod.v1.Join
-	2,   // 34: pequod.v1.CheckJoinReply.header:type_name -> pequod.v1.Header
-	44,  // 35: pequod.v1.CheckJoinReply.problem:type_name -> pequod.v1.JoinProblem
-	45,  // 36: pequod.v1.CheckJoinReply.joins:type_name -> pequod.v1.CheckedJoin
-	60,  // 37: pequod.v1.CheckedJoin.explanation:type_name -> pequod.v1.JoinExplanation
-	2,   // 38: pequod.v1.DropJoinReply.header:type_name -> pequod.v1.Header
-	2,   // 39: pequod.v1.ReplaceJoinReply.header:type_name -> pequod.v1.Header
-	48,  // 40: pequod.v1.ReplaceJoinReply.replacement:type_name -> pequod.v1.Replacement
-	2,   // 41: pequod.v1.ListReplacementsReply.header:type_name -> pequod.v1.Header
-	48,  // 42: pequod.v1.ListReplacementsReply.replacements:type_name -> pequod.v1.Replacement
-	2,   // 43: pequod.v1.EndReplacementReply.header:type_name -> pequod.v1.Header
-	2,   // 44: pequod.v1.ListJoinsReply.header:type_name -> pequod.v1.Header
-	38,  // 45: pequod.v1.ListJoinsReply.joins:type_name -> pequod.v1.Join
-	58,  // 46: pequod.v1.ExplainRequest.range:type_name -> pequod.v1.Range
-	2,   // 47: pequod.v1.ExplainReply.header:type_name -> pequod.v1.Header
-	60,  // 48: pequod.v1.ExplainReply.join:type_name -> pequod.v1.JoinExplanation
-	66,  // 49: pequod.v1.ExplainReply.range:type_name -> pequod.v1.RangeExplanation
-	61,  // 50: pequod.v1.JoinExplanation.sources:type_name -> pequod.v1.SourceExplanation
-	39,  // 51: pequod.v1.JoinExplanation.notes:type_name -> pequod.v1.Note
-	62,  // 52: pequod.v1.SourceExplanation.index:type_name -> pequod.v1.IndexExplanation
-	63,  // 53: pequod.v1.SourceExplanation.misfits:type_name -> pequod.v1.MisfitExplanation
-	58,  // 54: pequod.v1.InvalidateRequest.range:type_name -> pequod.v1.Range
-	2,   // 55: pequod.v1.InvalidateReply.header:type_name -> pequod.v1.Header
-	67,  // 56: pequod.v1.RangeExplanation.joins:type_name -> pequod.v1.CoverageExplanation
-	68,  // 57: pequod.v1.RangeExplanation.dropped:type_name -> pequod.v1.DroppedExplanation
-	39,  // 58: pequod.v1.RangeExplanation.notes:type_name -> pequod.v1.Note
-	69,  // 59: pequod.v1.CoverageExplanation.parts:type_name -> pequod.v1.PartExplanation
-	2,   // 60: pequod.v1.StatsReply.header:type_name -> pequod.v1.Header
-	76,  // 61: pequod.v1.StatsReply.tables:type_name -> pequod.v1.TableStatistics
-	77,  // 62: pequod.v1.StatsReply.joins:type_name -> pequod.v1.JoinStatistics
-	74,  // 63: pequod.v1.StatsReply.databases:type_name -> pequod.v1.BackingStatistics
-	75,  // 64: pequod.v1.StatsReply.memory:type_name -> pequod.v1.MemoryStatistics
-	73,  // 65: pequod.v1.StatsReply.peers:type_name -> pequod.v1.PeerStatistics
-	72,  // 66: pequod.v1.StatsReply.calls:type_name -> pequod.v1.CallStatistics
-	129, // 67: pequod.v1.StatsReply.commands:type_name -> pequod.v1.StatsReply.CommandsEntry
-	78,  // 68: pequod.v1.JoinStatistics.largest:type_name -> pequod.v1.ContextStatistics
-	78,  // 69: pequod.v1.JoinStatistics.hottest:type_name -> pequod.v1.ContextStatistics
-	2,   // 70: pequod.v1.SlowCallsReply.header:type_name -> pequod.v1.Header
-	81,  // 71: pequod.v1.SlowCallsReply.calls:type_name -> pequod.v1.SlowCall
-	130, // 72: pequod.v1.SlowCall.kinds:type_name -> pequod.v1.SlowCall.KindsEntry
-	2,   // 73: pequod.v1.SaveSnapshotReply.header:type_name -> pequod.v1.Header
-	2,   // 74: pequod.v1.RestoreSnapshotReply.header:type_name -> pequod.v1.Header
-	87,  // 75: pequod.v1.SnapshotBlock.head:type_name -> pequod.v1.SnapshotHead
-	89,  // 76: pequod.v1.SnapshotBlock.end:type_name -> pequod.v1.SnapshotEnd
-	88,  // 77: pequod.v1.SnapshotHead.backing:type_name -> pequod.v1.SnapshotBacking
-	58,  // 78: pequod.v1.Backfill.sources:type_name -> pequod.v1.Range
-	2,   // 79: pequod.v1.BeginBackfillReply.header:type_name -> pequod.v1.Header
-	90,  // 80: pequod.v1.BeginBackfillReply.backfill:type_name -> pequod.v1.Backfill
-	2,   // 81: pequod.v1.ReadBackfillReply.header:type_name -> pequod.v1.Header
-	2,   // 82: pequod.v1.LoadBackfillReply.header:type_name -> pequod.v1.Header
-	2,   // 83: pequod.v1.RenewBackfillReply.header:type_name -> pequod.v1.Header
-	90,  // 84: pequod.v1.RenewBackfillReply.backfill:type_name -> pequod.v1.Backfill
-	2,   // 85: pequod.v1.EndBackfillReply.header:type_name -> pequod.v1.Header
-	90,  // 86: pequod.v1.EndBackfillReply.backfill:type_name -> pequod.v1.Backfill
-	2,   // 87: pequod.v1.ListBackfillsReply.header:type_name -> pequod.v1.Header
-	90,  // 88: pequod.v1.ListBackfillsReply.backfills:type_name -> pequod.v1.Backfill
-	2,   // 89: pequod.v1.FollowClusterReply.header:type_name -> pequod.v1.Header
-	105, // 90: pequod.v1.FollowClusterReply.map:type_name -> pequod.v1.ClusterMap
-	109, // 91: pequod.v1.FollowClusterReply.servers:type_name -> pequod.v1.ClusterServer
-	107, // 92: pequod.v1.ClusterMap.placements:type_name -> pequod.v1.ClusterPlacement
-	108, // 93: pequod.v1.ClusterMap.home_ranges:type_name -> pequod.v1.ClusterHomeRange
-	106, // 94: pequod.v1.ClusterMap.replacement:type_name -> pequod.v1.ClusterReplacement
-	110, // 95: pequod.v1.PeerHistory.ends:type_name -> pequod.v1.PeerPlace
-	113, // 96: pequod.v1.PeerLoadRequest.next:type_name -> pequod.v1.PeerNextGroups
-	110, // 97: pequod.v1.PeerLoadReply.place:type_name -> pequod.v1.PeerPlace
-	34,  // 98: pequod.v1.PeerLoadReply.refusal:type_name -> pequod.v1.CommandError
-	116, // 99: pequod.v1.PeerFeedRequest.hello:type_name -> pequod.v1.PeerFeedHello
-	110, // 100: pequod.v1.PeerFeedHello.since:type_name -> pequod.v1.PeerPlace
-	111, // 101: pequod.v1.PeerFeedReply.history:type_name -> pequod.v1.PeerHistory
-	110, // 102: pequod.v1.PeerPositionReply.place:type_name -> pequod.v1.PeerPlace
-	110, // 103: pequod.v1.PeerWriteReply.place:type_name -> pequod.v1.PeerPlace
-	110, // 104: pequod.v1.PeerAddReply.place:type_name -> pequod.v1.PeerPlace
-	110, // 105: pequod.v1.PeerWriteIfReply.place:type_name -> pequod.v1.PeerPlace
-	10,  // 106: pequod.v1.PeerTransactionRequest.transaction:type_name -> pequod.v1.TransactionRequest
-	110, // 107: pequod.v1.PeerTransactionReply.place:type_name -> pequod.v1.PeerPlace
-	11,  // 108: pequod.v1.PeerTransactionReply.transaction:type_name -> pequod.v1.TransactionReply
-	3,   // 109: pequod.v1.Pequod.Get:input_type -> pequod.v1.GetRequest
-	5,   // 110: pequod.v1.Pequod.Put:input_type -> pequod.v1.PutRequest
-	14,  // 111: pequod.v1.Pequod.Remove:input_type -> pequod.v1.RemoveRequest
-	7,   // 112: pequod.v1.Pequod.WriteIf:input_type -> pequod.v1.WriteIfRequest
-	10,  // 113: pequod.v1.Pequod.Transaction:input_type -> pequod.v1.TransactionRequest
-	12,  // 114: pequod.v1.Pequod.Add:input_type -> pequod.v1.AddRequest
-	16,  // 115: pequod.v1.Pequod.Expire:input_type -> pequod.v1.ExpireRequest
-	18,  // 116: pequod.v1.Pequod.Ttl:input_type -> pequod.v1.TtlRequest
-	20,  // 117: pequod.v1.Pequod.MultiGet:input_type -> pequod.v1.MultiGetRequest
-	22,  // 118: pequod.v1.Pequod.MultiPut:input_type -> pequod.v1.MultiPutRequest
-	24,  // 119: pequod.v1.Pequod.RemoveRange:input_type -> pequod.v1.RemoveRangeRequest
-	26,  // 120: pequod.v1.Pequod.Scan:input_type -> pequod.v1.ScanRequest
-	28,  // 121: pequod.v1.Pequod.Count:input_type -> pequod.v1.CountRequest
-	30,  // 122: pequod.v1.Pequod.Splits:input_type -> pequod.v1.SplitsRequest
-	32,  // 123: pequod.v1.Pequod.Execute:input_type -> pequod.v1.ExecuteRequest
-	35,  // 124: pequod.v1.Pequod.Watch:input_type -> pequod.v1.WatchRequest
-	40,  // 125: pequod.v1.Pequod.AddJoin:input_type -> pequod.v1.AddJoinRequest
-	42,  // 126: pequod.v1.Pequod.CheckJoin:input_type -> pequod.v1.CheckJoinRequest
-	46,  // 127: pequod.v1.Pequod.DropJoin:input_type -> pequod.v1.DropJoinRequest
-	49,  // 128: pequod.v1.Pequod.ReplaceJoin:input_type -> pequod.v1.ReplaceJoinRequest
-	51,  // 129: pequod.v1.Pequod.ListReplacements:input_type -> pequod.v1.ListReplacementsRequest
-	53,  // 130: pequod.v1.Pequod.EndReplacement:input_type -> pequod.v1.EndReplacementRequest
-	55,  // 131: pequod.v1.Pequod.ListJoins:input_type -> pequod.v1.ListJoinsRequest
-	57,  // 132: pequod.v1.Pequod.Explain:input_type -> pequod.v1.ExplainRequest
-	64,  // 133: pequod.v1.Pequod.Invalidate:input_type -> pequod.v1.InvalidateRequest
-	70,  // 134: pequod.v1.Pequod.Stats:input_type -> pequod.v1.StatsRequest
-	79,  // 135: pequod.v1.Pequod.SlowCalls:input_type -> pequod.v1.SlowCallsRequest
-	82,  // 136: pequod.v1.Pequod.SaveSnapshot:input_type -> pequod.v1.SaveSnapshotRequest
-	84,  // 137: pequod.v1.Pequod.RestoreSnapshot:input_type -> pequod.v1.RestoreSnapshotRequest
-	91,  // 138: pequod.v1.Pequod.BeginBackfill:input_type -> pequod.v1.BeginBackfillRequest
-	93,  // 139: pequod.v1.Pequod.ReadBackfill:input_type -> pequod.v1.ReadBackfillRequest
-	95,  // 140: pequod.v1.Pequod.LoadBackfill:input_type -> pequod.v1.LoadBackfillRequest
-	97,  // 141: pequod.v1.Pequod.RenewBackfill:input_type -> pequod.v1.RenewBackfillRequest
-	99,  // 142: pequod.v1.Pequod.EndBackfill:input_type -> pequod.v1.EndBackfillRequest
-	101, // 143: pequod.v1.Pequod.ListBackfills:input_type -> pequod.v1.ListBackfillsRequest
-	103, // 144: pequod.v1.Pequod.FollowCluster:input_type -> pequod.v1.FollowClusterRequest
-	112, // 145: pequod.v1.PequodPeer.Load:input_type -> pequod.v1.PeerLoadRequest
-	112, // 146: pequod.v1.PequodPeer.Loads:input_type -> pequod.v1.PeerLoadRequest
-	115, // 147: pequod.v1.PequodPeer.Feed:input_type -> pequod.v1.PeerFeedRequest
-	118, // 148: pequod.v1.PequodPeer.Position:input_type -> pequod.v1.PeerPositionRequest
-	120, // 149: pequod.v1.PequodPeer.Write:input_type -> pequod.v1.PeerWriteRequest
-	124, // 150: pequod.v1.PequodPeer.WriteIf:input_type -> pequod.v1.PeerWriteIfRequest
-	126, // 151: pequod.v1.PequodPeer.Transaction:input_type -> pequod.v1.PeerTransactionRequest
-	122, // 152: pequod.v1.PequodPeer.Add:input_type -> pequod.v1.PeerAddRequest
-	4,   // 153: pequod.v1.Pequod.Get:output_type -> pequod.v1.GetReply
-	6,   // 154: pequod.v1.Pequod.Put:output_type -> pequod.v1.PutReply
-	15,  // 155: pequod.v1.Pequod.Remove:output_type -> pequod.v1.RemoveReply
-	8,   // 156: pequod.v1.Pequod.WriteIf:output_type -> pequod.v1.WriteIfReply
-	11,  // 157: pequod.v1.Pequod.Transaction:output_type -> pequod.v1.TransactionReply
-	13,  // 158: pequod.v1.Pequod.Add:output_type -> pequod.v1.AddReply
-	17,  // 159: pequod.v1.Pequod.Expire:output_type -> pequod.v1.ExpireReply
-	19,  // 160: pequod.v1.Pequod.Ttl:output_type -> pequod.v1.TtlReply
-	21,  // 161: pequod.v1.Pequod.MultiGet:output_type -> pequod.v1.MultiGetReply
-	23,  // 162: pequod.v1.Pequod.MultiPut:output_type -> pequod.v1.MultiPutReply
-	25,  // 163: pequod.v1.Pequod.RemoveRange:output_type -> pequod.v1.RemoveRangeReply
-	27,  // 164: pequod.v1.Pequod.Scan:output_type -> pequod.v1.ScanReply
-	29,  // 165: pequod.v1.Pequod.Count:output_type -> pequod.v1.CountReply
-	31,  // 166: pequod.v1.Pequod.Splits:output_type -> pequod.v1.SplitsReply
-	33,  // 167: pequod.v1.Pequod.Execute:output_type -> pequod.v1.ExecuteReply
-	36,  // 168: pequod.v1.Pequod.Watch:output_type -> pequod.v1.WatchReply
-	41,  // 169: pequod.v1.Pequod.AddJoin:output_type -> pequod.v1.AddJoinReply
-	43,  // 170: pequod.v1.Pequod.CheckJoin:output_type -> pequod.v1.CheckJoinReply
-	47,  // 171: pequod.v1.Pequod.DropJoin:output_type -> pequod.v1.DropJoinReply
-	50,  // 172: pequod.v1.Pequod.ReplaceJoin:output_type -> pequod.v1.ReplaceJoinReply
-	52,  // 173: pequod.v1.Pequod.ListReplacements:output_type -> pequod.v1.ListReplacementsReply
-	54,  // 174: pequod.v1.Pequod.EndReplacement:output_type -> pequod.v1.EndReplacementReply
-	56,  // 175: pequod.v1.Pequod.ListJoins:output_type -> pequod.v1.ListJoinsReply
-	59,  // 176: pequod.v1.Pequod.Explain:output_type -> pequod.v1.ExplainReply
-	65,  // 177: pequod.v1.Pequod.Invalidate:output_type -> pequod.v1.InvalidateReply
-	71,  // 178: pequod.v1.Pequod.Stats:output_type -> pequod.v1.StatsReply
-	80,  // 179: pequod.v1.Pequod.SlowCalls:output_type -> pequod.v1.SlowCallsReply
-	83,  // 180: pequod.v1.Pequod.SaveSnapshot:output_type -> pequod.v1.SaveSnapshotReply
-	85,  // 181: pequod.v1.Pequod.RestoreSnapshot:output_type -> pequod.v1.RestoreSnapshotReply
-	92,  // 182: pequod.v1.Pequod.BeginBackfill:output_type -> pequod.v1.BeginBackfillReply
-	94,  // 183: pequod.v1.Pequod.ReadBackfill:output_type -> pequod.v1.ReadBackfillReply
-	96,  // 184: pequod.v1.Pequod.LoadBackfill:output_type -> pequod.v1.LoadBackfillReply
-	98,  // 185: pequod.v1.Pequod.RenewBackfill:output_type -> pequod.v1.RenewBackfillReply
-	100, // 186: pequod.v1.Pequod.EndBackfill:output_type -> pequod.v1.EndBackfillReply
-	102, // 187: pequod.v1.Pequod.ListBackfills:output_type -> pequod.v1.ListBackfillsReply
-	104, // 188: pequod.v1.Pequod.FollowCluster:output_type -> pequod.v1.FollowClusterReply
-	114, // 189: pequod.v1.PequodPeer.Load:output_type -> pequod.v1.PeerLoadReply
-	114, // 190: pequod.v1.PequodPeer.Loads:output_type -> pequod.v1.PeerLoadReply
-	117, // 191: pequod.v1.PequodPeer.Feed:output_type -> pequod.v1.PeerFeedReply
-	119, // 192: pequod.v1.PequodPeer.Position:output_type -> pequod.v1.PeerPositionReply
-	121, // 193: pequod.v1.PequodPeer.Write:output_type -> pequod.v1.PeerWriteReply
-	125, // 194: pequod.v1.PequodPeer.WriteIf:output_type -> pequod.v1.PeerWriteIfReply
-	127, // 195: pequod.v1.PequodPeer.Transaction:output_type -> pequod.v1.PeerTransactionReply
-	123, // 196: pequod.v1.PequodPeer.Add:output_type -> pequod.v1.PeerAddReply
-	153, // [153:197] is the sub-list for method output_type
-	109, // [109:153] is the sub-list for method input_type
-	109, // [109:109] is the sub-list for extension type_name
-	109, // [109:109] is the sub-list for extension extendee
-	0,   // [0:109] is the sub-list for field type_name
+	40,  // 29: pequod.v1.WatchReply.changes:type_name -> pequod.v1.Change
+	2,   // 30: pequod.v1.WatchedRange.after:type_name -> pequod.v1.Header
+	37,  // 31: pequod.v1.WatchRangesRequest.ranges:type_name -> pequod.v1.WatchedRange
+	1,   // 32: pequod.v1.WatchRangesRequest.freshness:type_name -> pequod.v1.Freshness
+	2,   // 33: pequod.v1.WatchRangesReply.header:type_name -> pequod.v1.Header
+	0,   // 34: pequod.v1.Change.reason:type_name -> pequod.v1.Change.Reason
+	42,  // 35: pequod.v1.Join.notes:type_name -> pequod.v1.Note
+	2,   // 36: pequod.v1.AddJoinReply.header:type_name -> pequod.v1.Header
+	41,  // 37: pequod.v1.AddJoinReply.joins:type_name -> pequod.v1.Join
+	2,   // 38: pequod.v1.CheckJoinReply.header:type_name -> pequod.v1.Header
+	47,  // 39: pequod.v1.CheckJoinReply.problem:type_name -> pequod.v1.JoinProblem
+	48,  // 40: pequod.v1.CheckJoinReply.joins:type_name -> pequod.v1.CheckedJoin
+	63,  // 41: pequod.v1.CheckedJoin.explanation:type_name -> pequod.v1.JoinExplanation
+	2,   // 42: pequod.v1.DropJoinReply.header:type_name -> pequod.v1.Header
+	2,   // 43: pequod.v1.ReplaceJoinReply.header:type_name -> pequod.v1.Header
+	51,  // 44: pequod.v1.ReplaceJoinReply.replacement:type_name -> pequod.v1.Replacement
+	2,   // 45: pequod.v1.ListReplacementsReply.header:type_name -> pequod.v1.Header
+	51,  // 46: pequod.v1.ListReplacementsReply.replacements:type_name -> pequod.v1.Replacement
+	2,   // 47: pequod.v1.EndReplacementReply.header:type_name -> pequod.v1.Header
+	2,   // 48: pequod.v1.ListJoinsReply.header:type_name -> pequod.v1.Header
+	41,  // 49: pequod.v1.ListJoinsReply.joins:type_name -> pequod.v1.Join
+	61,  // 50: pequod.v1.ExplainRequest.range:type_name -> pequod.v1.Range
+	2,   // 51: pequod.v1.ExplainReply.header:type_name -> pequod.v1.Header
+	63,  // 52: pequod.v1.ExplainReply.join:type_name -> pequod.v1.JoinExplanation
+	69,  // 53: pequod.v1.ExplainReply.range:type_name -> pequod.v1.RangeExplanation
+	64,  // 54: pequod.v1.JoinExplanation.sources:type_name -> pequod.v1.SourceExplanation
+	42,  // 55: pequod.v1.JoinExplanation.notes:type_name -> pequod.v1.Note
+	65,  // 56: pequod.v1.SourceExplanation.index:type_name -> pequod.v1.IndexExplanation
+	66,  // 57: pequod.v1.SourceExplanation.misfits:type_name -> pequod.v1.MisfitExplanation
+	61,  // 58: pequod.v1.InvalidateRequest.range:type_name -> pequod.v1.Range
+	2,   // 59: pequod.v1.InvalidateReply.header:type_name -> pequod.v1.Header
+	70,  // 60: pequod.v1.RangeExplanation.joins:type_name -> pequod.v1.CoverageExplanation
+	71,  // 61: pequod.v1.RangeExplanation.dropped:type_name -> pequod.v1.DroppedExplanation
+	42,  // 62: pequod.v1.RangeExplanation.notes:type_name -> pequod.v1.Note
+	72,  // 63: pequod.v1.CoverageExplanation.parts:type_name -> pequod.v1.PartExplanation
+	2,   // 64: pequod.v1.StatsReply.header:type_name -> pequod.v1.Header
+	79,  // 65: pequod.v1.StatsReply.tables:type_name -> pequod.v1.TableStatistics
+	80,  // 66: pequod.v1.StatsReply.joins:type_name -> pequod.v1.JoinStatistics
+	77,  // 67: pequod.v1.StatsReply.databases:type_name -> pequod.v1.BackingStatistics
+	78,  // 68: pequod.v1.StatsReply.memory:type_name -> pequod.v1.MemoryStatistics
+	76,  // 69: pequod.v1.StatsReply.peers:type_name -> pequod.v1.PeerStatistics
+	75,  // 70: pequod.v1.StatsReply.calls:type_name -> pequod.v1.CallStatistics
+	132, // 71: pequod.v1.StatsReply.commands:type_name -> pequod.v1.StatsReply.CommandsEntry
+	81,  // 72: pequod.v1.JoinStatistics.largest:type_name -> pequod.v1.ContextStatistics
+	81,  // 73: pequod.v1.JoinStatistics.hottest:type_name -> pequod.v1.ContextStatistics
+	2,   // 74: pequod.v1.SlowCallsReply.header:type_name -> pequod.v1.Header
+	84,  // 75: pequod.v1.SlowCallsReply.calls:type_name -> pequod.v1.SlowCall
+	133, // 76: pequod.v1.SlowCall.kinds:type_name -> pequod.v1.SlowCall.KindsEntry
+	2,   // 77: pequod.v1.SaveSnapshotReply.header:type_name -> pequod.v1.Header
+	2,   // 78: pequod.v1.RestoreSnapshotReply.header:type_name -> pequod.v1.Header
+	90,  // 79: pequod.v1.SnapshotBlock.head:type_name -> pequod.v1.SnapshotHead
+	92,  // 80: pequod.v1.SnapshotBlock.end:type_name -> pequod.v1.SnapshotEnd
+	91,  // 81: pequod.v1.SnapshotHead.backing:type_name -> pequod.v1.SnapshotBacking
+	61,  // 82: pequod.v1.Backfill.sources:type_name -> pequod.v1.Range
+	2,   // 83: pequod.v1.BeginBackfillReply.header:type_name -> pequod.v1.Header
+	93,  // 84: pequod.v1.BeginBackfillReply.backfill:type_name -> pequod.v1.Backfill
+	2,   // 85: pequod.v1.ReadBackfillReply.header:type_name -> pequod.v1.Header
+	2,   // 86: pequod.v1.LoadBackfillReply.header:type_name -> pequod.v1.Header
+	2,   // 87: pequod.v1.RenewBackfillReply.header:type_name -> pequod.v1.Header
+	93,  // 88: pequod.v1.RenewBackfillReply.backfill:type_name -> pequod.v1.Backfill
+	2,   // 89: pequod.v1.EndBackfillReply.header:type_name -> pequod.v1.Header
+	93,  // 90: pequod.v1.EndBackfillReply.backfill:type_name -> pequod.v1.Backfill
+	2,   // 91: pequod.v1.ListBackfillsReply.header:type_name -> pequod.v1.Header
+	93,  // 92: pequod.v1.ListBackfillsReply.backfills:type_name -> pequod.v1.Backfill
+	2,   // 93: pequod.v1.FollowClusterReply.header:type_name -> pequod.v1.Header
+	108, // 94: pequod.v1.FollowClusterReply.map:type_name -> pequod.v1.ClusterMap
+	112, // 95: pequod.v1.FollowClusterReply.servers:type_name -> pequod.v1.ClusterServer
+	110, // 96: pequod.v1.ClusterMap.placements:type_name -> pequod.v1.ClusterPlacement
+	111, // 97: pequod.v1.ClusterMap.home_ranges:type_name -> pequod.v1.ClusterHomeRange
+	109, // 98: pequod.v1.ClusterMap.replacement:type_name -> pequod.v1.ClusterReplacement
+	113, // 99: pequod.v1.PeerHistory.ends:type_name -> pequod.v1.PeerPlace
+	116, // 100: pequod.v1.PeerLoadRequest.next:type_name -> pequod.v1.PeerNextGroups
+	113, // 101: pequod.v1.PeerLoadReply.place:type_name -> pequod.v1.PeerPlace
+	34,  // 102: pequod.v1.PeerLoadReply.refusal:type_name -> pequod.v1.CommandError
+	119, // 103: pequod.v1.PeerFeedRequest.hello:type_name -> pequod.v1.PeerFeedHello
+	113, // 104: pequod.v1.PeerFeedHello.since:type_name -> pequod.v1.PeerPlace
+	114, // 105: pequod.v1.PeerFeedReply.history:type_name -> pequod.v1.PeerHistory
+	113, // 106: pequod.v1.PeerPositionReply.place:type_name -> pequod.v1.PeerPlace
+	113, // 107: pequod.v1.PeerWriteReply.place:type_name -> pequod.v1.PeerPlace
+	113, // 108: pequod.v1.PeerAddReply.place:type_name -> pequod.v1.PeerPlace
+	113, // 109: pequod.v1.PeerWriteIfReply.place:type_name -> pequod.v1.PeerPlace
+	10,  // 110: pequod.v1.PeerTransactionRequest.transaction:type_name -> pequod.v1.TransactionRequest
+	113, // 111: pequod.v1.PeerTransactionReply.place:type_name -> pequod.v1.PeerPlace
+	11,  // 112: pequod.v1.PeerTransactionReply.transaction:type_name -> pequod.v1.TransactionReply
+	3,   // 113: pequod.v1.Pequod.Get:input_type -> pequod.v1.GetRequest
+	5,   // 114: pequod.v1.Pequod.Put:input_type -> pequod.v1.PutRequest
+	14,  // 115: pequod.v1.Pequod.Remove:input_type -> pequod.v1.RemoveRequest
+	7,   // 116: pequod.v1.Pequod.WriteIf:input_type -> pequod.v1.WriteIfRequest
+	10,  // 117: pequod.v1.Pequod.Transaction:input_type -> pequod.v1.TransactionRequest
+	12,  // 118: pequod.v1.Pequod.Add:input_type -> pequod.v1.AddRequest
+	16,  // 119: pequod.v1.Pequod.Expire:input_type -> pequod.v1.ExpireRequest
+	18,  // 120: pequod.v1.Pequod.Ttl:input_type -> pequod.v1.TtlRequest
+	20,  // 121: pequod.v1.Pequod.MultiGet:input_type -> pequod.v1.MultiGetRequest
+	22,  // 122: pequod.v1.Pequod.MultiPut:input_type -> pequod.v1.MultiPutRequest
+	24,  // 123: pequod.v1.Pequod.RemoveRange:input_type -> pequod.v1.RemoveRangeRequest
+	26,  // 124: pequod.v1.Pequod.Scan:input_type -> pequod.v1.ScanRequest
+	28,  // 125: pequod.v1.Pequod.Count:input_type -> pequod.v1.CountRequest
+	30,  // 126: pequod.v1.Pequod.Splits:input_type -> pequod.v1.SplitsRequest
+	32,  // 127: pequod.v1.Pequod.Execute:input_type -> pequod.v1.ExecuteRequest
+	35,  // 128: pequod.v1.Pequod.Watch:input_type -> pequod.v1.WatchRequest
+	38,  // 129: pequod.v1.Pequod.WatchRanges:input_type -> pequod.v1.WatchRangesRequest
+	43,  // 130: pequod.v1.Pequod.AddJoin:input_type -> pequod.v1.AddJoinRequest
+	45,  // 131: pequod.v1.Pequod.CheckJoin:input_type -> pequod.v1.CheckJoinRequest
+	49,  // 132: pequod.v1.Pequod.DropJoin:input_type -> pequod.v1.DropJoinRequest
+	52,  // 133: pequod.v1.Pequod.ReplaceJoin:input_type -> pequod.v1.ReplaceJoinRequest
+	54,  // 134: pequod.v1.Pequod.ListReplacements:input_type -> pequod.v1.ListReplacementsRequest
+	56,  // 135: pequod.v1.Pequod.EndReplacement:input_type -> pequod.v1.EndReplacementRequest
+	58,  // 136: pequod.v1.Pequod.ListJoins:input_type -> pequod.v1.ListJoinsRequest
+	60,  // 137: pequod.v1.Pequod.Explain:input_type -> pequod.v1.ExplainRequest
+	67,  // 138: pequod.v1.Pequod.Invalidate:input_type -> pequod.v1.InvalidateRequest
+	73,  // 139: pequod.v1.Pequod.Stats:input_type -> pequod.v1.StatsRequest
+	82,  // 140: pequod.v1.Pequod.SlowCalls:input_type -> pequod.v1.SlowCallsRequest
+	85,  // 141: pequod.v1.Pequod.SaveSnapshot:input_type -> pequod.v1.SaveSnapshotRequest
+	87,  // 142: pequod.v1.Pequod.RestoreSnapshot:input_type -> pequod.v1.RestoreSnapshotRequest
+	94,  // 143: pequod.v1.Pequod.BeginBackfill:input_type -> pequod.v1.BeginBackfillRequest
+	96,  // 144: pequod.v1.Pequod.ReadBackfill:input_type -> pequod.v1.ReadBackfillRequest
+	98,  // 145: pequod.v1.Pequod.LoadBackfill:input_type -> pequod.v1.LoadBackfillRequest
+	100, // 146: pequod.v1.Pequod.RenewBackfill:input_type -> pequod.v1.RenewBackfillRequest
+	102, // 147: pequod.v1.Pequod.EndBackfill:input_type -> pequod.v1.EndBackfillRequest
+	104, // 148: pequod.v1.Pequod.ListBackfills:input_type -> pequod.v1.ListBackfillsRequest
+	106, // 149: pequod.v1.Pequod.FollowCluster:input_type -> pequod.v1.FollowClusterRequest
+	115, // 150: pequod.v1.PequodPeer.Load:input_type -> pequod.v1.PeerLoadRequest
+	115, // 151: pequod.v1.PequodPeer.Loads:input_type -> pequod.v1.PeerLoadRequest
+	118, // 152: pequod.v1.PequodPeer.Feed:input_type -> pequod.v1.PeerFeedRequest
+	121, // 153: pequod.v1.PequodPeer.Position:input_type -> pequod.v1.PeerPositionRequest
+	123, // 154: pequod.v1.PequodPeer.Write:input_type -> pequod.v1.PeerWriteRequest
+	127, // 155: pequod.v1.PequodPeer.WriteIf:input_type -> pequod.v1.PeerWriteIfRequest
+	129, // 156: pequod.v1.PequodPeer.Transaction:input_type -> pequod.v1.PeerTransactionRequest
+	125, // 157: pequod.v1.PequodPeer.Add:input_type -> pequod.v1.PeerAddRequest
+	4,   // 158: pequod.v1.Pequod.Get:output_type -> pequod.v1.GetReply
+	6,   // 159: pequod.v1.Pequod.Put:output_type -> pequod.v1.PutReply
+	15,  // 160: pequod.v1.Pequod.Remove:output_type -> pequod.v1.RemoveReply
+	8,   // 161: pequod.v1.Pequod.WriteIf:output_type -> pequod.v1.WriteIfReply
+	11,  // 162: pequod.v1.Pequod.Transaction:output_type -> pequod.v1.TransactionReply
+	13,  // 163: pequod.v1.Pequod.Add:output_type -> pequod.v1.AddReply
+	17,  // 164: pequod.v1.Pequod.Expire:output_type -> pequod.v1.ExpireReply
+	19,  // 165: pequod.v1.Pequod.Ttl:output_type -> pequod.v1.TtlReply
+	21,  // 166: pequod.v1.Pequod.MultiGet:output_type -> pequod.v1.MultiGetReply
+	23,  // 167: pequod.v1.Pequod.MultiPut:output_type -> pequod.v1.MultiPutReply
+	25,  // 168: pequod.v1.Pequod.RemoveRange:output_type -> pequod.v1.RemoveRangeReply
+	27,  // 169: pequod.v1.Pequod.Scan:output_type -> pequod.v1.ScanReply
+	29,  // 170: pequod.v1.Pequod.Count:output_type -> pequod.v1.CountReply
+	31,  // 171: pequod.v1.Pequod.Splits:output_type -> pequod.v1.SplitsReply
+	33,  // 172: pequod.v1.Pequod.Execute:output_type -> pequod.v1.ExecuteReply
+	36,  // 173: pequod.v1.Pequod.Watch:output_type -> pequod.v1.WatchReply
+	39,  // 174: pequod.v1.Pequod.WatchRanges:output_type -> pequod.v1.WatchRangesReply
+	44,  // 175: pequod.v1.Pequod.AddJoin:output_type -> pequod.v1.AddJoinReply
+	46,  // 176: pequod.v1.Pequod.CheckJoin:output_type -> pequod.v1.CheckJoinReply
+	50,  // 177: pequod.v1.Pequod.DropJoin:output_type -> pequod.v1.DropJoinReply
+	53,  // 178: pequod.v1.Pequod.ReplaceJoin:output_type -> pequod.v1.ReplaceJoinReply
+	55,  // 179: pequod.v1.Pequod.ListReplacements:output_type -> pequod.v1.ListReplacementsReply
+	57,  // 180: pequod.v1.Pequod.EndReplacement:output_type -> pequod.v1.EndReplacementReply
+	59,  // 181: pequod.v1.Pequod.ListJoins:output_type -> pequod.v1.ListJoinsReply
+	62,  // 182: pequod.v1.Pequod.Explain:output_type -> pequod.v1.ExplainReply
+	68,  // 183: pequod.v1.Pequod.Invalidate:output_type -> pequod.v1.InvalidateReply
+	74,  // 184: pequod.v1.Pequod.Stats:output_type -> pequod.v1.StatsReply
+	83,  // 185: pequod.v1.Pequod.SlowCalls:output_type -> pequod.v1.SlowCallsReply
+	86,  // 186: pequod.v1.Pequod.SaveSnapshot:output_type -> pequod.v1.SaveSnapshotReply
+	88,  // 187: pequod.v1.Pequod.RestoreSnapshot:output_type -> pequod.v1.RestoreSnapshotReply
+	95,  // 188: pequod.v1.Pequod.BeginBackfill:output_type -> pequod.v1.BeginBackfillReply
+	97,  // 189: pequod.v1.Pequod.ReadBackfill:output_type -> pequod.v1.ReadBackfillReply
+	99,  // 190: pequod.v1.Pequod.LoadBackfill:output_type -> pequod.v1.LoadBackfillReply
+	101, // 191: pequod.v1.Pequod.RenewBackfill:output_type -> pequod.v1.RenewBackfillReply
+	103, // 192: pequod.v1.Pequod.EndBackfill:output_type -> pequod.v1.EndBackfillReply
+	105, // 193: pequod.v1.Pequod.ListBackfills:output_type -> pequod.v1.ListBackfillsReply
+	107, // 194: pequod.v1.Pequod.FollowCluster:output_type -> pequod.v1.FollowClusterReply
+	117, // 195: pequod.v1.PequodPeer.Load:output_type -> pequod.v1.PeerLoadReply
+	117, // 196: pequod.v1.PequodPeer.Loads:output_type -> pequod.v1.PeerLoadReply
+	120, // 197: pequod.v1.PequodPeer.Feed:output_type -> pequod.v1.PeerFeedReply
+	122, // 198: pequod.v1.PequodPeer.Position:output_type -> pequod.v1.PeerPositionReply
+	124, // 199: pequod.v1.PequodPeer.Write:output_type -> pequod.v1.PeerWriteReply
+	128, // 200: pequod.v1.PequodPeer.WriteIf:output_type -> pequod.v1.PeerWriteIfReply
+	130, // 201: pequod.v1.PequodPeer.Transaction:output_type -> pequod.v1.PeerTransactionReply
+	126, // 202: pequod.v1.PequodPeer.Add:output_type -> pequod.v1.PeerAddReply
+	158, // [158:203] is the sub-list for method output_type
+	113, // [113:158] is the sub-list for method input_type
+	113, // [113:113] is the sub-list for extension type_name
+	113, // [113:113] is the sub-list for extension extendee
+	0,   // [0:113] is the sub-list for field type_name
 }
 
 func init() { file_pequod_v1_pequod_proto_init() }
@@ -10975,36 +11272,37 @@ func file_pequod_v1_pequod_proto_init() {
 	file_pequod_v1_pequod_proto_msgTypes[32].OneofWrappers = []any{}
 	file_pequod_v1_pequod_proto_msgTypes[34].OneofWrappers = []any{}
 	file_pequod_v1_pequod_proto_msgTypes[36].OneofWrappers = []any{}
-	file_pequod_v1_pequod_proto_msgTypes[56].OneofWrappers = []any{
+	file_pequod_v1_pequod_proto_msgTypes[39].OneofWrappers = []any{}
+	file_pequod_v1_pequod_proto_msgTypes[59].OneofWrappers = []any{
 		(*ExplainRequest_Join)(nil),
 		(*ExplainRequest_Range)(nil),
 	}
-	file_pequod_v1_pequod_proto_msgTypes[57].OneofWrappers = []any{}
-	file_pequod_v1_pequod_proto_msgTypes[58].OneofWrappers = []any{
+	file_pequod_v1_pequod_proto_msgTypes[60].OneofWrappers = []any{}
+	file_pequod_v1_pequod_proto_msgTypes[61].OneofWrappers = []any{
 		(*ExplainReply_Join)(nil),
 		(*ExplainReply_Range)(nil),
 	}
-	file_pequod_v1_pequod_proto_msgTypes[63].OneofWrappers = []any{
+	file_pequod_v1_pequod_proto_msgTypes[66].OneofWrappers = []any{
 		(*InvalidateRequest_Join)(nil),
 		(*InvalidateRequest_Range)(nil),
 	}
-	file_pequod_v1_pequod_proto_msgTypes[72].OneofWrappers = []any{}
-	file_pequod_v1_pequod_proto_msgTypes[73].OneofWrappers = []any{}
-	file_pequod_v1_pequod_proto_msgTypes[90].OneofWrappers = []any{}
+	file_pequod_v1_pequod_proto_msgTypes[75].OneofWrappers = []any{}
+	file_pequod_v1_pequod_proto_msgTypes[76].OneofWrappers = []any{}
 	file_pequod_v1_pequod_proto_msgTypes[93].OneofWrappers = []any{}
-	file_pequod_v1_pequod_proto_msgTypes[106].OneofWrappers = []any{}
-	file_pequod_v1_pequod_proto_msgTypes[107].OneofWrappers = []any{}
-	file_pequod_v1_pequod_proto_msgTypes[108].OneofWrappers = []any{}
-	file_pequod_v1_pequod_proto_msgTypes[116].OneofWrappers = []any{}
-	file_pequod_v1_pequod_proto_msgTypes[123].OneofWrappers = []any{}
-	file_pequod_v1_pequod_proto_msgTypes[124].OneofWrappers = []any{}
+	file_pequod_v1_pequod_proto_msgTypes[96].OneofWrappers = []any{}
+	file_pequod_v1_pequod_proto_msgTypes[109].OneofWrappers = []any{}
+	file_pequod_v1_pequod_proto_msgTypes[110].OneofWrappers = []any{}
+	file_pequod_v1_pequod_proto_msgTypes[111].OneofWrappers = []any{}
+	file_pequod_v1_pequod_proto_msgTypes[119].OneofWrappers = []any{}
+	file_pequod_v1_pequod_proto_msgTypes[126].OneofWrappers = []any{}
+	file_pequod_v1_pequod_proto_msgTypes[127].OneofWrappers = []any{}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_pequod_v1_pequod_proto_rawDesc), len(file_pequod_v1_pequod_proto_rawDesc)),
 			NumEnums:      1,
-			NumMessages:   130,
+			NumMessages:   133,
 			NumExtensions: 0,
 			NumServices:   2,
 		},

@@ -55,6 +55,7 @@ const (
 	Pequod_Splits_FullMethodName           = "/pequod.v1.Pequod/Splits"
 	Pequod_Execute_FullMethodName          = "/pequod.v1.Pequod/Execute"
 	Pequod_Watch_FullMethodName            = "/pequod.v1.Pequod/Watch"
+	Pequod_WatchRanges_FullMethodName      = "/pequod.v1.Pequod/WatchRanges"
 	Pequod_AddJoin_FullMethodName          = "/pequod.v1.Pequod/AddJoin"
 	Pequod_CheckJoin_FullMethodName        = "/pequod.v1.Pequod/CheckJoin"
 	Pequod_DropJoin_FullMethodName         = "/pequod.v1.Pequod/DropJoin"
@@ -121,6 +122,9 @@ type PequodClient interface {
 	// FAILED_PRECONDITION over joins that are not push. Ended with OUT_OF_RANGE when changes are not kept any more,
 	// because the client takes them too slowly, and when joins over the range are installed or dropped: then start again.
 	Watch(ctx context.Context, in *WatchRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[WatchReply], error)
+	// Follow the changes of many ranges in one stream, each as Watch does: all messages are of one state. Where a range
+	// cannot be followed, or not any more, the others go on.
+	WatchRanges(ctx context.Context, in *WatchRangesRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[WatchRangesReply], error)
 	// Install cache joins from text, all or none. Installing a join again changes nothing.
 	AddJoin(ctx context.Context, in *AddJoinRequest, opts ...grpc.CallOption) (*AddJoinReply, error)
 	// Tell what AddJoin would do with a text, and what its joins would give; nothing changes.
@@ -360,6 +364,25 @@ func (c *pequodClient) Watch(ctx context.Context, in *WatchRequest, opts ...grpc
 // This type alias is provided for backwards compatibility with existing code that references the prior non-generic stream type by name.
 type Pequod_WatchClient = grpc.ServerStreamingClient[WatchReply]
 
+func (c *pequodClient) WatchRanges(ctx context.Context, in *WatchRangesRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[WatchRangesReply], error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	stream, err := c.cc.NewStream(ctx, &Pequod_ServiceDesc.Streams[3], Pequod_WatchRanges_FullMethodName, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	x := &grpc.GenericClientStream[WatchRangesRequest, WatchRangesReply]{ClientStream: stream}
+	if err := x.ClientStream.SendMsg(in); err != nil {
+		return nil, err
+	}
+	if err := x.ClientStream.CloseSend(); err != nil {
+		return nil, err
+	}
+	return x, nil
+}
+
+// This type alias is provided for backwards compatibility with existing code that references the prior non-generic stream type by name.
+type Pequod_WatchRangesClient = grpc.ServerStreamingClient[WatchRangesReply]
+
 func (c *pequodClient) AddJoin(ctx context.Context, in *AddJoinRequest, opts ...grpc.CallOption) (*AddJoinReply, error) {
 	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
 	out := new(AddJoinReply)
@@ -552,7 +575,7 @@ func (c *pequodClient) ListBackfills(ctx context.Context, in *ListBackfillsReque
 
 func (c *pequodClient) FollowCluster(ctx context.Context, in *FollowClusterRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[FollowClusterReply], error) {
 	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
-	stream, err := c.cc.NewStream(ctx, &Pequod_ServiceDesc.Streams[3], Pequod_FollowCluster_FullMethodName, cOpts...)
+	stream, err := c.cc.NewStream(ctx, &Pequod_ServiceDesc.Streams[4], Pequod_FollowCluster_FullMethodName, cOpts...)
 	if err != nil {
 		return nil, err
 	}
@@ -613,6 +636,9 @@ type PequodServer interface {
 	// FAILED_PRECONDITION over joins that are not push. Ended with OUT_OF_RANGE when changes are not kept any more,
 	// because the client takes them too slowly, and when joins over the range are installed or dropped: then start again.
 	Watch(*WatchRequest, grpc.ServerStreamingServer[WatchReply]) error
+	// Follow the changes of many ranges in one stream, each as Watch does: all messages are of one state. Where a range
+	// cannot be followed, or not any more, the others go on.
+	WatchRanges(*WatchRangesRequest, grpc.ServerStreamingServer[WatchRangesReply]) error
 	// Install cache joins from text, all or none. Installing a join again changes nothing.
 	AddJoin(context.Context, *AddJoinRequest) (*AddJoinReply, error)
 	// Tell what AddJoin would do with a text, and what its joins would give; nothing changes.
@@ -718,6 +744,9 @@ func (UnimplementedPequodServer) Execute(grpc.BidiStreamingServer[ExecuteRequest
 }
 func (UnimplementedPequodServer) Watch(*WatchRequest, grpc.ServerStreamingServer[WatchReply]) error {
 	return status.Error(codes.Unimplemented, "method Watch not implemented")
+}
+func (UnimplementedPequodServer) WatchRanges(*WatchRangesRequest, grpc.ServerStreamingServer[WatchRangesReply]) error {
+	return status.Error(codes.Unimplemented, "method WatchRanges not implemented")
 }
 func (UnimplementedPequodServer) AddJoin(context.Context, *AddJoinRequest) (*AddJoinReply, error) {
 	return nil, status.Error(codes.Unimplemented, "method AddJoin not implemented")
@@ -1062,6 +1091,17 @@ func _Pequod_Watch_Handler(srv interface{}, stream grpc.ServerStream) error {
 
 // This type alias is provided for backwards compatibility with existing code that references the prior non-generic stream type by name.
 type Pequod_WatchServer = grpc.ServerStreamingServer[WatchReply]
+
+func _Pequod_WatchRanges_Handler(srv interface{}, stream grpc.ServerStream) error {
+	m := new(WatchRangesRequest)
+	if err := stream.RecvMsg(m); err != nil {
+		return err
+	}
+	return srv.(PequodServer).WatchRanges(m, &grpc.GenericServerStream[WatchRangesRequest, WatchRangesReply]{ServerStream: stream})
+}
+
+// This type alias is provided for backwards compatibility with existing code that references the prior non-generic stream type by name.
+type Pequod_WatchRangesServer = grpc.ServerStreamingServer[WatchRangesReply]
 
 func _Pequod_AddJoin_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
 	in := new(AddJoinRequest)
@@ -1567,6 +1607,11 @@ var Pequod_ServiceDesc = grpc.ServiceDesc{
 		{
 			StreamName:    "Watch",
 			Handler:       _Pequod_Watch_Handler,
+			ServerStreams: true,
+		},
+		{
+			StreamName:    "WatchRanges",
+			Handler:       _Pequod_WatchRanges_Handler,
 			ServerStreams: true,
 		},
 		{

@@ -16,6 +16,7 @@ from typing import Any, Final, Protocol
 
 import grpc
 from grpc import aio
+from pequod_proto import pequod_pb2 as pb
 
 from pequod.engine import Engine
 from pequod.errors import UnauthenticatedError
@@ -48,7 +49,7 @@ class Certified(Protocol):
 #: Calls that every client may make: they ask whether the server lives.
 _OPEN: Final = ("/grpc.health.v1.Health/",)
 _BEARER: Final = "bearer "
-_WATCH: Final = f"{SERVICE_PATH}Watch"
+_WATCHES: Final = (f"{SERVICE_PATH}Watch", f"{SERVICE_PATH}WatchRanges")
 
 
 class Caller:
@@ -154,15 +155,16 @@ class AccessGuard(aio.ServerInterceptor):
                 charge(meter, method, request)
 
         if inspect.isasyncgenfunction(behaviour):
-            watching = self._watching if method == _WATCH else _counting_nothing
+            watching = self._watching if method in _WATCHES else _counting_nothing
             return make(_guarded_generator(behaviour, rule, admit, watching), *shape)
         assert inspect.iscoroutinefunction(behaviour), f"{method} is asynchronous"
         return make(_guarded_coroutine(behaviour, admit, trim), *shape)
 
-    def _watching(self, role: Role) -> AbstractContextManager[None]:
-        """Count a watch of a role while it is open, if the role has quotas."""
+    def _watching(self, role: Role, request: object) -> AbstractContextManager[None]:
+        """Count the ranges that a role watches while they are, if the role has quotas."""
         meter = self.meters.of(role)
-        return nullcontext() if meter is None else meter.watching()
+        count = len(request.ranges) if isinstance(request, pb.WatchRangesRequest) else 1
+        return nullcontext() if meter is None else meter.watching(count)
 
 
 def make_guard(config: ServerConfig, engine: Engine) -> AccessGuard | None:
@@ -202,7 +204,7 @@ def _guarded_generator(
     behaviour: Callable[[Any, Context], AsyncIterator[Any]],
     rule: Rule,
     admit: Rule,
-    watching: Callable[[Role], AbstractContextManager[None]],
+    watching: Callable[[Role, object], AbstractContextManager[None]],
 ) -> Callable[[Any, Context], AsyncIterator[Any]]:
     """Guard a handler that yields replies; the rule is applied again when the access file changes in between."""
 
@@ -210,7 +212,7 @@ def _guarded_generator(
         caller = _admitted(context)
         role = caller.role()
         admit(role, request)
-        with watching(role):
+        with watching(role, request):
             async with aclosing(behaviour(request, context)) as replies:  # type: ignore[type-var]
                 async for reply in replies:
                     if role is not caller.role():
@@ -222,7 +224,7 @@ def _guarded_generator(
     return guarded
 
 
-def _counting_nothing(_role: Role) -> AbstractContextManager[None]:
+def _counting_nothing(_role: Role, _request: object) -> AbstractContextManager[None]:
     return nullcontext()
 
 

@@ -55,6 +55,7 @@ class Needs:
             "RemoveRange": lambda role, request: _need_range(role, Right.WRITE, *range_of(request)),
             "Scan": lambda role, request: role.need(Right.READ, *range_of(request)),
             "Watch": lambda role, request: role.need(Right.READ, request.first, last_of(request)),
+            "WatchRanges": _need_watched,
             "Count": lambda role, request: role.need(Right.READ, *range_of(request)),
             "Splits": lambda role, request: role.need(Right.READ, *range_of(request)),
             # The commands are judged one by one (`RightsJudge`).
@@ -201,6 +202,11 @@ def _need_transaction(role: Role, request: pb.TransactionRequest) -> None:
 def _need_keys(role: Role, right: Right, keys: Iterable[bytes]) -> None:
     for key in keys:
         role.need_key(right, key)
+
+
+def _need_watched(role: Role, request: pb.WatchRangesRequest) -> None:
+    for one in request.ranges:
+        role.need(Right.READ, one.first, last_of(one))
 
 
 def _need_range(role: Role, right: Right, first: bytes, last: bytes | None) -> None:

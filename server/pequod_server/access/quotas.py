@@ -123,20 +123,20 @@ class Meter:
             self._allowance.owe(used)
 
     @contextmanager
-    def watching(self) -> Iterator[None]:
-        """Count a watch while it is open.
+    def watching(self, count: int = 1) -> Iterator[None]:
+        """Count the ranges of a watch while it is open.
 
         Raises:
             QuotaExceededError: There are as many as there may be.
         """
         most = self.quotas.watches
-        if most is not None and self.watch_count >= most:
+        if most is not None and self.watch_count + count > most:
             raise self._refusal("watches", most)
-        self.watch_count += 1
+        self.watch_count += count
         try:
             yield
         finally:
-            self.watch_count -= 1
+            self.watch_count -= count
 
     def stored(self) -> tuple[int, int]:
         """Return how many keys there are in the tables that the role may write, and their bytes.

@@ -35,7 +35,7 @@ class BackfillCalls:
         def begin(_now: float) -> Leased:
             return self._backfills.begin(request)
 
-        leased = await self._served.read(begin, request.first, last_of(request), None)
+        leased = await self._served.read(begin, [(request.first, last_of(request))], None)
         # In the turn in which it began, so the token names the state that the backfill is of.
         return pb.BeginBackfillReply(header=self._served.header(), backfill=leased.message())
 

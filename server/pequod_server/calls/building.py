@@ -88,7 +88,7 @@ class BuildingInSlices:
             else:
                 old = replacement.old
                 try:
-                    more = await self._served.read(self._slice, old.first, old.last, None)
+                    more = await self._served.read(self._slice, [(old.first, old.last)], None)
                 except PequodError as error:
                     more = not replacement.waits
                     self._give_up(replacement, error)

@@ -1,267 +1,29 @@
-"""The feeds of watches: changes of a range, kept until a client's stream takes them.
+"""The feeds of watches: those that streams read, and those that wait for their clients to come back.
 
-    engine watch --> wake --> settle in the loop's next turn --> one batch of changes per revision
-                                                                        |
-    Feed   [sent sent sent | waiting waiting]   <-----------------------+
-            ^ floor: a client that has seen this revision misses nothing
-
-A feed outlives its stream for a while, so that a client whose connection broke goes on where it was. A stream that
-takes nothing delays no other: its feed fills up, drops changes that were sent before, and ends when it has no more of
-these.
+A watch that goes on takes over the feed of its range. A watch of many ranges begins with what the feeds that are there
+have kept of each: so a range may go on in another company than before.
 """
 
 from __future__ import annotations
 
 import asyncio
-import time
-import weakref
-from collections import deque
-from collections.abc import Callable, Iterable, Sequence
-from functools import partial
-from typing import Final, NamedTuple, Protocol
+from collections import defaultdict
+from collections.abc import Callable, Sequence
+from typing import NamedTuple
 
-from pequod.commands.columns import range_arguments
-from pequod.commands.kinds import SCAN
-from pequod.engine import Change, Engine, Lacking, LimitExceededError, MissingError, Rows, change_bytes
-from pequod.engine.answer import answer
-from pequod.errors import PequodError, WatchCompactedError
+from pequod.engine import Change, Engine, LimitExceededError
+from pequod.errors import WatchCompactedError
+from pequod_server.calls.feed import Database, Feed
 from pequod_server.config import ServerConfig
-from pequod_server.database.gate import Gates
 from pequod_server.wire.bounds import Bounds
-from pequod_server.wire.publishing import public
-
-#: How many times a batch on its way is in memory: as a message, encoded, and in gRPC's buffers.
-_COPIES: Final = 3
-#: The most bytes that a change takes on the wire beside its key and values.
-_CHANGE_WIRE: Final = 16
-_NO_MEMORY: Final = "there is no memory (memory_limit) for the changes that wait to be taken"
 
 
-class Database(Protocol):
-    """The databases behind the engine, as watches see them."""
+class RangeStart(NamedTuple):
+    """Where one of many ranges begins."""
 
-    #: Closed while a commit is half applied.
-    gate: Gates
-
-    async def load_patiently(self, lacking: Iterable[Lacking]) -> None:
-        """Load ranges, however long that takes."""
-        ...
-
-
-class RevisionChanges(NamedTuple):
-    """The changes that led to a revision."""
-
-    revision: int
-    changes: list[Change]
-    size_bytes: int
-    #: Names the state that they led to.
-    token: bytes
-
-
-class Feed:
-    """The changes of one range since some revision, for one stream at a time.
-
-    Invariants:
-        1. ``_batches`` ascend in revision, all above ``floor``; the first ``_sent`` of them went to the stream.
-        2. The range as of ``floor``, with all batches applied to it, is the range as of now.
-    """
-
-    def __init__(
-        self, engine: Engine, bounds: Bounds, changes_max: int, database: Database | None, token: Callable[[], bytes]
-    ) -> None:
-        self._engine = engine
-        self._token = token
-        self._database = database
-        #: Loads parts of the range that the engine has forgotten.
-        self._loading: asyncio.Task[None] | None = None
-        self._changes_max = changes_max
-        self.bounds = bounds
-        self._loop = asyncio.get_running_loop()
-        # Not a method of the feed, which has the watch: such a ring would wait for the cyclic collector.
-        self._watch = engine.watch(*bounds, partial(_wake, weakref.ref(self)), now=time.monotonic())
-        self.floor = engine.revision
-        self._batches: deque[RevisionChanges] = deque()
-        self._change_count = 0
-        self._bytes = 0
-        #: Copies of the batch that is on its way to the client.
-        self._flying_bytes = 0
-        self._sent = 0
-        self._is_closed = False
-        #: Set when there is something for the stream.
-        self.news = asyncio.Event()
-        #: Why there will be no more.
-        self.ended: WatchCompactedError | None = None
-
-    def wake(self) -> None:
-        """Settle in the next turn of the loop."""
-        self._loop.call_soon(self.settle)
-
-    def settle(self) -> None:
-        """Take the changes that the engine has for the watch; while a commit is half applied, wait for its end."""
-        if self._loading is not None or self._is_closed or self.ended is not None:
-            return
-        if self._is_half():
-            assert self._database is not None, "only commits of a database are half applied"
-            self._database.gate.when_open(self.settle)
-            return
-        try:
-            changes = self._engine.settle(self._watch, now=time.monotonic())
-        except MissingError as error:
-            self._loading = self._loop.create_task(self._settle_later(error.lacking), name="pequod watch load")
-            return
-        if len(changes) > self._changes_max:
-            # More changes than may wait: they need not be weighed, nor sent before the end.
-            self._end(self._too_many())
-            return
-        if changes:
-            batch = RevisionChanges(self._engine.revision, changes, change_bytes(changes), self._token())
-            self._batches.append(batch)
-            self._change_count += len(changes)
-            self._grow(batch.size_bytes)
-            self.news.set()
-        if self._watch.ended is not None:
-            self._end(self._watch.ended)
-        while self._change_count > self._changes_max and self._batches:
-            if self._sent == 0:
-                self._end(self._too_many())
-                return
-            self._drop_oldest()
-        ledger = self._engine.ledger
-        if changes and ledger.total_bytes > ledger.limit_bytes and not self._engine.make_room():
-            self.relieve()
-
-    def _too_many(self) -> str:
-        return f"more than {self._changes_max} changes (watch_changes_max) wait to be taken"
-
-    def _is_half(self) -> bool:
-        return self._database is not None and self._database.gate.is_closed
-
-    def _drop_oldest(self) -> None:
-        dropped = self._batches.popleft()
-        self._sent -= 1
-        self.floor = dropped.revision
-        self._change_count -= len(dropped.changes)
-        self._grow(-dropped.size_bytes)
-
-    def relieve(self) -> None:
-        """While memory is over its limit, drop changes that were sent; if that is not enough, drop all, and end."""
-        ledger = self._engine.ledger
-        while self._sent and ledger.total_bytes > ledger.limit_bytes:
-            self._drop_oldest()
-        if self._batches and ledger.total_bytes > ledger.limit_bytes:
-            self._forget()
-            self._end(_NO_MEMORY)
-
-    @property
-    def size_bytes(self) -> int:
-        """The bytes that the changes take."""
-        return self._bytes
-
-    def _grow(self, grown_bytes: int) -> None:
-        self._bytes += grown_bytes
-        self._engine.ledger.change_watches(grown_bytes)
-
-    def _forget(self) -> None:
-        self._batches.clear()
-        self._change_count = self._sent = 0
-        self._grow(-self._bytes)
-
-    async def _settle_later(self, lacking: Sequence[Lacking]) -> None:
-        assert self._database is not None, "only backed tables lack something"
-        try:
-            await self._database.load_patiently(lacking)
-        except PequodError as error:
-            self._end(str(public(error)))
-            return
-        finally:
-            self._loading = None
-        self.settle()
-
-    def _end(self, reason: str) -> None:
-        if self.ended is None:
-            # Later changes are not sent: changes before them are missing.
-            self._engine.unwatch(self._watch)
-            self.ended = WatchCompactedError(reason)
-            self.news.set()
-
-    def rows(self) -> Rows:
-        """Return the rows of the range as of now."""
-        rows = answer(self._engine, SCAN, *range_arguments(*self.bounds), 0, time.monotonic())
-        assert isinstance(rows, Rows), "scans give rows"
-        return rows
-
-    def take(self) -> RevisionChanges | None:
-        """Return the next batch of changes for the stream, None if no change has come."""
-        self._land()
-        if self._sent == len(self._batches):
-            self.news.clear()
-            return None
-        batch = self._batches[self._sent]
-        sizes = [_CHANGE_WIRE + len(key) + len(old or b"") + len(new or b"") for key, old, new in batch.changes]
-        sent_bytes = _COPIES * sum(sizes)
-        if not self._engine.make_room(sent_bytes):
-            self._forget()
-            self._end(_NO_MEMORY)
-            return None
-        self._sent += 1
-        self._flying_bytes = sent_bytes
-        self._engine.ledger.change_watches(sent_bytes)
-        return batch
-
-    def _land(self) -> None:
-        """Note that the last message has left, as far as gRPC says."""
-        self._engine.ledger.change_watches(-self._flying_bytes)
-        self._flying_bytes = 0
-
-    async def wait(self, wait_s: float) -> bool:
-        """Wait for something to take, ``wait_s`` at most; 0: for as long as it takes.
-
-        Returns:
-            False if there is nothing yet, and nothing is missing up to the engine's present revision.
-        """
-        while True:
-            try:
-                async with asyncio.timeout(wait_s or None):
-                    await self.news.wait()
-                return True
-            except TimeoutError:
-                self.settle()
-                if self.news.is_set():
-                    return True
-                if self._loading is None and not self._is_half():
-                    return False
-
-    def go_back(self, revision: int) -> bool:
-        """Go back to the batches after ``revision``, to be taken again; return whether none of them is missing."""
-        if self.ended is not None or revision < self.floor:
-            return False
-        self._sent = sum(batch.revision <= revision for batch in self._batches)
-        if self._sent < len(self._batches):
-            self.news.set()
-        return True
-
-    def copy_from(self, other: Feed) -> None:
-        """Begin with the batches of another feed of the same range; both are settled."""
-        self.floor, self._batches, self._change_count = other.floor, other._batches.copy(), other._change_count
-        self._grow(other._bytes)
-
-    def rest(self) -> None:
-        """Note that the feed has no stream for a while."""
-        self._land()
-
-    def close(self) -> None:
-        """Stop following the range."""
-        if self._loading is not None:
-            self._loading.cancel()
-        self._land()
-        self._is_closed = True
-        self._engine.unwatch(self._watch)
-        self._forget()
-
-
-def _wake(feed: weakref.ref[Feed]) -> None:
-    if (woken := feed()) is not None:
-        woken.wake()
+    bounds: Bounds
+    #: The revision of this server after which it goes on; None: the present one.
+    after: int | None
 
 
 class Feeds:
@@ -289,25 +51,79 @@ class Feeds:
         self._idle: dict[Feed, asyncio.TimerHandle] = {}
 
     def __len__(self) -> int:
-        return len(self._attached)
+        """Return the number of ranges that streams follow."""
+        return sum([len(feed.ranges) for feed in self._attached])
 
     def open(self, bounds: Bounds) -> Feed:
-        """Return a new feed, from now on.
+        """Return a new feed of one range, from now on.
 
         Raises:
             LimitExceededError: There are too many.
             NotWatchableError: A join over the range does not report its changes.
         """
-        if len(self._attached) >= self._config.watches_max:
-            raise LimitExceededError("watches_max", len(self._attached) + 1, self._config.watches_max)
-        if len(self._attached) + len(self._idle) >= self._config.watches_max:
+        feed = self._open([bounds])
+        if feed.lost:
+            self.forget(feed)
+            raise feed.lost[0]
+        return feed
+
+    def _open(self, ranges: Sequence[Bounds]) -> Feed:
+        most = self._config.watches_max
+        if len(self) + len(ranges) > most:
+            raise LimitExceededError("watches_max", len(self) + len(ranges), most)
+        while self._idle and len(self) + sum([len(feed.ranges) for feed in self._idle]) + len(ranges) > most:
             self._close_idle(next(iter(self._idle)))
         # So a client that follows several ranges knows each of them as of the revision where the last one begins.
-        for other in [*self._attached, *self._idle]:
+        for other in self._all():
             other.settle()
-        feed = Feed(self._engine, bounds, self._config.watch_changes_max, self._database, self._token)
+        changes_max = self._config.watch_changes_max * len(ranges)
+        feed = Feed(self._engine, ranges, changes_max, self._database, self._token)
         self._attached.add(feed)
         return feed
+
+    def _all(self) -> list[Feed]:
+        return [*self._idle, *self._attached]
+
+    def open_ranges(self, starts: Sequence[RangeStart]) -> Feed:
+        """Return a new feed of many ranges; those that cannot begin where they should are lost at once.
+
+        Raises:
+            LimitExceededError: There are too many.
+        """
+        feed = self._open([start.bounds for start in starts])
+        self._go_on(feed, starts)
+        going = {bounds for number, bounds in enumerate(feed.ranges) if number not in feed.lost}
+        for idle in tuple(self._idle):
+            if going.issuperset(idle.ranges):
+                self._close_idle(idle)
+        return feed
+
+    def _go_on(self, feed: Feed, starts: Sequence[RangeStart]) -> None:
+        """Have ranges go on with what other feeds have kept of them; those of which something is missing are lost."""
+        places: defaultdict[Bounds, list[tuple[Feed, int]]] = defaultdict(list)
+        for other in self._all():
+            if other is not feed:
+                # What has begun may have changed what others see.
+                other.settle()
+                for its_number, bounds in enumerate(other.ranges):
+                    places[bounds].append((other, its_number))
+        afters = dict[int, int]()
+        kept: defaultdict[Feed, list[tuple[int, int, int]]] = defaultdict(list)
+        for number, (bounds, after) in enumerate(starts):
+            if after is None or number in feed.lost:
+                continue
+            place = next((one for one in places[bounds] if one[0].goes_on_after(one[1], after)), None)
+            if place is not None:
+                kept[place[0]].append((number, place[1], after))
+            elif after != self._engine.revision:
+                feed.lose(number, _gone(after))
+                continue
+            afters[number] = after
+        runs = dict[int, list[Change]]()
+        for other, some in kept.items():
+            found = other.since([(its_number, after) for _, its_number, after in some])
+            runs |= {number: changes for (number, _, _), changes in zip(some, found, strict=True) if changes}
+        feed.go_on(afters, runs)
 
     def reopen(self, bounds: Bounds, revision: int) -> Feed:
         """Return a feed of what came after ``revision``.
@@ -316,15 +132,15 @@ class Feeds:
             WatchCompactedError: Changes after ``revision`` were dropped.
             LimitExceededError: There are too many.
         """
-        for feed in [*self._idle, *self._attached]:
-            if feed.bounds != bounds:
+        for feed in self._all():
+            if feed.ranges != (bounds,):
                 continue
             feed.settle()
             if not feed.ended and feed.floor <= revision:
                 return self._take_over(feed, revision)
         if revision == self._engine.revision:
             return self.open(bounds)
-        raise WatchCompactedError(f"changes since revision {revision} are not kept any more")
+        raise _gone(revision)
 
     def _take_over(self, feed: Feed, revision: int) -> Feed:
         if feed in self._idle:
@@ -332,7 +148,7 @@ class Feeds:
             self._attached.add(feed)
         else:
             # The old stream may be dead and not know it yet, or be of another client.
-            original, feed = feed, self.open(feed.bounds)
+            original, feed = feed, self.open(feed.ranges[0])
             feed.copy_from(original)
         feed.go_back(revision)
         return feed
@@ -361,10 +177,14 @@ class Feeds:
         ledger = self._engine.ledger
         if ledger.total_bytes <= ledger.limit_bytes or self._engine.make_room():
             return
-        for feed in sorted([*self._idle, *self._attached], key=lambda feed: feed.size_bytes, reverse=True):
+        for feed in sorted(self._all(), key=lambda feed: feed.size_bytes, reverse=True):
             feed.relieve()
 
     def close(self) -> None:
         """Close the feeds without a stream."""
         for feed in tuple(self._idle):
             self._close_idle(feed)
+
+
+def _gone(revision: int) -> WatchCompactedError:
+    return WatchCompactedError(f"changes since revision {revision} are not kept any more")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import secrets
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import TypeVar
 
 from pequod_proto import pequod_pb2 as pb
@@ -20,6 +20,7 @@ from pequod_server.homes.rules import HeldWrites, HomeRules
 from pequod_server.memory.admission import Admission, request_ids_bytes_max
 from pequod_server.once.memory import RequestIds
 from pequod_server.steps.executor import Executor
+from pequod_server.wire.bounds import Bounds
 
 T = TypeVar("T")
 
@@ -90,8 +91,8 @@ class ServedEngine:
             age_ms=levels.age_ms,
         )
 
-    async def read(self, ask: Callable[[float], T], first: bytes, last: bytes | None, demand: Demand | None) -> T:
-        """Return what ``ask`` begins at a range, once it is as fresh as demanded, and what it needs is loaded or made.
+    async def read(self, ask: Callable[[float], T], ranges: Sequence[Bounds], demand: Demand | None) -> T:
+        """Return what ``ask`` begins at ranges, once they are as fresh as demanded and what it needs is there.
 
         Args:
             ask: Asks the engine; its argument is the present moment, in seconds.
@@ -102,7 +103,7 @@ class ServedEngine:
             BackingUnavailableError, BackingStaleError, UnassignedKeyError: As `Databases.read`.
             PequodError: What ``ask`` raises.
         """
-        return await self.levels.read(lambda: ask(time.monotonic()), ((first, last),), demand)
+        return await self.levels.read(lambda: ask(time.monotonic()), ranges, demand)
 
     def refuse_many(self, count: int) -> None:
         """Pass if one call may have ``count`` keys.

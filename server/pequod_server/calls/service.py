@@ -104,7 +104,7 @@ class PequodService:
         self.Execute = self.batches.execute
 
         self._watches = WatchCalls(served, admission, snapshots.origins)
-        self.Watch = self._watches.watch
+        self.Watch, self.WatchRanges = self._watches.watch, self._watches.watch_ranges
 
         cluster_joins = None if member is None else ClusterJoins(engine, member)
         self._administration = administration = AdministrationCalls(served, snapshots, cluster_joins)

@@ -1,17 +1,18 @@
-"""The call that sends the changes of a range until its client ends it."""
+"""The calls that send the changes of a range, or of many, until their client ends them."""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, AsyncIterator, Callable, Sequence
-from contextlib import aclosing
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterator, Sequence
+from contextlib import aclosing, contextmanager
 from typing import Any, Final
 
 from pequod_proto import pequod_pb2 as pb
 
 from pequod.engine import Change, Expired, Rows
-from pequod.errors import BadRequestError, WatchCompactedError, refuse_empty_watch
-from pequod_server.calls.feeds import Feed, Feeds
+from pequod.errors import BadRequestError, PequodError, WatchCompactedError, refuse_empty_watch
+from pequod_server.calls.feed import Feed, RevisionChanges
+from pequod_server.calls.feeds import Feeds, RangeStart
 from pequod_server.calls.served import ServedEngine
 from pequod_server.config import ServerConfig
 from pequod_server.memory.admission import Admission
@@ -20,6 +21,8 @@ from pequod_server.wire.errors import stopping_status
 from pequod_server.wire.fitting import fitting, row_sizes
 from pequod_server.wire.handlers import Context, end_call
 
+#: A change has both values; see `kinds` in a WatchRangesReply.
+_BOTH: Final = b"\x03"
 #: Rows that a watch looks at before it knows how large they are.
 _FIRST_ROWS: Final = 1024
 
@@ -70,11 +73,8 @@ class WatchCalls:
         demand = self._served.demand(request)
         # For every range, since the other watches are settled where this one begins.
         await self._served.opened()
-        feed, header, rows = await self._served.read(lambda _now: self._begin(request, bounds), *bounds, demand)
-        task = asyncio.current_task()
-        assert task is not None
-        self._streams.add(task)
-        try:
+        feed, header, rows = await self._served.read(lambda _now: self._begin(request, bounds), [bounds], demand)
+        with self._streaming(feed):
             async with aclosing(row_chunks(rows, self._admission, self._served.config)) as chunks:
                 async for chunk in chunks:
                     yield pb.WatchReply(header=header, keys=chunk.keys, values=chunk.values)
@@ -94,13 +94,22 @@ class WatchCalls:
                     raise feed.ended
                 if not await feed.wait(request.progress_ms / 1000):
                     yield pb.WatchReply(header=self._served.header())
+        end_call(stopping_status())
+
+    @contextmanager
+    def _streaming(self, feed: Feed) -> Iterator[None]:
+        """Keep account of the stream that this task sends; a cancellation by the server's end is no error."""
+        task = asyncio.current_task()
+        assert task is not None
+        self._streams.add(task)
+        try:
+            yield
         except asyncio.CancelledError:
             if not self._is_stopping:
                 raise
         finally:
             self._streams.discard(task)
             self.feeds.detach(feed)
-        end_call(stopping_status())
 
     def _begin(self, request: pb.WatchRequest, bounds: Bounds) -> tuple[Feed, pb.Header, Rows]:
         """Return a feed, the state at which it begins, and the rows of that moment if the request asks for them."""
@@ -111,9 +120,105 @@ class WatchCalls:
             raise WatchCompactedError("the server was started anew")
         return self.feeds.reopen(bounds, request.after.revision), request.after, Rows([], [])
 
+    async def watch_ranges(
+        self, request: pb.WatchRangesRequest, _context: Context
+    ) -> AsyncIterator[pb.WatchRangesReply]:
+        """Send the changes of many ranges as they come."""
+        ranges = [_watched(one) for one in request.ranges]
+        if not ranges:
+            raise BadRequestError("a watch of no range tells nothing: name one at least")
+        await self._served.opened()
+        demand = self._served.demand(request)
+        feed, header, rows = await self._served.read(lambda _now: self._begin_ranges(request), ranges, demand)
+        with self._streaming(feed):
+            for number in sorted(rows):
+                async with aclosing(row_chunks(rows.pop(number), self._admission, self._served.config)) as chunks:
+                    async for chunk in chunks:
+                        count = len(chunk.keys)
+                        yield pb.WatchRangesReply(
+                            header=header, ranges=[number], counts=[count], keys=chunk.keys, values=chunk.values
+                        )
+                        del chunk
+            ready = pb.WatchRangesReply(header=header, ready=True, origins=self._origins())
+            _tell_ended(ready, feed, sorted(feed.lost))
+            yield ready
+            while True:
+                while (batch := feed.take()) is not None:
+                    reply = _told_columns(self._served.header(batch.revision, batch.token), batch)
+                    _tell_ended(reply, feed, batch.ended)
+                    del batch
+                    yield reply
+                    del reply
+                if feed.ended is not None:
+                    raise feed.ended
+                if not await feed.wait(request.progress_ms / 1000):
+                    yield pb.WatchRangesReply(header=self._served.header())
+        end_call(stopping_status())
+
+    def _begin_ranges(self, request: pb.WatchRangesRequest) -> tuple[Feed, pb.Header, dict[int, Rows]]:
+        """Return a feed, the state at which it begins, and the rows of the ranges that ask for them."""
+        starts, strangers, asked = list[RangeStart](), list[int](), list[int]()
+        for number, one in enumerate(request.ranges):
+            after = None
+            if one.HasField("after"):
+                if one.after.server_id == self._served.server_id:
+                    after = one.after.revision
+                else:
+                    strangers.append(number)
+            if one.rows:
+                asked.append(number)
+            starts.append(RangeStart((one.first, last_of(one)), after))
+        feed = self.feeds.open_ranges(starts)
+        try:
+            for number in strangers:
+                feed.lose(number, WatchCompactedError("the server was started anew"))
+            return feed, self._served.header(), {one: feed.rows(one) for one in asked if one not in feed.lost}
+        except PequodError:
+            self.feeds.forget(feed)
+            raise
+
+
+def _watched(one: pb.WatchedRange) -> Bounds:
+    """Return a range that is to be watched.
+
+    Raises:
+        BadRequestError: Nothing can be told of it.
+    """
+    if one.rows and one.HasField("after"):
+        raise BadRequestError("a watch that goes on has no use for the rows")
+    bounds = one.first, last_of(one)
+    refuse_empty_watch(*bounds)
+    return bounds
+
 
 def _told(change: Change) -> pb.Change:
     told = pb.Change(key=change.key, old=change.old, new=change.new)
     if isinstance(change, Expired):
         told.reason = pb.Change.EXPIRED
     return told
+
+
+def _told_columns(header: pb.Header, batch: RevisionChanges) -> pb.WatchRangesReply:
+    """Return changes as columns: a message for each change takes twenty times as long (make bench-views)."""
+    changes = batch.changes
+    keys, olds, news = zip(*changes, strict=True) if changes else ((), (), ())
+    reply = pb.WatchRangesReply(header=header, ranges=batch.numbers, counts=batch.counts, keys=keys)
+    if None in olds or None in news or Expired in set(map(type, changes)):
+        reply.kinds = bytes(map(_kind, changes))
+        reply.olds.extend([old or b"" for old in olds])
+        reply.values.extend([new or b"" for new in news])
+    else:
+        reply.kinds = _BOTH * len(changes)
+        reply.olds.extend(olds)
+        reply.values.extend(news)
+    return reply
+
+
+def _kind(change: Change) -> int:
+    """Return which values a change has, and whether the key has expired, as the columns have it."""
+    return (change.old is not None) | (change.new is not None) << 1 | isinstance(change, Expired) << 2
+
+
+def _tell_ended(reply: pb.WatchRangesReply, feed: Feed, numbers: Sequence[int]) -> None:
+    reply.ended.extend(numbers)
+    reply.reasons.extend([str(feed.lost[number]) for number in numbers])

@@ -19,6 +19,7 @@ Leveled = (
     | pb.CountRequest
     | pb.TtlRequest
     | pb.WatchRequest
+    | pb.WatchRangesRequest
     | pb.ExecuteRequest
     | pb.TransactionRequest
 )

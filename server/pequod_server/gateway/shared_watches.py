@@ -20,7 +20,7 @@ from pequod_proto import pequod_pb2 as pb
 from pequod.engine import Change, Engine, Rows
 from pequod.errors import BadRequestError, WatchCompactedError, refuse_empty_watch
 from pequod.json_bytes import json_bytes
-from pequod_server.calls.feeds import Feed, RevisionChanges
+from pequod_server.calls.feed import Feed, RevisionChanges
 from pequod_server.calls.served import ServedEngine
 from pequod_server.calls.service import PequodService
 from pequod_server.calls.watching import row_chunks
@@ -194,7 +194,7 @@ class SharedWatches:
                     async for data in events:
                         yield data
         await self._served.opened()
-        watch, revision, rows = await self._served.read(lambda _now: self._begun(bounds), *bounds, demand)
+        watch, revision, rows = await self._served.read(lambda _now: self._begun(bounds), [bounds], demand)
         number = watch.next_number
         with self._read(bounds, watch):
             yield event("reset", {"revision": revision})

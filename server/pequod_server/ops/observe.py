@@ -39,7 +39,7 @@ REQUEST_ID_LENGTH_MAX: Final = 128
 #: A call that is cancelled this near to its deadline has met it: the client's clock is not ours.
 _DEADLINE_SLACK_S: Final = 0.01
 #: How gRPC's own services and ours call a method that tells of changes until the client has enough.
-_WATCHES: Final = "/Watch"
+_WATCHES: Final = ("/Watch", "/WatchRanges")
 
 Metadata = Sequence[tuple[str, str | bytes]]
 #: Called once, with the code of the call and the seconds that the server took for it.

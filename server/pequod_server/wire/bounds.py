@@ -9,7 +9,7 @@ from pequod.language.ranges import within
 #: A range by its first key and its end, None if it is open.
 Bounds = tuple[bytes, bytes | None]
 #: Requests that may name a range with an end.
-Bounded = pb.WatchRequest | pb.BeginBackfillRequest | pb.Range
+Bounded = pb.WatchRequest | pb.WatchedRange | pb.BeginBackfillRequest | pb.Range
 #: Requests that name a range, or the part of it with a prefix.
 Ranged = pb.ScanRequest | pb.CountRequest | pb.SplitsRequest | pb.RemoveRangeRequest
 

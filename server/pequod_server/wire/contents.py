@@ -89,6 +89,7 @@ BOUNDS: Final[Mapping[str, Mapping[str, Bound]]] = {
         ),
         _ENTRIES,
     ),
+    "WatchRangesRequest": {"ranges": Setting("watches_max")},
     "PeerLoadRequest": {"firsts": _RANGES, "lasts": _RANGES, "next": AtMost(NEXT_GROUPS_MAX)},
     "PeerFeedRequest": {"released_firsts": _RANGES, "released_lasts": _RANGES},
     "PeerFeedHello": {"firsts": _RANGES, "lasts": _RANGES},

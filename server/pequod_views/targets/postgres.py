@@ -119,6 +119,10 @@ class PostgresTransaction:
         """Run a statement and return its rows."""
         return [tuple(row) for row in await self._connection.fetch(statement, *arguments)]
 
+    async def fetch_each(self, statement: str, rows: Sequence[tuple[Any, ...]]) -> list[tuple[Any, ...]]:
+        """Run a statement with each of these rows of arguments, in one round trip."""
+        return [tuple(row) for row in await self._connection.fetchmany(statement, rows)]
+
     async def upsert(self, view: DurableView, rows: Sequence[TableRow]) -> None:
         """Write rows by their keys."""
         names = [quoted(name) for name in names_of(view.columns)]

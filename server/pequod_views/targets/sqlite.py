@@ -138,6 +138,13 @@ class SqliteTransaction:
         named = {str(number): argument for number, argument in enumerate(arguments, 1)}
         return await self._execute(lambda connection: connection.execute(statement, named).fetchall())
 
+    async def fetch_each(self, statement: str, rows: Sequence[tuple[Any, ...]]) -> list[tuple[Any, ...]]:
+        """Run a statement with each of these rows of arguments, in one turn of the thread."""
+        named = [{str(number): argument for number, argument in enumerate(row, 1)} for row in rows]
+        return await self._execute(
+            lambda connection: [row for one in named for row in connection.execute(statement, one).fetchall()]
+        )
+
     async def upsert(self, view: DurableView, rows: Sequence[TableRow]) -> None:
         """Write rows by their keys."""
         names = [quoted(name) for name in names_of(view.columns)]

@@ -54,6 +54,10 @@ class TargetTransaction(Protocol):
         """
         ...
 
+    async def fetch_each(self, statement: str, rows: Sequence[tuple[Any, ...]]) -> list[tuple[Any, ...]]:
+        """Run a statement with each of these rows of arguments, in order, and return the rows of all, in one go."""
+        ...
+
     async def upsert(self, view: DurableView, rows: Sequence[TableRow]) -> None:
         """Write rows by their keys; those that are equal are left alone."""
         ...
