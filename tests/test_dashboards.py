@@ -16,6 +16,8 @@ from typing import Any, Final
 import pytest
 import yaml
 from aiohttp import ClientSession
+from pequod_views import DurableView, Manager, open_target
+from pequod_views.metrics import ManagerCollector
 from prometheus_client.parser import text_string_to_metric_families
 
 from pequod.client import AsyncClient
@@ -114,6 +116,10 @@ async def _told(path: Path) -> dict[str, set[str]]:
         await use(compute.client)
         await scrape(home, found)
         await scrape(compute, found)
+    views = [DurableView.parse({"name": "v", "keys": "v|<a>"})]
+    manager = Manager(AsyncClient(), open_target(f"sqlite:{path / 'views.db'}"), views)
+    for metric in ManagerCollector(manager).collect():
+        found[metric.name] = set()
     return found
 
 

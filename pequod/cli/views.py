@@ -1,12 +1,10 @@
-"""views install, uninstall, check, run, status and wait: tables of a database that are kept equal to ranges."""
+"""views install, uninstall, check, verify, run, status and wait: tables of a database that are kept equal to ranges."""
 
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Coroutine
 from dataclasses import asdict
-from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Final, TypeVar
+from typing import TYPE_CHECKING, Annotated, Final, TypeVar
 
 import typer
 
@@ -15,9 +13,11 @@ from pequod.cli.exits import ExitCode, fail
 from pequod.cli.tables import print_table
 from pequod.cli.teaching import examples
 from pequod.cli.text import json_line
+from pequod.cli.views_file import Database, Server, ViewsFile, run_with, until_told, views_of
+from pequod.cli.views_verify import VERIFY_EPILOG, verify
 
 if TYPE_CHECKING:
-    from pequod_views import Manager, Target, ViewFile
+    from pequod_views import Manager, Target
     from pequod_views.reading import PartStatus
 
 _HELP: Final = """Keep tables of a database equal to ranges of a server, for readers that speak SQL.
@@ -43,22 +43,7 @@ T = TypeVar("T")
 
 app: Final = typer.Typer(help=_HELP, no_args_is_help=True, rich_markup_mode=None)
 
-ViewsFile = Annotated[Path, typer.Argument(metavar="FILE", help="The views, in TOML.")]
-Database = Annotated[
-    str | None,
-    typer.Option(
-        "--database",
-        metavar="DATABASE",
-        envvar="PEQUOD_VIEWS_DATABASE",
-        help="sqlite:PATH or postgresql://..., instead of the file's.",
-    ),
-]
-Server = Annotated[
-    str | None,
-    typer.Option(
-        "--target", "-t", metavar="HOST:PORT", envvar="PEQUOD_TARGET", help="The server, instead of the file's."
-    ),
-]
+app.command("verify", epilog=VERIFY_EPILOG)(verify)
 
 
 @app.command(
@@ -84,7 +69,7 @@ def install(
     and begins anew, with what differs. The server is noted: its databases, or the data in its memory. Exit code 3 if a
     table is there and has other columns, or a view was installed with another server.
     """
-    views = _views(file)
+    views = views_of(file)
 
     async def work(place: Target) -> list[str]:
         from pequod_views.install import install as install_views
@@ -96,7 +81,7 @@ def install(
                 await client.add_join(views.joins)
             return await install_views(place, client, views.views, recut=recut, adopt=adopt)
 
-    for line in _run(views, database, work):
+    for line in run_with(views, database, work):
         print(line)
 
 
@@ -120,28 +105,28 @@ def uninstall(
     Managers lose their parts at once. Tables stay with the rows that they have, unless you drop them. With the last
     view everything beside the views goes. Exit code 3 if a view is not installed, or something depends on a table.
     """
-    views = _views(file)
+    views = views_of(file)
 
     async def work(place: Target) -> list[str]:
         from pequod_views.install import uninstall as uninstall_views
 
         return await uninstall_views(place, names or (), drops_tables=drop_tables)
 
-    for line in _run(views, database, work) or ["nothing is installed"]:
+    for line in run_with(views, database, work) or ["nothing is installed"]:
         print(line)
 
 
 @app.command("check", epilog=examples("pequod views check views.toml"))
 def check(file: ViewsFile, database: Database = None) -> None:
     """Compare the views with their tables. Exit code 3 if anything does not fit, with all of it."""
-    views = _views(file)
+    views = views_of(file)
 
     async def work(place: Target) -> list[str]:
         from pequod_views.install import check as check_views
 
         return await check_views(place, views.views)
 
-    problems = _run(views, database, work)
+    problems = run_with(views, database, work)
     if problems:
         fail(ExitCode.REFUSED, "\n        ".join(problems))
     for view in views.views:
@@ -180,7 +165,7 @@ def run(
     import logging
 
     logging.basicConfig(level=logging.INFO, format="pequod: %(message)s", stream=sys.stderr)
-    views = _views(file)
+    views = views_of(file)
     told: list[str] = []
 
     def tell(manager: Manager) -> None:
@@ -227,7 +212,7 @@ def run(
                 serve_metrics(manager, metrics)
             await manager.run()
 
-    _run(views, database, lambda place: _until_told(work(place)))
+    run_with(views, database, lambda place: until_told(work(place)))
 
 
 @app.command("status", epilog=examples("pequod views status views.toml", "pequod views status views.toml --json"))
@@ -239,14 +224,14 @@ def status(file: ViewsFile, database: Database = None, json: Json = False) -> No
     """
     from dataclasses import asdict
 
-    views = _views(file)
+    views = views_of(file)
 
     async def work(place: Target) -> list[PartStatus]:
         from pequod_views.reading import status as read_status
 
         return await read_status(place)
 
-    parts = _run(views, database, work)
+    parts = run_with(views, database, work)
     if not parts:
         fail(ExitCode.ABSENT, "nothing is installed there; run `pequod views install`")
     if json:
@@ -290,7 +275,7 @@ def wait(
     from pequod.errors import InvalidTokenError
     from pequod.freshness import Token
 
-    views = _views(file)
+    views = views_of(file)
     if view not in {one.name for one in views.views}:
         fail(ExitCode.USAGE, f"the file has no view {view!r}")
     try:
@@ -303,57 +288,5 @@ def wait(
 
         return await wait_for(place, view, wanted, seconds)
 
-    if not _run(views, database, work):
+    if not run_with(views, database, work):
         fail(ExitCode.ABSENT, f"{view} has not reached this token after {seconds:g} s")
-
-
-def _views(file: Path) -> ViewFile:
-    from pequod_views.definition import parse_views
-
-    from pequod.errors import PequodError
-
-    try:
-        return parse_views(file.read_text("utf-8"))
-    except (OSError, UnicodeDecodeError) as error:
-        fail(ExitCode.USAGE, f"cannot read the views: {error}")
-    except PequodError as error:
-        fail(ExitCode.USAGE, str(error))
-
-
-async def _until_told(work: Coroutine[Any, Any, None]) -> None:
-    """Await work until Ctrl-C or SIGTERM."""
-    import asyncio
-    import signal
-
-    task, loop = asyncio.ensure_future(work), asyncio.get_running_loop()
-    for number in (signal.SIGINT, signal.SIGTERM):
-        loop.add_signal_handler(number, task.cancel)
-    await asyncio.wait([task])
-    if not task.cancelled():
-        task.result()
-
-
-def _run(views: ViewFile, database: str | None, work: Callable[[Target], Coroutine[Any, Any, T]]) -> T:
-    """Run work with the database; an error of it is a message and an exit code."""
-    import asyncio
-
-    from pequod_views import TargetAwayError, ViewFileError, open_target
-
-    name = database or views.database
-    if name is None:
-        fail(ExitCode.USAGE, "name the database: `database` in the file, or --database")
-    try:
-        place = open_target(name)
-    except ViewFileError as error:
-        fail(ExitCode.USAGE, str(error))
-
-    async def run_with() -> T:
-        try:
-            return await work(place)
-        finally:
-            await place.close()
-
-    try:
-        return asyncio.run(run_with())
-    except TargetAwayError as error:
-        fail(ExitCode.UNREACHABLE, str(error))

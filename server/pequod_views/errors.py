@@ -69,6 +69,14 @@ class PartRefusedError(PequodError):
         self.reason = reason
 
 
+class UnverifiableError(PequodError):
+    """A view cannot be compared with the server: its table, its part or its range is not as it has to be."""
+
+    def __init__(self, reason: str) -> None:
+        super().__init__(reason)
+        self.reason = reason
+
+
 class PartLostError(PequodError):
     """Another manager has taken the part; nothing was written."""
 

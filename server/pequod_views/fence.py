@@ -80,6 +80,9 @@ class PartFence:
             " RETURNING view, first",
             [_moving(held, step, lease_s) for held, step in ordered],
         )
+        if moved and self._target.dialect.tell_moved:
+            # They hear it once the transaction is committed.
+            await transaction.fetch(self._target.dialect.tell_moved)
         return {(view, first) for view, first in moved}
 
     async def note(self, transaction: TargetTransaction, steps: Sequence[tuple[HeldPart, Advance]]) -> None:

@@ -51,7 +51,7 @@ async def install(
                 made.add(view.name)
                 await transaction.fetch(table_statement(target.dialect, view))
                 done.append(f"{view.name}: made the table {view.table}")
-            problems += await _problems(transaction, target.dialect, view)
+            problems += await table_problems(transaction, target.dialect, view)
         if problems:
             raise TargetRefusedError(target.name, "; ".join(problems))
         befores = {view.name: await ledger.fingerprint(transaction, view) for view in views}
@@ -121,7 +121,7 @@ async def check(target: Target, views: Sequence[DurableView]) -> list[str]:
         if not await transaction.table_columns(f"{target.dialect.prefix}parts"):
             return ["nothing is installed; run `pequod views install`"]
         for view in views:
-            problems += await _problems(transaction, target.dialect, view)
+            problems += await table_problems(transaction, target.dialect, view)
             before = await ledger.fingerprint(transaction, view)
             if before is None:
                 problems.append(f"{view.name}: it is not installed; run `pequod views install`")
@@ -145,6 +145,18 @@ def table_statement(dialect: TargetDialect, view: DurableView) -> str:
     return f"CREATE TABLE {quoted(view.table)} ({', '.join([key, *columns])})"
 
 
+async def mend_table(transaction: TargetTransaction, dialect: TargetDialect, view: DurableView) -> None:
+    """Make the table of a view if there is none, and the columns that it lacks, without their cells."""
+    found = await transaction.table_columns(view.table)
+    if not found:
+        await transaction.fetch(table_statement(dialect, view))
+        return
+    for column in view.columns:
+        if column.name not in found:
+            kind = dialect.column_type(column.kind)
+            await transaction.fetch(f"ALTER TABLE {quoted(view.table)} ADD COLUMN {quoted(column.name)} {kind}")
+
+
 def _why(view: DurableView, before: str | None, *, is_made: bool) -> str:
     if before is None:
         return "is new"
@@ -153,7 +165,8 @@ def _why(view: DurableView, before: str | None, *, is_made: bool) -> str:
     return "had lost its table" if is_made else "is cut anew"
 
 
-async def _problems(transaction: TargetTransaction, dialect: TargetDialect, view: DurableView) -> list[str]:
+async def table_problems(transaction: TargetTransaction, dialect: TargetDialect, view: DurableView) -> list[str]:
+    """Return what is wrong with the table of a view; nothing if all is well."""
     found = await transaction.table_columns(view.table)
     if not found:
         return [f"{view.name}: there is no table {view.table}; run `pequod views install`"]

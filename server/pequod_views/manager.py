@@ -26,6 +26,7 @@ from typing import Final
 from pequod.client import AsyncClient
 from pequod.errors import DeadlineExceededError, UnavailableError
 from pequod_views.definition import DurableView
+from pequod_views.drift import DriftNotes
 from pequod_views.errors import OtherServerError, TargetAwayError, TargetRefusedError
 from pequod_views.fence import PartFence
 from pequod_views.followed import Counts, FollowedPart, FollowerSettings
@@ -83,6 +84,8 @@ class Manager:
         #: The life of the server that was found to be the one of the views; None before the first.
         self._server_id: int | None = None
         self.managers: tuple[str, ...] = ()
+        #: Rows of its views that `verify` found other than the server's, and has not mended.
+        self.drifted_count = 0
         self._client = client
         self._target = target
         self._ledger = PartLedger(target)
@@ -136,6 +139,7 @@ class Manager:
             return
         standing = await self._ledger.beat(self.name, self._serves, self._views, self._settings.lease_s)
         self.managers = standing.managers
+        self.drifted_count = await DriftNotes(self._target).total(self._views)
         self._agree(standing)
         quota = quota_of(self.name, standing.managers, standing.part_count)
         for part in self.parts[quota:]:

@@ -25,6 +25,7 @@ class ManagerCollector(Collector):
         for name, text, gauge in (
             ("parts", "Parts that this manager holds.", len(parts)),
             ("parts_waiting", "Of these, parts that do not go on.", sum(bool(one.trouble) for one in parts)),
+            ("drifted_rows", "Rows that `verify` found other than the server's and left.", manager.drifted_count),
             ("managers", "Managers of the same views that live.", len(manager.managers)),
             ("server_known", "1 if the server is the one that the views show.", int(not manager.server_trouble)),
             ("target_up", "1 if the target database answered last.", int(not manager.target_trouble)),

@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-import asyncio
 import time
 from dataclasses import dataclass
 
 from pequod.escapes import escaped
 from pequod.freshness import NO_TOKEN, Token
+from pequod_views.errors import TargetRefusedError
 from pequod_views.ledger import PartLedger
 from pequod_views.targets import Target
-
-_POLL_S = 0.02
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,15 +68,13 @@ async def status(target: Target) -> list[PartStatus]:
     ]
 
 
-def has_reached(parts: list[PartStatus], view: str, token: Token) -> bool:
-    """Return whether a table shows at least the state of a token.
+def has_reached(parts: list[PartStatus], token: Token) -> bool:
+    """Return whether the parts of a view show at least the state of a token.
 
     A position of another timeline of the same database does not count: it may lack what the token names.
     """
-    own = [Token.parse(part.token) if part.token else NO_TOKEN for part in parts if part.view == view]
-    return bool(own) and all(
-        part.positions.get(mark, -1) >= position for part in own for mark, position in token.positions.items()
-    )
+    own = [Token.parse(part.token) if part.token else NO_TOKEN for part in parts]
+    return all(part.positions.get(mark, -1) >= position for part in own for mark, position in token.positions.items())
 
 
 async def wait_for(target: Target, view: str, token: Token, wait_s: float) -> bool:
@@ -86,10 +82,24 @@ async def wait_for(target: Target, view: str, token: Token, wait_s: float) -> bo
 
     Raises:
         TargetAwayError: The database does not answer.
+        TargetRefusedError: The view is not installed there.
     """
     end_s = time.monotonic() + wait_s
-    while not has_reached(await status(target), view, token):
-        if time.monotonic() >= end_s:
-            return False
-        await asyncio.sleep(_POLL_S)
+    if has_reached(await _parts_of(target, view), token):
+        return True
+    async with target.listening() as news:
+        while not has_reached(await _parts_of(target, view), token):
+            left_s = end_s - time.monotonic()
+            if left_s <= 0:
+                return False
+            await news.wait(left_s)
     return True
+
+
+async def _parts_of(target: Target, view: str) -> list[PartStatus]:
+    parts = await status(target)
+    found = [part for part in parts if part.view == view]
+    if not found:
+        there = ", ".join(dict.fromkeys(part.view for part in parts)) or "none"
+        raise TargetRefusedError(target.name, f"no view {view!r} is installed there; there are: {there}")
+    return found

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import re
 from collections.abc import AsyncIterator
 from pathlib import Path
@@ -11,6 +12,7 @@ import pytest
 from pequod_server import ServerConfig
 from pequod_views import DurableView, open_target
 from pequod_views.reading import wait_for
+from pequod_views.targets import postgres as postgres_target
 
 from pequod import AsyncClient
 from tests.server.serving import serving
@@ -68,4 +70,23 @@ async def test_a_table_has_what_a_session_wrote_once_its_token_is_reached(site: 
             assert await site.fetch("SELECT author, votes FROM karma ORDER BY votes DESC LIMIT 10") == [("ann", count)]
         ((age_s,),) = await site.fetch(documented(site, "SELECT max("))
         assert -0.1 < age_s < 30
+    await target.close()
+
+
+async def test_a_waiting_reader_is_told_of_transactions(
+    postgres_site: PostgresSite, backed: AsyncClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It does not look again by itself, for longer than the test."""
+    monkeypatch.setattr(postgres_target, "_LOOK_S", 3600.0)
+    await installed(postgres_site, backed, _VIEW)
+    async with backed.session() as session:
+        await session.put("vote|ann|1|bob", "")
+        token = session.token
+    target = open_target(postgres_site.database)
+    waiting = asyncio.create_task(wait_for(target, "karma", token, 3600))
+    listening = "SELECT count(*) FROM pg_stat_activity WHERE query LIKE 'LISTEN%' AND state = 'idle'"
+    while await postgres_site.fetch(listening) == [(0,)]:  # noqa: ASYNC110 - no event tells it
+        await asyncio.sleep(0.01)
+    async with managing(postgres_site, backed, [_VIEW]), asyncio.timeout(60):
+        assert await waiting
     await target.close()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from typing import Any
 
+import asyncpg
 import pytest
 from pequod_views import DurableView, TargetAwayError, TargetRefusedError, ViewFileError, open_target
 from pequod_views.install import check, install, uninstall
@@ -278,7 +279,11 @@ async def test_a_reader_waits_for_a_token(site: Site, client: AsyncClient) -> No
         assert await wait_for(target, "v", wanted, 0) is is_reached
         if isinstance(site, PostgresSite):
             assert await site.fetch(f"SELECT pequod_views.wait_for('v', '{wanted}', 0)") == [(is_reached,)]
-    assert not await wait_for(target, "no such view", token_at(0), 0)
+    with pytest.raises(TargetRefusedError, match="no view 'w' is installed there; there are: v"):
+        await wait_for(target, "w", token_at(0), 0)
+    if isinstance(site, PostgresSite):
+        with pytest.raises(asyncpg.RaiseError, match="no view 'w' is installed here"):
+            await site.fetch(f"SELECT pequod_views.wait_for('w', '{token_at(0)}', 0)")
     await target.close()
 
 

@@ -31,12 +31,12 @@ class Watch:
     """
 
     __slots__ = (
-        "is_awake",
         "_wake",
         "changes",
         "ended",
         "first",
         "hears_deadlines",
+        "is_awake",
         "last",
         "loss_count",
         "lost",

@@ -9,9 +9,9 @@ from pequod_installed.names import how_to_install
 
 from pequod_views.errors import TargetRefusedError, ViewFileError
 from pequod_views.targets.sqlite import SqliteTarget
-from pequod_views.targets.target import Target, TargetDialect, TargetTransaction
+from pequod_views.targets.target import PartNews, Target, TargetDialect, TargetTransaction
 
-__all__ = ["Target", "TargetDialect", "TargetTransaction", "open_target"]
+__all__ = ["PartNews", "Target", "TargetDialect", "TargetTransaction", "open_target"]
 
 _POSTGRES: Final = ("postgresql://", "postgres://")
 

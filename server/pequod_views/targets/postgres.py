@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Sequence
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from typing import TYPE_CHECKING, Any, Final
 
 import asyncpg
@@ -39,6 +39,9 @@ _CLOSE_S: Final = 2.0
 #: A transaction whose manager is silent for this time is rolled back, so that a dead machine keeps no locks.
 _IDLE_MS: Final = 20_000
 _CONNECTIONS_MAX: Final = 4
+_SETTINGS: Final = {"application_name": "pequod views", "idle_in_transaction_session_timeout": str(_IDLE_MS)}
+#: How often a listener looks although it was told nothing: a pooler between may lose what it is told.
+_LOOK_S: Final = 0.1
 
 _DIALECT: Final = TargetDialect(
     prefix="pequod_views.",
@@ -50,7 +53,9 @@ _DIALECT: Final = TargetDialect(
     for_update=" FOR UPDATE",
     take_turn="SELECT pg_advisory_xact_lock(hashtext('pequod views'))",
     lock_tables="LOCK TABLE {tables} IN ACCESS EXCLUSIVE MODE",
+    tell_moved="SELECT pg_notify('pequod_views', '')",
     column_type=lambda kind: kind.postgres,
+    stored=lambda cell: cell,
     before=("CREATE SCHEMA IF NOT EXISTS pequod_views",),
     after=FUNCTIONS,
     # A schema in which a person has put other things is refused, and with it the whole transaction.
@@ -82,6 +87,20 @@ class PostgresTarget:
         except asyncpg.PostgresError as error:
             raise TargetRefusedError(self.name, str(error)) from error
 
+    @asynccontextmanager
+    async def listening(self) -> AsyncIterator[PostgresNews]:
+        """Listen for transactions that move parts, by a connection of its own."""
+        news = PostgresNews()
+        try:
+            connection = await asyncpg.connect(self._dsn, timeout=_CONNECT_S, server_settings=_SETTINGS)
+            await connection.add_listener("pequod_views", news.tell)
+        except _AWAY as error:
+            raise TargetAwayError(self.name, str(error) or type(error).__name__) from error
+        try:
+            yield news
+        finally:
+            connection.terminate()
+
     async def _open(self) -> asyncpg.Pool[asyncpg.Record]:
         async with self._opening:
             if self._pool is None:
@@ -91,10 +110,7 @@ class PostgresTarget:
                     max_size=_CONNECTIONS_MAX,
                     timeout=_CONNECT_S,
                     command_timeout=_STATEMENT_S,
-                    server_settings={
-                        "application_name": "pequod views",
-                        "idle_in_transaction_session_timeout": str(_IDLE_MS),
-                    },
+                    server_settings=_SETTINGS,
                 )
         return self._pool
 
@@ -107,6 +123,24 @@ class PostgresTarget:
                 await self._pool.close()
         except (*_AWAY, asyncpg.PostgresError):
             self._pool.terminate()
+
+
+class PostgresNews:
+    """Hears what transactions that move parts tell when they are committed."""
+
+    def __init__(self) -> None:
+        self._news = asyncio.Event()
+
+    def tell(self, *_: object) -> None:
+        """Take note of a transaction."""
+        self._news.set()
+
+    async def wait(self, wait_s: float) -> None:
+        """Wait for the next transaction."""
+        with suppress(TimeoutError):
+            async with asyncio.timeout(min(wait_s, _LOOK_S)):
+                await self._news.wait()
+        self._news.clear()
 
 
 class PostgresTransaction:

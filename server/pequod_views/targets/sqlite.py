@@ -22,6 +22,8 @@ T = TypeVar("T")
 
 #: How long a transaction waits for that of another process: SQLite has one writer at a time.
 _BUSY_S: Final = 5.0
+#: How often those who wait for a transaction of another process look.
+_LOOK_S: Final = 0.02
 #: Errors that say what is wrong with a statement; all others are about the file.
 _REFUSALS: Final = (sqlite3.IntegrityError, sqlite3.ProgrammingError, sqlite3.DataError, OverflowError)
 _REFUSED_WORDS: Final = (
@@ -33,6 +35,21 @@ _REFUSED_WORDS: Final = (
     "unknown database",
 )
 
+
+def _cell(cell: Cell) -> bytes | str | int | float | None:
+    """Return a cell as SQLite keeps it."""
+    match cell:
+        case Decimal():
+            return format(cell, "f")
+        case datetime():
+            # One width for all, so that the texts sort as the moments do.
+            return cell.replace(tzinfo=None).isoformat(" ", "microseconds") + "Z"
+        case UUID():
+            return str(cell)
+        case _:
+            return cell
+
+
 _DIALECT: Final = TargetDialect(
     prefix="pequod_views_",
     now_s="((julianday('now') - 2440587.5) * 86400.0)",
@@ -43,7 +60,9 @@ _DIALECT: Final = TargetDialect(
     for_update="",
     take_turn="",
     lock_tables="",
+    tell_moved="",
     column_type=lambda kind: kind.sqlite,
+    stored=_cell,
     before=(),
     after=(),
     removal=(),
@@ -86,6 +105,11 @@ class SqliteTarget:
                 await self._rollback()
                 raise
 
+    @asynccontextmanager
+    async def listening(self) -> AsyncIterator[SqliteNews]:
+        """Listen for transactions that move parts."""
+        yield SqliteNews()
+
     async def execute(self, work: Callable[[sqlite3.Connection], T]) -> T:
         """Run a part of the present transaction in the thread."""
         return await self._run(lambda: work(self._open()))
@@ -125,6 +149,14 @@ class SqliteTarget:
         """Close the connection."""
         await self._rollback()
         self._thread.shutdown(wait=False)
+
+
+class SqliteNews:
+    """Has its reader look again and again: a file tells nobody what other processes write."""
+
+    async def wait(self, wait_s: float) -> None:
+        """Wait a moment."""
+        await asyncio.sleep(min(wait_s, _LOOK_S))
 
 
 class SqliteTransaction:
@@ -193,17 +225,3 @@ class SqliteTransaction:
             column,
         )
         return bool(rows)
-
-
-def _cell(cell: Cell) -> bytes | str | int | float | None:
-    """Return a cell as SQLite keeps it."""
-    match cell:
-        case Decimal():
-            return format(cell, "f")
-        case datetime():
-            # One width for all, so that the texts sort as the moments do.
-            return cell.replace(tzinfo=None).isoformat(" ", "microseconds") + "Z"
-        case UUID():
-            return str(cell)
-        case _:
-            return cell

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Any, Protocol
 
 from pequod_views.definition import DurableView, TableRow
-from pequod_views.kinds import CellKind
+from pequod_views.kinds import Cell, CellKind
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,6 +36,10 @@ class TargetDialect:
     #: A statement that locks tables for this transaction alone, in the order in which they stand in for `{tables}`.
     lock_tables: str
     column_type: Callable[[CellKind], str]
+    #: Returns a cell as the database gives it back.
+    stored: Callable[[Cell], object]
+    #: A statement by which a transaction that moves parts tells those who listen; empty: they look by themselves.
+    tell_moved: str
     #: Statements that make what the tables of the ledger and the functions for readers need, before and after them.
     before: tuple[str, ...]
     after: tuple[str, ...]
@@ -79,6 +83,14 @@ class TargetTransaction(Protocol):
         ...
 
 
+class PartNews(Protocol):
+    """Tells of transactions that move parts."""
+
+    async def wait(self, wait_s: float) -> None:
+        """Return after the next one, or a while later without one: after ``wait_s`` at the latest."""
+        ...
+
+
 class Target(Protocol):
     """A database that holds views."""
 
@@ -92,6 +104,14 @@ class Target(Protocol):
         Raises:
             TargetAwayError: The database does not answer; whether the transaction was committed is not known.
             TargetRefusedError: It refuses a statement; nothing was written.
+        """
+        ...
+
+    def listening(self) -> AbstractAsyncContextManager[PartNews]:
+        """Listen for transactions that move parts, from now on.
+
+        Raises:
+            TargetAwayError: The database does not answer.
         """
         ...
 

@@ -65,18 +65,23 @@ RETURNS boolean LANGUAGE sql VOLATILE STRICT AS $$
     FROM pequod_views.parts AS part WHERE part.view = view_name
 $$"""
 
-# READ COMMITTED, the default, takes a new snapshot for each statement of the loop.
+# READ COMMITTED, the default, takes a new snapshot for each statement of the loop. A function hears no notification
+# before its transaction ends, so it looks: often at first, since most waits are for a write of a moment ago.
 _WAIT_FOR: Final = """
 CREATE OR REPLACE FUNCTION pequod_views.wait_for(view_name text, wanted text, wait_s double precision DEFAULT 1)
 RETURNS boolean LANGUAGE plpgsql VOLATILE STRICT AS $$
 DECLARE
-    until timestamptz := clock_timestamp() + make_interval(secs => wait_s);
+    began timestamptz := clock_timestamp();
 BEGIN
+    IF NOT EXISTS (SELECT FROM pequod_views.parts WHERE view = view_name) THEN
+        RAISE EXCEPTION 'no view % is installed here', quote_literal(view_name)
+            USING HINT = 'SELECT DISTINCT view FROM pequod_views.parts';
+    END IF;
     WHILE NOT pequod_views.has_reached(view_name, wanted) LOOP
-        IF clock_timestamp() >= until THEN
+        IF clock_timestamp() >= began + make_interval(secs => wait_s) THEN
             RETURN false;
         END IF;
-        PERFORM pg_sleep(0.02);
+        PERFORM pg_sleep(CASE WHEN clock_timestamp() < began + interval '100 ms' THEN 0.002 ELSE 0.02 END);
     END LOOP;
     RETURN true;
 END $$"""

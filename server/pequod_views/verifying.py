@@ -1,0 +1,310 @@
+"""Compares tables with the server, row by row, beside the managers that keep them, and mends what differs.
+
+    a watch of the part      its rows, then every change: of each key the value, and the revision of its last change
+    one statement            the part's position P, and rows of the table, of one moment
+    the watch comes to P     a key that has not changed since has at P the value that the watch knows: so must the table
+
+So a row that is only late is never taken for one that is wrong. A key that changes all the time is left open; its row
+is written as a whole each time.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from bisect import bisect_left
+from collections.abc import AsyncGenerator, Sequence
+from contextlib import aclosing, suppress
+from dataclasses import dataclass, field
+from decimal import Decimal
+from typing import Any, Final, Literal
+
+from pequod.client import AsyncClient
+from pequod.client.watch_ranges import RangesEvent, WatchedRange
+from pequod.escapes import shown
+from pequod_views.definition import KEY_COLUMN, DurableView, TableRow, ViewColumn, names_of
+from pequod_views.drift import DriftNotes
+from pequod_views.errors import UnfitError, UnverifiableError
+from pequod_views.install import mend_table, table_problems
+from pequod_views.origins import OriginNotes, as_origins, demand_same, known
+from pequod_views.parts import HeldPart, held_of
+from pequod_views.targets import Target, TargetTransaction
+from pequod_views.targets.target import quoted
+
+#: Rows of a table that one statement reads.
+_CHUNK_ROWS: Final = 5000
+#: Drifts that a report names; beyond it they are counted.
+_NAMED_MAX: Final = 100
+_PROGRESS_S: Final = 0.2
+
+
+@dataclass(frozen=True, slots=True)
+class Drift:
+    """A row that is not what the server has."""
+
+    key: bytes
+    kind: Literal["missing", "strange", "other"]
+    #: The columns that have other cells.
+    columns: tuple[str, ...] = ()
+
+    def __str__(self) -> str:
+        match self.kind:
+            case "missing":
+                return f"{shown(self.key)} is missing"
+            case "strange":
+                return f"{shown(self.key)} is no row of the view"
+            case "other":
+                return f"{shown(self.key)} has another {', '.join(self.columns)}"
+
+
+@dataclass(slots=True)
+class PartVerdict:
+    """What the comparison of one part has found."""
+
+    view: str
+    first: str
+    #: Of the table.
+    row_count: int = 0
+    #: Keys that changed too often to be compared.
+    open_count: int = 0
+    drift_count: int = 0
+    #: The first of them.
+    drifts: list[Drift] = field(default_factory=list)
+    #: Rows that were written or deleted.
+    repaired_count: int = 0
+    #: Why the part could not be compared; empty if it was.
+    trouble: str = ""
+
+
+class WatchedRows:
+    """The rows of a range as a watch shows them, with the revisions of their last changes.
+
+    Invariants:
+        1. ``rows`` is the range as of ``revision``; a key that is not in ``_changed`` has been so since ``begun``.
+    """
+
+    def __init__(self, begin: RangesEvent, events: AsyncGenerator[RangesEvent]) -> None:
+        found = begin.rows.get(0)
+        self.rows: dict[bytes, bytes] = {} if found is None else dict(zip(found.keys, found.values, strict=True))
+        self.server_id = begin.server_id
+        self.revision = self.begun = begin.revision
+        self._events = events
+        self._changed: dict[bytes, int] = {}
+        #: The keys of the beginning, in order, and those that came later.
+        self._first_keys = sorted(self.rows)
+        self._later_keys: set[bytes] = set()
+
+    async def come_to(self, revision: int) -> None:
+        """Take events until one shows a revision."""
+        while self.revision < revision:
+            event = await anext(self._events)
+            if event.ended:
+                raise UnverifiableError(next(iter(event.ended.values())))
+            for key, _, new in event.changes.get(0, ()):
+                self._changed[key] = event.revision
+                if new is None:
+                    self.rows.pop(key, None)
+                else:
+                    self.rows[key] = new
+                    self._later_keys.add(key)
+            self.revision = event.revision
+
+    def is_known_at(self, key: bytes, revision: int) -> bool:
+        """Return whether a key had at a revision, to which this has come, the value that it has now."""
+        return self._changed.get(key, self.begun) <= revision
+
+    def keys_within(self, start: bytes, stop: bytes | None) -> set[bytes]:
+        """Return the keys of ``[start, stop)``."""
+        last = len(self._first_keys) if stop is None else bisect_left(self._first_keys, stop)
+        some = {key for key in self._later_keys if key >= start and (stop is None or key < stop)}
+        some.update(self._first_keys[bisect_left(self._first_keys, start) : last])
+        return some & self.rows.keys()
+
+
+class Verifier:
+    """Compares the parts of a view, and mends them.
+
+    Args:
+        wait_s: How long a part may take to come as far as the server is now.
+        repairs: Mend what differs.
+    """
+
+    def __init__(self, target: Target, client: AsyncClient, *, wait_s: float = 30.0, repairs: bool = False) -> None:
+        self._target = target
+        self._client = client
+        self._wait_s = wait_s
+        self._repairs = repairs
+        self._parts = f"{target.dialect.prefix}parts"
+        self._notes = DriftNotes(target)
+
+    async def verify(self, view: DurableView) -> list[PartVerdict]:
+        """Compare a view, part by part, and note what is found for the metrics of managers.
+
+        Raises:
+            UnverifiableError: Its table is not what the view needs, or it is not installed.
+            OtherServerError: The server is not the one of the view.
+            TargetAwayError: The database does not answer.
+        """
+        async with self._target.transaction() as transaction:
+            if self._repairs:
+                await mend_table(transaction, self._target.dialect, view)
+            if problems := await table_problems(transaction, self._target.dialect, view):
+                raise UnverifiableError("; ".join(problems))
+            parts = await self._parts_of(transaction, view)
+        if not parts:
+            raise UnverifiableError(f"{view.name} is not installed; run `pequod views install`")
+        verdicts = [await self._verify_part(view, part) for part in parts]
+        await self._look_outside(view, verdicts[0])
+        for part, verdict in zip(parts, verdicts, strict=True):
+            if not verdict.trouble:
+                await self._notes.note(part.part, verdict.drift_count - verdict.repaired_count)
+        return verdicts
+
+    async def _parts_of(self, transaction: TargetTransaction, view: DurableView) -> list[HeldPart]:
+        if not await transaction.table_columns(self._parts):
+            return []
+        rows = await transaction.fetch(
+            "SELECT view, first, last, fingerprint, epoch, owner, server_id, revision, token"
+            f" FROM {self._parts} WHERE view = $1 AND fingerprint = $2 ORDER BY first",
+            view.name,
+            view.fingerprint,
+        )
+        return [held_of(row) for row in rows]
+
+    async def _verify_part(self, view: DurableView, held: HeldPart) -> PartVerdict:
+        first, last = held.part.first, held.part.last
+        verdict = PartVerdict(view.name, shown(first))
+        noted = (await OriginNotes(self._target).of_all([view.name]))[view.name]
+        events = self._client.watch_ranges([WatchedRange(first, last, rows=True)], progress_s=_PROGRESS_S)
+        async with aclosing(events):
+            begin = await anext(events)
+            demand_same(view.name, noted, known(as_origins(begin.origins)))
+            if begin.ended:
+                verdict.trouble = begin.ended[0]
+                return verdict
+            try:
+                async with asyncio.timeout(self._wait_s) as patience:
+                    watched = WatchedRows(begin, events)
+                    start: bytes | None = first
+                    while start is not None:
+                        start, found = await self._compare(view, held, watched, start, verdict)
+                        if found and self._repairs:
+                            verdict.repaired_count += await self._repair(view, held, watched, found)
+                        patience.reschedule(asyncio.get_running_loop().time() + self._wait_s)
+            except UnverifiableError as error:
+                verdict.trouble = str(error)
+            except TimeoutError:
+                verdict.trouble = f"it has not come in {self._wait_s:g} s as far as the server is: does a manager run?"
+        return verdict
+
+    async def _compare(
+        self, view: DurableView, held: HeldPart, watched: WatchedRows, start: bytes, verdict: PartVerdict
+    ) -> tuple[bytes | None, list[Drift]]:
+        """Compare the rows of a chunk; return where the next one begins, None behind the last, and what differs."""
+        revision, rows = await self._chunk(view, held, watched, start)
+        is_end = len(rows) < _CHUNK_ROWS
+        stop = held.part.last if is_end else rows[-1][0] + b"\0"
+        had = {row[0]: row for row in rows}
+        keys = sorted({*had, *watched.keys_within(start, stop)})
+        found = list[Drift]()
+        for key in keys:
+            if not watched.is_known_at(key, revision):
+                verdict.open_count += 1
+            elif drift := self._drift(view, key, watched.rows.get(key), had.get(key)):
+                found.append(drift)
+        verdict.row_count += len(rows)
+        verdict.drift_count += len(found)
+        verdict.drifts += found[: _NAMED_MAX - len(verdict.drifts)]
+        return (None if is_end else stop), found
+
+    async def _chunk(
+        self, view: DurableView, held: HeldPart, watched: WatchedRows, start: bytes
+    ) -> tuple[int, list[TableRow]]:
+        """Return the position of a part, which is not before the watch began, and rows of the same moment."""
+        columns = ", ".join(quoted(name) for name in names_of(view.columns))
+        kind = self._target.dialect.bytes_type
+        statement = (
+            f"SELECT part.server_id, part.revision, found.* FROM {self._parts} AS part LEFT JOIN"
+            f" (SELECT {columns} FROM {quoted(view.table)} WHERE {KEY_COLUMN} >= $3"
+            f" AND (CAST($4 AS {kind}) IS NULL OR {KEY_COLUMN} < $4) ORDER BY {KEY_COLUMN} LIMIT {_CHUNK_ROWS})"
+            f" AS found ON 1 = 1 WHERE part.view = $1 AND part.first = $2 ORDER BY found.{KEY_COLUMN}"
+        )
+        while True:
+            async with self._target.transaction() as transaction:
+                rows = await transaction.fetch(statement, view.name, held.part.first, start, held.part.last)
+            revision = _revision_of(rows, watched)
+            if revision is not None:
+                await watched.come_to(revision)
+                return revision, [row[2:] for row in rows if row[2] is not None]
+            await asyncio.sleep(_PROGRESS_S)
+
+    def _drift(self, view: DurableView, key: bytes, value: bytes | None, had: TableRow | None) -> Drift | None:
+        wanted = _row_of(view, key, value)
+        if wanted is None:
+            return None if had is None else Drift(key, "strange")
+        if had is None:
+            return Drift(key, "missing")
+        cells = zip(view.columns, map(self._target.dialect.stored, wanted[1:]), had[1:], strict=True)
+        others = tuple(column.name for column, cell, other in cells if not _are_same(column, cell, other))
+        return Drift(key, "other", others) if others else None
+
+    async def _repair(self, view: DurableView, held: HeldPart, watched: WatchedRows, found: Sequence[Drift]) -> int:
+        """Write rows as they are at the position of the part, which cannot move meanwhile; return how many."""
+        async with self._target.transaction() as transaction:
+            rows = await transaction.fetch(
+                f"SELECT server_id, revision FROM {self._parts} WHERE view = $1 AND first = $2"
+                f"{self._target.dialect.for_update}",
+                *held.part.place,
+            )
+            revision = _revision_of(rows, watched)
+            if revision is None:
+                return 0
+            await watched.come_to(revision)
+            keys = [drift.key for drift in found if watched.is_known_at(drift.key, revision)]
+            wanted = {key: _row_of(view, key, watched.rows.get(key)) for key in keys}
+            if gone := [key for key, row in wanted.items() if row is None]:
+                await transaction.delete(view, gone)
+            if written := [row for row in wanted.values() if row is not None]:
+                await transaction.upsert(view, written)
+        return len(keys)
+
+    async def _look_outside(self, view: DurableView, verdict: PartVerdict) -> None:
+        """Find rows outside of the range of the view, which belong to no part."""
+        places = f"{KEY_COLUMN} < $1" + ("" if view.last is None else f" OR {KEY_COLUMN} >= $2")
+        arguments = [view.first] if view.last is None else [view.first, view.last]
+        async with self._target.transaction() as transaction:
+            rows = await transaction.fetch(f"SELECT {KEY_COLUMN} FROM {quoted(view.table)} WHERE {places}", *arguments)
+            verdict.drift_count += len(rows)
+            verdict.drifts += [Drift(row[0], "strange") for row in rows[: _NAMED_MAX - len(verdict.drifts)]]
+            if rows and self._repairs:
+                await transaction.delete(view, [row[0] for row in rows])
+                verdict.repaired_count += len(rows)
+
+
+def _revision_of(rows: Sequence[tuple[Any, ...]], watched: WatchedRows) -> int | None:
+    """Return the revision of a part, None while it is before the watch began.
+
+    Raises:
+        UnverifiableError: The view was taken out, or cut anew.
+    """
+    if not rows:
+        raise UnverifiableError("it was cut anew meanwhile; verify again")
+    server_id, revision = rows[0][0], rows[0][1]
+    if server_id != f"{watched.server_id:016x}":
+        return None
+    return revision if revision >= watched.begun else None
+
+
+def _row_of(view: DurableView, key: bytes, value: bytes | None) -> TableRow | None:
+    try:
+        return None if value is None else view.row(key, value)
+    except UnfitError:
+        return None
+
+
+def _are_same(column: ViewColumn, one: object, other: object) -> bool:
+    """Return whether two cells are equal; a database may write JSON in another way."""
+    if column.kind.name == "json" and isinstance(one, str) and isinstance(other, str) and one != other:
+        with suppress(ValueError):
+            return bool(json.loads(one, parse_float=Decimal) == json.loads(other, parse_float=Decimal))
+    return one == other
