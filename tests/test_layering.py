@@ -82,7 +82,7 @@ except SystemExit as ended:
 COMMAND_VERBS = {"get", "put", "put_all", "remove", "remove_range", "scan", "count", "run_quick", "write_if", "add"}
 COMMAND_VERBS |= {"put_for", "expire", "remaining_ms"}
 #: What other files of the handlers ask of an engine, since it is no command: joins and state, watches, backfills.
-NO_COMMANDS = {"administration.py", "backfilling.py", "feeds.py", "following.py", "leases.py", "served.py"}
+NO_COMMANDS = {"administration.py", "backfilling.py", "feed.py", "feeds.py", "following.py", "leases.py", "served.py"}
 NO_COMMANDS |= {"building.py", "checking.py", "preparing.py", "replacing.py"}
 SERVER = Path(__file__).parents[1] / "server" / "pequod_server"
 

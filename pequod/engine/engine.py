@@ -393,9 +393,6 @@ class Engine(DatabaseCalls, ExpiryCalls, JoinCalls, KeptCalls, ReplaceCalls, Sho
         Raises:
             MissingError: Ranges of backed tables that this needs are not loaded; nothing has been taken.
         """
-        if not watch.is_behind:
-            # A read need not begin: a third of the time where many watches settle (make bench-views).
-            return watch.take()
         return self._following.settle(watch, self._reads.begin(now))
 
     def unwatch(self, watch: Watch) -> None:

@@ -21,7 +21,7 @@ from typing import Any, Final, Literal
 
 from pequod.client import AsyncClient
 from pequod.client.watch_ranges import RangesEvent, WatchedRange
-from pequod.escapes import shown
+from pequod.escapes import escaped
 from pequod_views.definition import KEY_COLUMN, DurableView, TableRow, ViewColumn, names_of
 from pequod_views.drift import DriftNotes
 from pequod_views.errors import UnfitError, UnverifiableError
@@ -50,11 +50,11 @@ class Drift:
     def __str__(self) -> str:
         match self.kind:
             case "missing":
-                return f"{shown(self.key)} is missing"
+                return f"{escaped(self.key)} is missing"
             case "strange":
-                return f"{shown(self.key)} is no row of the view"
+                return f"{escaped(self.key)} is no row of the view"
             case "other":
-                return f"{shown(self.key)} has another {', '.join(self.columns)}"
+                return f"{escaped(self.key)} has another {', '.join(self.columns)}"
 
 
 @dataclass(slots=True)
@@ -173,7 +173,7 @@ class Verifier:
 
     async def _verify_part(self, view: DurableView, held: HeldPart) -> PartVerdict:
         first, last = held.part.first, held.part.last
-        verdict = PartVerdict(view.name, shown(first))
+        verdict = PartVerdict(view.name, escaped(first))
         noted = (await OriginNotes(self._target).of_all([view.name]))[view.name]
         events = self._client.watch_ranges([WatchedRange(first, last, rows=True)], progress_s=_PROGRESS_S)
         async with aclosing(events):
@@ -201,10 +201,9 @@ class Verifier:
         self, view: DurableView, held: HeldPart, watched: WatchedRows, start: bytes, verdict: PartVerdict
     ) -> tuple[bytes | None, list[Drift]]:
         """Compare the rows of a chunk; return where the next one begins, None behind the last, and what differs."""
-        revision, rows = await self._chunk(view, held, watched, start)
-        is_end = len(rows) < _CHUNK_ROWS
-        stop = held.part.last if is_end else rows[-1][0] + b"\0"
-        had = {row[0]: row for row in rows}
+        revision, had = await self._chunk(view, held, watched, start)
+        is_end = len(had) < _CHUNK_ROWS
+        stop = held.part.last if is_end else max(had) + b"\0"
         keys = sorted({*had, *watched.keys_within(start, stop)})
         found = list[Drift]()
         for key in keys:
@@ -212,15 +211,15 @@ class Verifier:
                 verdict.open_count += 1
             elif drift := self._drift(view, key, watched.rows.get(key), had.get(key)):
                 found.append(drift)
-        verdict.row_count += len(rows)
+        verdict.row_count += len(had)
         verdict.drift_count += len(found)
         verdict.drifts += found[: _NAMED_MAX - len(verdict.drifts)]
         return (None if is_end else stop), found
 
     async def _chunk(
         self, view: DurableView, held: HeldPart, watched: WatchedRows, start: bytes
-    ) -> tuple[int, list[TableRow]]:
-        """Return the position of a part, which is not before the watch began, and rows of the same moment."""
+    ) -> tuple[int, dict[bytes, TableRow]]:
+        """Return the position of a part, which is not before the watch began, and rows of the same moment, by key."""
         columns = ", ".join(quoted(name) for name in names_of(view.columns))
         kind = self._target.dialect.bytes_type
         statement = (
@@ -235,7 +234,7 @@ class Verifier:
             revision = _revision_of(rows, watched)
             if revision is not None:
                 await watched.come_to(revision)
-                return revision, [row[2:] for row in rows if row[2] is not None]
+                return revision, {row[2]: row[2:] for row in rows if row[2] is not None}
             await asyncio.sleep(_PROGRESS_S)
 
     def _drift(self, view: DurableView, key: bytes, value: bytes | None, had: TableRow | None) -> Drift | None:

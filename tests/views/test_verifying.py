@@ -32,7 +32,7 @@ VIEW = DurableView.parse(
     }
 )
 ROWS = {
-    f"k|{who}|{number:02}": b'{"votes":%d,"share":0.10,"on":1700000000,"body":{"b":[1,2.50],"a":null},"note":"%d"}'
+    f"k|{who}|{number:02}": b'{"votes":%d,"share":0.10,"on":1700000000,"body":{"a":null,"b":[1,2.5]},"note":"%d"}'
     % (number, number)
     for who in ("bob", "cat", "dan")
     for number in range(4)

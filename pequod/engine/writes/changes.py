@@ -25,6 +25,7 @@ from pequod.engine.memory.eviction import Evictor
 from pequod.engine.memory.ledger import BYTES, LOG_ENTRY
 from pequod.engine.memory.story import Reason, Story
 from pequod.engine.writes.backfill import Backfill
+from pequod.engine.writes.copying import copy_and_tell
 
 #: A context with more log entries than this is dropped and computed again when it is read: by then, the log is about as
 #: long as the rows that it would save.
@@ -197,13 +198,14 @@ class Writer:
         elif new is None:
             size = -min(BYTES + len(tail), updaters.tail_bytes)
             updaters.tail_bytes += size
+        if new is not None and join.is_followed and join.spec.keep is None and not join.rivals:
+            self._queue += copy_and_tell(join, updaters.contexts, tail, new)
+            ledger.fan_out(0, size)
+            return
         if new is None or join.is_followed:
-            if new is None or join.spec.keep is not None or join.rivals:
-                for context in updaters.contexts:
-                    if context.covers(tail):
-                        self._set(join, context, tail, new, 0)
-            else:
-                self._copy_and_tell(join, updaters, tail, new)
+            for context in updaters.contexts:
+                if context.covers(tail):
+                    self._set(join, context, tail, new, 0)
             ledger.fan_out(0, size)
             return
         if join.spec.keep is not None:
@@ -211,27 +213,6 @@ class Writer:
         else:
             gained = timeline.apply_write(updaters, tail, new)
         ledger.fan_out(gained, size)
-
-    def _copy_and_tell(self, join: InstalledJoin, updaters: Updaters[Context], tail: bytes, new: bytes) -> None:
-        """Copy one value into every context, and tell who follows its rows, of a join that computes its table alone.
-
-        It is `_set` of each context in half of its time (bench row: fan-out, watched).
-        """
-        downstreams, watches = join.downstreams, join.watches
-        tells = watches.tell_whole if watches.are_whole else watches.tell_computed if watches.count else None
-        for context in updaters.contexts:
-            if not context.covers(tail):
-                continue
-            old = context.rows.put(tail, new)
-            if old is None:
-                context.gain_rows(1, 0)
-            elif old == new:
-                continue
-            key = context.prefix + tail
-            if downstreams:
-                self._queue.append((downstreams, key, old, new))
-            if tells is not None:
-                tells(key, old, new)
 
     def _replace(self, site: Site, updaters: Updaters[Context], groups: tuple[bytes, ...], new: bytes) -> None:
         """Copy one value into rows that mostly exist already; the hot loop of a vote on an interleaved page.

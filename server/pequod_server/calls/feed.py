@@ -16,10 +16,10 @@ import asyncio
 import time
 import weakref
 from collections import defaultdict, deque
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 from itertools import chain
-from typing import Final, NamedTuple, Protocol
+from typing import Final, Protocol
 
 from pequod.commands.columns import range_arguments
 from pequod.commands.kinds import SCAN
@@ -27,6 +27,7 @@ from pequod.engine import Change, Engine, Lacking, MissingError, Rows, Watch, ch
 from pequod.engine.answer import answer
 from pequod.errors import NotWatchableError, PequodError, WatchCompactedError
 from pequod.language.missing import NextGroups
+from pequod_server.calls.revision_changes import RevisionChanges
 from pequod_server.database.gate import Gates
 from pequod_server.wire.bounds import Bounds
 from pequod_server.wire.publishing import public
@@ -47,31 +48,6 @@ class Database(Protocol):
     async def load_patiently(self, lacking: Iterable[Lacking]) -> None:
         """Load ranges, however long that takes."""
         ...
-
-
-class RevisionChanges(NamedTuple):
-    """The changes that led to a revision."""
-
-    revision: int
-    #: The changes of all ranges, range by range.
-    changes: list[Change]
-    #: The numbers of the ranges that have changed, each once, and how many of the changes each has.
-    numbers: list[int]
-    counts: list[int]
-    size_bytes: int
-    #: What it takes on its way to a client, with all copies, at most.
-    sent_bytes: int
-    #: Names the state that they led to.
-    token: bytes
-    #: The ranges that end here.
-    ended: Sequence[int] = ()
-
-    def runs(self) -> Iterator[tuple[int, list[Change]]]:
-        """Yield the number of each range that has changed, and its changes."""
-        start = 0
-        for number, count in zip(self.numbers, self.counts, strict=True):
-            yield number, self.changes[start : start + count]
-            start += count
 
 
 class Feed:
@@ -185,7 +161,8 @@ class Feed:
             for number in woken:
                 watch = watches[number]
                 try:
-                    changes = self._engine.settle(watch, now=now)
+                    # A read need not begin where all is as a scan would return it.
+                    changes = self._engine.settle(watch, now=now) if watch.is_behind else watch.take()
                 except MissingError as error:
                     lacking += error.lacking
                     behind.append(number)

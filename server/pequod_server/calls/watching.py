@@ -11,8 +11,9 @@ from pequod_proto import pequod_pb2 as pb
 
 from pequod.engine import Change, Expired, Rows
 from pequod.errors import BadRequestError, PequodError, WatchCompactedError, refuse_empty_watch
-from pequod_server.calls.feed import Feed, RevisionChanges
+from pequod_server.calls.feed import Feed
 from pequod_server.calls.feeds import Feeds, RangeStart
+from pequod_server.calls.revision_changes import RevisionChanges
 from pequod_server.calls.served import ServedEngine
 from pequod_server.config import ServerConfig
 from pequod_server.memory.admission import Admission

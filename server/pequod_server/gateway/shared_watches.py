@@ -20,7 +20,8 @@ from pequod_proto import pequod_pb2 as pb
 from pequod.engine import Change, Engine, Rows
 from pequod.errors import BadRequestError, WatchCompactedError, refuse_empty_watch
 from pequod.json_bytes import json_bytes
-from pequod_server.calls.feed import Feed, RevisionChanges
+from pequod_server.calls.feed import Feed
+from pequod_server.calls.revision_changes import RevisionChanges
 from pequod_server.calls.served import ServedEngine
 from pequod_server.calls.service import PequodService
 from pequod_server.calls.watching import row_chunks

@@ -1,0 +1,33 @@
+"""The changes of the ranges of a watch that led to one revision."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import NamedTuple
+
+from pequod.engine import Change
+
+
+class RevisionChanges(NamedTuple):
+    """The changes that led to a revision."""
+
+    revision: int
+    #: The changes of all ranges, range by range.
+    changes: list[Change]
+    #: The numbers of the ranges that have changed, each once, and how many of the changes each has.
+    numbers: list[int]
+    counts: list[int]
+    size_bytes: int
+    #: The bytes of all copies on the way to a client, at most.
+    sent_bytes: int
+    #: Names the state that they led to.
+    token: bytes
+    #: The ranges that end here.
+    ended: Sequence[int] = ()
+
+    def runs(self) -> Iterator[tuple[int, list[Change]]]:
+        """Yield the number of each range that has changed, and its changes."""
+        start = 0
+        for number, count in zip(self.numbers, self.counts, strict=True):
+            yield number, self.changes[start : start + count]
+            start += count
