@@ -2,12 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from pequod.errors import PequodError
-
-if TYPE_CHECKING:
-    from pequod_views.followed import FollowedPart
 
 
 class ViewFileError(PequodError):
@@ -58,15 +53,6 @@ class OtherServerError(PequodError):
         self.view = view
         self.noted = noted
         self.found = found
-
-
-class PartRefusedError(PequodError):
-    """The server refuses to tell a part's changes, or the target refuses its rows; nothing was written."""
-
-    def __init__(self, part: FollowedPart, reason: str) -> None:
-        super().__init__(reason)
-        self.part = part
-        self.reason = reason
 
 
 class UnverifiableError(PequodError):

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from pequod.errors import PequodError
 from pequod.escapes import shown
 from pequod_views.definition import DurableView
 from pequod_views.parts import HeldPart, Place, Position
@@ -82,3 +83,12 @@ class FollowedPart:
         """Note a step that was committed."""
         self.position, self.written_s = step.advance.after, now_s
         self.unfit_count += step.advance.unfit_count
+
+
+class PartRefusedError(PequodError):
+    """The server refuses to tell a part's changes, or the target refuses its rows; nothing was written."""
+
+    def __init__(self, part: FollowedPart, reason: str) -> None:
+        super().__init__(reason)
+        self.part = part
+        self.reason = reason

@@ -21,9 +21,9 @@ from pequod.answers.rows import Rows
 from pequod.client import AsyncClient
 from pequod.client.watch_ranges import RangesEvent, WatchedRange
 from pequod.errors import ClosedError, DeadlineExceededError, PequodError, UnavailableError, WatchCompactedError
-from pequod_views.errors import OtherServerError, PartRefusedError, TargetAwayError, TargetRefusedError
+from pequod_views.errors import OtherServerError, TargetAwayError, TargetRefusedError
 from pequod_views.fence import PartFence
-from pequod_views.followed import Counts, FollowedPart, FollowerSettings
+from pequod_views.followed import Counts, FollowedPart, FollowerSettings, PartRefusedError
 from pequod_views.origins import OriginNotes, as_origins, demand_same, known, origins_of
 from pequod_views.parts import Advance
 from pequod_views.steps import CHUNK_ROWS, PartStep, changes_of, position_of, replacement, step_of
