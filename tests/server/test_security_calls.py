@@ -28,6 +28,7 @@ REQUESTS = {
     "Splits": pb.SplitsRequest(prefix=b"p|", count=4),
     "MultiPut": pb.MultiPutRequest(keys=[b"p|bob|0001"], values=[b""]),
     "Transaction": pb.TransactionRequest(compare_keys=[b"p|bob|0001"], compare_operators=b"\1", compare_values=[b""]),
+    "WatchRanges": pb.WatchRangesRequest(ranges=[pb.WatchedRange(first=b"p|")]),
     "Explain": pb.ExplainRequest(join="t"),
     "Invalidate": pb.InvalidateRequest(join="t"),
     "BeginBackfill": pb.BeginBackfillRequest(join="t"),
