@@ -12,7 +12,7 @@ import typer
 
 from pequod.cli.connection import Json
 from pequod.cli.exits import ExitCode, fail, say
-from pequod.cli.lake_serve import Folder, lake_errors, opened_lake
+from pequod.cli.lake_serve import Location, lake_errors, opened_lake
 from pequod.cli.lake_serve import app as serving
 from pequod.cli.lake_work import age_s
 from pequod.cli.lake_work import app as working
@@ -26,7 +26,8 @@ if TYPE_CHECKING:
 _HELP: Final = """Take in rows by the million, and read them as fresh as each query wants.
 
 \b
-A lake is a folder. Rows come in batches of several tables; a batch is visible as a whole or not at all:
+A lake is a folder, or lives in an object store with its catalog in PostgreSQL. Rows come in batches of several tables;
+a batch is visible as a whole or not at all:
     pequod lake init lake schema.toml
     pequod lake ingest lake posts=posts.csv users=users.parquet
 Workers sort and merge what came in, as many as you like, while queries go on:
@@ -64,11 +65,32 @@ PastOption = Annotated[
 ]
 
 
-@app.command("init", epilog=examples("pequod lake init lake schema.toml"))
+@app.command(
+    "init",
+    epilog=examples(
+        "pequod lake init lake schema.toml",
+        "pequod lake init s3://bucket/lake schema.toml --catalog postgresql://ann@db/lake",
+    ),
+)
 def init(
-    folder: Folder, schema: Annotated[Path, typer.Argument(metavar="SCHEMA", help="The schema, in TOML.")]
+    location: Location,
+    schema: Annotated[Path, typer.Argument(metavar="SCHEMA", help="The schema, in TOML.")],
+    catalog: Annotated[
+        str | None,
+        typer.Option(
+            "--catalog",
+            metavar="postgresql://...",
+            help="An empty database of PostgreSQL for the catalog, so that several machines use the lake. "
+            "If left out, the catalog is in the lake's folder.",
+        ),
+    ] = None,
 ) -> None:
-    """Make an empty lake in a new folder."""
+    """Make an empty lake in a new folder, or in an object store.
+
+    The lake remembers the catalog, without its password: that comes from PGPASSWORD or ~/.pgpass. Credentials of S3
+    come from AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or from where AWS's own tools have them; AWS_ENDPOINT_URL
+    names another store than Amazon's.
+    """
     with lake_errors():
         from pequod_lake import Lake
 
@@ -76,8 +98,8 @@ def init(
             text = schema.read_text("utf-8")
         except (OSError, UnicodeDecodeError) as error:
             fail(ExitCode.USAGE, f"cannot read {schema}: {error}")
-        with Lake.create(folder, text) as lake:
-            print(f"made {folder}: {', '.join(table.name for table in lake.schema.tables)}")
+        with Lake.create(location, text, catalog=catalog) as lake:
+            print(f"made {location}: {', '.join(table.name for table in lake.schema.tables)}")
 
 
 @app.command(
@@ -89,7 +111,7 @@ def init(
     ),
 )
 def ingest(
-    folder: Folder,
+    location: Location,
     files: Annotated[list[str], typer.Argument(metavar="TABLE=FILE...", help="Files: .csv, .parquet, .jsonl.")],
     whole: Annotated[bool, typer.Option("--whole", help="All rows of all files become visible together.")] = False,
     delete: Annotated[bool, typer.Option("--delete", help="The files hold keys of rows to delete.")] = False,
@@ -104,7 +126,7 @@ def ingest(
     A file of more than --rows rows becomes several batches. Files that were taken in before are not taken twice, so a
     command that broke is simply repeated: what it had not finished is taken in then.
     """
-    with opened_lake(folder) as lake:
+    with opened_lake(location) as lake:
         for line in _ingested(lake, _named_files(files), whole=whole, delete=delete, rows=rows, name=name):
             print(json_line(line) if json else "{id}: {rows} rows, SCU {scu}{note}".format(**line, note=_note(line)))
 
@@ -118,7 +140,7 @@ def ingest(
     ),
 )
 def query(
-    folder: Folder,
+    location: Location,
     table: Annotated[str, typer.Argument(metavar="TABLE")],
     conditions: Annotated[
         list[str] | None, typer.Argument(metavar="CONDITION...", help="COLUMN=VALUE, or with < <= > >=; quote them.")
@@ -136,7 +158,7 @@ def query(
 
     Exit code 1 if there is no row.
     """
-    with opened_lake(folder) as lake:
+    with opened_lake(location) as lake:
         from pequod_lake.conditions import parse_condition
 
         with _snapshot(lake, freshness, at_scu) as snapshot:
@@ -152,14 +174,14 @@ def query(
 
 @app.command("sql", epilog=examples("pequod lake sql lake 'SELECT author, count(*) FROM posts GROUP BY author'"))
 def sql(
-    folder: Folder,
+    location: Location,
     statement: Annotated[str, typer.Argument(metavar="QUERY", help="A query in the SQL of DuckDB.")],
     freshness: FreshnessOption = "newest",
     at_scu: PastOption = None,
     json: Json = False,
 ) -> None:
     """Print the result of a query in SQL over all tables of one state; exit code 1 if it has no row."""
-    with opened_lake(folder) as lake:
+    with opened_lake(location) as lake:
         from pequod_lake.sql import run_sql
 
         with _snapshot(lake, freshness, at_scu) as snapshot:
@@ -168,9 +190,9 @@ def sql(
 
 
 @app.command("status", epilog=examples("pequod lake status lake", "pequod lake status lake --json"))
-def status(folder: Folder, json: Json = False) -> None:
+def status(location: Location, json: Json = False) -> None:
     """Print how many rows are in which stage, and how old the authority is."""
-    with opened_lake(folder) as lake:
+    with opened_lake(location) as lake:
         found = lake.status()
         if json:
             stages = {one.stage.value: asdict(one) | {"stage": one.stage.value} for one in found.stages}
@@ -187,12 +209,12 @@ def status(folder: Folder, json: Json = False) -> None:
 
 @app.command("expire", epilog=examples("pequod lake expire lake --keep 1h"))
 def expire(
-    folder: Folder,
+    location: Location,
     keep: Annotated[str, typer.Option("--keep", metavar="AGE", help="States that are younger stay readable.")] = "1h",
     json: Json = False,
 ) -> None:
     """Delete the files of older states, and what broken uploads and workers left; open queries keep theirs."""
-    with opened_lake(folder) as lake:
+    with opened_lake(location) as lake:
         expired, orphans = lake.expire(age_s(keep))
         if json:
             print(json_line({"expired": len(expired), "orphans": len(orphans)}))
@@ -201,9 +223,9 @@ def expire(
 
 
 @app.command("verify", epilog=examples("pequod lake verify lake"))
-def verify(folder: Folder, json: Json = False) -> None:
+def verify(location: Location, json: Json = False) -> None:
     """Read every present file, and print what is damaged or wrong; exit code 1 if anything is."""
-    with opened_lake(folder) as lake:
+    with opened_lake(location) as lake:
         problems = lake.verify()
     for problem in problems:
         print(json_line({"problem": problem}) if json else problem)

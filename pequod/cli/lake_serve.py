@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
@@ -22,7 +21,10 @@ if TYPE_CHECKING:
 
 app: Final = typer.Typer()
 
-Folder = Annotated[Path, typer.Argument(metavar="DIR", help="The folder of the lake.")]
+Location = Annotated[
+    str,
+    typer.Argument(metavar="LAKE", help="The lake: its folder, or its address in an object store, s3://BUCKET/PATH."),
+]
 
 
 @contextmanager
@@ -37,12 +39,12 @@ def lake_errors() -> Iterator[None]:
 
 
 @contextmanager
-def opened_lake(folder: Path) -> Iterator[Lake]:
+def opened_lake(location: str) -> Iterator[Lake]:
     """Open a lake for a command."""
     with lake_errors():
         from pequod_lake import Lake
 
-        with Lake(folder) as lake:
+        with Lake(location) as lake:
             yield lake
 
 
@@ -50,7 +52,7 @@ def opened_lake(folder: Path) -> Iterator[Lake]:
     "serve", epilog=examples("pequod lake serve lake", "pequod lake serve lake --listen 127.0.0.1:7745 --workers 1")
 )
 def serve(
-    folder: Folder,
+    location: Location,
     listen: Annotated[str, typer.Option("--listen", metavar="HOST:PORT", help="Where to listen.")] = "127.0.0.1:7745",
     insecure: Annotated[
         bool, typer.Option("--insecure", help="Listen in plain text, for everybody, where other machines can reach it.")
@@ -73,7 +75,7 @@ def serve(
             "in plain text; listen on 127.0.0.1 behind a proxy that has TLS and asks who calls, or give --insecure if "
             "nobody else can reach it",
         )
-    with opened_lake(folder) as lake:
+    with opened_lake(location) as lake:
         from pequod_lake.flight import LakeFlightServer
 
         server = LakeFlightServer(lake, f"grpc://{listen}")

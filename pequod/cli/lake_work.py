@@ -4,21 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
 from pequod.cli.connection import Json
 from pequod.cli.exits import ExitCode, fail, say
-from pequod.cli.lake_serve import Folder, opened_lake
+from pequod.cli.lake_serve import Location, opened_lake
 from pequod.cli.spark import DEFAULT_MASTER, Master
 from pequod.cli.spark_checks import check_options
 from pequod.cli.teaching import examples
 from pequod.cli.text import json_line
 
 if TYPE_CHECKING:
-    from pequod_lake import StageLimits
+    from pequod_lake import Lake, StageLimits
     from pequod_lake.slices import Bulk
     from pequod_lake.worker import StepReport
 
@@ -39,7 +38,7 @@ SparkRows = Annotated[
 
 @app.command("run", epilog=examples("pequod lake run lake", "pequod lake run lake --workers 2 --until-done --json"))
 def run(
-    folder: Folder,
+    location: Location,
     workers: Annotated[int, typer.Option("--workers", min=1, metavar="NUMBER", help="Steps at a time.")] = 1,
     until_done: Annotated[bool, typer.Option("--until-done", help="End when there is nothing to do.")] = False,
     authority_after: Annotated[
@@ -56,7 +55,7 @@ def run(
     """
     from threading import Event, Thread
 
-    with opened_lake(folder) as lake, _bulk(folder, spark_rows, master) as (bulk, limits):
+    with opened_lake(location) as lake, _bulk(lake, spark_rows, master) as (bulk, limits):
         from pequod_lake import MergePolicy
 
         policy = MergePolicy(authority_after_s=age_s(authority_after))
@@ -92,9 +91,11 @@ def run(
 
 
 @app.command("compact", epilog=examples("pequod lake compact lake"))
-def compact(folder: Folder, spark_rows: SparkRows = None, master: Master = DEFAULT_MASTER, json: Json = False) -> None:
+def compact(
+    location: Location, spark_rows: SparkRows = None, master: Master = DEFAULT_MASTER, json: Json = False
+) -> None:
     """Bring everything that is committed now into the authority."""
-    with opened_lake(folder) as lake, _bulk(folder, spark_rows, master) as (bulk, limits):
+    with opened_lake(location) as lake, _bulk(lake, spark_rows, master) as (bulk, limits):
         worker = lake.worker(limits=limits, bulk=bulk)
         try:
             worker.compact(lambda report: _tell(report, json=json))
@@ -103,12 +104,12 @@ def compact(folder: Folder, spark_rows: SparkRows = None, master: Master = DEFAU
 
 
 @contextmanager
-def _bulk(folder: Path, rows: int | None, master: str) -> Iterator[tuple[Bulk | None, StageLimits]]:
+def _bulk(lake: Lake, rows: int | None, master: str) -> Iterator[tuple[Bulk | None, StageLimits]]:
     """Yield what does the large steps, and from which number of rows on; None if this process does all of them."""
     from pequod_lake import StageLimits
 
     limits = StageLimits() if not rows else StageLimits(bulk_rows=rows)
-    if rows == 0 or (rows is None and not _has_spark()):
+    if rows == 0 or (rows is None and (lake.place.folder is None or not _has_spark())):
         yield None, limits
         return
     from pequod_spark.lake_bulk import SparkBulk
@@ -120,7 +121,7 @@ def _bulk(folder: Path, rows: int | None, master: str) -> Iterator[tuple[Bulk | 
             require_spark()
         except SparkUnavailableError as error:
             fail(ExitCode.REFUSED, str(error))
-    bulk = SparkBulk(folder, master)
+    bulk = SparkBulk(lake.folder, master)
     try:
         yield bulk, limits
     finally:

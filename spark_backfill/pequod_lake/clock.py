@@ -2,7 +2,8 @@
 
 A stamp has the wall clock's time, and the time since the machine was started with the name of that start. As long as
 the machine runs, ages come from the latter, which no clock step changes. After a restart only the wall clock is left;
-a stamp from the future then counts as infinitely old, which makes a query read more and never less.
+a stamp from the future then counts as infinitely old, which makes a query read more and never less. Stamps of a
+database that several machines use have its wall clock alone.
 
 >>> stamp = Stamp("boot-1", 50.0, 1_000_000)
 >>> stamp.age_s(Stamp("boot-1", 53.0, 0))
@@ -27,7 +28,7 @@ _BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
 class Stamp:
     """A moment."""
 
-    #: The name of the machine's start.
+    #: The name of the machine's start; empty if there is only a wall clock.
     boot: str
     #: Seconds since then.
     elapsed_s: float
@@ -36,7 +37,7 @@ class Stamp:
 
     def age_s(self, now: Stamp) -> float:
         """Return the seconds from this moment to ``now``, or more."""
-        if self.boot == now.boot:
+        if self.boot and self.boot == now.boot:
             return max(0.0, now.elapsed_s - self.elapsed_s)
         age_us = now.wall_us - self.wall_us
         return age_us / 1e6 if age_us >= 0 else inf

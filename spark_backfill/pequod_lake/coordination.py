@@ -47,7 +47,8 @@ class Coordinator:
                 is_taken = any(owner in alive for (owner,) in owners.fetchall())
                 if there == len(step.ids) and not is_taken:
                     db.executemany(
-                        "INSERT OR REPLACE INTO lake_lease VALUES (?, ?, ?, ?)",
+                        "INSERT INTO lake_lease VALUES (?, ?, ?, ?) ON CONFLICT (run) DO UPDATE "
+                        "SET worker = excluded.worker, boot = excluded.boot, until_s = excluded.until_s",
                         [(run, worker, now.boot, now.elapsed_s + lease_s) for run in step.ids],
                     )
                     return step
@@ -89,9 +90,10 @@ class Coordinator:
     def take_ids(self, name: str, count: int) -> int:
         """Return the first of ``count`` new ids; those of a worker that dies then are never used."""
         with self._database.writing() as db:
+            row = db.execute("SELECT value FROM lake_meta WHERE name = ?", (f"next id of {name}",)).fetchone()
+            first = int(row[0]) if row else 0
             db.execute(
-                "INSERT INTO lake_meta VALUES (?, ?) ON CONFLICT (name) DO UPDATE SET value = value + excluded.value",
-                (f"next id of {name}", count),
+                "INSERT INTO lake_meta VALUES (?, ?) ON CONFLICT (name) DO UPDATE SET value = excluded.value",
+                (f"next id of {name}", first + count),
             )
-            (after,) = db.execute("SELECT value FROM lake_meta WHERE name = ?", (f"next id of {name}",)).fetchone()
-        return int(after) - count
+        return first

@@ -9,7 +9,7 @@ from __future__ import annotations
 import sqlite3
 import threading
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 from typing import Any, Final, Protocol
 from weakref import WeakSet, finalize
@@ -38,12 +38,50 @@ class Rows(Protocol):
 class Session(Protocol):
     """Runs statements in SQL; `?` stands for a parameter."""
 
+    @property
+    def in_transaction(self) -> bool:
+        """Whether a transaction is open."""
+        ...
+
     def execute(self, sql: str, parameters: Sequence[Any] = ..., /) -> Rows:
         """Run a statement."""
         ...
 
     def executemany(self, sql: str, parameters: Sequence[Sequence[Any]], /) -> object:
         """Run a statement for each list of parameters."""
+        ...
+
+
+class Database(Protocol):
+    """A database of a catalog: sessions of threads, and one way to write."""
+
+    #: How messages name it.
+    name: str
+
+    @property
+    def connection(self) -> Session:
+        """The session of this thread."""
+        ...
+
+    def reading(self) -> AbstractContextManager[Session]:
+        """Read as of one moment.
+
+        Raises:
+            LakeError: It cannot be read.
+        """
+        ...
+
+    def writing(self) -> AbstractContextManager[Session]:
+        """Write all or nothing, alone.
+
+        Raises:
+            LakeBusyError: Others wrote for too long.
+            LakeError: It cannot be written.
+        """
+        ...
+
+    def close(self) -> None:
+        """Close the sessions of all threads."""
         ...
 
 
@@ -64,6 +102,7 @@ class LakeDatabase:
 
     def __init__(self, path: Path) -> None:
         self.path = path
+        self.name = str(path)
         self._local = threading.local()
         self._lock = threading.Lock()
         self._connections: WeakSet[_ThreadConnection] = WeakSet()
@@ -90,7 +129,7 @@ class LakeDatabase:
         """
         try:
             yield from self._transaction("BEGIN")
-        except sqlite3.OperationalError as error:
+        except sqlite3.DatabaseError as error:
             raise LakeError(f"the catalog {self.path} cannot be read: {error}") from error
 
     @contextmanager

@@ -1,4 +1,4 @@
-"""The catalog in the tables of DuckLake 1.0, in SQLite.
+"""The catalog in the tables of DuckLake 1.0, in SQLite or PostgreSQL: the same statements.
 
 DuckLake is a specification: a catalog is tables in a database, data is Parquet files. DuckDB's extension makes the
 tables (ducklake_tables.py). Commits write their rows with plain SQL, in one transaction with Pequod's own tables
@@ -11,20 +11,19 @@ yet.
 
 from __future__ import annotations
 
-import json
-import sqlite3
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
 
 from pequod_lake import fence
 from pequod_lake.catalog import AlreadyTaken, CatalogSnapshot, Committed, NewRun, NewScu
-from pequod_lake.clock import Clock, Stamp, machine_clock
-from pequod_lake.database import LakeDatabase
+from pequod_lake.clock import Stamp
+from pequod_lake.database import Session
 from pequod_lake.ducklake_rows import SnapshotRows, now_text
 from pequod_lake.ducklake_tables import FORMAT
-from pequod_lake.errors import NoLakeError, SnapshotGoneError, StepLostError
-from pequod_lake.locks import FileLocks, Lock
+from pequod_lake.errors import LakeBusyError, LakeError, NoLakeError, SnapshotGoneError, StepLostError
+from pequod_lake.locks import Lock
+from pequod_lake.place import LakePlace
 from pequod_lake.runs import LakeFile, Run, Stage, check_runs
 from pequod_lake.schema import LakeSchema
 
@@ -35,42 +34,43 @@ _UNFENCED: Final = "1"
 _RUNS: Final = """
 SELECT run, first_scu, last_scu, stage, level, boot, elapsed_s, wall_us
 FROM lake_run LEFT JOIN lake_scu ON scu = first_scu
-WHERE begin_number <= :number AND (end_number IS NULL OR end_number > :number) ORDER BY first_scu
+WHERE begin_number <= ? AND (end_number IS NULL OR end_number > ?) ORDER BY first_scu
 """
 _FILES: Final = """
 SELECT run, path, table_name, view_name, row_count, size_bytes, crc, footer_crc, footer_bytes
 FROM lake_file WHERE run IN (SELECT run FROM lake_run
-    WHERE begin_number <= :number AND (end_number IS NULL OR end_number > :number)) ORDER BY file
+    WHERE begin_number <= ? AND (end_number IS NULL OR end_number > ?)) ORDER BY file
 """
 
 
 class DuckLakeCatalog:
-    """A catalog of DuckLake in SQLite."""
+    """A catalog of DuckLake."""
 
-    def __init__(self, folder: Path, clock: Clock = machine_clock) -> None:
+    def __init__(self, place: LakePlace) -> None:
         """Open it.
 
         Raises:
             NoLakeError: There is none, or of another version.
         """
-        self.folder = folder
-        self.locks = FileLocks(folder / "locks")
-        self.now = clock
-        path = folder / "catalog.sqlite"
-        if not path.is_file():
-            raise NoLakeError(folder, "it has no catalog.sqlite; `pequod lake init` makes a lake")
-        self.database = LakeDatabase(path)
+        self.files_of_rows = place.files
+        self.database = place.database
+        self.locks = place.locks
+        self.now = place.now
         try:
-            db = self.database.connection
-            (version,) = db.execute("SELECT value FROM ducklake_metadata WHERE key = 'version'").fetchone()
-            meta = dict(db.execute("SELECT name, value FROM lake_meta WHERE name IN ('format', 'schema')"))
-            self._rows = SnapshotRows(db)
-        except (sqlite3.DatabaseError, TypeError) as error:
-            raise NoLakeError(folder, f"its catalog cannot be read: {error}") from error
+            with self.database.reading() as db:
+                (version,) = db.execute("SELECT value FROM ducklake_metadata WHERE key = 'version'").fetchone()
+                meta = dict(
+                    db.execute("SELECT name, value FROM lake_meta WHERE name IN ('format', 'schema')").fetchall()
+                )
+                self._rows = SnapshotRows(db)
+        except LakeBusyError:
+            raise
+        except (LakeError, TypeError) as error:
+            raise NoLakeError(place.name, f"its catalog cannot be read: {error}") from error
         if (version, meta.get("format")) == (_VERSION, _UNFENCED):
             meta["format"] = self._fence_writers()
         if (version, meta.get("format")) != (_VERSION, FORMAT):
-            raise NoLakeError(folder, f"its catalog is of version {version}, format {meta.get('format')}")
+            raise NoLakeError(place.name, f"its catalog is of version {version}, format {meta.get('format')}")
         self.schema = LakeSchema.parse(meta["schema"])
         self._last: CatalogSnapshot | None = None
 
@@ -144,11 +144,11 @@ class DuckLakeCatalog:
                 return last
             self._check_kept(db, wanted, newest)
             files: dict[int, list[LakeFile]] = {}
-            for run, path, *facts in db.execute(_FILES, {"number": wanted}):
+            for run, path, *facts in db.execute(_FILES, (wanted, wanted)):
                 files.setdefault(run, []).append(LakeFile(path, *facts))
             runs = [
                 Run(run, first, last_scu, Stage(stage), level, Stamp(*stamp), tuple(files.get(run, ())))
-                for run, first, last_scu, stage, level, *stamp in db.execute(_RUNS, {"number": wanted})
+                for run, first, last_scu, stage, level, *stamp in db.execute(_RUNS, (wanted, wanted))
             ]
         check_runs(runs)
         found = CatalogSnapshot(wanted, tuple(runs))
@@ -193,8 +193,11 @@ class DuckLakeCatalog:
     def knows(self, mark: str) -> bool:
         """Return whether the history of the mark is the lake's own."""
         name, _, at = mark.partition(" ")
-        row = self.database.connection.execute(f"{_MARK} WHERE scu = ?", (at.partition(" ")[0],)).fetchone()
-        return name == self.name and row is not None and row[0] == at
+        scu = at.partition(" ")[0]
+        if name != self.name or not scu.isdecimal():
+            return False
+        row = self.database.connection.execute(f"{_MARK} WHERE scu = ?", (int(scu),)).fetchone()
+        return row is not None and row[0] == at
 
     def number_at(self, age_s: float) -> int:
         """Return the last snapshot that is at least so old; the oldest that is kept if all are younger."""
@@ -218,7 +221,7 @@ class DuckLakeCatalog:
             floor = max(self.floor, min(before, newest))
             db.execute("UPDATE lake_meta SET value = ? WHERE name = 'floor'", (floor,))
         # Readers look at the floor when they hold their lock: those that are not listed here will not begin below it.
-        held = json.dumps(sorted(set(self.locks.numbers())))
+        held = f"(VALUES {', '.join(f'({number})' for number in {-1, *self.locks.numbers()})}) AS held"
         gone = self._delete_scheduled()
         while self._schedule(floor, held):
             # Before the next ones are scheduled: each batch makes room for the next on a full disk.
@@ -229,35 +232,40 @@ class DuckLakeCatalog:
                 ("ducklake_snapshot", "snapshot_id"),
                 ("ducklake_snapshot_changes", "snapshot_id"),
             ):
-                db.execute(f"DELETE FROM {table} WHERE {number} < ? AND {number} NOT IN {_LISTED}", (floor, held))  # noqa: S608
+                is_kept = f"{number} IN (SELECT column1 FROM {held})"  # noqa: S608 - numbers
+                db.execute(f"DELETE FROM {table} WHERE {number} < ? AND NOT {is_kept}", (floor,))  # noqa: S608
         return gone
 
     def _schedule(self, floor: int, held: str) -> bool:
         """Take some runs that nothing needs out of the catalog, to have their files deleted; return if there were any.
 
         Args:
-            held: The snapshots that readers have, as a list in JSON.
+            held: The snapshots that readers have, as a table in SQL.
         """
         with self.database.writing() as db:
-            runs = [run for (run,) in db.execute(_EXPIRED, (floor, held, _EXPIRED_RUNS_MAX))]
-            listed = json.dumps(runs)
-            paths = db.execute(f"SELECT path FROM lake_file WHERE run IN {_LISTED}", (listed,)).fetchall()  # noqa: S608
-            db.execute(
-                "INSERT INTO ducklake_files_scheduled_for_deletion SELECT file, path, 1, ? FROM lake_file "  # noqa: S608
-                f"WHERE run IN {_LISTED}",
-                (now_text(), listed),
-            )
-            names = json.dumps([Path(path).name for (path,) in paths])
-            db.execute(f"DELETE FROM ducklake_data_file WHERE path IN {_LISTED}", (names,))  # noqa: S608
-            db.execute(f"DELETE FROM lake_file WHERE run IN {_LISTED}", (listed,))  # noqa: S608
-            db.execute(f"DELETE FROM lake_run WHERE run IN {_LISTED}", (listed,))  # noqa: S608
+            is_read = f"EXISTS (SELECT 1 FROM {held} {_WITHIN})"  # noqa: S608 - numbers
+            expired = f"SELECT run FROM lake_run WHERE end_number <= ? AND NOT {is_read}"  # noqa: S608
+            found = db.execute(f"{expired} ORDER BY end_number LIMIT ?", (floor, _EXPIRED_RUNS_MAX))
+            runs = [run for (run,) in found.fetchall()]
+            of_runs = f"WHERE run IN ({_marks(runs)})"
+            files = db.execute(f"SELECT file, path FROM lake_file {of_runs}", runs).fetchall() if runs else []  # noqa: S608
+            if runs:
+                db.executemany(
+                    "INSERT INTO ducklake_files_scheduled_for_deletion VALUES (?, ?, ?, ?)",
+                    [(file, path, True, now_text()) for file, path in files],
+                )
+                db.executemany(
+                    "DELETE FROM ducklake_data_file WHERE path = ?", [(Path(path).name,) for _, path in files]
+                )
+                db.execute(f"DELETE FROM lake_file {of_runs}", runs)  # noqa: S608
+                db.execute(f"DELETE FROM lake_run {of_runs}", runs)  # noqa: S608
         return bool(runs)
 
     def _delete_scheduled(self) -> list[str]:
         """Delete the files that are scheduled for it, also by an expiry that broke off, and return their paths."""
         gone = [path for (path,) in self.database.connection.execute(_SCHEDULED)]
         for path in gone:
-            (self.folder / path).unlink(missing_ok=True)
+            self.files_of_rows.remove(path)
         with self.database.writing() as db:
             db.executemany("DELETE FROM ducklake_files_scheduled_for_deletion WHERE path = ?", [(one,) for one in gone])
         return gone
@@ -267,7 +275,7 @@ class DuckLakeCatalog:
         if not fence.named_writers(self.database.connection) <= self.locks.writers():
             with self.database.writing() as db:
                 fence.living(db, self.locks)
-        there = [path.relative_to(self.folder).as_posix() for path in (self.folder / "data").rglob("*.parquet")]
+        there = self.files_of_rows.paths()
         # Read after the files were listed: what a writer without a row has not committed now is never committed.
         with self.database.reading() as db:
             writers = fence.named_writers(db)
@@ -288,28 +296,22 @@ class DuckLakeCatalog:
         """Close the connections."""
         self.database.close()
 
-    def _check_kept(self, db: sqlite3.Connection, number: int, newest: int) -> None:
+    def _check_kept(self, db: Session, number: int, newest: int) -> None:
         (floor,) = db.execute("SELECT value FROM lake_meta WHERE name = 'floor'").fetchone()
-        if not floor <= number <= newest:
-            raise SnapshotGoneError(f"snapshot {number}", floor)
+        if not int(floor) <= number <= newest:
+            raise SnapshotGoneError(f"snapshot {number}", int(floor))
 
 
 #: An SCU with its moment: a copy of the catalog that went another way has other ones.
 _MARK: Final = "SELECT scu || ' ' || wall_us || ' ' || elapsed_s FROM lake_scu"
-#: Runs that no snapshot from a floor on has, and none that a reader has: a run is in those from its begin to its end.
-_EXPIRED: Final = """
-SELECT run FROM lake_run WHERE end_number <= ?
-AND NOT EXISTS (SELECT 1 FROM json_each(?) AS held WHERE held.value >= begin_number AND held.value < end_number)
-ORDER BY end_number LIMIT ?
-"""
+#: A run is in the snapshots from its begin to its end.
+_WITHIN: Final = "WHERE held.column1 >= begin_number AND held.column1 < end_number"
 #: So few that a transaction needs less room than `room` keeps.
 _EXPIRED_RUNS_MAX: Final = 32
-#: The values of a list in JSON.
-_LISTED: Final = "(SELECT value FROM json_each(?))"
 _SCHEDULED: Final = "SELECT path FROM ducklake_files_scheduled_for_deletion"
 
 
-def taken_uploads(db: sqlite3.Connection, uploads: Sequence[str]) -> dict[str, int]:
+def taken_uploads(db: Session, uploads: Sequence[str]) -> dict[str, int]:
     """Return the uploads that are in the lake, each with its SCU."""
     found = {}
     for upload in uploads:
@@ -324,7 +326,7 @@ def _not_before(now: Stamp, last: Stamp) -> Stamp:
     return last if now.boot == last.boot and now.elapsed_s < last.elapsed_s else now
 
 
-def _add_run(db: sqlite3.Connection, number: int, span: tuple[int, int], new: NewRun) -> None:
+def _add_run(db: Session, number: int, span: tuple[int, int], new: NewRun) -> None:
     (run,) = db.execute("SELECT max(run) + 1 FROM lake_run").fetchone()
     rows = sum(file.row_count for file in new.files if not file.view)
     db.execute(

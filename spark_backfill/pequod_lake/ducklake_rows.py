@@ -62,12 +62,13 @@ class SnapshotRows:
             db.execute(
                 "INSERT INTO ducklake_data_file (data_file_id, table_id, begin_snapshot, path, path_is_relative, "
                 "file_format, record_count, file_size_bytes, footer_size, row_id_start) "
-                "VALUES (?, ?, ?, ?, 1, 'parquet', ?, ?, ?, ?)",
+                "VALUES (?, ?, ?, ?, ?, 'parquet', ?, ?, ?, ?)",
                 (
                     file_id + place,
                     table,
                     number,
                     Path(file.path).name,
+                    True,
                     file.row_count,
                     file.size_bytes,
                     file.footer_bytes,

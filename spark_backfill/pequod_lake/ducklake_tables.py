@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import secrets
+import tempfile
 from collections.abc import Iterable
 from importlib.resources import files as resources
 from pathlib import Path
@@ -10,8 +11,9 @@ from typing import Final
 
 import duckdb
 
-from pequod_lake.clock import Stamp
-from pequod_lake.database import LakeDatabase
+from pequod_lake.clock import Clock
+from pequod_lake.database import Database
+from pequod_lake.errors import LakeError
 from pequod_lake.fence import TABLE as WRITERS
 from pequod_lake.runs import Stage
 from pequod_lake.schema import LakeSchema
@@ -55,29 +57,56 @@ def table_name(table: str, view: str, *, raw: bool = False) -> str:
     return f"{table}__raw" if raw else f"{table}__{view}" if view else table
 
 
-def create_tables(folder: Path, schema: LakeSchema, now: Stamp) -> None:
-    """Make the catalog of an empty lake in a folder."""
-    path = folder / "catalog.sqlite"
+def create_tables(place: str, data_path: str, schema: LakeSchema, database: Database, clock: Clock, *more: str) -> None:
+    """Make the catalog of an empty lake.
+
+    Args:
+        place: Where it is, as DuckLake names it: `sqlite:PATH` or `postgres:CONNECTION`.
+        data_path: Where DuckLake finds the files, with a slash at the end.
+        more: Statements for tables that such a database has beside the others.
+
+    Raises:
+        LakeError: It cannot be made.
+    """
+    kind = place.partition(":")[0]
     statements = [
         "CREATE TABLE lake.{} ({})".format(name, ", ".join(columns)) for name, columns in _definitions(schema)
     ]
-    with duckdb.connect() as connection:
-        for extension in ("ducklake", "sqlite_scanner"):
-            connection.execute(f"LOAD '{extension_path(extension)}'")
-        connection.execute(f"ATTACH 'ducklake:sqlite:{path}' AS lake (DATA_PATH '{folder / 'data'}/')")
-        for statement in statements:
-            connection.execute(statement)
-        connection.execute("DETACH lake")
-    database = LakeDatabase(path)
-    database.connection.executescript(f"{_TABLES}{WRITERS};")
+    with duckdb.connect() as connection, tempfile.TemporaryDirectory() as nowhere:
+        try:
+            for extension in ("ducklake", f"{kind}_scanner"):
+                connection.execute(f"LOAD '{extension_path(extension)}'")
+            # Nothing is written there; DuckDB wants an extension more for some places, so the real one comes below.
+            connection.execute(f"ATTACH 'ducklake:{_quoted(place)}' AS lake (DATA_PATH '{_quoted(nowhere)}/')")
+            for statement in statements:
+                connection.execute(statement)
+            connection.execute("DETACH lake")
+        except duckdb.Error as error:
+            raise LakeError(f"the catalog {database.name} cannot be made: {error}") from error
+    tables = _TABLES if kind == "sqlite" else _in_postgres(_TABLES)
     with database.writing() as db:
+        now = clock()
+        for statement in [*tables.strip().split(";\n"), WRITERS, *more]:
+            db.execute(statement.rstrip(";\n"))
+        db.execute("UPDATE ducklake_metadata SET value = ? WHERE key = 'data_path'", (data_path,))
         (number,) = db.execute("SELECT max(snapshot_id) FROM ducklake_snapshot").fetchone()
         meta = {"format": FORMAT, "schema": schema.text, "floor": number, "name": secrets.token_hex(8)}
-        db.executemany("INSERT INTO lake_meta VALUES (?, ?)", meta.items())
+        db.executemany("INSERT INTO lake_meta VALUES (?, ?)", list(meta.items()))
         db.execute("INSERT INTO lake_run VALUES (0, 0, 0, ?, 0, 0, ?, NULL)", (Stage.AUTHORITY.value, number))
         db.execute("INSERT INTO lake_snapshot VALUES (?, ?, ?, ?)", (number, now.boot, now.elapsed_s, now.wall_us))
         db.execute("INSERT INTO lake_scu VALUES (0, ?, 0, ?, ?, ?)", (number, now.boot, now.elapsed_s, now.wall_us))
-    database.close()
+
+
+def _quoted(text: str) -> str:
+    return text.replace("'", "''")
+
+
+def _in_postgres(tables: str) -> str:
+    """Return statements for SQLite as PostgreSQL has them."""
+    numbered = tables.replace("file INTEGER PRIMARY KEY", "file BIGINT GENERATED ALWAYS AS IDENTITY PRIMARY KEY")
+    typed = numbered.replace(" INTEGER", " BIGINT").replace(" REAL", " DOUBLE PRECISION")
+    indexed = "CREATE INDEX lake_data_file_path ON ducklake_data_file (path);\n"
+    return typed.replace("value NOT NULL", "value TEXT NOT NULL") + indexed
 
 
 def _definitions(schema: LakeSchema) -> Iterable[tuple[str, list[str]]]:

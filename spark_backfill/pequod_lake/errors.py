@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 from pequod.errors import PequodError
 
 
@@ -21,19 +19,19 @@ class LakeSchemaError(LakeError):
 
 
 class LakeExistsError(LakeError):
-    """A folder holds a lake already, or other files."""
+    """A place holds a lake already, or something else."""
 
-    def __init__(self, folder: Path) -> None:
-        super().__init__(f"{folder} is not empty; `pequod lake init` makes a lake in a new folder")
-        self.folder = folder
+    def __init__(self, place: str) -> None:
+        super().__init__(f"{place} is not empty; `pequod lake init` makes a lake where nothing is")
+        self.place = place
 
 
 class NoLakeError(LakeError):
-    """A folder holds no lake that this version reads."""
+    """A place holds no lake that this version reads."""
 
-    def __init__(self, folder: Path, reason: str) -> None:
-        super().__init__(f"{folder} is no lake: {reason}")
-        self.folder = folder
+    def __init__(self, place: str, reason: str) -> None:
+        super().__init__(f"{place} is no lake: {reason}")
+        self.place = place
         self.reason = reason
 
 
@@ -52,6 +50,10 @@ class LakeBusyError(LakeError):
     def __init__(self, reason: str) -> None:
         super().__init__(f"the lake is busy: {reason}; send the upload again a little later")
         self.reason = reason
+
+
+class LakeUnreachableError(LakeBusyError):
+    """The catalog's server, or the store of the files, does not answer as it should."""
 
 
 class WriterLostError(LakeBusyError):

@@ -5,6 +5,8 @@ r"""A lake: a folder with a catalog, files, and locks.
     DIR/locks/              who writes, and who reads which snapshot
     DIR/reserve             room for `expire` on a full disk
 
+Its catalog may be in PostgreSQL, and its files in an object store: place.py has that.
+
 >>> from tempfile import mkdtemp
 >>> schema = '[[table]]\nname = "posts"\nkey = ["id"]\ncolumns = { id = "int64", body = "text" }'
 >>> with Lake.create(Path(mkdtemp()) / "lake", schema) as lake, lake.ingestor() as ingestor:
@@ -30,14 +32,13 @@ from pequod_lake.clock import Clock, machine_clock
 from pequod_lake.closing import Closing
 from pequod_lake.coordination import Coordinator
 from pequod_lake.ducklake import DuckLakeCatalog
-from pequod_lake.ducklake_tables import create_tables
-from pequod_lake.errors import LakeExistsError, LakeStaleError, NoLakeError
+from pequod_lake.errors import LakeError, LakeStaleError, NoLakeError
 from pequod_lake.freshness import Level, chosen_runs, parse_level, staleness_s
 from pequod_lake.ingest import AtPoint, IngestLimits, Ingestor, no_point
 from pequod_lake.locks import Lock
+from pequod_lake.place import create, opened
 from pequod_lake.query import LakeSnapshot
 from pequod_lake.reading import LakeReader
-from pequod_lake.room import give_room, is_short, keep_room
 from pequod_lake.runs import MergePolicy, Stage
 from pequod_lake.schema import LakeSchema
 from pequod_lake.slices import Bulk
@@ -79,57 +80,76 @@ class LakeStatus:
 class Lake(Closing):
     """A lake that is open in this process; threads may share it."""
 
-    def __init__(self, folder: Path | str, *, clock: Clock = machine_clock, at_point: AtPoint = no_point) -> None:
+    def __init__(self, location: Path | str, *, clock: Clock = machine_clock, at_point: AtPoint = no_point) -> None:
         """Open a lake.
+
+        Args:
+            location: Its folder, or the address of an object store, such as `s3://bucket/lake`.
+            clock: The clock of a lake that is on one machine; others have that of their catalog.
 
         Raises:
             NoLakeError: There is none, or of another version.
         """
-        self.folder = Path(folder)
+        self.place = opened(location, clock)
         try:
-            self.catalog = DuckLakeCatalog(self.folder, clock)
-        except NoLakeError:
-            if not is_short(self.folder):
-                raise
-            give_room(self.folder)
-            self.catalog = DuckLakeCatalog(self.folder, clock)
+            self.catalog = self._catalog()
+        except BaseException:
+            self.place.close()
+            raise
         self.schema = self.catalog.schema
         self.coordinator = Coordinator(self.catalog)
-        self.reader = LakeReader(self.folder)
+        self.reader = LakeReader(self.place.files)
         self._at_point = at_point
         self._writer: FileWriter | None = None
 
     @staticmethod
-    def create(folder: Path | str, schema: str, *, clock: Clock = machine_clock) -> Lake:
-        """Make an empty lake in a new folder and open it.
+    def create(location: Path | str, schema: str, *, catalog: str | None = None, clock: Clock = machine_clock) -> Lake:
+        """Make an empty lake and open it.
+
+        Args:
+            location: A new folder, or the address of an object store where nothing is.
+            catalog: The connection string of an empty database of PostgreSQL, for lakes of several machines; None for a
+                catalog in the folder.
 
         Raises:
             LakeSchemaError: The schema is not right.
-            LakeExistsError: The folder holds something.
+            LakeExistsError: The location, or the database, holds something.
         """
-        parsed = LakeSchema.parse(schema)
-        path = Path(folder)
-        path.mkdir(parents=True, exist_ok=True)
-        if any(path.iterdir()):
-            raise LakeExistsError(path)
-        (path / "data").mkdir()
-        (path / "locks").mkdir()
-        create_tables(path.resolve(), parsed, clock())
-        keep_room(path)
-        return Lake(path, clock=clock)
+        create(location, LakeSchema.parse(schema), catalog, clock)
+        return Lake(location, clock=clock)
+
+    def _catalog(self) -> DuckLakeCatalog:
+        try:
+            return DuckLakeCatalog(self.place)
+        except NoLakeError:
+            if not self.place.is_short:
+                raise
+            self.place.give_room()
+            return DuckLakeCatalog(self.place)
+
+    @property
+    def folder(self) -> Path:
+        """The folder of its files.
+
+        Raises:
+            LakeError: They are in none.
+        """
+        if self.place.folder is None:
+            raise LakeError(f"the files of {self.place.name} are in no folder of this machine")
+        return self.place.folder
 
     def close(self) -> None:
-        """Close the connections; snapshots that are open keep their files."""
+        """Close the connections; snapshots that are open keep their files, if the catalog is in their folder."""
         if self._writer is not None:
             self._writer.close()
-        self.catalog.close()
+        self.place.close()
 
     @property
     def writer(self) -> FileWriter:
         """What writes the files of this process."""
         if self._writer is None:
-            self._writer = FileWriter(self.folder, self.catalog.begin_writer)
-            keep_room(self.folder)
+            self._writer = FileWriter(self.place.files, self.catalog.begin_writer)
+            self.place.keep_room()
         return self._writer
 
     def ingestor(self, limits: IngestLimits | None = None) -> Ingestor:
@@ -152,7 +172,7 @@ class Lake(Closing):
                 None if this process does all of them.
         """
         # Two workers of one process have writers of their own: the names of leases are those of writers.
-        writer = FileWriter(self.folder, self.catalog.begin_writer)
+        writer = FileWriter(self.place.files, self.catalog.begin_writer)
         stages = Stages(
             self.schema,
             self.catalog,
@@ -229,15 +249,15 @@ class Lake(Closing):
 
         What snapshots that are open have stays, and nothing that lies between them. It works on a full disk, too.
         """
-        give_room(self.folder)
+        self.place.give_room()
         try:
             orphans = self.catalog.orphans()
             for path in orphans:
-                (self.folder / path).unlink(missing_ok=True)
+                self.place.files.remove(path)
             expired = self.catalog.expire(self.catalog.number_at(retention_s))
             self.coordinator.forget_uploads()
         finally:
-            keep_room(self.folder)
+            self.place.keep_room()
         return expired, orphans
 
     def status(self) -> LakeStatus:

@@ -46,6 +46,10 @@ class Locks(Protocol):
         """Return the snapshots that are read, one for each reader."""
         ...
 
+    def close(self) -> None:
+        """End what is open; locks that are held in files stay until they are released."""
+        ...
+
 
 class HeldLock:
     """A lock of this process."""
@@ -89,6 +93,9 @@ class FileLocks:
     def numbers(self) -> list[int]:
         """Return the snapshots that are read, one for each reader."""
         return [int(name.split("-")[1]) for name in self._held("r")]
+
+    def close(self) -> None:
+        """Do nothing: each lock has a file of its own."""
 
     def _held(self, kind: str) -> list[str]:
         """Return the names of the locks that processes hold, and remove those of processes that ended."""

@@ -21,8 +21,9 @@ from pyarrow import compute as pc
 from pyarrow import parquet
 
 from pequod_lake.conditions import RowBound
-from pequod_lake.errors import LakeCorruptError
+from pequod_lake.errors import LakeCorruptError, LakeError
 from pequod_lake.runs import LakeFile
+from pequod_lake.store import FolderFiles, LakeFiles
 from pequod_lake.writing import footer_of
 
 _OPENED_MAX: Final = 1024
@@ -74,8 +75,8 @@ class OpenedFile:
 class LakeReader:
     """Reads the files of a lake; threads may share it."""
 
-    def __init__(self, folder: Path) -> None:
-        self._folder = folder
+    def __init__(self, files: LakeFiles) -> None:
+        self.files = files
         self._lock = threading.Lock()
         self._opened: OrderedDict[str, OpenedFile] = OrderedDict()
         #: Files whose whole content has been compared with its checksum.
@@ -101,9 +102,7 @@ class LakeReader:
             counts.group_count += len(groups)
             counts.row_count += sum(opened.metadata.row_group(one).num_rows for one in groups)
             counts.size_bytes += sum(opened.metadata.row_group(one).total_byte_size for one in groups)
-            with parquet.ParquetFile(
-                self._folder / file.path, metadata=opened.metadata, page_checksum_verification=True
-            ) as source:
+            with self._source(file, opened) as source:
                 return _rows(source, groups, list(columns), conditions)
 
     def batches(self, file: LakeFile, columns: Sequence[str], rows: int) -> Iterator[Any]:
@@ -112,12 +111,7 @@ class LakeReader:
         Raises:
             LakeCorruptError: The file is not what was written.
         """
-        with (
-            self._damage(file),
-            parquet.ParquetFile(
-                self._folder / file.path, metadata=self._open(file).metadata, page_checksum_verification=True
-            ) as source,
-        ):
+        with self._damage(file), self._source(file, self._open(file)) as source:
             for batch in source.iter_batches(batch_size=rows, columns=list(columns)):
                 yield pa.Table.from_batches([batch])
 
@@ -144,11 +138,20 @@ class LakeReader:
         Cost:
             1 to 3 GB/s the first time, then nothing.
         """
-        path = self._folder / file.path
+        assert isinstance(self.files, FolderFiles), "only files in a folder have paths"
         if file.path not in self._checked:
             self.check(file)
             self._checked.add(file.path)
-        return path
+        return self.files.folder / file.path
+
+    def verify_footer(self, file: LakeFile) -> None:
+        """Compare the size and the footer with what was written.
+
+        Raises:
+            LakeCorruptError: The file is not what was written.
+        """
+        with self._damage(file):
+            self._open(file)
 
     def check(self, file: LakeFile) -> None:
         """Compare the whole file with its checksum.
@@ -158,29 +161,29 @@ class LakeReader:
         """
         crc, size_bytes = 0, 0
         try:
-            with (self._folder / file.path).open("rb") as source:
+            with self.files.stream(file.path) as source:
                 while piece := source.read(_CRC_BYTES):
                     crc = zlib.crc32(piece, crc)
                     size_bytes += len(piece)
         except OSError as error:
-            raise LakeCorruptError(file.path, f"it cannot be read: {error}") from error
+            raise self._reason(file, error) from error
         if size_bytes != file.size_bytes:
             raise LakeCorruptError(file.path, f"it has {size_bytes} bytes; {file.size_bytes} were written")
         if crc != file.crc:
             raise LakeCorruptError(file.path, "its checksum is not that of what was written")
 
     def _open(self, file: LakeFile) -> OpenedFile:
-        path = self._folder / file.path
-        size_bytes = path.stat().st_size
-        if size_bytes != file.size_bytes:
+        size_bytes = self.files.size_bytes(file.path)
+        if size_bytes is not None and size_bytes != file.size_bytes:
             raise LakeCorruptError(file.path, f"it has {size_bytes} bytes; {file.size_bytes} were written")
         with self._lock:
             if (found := self._opened.get(file.path)) is not None:
                 self._opened.move_to_end(file.path)
                 return found
-        if footer_of(path, size_bytes) != (file.footer_crc, file.footer_bytes):
+        if footer_of(self.files, file.path, file.size_bytes) != (file.footer_crc, file.footer_bytes):
             raise LakeCorruptError(file.path, "the checksum of its footer is not that of what was written")
-        metadata = parquet.read_metadata(path)
+        with self.files.opened(file.path) as path:
+            metadata = parquet.read_metadata(path)
         places = {metadata.row_group(0).column(one).path_in_schema: one for one in range(metadata.num_columns)}
         found = OpenedFile(metadata, places, {})
         with self._lock:
@@ -190,12 +193,30 @@ class LakeReader:
         return found
 
     @contextmanager
+    def _source(self, file: LakeFile, opened: OpenedFile) -> Iterator[Any]:
+        with (
+            self.files.opened(file.path) as path,
+            parquet.ParquetFile(
+                path,
+                metadata=opened.metadata,
+                page_checksum_verification=True,
+                pre_buffer=not isinstance(self.files, FolderFiles),
+            ) as source,
+        ):
+            yield source
+
+    @contextmanager
     def _damage(self, file: LakeFile) -> Iterator[None]:
         """Say which file is damaged."""
         try:
             yield
         except (OSError, pa.ArrowException) as error:
-            raise LakeCorruptError(file.path, f"it cannot be read: {error}") from error
+            raise self._reason(file, error) from error
+
+    def _reason(self, file: LakeFile, error: Exception) -> LakeError:
+        if isinstance(error, OSError) and self.files.is_unreachable(error):
+            return self.files.failure(file.path, "be read", error)
+        return LakeCorruptError(file.path, f"it cannot be read: {error}")
 
 
 def _edges(statistics: Any) -> tuple[Any, Any] | None:

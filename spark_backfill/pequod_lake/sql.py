@@ -13,6 +13,7 @@ import duckdb
 import pyarrow as pa
 
 from pequod_lake.combining import combined
+from pequod_lake.duckdb_files import table_of
 from pequod_lake.errors import LakeSchemaError
 from pequod_lake.query import LakeSnapshot
 from pequod_lake.relational import RUN, combined_sql, live_sql
@@ -96,5 +97,4 @@ class LakeViews:
         return f'"_{table.name}"'
 
     def _files(self, files: Any) -> str:
-        paths = [str(self._snapshot.reader.checked_path(file)).replace("'", "''") for file in files]
-        return "read_parquet([{}])".format(", ".join(f"'{path}'" for path in paths))
+        return table_of(self._db, self._snapshot.reader, files)

@@ -23,6 +23,7 @@ from pyarrow import compute as pc
 from pequod_lake.catalog import LakeCatalog, NewRun
 from pequod_lake.combining import combined, live, places_in_order
 from pequod_lake.coordination import Coordinator
+from pequod_lake.duckdb_files import table_of
 from pequod_lake.ids import known_ids
 from pequod_lake.ingest import AtPoint, no_point
 from pequod_lake.reading import LakeReader
@@ -184,13 +185,12 @@ class Stages:
         self, table: LakeTable, key: Sequence[str], columns: Sequence[str], files: Sequence[LakeFile]
     ) -> Iterator[Any]:
         """Yield rows of files in another order; DuckDB sorts what does not fit into memory."""
-        paths = [str(self._reader.checked_path(file)) for file in files]
         hidden = [name for name, _ in table.hidden()]
         names = ", ".join(f'"{name}"' for name in dict.fromkeys([*columns, *hidden]))
         order = ", ".join(f'"{name}"' for name in key)
         with duckdb.connect() as db:
             db.execute(f"SET memory_limit = '{self._limits.memory}'")
-            found = db.execute(f"SELECT {names} FROM read_parquet($1) ORDER BY {order}", [paths])  # noqa: S608
+            found = db.execute(f"SELECT {names} FROM {table_of(db, self._reader, files)} ORDER BY {order}")  # noqa: S608
             for batch in found.to_arrow_reader(_BATCH_ROWS):
                 yield live(table, pa.Table.from_batches([batch])).select(list(columns))
 

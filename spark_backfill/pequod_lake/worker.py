@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from time import monotonic, process_time
 from typing import Final
@@ -145,7 +145,8 @@ class LakeWorker:
 
         def renew() -> None:
             while not done.wait(self._lease_s / 3):
-                self._coordinator.renew(step, worker, self._lease_s)
+                with suppress(LakeBusyError):
+                    self._coordinator.renew(step, worker, self._lease_s)
 
         thread = threading.Thread(target=renew, name="lake-lease", daemon=True)
         thread.start()

@@ -2,24 +2,22 @@
 
 from __future__ import annotations
 
-import os
 import threading
 import zlib
 from collections.abc import Callable, Iterable
-from contextlib import suppress
 from dataclasses import dataclass, replace
 from itertools import count
-from pathlib import Path
 from typing import Any, BinaryIO, Final
 
 import pyarrow as pa
 from pyarrow import parquet
 
 from pequod_lake.ducklake_tables import table_name
-from pequod_lake.errors import LakeCorruptError, LakeError
+from pequod_lake.errors import LakeCorruptError
 from pequod_lake.locks import Lock
 from pequod_lake.runs import LakeFile
 from pequod_lake.schema import LakeTable, LakeView
+from pequod_lake.store import LakeFiles
 
 #: Rows of one group, the least that a point query reads: smaller groups read faster and write slower. 1.1 ms and
 #: 0.1 s for a million rows of four columns.
@@ -27,6 +25,12 @@ _GROUP_ROWS: Final = 16_384
 _RAW_GROUP_ROWS: Final = 131_072
 #: The length of the footer and the magic number, at the end of a Parquet file.
 _TAIL_BYTES: Final = 8
+#: What is read at once to find the footer, which is seldom longer.
+_FOOTER_BYTES: Final = 1 << 16
+
+
+class _NoRowsError(Exception):
+    """There is nothing to write."""
 
 
 class _Summed:
@@ -81,8 +85,8 @@ class FileWriter:
             writer, whose lock is held elsewhere.
     """
 
-    def __init__(self, folder: Path, begun: Callable[[], Lock] | WriterTask) -> None:
-        self._folder = folder
+    def __init__(self, files: LakeFiles, begun: Callable[[], Lock] | WriterTask) -> None:
+        self._files = files
         self._begun = begun
         self._begin_lock = threading.Lock()
         self._lock: Lock | None = None
@@ -122,27 +126,23 @@ class FileWriter:
         group_rows = _RAW_GROUP_ROWS if raw else _GROUP_ROWS
         rows = 0
         try:
-            with path.open("xb") as file:
+            with self._files.create(path) as file:
                 counted = _Summed(file)
                 with parquet.ParquetWriter(pa.PythonFile(counted, "w"), schema, **options) as writer:
                     for batch in batches:
                         if batch.num_rows:
                             writer.write_table(_in_schema(batch, schema), row_group_size=group_rows)
                             rows += batch.num_rows
-                if rows:
-                    file.flush()
-                    os.fsync(file.fileno())
-            if not rows:
-                path.unlink()
-                return None
-            _sync_folder(path.parent)
-            footer_crc, footer_bytes = footer_of(path, counted.size_bytes)
+                if not rows:
+                    # So that the block fails, and no file is left.
+                    raise _NoRowsError  # noqa: TRY301 - it is caught below
+            footer_crc, footer_bytes = footer_of(self._files, path, counted.size_bytes)
+        except _NoRowsError:
+            return None
         except OSError as error:
-            with suppress(OSError):
-                path.unlink(missing_ok=True)
-            raise LakeError(f"{path} cannot be written: {error}") from error
+            raise self._files.failure(path, "be written", error) from error
         return LakeFile(
-            path.relative_to(self._folder).as_posix(),
+            path,
             table.name,
             view.name,
             rows,
@@ -161,18 +161,17 @@ class FileWriter:
         """
         path = self._path(kind, table_name(table.name, ""))
         try:
-            path.hardlink_to(self._folder / file.path)
-            _sync_folder(path.parent)
+            self._files.copy(file.path, path)
         except FileNotFoundError as error:
             raise LakeCorruptError(file.path, f"it cannot be read: {error}") from error
         except OSError as error:
-            raise LakeError(f"{path} cannot be linked to {file.path}: {error}") from error
-        return replace(file, path=path.relative_to(self._folder).as_posix())
+            raise self._files.failure(path, f"be made of {file.path}", error) from error
+        return replace(file, path=path)
 
     def remove(self, files: Iterable[LakeFile]) -> None:
         """Delete files that no catalog will name."""
         for file in files:
-            (self._folder / file.path).unlink(missing_ok=True)
+            self._files.remove(file.path)
 
     def renew(self, lost: str) -> None:
         """Begin again as another writer, if this one is still the one that was taken for dead."""
@@ -188,32 +187,31 @@ class FileWriter:
                 self._lock.release()
                 self._lock = None
 
-    def _path(self, kind: str, folder: str) -> Path:
+    def _path(self, kind: str, folder: str) -> str:
         label = f"{self._begun.label}." if isinstance(self._begun, WriterTask) else ""
-        parent = self._folder / "data" / "main" / folder
-        parent.mkdir(parents=True, exist_ok=True)
-        return parent / f"{kind}-{self.id}-{label}{next(self._count)}.parquet"
+        return f"data/main/{folder}/{kind}-{self.id}-{label}{next(self._count)}.parquet"
 
 
 def _in_schema(batch: Any, schema: Any) -> Any:
     return batch if batch.schema.equals(schema, check_metadata=True) else batch.select(schema.names).cast(schema)
 
 
-def _sync_folder(folder: Path) -> None:
-    file = os.open(folder, os.O_RDONLY)
-    try:
-        os.fsync(file)
-    finally:
-        os.close(file)
+def footer_of(files: LakeFiles, path: str, size_bytes: int) -> tuple[int, int]:
+    """Return the CRC-32 and the length of a file's footer, with what follows it.
+
+    Raises:
+        OSError: The file cannot be read.
+    """
+    tail = _tail(files, path, size_bytes, _FOOTER_BYTES)
+    footer_bytes = int.from_bytes(tail[-_TAIL_BYTES:-4], "little")
+    whole_bytes = footer_bytes + _TAIL_BYTES
+    if whole_bytes > size_bytes:
+        return 0, footer_bytes
+    if whole_bytes > len(tail):
+        tail = _tail(files, path, size_bytes, whole_bytes)
+    return zlib.crc32(tail[-whole_bytes:]), footer_bytes
 
 
-def footer_of(path: Path, size_bytes: int) -> tuple[int, int]:
-    """Return the CRC-32 and the length of a file's footer, with what follows it."""
-    with path.open("rb") as file:
-        file.seek(size_bytes - _TAIL_BYTES)
-        footer_bytes = int.from_bytes(file.read(4), "little")
-        start = size_bytes - _TAIL_BYTES - footer_bytes
-        if start < 0:
-            return 0, footer_bytes
-        file.seek(start)
-        return zlib.crc32(file.read()), footer_bytes
+def _tail(files: LakeFiles, path: str, size_bytes: int, wanted_bytes: int) -> bytes:
+    start = max(0, size_bytes - wanted_bytes)
+    return files.part(path, start, size_bytes - start)

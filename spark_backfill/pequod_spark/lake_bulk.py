@@ -24,6 +24,7 @@ from pequod_lake.reading import LakeReader
 from pequod_lake.runs import LakeFile
 from pequod_lake.schema import DELETED, TIME, LakeTable, LakeView
 from pequod_lake.slices import KeySlice, TableWork, key_slices
+from pequod_lake.store import FolderFiles
 from pequod_lake.writing import FileWriter, WriterTask
 
 from pequod_spark.session import is_running, spark_session
@@ -81,7 +82,7 @@ class SparkBulk:
         part_rows: int | None = None,
     ) -> None:
         self._folder = folder.resolve()
-        self._reader = LakeReader(self._folder)
+        self._reader = LakeReader(FolderFiles(self._folder))
         self._master = master
         self._settings = {**_SETTINGS, **(settings or {})}
         self._part_rows = part_rows
@@ -115,7 +116,9 @@ class SparkBulk:
         slices: Sequence[KeySlice] = key_slices(self._reader, work, self._rows_of(work.row_count))
 
         def write(writer: FileWriter, part: int, _batches: Iterable[Any]) -> LakeFile | None:
-            return writer.write(work.kind, table, table.primary, [slices[part].rows(LakeReader(folder), work)])
+            return writer.write(
+                work.kind, table, table.primary, [slices[part].rows(LakeReader(FolderFiles(folder)), work)]
+            )
 
         with _Attempt(folder, work) as attempt:
             numbers = self._spark().range(0, len(slices), 1, len(slices))
@@ -221,7 +224,7 @@ def _writing(
         label = f"{task.label}.{context.taskAttemptId()}"
         none = [None] * (len(fields(LakeFile)) - 1)
         try:
-            file = write(FileWriter(folder, WriterTask(task.writer_id, label)), part, batches)
+            file = write(FileWriter(FolderFiles(folder), WriterTask(task.writer_id, label)), part, batches)
         except LakeCorruptError as error:
             yield _answer(part, error.reason, error.path, *none)
         except LakeError as error:

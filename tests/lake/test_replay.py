@@ -17,14 +17,14 @@ def test_every_freshness_equals_a_replay_of_the_acknowledged_uploads(seed: int, 
     run_schedule(folder, seed, steps=32)
 
 
-def run_schedule(folder: Path, seed: int, steps: int) -> None:
+def run_schedule(location: Path | str, seed: int, steps: int) -> None:
     """Take uploads, do steps and ask queries in a random order."""
     dice = random.Random(seed)
     schema = LakeSchema.parse(SCHEMA)
     uploads: list[list[Call]] = []
     policy = MergePolicy(fan_in=dice.choice([2, 3]), authority_ratio=0.5, authority_after_s=dice.choice([1e9, 0.0]))
     limits = StageLimits(slice_rows=dice.choice([4, 4_000_000]))
-    with Lake(folder) as lake, lake.ingestor(IngestLimits(scu_age_s=0)) as ingestor:
+    with Lake(location) as lake, lake.ingestor(IngestLimits(scu_age_s=0)) as ingestor:
         workers = [lake.worker(policy, limits) for _ in range(2)]
         for _ in range(steps):
             action = dice.random()

@@ -74,6 +74,13 @@ for arguments in (["init", "lake", "schema.toml"], ["ingest", "lake", "posts=pos
 asked = [*PEQUOD, "lake", "query", "lake", "posts", "id=1"]
 assert "hello" in subprocess.run(asked, check=True, capture_output=True, text=True).stdout
 """
+_LAKE_POSTGRES = """
+import subprocess
+open("schema.toml", "w").write('[[table]]\\nname = "posts"\\nkey = ["id"]\\ncolumns = { id = "int64" }\\n')
+command = [*PEQUOD, "lake", "init", "lake", "schema.toml", "--catalog", "postgresql://nobody@127.0.0.1:1/nothing"]
+done = subprocess.run(command, capture_output=True, text=True)
+assert "cannot be reached" in done.stderr, done.stderr
+"""
 _VIEWS = """
 import asyncpg, sqlite3, subprocess
 open("views.toml", "w").write(f'server = "{TARGET}"\\ndatabase = "sqlite:live.db"\\n[[view]]\\nname = "votes"\\n'
@@ -154,6 +161,7 @@ USES = {
     "backing": _BACKING,
     "spark": _SPARK,
     "lake": _LAKE,
+    "lake-postgres": _LAKE_POSTGRES,
     "views": _VIEWS,
     "redis": _REDIS,
     "jwt": _JWT,

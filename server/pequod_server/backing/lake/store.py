@@ -67,7 +67,7 @@ class LakeStore:
         self, folder: str | Path, mappings: Sequence[Mapping], *, poll_s: float = 0.02, backoff: Backoff | None = None
     ) -> None:
         self.mappings = tuple(mappings)
-        self._folder = Path(folder)
+        self._folder = folder if "://" in str(folder) else Path(folder)
         self._poll_s = poll_s
         self._backoff = backoff or Backoff()
         self._health = Health()
