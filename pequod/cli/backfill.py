@@ -167,7 +167,7 @@ def _sources(kind: str, path: str, mapping: Path | None) -> Sources:
 
     mappings = read_mappings(mapping)
     # So that the command fails before the server begins, if there is no lake.
-    with opened_lake(Path(path)):
+    with opened_lake(path):
         pass
 
     @contextmanager

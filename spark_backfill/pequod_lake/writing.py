@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 import zlib
 from collections.abc import Callable, Iterable
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from itertools import count
 from typing import Any, BinaryIO, Final
@@ -13,7 +14,7 @@ import pyarrow as pa
 from pyarrow import parquet
 
 from pequod_lake.ducklake_tables import table_name
-from pequod_lake.errors import LakeCorruptError
+from pequod_lake.errors import LakeCorruptError, LakeError
 from pequod_lake.locks import Lock
 from pequod_lake.runs import LakeFile
 from pequod_lake.schema import LakeTable, LakeView
@@ -140,6 +141,9 @@ class FileWriter:
         except _NoRowsError:
             return None
         except OSError as error:
+            # It may be there all the same: a store that was asked for its footer did not answer.
+            with suppress(LakeError):
+                self._files.remove(path)
             raise self._files.failure(path, "be written", error) from error
         return LakeFile(
             path,
