@@ -30,7 +30,7 @@ NOW = IngestLimits(scu_age_s=0)
 _CHILD = """
 import os, signal, sys
 from pequod_lake import IngestLimits, Lake, postgres
-from pequod_lake.errors import WriterLostError
+from pequod_lake.errors import LakeBusyError, WriterLostError
 postgres.ALIVE_S = 1.0
 how, left = getattr(signal, sys.argv[2]), [1]
 def at_point(name):
@@ -40,11 +40,15 @@ def at_point(name):
 with Lake(sys.argv[1], at_point=at_point) as lake, lake.ingestor(IngestLimits(scu_age_s=0)) as ingestor:
     upload = ingestor.upload("child")
     upload.put("plain", {"id": [1], "body": ["child"]})
-    try:
-        ingestor.take(upload)
-    except WriterLostError:
-        print("refused")
-    print(ingestor.take(upload))
+    taken = None
+    while taken is None:
+        try:
+            taken = ingestor.take(upload)
+        except WriterLostError:
+            print("refused")
+        except LakeBusyError:
+            pass
+    print(taken)
 """
 
 
