@@ -26,7 +26,7 @@ generate_go = $(BIN)/python -m grpc_tools.protoc -I proto --plugin=$(GO_TOOLS)/p
 .DEFAULT_GOAL := help
 .PHONY: help go go-check install install-dev demo ran test test-pythons test-extras test-quick check format typescript typescript-check proto proto-check interface interface-check coverage soak chaos freshness fuzz \
         figures bench-micro test-optimised test-spark-versions test-spark-cluster docs docs-serve \
-        behaviours test-planted soak-memory soak-server soak-capped simulate simulate-groups views-chaos cluster-chaos cluster-patroni kill beyond linearizable damage test-pure test-grpcio test-client-grpcio test-go-race differ test-sanitised test-leaks wheels clean
+        behaviours cases test-planted test-planted-engine soak-memory soak-server soak-capped simulate simulate-groups views-chaos cluster-chaos cluster-patroni kill beyond linearizable damage test-pure test-grpcio test-client-grpcio test-go-race differ test-sanitised test-leaks wheels clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-15s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -196,6 +196,14 @@ soak: $(INSTALLED) ## compare the engine with the naive model for hours: ROUNDS 
 		echo "round $$round of $(ROUNDS)"; \
 		HYPOTHESIS_PROFILE=soak $(BIN)/python -m pytest tests/engine/test_exactness.py --timeout=0 -q || exit 1; \
 	done
+
+cases: CASES = 1000000
+cases: $(INSTALLED) ## compare joins with unless, keep and `.` with the naive model: CASES (1000000), half without the native core
+	$(BIN)/python -m tests.engine.cases --cases $$(($(CASES) / 2)) --seed $(or $(SEED),0)
+	PEQUOD_PURE=1 $(BIN)/python -m tests.engine.cases --cases $$(($(CASES) / 2)) --seed $(or $(SEED),500000)
+
+test-planted-engine: $(INSTALLED) ## plant faults in what keeps unless, keep and replacements, one at a time, and see that quick tests find each
+	$(BIN)/python -m tests.engine.planted
 
 CLUSTER := build/spark-cluster
 test-spark-cluster: $(INSTALLED) ## run Spark's commands on a standalone cluster whose worker has an environment of its own

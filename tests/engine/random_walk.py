@@ -160,8 +160,12 @@ def walk(
     records: bool = False,
     searched: bool = False,
     replacements: bool = False,
+    taken: list[Step] | None = None,
 ) -> list[Step] | None:
     """Walk ``step_count`` steps, on an engine that has met others before: see `earlier`.
+
+    Args:
+        taken: The steps are added to it.
 
     Returns:
         The shortest found script of a difference, None if there was none.
@@ -200,6 +204,8 @@ def walk(
                 walker.take(script[-1])
             script.append(Step("look_over"))
             walker.take(script[-1])
+            if taken is not None:
+                taken += script
         except Exception as error:
             return shrink(script, type(error))
     return None
