@@ -51,6 +51,7 @@ from pequod.language.missing import (
     RangeRows,
     Search,
     SearchRange,
+    Uncomputed,
     Unindexed,
 )
 from pequod.language.ranges import Range, prefix_end
@@ -129,6 +130,7 @@ __all__ = [
     "Span",
     "Statistics",
     "TableStatistics",
+    "Uncomputed",
     "Unindexed",
     "UnknownJoinError",
     "Upkeep",

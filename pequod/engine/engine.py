@@ -58,8 +58,8 @@ class Engine(DatabaseCalls, ExpiryCalls, JoinCalls, KeptCalls, ReplaceCalls, Sho
     Args:
         backed: The names of the backed tables, without the delimiter.
         can_search: Returns whether the database behind them can be asked by other columns than those of its keys.
-        indexes_at_once: Whether reads have the indexes that they need made at once. If not, a read raises MissingError
-            for one that takes longer than a slice, and `index_some` makes it slice by slice.
+        at_once: Whether reads do what takes long at once. If not, a read raises MissingError for an index or a range of
+            rows that takes longer than a slice, which `index_some` and `compute_some` make slice by slice.
         memory_limit: The greatest number of bytes of all data. Above it, data that can be made again are evicted, the
             least recently used first; puts and reads that still do not fit are refused.
         priorities: By the names of joins and backed tables, 0 for names that are not given: lower ones are evicted

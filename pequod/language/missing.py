@@ -1,4 +1,4 @@
-"""What reads lack: ranges of a database's keys, searches, which ask it by other columns, and indexes.
+"""What reads lack: ranges of a database's keys, searches, which ask it by other columns, indexes, and computed rows.
 
     by_author|<author>|<id> = copy article|<id> with author = <author>
 
@@ -54,6 +54,13 @@ class Unindexed(NamedTuple):
     view: RecordView
 
 
+class Uncomputed(NamedTuple):
+    """A range of a join's rows that takes long to compute."""
+
+    first: bytes
+    last: bytes
+
+
 class Due(NamedTuple):
     """That keys are gone which were due at an instant, of a range that is too long to remove them by the way."""
 
@@ -73,7 +80,7 @@ class FirstRows(NamedTuple):
 #: What a read lacks of a database, or of a disk.
 Loadable = Range | SearchRange
 #: What a read lacks.
-Lacking = Loadable | Unindexed | Due | FirstRows
+Lacking = Loadable | Unindexed | Uncomputed | Due | FirstRows
 
 
 class RangeRows(NamedTuple):
@@ -122,14 +129,14 @@ class NextGroups(NamedTuple):
 
 
 class MissingError(Exception):
-    """A read needs rows of backed tables that are not loaded, or indexes: load what it lacks, make them, read again.
+    """A read needs rows of backed tables that are not loaded, indexes, or much computed: do that, then read again.
 
     Not a refusal, and so no `PequodError`: only code that gave the engine backed tables sees it. The repeated read may
     need more, which was not known before; no chain of joins needs more rounds than it has sources.
 
     Args:
         lacking: Ranges of keys for `Engine.load`, and of searches for `Engine.load_found`; indexes for
-            `Engine.index_some`; an instant for `Engine.expire_due`.
+            `Engine.index_some`; ranges for `Engine.compute_some`; an instant for `Engine.expire_due`.
         next_groups: What it will lack then, as far as that is known.
     """
 
@@ -137,6 +144,7 @@ class MissingError(Exception):
         ranges: list[Range] = []
         by_search: dict[Search, list[Range]] = {}
         indexes: dict[Unindexed, None] = {}
+        uncomputed: dict[Uncomputed, None] = {}
         due: list[Due] = []
         first_rows: dict[FirstRows, None] = {}
         for one in lacking:
@@ -147,6 +155,8 @@ class MissingError(Exception):
                     by_search.setdefault(search, []).append(Range(first, last))
                 case Unindexed():
                     indexes[one] = None
+                case Uncomputed():
+                    uncomputed[one] = None
                 case Due():
                     due.append(one)
                 case FirstRows():
@@ -157,6 +167,8 @@ class MissingError(Exception):
         self.searches = tuple(SearchRange(*one, search) for search, found in by_search.items() for one in united(found))
         #: Each once.
         self.indexes = tuple(indexes)
+        #: Each once.
+        self.uncomputed = tuple(uncomputed)
         #: The latest instant, if keys have to expire.
         self.due = tuple(sorted(due)[-1:])
         #: Each once.
@@ -172,8 +184,8 @@ class MissingError(Exception):
 
     @property
     def lacking(self) -> tuple[Lacking, ...]:
-        """The ranges, those of searches, the indexes, what is due, and the first_rows."""
-        return *self.ranges, *self.searches, *self.indexes, *self.due, *self.first_rows
+        """The ranges, those of searches, the indexes, what is to be computed or is due, and the first rows."""
+        return *self.ranges, *self.searches, *self.indexes, *self.uncomputed, *self.due, *self.first_rows
 
 
 def search_of(view: RecordView) -> Search:

@@ -79,7 +79,7 @@ class PequodServer:
             value_bytes_max=config.value_bytes_max,
             backed=[name for group in groups if group.ranges is None for name in backed_tables(group.store)],
             can_search=searching(groups),
-            indexes_at_once=False,
+            at_once=False,
             priorities=priorities(config.memory_priorities),
         )
         # An engine that was made elsewhere keeps the limit that it came with.

@@ -74,7 +74,7 @@ async def served(folder: Path, limit_bytes: int = LIMIT_BYTES, **settings: Any) 
         patch.object(ranges, "ROWS_A_SLICE", 7),
         patch.object(presence, "PART_ROWS_MAX", 8),
     ):
-        server = PequodServer(config, Engine(memory_limit=limit_bytes, indexes_at_once=False))
+        server = PequodServer(config, Engine(memory_limit=limit_bytes, at_once=False))
         port = await server.start()
         try:
             async with AsyncClient(f"127.0.0.1:{port}") as client:

@@ -58,7 +58,7 @@ async def test_a_look_removes_what_is_due_and_away_in_slices_and_nothing_else(tm
         await client.multi_put({f"x|{number:03}": "1" for number in range(0, 100, 2)}, ttl_s=3600)
         await client.multi_put({f"y|{number:03}": "1" for number in range(10)}, ttl_s=60)
         now_ms = server.engine.deadlines.now_ms
-    engine = Engine(indexes_at_once=False)
+    engine = Engine(at_once=False)
     disk = Disk(folder, engine, "never")
     with patch("pequod_server.data.loading.ROWS_AT_FIRST", 0), patch.object(FolderLoading, "_go_on"):
         loading = FolderLoading(engine, disk, keeps_joins=True)

@@ -39,7 +39,7 @@ class Pair:
         self.backed: tuple[bytes, ...] = ()
         #: Draws what the database gives beside what it is searched for.
         self.extras = Random(0)
-        self.engine = Engine(indexes_at_once=False)
+        self.engine = Engine(at_once=False)
         self.model = NaiveModel()
         self.now = 0.0
         #: Arguments of scans, which are made again: the engine remembers how it answered.
@@ -71,12 +71,12 @@ class Pair:
 
     def _back(self, *tables: bytes) -> None:
         self.backed = tables
-        self.engine = Engine(backed=tables, indexes_at_once=False)
+        self.engine = Engine(backed=tables, at_once=False)
 
     def _back_searched(self, *tables: bytes) -> None:
         """The same with a database that can be asked by some fields."""
         self.backed = tables
-        self.engine = Engine(backed=tables, can_search=searching.can_search, indexes_at_once=False)
+        self.engine = Engine(backed=tables, can_search=searching.can_search, at_once=False)
 
     def is_backed(self, key: bytes) -> bool:
         name, delimiter, _ = key.partition(b"|")
@@ -103,17 +103,28 @@ class Pair:
             try:
                 return read()
             except MissingError as error:
-                for first, last in error.ranges:
-                    if not first < last or any(a < last and first < b for a, b in self.engine.loaded()):
-                        raise DifferenceError(f"{first!r} .. {last!r} is said to be missing") from error
-                    self._load_from_model(first, last)
-                for found in error.searches:
-                    self._search(found)
-                for index in error.indexes:
-                    while self.engine.index_some(index):
-                        self.engine._check()
-                self.engine._check()
+                self._provide(error)
         raise DifferenceError(f"something is missing after {ROUNDS_MAX} rounds of loads")
+
+    def _provide(self, error: MissingError) -> None:
+        for first, last in error.ranges:
+            if not first < last or any(a < last and first < b for a, b in self.engine.loaded()):
+                raise DifferenceError(f"{first!r} .. {last!r} is said to be missing") from error
+            self._load_from_model(first, last)
+        for found in error.searches:
+            self._search(found)
+        for index in error.indexes:
+            while self.engine.index_some(index):
+                self.engine._check()
+        for lacking in error.uncomputed:
+            at: bytes | None = lacking.first
+            while at is not None:
+                try:
+                    at = self.engine.compute_some(lacking, at, now=self.now)
+                except MissingError as further:
+                    self._provide(further)
+                self.engine._check()
+        self.engine._check()
 
     def changed(self) -> None:
         if self._is_timed():

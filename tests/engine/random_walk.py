@@ -17,7 +17,7 @@ from random import Random
 from pequod.engine import JoinSpec, Operator, Push
 from pequod.engine.base import presence, rows
 from pequod.engine.joins import capped, indexes
-from pequod.engine.reads import building, execution
+from pequod.engine.reads import building, execution, reach
 from pequod.engine.writes import changes
 from pequod.language.conditions import IF_ABSENT, IF_PRESENT, Condition, IfValue
 from tests.engine.draw import (
@@ -218,6 +218,7 @@ class small_limits:  # noqa: N801 - used like a function
         self._leaf, self.log_max = random.choice([2, 4, 1024]), random.choice([2, 10_000, 10_000])
         self._part, self._at_a_time = random.choice([1, 2, 512]), random.choice([0, 1, 8192])
         self._slice = random.choice([1, 2, 3])
+        self._keys = random.choice([1, 2, 64])
         self._spares = random.choice([1, 1, 2, 8])
         self._built = random.choice([1, 2, 512])
 
@@ -225,6 +226,7 @@ class small_limits:  # noqa: N801 - used like a function
         self._leaf_before = rows.set_leaf_max(self._leaf)
         self._before = changes.LOG_MAX, presence.PART_ROWS_MAX, execution.ROWS_AT_A_TIME
         self._slice_before, indexes.SLICE_ROWS = indexes.SLICE_ROWS, self._slice
+        self._keys_before, reach.SLICE_KEYS = reach.SLICE_KEYS, self._keys
         self._spares_before, capped.SPARES_MIN = capped.SPARES_MIN, self._spares
         self._built_before, building.ROWS_A_STEP = building.ROWS_A_STEP, self._built
         changes.LOG_MAX = self.log_max
@@ -234,6 +236,7 @@ class small_limits:  # noqa: N801 - used like a function
         rows.set_leaf_max(self._leaf_before)
         changes.LOG_MAX, presence.PART_ROWS_MAX, execution.ROWS_AT_A_TIME = self._before
         indexes.SLICE_ROWS = self._slice_before
+        reach.SLICE_KEYS = self._keys_before
         capped.SPARES_MIN = self._spares_before
         building.ROWS_A_STEP = self._built_before
 

@@ -310,7 +310,7 @@ def test_what_cannot_be_is_refused_by_name() -> None:
 
 
 def test_a_long_range_with_much_due_is_left_to_slices_where_others_wait() -> None:
-    engine = Engine(indexes_at_once=False)
+    engine = Engine(at_once=False)
     engine.expire_due(1_000, 10)
     for number in range(6_000):
         engine.put_for(b"k|%04d" % number, b"", 10)

@@ -44,7 +44,7 @@ def _parse_by(monkeypatch: pytest.MonkeyPatch, loads: Callable[[bytes], object])
 
 
 def _engine(joins: str = BY, count: int = COUNT) -> Engine:
-    engine = Engine(indexes_at_once=False)
+    engine = Engine(at_once=False)
     engine.add_joins(parse(joins))
     put_all(engine, {f"item|{number:03}": f'{{"a": {number % 7}, "b": {number}}}' for number in range(count)})
     return engine
@@ -101,7 +101,7 @@ def test_no_slice_looks_at_more_bytes_than_one_may_and_a_row(
     monkeypatch: pytest.MonkeyPatch, parsed: list[bytes]
 ) -> None:
     monkeypatch.setattr(indexes, "SLICE_BYTES", 1000)
-    engine = Engine(indexes_at_once=False)
+    engine = Engine(at_once=False)
     engine.add_joins(parse(BY))
     sizes = [10, 600, 600, 5000, 10, 10, 10, 999, 2]
     for number, size in enumerate(sizes):
@@ -116,7 +116,7 @@ def test_no_slice_looks_at_more_bytes_than_one_may_and_a_row(
 
 
 def test_a_long_record_is_parsed_once_and_freed_in_a_turn_of_its_own(parsed: list[bytes]) -> None:
-    engine = Engine(indexes_at_once=False)
+    engine = Engine(at_once=False)
     engine.add_joins(parse(BY))
     arrays = b",".join([b"[]"] * 100_000)
     # Of the field, one value is as usual, one has to be looked at again, and one fits no slot.
@@ -226,7 +226,7 @@ def test_who_makes_an_index_is_told_that_it_was_evicted_meanwhile() -> None:
 
 
 def test_a_forgotten_range_takes_half_an_index_along() -> None:
-    engine = Engine(backed=[b"item"], indexes_at_once=False)
+    engine = Engine(backed=[b"item"], at_once=False)
     engine.add_joins(parse(BY))
     rows = [(b"item|%03d" % number, b'{"a": %d, "b": %d}' % (number % 7, number)) for number in range(COUNT)]
     engine.load(b"item|", b"item}", rows)

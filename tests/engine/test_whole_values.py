@@ -204,7 +204,7 @@ def test_an_index_knows_a_join_that_comes_to_compute_the_same_table() -> None:
 
 
 def test_an_index_of_stored_rows_that_joins_come_to_compute_is_not_made_any_more() -> None:
-    engine = Engine(indexes_at_once=False)
+    engine = Engine(at_once=False)
     engine.add_joins(parse(RANKED))
     put_all(engine, {f"karma|a|{number}": "2" for number in range(600)})
     view = _index(engine).lens.view

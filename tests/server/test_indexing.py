@@ -8,7 +8,7 @@ from grpc import aio
 from pequod_proto import pequod_pb2 as pb
 from pequod_proto import pequod_pb2_grpc as rpc
 from pequod_server import ServerConfig
-from pequod_server.database import indexing
+from pequod_server.database import slicing
 
 from pequod.commands.kinds import COUNT, GET, PUT, SCAN
 from pequod.engine import Engine
@@ -23,7 +23,7 @@ SLICE = 4
 @pytest.fixture(autouse=True)
 def _small_slices(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(indexes, "SLICE_ROWS", SLICE)
-    monkeypatch.setattr(indexing, "SLICE_S", 0.0)
+    monkeypatch.setattr(slicing, "SLICE_S", 0.0)
 
 
 def _stub(channel: aio.Channel) -> Any:

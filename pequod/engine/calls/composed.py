@@ -104,7 +104,7 @@ class Composed(HotEngine):
         value_bytes_max: int = 1 << 20,
         backed: Iterable[bytes] = (),
         can_search: Callable[[Search], bool] = lambda _: False,
-        indexes_at_once: bool = True,
+        at_once: bool = True,
         memory_limit: int = UNLIMITED,
         priorities: Mapping[str, int] | None = None,
     ) -> None:
@@ -133,7 +133,7 @@ class Composed(HotEngine):
         self._log_max = self._writer.log_max
         self._catalog = Catalog(self._directory, self._writer, self._memory, priorities or {}, can_search)
         self._replacing = Replacing(self._catalog, self._writer)
-        self._reader = Reader(self._writer, self._memory, indexes_at_once=indexes_at_once)
+        self._reader = Reader(self._writer, self._memory, at_once=at_once)
         self._scans = Scans(
             self._store, self._directory, self._catalog, self._writer, self._reader, self._memory, self._hits
         )

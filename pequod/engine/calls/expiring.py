@@ -19,7 +19,7 @@ from pequod.language.missing import Due, MissingError
 from pequod.language.ranges import Range
 from pequod.language.spec import DELIMITER
 
-#: How many rows of a range are looked at together; and where other calls wait (``indexes_at_once=False``), the most
+#: How many rows of a range are looked at together; and where other calls wait (``at_once=False``), the most
 #: rows that a read looks at, and that it removes: some 2 ms.
 _STEP: Final = 256
 _LOOKS_MAX: Final = 4_096
@@ -180,7 +180,7 @@ class ExpiryCalls(Composed):
             removed += len(due)
             if len(keys) < _STEP or (limit is not None and looks - removed >= limit):
                 return
-            if not self._reader.indexes_at_once and (looks >= _LOOKS_MAX or removed >= _REMOVED_MAX):
+            if not self._reader.at_once and (looks >= _LOOKS_MAX or removed >= _REMOVED_MAX):
                 raise MissingError((Due(deadlines.now_ms),))
             if reverse:
                 last = keys[-1]

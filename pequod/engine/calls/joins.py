@@ -11,7 +11,7 @@ from pequod.engine.joins.compiled import JoinInfo
 from pequod.engine.joins.indexes import Growth
 from pequod.engine.joins.installed import InstalledJoin
 from pequod.engine.shown.silence import Silence, hidden_by
-from pequod.language.missing import Unindexed
+from pequod.language.missing import Uncomputed, Unindexed
 from pequod.language.spec import JoinSpec
 
 
@@ -108,6 +108,24 @@ class JoinCalls(Composed):
     def joins(self) -> list[JoinInfo]:
         """Return the installed joins, the earliest first."""
         return [self._shown(join) for join in self._catalog]
+
+    def compute_some(self, lacking: Uncomputed, first: bytes, *, now: float) -> bytes | None:
+        """Compute a slice of a range that a read lacks, from ``first`` on; return where the next one begins.
+
+        Meanwhile everything else may happen. What memory has no room for is evicted, and the read, which may ask once
+        more then, computes it at once, or is refused.
+
+        Returns:
+            None if there is no more of it.
+
+        Raises:
+            MissingError: Ranges of backed tables that this needs are not loaded, or an index is not made.
+            LimitExceededError: The slice does not fit into memory.
+
+        Cost:
+            O(`SLICE_KEYS` of the join's first source), and what the joins have for each of them.
+        """
+        return self._scans.compute(first, lacking.last, self._reads.begin(now))
 
     @property
     def is_timed(self) -> bool:

@@ -39,6 +39,7 @@ class CompiledJoin:
 
     __slots__ = (
         "aggregate",
+        "computed_until",
         "counters",
         "first",
         "info",
@@ -75,6 +76,8 @@ class CompiledJoin:
         #: Contexts of joins with a lower one are evicted first.
         self.priority = priority
         self.counters = JoinCounters()
+        #: The number of the last read that computes long ranges at once, since they were just computed in slices.
+        self.computed_until = 0
         #: Whether all sources are tables that clients write, and no watch or join follows the rows: see
         #: `Relations.review`.
         self.is_quiet = False

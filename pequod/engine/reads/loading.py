@@ -157,7 +157,7 @@ class Loading:
     def _not_made(self, join: InstalledJoin) -> list[Unindexed]:
         """Return the indexes of a join's sources that its pieces need, and that take longer than a slice."""
         # What the first source has was read elsewhere, with the fields that lead to the others.
-        sources = () if self._reader.indexes_at_once else join.indexes[1:]
+        sources = () if self._reader.at_once else join.indexes[1:]
         found = [index for index in sources if index is not None and index.lens.view.is_indexed]
         return [Unindexed(index.lens.view) for index in found if index.takes_slices]
 

@@ -5,31 +5,38 @@
                                                s|cat|.. s|dan|..       its end: by some keys of the first source
 
 A gap is computed as a whole, in one turn and beside the memory that is counted. So a read that wants few rows cuts it
-where the first source has so many keys: any cut is right, and this one leaves pieces of work. A group is not cut, nor
-is a gap whose keys are in another order than those of the first source.
+behind some keys of the first source: any cut is right, and this one leaves slices of work. A read that wants all rows
+may have them computed in such slices before, too. A group is not cut, nor is a gap whose keys are in another order than
+those of the first source.
 """
 
 from __future__ import annotations
 
+from sys import maxsize
+
 from pequod.engine.joins.installed import InstalledJoin
-from pequod.language.ranges import prefix_end
+from pequod.language.ranges import Range, prefix_end
 from pequod.language.slots import known_run
 from pequod.language.spec import DELIMITER, Slot
 
+#: The keys of a join's first source for a slice of a gap.
+SLICE_KEYS = 64
 
-def reach(join: InstalledJoin, first: bytes, last: bytes, row_count: int, key_count: int) -> bytes:
+
+def reach(join: InstalledJoin, first: bytes, last: bytes, row_count: int = maxsize, slices: int = 1) -> bytes:
     """Return where to end a read of ``[first, last)`` that wants the first rows of it.
 
     Args:
         join: Computes keys of the range.
         first: Where the read begins.
         last: The end of its range.
-        row_count: It ends where so many rows are materialised;
-        key_count: or in the first gap, before so many keys of the join's first source.
+        row_count: It ends where this number of rows is materialised;
+        slices: or in the first gap, behind this number of slices.
 
     Cost:
-        O(log ranges + ranges up to that end + ``key_count``).
+        O(log ranges + ranges up to that end + keys of the slices).
     """
+    key_count = slices * SLICE_KEYS
     if join.is_pull:
         return gap_end(join, first, last, key_count)
     at = first
@@ -41,6 +48,11 @@ def reach(join: InstalledJoin, first: bytes, last: bytes, row_count: int, key_co
         if row_count <= 0:
             return at
     return gap_end(join, at, last, key_count) if at < last else last
+
+
+def is_long(join: InstalledJoin, gap: Range) -> bool:
+    """Return whether a gap has more than a slice to compute."""
+    return gap_end(join, *gap, SLICE_KEYS) < gap.last
 
 
 def gap_end(join: InstalledJoin, first: bytes, last: bytes, key_count: int) -> bytes:

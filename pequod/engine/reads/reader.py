@@ -29,21 +29,23 @@ from pequod.engine.memory.story import Reason
 from pequod.engine.read import Read
 from pequod.engine.reads.differences import differences
 from pequod.engine.reads.execution import Execution
+from pequod.engine.reads.reach import is_long
 from pequod.engine.reads.sources import RecordReader, SourceReader
 from pequod.engine.writes.changes import Writer
+from pequod.language.missing import Uncomputed
 from pequod.language.ranges import Range
 
 
 class Reader:
     """Answers reads over installed joins."""
 
-    __slots__ = ("indexes_at_once", "memory", "writer")
+    __slots__ = ("at_once", "memory", "writer")
 
-    def __init__(self, writer: Writer, memory: Evictor, *, indexes_at_once: bool) -> None:
+    def __init__(self, writer: Writer, memory: Evictor, *, at_once: bool) -> None:
         self.writer = writer
         self.memory = memory
-        #: Whether reads have the indexes that they need made at once; else they lack those that take more than a slice.
-        self.indexes_at_once = indexes_at_once
+        #: Whether reads do what takes long at once; else they lack indexes and rows that take more than a slice.
+        self.at_once = at_once
 
     def sources(self, join: InstalledJoin, read: Read) -> SourceReader:
         """Return where one execution reads the sources of a join."""
@@ -102,6 +104,8 @@ class Reader:
                 if not gaps:
                     join.counters.hits += was_ready
                     return None if lacking else contexts
+                if self._lacks(join, gaps, read):
+                    return None
                 if not self.writer.absorb(contexts, plan):
                     # All gaps before looking again, which is useless if there were many. Filling one leaves the others:
                     # no join reads its own output.
@@ -112,6 +116,14 @@ class Reader:
                     if not ranges and (filled := join.holder(first, last)) is not None and filled.is_ready(read.now):
                         return [filled]
             was_ready = False
+
+    def _lacks(self, join: InstalledJoin, gaps: list[Range], read: Read) -> bool:
+        """Return whether gaps are to be computed slice by slice before they are read, and note that."""
+        if self.at_once or read.is_whole or read.number <= join.computed_until:
+            return False
+        long = [gap for gap in gaps if is_long(join, gap)]
+        read.lack([Uncomputed(*gap) for gap in long])
+        return bool(long)
 
     def _to_keep(self, join: InstalledJoin, plan: Plan, first: bytes, last: bytes, prefix: bytes) -> Range:
         """Return the range to materialise for a read: of a group whose last rows are kept, the end if that does.

@@ -28,11 +28,12 @@ from pequod.engine.reads.reach import reach
 from pequod.engine.reads.reader import Reader
 from pequod.engine.writes.catalog import Catalog
 from pequod.engine.writes.changes import Writer
+from pequod.language.errors import LimitExceededError
 from pequod.language.missing import MissingError
 from pequod.language.spec import DELIMITER
 
-#: The keys of a join's first source for the first piece of a gap that a read with a limit computes.
-_FIRST_KEYS: Final = 64
+#: How many reads may come between the slices that a read waits for and its next attempt.
+_READS_MEANWHILE: Final = 100
 
 
 class Scans:
@@ -87,23 +88,32 @@ class Scans:
             return self._scan_whole(first, last, limit, reverse=reverse, read=read)
         # Contexts are brought up to date only up to the limit: a large scan in pieces must not look at all of them for
         # each piece (bench row: scan in pieces). Rows may disappear meanwhile; then the read goes further.
-        wanted, key_count = limit, _FIRST_KEYS
+        wanted, slices = limit, 1
         if limit and self._catalog.over(first, last):
             # Stored rows are there without a look at contexts, of which thousands may have no rows.
             stored = self._store.slice(first, last, limit).keys
             last = stored[-1] + b"\0" if len(stored) == limit else last
+        has_room = True
         while True:
-            bound = self._reach(first, last, wanted, key_count)
-            rows = self._scan_whole(first, bound, limit, reverse=False, read=read)
+            bound = self._reach(first, last, wanted, slices)
+            try:
+                rows = self._scan_whole(first, bound, limit, reverse=False, read=read)
+            except LimitExceededError:
+                if not has_room or self._store.backed:
+                    # Of backed tables, rows are dropped that the read needs: it would load them again for ever.
+                    raise
+                # The refusal has dropped what earlier pieces have left of these contexts: this one alone may fit.
+                has_room, read = False, self._reads.begin(read.now)
+                continue
             if bound == last or len(rows.keys) >= limit:
                 return rows
-            wanted, key_count = 2 * wanted, 2 * key_count
+            wanted, slices = 2 * wanted, 2 * slices
 
-    def _reach(self, first: bytes, last: bytes | None, row_count: int, key_count: int) -> bytes | None:
-        """Return how far to read for ``row_count`` rows, over gaps by pieces; see `reach`."""
+    def _reach(self, first: bytes, last: bytes | None, row_count: int, slices: int) -> bytes | None:
+        """Return how far to read for ``row_count`` rows, over gaps by slices; see `reach`."""
         for join in self._catalog.over(first, last):
             start, stop = join.clip(first, last)
-            if start < stop and (bound := reach(join, start, stop, row_count, key_count)) < stop:
+            if start < stop and (bound := reach(join, start, stop, row_count, slices)) < stop:
                 last = bound
         return last
 
@@ -152,6 +162,25 @@ class Scans:
             self.refuse_missing(read)
             if read.serial == self._writer.serial:
                 return pulled
+
+    def compute(self, first: bytes, last: bytes, read: Read) -> bytes | None:
+        """Compute a slice of a range that a read lacks; return where the next one begins, None if it was the last.
+
+        Raises:
+            MissingError: Ranges of backed tables that this needs are not loaded.
+            LimitExceededError: Its rows do not fit into memory.
+        """
+        joins = [join for join in self._catalog.over(first, last) if not join.is_pull]
+        end = last
+        for join in joins:
+            start, stop = join.clip(first, last)
+            if start < stop and (cut := reach(join, start, stop)) < stop:
+                end = min(end, cut)
+        for join in joins:
+            # If memory has no room for all of it, what is gone again is computed at once: more slices would be in vain.
+            join.computed_until = max(join.computed_until, read.number + (_READS_MEANWHILE if end == last else 0))
+        self.bring_up(joins, first, end, read)
+        return end if end < last else None
 
     def refuse_missing(self, read: Read) -> None:
         """Raise MissingError with all that a read lacks, if it lacks anything."""

@@ -32,7 +32,7 @@ from pequod.language.ranges import prefix_end
 class Computing(Protocol):
     """What brings the joins up to date that compute rows of sources: a `Reader`."""
 
-    indexes_at_once: bool
+    at_once: bool
     memory: Evictor
     writer: Writer
 
@@ -237,7 +237,7 @@ class RecordReader(SourceReader):
 
     def _lacks(self, index: Index) -> bool:
         """Return whether an index is to be made slice by slice before it is read, and note that."""
-        if self._reader.indexes_at_once or self._read.is_whole or not index.takes_slices:
+        if self._reader.at_once or self._read.is_whole or not index.takes_slices:
             return False
         self._read.lack([Unindexed(index.lens.view)])
         self.is_lacking = True

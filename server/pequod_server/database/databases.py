@@ -33,10 +33,10 @@ from pequod_server.database.assignment import Assignment, tables_of
 from pequod_server.database.expiring import Expiring
 from pequod_server.database.flights import ROUNDS_MAX
 from pequod_server.database.gate import Gates
-from pequod_server.database.indexing import Indexing
 from pequod_server.database.loader import Loader
 from pequod_server.database.own_disk import OwnDisk, told_apart
 from pequod_server.database.prefetch import Prefetcher
+from pequod_server.database.slicing import Slicing
 from pequod_server.database.whole_tables import WholeTables
 from pequod_server.wire.bounds import Bounds
 from pequod_server.wire.publishing import never_there, of_one
@@ -104,7 +104,7 @@ class Databases:
         self._forgotten: dict[Loader, list[Range]] = {}
         self._assigning = asyncio.Lock()
         self._prefetcher = Prefetcher(engine, self.load)
-        self._indexing = Indexing(engine)
+        self._making = Slicing(engine, self.load)
         self.own_disk: OwnDisk | None = None
         #: Removes keys that are due.
         self.expiring = Expiring(engine)
@@ -155,7 +155,7 @@ class Databases:
 
     async def stop(self) -> None:
         """End the feeds and the loads."""
-        await asyncio.gather(self._prefetcher.stop(), self._indexing.stop(), self.expiring.stop())
+        await asyncio.gather(self._prefetcher.stop(), self._making.stop(), self.expiring.stop())
         await asyncio.gather(*(loader.stop() for loader in self.all))
 
     def statistics(self) -> list[BackingStatistics]:
@@ -334,7 +334,7 @@ class Databases:
         if paged and self.own_disk is not None:
             await self.own_disk.load(paged)
         loads = [self._load(*one, next_groups) for one in self.assignment.divided(wanted).items()]
-        loads += [self.expiring.gone(one) if isinstance(one, Due) else self._indexing.make(one) for one in own]
+        loads += [self.expiring.gone(one) if isinstance(one, Due) else self._making.make(one) for one in own]
         await (loads[0] if len(loads) == 1 else all_of(loads))
 
     async def _load(self, loader: Loader, lacking: Sequence[Loadable], next_groups: Sequence[NextGroups]) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple, Protocol
 
-from pequod.engine import Due, Engine, FirstRows, Lacking, Loadable, Range, Unindexed
+from pequod.engine import Due, Engine, FirstRows, Lacking, Loadable, Range, Uncomputed, Unindexed
 
 
 class OwnDisk(Protocol):
@@ -20,7 +20,7 @@ class Lacks(NamedTuple):
     """The ranges, indexes and searches that reads lack."""
 
     paged: list[Range | FirstRows]
-    own: list[Unindexed | Due]
+    own: list[Unindexed | Uncomputed | Due]
     of_databases: list[Loadable]
 
 
@@ -28,7 +28,7 @@ def told_apart(engine: Engine, lacking: Iterable[Lacking]) -> Lacks:
     """Return what reads lack by what has it."""
     found = Lacks([], [], [])
     for one in lacking:
-        if isinstance(one, Unindexed | Due):
+        if isinstance(one, Unindexed | Uncomputed | Due):
             found.own.append(one)
         elif isinstance(one, FirstRows) or (isinstance(one, Range) and engine.is_paged(one.first)):
             found.paged.append(one)
