@@ -16,7 +16,7 @@ from pequod_server.cluster.etcd import EtcdCoordinator
 
 from pequod.cluster.map import ClusterMap, ClusterState, HomeRange, Placement
 from pequod.cluster.messages import message_of_state
-from pequod.cluster.owners import Owners
+from pequod.cluster.owners import Owners, Rankings
 from pequod.cluster.servers import ServerEntry, ServerRole, ServerState
 from tests.cluster.conftest import Etcd, etcd, etcd_binary, nodes
 from tests.cluster.test_joins import Cluster
@@ -98,7 +98,7 @@ def _states() -> list[tuple[ClusterState, str]]:
 
 
 def _routes_of(state: ClusterState, zone: str) -> dict[str, Any]:
-    owners = Owners(state, zone)
+    owners = Owners(state, Rankings(zone))
     keys = [
         b"t|ann|0100|bob",
         b"t|ann",

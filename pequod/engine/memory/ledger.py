@@ -28,7 +28,7 @@ COMPUTING: Final = BYTES + 130
 #: A client-written row: an entry, its key and its value.
 ROW: Final = ENTRY + 2 * BYTES
 #: A table without rows, and a group.
-TABLE: Final = 3200 if _IS_NATIVE else 3450
+TABLE: Final = 3400 if _IS_NATIVE else 3650
 GROUP: Final = 150 if _IS_NATIVE else 330
 #: A loaded part of a backed table, with what says when it was used.
 PART: Final = 640
