@@ -186,7 +186,7 @@ class WatchIndex(RangeTree):
     def tell_whole(self, key: bytes, old: bytes | None, new: bytes | None) -> None:
         """Do the same, where all watches hold the whole table.
 
-        The parts of `Watch.tell` stand here: a third of the time (make bench-views).
+        The parts of `Watch.tell` stand here, since each row that is copied comes by.
         """
         change = Change(key, old, new)
         for watch in self._whole:

@@ -200,7 +200,7 @@ def _told(change: Change) -> pb.Change:
 
 
 def _told_columns(header: pb.Header, batch: RevisionChanges) -> pb.WatchRangesReply:
-    """Return changes as columns: a message for each change takes twenty times as long (make bench-views)."""
+    """Return changes as columns: a message for each change would take far longer to make and to read."""
     changes = batch.changes
     keys, olds, news = zip(*changes, strict=True) if changes else ((), (), ())
     reply = pb.WatchRangesReply(header=header, ranges=batch.numbers, counts=batch.counts, keys=keys)
