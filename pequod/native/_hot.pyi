@@ -505,6 +505,11 @@ class ClientSession:
     def close(self) -> None: ...
 
 # The hot calls of a server; see pequod/native/http2/hot_calls.hpp.
+class Lease:
+    commands: int
+    keys: int
+    bytes: int
+
 class HotCalls:
     answered: int
     reads: int
