@@ -67,7 +67,10 @@ def repair(folder: Folder, json: Json = False) -> None:
         return
     holes = f"; rows are missing at {counted(found.hole_count, 'place')}" if found.hole_count else ""
     keys = counted(found.contents.key_count, "key")
-    print(f"{folder}: {keys}{holes}. The damaged files are in {found.kept}: remove them")
+    print(
+        f"{folder}: {keys}{holes}. What cannot be read is missing, and all behind it in a log. The damaged files are "
+        f"in {found.kept}: keep them until you have compared with a backup"
+    )
 
 
 @app.command("export", epilog=examples("pequod data export ./data rows.parquet", "pequod data export ./data - | wc -l"))

@@ -264,7 +264,7 @@ class LimitExceededError(PequodError):
     def __init__(self, setting: str, size: int, maximum: int) -> None:
         needs = f"this needs {size}; send less"
         if setting in _SHARED_LIMITS:
-            needs = f"with this at least {size} bytes would be in use; send less at a time"
+            needs = f"with this at least {size} bytes would be in use; send or read less at a time"
         super().__init__(f"{setting} is {maximum}, and {needs}, or raise {setting}")
         #: The name of the setting to raise.
         self.setting = setting

@@ -53,7 +53,12 @@ class LakeBusyError(LakeError):
 
 
 class LakeUnreachableError(LakeBusyError):
-    """The catalog's server, or the store of the files, does not answer as it should."""
+    """The catalog's server, or the store of the files, does not answer as it should; nothing was kept."""
+
+    def __init__(self, reason: str) -> None:
+        super().__init__(reason)
+        what = "see that it runs, and that the address, the name and the password are right; then try again"
+        self.args = (f"the lake is out of reach: {reason}; {what}",)
 
 
 class WriterLostError(LakeBusyError):

@@ -19,7 +19,7 @@ from pequod_installed.names import how_to_install
 from pequod_lake.clock import Clock, machine_clock
 from pequod_lake.database import Database, LakeDatabase
 from pequod_lake.ducklake_tables import create_tables
-from pequod_lake.errors import LakeError, LakeExistsError, NoLakeError
+from pequod_lake.errors import LakeError, LakeExistsError, LakeUnreachableError, NoLakeError
 from pequod_lake.locks import FileLocks, Locks
 from pequod_lake.room import give_room, is_short, keep_room
 from pequod_lake.schema import LakeSchema
@@ -89,6 +89,8 @@ def opened(location: Path | str, clock: Clock = machine_clock) -> LakePlace:
             files.name, f"it has no catalog.sqlite and no {POINTER}; `pequod lake init` makes a lake"
         ) from error
     except (OSError, ValueError, KeyError, TypeError) as error:
+        if files.is_unreachable(error):
+            raise LakeUnreachableError(f"{POINTER} of {files.name} cannot be read: {error}") from error
         raise NoLakeError(files.name, f"its {POINTER} cannot be read: {error}") from error
     return _with_postgres(files, catalog)
 

@@ -77,6 +77,17 @@ def test_a_read_for_which_memory_is_too_short_is_refused_and_pieces_of_it_are_no
     assert pieces == [b"t|u%02d|%04d|bob" % (user, time) for user in range(USERS) for time in range(100, 200)]
 
 
+def test_slices_that_are_gone_before_the_read_comes_again_are_computed_at_once_for_that_read_alone() -> None:
+    engine = _engine(TIMELINE, memory_limit=10_000_000)
+    _compute(engine, _lacking(engine, b"t|", b"t}"))
+    for _ in range(2):
+        assert not engine.evict_ahead(0, 10_000_000)
+        assert engine.statistics().joins["t"].rows == 0
+        if engine.statistics().joins["t"].rows_computed == USERS:
+            assert engine.count(b"t|", b"t}") == USERS
+    _lacking(engine, b"t|", b"t}")
+
+
 def test_what_is_short_is_computed_at_once() -> None:
     engine = _engine(TIMELINE)
     assert engine.count(b"t|u01|", b"t|u01}") == 1

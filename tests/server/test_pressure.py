@@ -148,7 +148,7 @@ async def test_calls_beyond_those_that_fit_are_refused_while_the_process_is_too_
     refusal = pressure.refusal(10)
     assert refusal is not None
     assert str(refusal) == (
-        "memory_limit is 1000, and with this at least 1001 bytes would be in use; send less at a time, "
+        "memory_limit is 1000, and with this at least 1001 bytes would be in use; send or read less at a time, "
         "or raise memory_limit"
     )
     resident[0] = LIMIT

@@ -119,7 +119,11 @@ class Reader:
 
     def _lacks(self, join: InstalledJoin, gaps: list[Range], read: Read) -> bool:
         """Return whether gaps are to be computed slice by slice before they are read, and note that."""
-        if self.at_once or read.is_whole or read.number <= join.computed_until:
+        if self.at_once or read.is_whole:
+            return False
+        if read.number <= join.computed_until:
+            # The slices are there for one read: the next one that finds them gone has them made again.
+            join.computed_until = read.number
             return False
         long = [gap for gap in gaps if is_long(join, gap)]
         read.lack([Uncomputed(*gap) for gap in long])

@@ -177,10 +177,14 @@ class Scans:
             if start < stop and (cut := reach(join, start, stop)) < stop:
                 end = min(end, cut)
         for join in joins:
-            # If memory has no room for all of it, what is gone again is computed at once: more slices would be in vain.
-            join.computed_until = max(join.computed_until, read.number + (_READS_MEANWHILE if end == last else 0))
+            join.computed_until = read.number
         self.bring_up(joins, first, end, read)
-        return end if end < last else None
+        if end < last:
+            return end
+        for join in joins:
+            # If memory has no room for all of it, what is gone again is computed at once: more slices would be in vain.
+            join.computed_until = read.number + _READS_MEANWHILE
+        return None
 
     def refuse_missing(self, read: Read) -> None:
         """Raise MissingError with all that a read lacks, if it lacks anything."""
