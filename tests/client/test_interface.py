@@ -41,6 +41,8 @@ RETURNS: dict[tuple[type, str], str] = {
 }
 #: What only a server has. A store in the process has no file of its own, and no address.
 SERVER = {"target", "save_snapshot", "restore_snapshot", "send"}
+#: What is for managers of views alone, and not on the page.
+MANAGERS = {"watch_ranges"}
 
 #: What batches for a server have besides, for those who send them.
 COLUMNS = {
@@ -76,7 +78,7 @@ def _seen(member: Any) -> tuple[object, ...]:
     ("definition", "kind", "own"),
     [
         (AsyncCalls, Calls, set()),
-        (AsyncCalls, AsyncClient, {*SERVER, "batches_sent"}),
+        (AsyncCalls, AsyncClient, {*SERVER, *MANAGERS, "batches_sent"}),
         (AsyncCalls, Client, SERVER),
         (AsyncCalls, AsyncEmbedded, set()),
         (AsyncCalls, Embedded, set()),
@@ -128,7 +130,9 @@ def test_the_page_names_every_call_and_its_arguments() -> None:
         for name, arguments in re.findall(r"`(\w+)\((.*?)\)`", row):
             told[name] = re.findall(r"(\w+)(?:=[^,]*)?(?:, |$)", arguments)
     attributes = {name for name, member in inspect.getmembers(AsyncClient, lambda m: isinstance(m, property))}
-    public = {name for name in _calls(Client).keys() | _calls(AsyncClient).keys() if name != "send"} - attributes
+    public = (
+        {name for name in _calls(Client).keys() | _calls(AsyncClient).keys() if name != "send"} - attributes - MANAGERS
+    )
     assert told.keys() == public
     for name, arguments in told.items():
         parameters = list(inspect.signature(getattr(Client, name)).parameters)

@@ -163,7 +163,7 @@ NAMED = {
     "pequod/client/columns.py": "a reply of values alone is taken apart by the shortest way",
     "server/pequod_server/access/quotas.py": "quotas count writes by what they may add",
     "server/pequod_server/backing/repeated.py": "writes of the same effect have the same check",
-    "server/pequod_server/calls/feeds.py": "the first rows of a watch",
+    "server/pequod_server/calls/feed.py": "the first rows of a watch",
     "server/pequod_server/calls/reads.py": "calls of one command",
     "pequod/language/transactions.py": "what transactions take",
     "pequod/engine/transacting.py": "writes are laid over what is read",

@@ -85,6 +85,9 @@ class WatchCalls:
             yield pb.WatchReply(header=header, ready=True, origins=self._origins())
             while True:
                 while (batch := feed.take()) is not None:
+                    if not batch.changes:
+                        # It says that the range has ended, which the error does.
+                        continue
                     changes = [_told(change) for change in batch.changes]
                     header = self._served.header(batch.revision, batch.token)
                     reply = pb.WatchReply(header=header, changes=changes)
