@@ -84,5 +84,7 @@ def _show(verdicts: list[PartVerdict]) -> None:
         ],
     )
     for one in verdicts:
-        for text in (*map(str, one.drifts), *([one.trouble] if one.trouble else [])):
+        untold = one.drift_count - len(one.drifts)
+        texts = [*map(str, one.drifts), *([f"and {untold} more rows"] if untold else [])]
+        for text in (*texts, *([one.trouble] if one.trouble else [])):
             print(f"{one.view} from {one.first}: {text}")
