@@ -228,7 +228,7 @@ def test_whatever_the_store_does_what_is_acknowledged_is_there_and_the_rest_is_t
             ingestor.take(upload)
 
         faulty.share = 0.3
-        for number in range(12):
+        for number in range(8):
             try:
                 send(number)
             except LakeBusyError:
@@ -252,5 +252,5 @@ def test_whatever_the_store_does_what_is_acknowledged_is_there_and_the_rest_is_t
         lake.expire(0.0)
         assert lake.verify() == []
         with lake.snapshot("authority") as snapshot:
-            assert snapshot.scan("plain").rows.to_pylist() == [{"id": one, "body": f"b{one}"} for one in range(12)]
+            assert snapshot.scan("plain").rows.to_pylist() == [{"id": one, "body": f"b{one}"} for one in range(8)]
         assert set(lake.place.files.paths()) == {file.path for file in lake.catalog.files("plain")}
