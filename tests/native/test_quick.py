@@ -119,6 +119,8 @@ CHECK = ExecuteRequest(kinds=bytes([SCAN]), arguments=[b"t|a|", b"t|a}"])
 FILL = ExecuteRequest(kinds=bytes([PUT, PUT]), arguments=[b"s|a|b", b"", b"p|b|10", b"hi"])
 #: A poster with the delimiter.
 BARRED = ExecuteRequest(kinds=bytes([PUT, PUT]), arguments=[b"s|a|a|b", b"", b"p|a|b|10", b"hi"])
+#: The two totals take all of a piece of 20 bytes.
+TOTALS = ExecuteRequest(kinds=bytes([ADD, ADD, PUT]), arguments=[b"n|a", b"10", b"n|b", b"10", b"n|c", b"1"])
 FOLLOW = ExecuteRequest(kinds=bytes([PUT, REMOVE]), arguments=[b"s|a|a", b"", b"s|a|b"])
 STRAY = ExecuteRequest(kinds=bytes([SCAN, PUT, SCAN]), arguments=[*CHECK.arguments, b"t|a|x", b"!", *CHECK.arguments])
 
@@ -154,6 +156,7 @@ def test_keys_in_any_leaf_of_any_group_are_found() -> None:
 )
 @example([FILL, CHECK, CHECK, STRAY, CHECK], 1 << 20, 1000, JOINS, "")
 @example([FILL, CHECK, FOLLOW, CHECK], 1 << 20, 1000, JOINS, "")
+@example([TOTALS], 20, 1000, JOINS, "")
 @example([BARRED, CHECK, CHECK], 1 << 20, 1000, JOIN_SETS[-1], "y|<a> = count p|<a>|<b>")
 def test_a_batch_that_runs_natively_answers_as_one_in_python(
     batches: Sequence[ExecuteRequest], reply_bytes_max: int, rows_max: int, joins: str, earlier: str

@@ -88,7 +88,8 @@ class ReplyPiece:
                 self._values.append(outcome)
                 self.room -= len(outcome) + ROW_BYTES
                 run.advance()
-                return self.room > 0
+                # As for any value: where it has just fitted, commands that need no room go on.
+                return self.room >= 0
             case bytes():
                 if not self._take_value(outcome):
                     return False
