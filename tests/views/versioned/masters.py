@@ -17,7 +17,7 @@ import signal
 import sys
 import tempfile
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
@@ -253,12 +253,11 @@ def _lost(site: Site, base: dict[str, Cells]) -> list[str]:
     return lost
 
 
-def main(seed: int, runs: int) -> int:
-    """Carry out runs over files; return how many were wrong."""
+def wrong_runs(runs: int, carry_out: Callable[[int], Sequence[str]]) -> int:
+    """Carry out runs by their numbers, print what was wrong with each, and return how many were."""
     wrong, since = 0, time.monotonic()
     for at in range(runs):
-        with tempfile.TemporaryDirectory() as folder:
-            texts = run(seed + at, Sqlite(Path(folder)))
+        texts = carry_out(at)
         wrong += bool(texts)
         for text in texts:
             print(f"WRONG {text}", flush=True)
@@ -267,9 +266,24 @@ def main(seed: int, runs: int) -> int:
     return wrong
 
 
-if __name__ == "__main__":
-    parser = argparse.ArgumentParser(prog="python -m tests.views.versioned.masters", description=__doc__)
-    parser.add_argument("--runs", type=int, default=500, help="how many (500)")
+def main(seed: int, runs: int) -> int:
+    """Carry out runs over files; return how many were wrong."""
+
+    def carry_out(at: int) -> Sequence[str]:
+        with tempfile.TemporaryDirectory() as folder:
+            return run(seed + at, Sqlite(Path(folder)))
+
+    return wrong_runs(runs, carry_out)
+
+
+def begin(name: str, description: str | None, runs: int, main: Callable[[int, int], int]) -> None:
+    """Read the command line, carry the runs out, and end the process: with 1 if any was wrong."""
+    parser = argparse.ArgumentParser(prog=f"python -m tests.views.versioned.{name}", description=description)
+    parser.add_argument("--runs", type=int, default=runs, help=f"how many ({runs})")
     parser.add_argument("--seed", type=int, default=0, help="of the first; each has the next (0)")
     arguments = parser.parse_args()
     sys.exit(bool(main(arguments.seed, arguments.runs)))
+
+
+if __name__ == "__main__":
+    begin("masters", __doc__, 500, main)

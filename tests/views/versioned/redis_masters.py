@@ -6,13 +6,12 @@ Each run has tables of its own.
 
 from __future__ import annotations
 
-import argparse
 import asyncio
 import itertools
 import random
-import sys
 import tempfile
 import time
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
 
@@ -20,7 +19,7 @@ from pequod_views.versioned import RecordStore, VersionedView
 from pequod_views.versioned.records import Cells
 from pequod_views.versioned.redis_store import RedisReplicas
 
-from tests.views.versioned.masters import records, run
+from tests.views.versioned.masters import begin, records, run, wrong_runs
 from tests.views.versioned.servers import RedisServers
 
 #: Of the faults of servers; the others are stops.
@@ -85,24 +84,15 @@ class Redis:
 
 def main(seed: int, runs: int) -> int:
     """Carry out runs over three servers; return how many were wrong."""
-    wrong = 0
     with tempfile.TemporaryDirectory() as folder, RedisServers(Path(folder)) as servers:
-        since = time.monotonic()
-        for at in range(runs):
+
+        def carry_out(at: int) -> Sequence[str]:
             place = Path(folder) / str(at)
             place.mkdir()
-            texts = run(seed + at, Redis(place, servers, seed + at))
-            wrong += bool(texts)
-            for text in texts:
-                print(f"WRONG {text}", flush=True)
-            if at % 50 == 49 or at == runs - 1:
-                print(f"{at + 1} runs, {wrong} wrong, {time.monotonic() - since:.0f} s", flush=True)
-    return wrong
+            return run(seed + at, Redis(place, servers, seed + at))
+
+        return wrong_runs(runs, carry_out)
 
 
 if __name__ == "__main__":
-    parser = argparse.ArgumentParser(prog="python -m tests.views.versioned.redis_masters", description=__doc__)
-    parser.add_argument("--runs", type=int, default=200, help="how many (200)")
-    parser.add_argument("--seed", type=int, default=0, help="of the first; each has the next (0)")
-    arguments = parser.parse_args()
-    sys.exit(bool(main(arguments.seed, arguments.runs)))
+    begin("redis_masters", __doc__, 200, main)
