@@ -28,7 +28,8 @@ def draw_pieces(random: Random, backfill: Backfill, base: Mapping[bytes, bytes])
     match = compile_matcher(spec.output).match
     groups: dict[bytes, list[bytes]] = {}
     if spec.keep is not None:
-        for output in {output for output, _, _ in contributions}:
+        # In order: walks in two processes draw the same.
+        for output in sorted({output for output, _, _ in contributions}):
             groups.setdefault(_group_of(spec, output), []).append(output)
         if spec.is_unique:
             # More than those that are kept may be loaded; of some groups all.

@@ -42,6 +42,8 @@ class Pair:
         self.engine = Engine(at_once=False)
         self.model = NaiveModel()
         self.now = 0.0
+        #: Slices that were computed for reads that lacked them.
+        self.slice_count = 0
         #: Arguments of scans, which are made again: the engine remembers how it answered.
         self.scanned: list[tuple[bytes, bytes | None, int | None, bool]] = []
         #: Watches, and what somebody who followed their changes has.
@@ -123,6 +125,7 @@ class Pair:
                     at = self.engine.compute_some(lacking, at, now=self.now)
                 except MissingError as further:
                     self._provide(further)
+                self.slice_count += 1
                 self.engine._check()
         self.engine._check()
 

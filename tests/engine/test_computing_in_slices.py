@@ -93,3 +93,9 @@ def test_what_is_short_is_computed_at_once() -> None:
     assert engine.count(b"t|u01|", b"t|u01}") == 1
     assert engine.count(b"t|u05|", b"t|u07}") == 3
     assert Engine(at_once=True).count(b"t|", b"t}") == 0
+
+
+def test_a_group_of_which_rows_are_kept_is_computed_at_once() -> None:
+    engine = _engine("newest|<user>|<time:4>|<poster> = check s|<user>|<poster> copy p|<poster>|<time:4> keep last 2")
+    assert engine.count(b"newest|", b"newest}") == 2
+    assert engine.statistics().joins["newest"].computed_ranges == 1

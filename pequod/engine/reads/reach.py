@@ -6,8 +6,8 @@
 
 A gap is computed as a whole, in one turn and beside the memory that is counted. So a read that wants few rows cuts it
 behind some keys of the first source: any cut is right, and this one leaves slices of work. A read that wants all rows
-may have them computed in such slices before, too. A group is not cut, nor is a gap whose keys are in another order than
-those of the first source.
+may have them computed in such slices before, too. A group of a source is not cut, nor one of `keep`, nor a gap whose
+keys are in another order than those of the first source.
 """
 
 from __future__ import annotations
@@ -65,6 +65,8 @@ def gap_end(join: InstalledJoin, first: bytes, last: bytes, key_count: int) -> b
     if first >= last or join.views[0] is not None:
         return last
     plan, environment, prefix = join.plan_for(first, last)
+    if plan.cap is not None and plan.cap.is_single:
+        return last
     step, parts = plan.steps[0], join.plain.sources[0].pattern.parts
     at = known_run(parts, step.known)
     slot = plan.tail_parts[0] if plan.tail_parts else None
