@@ -99,3 +99,43 @@ def test_a_group_of_which_rows_are_kept_is_computed_at_once() -> None:
     engine = _engine("newest|<user>|<time:4>|<poster> = check s|<user>|<poster> copy p|<poster>|<time:4> keep last 2")
     assert engine.count(b"newest|", b"newest}") == 2
     assert engine.statistics().joins["newest"].computed_ranges == 1
+
+
+def test_a_limited_read_that_is_refused_once_does_not_ask_for_its_slices_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(reach, "SLICE_KEYS", 1)
+    engine = Engine(at_once=False)
+    engine.add_joins(
+        parse(
+            "y0|<x> = count q|<x>|<y>; y1|<x> = count s|<x>|<y>; y2|<x> = max p|<x>|<y>;"
+            "u|<x:1> = pull count q|<x:1>|<y>; u|<x:1> = max p|<x:1>|<y>;"
+            "w|<z>|<x:1> = check s|<z>|<n:i64> copy u|<x:1> with . = <n:i64>"
+        )
+    )
+    put_all(engine, {"q|a|b": "-3", "q|~|a": "1e3", "q|~|b": "2", "q|b|a": "x", "q|||a": "9", "p|a|a": "0.5"})
+    put_all(engine, {f"s|{key}": "x" for key in ("a|7fffffffffffffff", "a|8000000000000001", "b|8000000000000001")})
+    put_all(engine, {"p|b|a": "1", "p|||a": "2", "p|c|a": "1", "p|b|ab": "1", "s|a|ab": "x", "s|b|~": "x"})
+    refused = 0
+    limits = range(engine.ledger.total_bytes, 60_000, 250)
+    for limit in limits:
+        engine.limit_memory(limit)
+        try:
+            _read_patiently(engine)
+        except LimitExceededError:
+            refused += 1
+    assert 0 < refused < len(limits)
+
+
+def _read_patiently(engine: Engine) -> None:
+    """Read one row, and compute what that lacks, as a server does."""
+    for _ in range(20):
+        try:
+            assert engine.scan(b"u|a", b"u|c", limit=2).values
+        except MissingError as error:
+            for index in error.indexes:
+                while engine.index_some(index):
+                    pass
+            for lacking in error.uncomputed:
+                _compute(engine, lacking)
+        else:
+            return
+    raise AssertionError("the read never has what it lacks")

@@ -103,11 +103,22 @@ class Scans:
                     # Of backed tables, rows are dropped that the read needs: it would load them again for ever.
                     raise
                 # The refusal has dropped what earlier pieces have left of these contexts: this one alone may fit.
-                has_room, read = False, self._reads.begin(read.now)
+                has_room, read = False, self._begin_anew(read)
                 continue
             if bound == last or len(rows.keys) >= limit:
                 return rows
             wanted, slices = 2 * wanted, 2 * slices
+
+    def _begin_anew(self, read: Read) -> Read:
+        """Begin a call again, so that what its first attempt used may be evicted.
+
+        What was computed in slices for it is still computed at once if it is gone: more slices would be in vain.
+        """
+        begun = self._reads.begin(read.now)
+        for join in self._catalog:
+            if join.computed_until == read.number:
+                join.computed_until = begun.number
+        return begun
 
     def _reach(self, first: bytes, last: bytes | None, row_count: int, slices: int) -> bytes | None:
         """Return how far to read for ``row_count`` rows, over gaps by slices; see `reach`."""
