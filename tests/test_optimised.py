@@ -17,7 +17,7 @@ import pequod
 SCRIPT = """
 from tests.engine.test_backfill import test_what_goes_must_have_been_there
 assert False, "asserts are gone"
-for operator in ("copy", "count", "sum", "min", "max"):
+for operator in ("copy", "count", "sum", "avg", "min", "max"):
     test_what_goes_must_have_been_there(operator, has_another=False)
 for operator in ("copy", "min"):
     test_what_goes_must_have_been_there(operator, has_another=True)

@@ -13,6 +13,7 @@ _CHECK: Final = "a source is an operator and a pattern, and `check` joins one mo
 _ONE_VALUE: Final = "compare with one value, or give a slot the value: `status = <status>`"
 
 _UNLESS: Final = "`unless` leaves out the rows for which a key is there: `unless mute|<user>|<poster>`"
+_AVG: Final = "the operator is `avg`: `rating|<film> = avg vote|<film>|<user>`"
 
 #: In lower case.
 SQL: Final = {
@@ -22,9 +23,8 @@ SQL: Final = {
     "order": f"{_READER}: put first in the output what it is to be ordered by",
     "group": _BY_SLOTS,
     "by": _BY_SLOTS,
-    "avg": "keep a `sum` and a `count` in two joins, and divide where they are read",
-    "average": "keep a `sum` and a `count` in two joins, and divide where they are read",
-    "mean": "keep a `sum` and a `count` in two joins, and divide where they are read",
+    "average": _AVG,
+    "mean": _AVG,
     "distinct": "keys are distinct: leave out of the output the slots that are not to tell rows apart. "
     "To count distinct values, count the keys of another join",
     "not": f"`!=` compares a field, and {_UNLESS}",

@@ -88,7 +88,7 @@ def _given(source: Source, record: object, value: bytes) -> bytes | None:
         fields = _field(record, source.given.path)
         text = _text(fields[0]) if fields else None
         is_number = bool(fields) and isinstance(fields[0], Decimal)
-        is_compared = source.operator in (Operator.SUM, Operator.MIN, Operator.MAX)
+        is_compared = source.operator in (Operator.SUM, Operator.AVG, Operator.MIN, Operator.MAX)
         return None if is_number and is_compared and text != _plain_of_64(fields[0]) else text
     chosen = {name: _field(record, path) for name, path in source.given.fields}
     try:

@@ -16,8 +16,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from decimal import ROUND_HALF_EVEN, Decimal, Inexact, localcontext
 from decimal import Context as DecimalContext
-from decimal import Decimal, Inexact, localcontext
 from fractions import Fraction
 from functools import lru_cache
 
@@ -290,6 +290,8 @@ def _combine(operator: Operator, contributions: list[Row]) -> bytes | None:
             return str(len(values)).encode()
         case Operator.SUM:
             return _spell(_sum(numbers)) if numbers else None
+        case Operator.AVG:
+            return _spell(_mean(numbers)) if numbers else None
         case Operator.MIN:
             return min(values, key=_rank)
         case _:
@@ -316,6 +318,12 @@ def _sum(numbers: list[Decimal]) -> Decimal:
     # Numbers have at most 64 digits before and after the point: nothing is rounded.
     with localcontext(DecimalContext(prec=200, traps=[Inexact])):
         return sum(numbers, Decimal(0))
+
+
+def _mean(numbers: list[Decimal]) -> Decimal:
+    # The one place where digits are lost: beyond the first 34.
+    with localcontext(DecimalContext(prec=34, rounding=ROUND_HALF_EVEN)):
+        return _sum(numbers) / len(numbers)
 
 
 def _rank(value: bytes) -> tuple[int, Decimal, bytes]:

@@ -10,7 +10,7 @@
 from __future__ import annotations
 
 import re
-from decimal import Context, Decimal, Inexact
+from decimal import ROUND_HALF_EVEN, Context, Decimal, Inexact
 from typing import Final
 
 from pequod.language.errors import InvalidDeltaError, NotNumberError, SumTooLongError
@@ -20,6 +20,8 @@ NUMBER_BYTES_MAX: Final = 64
 _NUMBER = re.compile(rb"[+-]?(?:\d+(?:\.\d*)?|\.\d+)").fullmatch
 # Two numbers of 64 digits before and after the point add up exactly; the trap proves it.
 _EXACT: Final = Context(prec=160, traps=[Inexact])
+#: A mean has as many significant digits as IEEE 754's decimal128.
+_MEAN: Final = Context(prec=34, rounding=ROUND_HALF_EVEN)
 
 
 def parse_number(value: bytes) -> Decimal | None:
@@ -39,6 +41,15 @@ def print_number(number: Decimal) -> bytes:
     if "." in text:
         text = text.rstrip("0").rstrip(".")
     return b"0" if text in ("-0", "") else text.encode("ascii")
+
+
+def mean(total: Decimal, count: int) -> Decimal:
+    """Return the mean of ``count`` numbers, to 34 significant digits; of a half, to the even digit.
+
+    >>> print_number(mean(Decimal("1.5"), 2)), print_number(mean(Decimal(1), 3))
+    (b'0.75', b'0.3333333333333333333333333333333333')
+    """
+    return _MEAN.divide(total, Decimal(count))
 
 
 def number_of_delta(delta: bytes) -> Decimal:

@@ -42,7 +42,7 @@ Check = Callable[[Record, list[bytes]], Misfit | None]
 Give = Callable[[bytes, Record], bytes | Misfit]
 
 #: They know the numbers of the language, which are plain decimals.
-_OF_NUMBERS: Final = (Operator.SUM, Operator.MIN, Operator.MAX)
+_OF_NUMBERS: Final = (Operator.SUM, Operator.AVG, Operator.MIN, Operator.MAX)
 _COMPARE: Final[dict[Comparator, Callable[[Any, Any], bool]]] = {
     Comparator.EQUAL: eq,
     Comparator.NOT_EQUAL: ne,

@@ -164,7 +164,7 @@ def _check_sources(spec: JoinSpec) -> None:
     if not values:
         raise JoinError(
             "the join has no value source: all its sources are `check` or `unless`",
-            hint="exactly one source is copy, count, sum, min or max; it gives the value",
+            hint="exactly one source is copy, count, sum, avg, min or max; it gives the value",
             span=spec.span,
         )
     if len(values) > 1:

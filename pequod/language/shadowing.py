@@ -61,11 +61,11 @@ def hides(earlier: JoinSpec, later: JoinSpec) -> bool:
 
 def _found_in(source: Source, other: Source, names: _Names) -> _Names | None:
     """Return the names of slots by which ``source`` has a row wherever ``other`` has one; None: there are none."""
-    # A sum has no row for values that are no numbers; minima and maxima are of any bytes.
-    is_sum = source.operator is Operator.SUM
-    if is_sum and other.operator is not Operator.SUM:
+    # Sums and means have no row for values that are no numbers; minima and maxima are of any bytes.
+    takes_numbers = source.operator.takes_numbers
+    if takes_numbers and not other.operator.takes_numbers:
         return None
-    if (is_sum or source.given is not None) and source.given != other.given:
+    if (takes_numbers or source.given is not None) and source.given != other.given:
         return None
     extended = _named(source.pattern, other.pattern, names)
     if extended is None:

@@ -36,10 +36,16 @@ class Operator(StrEnum):
     COPY = "copy"
     COUNT = "count"
     SUM = "sum"
+    AVG = "avg"
     MIN = "min"
     MAX = "max"
     #: No key of the source matches: it gives no slot a value.
     UNLESS = "unless"
+
+    @property
+    def takes_numbers(self) -> bool:
+        """Whether the operator leaves out values that are no numbers."""
+        return self is Operator.SUM or self is Operator.AVG
 
     @property
     def gives_value(self) -> bool:

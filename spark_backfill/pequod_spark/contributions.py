@@ -12,7 +12,7 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as f
 
 from pequod.language.spec import Operator
-from pequod_spark.decimals import rank, sum_exactly
+from pequod_spark.decimals import average, rank, sum_exactly
 
 
 def combine(operator: Operator, contributions: DataFrame, *, is_unique: bool) -> DataFrame:
@@ -26,7 +26,9 @@ def combine(operator: Operator, contributions: DataFrame, *, is_unique: bool) ->
     if operator is Operator.COPY and is_unique:
         return contributions.select("key", "value")
     if operator is Operator.SUM:
-        return sum_exactly(contributions)
+        return sum_exactly(contributions).select("key", "value")
+    if operator is Operator.AVG:
+        return average(contributions)
     return contributions.groupBy("key").agg(_aggregate(operator).alias("value"))
 
 
@@ -41,7 +43,7 @@ def _aggregate(operator: Operator) -> Column:
             return f.min(rank(value)).getField("value")
         case Operator.MAX:
             return f.max(rank(value)).getField("value")
-        case Operator.SUM | Operator.CHECK | Operator.UNLESS:
+        case Operator.SUM | Operator.AVG | Operator.CHECK | Operator.UNLESS:
             raise AssertionError(f"{operator} is no aggregate of Spark's")
         case _:
             assert_never(operator)

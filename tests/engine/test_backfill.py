@@ -229,7 +229,7 @@ def test_contributions_that_cannot_be_are_found_where_they_matter() -> None:
 
 @pytest.mark.parametrize(
     ("operator", "has_another"),
-    [*((operator, False) for operator in ("copy", "count", "sum", "min", "max")), ("copy", True), ("min", True)],
+    [*((operator, False) for operator in ("copy", "count", "sum", "avg", "min", "max")), ("copy", True), ("min", True)],
 )
 def test_what_goes_must_have_been_there(operator: str, has_another: bool) -> None:
     """A contribution that the piece does not have goes: the piece is not of the backfill's revision."""

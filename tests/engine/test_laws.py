@@ -89,6 +89,20 @@ def test_removing_a_check_key_takes_its_contributions_out_of_an_aggregate() -> N
     assert scan(engine, "total|ann", "total|ann~") == {}
 
 
+def test_a_mean_is_of_the_exact_sum_whatever_came_and_went() -> None:
+    engine = engine_with("mean|<a> = avg v|<a>|<b>")
+    put_all(engine, {"v|x|1": "0.1", "v|x|2": "0.2", "v|x|3": "many", "v|y|1": "1", "v|y|2": "1", "v|y|3": "-4"})
+    expected = {"mean|x": "0.15", "mean|y": "-0." + "6" * 33 + "7"}
+    assert scan(engine, "mean|", "mean}") == expected
+    put_all(engine, {"v|x|4": "9" * 40, "v|y|4": "1" + "0" * 62})
+    assert scan(engine, "mean|", "mean}") == {"mean|x": "3" * 34 + "0" * 6, "mean|y": "25" + "0" * 60}
+    put_all(engine, {"v|x|4": "none", "v|y|4": "-"})
+    assert scan(engine, "mean|", "mean}") == expected
+    for number in (1, 2):
+        engine.remove(b"v|x|%d" % number)
+    assert scan(engine, "mean|", "mean}") == {"mean|y": expected["mean|y"]}
+
+
 @pytest.mark.parametrize(("operator", "kept"), [("min", ["-3", "2", "10", "x"]), ("max", ["x", "10", "2", "-3"])])
 def test_an_extreme_survives_the_removal_of_the_extreme(operator: str, kept: list[str]) -> None:
     engine = engine_with(f"e|<a> = {operator} v|<a>|<b>")

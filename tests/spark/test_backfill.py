@@ -29,6 +29,7 @@ l|<time:4> = check s|<user>|<poster> copy p|<poster>|<time:4>;
 x|<user> = count t|<user>|<time:4>|<poster>;
 r|<user>|<kind>|<id> = check a|<user> with open = true copy e|<id> with of = <user>, kind = <kind> as {stars};
 k|<user>|<kind> = sum e|<id> with of = <user>, kinds[] = <kind> as stars;
+h|<user>|<kind> = avg e|<id> with of = <user>, kinds[] = <kind> as stars;
 w|<user>|<time:4>|<poster> = check s|<user>|<poster> copy p|<poster>|<time:4> keep last 3 of <user>;
 v|<poster>|<time:4> = copy p|<poster>|<time:4> keep first 9;
 g|<user>|<poster> = check s|<user>|<poster> count p|<poster>|<time:4> keep first 2 of <user>
@@ -128,6 +129,7 @@ def writing(connection: Connection) -> Iterator[None]:
         ("l", None),
         ("r", None),
         ("k", 0),
+        ("h", 0),
         ("w", None),
         ("w", 0),
         ("v", None),

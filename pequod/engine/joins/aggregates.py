@@ -4,7 +4,7 @@ Each operator keeps a state for each output key, None while there are no contrib
 
     copy     value-source key -> [contributions, value]    gives the value of the greatest key
     count    number of contributions
-    sum      (numbers, their exact sum)
+    sum, avg (numbers, their exact sum)
     min/max  a multiset in order
 
 >>> total = make_aggregate(Operator.SUM)
@@ -23,7 +23,7 @@ from typing import Final, Protocol, TypeVar, cast
 
 from sortedcontainers import SortedDict
 
-from pequod.language.decimals import parse_number, print_number
+from pequod.language.decimals import mean, parse_number, print_number
 from pequod.language.spec import Operator
 
 # 10^18 numbers of 64 digits before and after the point still add up exactly; the trap proves it.
@@ -48,7 +48,7 @@ class Aggregate(Protocol[S]):
         NeverAddedError: It was not, if the state shows this.
     """
 
-    #: The number of added contributions that a sum could not use.
+    #: The number of added contributions that a sum or a mean could not use.
     not_a_number: int
     #: The bytes of a state without contributions, and those of each contribution; of a row's own value.
     state_bytes: int
@@ -168,6 +168,13 @@ class _Sum:
         return None if state is None else print_number(state[1])
 
 
+class _Average(_Sum):
+    """The mean of the values that are numbers."""
+
+    def result(self, state: tuple[int, Decimal] | None) -> bytes | None:
+        return None if state is None else print_number(mean(state[1], state[0]))
+
+
 #: Numbers come before text; equal numbers of different spelling are ordered by their bytes.
 _Rank = tuple[int, Decimal, bytes]
 _ZERO = Decimal(0)
@@ -222,6 +229,7 @@ _MAKERS: Final[dict[Operator, Callable[[], object]]] = {
     Operator.COPY: _Copy,
     Operator.COUNT: _Count,
     Operator.SUM: _Sum,
+    Operator.AVG: _Average,
     Operator.MIN: partial(_Extreme, 0),
     Operator.MAX: partial(_Extreme, -1),
 }

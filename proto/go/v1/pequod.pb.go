@@ -7477,7 +7477,7 @@ func (x *ReadBackfillReply) GetCrc32Sum() uint64 {
 //	copy of all slots     tail, value                       tails ascend strictly
 //	other copies          tail, value, source key, times
 //	count                 tail, times
-//	sum, min, max         tail, value, times
+//	sum, avg, min, max    tail, value, times
 type LoadBackfillRequest struct {
 	state     protoimpl.MessageState `protogen:"open.v1"`
 	Id        uint64                 `protobuf:"fixed64,1,opt,name=id,proto3" json:"id,omitempty"`

@@ -3989,7 +3989,7 @@ export const ReadBackfillReplySchema: GenMessage<ReadBackfillReply> = /*@__PURE_
  *   copy of all slots     tail, value                       tails ascend strictly
  *   other copies          tail, value, source key, times
  *   count                 tail, times
- *   sum, min, max         tail, value, times
+ *   sum, avg, min, max    tail, value, times
  *
  * @generated from message pequod.v1.LoadBackfillRequest
  */
