@@ -6,6 +6,7 @@
 #include "timeline.hpp"
 
 #include <algorithm>
+#include <vector>
 
 namespace pequod {
 
@@ -19,11 +20,27 @@ struct Told {
 };
 
 // Those who wait for a change, of all routes; not quick: Python tells them.
-struct ToldAll {
-    static constexpr size_t MOST = 8;
-    bool is_quick;
-    size_t count;
-    Told told[MOST];
+class ToldAll {
+public:
+    bool is_quick = true;
+
+    size_t count() const { return count_; }
+    const Told& at(size_t number) const { return number < FEW ? few_[number] : more_[number - FEW]; }
+    void add(const Told& told) {
+        if (count_ < FEW) {
+            few_[count_] = told;
+        } else {
+            more_.push_back(told);
+        }
+        ++count_;
+    }
+
+private:
+    // Mostly a table has few readers: these take no memory of their own.
+    static constexpr size_t FEW = 8;
+    size_t count_ = 0;
+    Told few_[FEW];
+    std::vector<Told> more_;
 };
 
 // Nothing beside the contexts themselves is concerned if a change is noted in their logs.
@@ -43,17 +60,17 @@ bool find_told_at(const HotEngine* engine, PyObject* site, const Change& change,
     if (!route_object || Py_TYPE(route_object) != route_type) return !PyObject_IsTrue(site);
     const Route* route = reinterpret_cast<const Route*>(route_object);
     if (route->is_check && !change.old == !change.value) return true;
-    Told& told = found->told[found->count];
-    Waiting* waiting = waiting_at(route, piece_of(change.key), &told.match);
+    Told told;
+    told.route = route;
+    told.waiting = waiting_at(route, piece_of(change.key), &told.match);
+    Waiting* waiting = told.waiting;
     if (!waiting) return true;
     if (route->is_followed || (route->is_check ? !are_notable(engine, waiting) : !change.value)) return false;
-    told.route = route;
-    told.waiting = waiting;
-    return ++found->count < ToldAll::MOST;
+    found->add(told);
+    return true;
 }
 
 void find_told(const HotEngine* engine, PyObject* readers, const Change& change, ToldAll* found) {
-    found->count = 0;
     found->is_quick = !PyList_GET_SIZE(engine->backfills);
     for (Py_ssize_t at = 0; found->is_quick && at < PyList_GET_SIZE(readers); ++at) {
         PyObject* sites = PyList_GET_ITEM(readers, at);
@@ -160,8 +177,8 @@ bool tell_readers(HotEngine* engine, PyObject* readers, const Change& change, si
     find_told(engine, readers, change, &found);
     if (PyErr_Occurred()) return false;
     bool is_told = true;
-    for (size_t at = 0; found.is_quick && is_told && at < found.count; ++at) {
-        const Told& told = found.told[at];
+    for (size_t at = 0; found.is_quick && is_told && at < found.count(); ++at) {
+        const Told& told = found.at(at);
         *count += told.waiting->count;
         is_told = told.route->is_check ? note_all(engine, told, change) : copy_to_all(engine, told, change);
     }
