@@ -209,6 +209,8 @@ class HotSite:
 class Route:
     # Whether changes of the rows go to watches or to other joins.
     is_followed: bool
+    # Whether watches are all who follow them, and the rows are copies.
+    tells_watches: bool
     def __init__(
         self,
         frames: Frames,

@@ -6,14 +6,14 @@
 #include "timeline.hpp"
 
 #include <algorithm>
-#include <vector>
 
 namespace pequod {
 
 namespace {
 
-// Those who wait for a change, by a route.
+// Those who wait for a change, by the route of a site.
 struct Told {
+    PyObject* site;
     const Route* route;
     Waiting* waiting;
     Match match;
@@ -24,23 +24,38 @@ class ToldAll {
 public:
     bool is_quick = true;
 
+    ToldAll() = default;
+    ToldAll(const ToldAll&) = delete;
+    ToldAll& operator=(const ToldAll&) = delete;
+    ~ToldAll() { PyMem_Free(more_); }
+
     size_t count() const { return count_; }
     const Told& at(size_t number) const { return number < FEW ? few_[number] : more_[number - FEW]; }
-    void add(const Told& told) {
-        if (count_ < FEW) {
-            few_[count_] = told;
-        } else {
-            more_.push_back(told);
-        }
-        ++count_;
+
+    // False: an error is set.
+    bool add(const Told& told) {
+        if (count_ < FEW) return few_[count_++] = told, true;
+        if (count_ - FEW == more_max_ && !grow()) return false;
+        return more_[count_++ - FEW] = told, true;
     }
 
 private:
     // Mostly a table has few readers: these take no memory of their own.
     static constexpr size_t FEW = 8;
+
+    bool grow() {
+        const size_t wanted = more_max_ ? 2 * more_max_ : FEW;
+        void* grown = PyMem_Realloc(more_, wanted * sizeof(Told));
+        if (!grown) return PyErr_NoMemory(), false;
+        more_ = static_cast<Told*>(grown);
+        more_max_ = wanted;
+        return true;
+    }
+
     size_t count_ = 0;
     Told few_[FEW];
-    std::vector<Told> more_;
+    Told* more_ = nullptr;
+    size_t more_max_ = 0;
 };
 
 // Nothing beside the contexts themselves is concerned if a change is noted in their logs.
@@ -61,13 +76,14 @@ bool find_told_at(const HotEngine* engine, PyObject* site, const Change& change,
     const Route* route = reinterpret_cast<const Route*>(route_object);
     if (route->is_check && !change.old == !change.value) return true;
     Told told;
+    told.site = site;
     told.route = route;
     told.waiting = waiting_at(route, piece_of(change.key), &told.match);
     Waiting* waiting = told.waiting;
     if (!waiting) return true;
-    if (route->is_followed || (route->is_check ? !are_notable(engine, waiting) : !change.value)) return false;
-    found->add(told);
-    return true;
+    if (route->is_followed && !route->tells_watches) return false;
+    if (route->is_check ? route->is_followed || !are_notable(engine, waiting) : !change.value) return false;
+    return found->add(told);
 }
 
 void find_told(const HotEngine* engine, PyObject* readers, const Change& change, ToldAll* found) {
@@ -95,12 +111,50 @@ bool note_all(HotEngine* engine, const Told& told, const Change& change) {
     return true;
 }
 
+// Copy a value into a context, and tell watches what has changed; return whether it is a new row, -1: an error is set.
+int copy_and_tell(Hot* hot, PyObject* watches, PyObject* tail, PyObject* value) {
+    if (!check_all(hot->is_sound(), "contexts have native rows")) return -1;
+    const int is_covered = covers(hot, tail);
+    if (is_covered <= 0) return is_covered;
+    PyObject* old = nullptr;
+    const Put done = put(rows_of(hot), tail, value, &old);
+    if (done == Put::FAILED) return -1;
+    bool is_told = true;
+    if (!old || !is_equal(piece_of(old), piece_of(value))) {
+        static PyObject* name = PyUnicode_InternFromString("tell_computed");
+        PyObject* key = concatenated(piece_of(hot->prefix), piece_of(tail), Piece{"", 0});
+        PyObject* answer =
+            name && key ? PyObject_CallMethodObjArgs(watches, name, key, old ? old : Py_None, value, nullptr) : nullptr;
+        is_told = answer;
+        Py_XDECREF(answer);
+        Py_XDECREF(key);
+    }
+    Py_XDECREF(old);
+    return is_told ? done == Put::NEW : -1;
+}
+
+// The same for every context that waits; return how many have a new row, -1: an error is set.
+Py_ssize_t copy_to_watched(const Told& told, PyObject* tail, PyObject* value) {
+    PyObject* join = PyObject_GetAttrString(told.site, "join");
+    PyObject* watches = join ? PyObject_GetAttrString(join, "watches") : nullptr;
+    Py_ssize_t gained = watches ? 0 : -1;
+    for (uint32_t at = 0; gained >= 0 && at < told.waiting->count; ++at) {
+        const int is_new = copy_and_tell(told.waiting->context(at), watches, tail, value);
+        gained = is_new < 0 ? -1 : gained + is_new;
+    }
+    Py_XDECREF(watches);
+    Py_XDECREF(join);
+    return gained;
+}
+
 // Copy a value into every context, as `Writer._fan_out` does. An error is set on failure.
 bool copy_to_all(HotEngine* engine, const Told& told, const Change& change) {
     PyObject* tail = tail_of(told.route, told.match);
     if (!tail) return false;
     const long long tail_bytes = change.old ? 0 : sizes.tail + PyBytes_GET_SIZE(tail);
-    const Py_ssize_t gained = write_to_all(told.waiting, tail, change.value, engine->now_s);
+    const Py_ssize_t gained = told.route->is_followed
+                                  ? copy_to_watched(told, tail, change.value)
+                                  : write_to_all(told.waiting, tail, change.value, engine->now_s);
     Py_DECREF(tail);
     if (gained < 0) return false;
     told.waiting->tail_bytes += tail_bytes;

@@ -12,6 +12,7 @@ from tests.native.faults_of_hot_calls import FAULTS_OF_HOT_CALLS
 from tests.native.faults_of_http2 import FAULTS_OF_HTTP2
 from tests.native.faults_of_messages import FAULTS_OF_MESSAGES
 from tests.native.faults_of_tails import FAULTS_OF_TAILS
+from tests.native.faults_of_telling import FAULTS_OF_TELLING
 
 #: Faults in the structures of the engine, and in what goes through them.
 _FAULTS_OF_STRUCTURES: Final = (
@@ -71,24 +72,6 @@ _FAULTS_OF_STRUCTURES: Final = (
         "keys of a check that are longer than its slot select",
     ),
     Fault("ends.cpp", "    ends_of(self)->table.free(end);\n", "", "an end that is taken out still has its context"),
-    Fault(
-        "telling.cpp",
-        "if (hot->log && PyDict_GET_SIZE(hot->log) >= engine->log_max) return false;",
-        "if (hot->log && PyDict_GET_SIZE(hot->log) > engine->log_max) return false;",
-        "a log may be one entry longer than its limit",
-    ),
-    Fault(
-        "telling.cpp",
-        "    if (gone) lose_row(hot);\n",
-        "",
-        "rows of records that go stay in the ledger",
-    ),
-    Fault(
-        "telling.cpp",
-        "    if (route->is_followed || route->is_check) Py_RETURN_FALSE;\n",
-        "",
-        "no watch is told of rows of records",
-    ),
     Fault(
         "verbs.cpp",
         "    if (hot->upper != Py_None && compare(high, piece_of(hot->upper)) > 0) return Ran::NOT_QUICK;\n",
@@ -393,6 +376,7 @@ FAULTS: Final = tuple(
             *FAULTS_OF_HOT_CALLS,
             *FAULTS_OF_DEADLINES,
             *FAULTS_OF_TAILS,
+            *FAULTS_OF_TELLING,
         ),
         key=lambda fault: fault.file,
     )

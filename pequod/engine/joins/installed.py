@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator
-from typing import NamedTuple
 
 from pequod.answers.rows import Rows
 from pequod.engine.base.table import Table
@@ -15,6 +14,7 @@ from pequod.engine.joins.contexts import Context
 from pequod.engine.joins.coverage import Coverage
 from pequod.engine.joins.frames import Frames, Updaters
 from pequod.engine.joins.indexes import Index
+from pequod.engine.joins.level_one import level_one_of
 from pequod.engine.joins.plan import FrameKey, Plan, Step
 from pequod.engine.joins.watches import WatchIndex
 from pequod.engine.memory.ledger import Ledger
@@ -22,7 +22,7 @@ from pequod.engine.read import Reads
 from pequod.language.patterns import compile_builder, cuts
 from pequod.language.ranges import prefix_end
 from pequod.language.slots import fix_slots, known_run
-from pequod.language.spec import DELIMITER, JoinSpec, Pull, Slot, Snapshot
+from pequod.language.spec import Pull, Slot, Snapshot
 from pequod.native import NativeKernel, Route, core
 
 
@@ -80,7 +80,7 @@ class Site(Frames[Context]):
         route: Route = core.Route(
             self._by_key, shape, known_run(parts, step.known), tuple(pieces), step.depth, not step.is_value
         )
-        route.is_followed = self.join.is_followed
+        route.is_followed, route.tells_watches = self.join.is_followed, self.join.tells_watches
         return route
 
     def tail_of(self, match: re.Match[bytes]) -> bytes:
@@ -172,7 +172,7 @@ class InstalledJoin(CompiledJoin):
         self.sites: list[list[Site]] = [[] for _ in spec.sources]
         self.contexts: dict[bytes, Context] = {}
         self.coverage = Coverage()
-        self.level_one_cut = _level_one(spec)
+        self.level_one_cut = level_one_of(spec)
         #: The prefix of a level-one context for the first key of a read, None if there is none.
         self.level_one_prefix = self.level_one_cut.cut
         #: For each source that looks at records: its index.
@@ -211,7 +211,12 @@ class InstalledJoin(CompiledJoin):
         for sites in self.sites:
             for site in sites:
                 if site.route is not None:
-                    site.route.is_followed = is_followed
+                    site.route.is_followed, site.route.tells_watches = is_followed, self.tells_watches
+
+    @property
+    def tells_watches(self) -> bool:
+        """Whether watches are all who are told of changes of rows, and told each as it is."""
+        return self.watches.count > 0 and not self.downstreams and not self.rivals and self.spec.keep is None
 
     @property
     def is_push(self) -> bool:
@@ -340,7 +345,8 @@ class InstalledJoin(CompiledJoin):
         for sites in self.sites:
             for site in sites:
                 site._check()
-                assert site.route is None or site.route.is_followed == self.is_followed
+                if (route := site.route) is not None:
+                    assert (route.is_followed, route.tells_watches) == (self.is_followed, self.tells_watches)
         assert all(kernel.is_quiet == self._is_kernel_quiet for kernel in self._kernels.values())
 
     def _check_states(self, context: Context) -> None:
@@ -368,31 +374,3 @@ def materialised_rows(joins: Iterable[InstalledJoin], first: bytes, last: bytes)
         found = join.coverage.slice(start, stop) if start < stop else Rows([], [])
         rows.update(zip(found.keys, found.values, strict=True))
     return rows
-
-
-class LevelOne(NamedTuple):
-    """How the prefix of a level-one context is cut from the first key of a read."""
-
-    #: Up to here all keys are the same; -1: there are no such contexts.
-    slot_start: int
-    #: The width of the slot; 0: it goes up to the next delimiter.
-    slot_width: int
-    #: The length of the literal behind it.
-    slot_follow: int
-
-    def cut(self, first: bytes) -> bytes | None:
-        """Return the prefix, None if the key has none."""
-        start, width, follow = self
-        if start < 0:
-            return None
-        stop = start + width if width else first.find(DELIMITER, start)
-        return None if stop < 0 else first[: stop + follow]
-
-
-def _level_one(spec: JoinSpec) -> LevelOne:
-    parts = spec.output.parts
-    slot = parts[1] if len(parts) > 1 else None
-    if len(parts) < 3 or not isinstance(slot, Slot):
-        return LevelOne(-1, 0, 0)
-    follow = len(parts[2]) if isinstance(parts[2], bytes) else 0
-    return LevelOne(len(spec.output.literal_prefix), slot.width or 0, follow)

@@ -177,19 +177,12 @@ class WatchIndex(RangeTree):
                 watch.tell(Change(key, value, value))
 
     def tell_computed(self, key: bytes, old: bytes | None, new: bytes | None) -> None:
-        """Note the change of a computed row; if rows were lost, settling delivers the difference at the end."""
-        change = Change(key, old, new)
-        for watch in self._at(key):
-            if not watch.lost or not any(first <= key < last for first, last in watch.lost):
-                watch.tell(change)
-
-    def tell_whole(self, key: bytes, old: bytes | None, new: bytes | None) -> None:
-        """Do the same, where all watches hold the whole table.
+        """Note the change of a computed row; if rows were lost, settling delivers the difference at the end.
 
         The parts of `Watch.tell` stand here, since each row that is copied comes by.
         """
         change = Change(key, old, new)
-        for watch in self._whole:
+        for watch in self._whole if self.are_whole else self._at(key):
             if watch.lost and any(first <= key < last for first, last in watch.lost):
                 continue
             watch.changes.append(change)

@@ -20,7 +20,7 @@ def copy_and_tell(join: InstalledJoin, contexts: Iterable[Context], tail: bytes,
         No other join computes keys of the table, and the join keeps all rows.
     """
     downstreams, watches = join.downstreams, join.watches
-    tell = watches.tell_whole if watches.are_whole else watches.tell_computed if watches.count else None
+    tell = watches.tell_computed if watches.count else None
     for context in contexts:
         if not context.covers(tail):
             continue

@@ -1,0 +1,44 @@
+"""Faults in who is told of a key that is written."""
+
+from typing import Final
+
+from tests.native.fault import Fault
+
+FAULTS_OF_TELLING: Final = (
+    Fault(
+        "telling.cpp",
+        "if (hot->log && PyDict_GET_SIZE(hot->log) >= engine->log_max) return false;",
+        "if (hot->log && PyDict_GET_SIZE(hot->log) > engine->log_max) return false;",
+        "a log may be one entry longer than its limit",
+    ),
+    Fault(
+        "telling.cpp",
+        "    if (route->is_followed && !route->tells_watches) return false;\n",
+        "",
+        "joins over a watched timeline are not told of its rows",
+    ),
+    Fault(
+        "telling.cpp",
+        "    if (!old || !is_equal(piece_of(old), piece_of(value))) {\n        static",
+        "    if (!old) {\n        static",
+        "watches are not told of a value that takes the place of another",
+    ),
+    Fault(
+        "telling.cpp",
+        "few_[number] : more_[number - FEW]; }",
+        "few_[number] : more_[0]; }",
+        "of many joins that read a key, some are told twice and others never",
+    ),
+    Fault(
+        "telling.cpp",
+        "    if (gone) lose_row(hot);\n",
+        "",
+        "rows of records that go stay in the ledger",
+    ),
+    Fault(
+        "telling.cpp",
+        "    if (route->is_followed || route->is_check) Py_RETURN_FALSE;\n",
+        "",
+        "no watch is told of rows of records",
+    ),
+)
