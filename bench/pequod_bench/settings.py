@@ -143,26 +143,29 @@ class ScaleSettings:
 
 
 @dataclass(frozen=True, slots=True)
-class ClientsSettings:
-    """What run of the clients to make."""
+class FormsSettings:
+    """How often to take which forms of use."""
 
     #: Forms that wait for each operation get a twentieth.
     operations: Annotated[int, Option(min=1, help="Operations of a sample.")] = 10_000
     samples: Samples = 5
     only: Only = ""
     client_loop: ClientLoop = "uvloop"
-    target: Target = None
-    #: Only the unary calls, by each transport.
-    is_unary: bool = False
 
 
 @dataclass(frozen=True, slots=True)
-class WireSettings(ClientsSettings):
-    """What run of unary calls to make."""
+class ClientsSettings(FormsSettings):
+    """What run of the clients to make."""
 
-    operations: Annotated[int, Option(min=1, help="Calls of a sample.")] = 10_000
+    target: Target = None
+
+
+@dataclass(frozen=True, slots=True)
+class WireSettings(FormsSettings):
+    """What run of single calls to make."""
+
+    operations: Annotated[int, Option(min=1, help="Calls of a sample.")] = 4_000
     samples: Samples = 3
-    is_unary: bool = True
 
 
 @dataclass(frozen=True, slots=True)

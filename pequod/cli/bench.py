@@ -137,7 +137,7 @@ def scale(settings: sizes.ScaleSettings, bars: ProgressBars) -> Printed:
     "clients",
     sizes.ClientsSettings,
     {"operations": 20, "samples": 1},
-    short_help="The clients and the transports: calls, batches, threads.",
+    short_help="The clients: calls, batches, threads.",
     shown=(
         "pequod bench clients                             (about a minute)",
         "pequod bench clients --only 'AsyncClient.get' --operations 100000",
@@ -147,8 +147,8 @@ def scale(settings: sizes.ScaleSettings, bars: ProgressBars) -> Printed:
 def clients(settings: sizes.ClientsSettings, bars: ProgressBars) -> Printed:
     """Measure the clients: operations a second and µs of client CPU, by form of use.
 
-    Callers under asyncio.gather, threads, call after call, batches, and unary calls of gRPC alone, on the transport
-    `grpcio` and on `native`. The users of a server that --target names are overwritten.
+    Callers under asyncio.gather, threads, call after call, and batches. The users of a server that --target names are
+    overwritten.
     """
     from pequod_bench.clients import run
 
@@ -159,17 +159,27 @@ def clients(settings: sizes.ClientsSettings, bars: ProgressBars) -> Printed:
     app,
     "wire",
     sizes.WireSettings,
-    {"operations": 64, "samples": 1},
-    without=("client_loop", "target"),
-    short_help="What a plain gRPC call takes of the server.",
+    {"operations": 32, "samples": 1},
+    without=("client_loop",),
+    short_help="What a plain call takes of the server, beside etcd and Redis.",
     shown=(
-        "pequod bench wire                      (half a minute)",
-        "pequod bench wire --only Get --json",
+        "pequod bench wire                                   (some five minutes)",
+        "pequod bench wire --only 'native, Get' --json",
+        "pequod bench wire --only 'TLS and access file'",
+        "pequod bench wire --only 'behind PostgreSQL'        (all rows are loaded)",
+        "pequod bench wire --only 'in a cluster'             (a compute, and its home)",
+        "pequod bench wire --only AsyncClient                (our client by each of its transports)",
+        "pequod bench wire --only etcd",
+        "pequod bench wire --only Redis",
     ),
 )
 def wire(settings: sizes.WireSettings, bars: ProgressBars) -> Printed:
-    """Measure unary calls, by each transport of servers and of clients: µs of CPU of server and client."""
-    from pequod_bench.clients import run
+    """Measure Get, Put, MultiPut and Scan, one at a time and 32 at once: µs of CPU of server and client.
+
+    By each transport of servers and of clients, with TLS and an access file, behind PostgreSQL, in a cluster, and of
+    etcd and Redis. What cannot be started on this machine is named, with the reason.
+    """
+    from pequod_bench.wire.run import run
 
     return run(settings, bars)
 

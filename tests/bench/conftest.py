@@ -8,7 +8,7 @@ from tests.bench.forked_site import ForkedSiteServer
 from tests.forked import started_server
 
 #: The modules that start servers.
-_STARTING = ("systems.pequod_system", "twip")
+_STARTING = ("systems.pequod_system", "twip", "wire.places")
 
 
 @pytest.fixture

@@ -61,6 +61,11 @@ class SiteServer:
     def start(self, *flags: str) -> ServerProcess:
         return ServerProcess([sys.executable, "-m", "pequod.cli", "serve", *flags])
 
+    @property
+    def pid(self) -> int:
+        """The number of its process."""
+        return self._process.pid
+
     def wait(self) -> None:
         self._process.wait(serving, _START_S_MAX)
 
