@@ -258,11 +258,17 @@ def to_token(token: AnyToken | None) -> Token:
 
 
 def to_bytes(data: Data) -> bytes:
-    """Return keys and values as bytes."""
+    """Return keys and values as bytes.
+
+    Raises:
+        TypeError: It is neither bytes nor text.
+    """
     if isinstance(data, bytes):
         return data
     if isinstance(data, str):
         return data.encode()
+    if data is None:
+        raise TypeError("keys and values are bytes or str, not None; `remove` takes a key away, and b'' is a value")
     raise TypeError(f"keys and values are bytes or str, not {type(data).__name__}")
 
 

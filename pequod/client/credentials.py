@@ -82,8 +82,10 @@ class Credentials:
             # A proxy from the environment must not be used for this machine; it would see the token.
             options = [*options, ("grpc.enable_http_proxy", 0)]
         if self.has_tls:
-            from pequod.wire.tls import file_bytes  # noqa: PLC0415
+            from pequod.wire.tls import client_context, file_bytes  # noqa: PLC0415
 
+            # gRPC takes any file, and fails each connection. So both transports refuse the same ones.
+            client_context(self.ca, self.certificate, self.key)
             secure = grpc.ssl_channel_credentials(
                 file_bytes("ca", self.ca), file_bytes("key", self.key), file_bytes("certificate", self.certificate)
             )

@@ -32,12 +32,17 @@ def to_ttl_ms(ttl_s: float | None, *, keep: bool = False) -> int:
 
     Raises:
         InvalidTtlError: It is not above 0, it is longer than a hundred years, or both arguments are given.
+        TypeError: It is no number.
     """
     if ttl_s is None:
         return KEEP if keep else 0
     if keep:
         raise InvalidTtlError(f"{ttl_s} s", "a write sets a deadline or keeps the one that is there, not both")
-    if not 0 < ttl_s <= TTL_MS_MAX / 1000:
+    try:
+        is_one = 0 < ttl_s <= TTL_MS_MAX / 1000
+    except TypeError:
+        raise TypeError(f"a time to live is a number of seconds, not {ttl_s!r}") from None
+    if not is_one:
         raise InvalidTtlError(f"{ttl_s} s", "it is above 0, and at most a hundred years")
     return max(1, round(ttl_s * 1000))
 

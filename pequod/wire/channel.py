@@ -238,7 +238,7 @@ class NativeChannel:
         chance = random.uniform(1 - _PAUSE_CHANCE, 1 + _PAUSE_CHANCE)  # noqa: S311 - no secret
         self._failed_until_s = self.loop.time() + self._pause_s * chance
         self._pause_s = min(self._pause_s * _PAUSE_GROWTH, _PAUSE_MAX_S)
-        return Status(StatusCode.UNAVAILABLE, f"{what}: {self._place.authority}: {why}", [])
+        return Status(StatusCode.UNAVAILABLE, f"{what}: {self._place.target}: {why}", [])
 
     def _settle(self, failure: Status | None) -> None:
         """Begin the calls that waited, or have them fail."""

@@ -26,6 +26,13 @@ class Place(NamedTuple):
     authority: str
 
     @property
+    def target(self) -> str:
+        """The place in words, as gRPC writes it."""
+        if self.path.startswith("\0"):
+            return f"unix-abstract:{self.path[1:]}"
+        return f"unix:{self.path}" if self.path else self.authority
+
+    @property
     def certified_name(self) -> str:
         """The name that a certificate of the server has to have."""
         return "localhost" if self.path else self.host

@@ -7,6 +7,7 @@ import subprocess
 import sys
 import threading
 import time
+from datetime import timedelta
 from typing import Any
 
 import psutil
@@ -91,6 +92,18 @@ async def test_an_argument_that_cannot_be_said_harms_nobody_else(server: ServerP
         assert await client.scan("a", limit=1 << 70) == [(b"a", b"1")]
         with pytest.raises(TypeError, match="bytes or str, not int"):
             await client.get(number)
+        nothing: Any = None
+        with pytest.raises(TypeError, match="bytes or str, not None; `remove` takes a key away"):
+            await client.put("a", nothing)
+
+
+@pytest.mark.parametrize("ttl_s", ["5", timedelta(seconds=5), [5]])
+async def test_a_time_to_live_that_is_no_number_is_refused(server: ServerProcess, ttl_s: Any) -> None:
+    async with AsyncClient(server.target) as client:
+        for call in (client.put("a", "1", ttl_s=ttl_s), client.expire("a", ttl_s), client.multi_put({}, ttl_s=ttl_s)):
+            with pytest.raises(TypeError, match="a time to live is a number of seconds, not ") as told:
+                await call
+            assert repr(ttl_s) in str(told.value)
 
 
 async def test_many_large_puts_at_once_go_in_several_messages(server: ServerProcess) -> None:

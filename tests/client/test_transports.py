@@ -107,8 +107,8 @@ async def test_the_transport_that_was_chosen_carries_the_calls(server: ServerPro
         assert blocking.get("a") == b""
 
 
-@native
-def test_files_of_tls_that_hold_something_else_are_refused(tmp_path: Path) -> None:
+@pytest.mark.parametrize("transport", ["grpcio", pytest.param("native", marks=native)])
+def test_files_of_tls_that_hold_something_else_are_refused(tmp_path: Path, transport: str) -> None:
     authority = Authority(tmp_path, "authority")
     pair, other = authority.sign("one"), authority.sign("two")
     wrong = tmp_path / "wrong.pem"
@@ -119,7 +119,7 @@ def test_files_of_tls_that_hold_something_else_are_refused(tmp_path: Path) -> No
     locked.write_bytes(own.private_bytes(serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, how))
 
     def connector(**settings: Path) -> None:
-        Credentials(transport="native", **settings).connector(REMOTE, [])  # type: ignore[arg-type]
+        Credentials(transport=transport, **settings).connector(REMOTE, [])  # type: ignore[arg-type]
 
     connector(ca=authority.path, certificate=pair.certificate, key=pair.key)
     with pytest.raises(SettingError, match="holds no certificate"):

@@ -105,6 +105,13 @@ async def test_names_without_a_server_fail(target: str) -> None:
     assert (error.details() or "").startswith(("DNS resolution failed", "failed to connect"))
 
 
+@pytest.mark.parametrize("target", ["unix:/no/such.sock", "unix-abstract:no-such-socket"])
+async def test_a_socket_without_a_server_is_named(target: str) -> None:
+    async with channel_to(target) as channel:
+        error = await error_of(say(channel))
+    assert (error.details() or "").startswith(f"failed to connect to all addresses; last error: {target}: ")
+
+
 async def test_nothing_is_sent_to_a_server_that_does_not_greet(monkeypatch: pytest.MonkeyPatch) -> None:
     greets, sent = asyncio.Event(), list[int]()
 
