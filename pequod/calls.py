@@ -267,9 +267,11 @@ def to_bytes(data: Data) -> bytes:
         return data
     if isinstance(data, str):
         return data.encode()
-    if data is None:
-        raise TypeError("keys and values are bytes or str, not None; `remove` takes a key away, and b'' is a value")
-    raise TypeError(f"keys and values are bytes or str, not {type(data).__name__}")
+    raise TypeError(f"keys and values are bytes or str, not {_kind_of(data)}")
+
+
+def _kind_of(other: object) -> str:
+    return type(other).__name__ if other is not None else "None; `remove` takes a key away"
 
 
 def to_delta(delta: Delta) -> bytes:
