@@ -24,6 +24,7 @@ LAYERS = (
     "batch batch_message batch_commands",
     "ahead engine_type",
     "verbs",
+    "writing",
     "telling collect",
     "engine",
     "cutting timeline routes",

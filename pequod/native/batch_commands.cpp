@@ -122,6 +122,13 @@ Ran run_count(Batch* batch, HotEngine* engine) {
     return write_count(batch, uint64_t(count)) ? Ran::DONE : Ran::FAILED;
 }
 
+Ran run_ttl(Batch* batch, HotEngine* engine, double now) {
+    uint64_t left_ms = 0;
+    const Ran ran = time_left(engine, batch->arguments[batch->argument_at], now, &left_ms);
+    if (ran != Ran::DONE) return ran;
+    return write_count(batch, left_ms) ? Ran::DONE : Ran::FAILED;
+}
+
 Ran run_get(Batch* batch, HotEngine* engine, double now) {
     PyObject* value = nullptr;
     const Ran ran = get(engine, batch->arguments[batch->argument_at], seen_of(batch), now, &value);
@@ -132,7 +139,8 @@ Ran run_write_if(Batch* batch, HotEngine* engine, bool is_put) {
     const Piece* argument = batch->arguments + batch->argument_at;
     const Condition condition = {batch->numbers[batch->number_at], argument[is_put ? 2 : 1]};
     PyObject* present = nullptr;
-    const Ran ran = is_put ? put_if(engine, argument[0], argument[1], condition, seen_of(batch), &present)
+    const uint64_t ttl_ms = is_put ? batch->numbers[batch->number_at + 1] : 0;
+    const Ran ran = is_put ? put_if(engine, argument[0], argument[1], ttl_ms, condition, seen_of(batch), &present)
                            : remove_if(engine, argument[0], condition, seen_of(batch), &present);
     if (ran == Ran::DONE || ran == Ran::ABSENT) {
         const unsigned char status = ran == Ran::DONE ? MET_STATUS : static_cast<unsigned char>(ABSENT);
@@ -167,12 +175,15 @@ Ran run_one(Batch* batch, HotEngine* engine, double now) {
         case REMOVE:
             return remove(engine, batch->arguments[batch->argument_at]);
         case PUT_IF:
-            // A time to live is Python's to note.
-            return batch->numbers[batch->number_at + 1] ? Ran::NOT_QUICK : run_write_if(batch, engine, true);
+            return run_write_if(batch, engine, true);
         case REMOVE_IF:
             return run_write_if(batch, engine, false);
         case ADD:
             return run_add(batch, engine);
+        case EXPIRE:
+            return set_time(engine, batch->arguments[batch->argument_at], batch->numbers[batch->number_at]);
+        case TTL:
+            return run_ttl(batch, engine, now);
         case COUNT:
             return run_count(batch, engine);
         case SCAN:

@@ -6,7 +6,21 @@
 
 namespace pequod {
 
-enum Kind : unsigned char { GET = 1, PUT, REMOVE, SCAN, SCAN_LIMIT, SCAN_DOWN, COUNT, PUT_IF, REMOVE_IF, ADD, PUT_TTL };
+enum Kind : unsigned char {
+    GET = 1,
+    PUT,
+    REMOVE,
+    SCAN,
+    SCAN_LIMIT,
+    SCAN_DOWN,
+    COUNT,
+    PUT_IF,
+    REMOVE_IF,
+    ADD,
+    PUT_TTL,
+    EXPIRE,
+    TTL
+};
 enum Status : char { ABSENT = 1, FAILED = 2, UNMET = 4 };
 enum class Gives : unsigned char { VALUE, NOTHING, WAS_THERE, ROWS, COUNT, MET, REMAINING };
 

@@ -5,105 +5,6 @@
 
 namespace pequod {
 
-namespace {
-
-// What became of something that is not quick.
-Ran not_quick() { return PyErr_Occurred() ? Ran::FAILED : Ran::NOT_QUICK; }
-
-// The relations of a key's table if clients write that, and the key is loaded; else null.
-HotRelations* quick_relations(HotEngine* engine, Piece key) {
-    HotRelations* relations = relations_at(engine->relations, key);
-    if (!relations || relations->is_owned) return nullptr;
-    return is_loaded(table_of(relations->table), key) ? relations : nullptr;
-}
-
-// Whether Python need not be told of changes of a table's rows, or tells the joins alone.
-bool is_quiet(const HotRelations* relations) {
-    return !relations->is_watched && relations->readers && PyList_CheckExact(relations->readers);
-}
-
-// The same for a key that is written.
-HotRelations* written_relations(HotEngine* engine, Piece key) {
-    if (!key.size || static_cast<long long>(key.size) > engine->key_bytes_max) return nullptr;
-    if (engine->closed != Py_None) return nullptr;
-    HotRelations* relations = quick_relations(engine, key);
-    return relations && is_quiet(relations) ? relations : nullptr;
-}
-
-// The same for a key whose present value decides what is written: what is due is Python's to remove first.
-HotRelations* decided_relations(HotEngine* engine, Piece key) {
-    return engine->may_be_due() ? nullptr : written_relations(engine, key);
-}
-
-// Whether the ledger need not be looked at before a value of this size is written, the last of as many.
-bool has_room(const HotEngine* engine, size_t value_bytes, size_t count = 1) {
-    const long long revisions = static_cast<long long>(count) - 1;
-    return static_cast<long long>(value_bytes) <= engine->value_bytes_quick &&
-           engine->revision < reinterpret_cast<HotLedger*>(engine->ledger)->weigh_at - revisions;
-}
-
-// Note what a base row has become, null: it is gone. False: an error is set.
-bool note_effect(HotEngine* engine, PyObject* key, PyObject* value) {
-    if (engine->effects == Py_None) return true;
-    return PyDict_SetItem(engine->effects, key, value ? value : Py_None) == 0;
-}
-
-// A row is written anew, or gone: its key has no deadline any more. Whether it had one.
-bool end_deadline(HotEngine* engine, Piece key) {
-    Deadlines* deadlines = deadlines_of(engine->deadlines);
-    return deadlines->count && clear(deadlines, key);
-}
-
-// Put a row of a table, and count what was told of it.
-Ran put_into(HotEngine* engine, HotRelations* relations, PyObject* key, PyObject* value, size_t* told) {
-    PyObject* old = nullptr;
-    if (put(table_of(relations->table), key, value, &old) == Put::FAILED) return Ran::FAILED;
-    const bool had_deadline = old && end_deadline(engine, piece_of(key));
-    const bool is_other = !old || !is_equal(piece_of(old), piece_of(value));
-    bool is_told = true;
-    if (is_other || had_deadline) {
-        ++engine->revision;
-        is_told = note_effect(engine, key, value);
-    }
-    if (is_other && is_told) is_told = tell_readers(engine, relations->readers, {key, old, value}, told);
-    Py_XDECREF(old);
-    return is_told ? Ran::DONE : Ran::FAILED;
-}
-
-// The same of bytes of which no object exists.
-Ran put_into(HotEngine* engine, HotRelations* relations, Piece key, Piece value) {
-    PyObject* own_key = PyBytes_FromStringAndSize(key.start, Py_ssize_t(key.size));
-    PyObject* own_value = PyBytes_FromStringAndSize(value.start, Py_ssize_t(value.size));
-    size_t told = 0;
-    const Ran ran = own_key && own_value ? put_into(engine, relations, own_key, own_value, &told) : Ran::FAILED;
-    Py_XDECREF(own_key);
-    Py_XDECREF(own_value);
-    return ran;
-}
-
-// Take a key out of its table.
-Ran take_out(HotEngine* engine, HotRelations* relations, PyObject* key) {
-    PyObject* old = remove(table_of(relations->table), piece_of(key));
-    if (!old) return PyErr_Occurred() ? Ran::FAILED : Ran::ABSENT;
-    end_deadline(engine, piece_of(key));
-    ++engine->revision;
-    size_t told = 0;
-    const bool is_told =
-        note_effect(engine, key, nullptr) && tell_readers(engine, relations->readers, {key, old, nullptr}, &told);
-    Py_DECREF(old);
-    return is_told ? Ran::DONE : Ran::FAILED;
-}
-
-// The same of bytes of which no object exists.
-Ran take_out(HotEngine* engine, HotRelations* relations, Piece key) {
-    PyObject* own_key = PyBytes_FromStringAndSize(key.start, Py_ssize_t(key.size));
-    const Ran ran = own_key ? take_out(engine, relations, own_key) : Ran::FAILED;
-    Py_XDECREF(own_key);
-    return ran;
-}
-
-}  // namespace
-
 Ran put(HotEngine* engine, PyObject* key, PyObject* value) {
     HotRelations* relations = written_relations(engine, piece_of(key));
     if (!relations || !has_room(engine, piece_of(value).size)) return not_quick();
@@ -121,37 +22,67 @@ namespace {
 // A hundred years, as pequod/language/deadlines.py has it.
 constexpr uint64_t TTL_MS_MAX = uint64_t(100) * 365 * 86'400'000;
 
-// Have a row that was put just now expire: a change of its own.
+// Whether a time to live is one: what is due is Python's to remove first, as it has no deadline that could be kept, and
+// so is a time that is too long.
+bool is_quick_time(const HotEngine* engine, uint64_t ttl_ms) {
+    return ttl_ms == KEEP_TTL ? !engine->may_be_due() : ttl_ms <= TTL_MS_MAX;
+}
+
+// The write and the deadline are a revision each.
+size_t revisions_of(uint64_t ttl_ms) { return ttl_ms ? 2 : 1; }
+
+// The instant at which a key will expire that is written now; -1: never.
+long long instant_after(const HotEngine* engine, Piece key, uint64_t ttl_ms) {
+    const Deadlines* deadlines = deadlines_of(engine->deadlines);
+    if (ttl_ms == KEEP_TTL) return deadlines->count ? instant_of(deadlines, key) : -1;
+    return ttl_ms ? deadlines->now_ms + static_cast<long long>(ttl_ms) : -1;
+}
+
+// The row of a key in its table; null: there is none.
+const Entry* own_row(const HotRelations* relations, Piece key) {
+    SortedRows* rows = rows_of(table_of(relations->table), key);
+    return rows ? row_of(rows, key) : nullptr;
+}
+
+// Have a row expire: a change of its own.
+Ran expire_row(HotEngine* engine, const Entry* row, long long at_ms) {
+    // To hold on to the row's own key takes no memory.
+    if (set(deadlines_of(engine->deadlines), row->key, at_ms) < 0) return Ran::FAILED;
+    ++engine->revision;
+    return note_effect(engine, row->key, row->value) ? Ran::DONE : Ran::FAILED;
+}
+
+// The same of a row that was put just now.
 Ran expire_at(HotEngine* engine, Piece key, long long at_ms) {
     const HotRelations* relations = relations_at(engine->relations, key);
-    SortedRows* rows = relations ? rows_of(table_of(relations->table), key) : nullptr;
-    const Entry* entry = rows ? row_of(rows, key) : nullptr;
-    if (!entry) return PyErr_SetString(PyExc_RuntimeError, "a row is gone while its deadline is set"), Ran::FAILED;
-    // To hold on to the row's own key takes no memory.
-    if (set(deadlines_of(engine->deadlines), entry->key, at_ms) < 0) return Ran::FAILED;
-    ++engine->revision;
-    return note_effect(engine, entry->key, entry->value) ? Ran::DONE : Ran::FAILED;
+    const Entry* row = relations ? own_row(relations, key) : nullptr;
+    if (row) return expire_row(engine, row, at_ms);
+    return PyErr_SetString(PyExc_RuntimeError, "a row is gone while its deadline is set"), Ran::FAILED;
+}
+
+// Put a row of a table, and have it expire.
+Ran put_until(HotEngine* engine, HotRelations* relations, Piece key, Piece value, uint64_t ttl_ms) {
+    const long long at_ms = instant_after(engine, key, ttl_ms);
+    const Ran ran = put_into(engine, relations, key, value);
+    return ran == Ran::DONE && at_ms >= 0 ? expire_at(engine, key, at_ms) : ran;
 }
 
 }  // namespace
 
 Ran put_for(HotEngine* engine, Piece key, Piece value, uint64_t ttl_ms) {
-    // What is due is Python's to remove first: it has no deadline that could be kept.
-    if (ttl_ms == KEEP_TTL ? engine->may_be_due() : ttl_ms > TTL_MS_MAX) return Ran::NOT_QUICK;
+    if (!is_quick_time(engine, ttl_ms)) return Ran::NOT_QUICK;
     HotRelations* relations = written_relations(engine, key);
-    // The write and the deadline are a revision each.
-    if (!relations || !has_room(engine, value.size, 2)) return not_quick();
-    const Deadlines* deadlines = deadlines_of(engine->deadlines);
-    long long at_ms = ttl_ms ? deadlines->now_ms + static_cast<long long>(ttl_ms) : -1;
-    if (ttl_ms == KEEP_TTL) at_ms = deadlines->count ? instant_of(deadlines, key) : -1;
-    const Ran ran = put_into(engine, relations, key, value);
-    return ran == Ran::DONE && at_ms >= 0 ? expire_at(engine, key, at_ms) : ran;
+    if (!relations || !has_room(engine, value.size, revisions_of(ttl_ms))) return not_quick();
+    return put_until(engine, relations, key, value, ttl_ms);
 }
 
-Ran put_all(HotEngine* engine, const Piece* keys, const Piece* values, size_t count) {
-    if (!has_room(engine, 0, count)) return Ran::NOT_QUICK;
+Ran put_all(HotEngine* engine, const Piece* keys, const Piece* values, size_t count, uint64_t ttl_ms) {
+    if (count > KEYS_MAX || !is_quick_time(engine, ttl_ms)) return Ran::NOT_QUICK;
+    if (!has_room(engine, 0, count * revisions_of(ttl_ms))) return Ran::NOT_QUICK;
+    long long instants[KEYS_MAX];
     for (size_t at = 0; at < count; ++at) {
         if (!written_relations(engine, keys[at]) || !has_room(engine, values[at].size)) return not_quick();
+        instants[at] = instant_after(engine, keys[at], ttl_ms);
     }
     // All have been admitted: as in Python, none is asked for again, whatever the rows before it have brought.
     for (size_t at = 0; at < count; ++at) {
@@ -160,7 +91,21 @@ Ran put_all(HotEngine* engine, const Piece* keys, const Piece* values, size_t co
             return PyErr_SetString(PyExc_RuntimeError, "a table is gone while its rows are put"), Ran::FAILED;
         if (put_into(engine, relations, keys[at], values[at]) == Ran::FAILED) return Ran::FAILED;
     }
+    for (size_t at = 0; at < count; ++at) {
+        if (instants[at] >= 0 && expire_at(engine, keys[at], instants[at]) == Ran::FAILED) return Ran::FAILED;
+    }
     return Ran::DONE;
+}
+
+Ran set_time(HotEngine* engine, Piece key, uint64_t ttl_ms) {
+    const HotRelations* relations = ttl_ms <= TTL_MS_MAX ? decided_relations(engine, key) : nullptr;
+    if (!relations) return not_quick();
+    const Entry* row = own_row(relations, key);
+    if (!row) return Ran::ABSENT;
+    if (ttl_ms) return expire_row(engine, row, instant_after(engine, key, ttl_ms));
+    if (!end_deadline(engine, key)) return Ran::DONE;
+    ++engine->revision;
+    return note_effect(engine, row->key, row->value) ? Ran::DONE : Ran::FAILED;
 }
 
 Ran remove(HotEngine* engine, PyObject* key) {
@@ -199,13 +144,14 @@ Ran look(const HotRelations* relations, Piece key, const Condition& condition, c
 
 }  // namespace
 
-Ran put_if(HotEngine* engine, Piece key, Piece value, const Condition& condition, const Seen& seen,
+Ran put_if(HotEngine* engine, Piece key, Piece value, uint64_t ttl_ms, const Condition& condition, const Seen& seen,
            PyObject** present) {
+    // A value or a time that Python refuses is refused whether the condition holds or not.
+    if (!is_quick_time(engine, ttl_ms)) return Ran::NOT_QUICK;
     HotRelations* relations = decided_relations(engine, key);
-    // A value that Python refuses is refused whether the condition holds or not.
-    if (!relations || !has_room(engine, value.size)) return not_quick();
+    if (!relations || !has_room(engine, value.size, revisions_of(ttl_ms))) return not_quick();
     const Ran ran = look(relations, key, condition, seen, present);
-    return ran == Ran::DONE ? put_into(engine, relations, key, value) : ran;
+    return ran == Ran::DONE ? put_until(engine, relations, key, value, ttl_ms) : ran;
 }
 
 Ran remove_if(HotEngine* engine, Piece key, const Condition& condition, const Seen& seen, PyObject** present) {
@@ -292,6 +238,19 @@ Ran get(HotEngine* engine, Piece key, const Seen& seen, double now, PyObject** v
     *value = stored(relations, key, seen);
     if (*value) return Ran::DONE;
     return is_computed(relations) ? get_computed(engine, relations, key, now, value) : Ran::ABSENT;
+}
+
+Ran time_left(HotEngine* engine, Piece key, double now, uint64_t* left_ms) {
+    const HotRelations* relations = relations_at(engine->relations, key);
+    // Whether a database keeps deadlines is Python's to ask.
+    if (!relations || table_of(relations->table)->loaded != Py_None) return not_quick();
+    PyObject* value = nullptr;
+    const Ran ran = get(engine, key, {0, nullptr, 0, 0}, now, &value);
+    if (ran != Ran::DONE) return ran;
+    const Deadlines* deadlines = deadlines_of(engine->deadlines);
+    const long long at_ms = deadlines->count ? instant_of(deadlines, key) : -1;
+    *left_ms = at_ms < 0 ? NO_DEADLINE : static_cast<uint64_t>(at_ms - deadlines->now_ms);
+    return Ran::DONE;
 }
 
 Ran rows_between(HotEngine* engine, Piece first, Piece last, SortedRows** rows) {

@@ -7,27 +7,30 @@
 // it and is Python's is brought up to date there (telling.cpp).
 #pragma once
 
-#include "engine.hpp"
 #include "integers.hpp"
+#include "writing.hpp"
 
 namespace pequod {
-
-// How a command went: not quick means that nothing has changed, as do absent and unmet of a condition that does not
-// hold; failed, that an error is set.
-enum class Ran { DONE, ABSENT, UNMET, NOT_QUICK, FAILED };
 
 Ran put(HotEngine* engine, Piece key, Piece value);
 Ran remove(HotEngine* engine, Piece key);
 // The same of exact `bytes` that exist.
 Ran put(HotEngine* engine, PyObject* key, PyObject* value);
 Ran remove(HotEngine* engine, PyObject* key);
-// Put many rows, all or none.
-Ran put_all(HotEngine* engine, const Piece* keys, const Piece* values, size_t count);
 
-// Put a key that expires, so many milliseconds from the present instant on, which the deadlines were told; KEEP_TTL:
-// when it would have without the write; 0: never. A time beyond a hundred years is Python's to refuse.
+// A time to live is of milliseconds from the present instant on, which the deadlines were told; KEEP_TTL: the key
+// expires when it would have without the write; 0: never. A time beyond a hundred years is Python's to refuse.
 constexpr uint64_t KEEP_TTL = ~uint64_t(0);
+// Put a key that expires.
 Ran put_for(HotEngine* engine, Piece key, Piece value, uint64_t ttl_ms);
+// Put many rows that expire, all or none; more of them are not quick.
+constexpr size_t KEYS_MAX = 256;
+Ran put_all(HotEngine* engine, const Piece* keys, const Piece* values, size_t count, uint64_t ttl_ms);
+// Have a key that is there expire, or (0) live for ever. Absent: it is not there.
+Ran set_time(HotEngine* engine, Piece key, uint64_t ttl_ms);
+// How many milliseconds a key has left; absent: it is not there.
+constexpr uint64_t NO_DEADLINE = ~uint64_t(0);
+Ran time_left(HotEngine* engine, Piece key, double now, uint64_t* left_ms);
 
 // Remove the earliest key that is due, which has no deadline from now on. Not quick: it is Python's to remove; absent:
 // none is due. The caller owns the key if it is not quick.
@@ -63,7 +66,8 @@ struct Condition {
 
 // Put or remove a key if its present value meets a condition. ABSENT: it does not, since there is none; UNMET: it does
 // not, and is lent until the next change.
-Ran put_if(HotEngine* engine, Piece key, Piece value, const Condition& condition, const Seen& seen, PyObject** present);
+Ran put_if(HotEngine* engine, Piece key, Piece value, uint64_t ttl_ms, const Condition& condition, const Seen& seen,
+           PyObject** present);
 Ran remove_if(HotEngine* engine, Piece key, const Condition& condition, const Seen& seen, PyObject** present);
 
 // Add an integer to that of a key, 0 if it is absent, and write the sum. Not quick is what is no plain integer.

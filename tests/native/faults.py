@@ -85,14 +85,14 @@ _FAULTS_OF_STRUCTURES: Final = (
         "a scan behind what is materialised shows nothing",
     ),
     Fault(
-        "verbs.cpp",
+        "writing.cpp",
         "const bool is_other = !old || !is_equal(piece_of(old), piece_of(value));",
         "const bool is_other = !old || piece_of(old).size != piece_of(value).size;",
         "a value that is replaced by one as long is not told to joins",
     ),
     Fault("tables.cpp", "    --table->entry_count;\n", "", "removed rows are still counted"),
     Fault(
-        "verbs.cpp",
+        "writing.cpp",
         "engine->revision < reinterpret_cast<HotLedger*>(engine->ledger)->weigh_at - revisions;",
         "engine->revision >= 0;",
         "quick writes go on when memory is to be weighed",

@@ -42,13 +42,13 @@ FAULTS_OF_DEADLINES: Final = (
         "where nothing is due, reads are slow for ever",
     ),
     Fault(
-        "verbs.cpp",
+        "writing.cpp",
         "const bool had_deadline = old && end_deadline(engine, piece_of(key));",
         "const bool had_deadline = false;",
         "a put leaves the deadline of its key",
     ),
     Fault(
-        "verbs.cpp",
+        "writing.cpp",
         "    end_deadline(engine, piece_of(key));\n    ++engine->revision;\n",
         "    ++engine->revision;\n",
         "a removed key has its deadline when it comes again",

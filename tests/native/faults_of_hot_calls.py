@@ -7,8 +7,8 @@ from tests.native.fault import Fault
 FAULTS_OF_HOT_CALLS: Final = (
     Fault(
         "http2/hot_answer.cpp",
-        "if (method == HOT_GET) return !rights.readable || rights.readable->holds(asked.first);",
-        "if (method == HOT_GET) return true;",
+        "if (method == HOT_GET || method == HOT_TTL) return !rights.readable || rights.readable->holds(asked.first);",
+        "if (method == HOT_GET || method == HOT_TTL) return true;",
         "a caller gets keys that its role may not read",
     ),
     Fault(
@@ -61,13 +61,43 @@ FAULTS_OF_HOT_CALLS: Final = (
     ),
     Fault(
         "verbs.cpp",
-        "if (ttl_ms == KEEP_TTL ? engine->may_be_due() : ttl_ms > TTL_MS_MAX) return Ran::NOT_QUICK;",
-        "if (ttl_ms != KEEP_TTL && ttl_ms > TTL_MS_MAX) return Ran::NOT_QUICK;",
+        "return ttl_ms == KEEP_TTL ? !engine->may_be_due() : ttl_ms <= TTL_MS_MAX;",
+        "return ttl_ms == KEEP_TTL || ttl_ms <= TTL_MS_MAX;",
         "a key that is due keeps its deadline, and what is put is gone",
     ),
     Fault(
         "verbs.cpp",
-        "if (!has_room(engine, 0, count)) return Ran::NOT_QUICK;",
+        "instants[at] = instant_after(engine, keys[at], ttl_ms);",
+        "instants[at] = ttl_ms == KEEP_TTL ? -1 : instant_after(engine, keys[at], ttl_ms);",
+        "many puts that keep the deadlines of their keys take them away",
+    ),
+    Fault(
+        "verbs.cpp",
+        "return ran == Ran::DONE ? put_until(engine, relations, key, value, ttl_ms) : ran;",
+        "return ran == Ran::DONE ? put_into(engine, relations, key, value) : ran;",
+        "a key that is put under a condition lives for ever",
+    ),
+    Fault(
+        "verbs.cpp",
+        "if (!end_deadline(engine, key)) return Ran::DONE;\n    ++engine->revision;",
+        "if (!end_deadline(engine, key)) return Ran::DONE;",
+        "nobody is told that a key lives for ever from now on",
+    ),
+    Fault(
+        "verbs.cpp",
+        "*left_ms = at_ms < 0 ? NO_DEADLINE : static_cast<uint64_t>(at_ms - deadlines->now_ms);",
+        "*left_ms = at_ms < 0 ? NO_DEADLINE : static_cast<uint64_t>(at_ms);",
+        "a key seems to live for as long as the clock has run",
+    ),
+    Fault(
+        "http2/hot_reply.hpp",
+        "bool is_one() const { return !is_kept || !set_ms; }",
+        "bool is_one() const { return true; }",
+        "a call that sets a deadline and keeps it is not refused",
+    ),
+    Fault(
+        "verbs.cpp",
+        "if (!has_room(engine, 0, count * revisions_of(ttl_ms))) return Ran::NOT_QUICK;",
         "",
         "many puts go beyond the moment at which the ledger is weighed",
     ),

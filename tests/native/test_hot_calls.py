@@ -142,6 +142,8 @@ def test_replies_are_those_of_handlers(hot: Hot) -> None:
         "MultiPut": 0,
         "WriteIf": 0,
         "Add": 0,
+        "Expire": 0,
+        "Ttl": 0,
     }
     assert sum(hot.calls.tallies()[1][2]) == 2
 
@@ -195,11 +197,6 @@ NOT_HOT: dict[str, tuple[str, Any, dict[str, Any]]] = {
     "several chunks": ("Scan", pb.ScanRequest(first=b"x|", last=b"x}", chunk_bytes=20), {}),
     "no row": ("Scan", pb.ScanRequest(first=b"x|", last=b"x}", limit=0), {}),
     "a key of another server": ("Put", pb.PutRequest(key=b"x|1", value=b"n"), {"turn": TURN._replace(homes=([], []))}),
-    "a time to live under a condition": (
-        "WriteIf",
-        pb.WriteIfRequest(key=b"x|1", value=b"n", condition=2, ttl_ms=5),
-        {},
-    ),
     "no condition": ("WriteIf", pb.WriteIfRequest(key=b"x|1", value=b"n"), {}),
     "a condition that is none": ("WriteIf", pb.WriteIfRequest(key=b"x|1", value=b"n", condition=9), {}),
     "more than a condition takes": ("WriteIf", pb.WriteIfRequest(key=b"x|1", condition=2, expected=b"one"), {}),

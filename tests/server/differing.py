@@ -22,7 +22,8 @@ from pequod_server import PequodServer, ServerConfig
 from pequod_server.backing.fake import FakeStore
 from pequod_server.backing.mapping import parse_mappings
 
-from pequod.commands.kinds import COUNT, GET, PUT, REMOVE, SCAN
+from pequod.commands.kinds import COUNT, EXPIRE, GET, PUT, PUT_TTL, REMOVE, SCAN
+from pequod.language.deadlines import TTL_MS_MAX
 
 SERVICE: Final = "/pequod.v1.Pequod/"
 _JOIN: Final = "t|<user>|<time>|<poster> = check f|<user>|<poster> copy p|<poster>|<time>"
@@ -46,11 +47,14 @@ _REPLIES: Final[dict[str, Any]] = {
     "MultiPut": pb.MultiPutReply,
     "WriteIf": pb.WriteIfReply,
     "Add": pb.AddReply,
+    "Expire": pb.ExpireReply,
     "Execute": pb.ExecuteReply,
     "Watch": pb.WatchReply,
 }
 STREAMING: Final = frozenset({"Scan", "Watch"})
 _MESSAGE_MAX: Final = 200_000
+#: Times to live: for ever, an hour, and too long.
+_TIMES: Final = (0, 3_600_000, 3_600_000, TTL_MS_MAX + 1)
 
 
 class Calls:
@@ -109,14 +113,22 @@ class Calls:
             request.ttl_ms = 3_600_000
         return request
 
+    def _multi_put(self, keys: list[bytes]) -> Any:
+        rnd = self._random
+        request = pb.MultiPutRequest(keys=keys, values=[self._value() for _ in keys[rnd.randrange(2) :]])
+        request.ttl_ms, request.keep_ttl = rnd.choice([0, 0, *_TIMES]), rnd.random() < 0.1
+        return request
+
     def _batch(self) -> Any:
         rnd = self._random
         request = pb.ExecuteRequest(batch=rnd.randrange(1000))
         for _ in range(rnd.choice([0, 1, 3, 30])):
-            kind = rnd.choice([GET, PUT, REMOVE, SCAN, COUNT])
+            kind = rnd.choice([GET, PUT, REMOVE, SCAN, COUNT, PUT_TTL, EXPIRE])
             request.kinds += bytes([kind])
-            second = {GET: [], REMOVE: [], PUT: [self._value()]}.get(kind, [self._key()])
-            request.arguments.extend([self._key(), *second])
+            second = {GET: [], REMOVE: [], EXPIRE: [], PUT: [self._value()], PUT_TTL: [self._value()]}
+            request.arguments.extend([self._key(), *second.get(kind, [self._key()])])
+            if kind in (PUT_TTL, EXPIRE):
+                request.numbers.append(rnd.choice(_TIMES))
         if rnd.random() < 0.05:
             request.kinds += b"\xff"
         return request
@@ -124,7 +136,7 @@ class Calls:
     def next(self) -> tuple[str, list[bytes], dict[str, Any]]:
         """Return a method, its requests, and the options of the call."""
         rnd = self._random
-        method = rnd.choices([*_REPLIES, "Nothing"], [4, 6, 1, 2, 4, 2, 2, 3, 2, 3, 1, 0.3])[0]
+        method = rnd.choices([*_REPLIES, "Nothing"], [4, 6, 1, 2, 4, 2, 2, 3, 2, 2, 3, 1, 0.3])[0]
         keys = [self._key() for _ in range(rnd.choice([0, 1, 5]))]
         made: dict[str, Any] = {
             "Get": lambda: pb.GetRequest(key=self._key()),
@@ -135,11 +147,12 @@ class Calls:
             "Count": lambda: self._ranged(pb.CountRequest),
             "Scan": self._scan,
             "MultiGet": lambda: pb.MultiGetRequest(keys=keys),
-            "MultiPut": lambda: pb.MultiPutRequest(keys=keys, values=[self._value() for _ in keys[rnd.randrange(2) :]]),
+            "MultiPut": lambda: self._multi_put(keys),
             "WriteIf": self._write_if,
             "Add": lambda: pb.AddRequest(
                 key=self._key(), delta=rnd.choice([b"1", b"-7", b"0.5", b"", b"x", b"9" * 70])
             ),
+            "Expire": lambda: pb.ExpireRequest(key=self._key(), ttl_ms=rnd.choice(_TIMES)),
             "Execute": self._batch,
             "Watch": lambda: pb.WatchRequest(first=b"x|", last=b"x}"),
             "Nothing": pb.GetRequest,

@@ -20,6 +20,7 @@ from pequod_server import PequodServer, ServerConfig
 from pequod_server.calls.hot import _CALLERS_MAX
 from pequod_server.ops.tallies import SECONDS
 
+from pequod.language.deadlines import NO_DEADLINE
 from pequod.native.http2 import HOT_METHODS, why_absent
 
 pytestmark = pytest.mark.skipif(why_absent() is not None, reason="there is no native transport")
@@ -79,6 +80,18 @@ async def test_calls_are_hot_and_channelz_counts_them() -> None:
         assert 250 <= counts["Get"] <= 300
         assert server._server.counts.succeeded >= 303  # type: ignore[attr-defined]
         assert server.service.levels.counters.all_reads()["any"] == 301
+
+
+async def test_deadlines_are_set_kept_and_told_without_python() -> None:
+    async with served() as (server, stub):
+        await stub.WriteIf(pb.WriteIfRequest(key=b"x|2", value=b"two", condition=1, ttl_ms=3_600_000))
+        await stub.MultiPut(pb.MultiPutRequest(keys=[b"x|2"], values=[b"new"], keep_ttl=True))
+        assert 0 < (await stub.Ttl(pb.TtlRequest(key=b"x|2"))).remaining_ms <= 3_600_000
+        assert (await stub.Expire(pb.ExpireRequest(key=b"x|2"))).was_there
+        assert (await stub.Ttl(pb.TtlRequest(key=b"x|2"))).remaining_ms == NO_DEADLINE
+        assert not (await stub.Expire(pb.ExpireRequest(key=b"x|9", ttl_ms=5))).was_there
+        assert not (await stub.Ttl(pb.TtlRequest(key=b"x|9"))).HasField("remaining_ms")
+        assert hot_counts(server) == {"WriteIf": 1, "MultiPut": 1, "Ttl": 3, "Expire": 2}
 
 
 async def test_metrics_have_them_beside_the_others() -> None:

@@ -27,7 +27,9 @@ Fields = list[tuple[bytes, bytes]]
 #: Ranges of keys, where they start and where they end; None: all keys.
 Ranges = KeyBounds | None
 #: The methods that hot calls may have, by the numbers that the core has for them; 0 is none.
-HOT_METHODS: Final = ("", "Get", "Put", "Remove", "Count", "Scan", "MultiGet", "MultiPut", "WriteIf", "Add")
+HOT_METHODS: Final = (
+    *("", "Get", "Put", "Remove", "Count", "Scan", "MultiGet", "MultiPut", "WriteIf", "Add", "Expire", "Ttl"),
+)
 #: The number of a method, seconds, headers, and the request of a call that took long.
 SlowCall = tuple[int, float, Fields, bytes]
 #: Seconds, kinds, first argument (None: there is none) and number of rows of a batch that took long.

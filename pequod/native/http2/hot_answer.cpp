@@ -10,7 +10,7 @@ namespace pequod::http2 {
 namespace {
 
 // Fields of requests and replies in proto/pequod/v1/pequod.proto: number, and 0 a varint, 1 fixed 64 bits, 2 bytes.
-enum PutTag : unsigned char { TTL_MS = 0x18, KEEPS_TTL = 0x20 };
+enum ExpireTag : unsigned char { TTL_MS_OF_EXPIRE = 0x10 };
 enum WriteIfTag : unsigned char { CONDITION = 0x18, EXPECTED = 0x22, ID_OF_WRITE_IF = 0x3a };
 enum AddTag : unsigned char { ID_OF_ADD = 0x1a };
 enum ScanTag : unsigned char { LIMIT = 0x18, REVERSE = 0x20, CHUNK_BYTES = 0x28, KEYS_ONLY = 0x38, ONE_CHUNK = 0x40 };
@@ -26,7 +26,8 @@ constexpr size_t ROWS_MAX = 1024;
 
 struct Asked {
     Piece first{nullptr, 0}, second{nullptr, 0}, expected{nullptr, 0}, request_id{nullptr, 0};
-    uint64_t limit = 0, chunk_bytes = 0, condition = 0, ttl_ms = 0, keeps_ttl = 0;
+    uint64_t limit = 0, chunk_bytes = 0, condition = 0, ttl_ms = 0;
+    Time time;
     bool has_limit = false, is_down = false, keys_only = false, one_chunk = false;
 };
 
@@ -64,15 +65,10 @@ bool read_scan_field(Reader* reader, unsigned char tag, unsigned* seen, Asked* a
     }
 }
 
-// Whether the next field of a put says how long its key lives, for the first time.
-bool read_ttl(Reader* reader, unsigned char tag, unsigned* seen, Asked* asked) {
-    if (tag == TTL_MS) return read_number(reader, tag, seen, &asked->ttl_ms);
-    return tag == KEEPS_TTL && read_number(reader, tag, seen, &asked->keeps_ttl);
-}
-
-// Whether the next field of a conditional write stands for the first time; a time to live is Python's to note.
+// Whether the next field of a conditional write stands for the first time.
 bool read_condition(Reader* reader, unsigned char tag, unsigned* seen, Asked* asked) {
     if (tag == CONDITION) return read_number(reader, tag, seen, &asked->condition);
+    if (asked->time.read(reader, tag, TTL_MS_OF_WRITE_IF)) return true;
     if (tag != EXPECTED || asked->expected.start) return false;
     asked->expected = reader->piece();
     return true;
@@ -90,7 +86,9 @@ bool read_id(Reader* reader, HotMethod method, unsigned char tag, Asked* asked) 
 bool read_own_field(Reader* reader, HotMethod method, unsigned char tag, unsigned* seen, Asked* asked) {
     switch (method) {
         case HOT_PUT:
-            return read_ttl(reader, tag, seen, asked);
+            return asked->time.read(reader, tag, TTL_MS_OF_PUT);
+        case HOT_EXPIRE:
+            return tag == TTL_MS_OF_EXPIRE && read_number(reader, tag, seen, &asked->ttl_ms);
         case HOT_WRITE_IF:
             return read_condition(reader, tag, seen, asked);
         case HOT_SCAN:
@@ -98,6 +96,11 @@ bool read_own_field(Reader* reader, HotMethod method, unsigned char tag, unsigne
         default:
             return false;
     }
+}
+
+// Whether the second field of a request is bytes: a value, the end of a range, a delta.
+bool has_second(HotMethod method) {
+    return method != HOT_GET && method != HOT_REMOVE && method != HOT_EXPIRE && method != HOT_TTL;
 }
 
 bool parse(HotMethod method, Piece message, Asked* asked) {
@@ -108,7 +111,7 @@ bool parse(HotMethod method, Piece message, Asked* asked) {
         const unsigned char tag = *reader.at++;
         if (tag == FIRST && !asked->first.start) {
             asked->first = reader.piece();
-        } else if (tag == SECOND && !asked->second.start && method != HOT_GET && method != HOT_REMOVE) {
+        } else if (tag == SECOND && !asked->second.start && has_second(method)) {
             asked->second = reader.piece();
         } else if (read_id(&reader, method, tag, asked)) {
             continue;
@@ -116,7 +119,7 @@ bool parse(HotMethod method, Piece message, Asked* asked) {
             return false;
         }
     }
-    return reader.is_right && asked->first.size;
+    return reader.is_right && asked->first.size && asked->time.is_one();
 }
 
 char* write_header(char* to, const HotTurn& turn) {
@@ -164,20 +167,32 @@ Ran answer_get(const HotTurn& turn, const Asked& asked, Stream* stream) {
     return end_reply(stream, ran == Ran::DONE ? write_piece(to, VALUE_OF, found) : to);
 }
 
+Ran write_one(HotEngine* engine, HotMethod method, const Asked& asked) {
+    if (method == HOT_REMOVE) return remove(engine, asked.first);
+    if (method == HOT_EXPIRE) return set_time(engine, asked.first, asked.ttl_ms);
+    const Piece value = asked.second.start ? asked.second : Piece{"", 0};
+    const uint64_t ttl_ms = asked.time.ttl_ms();
+    return ttl_ms ? put_for(engine, asked.first, value, ttl_ms) : put(engine, asked.first, value);
+}
+
+Ran answer_ttl(const HotTurn& turn, const Asked& asked, Stream* stream) {
+    uint64_t left_ms = 0;
+    const Ran ran = time_left(turn.engine, asked.first, turn.now, &left_ms);
+    if (ran != Ran::DONE && ran != Ran::ABSENT) return ran;
+    char* to = begin_reply(turn, stream, 1 + VARINT_MAX);
+    if (!to) return Ran::FAILED;
+    if (ran == Ran::DONE) {
+        *to++ = NUMBER_OF;
+        to = write_varint(to, left_ms);
+    }
+    return end_reply(stream, to);
+}
+
 Ran answer_write(const HotTurn& turn, const Asked& asked, Stream* stream) {
-    // Which of the two is meant is Python's to ask.
-    if (asked.keeps_ttl && asked.ttl_ms) return Ran::NOT_QUICK;
     // The memory first: what was written is acknowledged.
     if (!begin_reply(turn, stream, 2 * VARINT_MAX)) return Ran::FAILED;
     const bool is_put = stream->hot_method == HOT_PUT;
-    const uint64_t ttl_ms = asked.keeps_ttl ? KEEP_TTL : asked.ttl_ms;
-    const Piece value = asked.second.start ? asked.second : Piece{"", 0};
-    Ran ran = Ran::NOT_QUICK;
-    if (!is_put) {
-        ran = remove(turn.engine, asked.first);
-    } else {
-        ran = ttl_ms ? put_for(turn.engine, asked.first, value, ttl_ms) : put(turn.engine, asked.first, value);
-    }
+    const Ran ran = write_one(turn.engine, HotMethod(stream->hot_method), asked);
     if (ran != Ran::DONE && ran != Ran::ABSENT) return ran;
     char* to = begin_reply(turn, stream, 2 * VARINT_MAX);
     if (!to) return Ran::FAILED;
@@ -195,8 +210,11 @@ Ran answer_write_if(const HotTurn& turn, const Asked& asked, Stream* stream) {
     if (asked.expected.start && condition.number != IF_VALUE) return Ran::NOT_QUICK;
     PyObject* present = nullptr;
     const Seen unseen = {0, nullptr, 0, 0};
-    const Ran ran = asked.second.start ? put_if(turn.engine, asked.first, asked.second, condition, unseen, &present)
-                                       : remove_if(turn.engine, asked.first, condition, unseen, &present);
+    // Of a removal it means nothing.
+    const uint64_t ttl_ms = asked.time.ttl_ms();
+    const Ran ran = asked.second.start
+                        ? put_if(turn.engine, asked.first, asked.second, ttl_ms, condition, unseen, &present)
+                        : remove_if(turn.engine, asked.first, condition, unseen, &present);
     if (ran == Ran::NOT_QUICK || ran == Ran::FAILED) return ran;
     const Piece told = ran == Ran::UNMET ? piece_of(present) : Piece{"", 0};
     if (told.size > HOT_BYTES_MAX) return Ran::NOT_QUICK;
@@ -319,7 +337,7 @@ bool is_allowed(const HotTurn& turn, const HotRights& rights, HotMethod method, 
         return (!rights.writable || rights.writable->holds(asked.first)) &&
                (!turn.homes || turn.homes->holds(asked.first));
     }
-    if (method == HOT_GET) return !rights.readable || rights.readable->holds(asked.first);
+    if (method == HOT_GET || method == HOT_TTL) return !rights.readable || rights.readable->holds(asked.first);
     return !rights.readable || rights.readable->covers(asked.first, asked.second);
 }
 
@@ -336,6 +354,7 @@ Ran answer_one(const HotTurn& turn, HotMethod method, const Asked& asked, Stream
     if (method == HOT_WRITE_IF) return answer_write_if(turn, asked, stream);
     if (method == HOT_ADD) return answer_add(turn, asked, stream);
     if (is_write(method)) return answer_write(turn, asked, stream);
+    if (method == HOT_TTL) return answer_ttl(turn, asked, stream);
     if (!asked.second.size) return Ran::NOT_QUICK;
     return method == HOT_COUNT ? answer_count(turn, asked, stream) : answer_scan(turn, asked, stream);
 }

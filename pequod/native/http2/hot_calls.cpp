@@ -12,8 +12,8 @@ namespace pequod::http2 {
 namespace {
 
 constexpr char SERVICE[] = "/pequod.v1.Pequod/", EXECUTE[] = "/pequod.v1.Pequod/Execute";
-constexpr const char* NAMES[HOT_METHODS] = {"",     "Get",      "Put",      "Remove",  "Count",
-                                            "Scan", "MultiGet", "MultiPut", "WriteIf", "Add"};
+constexpr const char* NAMES[HOT_METHODS] = {"",         "Get",      "Put",     "Remove", "Count",  "Scan",
+                                            "MultiGet", "MultiPut", "WriteIf", "Add",    "Expire", "Ttl"};
 
 template <size_t N>
 bool is_text(Piece piece, const char (&text)[N]) {

@@ -33,13 +33,16 @@ enum HotMethod : unsigned char {
     HOT_MULTI_PUT,
     HOT_WRITE_IF,
     HOT_ADD,
+    HOT_EXPIRE,
+    HOT_TTL,
     HOT_METHODS
 };
 
 // Whether a call writes what its key's present value decides, which its reply tells.
 inline bool is_decided(HotMethod method) { return method == HOT_WRITE_IF || method == HOT_ADD; }
 inline bool is_write(HotMethod method) {
-    return method == HOT_PUT || method == HOT_REMOVE || method == HOT_MULTI_PUT || is_decided(method);
+    return method == HOT_PUT || method == HOT_REMOVE || method == HOT_MULTI_PUT || method == HOT_EXPIRE ||
+           is_decided(method);
 }
 
 // Longer requests and replies are counted against memory, which is Python's to do.

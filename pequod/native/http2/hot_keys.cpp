@@ -1,17 +1,15 @@
-// Hot calls of many keys: MultiGet, and MultiPut of keys that do not expire.
+// Hot calls of many keys: MultiGet and MultiPut.
 #include "hot_reply.hpp"
 
 namespace pequod::http2 {
 
 namespace {
 
-// A call of more keys is Python's.
-constexpr size_t KEYS_MAX = 256;
-
-// The keys of a call, and the values of one that writes.
+// The keys of a call, and the values of one that writes, with their time to live. A call of more keys is Python's.
 struct Keys {
     Piece keys[KEYS_MAX], values[KEYS_MAX];
     size_t count = 0, value_count = 0;
+    Time time;
 
     bool parse(Piece message, size_t most, bool has_values) {
         if (most > KEYS_MAX) most = KEYS_MAX;
@@ -23,11 +21,11 @@ struct Keys {
                 keys[count++] = reader.piece();
             } else if (tag == SECOND && has_values && value_count < most) {
                 values[value_count++] = reader.piece();
-            } else {
+            } else if (!has_values || !time.read(&reader, tag, TTL_MS_OF_PUT)) {
                 return false;
             }
         }
-        return reader.is_right && (!has_values || count == value_count);
+        return reader.is_right && (!has_values || count == value_count) && time.is_one();
     }
 
     // What the call uses of its caller's quotas: each key counts.
@@ -69,7 +67,7 @@ Ran answer_multi_get(const HotTurn& turn, const Keys& asked, Stream* stream) {
 Ran answer_multi_put(const HotTurn& turn, const Keys& asked, Stream* stream) {
     // The memory first, as for one write.
     if (!begin_reply(turn, stream, 0)) return Ran::FAILED;
-    const Ran ran = put_all(turn.engine, asked.keys, asked.values, asked.count);
+    const Ran ran = put_all(turn.engine, asked.keys, asked.values, asked.count, asked.time.ttl_ms());
     if (ran != Ran::DONE) return ran;
     char* to = begin_reply(turn, stream, 0);
     return to ? end_reply(stream, to) : Ran::FAILED;
