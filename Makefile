@@ -26,7 +26,7 @@ generate_go = $(BIN)/python -m grpc_tools.protoc -I proto --plugin=$(GO_TOOLS)/p
 .DEFAULT_GOAL := help
 .PHONY: help go go-check install install-dev demo ran test test-pythons test-extras test-quick check format typescript typescript-check proto proto-check interface interface-check coverage soak chaos freshness fuzz \
         figures bench-micro test-optimised test-spark-versions test-spark-cluster docs docs-serve \
-        behaviours cases test-planted test-planted-engine soak-memory soak-server soak-capped simulate simulate-groups views-chaos cluster-chaos cluster-patroni kill beyond linearizable damage test-pure test-grpcio test-client-grpcio test-go-race differ test-sanitised test-leaks wheels clean
+        behaviours cases test-planted test-planted-engine soak-memory soak-server soak-calls soak-capped shake simulate simulate-groups views-chaos cluster-chaos cluster-patroni kill beyond linearizable damage test-pure test-grpcio test-client-grpcio test-go-race differ test-sanitised test-leaks wheels clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-15s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -217,6 +217,10 @@ soak-server: SECONDS = 300
 soak-server: $(INSTALLED) ## a server under clients that misbehave, for SECONDS (300): nothing is left of them
 	$(BIN)/python -m tests.soak --seconds $(SECONDS)
 
+soak-calls: CALLS = 10000000
+soak-calls: $(INSTALLED) ## CALLS (10000000) calls of all kinds at one server, by several clients: its memory stays flat; an hour on two cores
+	$(BIN)/python -m tests.soak.calls --calls $(CALLS)
+
 soak-capped: SECONDS = 600
 soak-capped: $(INSTALLED) ## post to TIMELINES (100000) capped timelines for SECONDS (600), POSTS at the most: their memory stays flat
 	$(BIN)/python -m tests.soak.capped --timelines $(or $(TIMELINES),100000) --posts $(or $(POSTS),10000000) --seconds $(SECONDS)
@@ -330,15 +334,24 @@ SANITISED := build/sanitised
 SANITIZERS = $(foreach library,asan ubsan stdc++,$(shell g++ -print-file-name=lib$(library).so))
 # What these measure, blocks and pages of Python's allocator, is not there.
 UNMEASURED := not leaves_no_cycles and not ledger_is_what_the_process_takes
+define build_sanitised
+rm -rf $(SANITISED) && mkdir -p $(SANITISED)
+cp -r pequod grammar proto server bench tests pyproject.toml $(SANITISED)
+cd $(SANITISED) && CXX=g++ \
+    CXXFLAGS='-g -O1 -UNDEBUG -fno-omit-frame-pointer -fsanitize=address,undefined -fno-sanitize-recover=undefined' \
+    ../../$(BIN)/python pequod/native/build.py pequod/native
+endef
+IN_SANITISED = cd $(SANITISED) && LD_PRELOAD='$(SANITIZERS)' ASAN_OPTIONS=detect_leaks=0 PYTHONMALLOC=malloc \
+    HYPOTHESIS_PROFILE=quick PYTHONPATH=.:grammar:proto:server:bench ../../$(BIN)/python
 test-sanitised: $(INSTALLED) ## run the tests of the native core and the engine under address and undefined-behaviour sanitizers (needs g++)
-	rm -rf $(SANITISED) && mkdir -p $(SANITISED)
-	cp -r pequod grammar proto server bench tests pyproject.toml $(SANITISED)
-	cd $(SANITISED) && CXX=g++ \
-	    CXXFLAGS='-g -O1 -UNDEBUG -fno-omit-frame-pointer -fsanitize=address,undefined -fno-sanitize-recover=undefined' \
-	    ../../$(BIN)/python pequod/native/build.py pequod/native
-	cd $(SANITISED) && LD_PRELOAD='$(SANITIZERS)' ASAN_OPTIONS=detect_leaks=0 PYTHONMALLOC=malloc \
-	    HYPOTHESIS_PROFILE=quick PYTHONPATH=.:grammar:proto:server:bench \
-	    ../../$(BIN)/python -m pytest --timeout 600 -k '$(UNMEASURED)' tests/native tests/engine tests/regress
+	$(build_sanitised)
+	$(IN_SANITISED) -m pytest --timeout 600 -k '$(UNMEASURED)' tests/native tests/engine tests/regress
+
+EXECUTIONS ?= 10000000
+PROCESSES ?= 2
+shake: $(INSTALLED) ## damage the bytes of HTTP/2 connections, in any cut, EXECUTIONS (10000000) times from SEED (0) on, under the sanitizers (needs g++)
+	$(build_sanitised)
+	$(IN_SANITISED) -m tests.native.shaken --executions $(EXECUTIONS) --processes $(PROCESSES) --seed $(SEED)
 
 ONLY ?=
 test-planted: $(INSTALLED) ## plant faults in the native core, one at a time, and see that the quick tests find each; ONLY takes words of some (needs a C++ compiler)

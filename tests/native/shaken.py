@@ -1,15 +1,21 @@
 """Connections of HTTP/2 shaken: damaged bytes in any cut, and any calls in between.
 
     python -m tests.native.shaken --seconds 60
+    python -m tests.native.shaken --executions 10000000 --processes 2
 
-It is for builds with sanitizers (`make test-sanitised`), which tell of any byte that is read or written elsewhere.
+An execution is one connection of a server or of a client: a seed makes one of each. It is for builds with sanitizers
+(`make shake`), which tell of any byte that is read or written elsewhere.
 """
 
 import argparse
 import random
 import time
-from collections.abc import Callable
-from typing import Any
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import FIRST_COMPLETED, ProcessPoolExecutor, wait
+from concurrent.futures.process import BrokenProcessPool
+from itertools import count, islice, takewhile
+from multiprocessing import get_context
+from typing import Any, Final
 
 from pequod_proto import pequod_pb2 as pb
 from pequod_server.once.memory import RequestIds
@@ -39,6 +45,9 @@ from tests.server.frames import (
     setting,
 )
 
+#: How many seeds a process takes at once, and how often it is told how far they are.
+_SEEDS_AT_ONCE: Final = 500
+_TELL_S: Final = 60.0
 _BLOCKS = [heads("Get"), heads("Execute", ("authorization", "Bearer x"), ("x-b-bin", "AAE"))]
 
 #: Calls that may be hot, on the engine of `_with_hot`.
@@ -51,7 +60,11 @@ _HOT: list[tuple[str, Any]] = [
     ("Scan", pb.ScanRequest(first=b"x|", last=b"x}", limit=2)),
     ("Scan", pb.ScanRequest(first=b"p|", last=b"p|9")),
     ("MultiPut", pb.MultiPutRequest(keys=[b"x|1", b"x|2"], values=[b"1", b"2"])),
+    ("MultiPut", pb.MultiPutRequest(keys=[b"x|1", b"x|3"], values=[b"1", b"2"], keep_ttl=True)),
     ("WriteIf", pb.WriteIfRequest(key=b"x|1", value=b"n", condition=3, expected=b"1")),
+    ("WriteIf", pb.WriteIfRequest(key=b"x|2", value=b"n", condition=1, ttl_ms=50)),
+    ("Expire", pb.ExpireRequest(key=b"x|1", ttl_ms=50)),
+    ("Ttl", pb.TtlRequest(key=b"x|1")),
     ("Add", pb.AddRequest(key=b"x|n", delta=b"7")),
 ]
 _BATCH = pb.ExecuteRequest(kinds=bytes([1, 2]), arguments=[b"p|1", b"x|1", b"v"])
@@ -164,19 +177,77 @@ def shake(seed: int) -> None:
     assert session.header_bytes == 0, seed
 
 
-def main() -> None:
-    """Shake for some time."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--seconds", type=float, default=60, help="how long (60)")
-    parser.add_argument("--seed", type=int, default=0, help="the first seed (0)")
-    options = parser.parse_args()
+def _shake_some(seeds: range) -> int:
+    """Shake connections of both sides by each of the seeds; return how many there were."""
     assert why_absent() is None
-    end_s, seed = time.monotonic() + options.seconds, options.seed
-    while time.monotonic() < end_s:
-        shake(seed)
-        shake_client(seed)
-        seed += 1
-    print(f"{seed - options.seed} connections of each side")
+    for seed in seeds:
+        try:
+            shake(seed)
+            shake_client(seed)
+        except Exception as error:
+            error.add_note(f"by the seed {seed}")
+            raise
+    return 2 * len(seeds)
+
+
+def _chunks(first: int, executions: int | None) -> Iterator[range]:
+    """Yield the seeds, some at a time; without end if no number is asked for."""
+    last = None if executions is None else first + (executions + 1) // 2
+    for start in count(first, _SEEDS_AT_ONCE):
+        if last is not None and start >= last:
+            return
+        yield range(start, start + _SEEDS_AT_ONCE if last is None else min(start + _SEEDS_AT_ONCE, last))
+
+
+def _run_apart(chunks: Iterator[range], processes: int) -> Iterator[int]:
+    """Shake in processes; yield how many executions were made, as some are.
+
+    Raises:
+        BrokenProcessPool: A process has ended, such as by a sanitizer, which has said why.
+    """
+    with ProcessPoolExecutor(processes, get_context("spawn")) as pool:
+        waiting = {pool.submit(_shake_some, seeds): seeds for seeds in islice(chunks, processes)}
+        while waiting:
+            done, _ = wait(waiting, return_when=FIRST_COMPLETED)
+            for one in done:
+                seeds = waiting.pop(one)
+                try:
+                    yield one.result()
+                except BrokenProcessPool as error:
+                    error.add_note(f"by one of the seeds {seeds}, or of those of another process")
+                    raise
+                waiting |= {pool.submit(_shake_some, more): more for more in islice(chunks, 1)}
+
+
+def run(chunks: Iterator[range], processes: int, seconds: float) -> int:
+    """Shake until the seeds or the time are over; return how many executions that were.
+
+    Raises:
+        AssertionError: A connection is not as it must be; with its seed.
+        BrokenProcessPool: See `_run_apart`.
+    """
+    begun_s = told_s = time.monotonic()
+    in_time = takewhile(lambda _: time.monotonic() - begun_s < seconds, chunks)
+    made = 0
+    for some in map(_shake_some, in_time) if processes == 1 else _run_apart(in_time, processes):
+        made += some
+        if time.monotonic() > told_s + _TELL_S:
+            told_s = time.monotonic()
+            print(f"{made:,} executions", flush=True)
+    return made
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    """Shake for some time, or as often as asked."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--seconds", type=float, default=60, help="how long, if no number is asked for (60)")
+    parser.add_argument("--executions", type=int, help="how many, whatever time it takes")
+    parser.add_argument("--seed", type=int, default=0, help="the first seed (0)")
+    parser.add_argument("--processes", type=int, default=1, help="how many shake at the same time (1)")
+    options = parser.parse_args(arguments)
+    begun_s, seconds = time.monotonic(), options.seconds if options.executions is None else float("inf")
+    made = run(_chunks(options.seed, options.executions), options.processes, seconds)
+    print(f"{made:,} executions in {time.monotonic() - begun_s:.0f} s: nothing was found")
 
 
 if __name__ == "__main__":

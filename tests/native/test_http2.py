@@ -1,6 +1,7 @@
 """Connections of the native core: bytes in, events out, bytes out, with frames by hand."""
 
 import random
+import re
 import tracemalloc
 from collections.abc import Iterator
 from typing import Any
@@ -9,6 +10,7 @@ import pytest
 
 from pequod.native import core
 from pequod.native.http2 import EventKind, NativeSession, new_session, why_absent
+from tests.native import shaken
 from tests.native.shaken import shake
 from tests.server.frames import (
     ACK,
@@ -342,6 +344,21 @@ def test_bytes_in_any_cut_give_the_same_calls(seed: int) -> None:
     assert taken == requests
     assert (session.unread_bytes, session.held_bytes, session.stream_count) == (0, 0, 0)
     session.close()
+
+
+def test_as_many_connections_are_shaken_as_asked_for(capsys: pytest.CaptureFixture[str]) -> None:
+    shaken.main(["--executions", "8", "--processes", "2", "--seed", "7"])
+    assert re.fullmatch(r"8 executions in \d+ s: nothing was found\n", capsys.readouterr().out)
+
+
+def test_a_connection_that_is_not_as_it_must_be_is_named_by_its_seed(monkeypatch: pytest.MonkeyPatch) -> None:
+    def fails(seed: int) -> None:
+        assert seed != 3
+
+    monkeypatch.setattr(shaken, "shake", fails)
+    with pytest.raises(AssertionError) as told:
+        shaken.main(["--executions", "10"])
+    assert "by the seed 3" in told.value.__notes__
 
 
 def test_damaged_bytes_and_calls_in_any_order_leave_nothing() -> None:
