@@ -23,7 +23,7 @@ from pequod_server.once.memory import RequestIds
 from pequod.engine import Engine
 from pequod.native.http2 import HotLimits, NativeSession, new_hot_calls, new_session, why_absent
 from tests.native.runs import Turn
-from tests.native.shaken_client import shake_client
+from tests.native.shaken_client import noise, shake_client
 from tests.server.frames import (
     ACK,
     CONTINUATION,
@@ -104,7 +104,7 @@ def _with_hot(session: NativeSession, rnd: random.Random) -> Callable[[bytes], N
 def _frames(rnd: random.Random) -> bytes:
     """Return frames that a client may send, and some that none may."""
     stream = rnd.choice([1, 3, 5, 7, 2, 0, 99])
-    body = message(rnd.randbytes(rnd.choice([0, 3, 300, 17_000, 70_000])), flag=rnd.choice([0, 0, 0, 1]))
+    body = message(noise(rnd, rnd.choice([0, 3, 300, 17_000, 70_000])), flag=rnd.choice([0, 0, 0, 1]))
     block = rnd.choice(_BLOCKS)
     cut = rnd.randrange(len(block))
     hot, request = rnd.choice(_HOT)
@@ -152,7 +152,7 @@ def shake(seed: int) -> None:
                     case 0 | 1:
                         session.take(stream)
                     case 2:
-                        session.send(stream, rnd.randbytes(rnd.choice([0, 5, 40_000])))
+                        session.send(stream, noise(rnd, rnd.choice([0, 5, 40_000])))
                     case 3:
                         session.finish(stream, rnd.choice([None, trailers]), rnd.choice([None, bytes(20_000)]))
                     case 4:
