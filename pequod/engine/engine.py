@@ -31,6 +31,7 @@ from pequod.engine.calls.joins import JoinCalls
 from pequod.engine.calls.kept import KeptCalls
 from pequod.engine.calls.replacing import ReplaceCalls
 from pequod.engine.calls.shown import ShownCalls
+from pequod.engine.joins.relations import Relations
 from pequod.engine.joins.watches import Watch
 from pequod.language.conditions import MET, Condition, Met, Unmet, holds
 from pequod.language.deadlines import KEEP, NO_DEADLINE, deadline_after
@@ -81,11 +82,7 @@ class Engine(DatabaseCalls, ExpiryCalls, JoinCalls, KeptCalls, ReplaceCalls, Sho
         if not self._put_quick(key, value):
             self._admission.check_sizes(key, value)
             relations = self._admission.admit(key, value, self.revision)
-            if relations.table.is_away(key):
-                self._note_away(key, value)
-                return
-            is_other = self._writer.set_base(relations, key, value)
-            self.revision += is_other
+            is_other = self._set(relations, key, value)
             if self._deadlines and self._deadlines.remove(key) and not is_other:
                 self._note_deadline(key, value)
 
@@ -175,16 +172,12 @@ class Engine(DatabaseCalls, ExpiryCalls, JoinCalls, KeptCalls, ReplaceCalls, Sho
                 if self._deadlines.remove(key) and self._store.get(key) == value:
                     self._note_deadline(key, value)
         for name, start, stop in runs:
-            if name is None:
-                self.revision += self._writer.set_base(self._directory.loose, keys[start], values[start])
-                continue
-            relations = self._directory.at(name)
-            if relations.table.is_paged:
-                self._put_paged(relations, keys[start:stop], values[start:stop])
-            elif stop - start > 1:
+            relations = self._directory.loose if name is None else self._directory.at(name)
+            if isinstance(relations, Relations) and stop - start > 1 and not relations.table.is_paged:
                 self.revision += self._writer.set_run(relations, list(keys[start:stop]), list(values[start:stop]))
-            else:
-                self.revision += self._writer.set_base(relations, keys[start], values[start])
+                continue
+            for at in range(start, stop):
+                self._set(relations, keys[at], values[at])
         self.set_deadlines(deadlines)
 
     def write_if(

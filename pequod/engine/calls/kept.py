@@ -23,7 +23,7 @@ from typing import Final
 
 from pequod.engine.base.deadlines import INSTANT_MAX
 from pequod.engine.calls.composed import Composed
-from pequod.engine.joins.relations import Relations
+from pequod.engine.joins.relations import LooseKeys, Relations
 from pequod.engine.memory.ledger import UNLIMITED
 from pequod.language.errors import PequodError
 from pequod.language.missing import MissingError
@@ -198,10 +198,8 @@ class KeptCalls(Composed):
     def discard(self, key: bytes) -> None:
         """Remove a key of which the caller knows whether it was there, though its row may be evicted since."""
         relations = self._directory.find(key)
-        if relations is not None and relations.table.is_away(key):
-            self._note_away(key, None)
-        elif relations is not None:
-            self.revision += self._writer.set_base(relations, key, None)
+        if relations is not None:
+            self._set(relations, key, None)
             self._deadlines.remove(key)
 
     def _note_away(self, key: bytes, value: bytes | None) -> None:
@@ -211,12 +209,18 @@ class KeptCalls(Composed):
         self._store.away_deadlines.pop(key, None)
         self.revision += 1
 
-    def _put_paged(self, relations: Relations, keys: Sequence[bytes], values: Sequence[bytes]) -> None:
-        for key, value in zip(keys, values, strict=True):
-            if relations.table.is_away(key):
-                self._note_away(key, value)
-            else:
-                self.revision += self._writer.set_base(relations, key, value)
+    def _set(self, relations: Relations | LooseKeys, key: bytes, value: bytes | None) -> bool:
+        """Set a base row (None: remove it), or note that of a key that is not here, and count the change.
+
+        Returns:
+            Whether a row that is here is another now.
+        """
+        if relations.table.is_away(key):
+            self._note_away(key, value)
+            return False
+        is_other = self._writer.set_base(relations, key, value)
+        self.revision += is_other
+        return is_other
 
     def _refuse_away(self, key: bytes) -> None:
         """Raise MissingError for a key whose value is not known here."""
