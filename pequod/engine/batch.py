@@ -60,10 +60,10 @@ class BatchRun:
         #: Returns why the command at a position must not run, None if it may; it is asked just before the command runs.
         #: None: all may.
         self.refusal: Callable[[int], PequodError | None] | None = None
-        #: The request ids of commands, by their positions, and what returns the outcome of the next command if it was
-        #: done before, as an error if its id is that of another one; asked just before the command runs.
+        #: The request ids of commands, by their positions, and what returns the outcome of the next command, alone in
+        #: a tuple, if it was done before, as an error if its id is that of another one; asked just before it runs.
         self.ids = _NO_IDS
-        self.known: Callable[[], Answer | PequodError] | None = None
+        self.known: Callable[[], tuple[Answer | PequodError] | None] | None = None
 
     @property
     def kind(self) -> int:
@@ -111,9 +111,10 @@ class BatchRun:
                 # The commands before may have taken long.
                 now = clock()
             outcome = None if refusal is None else refusal(self.index)
-            if outcome is None and known is not None:
-                outcome = known()
-            if outcome is None:
+            came = None if outcome is not None or known is None else known()
+            if came is not None:
+                (outcome,) = came
+            elif outcome is None:
                 kind, first, second, number = self.command()
                 try:
                     if kind in CONDITIONAL:

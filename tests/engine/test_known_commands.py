@@ -12,7 +12,7 @@ def test_a_command_that_was_done_before_gives_its_outcome_and_changes_nothing() 
     engine, outcomes = Engine(), list[Answer | PequodError]()
     run = BatchRun(bytes([PUT, ADD, ADD, GET]), [b"n", b"1", b"n", b"2", b"n", b"4", b"n"], [])
     run.ids = {1: b"known", 2: b"new"}
-    run.known = lambda: b"seven" if run.request_id == b"known" else None
+    run.known = lambda: (b"seven",) if run.request_id == b"known" else None
 
     def take(outcome: Answer | PequodError) -> bool:
         outcomes.append(outcome)
@@ -27,7 +27,7 @@ def test_a_command_that_is_refused_is_not_looked_for_among_those_done_before() -
     refused, outcomes = PequodError("no"), list[Answer | PequodError]()
     run = BatchRun(bytes([ADD]), [b"n", b"1"], [])
     run.refusal = lambda _position: refused
-    run.known = lambda: b"seven"
+    run.known = lambda: (b"seven",)
 
     def take(outcome: Answer | PequodError) -> bool:
         outcomes.append(outcome)

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import pytest
 from pequod_server.once.memory import RequestIds
-from pequod_server.once.outcomes import Once, id_at, once_of, once_of_transaction, refuse_id, with_head
+from pequod_server.once.outcomes import Decided, Once, id_at, once_of, once_of_transaction, refuse_id, with_head
+from pequod_server.steps.repeatable import OnceRun
 
 from pequod.answers.transacted import Transacted
 from pequod.commands.kinds import ADD, GET, PUT_IF, REMOVE_IF
+from pequod.engine import Engine
 from pequod.errors import BadRequestError
-from pequod.language.conditions import MET, Met, Unmet
+from pequod.language.conditions import MET, Unmet
 from pequod.language.transactions import CommandList, Transaction
 
 
@@ -17,7 +19,7 @@ def id_of(number: int) -> bytes:
     return number.to_bytes(16)
 
 
-def an_add(number: int) -> Once[bytes | Met | Unmet]:
+def an_add(number: int) -> Once[Decided]:
     return once_of(id_of(number), ADD, b"n", b"1")
 
 
@@ -30,10 +32,29 @@ class Clock:
         return self.now_s
 
 
-@pytest.mark.parametrize("outcome", [b"", b"12.5", MET, Unmet(None), Unmet(b""), Unmet(b"there")])
-def test_a_command_s_outcome_comes_back_as_it_was(outcome: bytes | Met | Unmet) -> None:
-    write = once_of(id_of(1), PUT_IF, b"k", b"v", b"expected", 3)
+@pytest.mark.parametrize(
+    ("kind", "outcome"),
+    [
+        *((ADD, outcome) for outcome in (b"", b"12.5", None)),
+        *((PUT_IF, outcome) for outcome in (MET, Unmet(None), Unmet(b""), Unmet(b"there"))),
+    ],
+)
+def test_a_command_s_outcome_comes_back_as_it_was(kind: int, outcome: Decided) -> None:
+    write = once_of(id_of(1), kind, b"k", b"v", b"expected", 3)
     assert write.outcome(write.kept(outcome)) == outcome
+
+
+def test_a_command_that_gave_nothing_is_not_done_again() -> None:
+    memory, engine, outcomes = RequestIds(), Engine(), list[object]()
+    memory.remember(id_of(1), an_add(1).kept(None))
+    run = OnceRun(bytes([ADD]), [b"n", b"1"], [], 0, {0: id_of(1)}, memory)
+
+    def take(outcome: object) -> bool:
+        outcomes.append(outcome)
+        return False
+
+    assert run.run(engine, lambda: 0.0, take) is None
+    assert (outcomes, engine.get(b"n")) == ([None], None)
 
 
 def test_a_transaction_s_outcome_comes_back_as_it_was() -> None:

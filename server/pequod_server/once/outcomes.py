@@ -24,7 +24,7 @@ from zlib import crc32
 from pequod_proto import pequod_pb2 as pb
 
 from pequod.answers.transacted import Transacted
-from pequod.commands.kinds import ABSENT, OK, UNMET
+from pequod.commands.kinds import ABSENT, GIVES, OK, UNMET, Gives
 from pequod.errors import BadRequestError
 from pequod.language.conditions import MET, Met, Unmet
 from pequod.language.transactions import Transaction
@@ -42,8 +42,8 @@ _CHECKED: Final = Struct(">BQII")
 _MET: Final = 255
 _CHECK_BYTES: Final = 4
 
-#: The outcome of a command with an id: the sum of an addition, or whether a condition held.
-Decided = bytes | Met | Unmet
+#: The outcome of a command with an id: a value or None, or whether a condition held.
+Decided = bytes | Met | Unmet | None
 T = TypeVar("T")
 
 
@@ -106,7 +106,7 @@ def once_of(
     """Return the write of a command, whose arguments and number are those of batches."""
     head = _CHECKED.pack(kind, number, len(key), len(second))
     check = crc32(b"".join((head, key, second, third))).to_bytes(_CHECK_BYTES)
-    return Once(request_id, check, _bytes_of, _decided)
+    return Once(request_id, check, _bytes_of, _decided if GIVES[kind] is Gives.MET else _value)
 
 
 def once_of_transaction(transaction: Transaction) -> Once[Transacted]:
@@ -126,7 +126,7 @@ def _bytes_of(outcome: Decided) -> bytes:
     match outcome:
         case bytes():
             return bytes((OK,)) + outcome
-        case Unmet(value=None):
+        case None | Unmet(value=None):
             return bytes((ABSENT,))
         case Unmet(value=bytes() as value):
             return bytes((UNMET,)) + value
@@ -134,10 +134,10 @@ def _bytes_of(outcome: Decided) -> bytes:
             return bytes((_MET,))
 
 
+def _value(kept: bytes) -> Decided:
+    return kept[1:] if kept[0] == OK else None
+
+
 def _decided(kept: bytes) -> Decided:
     status, value = kept[0], kept[1:]
-    if status == _MET:
-        return MET
-    if status == OK:
-        return value
-    return Unmet(value if status == UNMET else None)
+    return MET if status == _MET else Unmet(value if status == UNMET else None)

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from itertools import pairwise
+from typing import cast
 
 from pequod_proto.pequod_pb2 import ExecuteRequest
 
@@ -18,7 +19,6 @@ from pequod.engine import Engine, PequodError
 from pequod.engine.answer import Answer
 from pequod.engine.batch import BatchRun, Waits
 from pequod.errors import BadRequestError
-from pequod.language.conditions import Met, Unmet
 from pequod_server.once.memory import RequestIds
 from pequod_server.once.outcomes import BATCH_ID_BYTES, Decided, Once, id_at, once_of, refuse_id, with_head
 
@@ -97,11 +97,11 @@ class OnceRun(BatchRun):
 
         def note(outcome: Answer | PequodError) -> bool:
             request_id = self.ids.get(self.index)
-            if request_id is not None and self.index != self._known_at and isinstance(outcome, (bytes, Met, Unmet)):
+            if request_id is not None and self.index != self._known_at and not isinstance(outcome, PequodError):
                 # If the reply has no room for it, the command runs again, and would be remembered twice.
                 self._known_at = self.index
                 its = found.setdefault(request_id[:BATCH_ID_BYTES], [])
-                its.append(with_head(request_id, self._next().kept(outcome)))
+                its.append(with_head(request_id, self._next().kept(cast("Decided", outcome))))
             return take(outcome)
 
         try:
@@ -110,17 +110,17 @@ class OnceRun(BatchRun):
             for batch_id, outcomes in found.items():
                 self._memory.remember_all(batch_id, b"".join(outcomes), len(outcomes))
 
-    def _known(self) -> Answer | PequodError:
-        """Return what the next command gave when it came before; None if it did not."""
+    def _known(self) -> tuple[Answer | PequodError] | None:
+        """Return what the next command gave when it came before; None if it did not come."""
         request_id = self.ids.get(self.index)
         kept = None if request_id is None else self._memory.known(request_id)
         if kept is None:
             return None
         self._known_at = self.index
         try:
-            return self._next().outcome(kept)
+            return (self._next().outcome(kept),)
         except BadRequestError as error:
-            return error
+            return (error,)
 
     def _next(self) -> Once[Decided]:
         kind, key, second, number = self.command()
