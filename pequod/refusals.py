@@ -91,6 +91,7 @@ class _Kind:
 
 
 _TEXT: Final = _Kind(lambda text: text[:_FACT_MAX], str)
+_ADVICE: Final = replace(_TEXT, is_optional=True)
 _LINES: Final = _Kind(lambda lines: "\n".join(lines)[:_FACT_MAX], str.splitlines)
 _INT: Final = _Kind(str, int)
 _SECONDS: Final = _Kind(repr, float)
@@ -156,7 +157,9 @@ REFUSALS: Final[dict[type[PequodError], Refusal]] = {
     NoClusterError: _with("FAILED_PRECONDITION", NoClusterError, reason=_TEXT),
     NotHomeError: _with("FAILED_PRECONDITION", NotHomeError, key=_KEY, map_version=_INT),
     WatchCompactedError: _with("OUT_OF_RANGE", WatchCompactedError, reason=_TEXT),
-    LimitExceededError: _with("RESOURCE_EXHAUSTED", LimitExceededError, setting=_TEXT, size=_INT, maximum=_INT),
+    LimitExceededError: _with(
+        "RESOURCE_EXHAUSTED", LimitExceededError, setting=_TEXT, size=_INT, maximum=_INT, advice=_ADVICE
+    ),
     QuotaExceededError: _with(
         "RESOURCE_EXHAUSTED", QuotaExceededError, role=_TEXT, quota=_TEXT, maximum=_SECONDS, retry_s=_WAIT
     ),

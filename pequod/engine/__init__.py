@@ -52,6 +52,7 @@ from pequod.language.missing import (
     Search,
     SearchRange,
     Uncomputed,
+    Uncounted,
     Unindexed,
 )
 from pequod.language.ranges import Range, prefix_end
@@ -131,6 +132,7 @@ __all__ = [
     "Statistics",
     "TableStatistics",
     "Uncomputed",
+    "Uncounted",
     "Unindexed",
     "UnknownJoinError",
     "Upkeep",

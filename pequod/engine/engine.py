@@ -349,7 +349,7 @@ class Engine(DatabaseCalls, ExpiryCalls, JoinCalls, KeptCalls, ReplaceCalls, Sho
         """
         if self._deadlines.is_due:
             self._expire_range(first, last)
-        return self._scans.count(first, last, self._reads.begin(now))
+        return self._counts.count(first, last, self._reads.begin(now))
 
     def run_quick(self, batch: NativeBatch, now: float) -> bool:
         """Run the commands of a native batch that take only a look-up and a copy; return whether one takes more.

@@ -259,17 +259,22 @@ _SHARED_LIMITS: Final = frozenset({"memory_limit", "messages_bytes_max"})
 
 
 class LimitExceededError(PequodError):
-    """A size above a configured limit: that of one request, or of all that the limit is for, with this request."""
+    """A size above a configured limit: that of one request, or of all that the limit is for, with this request.
 
-    def __init__(self, setting: str, size: int, maximum: int) -> None:
-        needs = f"this needs {size}; send less"
-        if setting in _SHARED_LIMITS:
-            needs = f"with this at least {size} bytes would be in use; send or read less at a time"
-        super().__init__(f"{setting} is {maximum}, and {needs}, or raise {setting}")
+    Args:
+        advice: What else to do than to raise the limit, if to send or read less is not the way.
+    """
+
+    def __init__(self, setting: str, size: int, maximum: int, advice: str | None = None) -> None:
+        is_shared = setting in _SHARED_LIMITS
+        needs = f"with this at least {size} bytes would be in use" if is_shared else f"this needs {size}"
+        way_out = advice or ("send or read less at a time" if is_shared else "send less")
+        super().__init__(f"{setting} is {maximum}, and {needs}; {way_out}, or raise {setting}")
         #: The name of the setting to raise.
         self.setting = setting
         self.size = size
         self.maximum = maximum
+        self.advice = advice
 
 
 #: The things that each quota counts, and the ways to get below it if time alone does not help.

@@ -77,10 +77,17 @@ class FirstRows(NamedTuple):
     is_down: bool
 
 
+class Uncounted(NamedTuple):
+    """How many rows there are of a range of a paged table, of which not all are here."""
+
+    first: bytes
+    last: bytes
+
+
 #: What a read lacks of a database, or of a disk.
 Loadable = Range | SearchRange
 #: What a read lacks.
-Lacking = Loadable | Unindexed | Uncomputed | Due | FirstRows
+Lacking = Loadable | Unindexed | Uncomputed | Due | FirstRows | Uncounted
 
 
 class RangeRows(NamedTuple):
@@ -147,6 +154,7 @@ class MissingError(Exception):
         uncomputed: dict[Uncomputed, None] = {}
         due: list[Due] = []
         first_rows: dict[FirstRows, None] = {}
+        uncounted: dict[Uncounted, None] = {}
         for one in lacking:
             match one:
                 case Range():
@@ -161,6 +169,8 @@ class MissingError(Exception):
                     due.append(one)
                 case FirstRows():
                     first_rows[one] = None
+                case Uncounted():
+                    uncounted[one] = None
         #: In order; they neither overlap nor touch each other.
         self.ranges = united(ranges)
         #: The same for each search.
@@ -174,6 +184,8 @@ class MissingError(Exception):
         #: Each once.
         self.first_rows = tuple(first_rows)
         #: Each once.
+        self.uncounted = tuple(uncounted)
+        #: Each once.
         self.next_groups = tuple(dict.fromkeys(next_groups))
         count, example = len(self.lacking), self.lacking[0]
         super().__init__(
@@ -184,8 +196,9 @@ class MissingError(Exception):
 
     @property
     def lacking(self) -> tuple[Lacking, ...]:
-        """The ranges, those of searches, the indexes, what is to be computed or is due, and the first rows."""
-        return *self.ranges, *self.searches, *self.indexes, *self.uncomputed, *self.due, *self.first_rows
+        """All that is lacking: ranges first, of keys and of searches."""
+        found: list[Lacking] = [*self.ranges, *self.searches, *self.indexes, *self.uncomputed, *self.due]
+        return *found, *self.first_rows, *self.uncounted
 
 
 def search_of(view: RecordView) -> Search:

@@ -6,7 +6,7 @@ An engine with a limit of its own keeps it under a server, so that a few rows ar
 from __future__ import annotations
 
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import aclosing, asynccontextmanager
 from pathlib import Path
 from random import Random
 from typing import Any, NamedTuple
@@ -21,12 +21,13 @@ from pequod_server import PequodServer, ServerConfig
 from pequod_server.data import loading, ranges
 from pequod_server.data.errors import DamagedError
 
-from pequod.client import AsyncClient
+from pequod.client import AsyncClient, Change
+from pequod.client.watch_ranges import WatchedRange
 from pequod.commands.kinds import ADD, GET, OK
 from pequod.engine import Engine
 from pequod.engine.base import presence
 from pequod.engine.testing import NaiveModel
-from pequod.errors import PequodError
+from pequod.errors import LimitExceededError, PequodError
 from pequod.language.conditions import IF_ABSENT
 from tests.disk.beyond import fill, pressed
 from tests.disk.folders import contents, killed
@@ -315,6 +316,26 @@ async def test_a_compute_writes_keys_that_are_not_in_the_memory_of_its_home(tmp_
         await compute.client.multi_put(many)
         assert await client.multi_get(["s|zoe|1", "s|zoe|2", "s|zoe|3"]) == [b"7", b"5", None]
         assert await client.multi_get(list(many)) == [b"new"] * len(many)
+
+
+async def test_a_watch_holds_the_rows_of_its_range_or_is_refused_with_advice(tmp_path: Path) -> None:
+    async with served(tmp_path / "data", 1 << 30) as (_, client, _):
+        await client.multi_put({**beyond("p"), **beyond("q")})
+    async with served(tmp_path / "data") as (server, client, _):
+        await filled(server, client)
+        async with aclosing(client.watch("q|0100", "q|0110", rows=True)) as events:
+            rows = (await anext(events)).rows
+            assert rows is not None and rows.keys == [b"q|%04d" % at for at in range(100, 110)]
+            for call in (client.watch("q|", "q}"), client.watch_ranges([WatchedRange(b"q|", b"q}")])):
+                with pytest.raises(
+                    LimitExceededError, match=r"in memory: watch a part of the range, .*or raise memory_"
+                ):
+                    await anext(call)
+            for number in range(0, 2000, 16):
+                await client.get(f"p|{number:04}")
+            assert server.engine.ledger.evictions > 0
+            await client.multi_put({"q|0105": "new", "q|0110": "beside"})
+            assert (await anext(events)).changes == [Change(b"q|0105", b"x" * 200, b"new")]
 
 
 async def test_damage_that_a_read_finds_ends_the_server_with_the_file(tmp_path: Path) -> None:

@@ -26,6 +26,7 @@ from pequod.engine.memory.ledger import UNLIMITED, Ledger
 from pequod.engine.memory.story import Reason, Story
 from pequod.engine.read import Reads
 from pequod.engine.reads.building import Building
+from pequod.engine.reads.counts import Counts
 from pequod.engine.reads.following import Following
 from pequod.engine.reads.loading import Loading
 from pequod.engine.reads.reader import Reader
@@ -147,6 +148,7 @@ class Composed(HotEngine):
             priorities or {},
         )
         self._paged = PagedTables(self._store, self._directory, self._catalog, self._backed, self._memory)
+        self._counts = Counts(self._store, self._catalog, self._scans)
         self._following = Following(self._store, self._directory, self._catalog, self._scans)
         #: What builds the join of the replacement that is under way.
         self._building: Building | None = None

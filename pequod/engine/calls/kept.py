@@ -120,6 +120,15 @@ class KeptCalls(Composed):
         self._memory.page_more = page_more
         self._memory.free_bytes_max = _FREE_BYTES_MAX
 
+    def count_by(self, kept: Callable[[Range], int | None]) -> None:
+        """Have counts of paged tables of which not all rows are here ask what keeps them, from now on.
+
+        Args:
+            kept: Returns how many rows of a range there are now, with all recorded changes; None if that is not known:
+                then the count raises MissingError with `Uncounted`. It must not call the engine.
+        """
+        self._counts.kept = kept
+
     @property
     def has_paged(self) -> bool:
         """Whether a table is paged."""

@@ -327,7 +327,8 @@ class Evictor:
             ledger = self.ledger
             ledger.count_refusal()
             needed_bytes = ledger.total_bytes + spare_bytes
-            # The data that the read has used need not stay: the read ends here.
+            # The data that the read has used need not stay: the read ends here, also if it has waited for them before.
+            self._waiting.clear()
             self.reads.begin()
             self.shrink(ledger.limit_bytes - self.free_bytes)
             raise self.refusal(needed_bytes)

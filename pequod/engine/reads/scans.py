@@ -210,16 +210,6 @@ class Scans:
             context.last_used = read.number
         return {context: None for context in contexts if not self._reader.refresh(context, read) and context.is_live}
 
-    def count(self, first: bytes, last: bytes | None, read: Read) -> int:
-        """Return the number of keys in ``[first, last)``; see `Engine.count`."""
-        if last is not None and first >= last:
-            return 0
-        joins = self._catalog.over(first, last)
-        pulled = self.bring_up(joins, first, last, read)
-        if pulled or any(join.rivals for join in joins):
-            return len(self.scan_any_range(first, last, None, reverse=False, read=read).keys)
-        return self._store.count(first, last) + sum(join.coverage.count(*join.clip(first, last)) for join in joins)
-
     def get(self, join: InstalledJoin, key: bytes, read: Read) -> bytes | None:
         """Return the value of a key that a join may compute, None if it does not."""
         end = key + b"\0"

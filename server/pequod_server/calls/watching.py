@@ -9,7 +9,7 @@ from typing import Any, Final
 
 from pequod_proto import pequod_pb2 as pb
 
-from pequod.engine import Change, Expired, Rows
+from pequod.engine import Change, Expired, LimitExceededError, Rows
 from pequod.errors import BadRequestError, PequodError, WatchCompactedError, refuse_empty_watch
 from pequod_server.calls.feed import Feed
 from pequod_server.calls.feeds import Feeds, RangeStart
@@ -26,6 +26,7 @@ from pequod_server.wire.handlers import Context, end_call
 _BOTH: Final = b"\x03"
 #: Rows that a watch looks at before it knows how large they are.
 _FIRST_ROWS: Final = 1024
+_WHOLE: Final = "a watch holds all rows of its range in memory: watch a part of the range, such as one group"
 
 
 async def row_chunks(rows: Rows, admission: Admission, config: ServerConfig) -> AsyncGenerator[Rows]:
@@ -74,7 +75,8 @@ class WatchCalls:
         demand = self._served.demand(request)
         # For every range, since the other watches are settled where this one begins.
         await self._served.opened()
-        feed, header, rows = await self._served.read(lambda _now: self._begin(request, bounds), [bounds], demand)
+        with _advising():
+            feed, header, rows = await self._served.read(lambda _now: self._begin(request, bounds), [bounds], demand)
         with self._streaming(feed):
             async with aclosing(row_chunks(rows, self._admission, self._served.config)) as chunks:
                 async for chunk in chunks:
@@ -133,7 +135,8 @@ class WatchCalls:
             raise BadRequestError("a watch of no range tells nothing: name one at least")
         await self._served.opened()
         demand = self._served.demand(request)
-        feed, header, rows = await self._served.read(lambda _now: self._begin_ranges(request), ranges, demand)
+        with _advising():
+            feed, header, rows = await self._served.read(lambda _now: self._begin_ranges(request), ranges, demand)
         with self._streaming(feed):
             for number in sorted(rows):
                 async with aclosing(row_chunks(rows.pop(number), self._admission, self._served.config)) as chunks:
@@ -180,6 +183,17 @@ class WatchCalls:
         except PequodError:
             self.feeds.forget(feed)
             raise
+
+
+@contextmanager
+def _advising() -> Iterator[None]:
+    """Say what to do where memory has no room for what watches hold."""
+    try:
+        yield
+    except LimitExceededError as error:
+        if error.setting != "memory_limit":
+            raise
+        raise LimitExceededError(error.setting, error.size, error.maximum, _WHOLE) from error
 
 
 def _watched(one: pb.WatchedRange) -> Bounds:

@@ -25,6 +25,7 @@ from pequod.engine import Engine
 from pequod.errors import BackingUnavailableError, DiskFullError
 from pequod_server.backing.store import History
 from pequod_server.config import MIB
+from pequod_server.data.counting import Counts
 from pequod_server.data.errors import FolderError, LostDiskError
 from pequod_server.data.folder import Folder
 from pequod_server.data.library import BUFFER_BYTES, SMALL, Caches, RowsError
@@ -66,6 +67,7 @@ class Disk:
         self._engine = engine
         #: The request ids of the changes, which the same commits take.
         self.ids = RequestIds()
+        self.counts = Counts()
         self._fsync = fsync
         self.effects: dict[bytes, bytes | None] = {}
         #: Whether keys of the folder have deadlines, or had some since it was opened.
@@ -82,8 +84,7 @@ class Disk:
         self._waiting = Waiting()
         #: Whether a commit comes in the next turn of the event loop.
         self._is_due = False
-        self._is_syncing = False
-        self._is_broken = False
+        self._is_syncing = self._is_broken = False
         self._unlooked_bytes = 0
         #: The room that was left at the last look.
         self.free_bytes = SPARE_BYTES
@@ -166,6 +167,11 @@ class Disk:
         with suppress(DiskFullError):
             # A commit that fails undoes the changes in the engine: the rows are as the engine has them.
             self.commit()
+        return self.committed
+
+    @property
+    def committed(self) -> StoredRows:
+        """The rows without what the engine has changed since the last commit; raises as `rows`."""
         if self._rows is None:
             raise self._error()
         return self._rows
@@ -224,13 +230,13 @@ class Disk:
         away = self._engine.take_away_deadlines()
         self.has_deadlines = self.has_deadlines or bool(self._engine.deadlines or away)
         deadlines = {**dict(self._engine.deadlines.among([*self.effects])), **away} if self.has_deadlines else None
-        self._unlooked_bytes += rows.write(self.effects, revision, joins, deadlines, self.ids.unsaved)
+        with self.counts.following(rows, self.effects):
+            self._unlooked_bytes += rows.write(self.effects, revision, joins, deadlines, self.ids.unsaved)
         self.effects.clear()
         self.ids.unsaved.clear()
         self._committed = folder.note.written = revision
         self._are_joins_others = False
-        if joins is not None:
-            self._kept_joins = joins
+        self._kept_joins = self._kept_joins if joins is None else joins
 
     def note_joins(self) -> None:
         """Have the next commit keep the joins, which may be others now."""
@@ -253,10 +259,9 @@ class Disk:
 
     def settled(self, then: Told) -> bool:
         """Return whether answers may leave now; if not, ``then`` is called when they may, or never will."""
-        if not self._is_safe:
+        if not (is_safe := self._is_safe):
             self._wait(then)
-            return False
-        return True
+        return is_safe
 
     @property
     def _position(self) -> int:
@@ -373,7 +378,6 @@ class Disk:
 
         RocksDB's log takes nothing more once it could not take a record.
         """
-        assert self._folder is not None, "it was open before"
         if self.failed is not None and self.failed.done():
             return
         rows, self._rows = self._rows, None
@@ -381,9 +385,9 @@ class Disk:
             if rows is not None:
                 with suppress(RowsError):
                     rows.close()
-            self._folder.write(self._folder.about)
-            self._rows = open_rows(self._folder, self._caches)
-            self._write(self._rows, self._folder)
+            self.folder.write(self.folder.about)
+            self._rows = open_rows(self.folder, self._caches)
+            self._write(self._rows, self.folder)
         except (OSError, RowsError, FolderError) as error:
             facts = {"folder": str(self.path), "reason": str(error)}
             log.warning("the data cannot be opened anew", extra=facts)

@@ -91,6 +91,7 @@ class FolderLoading:
         self._disk.ids.begin(ids)
         self._disk.begin(meta.joins, self._kept_joins(own))
         self._engine.keep(self._tell_paged)
+        self._engine.count_by(self.ranges.counted)
         try:
             await self._fill(ROWS_AT_FIRST)
         except BackingUnavailableError:

@@ -5,21 +5,21 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple, Protocol
 
-from pequod.engine import Due, Engine, FirstRows, Lacking, Loadable, Range, Uncomputed, Unindexed
+from pequod.engine import Due, Engine, FirstRows, Lacking, Loadable, Range, Uncomputed, Uncounted, Unindexed
 
 
 class OwnDisk(Protocol):
     """Has the rows of paged tables."""
 
-    async def load(self, lacking: Sequence[Range | FirstRows]) -> None:
-        """Have the engine take in what reads lack."""
+    async def load(self, lacking: Sequence[Range | FirstRows | Uncounted]) -> None:
+        """Have the engine take in what reads lack, and count what is not to be taken in."""
         ...
 
 
 class Lacks(NamedTuple):
     """The ranges, indexes and searches that reads lack."""
 
-    paged: list[Range | FirstRows]
+    paged: list[Range | FirstRows | Uncounted]
     own: list[Unindexed | Uncomputed | Due]
     of_databases: list[Loadable]
 
@@ -30,7 +30,7 @@ def told_apart(engine: Engine, lacking: Iterable[Lacking]) -> Lacks:
     for one in lacking:
         if isinstance(one, Unindexed | Uncomputed | Due):
             found.own.append(one)
-        elif isinstance(one, FirstRows) or (isinstance(one, Range) and engine.is_paged(one.first)):
+        elif isinstance(one, FirstRows | Uncounted) or (isinstance(one, Range) and engine.is_paged(one.first)):
             found.paged.append(one)
         else:
             found.of_databases.append(one)
