@@ -131,6 +131,22 @@ class MicroSettings:
 
 
 @dataclass(frozen=True, slots=True)
+class StoreSettings:
+    """Which figures of a store in its own right to measure, and at which sizes."""
+
+    only: Only = ""
+    rows: Annotated[int, Option(min=1_000, help="Rows of 100 bytes of a folder from which a server starts.")] = 500_000
+    expiring: Annotated[int, Option(min=1_000, help="Keys that expire at one instant.")] = 100_000
+    limit_mib: Annotated[int, Option(min=112, help="The limit of memory of a server with more data.")] = 128
+    times: Annotated[float, Option(min=0.01, help="How many times more data than that limit it has.")] = 4.0
+    connections: Annotated[int, Option(min=1, help="Connections that put single keys.")] = 64
+    seconds: Annotated[float, Option(min=0.1, help="How long puts, and reads beyond memory, go on.")] = 10.0
+    users: Users = 2_000
+    ticks: Ticks = 200_000
+    repeat: Annotated[int, Option(min=1, help="Runs of each of Twip and of puts; medians count.")] = 3
+
+
+@dataclass(frozen=True, slots=True)
 class ScaleSettings:
     """Which sizes of engines to measure: each number of users with each number of entries."""
 

@@ -259,12 +259,16 @@ def _in_plain_text(target: str) -> AsyncClient:
 
 
 def run(
-    settings: TwipRunSettings, bars: ProgressBars, connect: Callable[[str], AsyncClient] = _in_plain_text
+    settings: TwipRunSettings,
+    bars: ProgressBars,
+    connect: Callable[[str], AsyncClient] = _in_plain_text,
+    flags: Sequence[str] = (),
 ) -> TwipReport:
     """Run Twip against the server that the settings name, one that is started for the run, or in the engine.
 
     Args:
         connect: Returns a client of the server that is named; one that is started is reached in plain text.
+        flags: Options of a server that is started.
     """
     if settings.in_process and settings.target is not None:
         raise SettingError("--target", "--in-process has no server: leave out one of them")
@@ -273,20 +277,24 @@ def run(
     if settings.in_process:
         name, found = "engine-twip", _run_in_process(prepared, bars)
     else:
-        name, found = "twip", _run_on_server(prepared, settings, bars, connect)
+        name, found = "twip", _run_on_server(prepared, settings, bars, connect, flags)
     with bars.working("verifying"):
         return report(name, prepared, found)
 
 
 def _run_on_server(
-    prepared: Prepared, settings: TwipRunSettings, bars: ProgressBars, connect: Callable[[str], AsyncClient]
+    prepared: Prepared,
+    settings: TwipRunSettings,
+    bars: ProgressBars,
+    connect: Callable[[str], AsyncClient],
+    flags: Sequence[str],
 ) -> TwipRun:
     with ExitStack() as stack:
         runner = stack.enter_context(asyncio.Runner(loop_factory=loop_factory(settings.client_loop)))
         target, pid = settings.target, None
         if target is None:
-            flags = ["--no-uvloop"] if settings.server_loop == "asyncio" else []
-            target, pid = stack.enter_context(started_server(*flags))
+            loop = ["--no-uvloop"] if settings.server_loop == "asyncio" else []
+            target, pid = stack.enter_context(started_server(*loop, *flags))
             connect = _in_plain_text
         else:
             pid = listening_pid(target)

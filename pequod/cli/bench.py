@@ -110,6 +110,31 @@ def micro(settings: sizes.MicroSettings, _bars: ProgressBars) -> Printed:
 
 @measuring(
     app,
+    "store",
+    sizes.StoreSettings,
+    {"rows": 2_000, "expiring": 2_000, "times": 0.02, "seconds": 0.3, "users": 100, "ticks": 2_000, "repeat": 1},
+    short_help="Data on disk, durable puts, more data than memory, expiry.",
+    shown=(
+        "pequod bench store                                         (three minutes)",
+        "pequod bench store --rows 5000000 --expiring 1000000 --users 20000 --ticks 1000000",
+        "                                                           (the reference: a quarter of an hour)",
+        "pequod bench store --only expire",
+    ),
+)
+def store(settings: sizes.StoreSettings, bars: ProgressBars) -> Printed:
+    """Measure what Pequod is as a store: the figures that it is held to, each beside what is wanted.
+
+    Twip on servers with --data by one without; single puts of many connections, each on disk before its answer, by
+    etcd's where it is installed; a start from a folder; reads of four times more data than the limit of memory, each
+    compared; keys that all expire at one instant.
+    """
+    from pequod_bench.store.run import run
+
+    return run(settings, bars)
+
+
+@measuring(
+    app,
     "scale",
     sizes.ScaleSettings,
     {"users": (100, 200), "entries": (8_000,)},

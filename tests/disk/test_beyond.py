@@ -14,6 +14,8 @@ from unittest.mock import patch
 
 import pytest
 from grpc import aio
+from pequod_bench.store.beyond import pressed
+from pequod_bench.store.filled import fill
 from pequod_grammar import parse
 from pequod_proto import pequod_pb2 as pb
 from pequod_proto.pequod_pb2_grpc import PequodStub
@@ -29,7 +31,6 @@ from pequod.engine.base import presence
 from pequod.engine.testing import NaiveModel
 from pequod.errors import LimitExceededError, PequodError
 from pequod.language.conditions import IF_ABSENT
-from tests.disk.beyond import fill, pressed
 from tests.disk.folders import contents, killed
 from tests.peer.homes import computing
 

@@ -39,6 +39,10 @@ _START_S_MAX: Final = 90.0
 StartDatabase = Callable[[ExitStack, Path, Sequence[str]], dict[str, list[str]]]
 
 
+class NoEtcdError(ServerStartError):
+    """There is no etcd on this machine."""
+
+
 @dataclass(frozen=True, slots=True)
 class ClusterShape:
     """How large a cluster is, and where its map is."""
@@ -158,7 +162,7 @@ def started_etcd(folder: Path, count: int) -> Iterator[list[str]]:
     """Run nodes of etcd that agree with each other; yield their addresses."""
     program = shutil.which("etcd")
     if program is None:
-        raise ServerStartError("no etcd on this machine; install it with: apt-get install etcd-server")
+        raise NoEtcdError("no etcd on this machine; install it with: apt-get install etcd-server")
     ports = {f"n{number}": (free_port(), free_port()) for number in range(1, count + 1)}
     members = ",".join(f"{name}=http://127.0.0.1:{peer}" for name, (_, peer) in ports.items())
     nodes = list[ServerProcess]()
