@@ -20,6 +20,7 @@ import (
 	"google.golang.org/protobuf/reflect/protoreflect"
 
 	"pequod"
+	pb "pequod/v1"
 )
 
 type step struct {
@@ -206,12 +207,10 @@ func (r *runner) call(client *pequod.Client, s *step) (any, error) {
 		r.page = page.Next
 		return map[string]any{"rows": rows(page.Rows), "has_more": page.Next != nil}, err
 	case "splits":
-		keys, err := client.Splits(ctx, a.over(), a.number("count"))
-		found := []any{}
-		for _, key := range keys {
-			found = append(found, text([]byte(key)))
-		}
-		return found, err
+		first, last := bounds(a)
+		request := &pb.SplitsRequest{First: first, Last: last, Count: uint64(a.number("count"))}
+		got, err := pb.NewPequodClient(client).Splits(ctx, request)
+		return texts(got.GetKeys()), err
 	case "transaction":
 		return r.transaction(client, a)
 	case "batch":
@@ -229,21 +228,40 @@ func (r *runner) call(client *pequod.Client, s *step) (any, error) {
 	case "joins":
 		joins, err := client.Joins(ctx)
 		return messages(joins), err
-	case "explain_join":
-		got, err := client.ExplainJoin(ctx, a.text("name"))
-		return message(got), err
-	case "explain_range":
-		got, err := client.ExplainRange(ctx, a.over())
-		return message(got), err
-	case "invalidate_range":
-		return pair(client.InvalidateRange(ctx, a.over()))
-	case "invalidate_join":
-		return pair(client.InvalidateJoin(ctx, a.text("name")))
-	case "statistics":
-		got, err := client.Statistics(ctx)
-		return message(got), err
+	case "explain_join", "explain_range", "invalidate_join", "invalidate_range", "statistics":
+		return generated(ctx, pb.NewPequodClient(client), s.Call, a)
 	}
 	return nil, fmt.Errorf("this runner has no call %q", s.Call)
+}
+
+// generated makes a call of the generated stub, over the client.
+func generated(ctx context.Context, stub pb.PequodClient, call string, a arguments) (any, error) {
+	first, last := bounds(a)
+	over := &pb.Range{First: first, Last: last}
+	switch call {
+	case "explain_join":
+		got, err := stub.Explain(ctx, &pb.ExplainRequest{Subject: &pb.ExplainRequest_Join{Join: a.text("name")}})
+		return message(got.GetJoin()), err
+	case "explain_range":
+		got, err := stub.Explain(ctx, &pb.ExplainRequest{Subject: &pb.ExplainRequest_Range{Range: over}})
+		return message(got.GetRange()), err
+	case "invalidate_join":
+		got, err := stub.Invalidate(ctx, &pb.InvalidateRequest{Subject: &pb.InvalidateRequest_Join{Join: a.text("name")}})
+		return got.GetContexts(), err
+	case "invalidate_range":
+		got, err := stub.Invalidate(ctx, &pb.InvalidateRequest{Subject: &pb.InvalidateRequest_Range{Range: over}})
+		return got.GetContexts(), err
+	}
+	got, err := stub.Stats(ctx, &pb.StatsRequest{})
+	return message(got), err
+}
+
+func bounds(a arguments) (first, last []byte) {
+	first, last = a.bytes("first"), a.bytes("last")
+	if prefix := a.bytes("prefix"); prefix != nil {
+		return prefix, []byte(pequod.PrefixEnd(string(prefix)))
+	}
+	return first, last
 }
 
 func pair[T any](value T, err error) (any, error) { return value, err }

@@ -3,6 +3,8 @@ package pequod
 import (
 	"context"
 
+	"google.golang.org/grpc"
+
 	pb "pequod/v1"
 )
 
@@ -24,61 +26,36 @@ func (c *Client) Joins(ctx context.Context) ([]*pb.Join, error) {
 	return got.GetJoins(), err
 }
 
-// ExplainJoin tells how a join is evaluated and kept.
-func (c *Client) ExplainJoin(ctx context.Context, name string) (*pb.JoinExplanation, error) {
-	got, err := call(ctx, c, anywhere, harmless, pb.PequodClient.Explain,
-		&pb.ExplainRequest{Subject: &pb.ExplainRequest_Join{Join: name}})
-	return got.GetJoin(), err
-}
-
-// ExplainRange tells what a read of a range would find.
-func (c *Client) ExplainRange(ctx context.Context, over Range) (*pb.RangeExplanation, error) {
-	first, last := over.bounds()
-	got, err := call(ctx, c, reads(string(first)), harmless, pb.PequodClient.Explain,
-		&pb.ExplainRequest{Subject: &pb.ExplainRequest_Range{Range: &pb.Range{First: first, Last: last}}})
-	return got.GetRange(), err
-}
-
-// InvalidateJoin has the rows of a join computed again by the reads to come, and returns how many parts were dropped.
-func (c *Client) InvalidateJoin(ctx context.Context, name string) (uint64, error) {
-	return c.invalidate(ctx, &pb.InvalidateRequest{Subject: &pb.InvalidateRequest_Join{Join: name}})
-}
-
-// InvalidateRange does the same with the computed rows of a range.
-func (c *Client) InvalidateRange(ctx context.Context, over Range) (uint64, error) {
-	first, last := over.bounds()
-	return c.invalidate(ctx, &pb.InvalidateRequest{Subject: &pb.InvalidateRequest_Range{Range: &pb.Range{First: first, Last: last}}})
-}
-
-func (c *Client) invalidate(ctx context.Context, request *pb.InvalidateRequest) (contexts uint64, err error) {
-	known, failed := c.known(ctx)
+// Invoke makes a call of a generated stub: pb.NewPequodClient(client) has the calls that Client itself does not have. They
+// go where their keys are read, and are made again only where they certainly were not applied.
+func (c *Client) Invoke(ctx context.Context, method string, request, reply any, options ...grpc.CallOption) error {
+	ctx, cancel := c.limited(ctx)
+	defer cancel()
+	to := anywhere
+	if one, ok := request.(interface{ GetRange() *pb.Range }); ok && one.GetRange() != nil {
+		to = reads(string(one.GetRange().First))
+	} else if one, ok := request.(interface{ GetFirst() []byte }); ok {
+		to = reads(string(one.GetFirst()))
+	}
+	failed := c.run(ctx, to, once, func(ctx context.Context, n *node) error {
+		return n.connection.Invoke(ctx, method, request, reply, options...)
+	})
 	if failed != nil {
-		return 0, failed
+		return failed
 	}
-	for _, n := range known.nodesOf(known.computes) {
-		here := func(*routes) []*node { return []*node{n} }
-		got, err := call(ctx, c, here, harmless, pb.PequodClient.Invalidate, request)
-		if err != nil {
-			return contexts, err
-		}
-		contexts += got.Contexts
-	}
-	return contexts, nil
+	return nil
 }
 
-// Statistics returns what a server holds and has done.
-func (c *Client) Statistics(ctx context.Context) (*pb.StatsReply, error) {
-	return call(ctx, c, anywhere, harmless, pb.PequodClient.Stats, &pb.StatsRequest{})
-}
-
-// Stub returns the generated stub of the server for reads of a key, for the calls that Client does not have.
-func (c *Client) Stub(ctx context.Context, key string) (pb.PequodClient, error) {
-	nodes, failed := c.candidates(ctx, reads(key))
+// NewStream begins a stream of a generated stub, at the first server that is there.
+func (c *Client) NewStream(
+	ctx context.Context, of *grpc.StreamDesc, method string, options ...grpc.CallOption,
+) (grpc.ClientStream, error) {
+	nodes, failed := c.candidates(ctx, anywhere)
 	if failed != nil {
 		return nil, failed
 	}
 	if len(nodes) == 0 {
-		return nil, gone(c.target + ": no server of it answers reads")
+		return nil, gone(c.target + ": no server of it is known")
 	}
-	return nodes[0].stub, nil
+	return nodes[0].connection.NewStream(ctx, of, method, options...)
 }

@@ -192,21 +192,13 @@ func (c *Client) MultiPut(ctx context.Context, rows []Row, options *PutOptions) 
 	if err != nil || len(rows) == 0 {
 		return err
 	}
-	routes, failed := c.known(ctx)
-	if failed != nil {
-		return failed
-	}
 	request := &pb.MultiPutRequest{TtlMs: ttl}
 	if ttl == keep {
 		request.TtlMs, request.KeepTtl = 0, true
 	}
-	home, _ := routes.homeGroup(rows[0].Key)
 	for _, row := range rows {
-		if one, _ := routes.homeGroup(row.Key); one != home {
-			return refusal(codes.FailedPrecondition, ReasonMixedWrite, "MultiPut has keys of several home groups; make a call for each")
-		}
 		request.Keys, request.Values = append(request.Keys, []byte(row.Key)), append(request.Values, row.Value)
 	}
-	_, err = call(ctx, c, writes(rows[0].Key), once, pb.PequodClient.MultiPut, request)
+	_, err = call(ctx, c, reads(rows[0].Key), once, pb.PequodClient.MultiPut, request)
 	return err
 }

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"io"
 	"iter"
-	"time"
 
 	"google.golang.org/grpc/codes"
 
@@ -93,7 +92,6 @@ func (c *Client) Rows(ctx context.Context, over Range, options *ScanOptions) (ro
 // Page returns the first rows of a range, as many as one message has.
 func (c *Client) Page(ctx context.Context, over Range, options *ScanOptions) (page Page, err error) {
 	request := c.scanRequest(over, options)
-	request.OneChunk = true
 	err = c.chunks(ctx, request, func(chunk *pb.ScanReply) bool {
 		page.Rows = rowsOf(chunk.Keys, chunk.Values)
 		if chunk.ResumeKey != nil {
@@ -120,45 +118,40 @@ func rowsOf(keys, values [][]byte) []Row {
 	return rows
 }
 
-// chunks has a function take the parts of a scan, until it returns false. After an interruption it goes on behind the
-// last part, at a state that has at least what was shown.
+// chunks has a function take the parts of a scan, one call for each, until it returns false. Each part is of a state that
+// has at least what was shown before.
 func (c *Client) chunks(ctx context.Context, request *pb.ScanRequest, take func(*pb.ScanReply) bool) error {
-	var shown []byte
-	first := string(request.First)
-	failed := c.run(ctx, reads(first), careOf(request.Freshness), func(ctx context.Context, n *node) error {
-		ctx, cancel := context.WithCancelCause(ctx)
-		defer cancel(nil)
-		late := time.AfterFunc(c.options.Timeout, func() { cancel(context.DeadlineExceeded) })
-		defer late.Stop()
+	request.OneChunk = true
+	for isFirst := true; ; isFirst = false {
+		chunk, failed := c.chunk(ctx, request)
+		switch {
+		case failed == nil && take(chunk) && advance(request, chunk):
+			request.Freshness = After(Token{string(chunk.Header.GetToken())}).level
+		case failed == nil:
+			return nil
+		case !isFirst && failed.Reason == ReasonTokenLost:
+			return refusal(codes.Unavailable, ReasonUnavailable, "the server went away in a scan, and no other has its state; scan again")
+		default:
+			return failed
+		}
+	}
+}
+
+func (c *Client) chunk(ctx context.Context, request *pb.ScanRequest) (chunk *pb.ScanReply, failed *Error) {
+	ctx, cancel := c.limited(ctx)
+	defer cancel()
+	failed = c.run(ctx, reads(string(request.First)), careOf(request.Freshness), func(ctx context.Context, n *node) error {
 		stream, err := n.stub.Scan(ctx, request)
-		for err == nil {
-			var chunk *pb.ScanReply
-			if chunk, err = stream.Recv(); err == nil {
-				late.Stop()
-				c.seen.note(chunk.Header.GetToken())
-				shown = chunk.Header.GetToken()
-				if !take(chunk) || !advance(request, chunk) {
-					return nil
-				}
-				request.Freshness = After(Token{string(shown)}).level
-				late.Reset(c.options.Timeout)
-			}
+		if err == nil {
+			chunk, err = stream.Recv()
 		}
 		if errors.Is(err, io.EOF) {
-			return nil
-		}
-		if context.Cause(ctx) == context.DeadlineExceeded {
-			return context.DeadlineExceeded
+			chunk, err = &pb.ScanReply{}, nil // A scan of no rows has no parts.
 		}
 		return err
 	})
-	switch {
-	case failed == nil:
-		return nil
-	case shown != nil && failed.Reason == ReasonTokenLost:
-		return refusal(codes.Unavailable, ReasonUnavailable, "the server went away in a scan, and no other has its state; scan again")
-	}
-	return failed
+	c.seen.note(chunk.GetHeader().GetToken())
+	return chunk, failed
 }
 
 // advance has a request ask for the rows after a part, and returns whether there are any.
@@ -184,38 +177,16 @@ func (c *Client) Count(ctx context.Context, over Range) (uint64, error) {
 	return got.Count, err
 }
 
-// Splits returns up to count-1 keys that cut a range into parts of about equal numbers of rows.
-func (c *Client) Splits(ctx context.Context, over Range, count int) (keys []string, err error) {
-	first, last := over.bounds()
-	got, err := call(ctx, c, reads(string(first)), harmless, pb.PequodClient.Splits,
-		&pb.SplitsRequest{First: first, Last: last, Count: uint64(max(count, 0))})
-	for _, key := range got.GetKeys() {
-		keys = append(keys, string(key))
-	}
-	return keys, err
-}
-
-// RemoveRange removes the base keys of a range, and returns how many there were.
+// RemoveRange removes the base keys of a range, at one home group after the other, and returns how many there were.
 func (c *Client) RemoveRange(ctx context.Context, over Range) (removed uint64, err error) {
 	routes, failed := c.known(ctx)
 	if failed != nil {
 		return 0, failed
 	}
 	first, last := over.bounds()
-	parts := routes.state.Map.HomeRanges
-	if len(parts) == 0 {
-		parts = []*pb.ClusterHomeRange{{}}
-	}
-	for _, part := range parts {
-		start, end := max(string(first), string(part.First)), last
-		if end == nil || part.Last != nil && string(part.Last) < string(end) {
-			end = part.Last
-		}
-		if end != nil && start >= string(end) && len(parts) > 1 {
-			continue
-		}
-		got, err := call(ctx, c, writes(start), once, pb.PequodClient.RemoveRange,
-			&pb.RemoveRangeRequest{First: []byte(start), Last: end})
+	for _, part := range routes.homeParts(first, last) {
+		got, err := call(ctx, c, writes(string(part.First)), once, pb.PequodClient.RemoveRange,
+			&pb.RemoveRangeRequest{First: part.First, Last: part.Last})
 		if err != nil {
 			return removed, err
 		}

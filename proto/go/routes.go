@@ -1,6 +1,7 @@
 package pequod
 
 import (
+	"bytes"
 	"cmp"
 	"encoding/binary"
 	"math"
@@ -171,4 +172,21 @@ func (r *routes) homeGroup(key string) (string, bool) {
 		}
 	}
 	return "", len(r.state.Map.HomeRanges) == 0
+}
+
+// homeParts cuts a range into those of the home groups.
+func (r *routes) homeParts(first, last []byte) (parts []*pb.Range) {
+	for _, one := range r.state.Map.HomeRanges {
+		start, end := slices.MaxFunc([][]byte{first, one.First}, bytes.Compare), last
+		if end == nil || one.Last != nil && bytes.Compare(one.Last, end) < 0 {
+			end = one.Last
+		}
+		if end == nil || bytes.Compare(start, end) < 0 {
+			parts = append(parts, &pb.Range{First: start, Last: end})
+		}
+	}
+	if len(r.state.Map.HomeRanges) == 0 {
+		return []*pb.Range{{First: first, Last: last}}
+	}
+	return parts
 }

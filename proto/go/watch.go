@@ -1,10 +1,9 @@
 package pequod
 
 import (
+	"cmp"
 	"context"
 	"iter"
-	"maps"
-	"slices"
 	"time"
 
 	pb "pequod/v1"
@@ -38,45 +37,39 @@ type Change struct {
 	Expired bool
 }
 
-// watch is a watch on its way over servers.
+// watch is a watch on its way over interruptions.
 type watch struct {
 	client  *Client
 	request *pb.WatchRequest
-	wants   bool
 	yield   func(*Event, error) bool
-	// copied are the rows, where another server may have to go on.
-	copied map[string][]byte
-	last   *Event
-	heard  time.Time
-	isOver bool
+	// heard is when the watch, or the latest event, came; hasBegun says that there was an event.
+	heard            time.Time
+	hasBegun, isOver bool
 }
 
 // Watch yields what happens in a range: first an event as soon as the watch stands, then one for each change of its rows
-// or several. It goes on after an interruption without a gap, in a cluster at another server, with the difference as one
-// event. An error is the last that it yields: after WatchCompactedError begin anew, with the rows.
+// or several. It goes on after an interruption without a gap. An error is the last that it yields: after
+// WatchCompactedError, which comes if the server has gone for good, begin anew, with the rows.
 func (c *Client) Watch(ctx context.Context, over Range, options *WatchOptions) iter.Seq2[*Event, error] {
 	if options == nil {
 		options = &WatchOptions{}
 	}
 	return func(yield func(*Event, error) bool) {
-		w := &watch{client: c, wants: options.Rows, yield: yield, heard: time.Now()}
-		w.request = &pb.WatchRequest{Freshness: c.added(c.level), ProgressMs: uint32(options.Progress.Milliseconds())}
+		w := &watch{client: c, yield: yield, heard: time.Now()}
+		w.request = &pb.WatchRequest{
+			Rows: options.Rows, Freshness: c.added(c.level), ProgressMs: uint32(options.Progress.Milliseconds()),
+		}
 		w.request.First, w.request.Last = over.bounds()
-		w.request.Rows = options.Rows || c.isCluster && options.After == nil
 		if options.After != nil {
 			w.request.After = &pb.Header{ServerId: options.After.ServerID, Revision: options.After.Revision}
 		}
-		reconnect := options.Reconnect
-		if reconnect == 0 {
-			reconnect = 30 * time.Second
-		}
-		if failed := w.run(ctx, reconnect); failed != nil && !w.isOver {
+		if failed := w.run(ctx, cmp.Or(options.Reconnect, 30*time.Second)); failed != nil && !w.isOver {
 			yield(nil, failed)
 		}
 	}
 }
 
-// run follows one server after another, until the caller has enough or none can go on.
+// run follows the server, anew after each interruption, until the caller has enough or the server cannot go on.
 func (w *watch) run(ctx context.Context, reconnect time.Duration) *Error {
 	for tries := 1; ; tries++ {
 		nodes, failed := w.client.candidates(ctx, reads(string(w.request.First)))
@@ -87,34 +80,17 @@ func (w *watch) run(ctx context.Context, reconnect time.Duration) *Error {
 		for _, n := range nodes {
 			before := w.heard
 			failed = n.try(ctx, guarded(w.client.isCluster, quiet), w.follow)
-			switch {
-			case w.isOver:
-				return nil
-			case failed.Reason != ReasonUnavailable && (failed.Reason != ReasonWatchCompacted || !w.client.isCluster):
+			if w.isOver || failed.Reason != ReasonUnavailable {
 				return failed
-			case w.client.isCluster && w.request.After != nil && w.last != nil:
-				return refusal(failed.Code, ReasonWatchCompacted, "its server went away: "+failed.Message)
-			case w.heard != before:
+			}
+			if w.heard != before {
 				tries = 0
 			}
-			w.goOn()
 		}
-		away := w.last != nil && time.Since(w.heard) > reconnect
-		if away || w.last == nil && tries > w.client.options.Retries || !wait(ctx, pause(max(tries, 1))) {
+		away := w.hasBegun && time.Since(w.heard) > reconnect
+		if away || !w.hasBegun && tries > w.client.options.Retries || !wait(ctx, pause(max(tries, 1))) {
 			return failed
 		}
-	}
-}
-
-// goOn has the request ask for what follows the last event.
-func (w *watch) goOn() {
-	switch {
-	case w.last == nil || w.client.isCluster && w.request.After != nil:
-	case w.client.isCluster:
-		w.request.Freshness = After(w.last.Token).level
-	default:
-		w.request.Rows, w.request.Freshness = false, nil
-		w.request.After = &pb.Header{ServerId: w.last.ServerID, Revision: w.last.Revision}
 	}
 }
 
@@ -125,33 +101,32 @@ func (w *watch) follow(ctx context.Context, n *node) error {
 	late := time.AfterFunc(w.client.options.Timeout, func() { cancel(context.DeadlineExceeded) })
 	defer late.Stop()
 	stream, err := n.stub.Watch(ctx, w.request)
-	var rows []Row
-	isReady := false
+	isReady, isAgain := false, w.hasBegun
+	event := &Event{}
+	if w.request.Rows {
+		event.Rows = []Row{}
+	}
 	for err == nil {
 		var reply *pb.WatchReply
 		if reply, err = stream.Recv(); err != nil {
 			break
 		}
-		rows = append(rows, rowsOf(reply.Keys, reply.Values)...)
+		event.Rows = append(event.Rows, rowsOf(reply.Keys, reply.Values)...)
 		if isReady = isReady || reply.Ready; !isReady {
 			continue
 		}
 		late.Stop()
-		event := &Event{ServerID: reply.Header.ServerId, Revision: reply.Header.Revision, Token: Token{string(reply.Header.Token)}}
-		for _, one := range reply.Changes {
-			event.Changes = append(event.Changes, Change{string(one.Key), one.Old, one.New, one.Reason == pb.Change_EXPIRED})
-		}
-		isAgain := reply.Ready && w.last != nil
-		w.take(event, rows, reply.Ready)
-		rows = nil
+		event.take(reply)
 		w.client.seen.note(reply.Header.Token)
-		w.last, w.heard = event, time.Now()
-		if isAgain && w.copied == nil {
-			continue // Its changes follow.
-		}
-		if w.isOver = !w.yield(event, nil); w.isOver {
+		w.request.Rows, w.request.Freshness = false, nil
+		w.request.After = &pb.Header{ServerId: event.ServerID, Revision: event.Revision}
+		w.heard, w.hasBegun = time.Now(), true
+		// The watch that goes on has told nothing yet.
+		if !(isAgain && reply.Ready) && !w.yield(event, nil) {
+			w.isOver = true
 			return nil
 		}
+		event = &Event{}
 	}
 	if context.Cause(ctx) == context.DeadlineExceeded {
 		return context.DeadlineExceeded
@@ -159,36 +134,9 @@ func (w *watch) follow(ctx context.Context, n *node) error {
 	return err
 }
 
-// take brings the copy of the rows up to date; rows that come again become the changes since the last event.
-func (w *watch) take(event *Event, rows []Row, isReady bool) {
-	if isReady && w.wants && w.last == nil {
-		event.Rows = append([]Row{}, rows...)
-	}
-	if !w.request.Rows || !w.client.isCluster {
-		return
-	}
-	if isReady {
-		before := w.copied
-		w.copied = map[string][]byte{}
-		for _, row := range rows {
-			w.copied[row.Key] = row.Value
-		}
-		if w.last != nil {
-			both := maps.Clone(before)
-			maps.Copy(both, w.copied)
-			for _, key := range slices.Sorted(maps.Keys(both)) {
-				if old, now := before[key], w.copied[key]; string(old) != string(now) || (old == nil) != (now == nil) {
-					event.Changes = append(event.Changes, Change{Key: key, Old: old, New: now})
-				}
-			}
-		}
-		return
-	}
-	for _, one := range event.Changes {
-		if one.New == nil {
-			delete(w.copied, one.Key)
-		} else {
-			w.copied[one.Key] = one.New
-		}
+func (e *Event) take(reply *pb.WatchReply) {
+	e.ServerID, e.Revision, e.Token = reply.Header.ServerId, reply.Header.Revision, Token{string(reply.Header.Token)}
+	for _, one := range reply.Changes {
+		e.Changes = append(e.Changes, Change{string(one.Key), one.Old, one.New, one.Reason == pb.Change_EXPIRED})
 	}
 }

@@ -108,7 +108,6 @@ async def test_calls_give_in_a_cluster_what_they_give_at_one_server(site: Site) 
         latest = {"freshness": {"latest": True}}
         assert await client.call("multiGet", ["p|bob|0000", "s|u1|bob", "p|bob|9"], latest) == ["post 0", "1", None]
         assert await client.call("keys", {"prefix": "t|liz|", **latest}) == ["t|liz|0001|n"]
-        assert await client.call("invalidateJoin", "t") > 0
         assert await client.call("removeRange", {"prefix": "s|u"}) == 4
         assert await client.call("count", {"prefix": "t|", **latest}) == 1
 

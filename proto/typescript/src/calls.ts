@@ -8,9 +8,8 @@ import { newId, resultsOf, ttlOf } from "./commands.js";
 import { type Data, type Range, type Row, bufferOf, bytesOf, fieldsOf, maybe } from "./data.js";
 import { PequodError } from "./errors.js";
 import { type Freshness, levelOf } from "./freshness.js";
-import { type Header, type Join, type JoinExplanation, Pequod, type RangeExplanation } from "./generated/pequod_pb.js";
+import { type Header, type Join, Pequod } from "./generated/pequod_pb.js";
 import type { ExecuteReply, ExecuteRequestSchema, ScanReply, ScanRequestSchema } from "./generated/pequod_pb.js";
-import type { InvalidateRequestSchema, StatsReply } from "./generated/pequod_pb.js";
 import { type Link, type Route, pauseMs } from "./link.js";
 import { type WatchEvent, type WatchOptions, follow } from "./watch.js";
 
@@ -29,7 +28,6 @@ const TURN_BYTES_MAX = 1 << 20;
 const NONE = new Uint8Array();
 const OPERATORS = { absent: 1, present: 2, equal: 3, not_equal: 4, less: 5, greater: 6 };
 type ScanInit = MessageInitShape<typeof ScanRequestSchema>;
-type Subject = NonNullable<MessageInitShape<typeof InvalidateRequestSchema>["subject"]>;
 type Waiting = { command: Command; resolve: (result: Result) => void; reject: (error: unknown) => void };
 type State = Pick<Header, "token" | "ageMs" | "serverId" | "revision">;
 
@@ -168,11 +166,6 @@ export abstract class Calls {
     const { value } = await this.chunks({ ...range, ...rest }).next();
     return value ? { rows: rowsOf(value), resumeKey: maybe(value.resumeKey) } : { rows: [], resumeKey: undefined };
   }
-  /** Keys that cut a range into parts of about equal numbers of rows. */
-  async splits(count: number, range: Range = {}): Promise<Buffer[]> {
-    const request = { ...fieldsOf(range), count: BigInt(count) };
-    return (await this.unary(rpc.splits, request, { read: request.first }, true)).keys.map(bufferOf);
-  }
   /** What happens in a range, until the iterator is left or the signal aborts; at first that the watch stands. */
   watch(first: Data, last?: Data, options: WatchOptions = {}): AsyncGenerator<WatchEvent, void> {
     const freshness = this.level(options.freshness);
@@ -189,30 +182,14 @@ export abstract class Calls {
   async joins(): Promise<Join[]> {
     return (await this.unary(rpc.listJoins, {}, "any", true)).joins;
   }
-  async explainJoin(join: string): Promise<JoinExplanation> {
-    const reply = await this.unary(rpc.explain, { subject: { case: "join", value: join } }, "any", true);
-    return reply.explanation.value as JoinExplanation;
-  }
-  async explainRange(first: Data, last?: Data): Promise<RangeExplanation> {
-    const value = fieldsOf({ first, last });
-    const reply = await this.unary(rpc.explain, { subject: { case: "range", value } }, { read: value.first }, true);
-    return reply.explanation.value as RangeExplanation;
-  }
-  /** Drop the computed rows of a range, and what they came from; how many contexts went directly. */
-  invalidateRange(first: Data, last?: Data): Promise<number> {
-    return this.invalidate({ case: "range", value: fieldsOf({ first, last }) });
-  }
-  invalidateJoin(join: string): Promise<number> {
-    return this.invalidate({ case: "join", value: join });
-  }
-  statistics(): Promise<StatsReply> {
-    return this.unary(rpc.stats, {}, "any", true);
-  }
-
-  private async invalidate(subject: Subject): Promise<number> {
-    const servers = await this.link.servers("computes");
-    const replies = servers.map(({ address }) => this.unary(rpc.invalidate, { subject }, { address }, true));
-    return (await Promise.all(replies)).reduce((sum, { contexts }) => sum + Number(contexts), 0);
+  /**
+   * Any other call of the contract, at a server that reads the key: `client.call(Pequod.method.stats, {})`.
+   * It is made again only where it certainly was not applied.
+   */
+  call<I extends DescMessage, O extends DescMessage>(
+    method: DescMethodUnary<I, O>, request: MessageInitShape<I>, key?: Data,
+  ): Promise<MessageShape<O>> {
+    return this.unary(method, request, key === undefined ? "any" : { read: bytesOf(key) });
   }
 
   /** The chunks of a scan, one call for each: the next one, of whichever server, is of a state that is no older. */

@@ -106,9 +106,7 @@ export class Cluster extends Link {
 
   private entries(route: Route, state: FollowClusterReply): ClusterServer[] {
     const computes = present(state.servers.filter(({ roles }) => roles.includes("compute")), state.map?.version);
-    if (route === "computes") return computes;
     if (typeof route === "string") return [...new Set([...computes, ...state.servers])];
-    if ("address" in route) return state.servers.filter(({ address }) => address === route.address);
     const key = "read" in route ? route.read : route.write;
     const group = groupOf(key, state.map?.placements ?? []);
     const readers = this.rank("", group, () => {

@@ -11,8 +11,8 @@ export interface Options extends Security {
   retries?: number;
 }
 
-/** What a call is about: keys from one on, a server, the joins, or what the computes have; or it is at an address. */
-export type Route = { read: Uint8Array } | { write: Uint8Array } | { address: string } | "any" | "joins" | "computes";
+/** What a call is about: keys from one on, the joins, or what any server has. */
+export type Route = { read: Uint8Array } | { write: Uint8Array } | "any" | "joins";
 
 /** Half of the pause is random, so that clients do not return at once. */
 export const pauseMs = (tries: number): number => Math.min(100 * 3 ** (tries - 1), 2000) * (0.5 + Math.random() / 2);

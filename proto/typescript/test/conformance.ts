@@ -2,6 +2,8 @@
 
 import { readFileSync } from "node:fs";
 import type { Calls } from "../src/calls.js";
+import { fieldsOf } from "../src/data.js";
+import { Pequod } from "../src/generated/pequod_pb.js";
 import { type Change, Client, Commands, type Compare, type Condition, type Data } from "../src/index.js";
 import { type Freshness, type Lifetime, PequodError, type Result, type Session } from "../src/index.js";
 import type { Token, WatchEvent } from "../src/index.js";
@@ -76,7 +78,7 @@ class CaseRunner {
   }
 
   private async reply(calls: Calls, call: string, args: Args): Promise<Json> {
-    const name = String(args["name"]);
+    const name = args["name"] as string | undefined;
     const [first, last] = [dataOf(args["first"] ?? ""), args["last"] == null ? undefined : dataOf(args["last"])];
     const range = this.range(args);
     switch (call) {
@@ -96,7 +98,7 @@ class CaseRunner {
         return { rows: jsonOf(page.rows), has_more: page.resumeKey !== undefined };
       }
       case "splits":
-        return jsonOf(await calls.splits(Number(args["count"]), range));
+        return jsonOf((await calls.call(rpc.splits, { ...fieldsOf(range), count: BigInt(Number(args["count"])) })).keys);
       case "transaction": {
         const [then, otherwise] = ["then", "otherwise"].map((list) => this.commands(new Commands(), args[list]));
         const compares = (args["compares"] as Args[]).map(compareOf);
@@ -126,19 +128,19 @@ class CaseRunner {
       case "add_join":
         return jsonOf(await calls.addJoin(String(args["text"])));
       case "drop_join":
-        return jsonOf(await calls.dropJoin(name));
+        return jsonOf(await calls.dropJoin(String(name)));
       case "joins":
         return jsonOf(await calls.joins());
       case "explain_join":
-        return jsonOf(await calls.explainJoin(name));
-      case "explain_range":
-        return jsonOf(await calls.explainRange(first, last));
-      case "invalidate_range":
-        return calls.invalidateRange(first, last);
+      case "explain_range": {
+        const { explanation } = await calls.call(rpc.explain, { subject: subjectOf(name, range) });
+        return jsonOf(explanation.value);
+      }
       case "invalidate_join":
-        return calls.invalidateJoin(name);
+      case "invalidate_range":
+        return Number((await calls.call(rpc.invalidate, { subject: subjectOf(name, range) })).contexts);
       case "statistics":
-        return jsonOf(await calls.statistics());
+        return jsonOf(await calls.call(rpc.stats, {}));
     }
     const [method, given] = this.command(call, args);
     return resultOf(call, (await (calls as unknown as Methods)[method]?.(...given)) as Result);
@@ -192,6 +194,11 @@ class CaseRunner {
     return { ...wait, after: this.tokens.get(String(level["after"])) ?? dataOf(level["token"]) };
   }
 }
+
+const rpc = Pequod.method;
+/** What an explanation, or an invalidation, is about. */
+const subjectOf = (join: string | undefined, range: Bounds) =>
+  join === undefined ? { case: "range", value: fieldsOf(range) } as const : { case: "join", value: join } as const;
 
 type Methods = { [name: string]: (...given: unknown[]) => unknown };
 type WatchStart = { rows?: boolean; freshness?: Freshness | undefined; after?: WatchEvent };
