@@ -140,6 +140,7 @@ def _paths(value: object) -> object:
 Address = Annotated[str, AfterValidator(_address), Metavar("HOST:PORT")]
 OptionalAddress = Annotated[str, AfterValidator(lambda value: value and _address(value)), Metavar("HOST:PORT")]
 Origins = Annotated[str, AfterValidator(_origins), Metavar("ORIGIN ...")]
+Lakes = Annotated[str, Metavar("LAKE ...")]
 Size = Annotated[int, BeforeValidator(size_of), Field(strict=True, ge=1, lt=1 << 31), Metavar("SIZE")]
 SizeOrShare = Annotated[int, BeforeValidator(size_of), Field(strict=True, ge=0, lt=1 << 31), Metavar("SIZE")]
 Number = Annotated[int, BeforeValidator(_number), Field(strict=True, ge=1, lt=1 << 31), Metavar("N")]
@@ -328,9 +329,7 @@ class ServerConfig(BaseModel):
         description="Memory for the latest changes, kept for servers that compute from this one's keys; one that is "
         "further behind reads again.",
     )
-    snapshot_file: File = Field(
-        default=None, description="The file in which base data is saved at the end, and from which a start restores it."
-    )
+    snapshot_file: File = Field(default=None, description="The file that has base data from the end to the next start.")
     data: Folder = Field(
         default=None,
         description="The folder in which base data and joins outlive the server; it is made if it is not there.",
@@ -343,6 +342,8 @@ class ServerConfig(BaseModel):
     metrics: OptionalAddress = Field(default="", description="Serve metrics and health there over HTTP.")
     http: OptionalAddress = Field(default="", description="Answer calls as JSON there over HTTP, with a console.")
     http_origins: Origins = Field(default="", description="Origins of pages that may read its replies; * for all.")
+    console_views: Files = Field(default=(), description="Files of durable views that the console shows.")
+    console_lakes: Lakes = Field(default="", description="Lakes that the console shows, with spaces between.")
     slow_ms: Milliseconds = Field(
         default=100.0, description="Log calls and batches that take at least this long; 0 for none."
     )

@@ -11,6 +11,7 @@ import pytest_asyncio
 
 from tests.console.browser import PHONE, launched, page_of
 from tests.gateway.doors import TIMELINE, opened
+from tests.gateway.test_views_and_lakes import filled_lake, installed
 
 if TYPE_CHECKING:
     from playwright.async_api import Browser
@@ -236,6 +237,19 @@ async def test_slow_calls_and_the_cluster_are_shown(browser: Browser, tmp_path: 
         assert "ready" in (await page.get_by_role("row", name="mill").text_content() or "")
         await page.goto(f"{server.http_url}/console/#/overview")
         await page.get_by_text("No database, lake or home is behind this server").wait_for()
+
+
+async def test_views_and_lakes_are_shown_with_their_stages_and_ages(browser: Browser, tmp_path: Path) -> None:
+    settings = {"console_views": (await installed(tmp_path),), "console_lakes": str(filled_lake(tmp_path))}
+    async with opened(**settings) as (server, _), page_of(browser, viewport=PHONE) as page:
+        await page.goto(f"{server.http_url}/console/#/cluster")
+        part = page.get_by_role("row", name="karma")
+        await part.wait_for()
+        assert "free" in (await part.text_content() or "")
+        stage = page.get_by_role("row", name="raw")
+        assert "12" in (await stage.text_content() or ""), "one run of two rows"
+        await page.get_by_text("SCU 1; the authority has SCU 0").wait_for()
+        assert await page.evaluate("document.documentElement.scrollWidth") == PHONE["width"]
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])

@@ -215,4 +215,6 @@ ENDPOINTS: Final = (
     Endpoint("GET", "/v1/slow", "Tell of the latest slow calls, the latest first.", inspection.slow_calls),
     Endpoint("GET", "/v1/cluster", "Tell the map of the cluster and its servers; `map` is null without one.",
              inspection.cluster),
+    Endpoint("GET", "/v1/views", "Tell of the durable views and lakes that the settings name: stages, ages.",
+             inspection.views_and_lakes),
 )  # fmt: skip

@@ -31,6 +31,7 @@ from pequod_server.gateway.forms import decoded
 from pequod_server.gateway.local_calls import Handlers, LocalCalls, RefusedCallError, Visitor
 from pequod_server.gateway.openapi import description
 from pequod_server.gateway.shared_watches import SharedWatches, event
+from pequod_server.gateway.views_and_lakes import ViewsAndLakes
 from pequod_server.memory.admission import COPIES, SMALL_BYTES, Admission, message_bytes_max
 from pequod_server.ops.web import faults
 from pequod_server.wire.errors import code_of, facts_of
@@ -76,10 +77,18 @@ _Next = Callable[[web.Request], Awaitable[web.StreamResponse]]
 class Gateway:
     """Serves `/v1` and the console until it is stopped."""
 
-    def __init__(self, config: ServerConfig, calls: LocalCalls, watches: SharedWatches, admission: Admission) -> None:
+    def __init__(
+        self,
+        config: ServerConfig,
+        calls: LocalCalls,
+        watches: SharedWatches,
+        views: ViewsAndLakes,
+        admission: Admission,
+    ) -> None:
         self._config = config
         self._calls = calls
         self._watches = watches
+        self._views = views
         self._admission = admission
         #: Where it listens, once it does.
         self.url = ""
@@ -130,6 +139,7 @@ class Gateway:
         """Stop listening and close all connections; fine if it never listened."""
         await self._runner.cleanup()
         self._watches.close()
+        self._views.close()
 
     def end_streams(self) -> None:
         """End the watches."""
@@ -275,12 +285,16 @@ def make_gateway(
         SettingError: It would be reached in plain text, or by callers who are not known.
     """
     refuse_exposed(config)
-    watches = SharedWatches(service, admission)
-    shared: dict[str, grpc.RpcMethodHandler[Any, Any]] = {"Watch": grpc.unary_stream_rpc_method_handler(watches.watch)}
+    watches, views = SharedWatches(service, admission), ViewsAndLakes(config)
+    # No role may ask for what has no rule, but administrators.
+    shared: dict[str, grpc.RpcMethodHandler[Any, Any]] = {
+        "Watch": grpc.unary_stream_rpc_method_handler(watches.watch),
+        "ViewsAndLakes": grpc.unary_unary_rpc_method_handler(views.tell),
+    }
     handlers = Handlers()
     handlers.add_generic_rpc_handlers((grpc.method_handlers_generic_handler(SERVICE_PATH.strip("/"), shared),))
     add_service(service, handlers)
-    return Gateway(config, LocalCalls(interceptors, handlers.all), watches, admission)
+    return Gateway(config, LocalCalls(interceptors, handlers.all), watches, views, admission)
 
 
 def refuse_exposed(config: ServerConfig) -> None:

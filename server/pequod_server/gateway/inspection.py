@@ -76,3 +76,8 @@ async def cluster(_asked: Asked, call: MakeCall) -> JsonAnswer:
         if error.reason != NoClusterError.__name__:
             raise
         return JsonAnswer({"map": None, "servers": []})
+
+
+async def views_and_lakes(_asked: Asked, call: MakeCall) -> JsonAnswer:
+    """Tell of durable views and lakes; their call has a name of its own here alone, and no message."""
+    return JsonAnswer(await call("ViewsAndLakes", pb.StatsRequest()))

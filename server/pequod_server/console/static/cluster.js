@@ -5,6 +5,7 @@ import {card, h, head, note, show, table} from "./dom.js";
 import {keyText} from "./format.js";
 import {databases, followers} from "./sources.js";
 import {listen, state} from "./statistics.js";
+import {viewsAndLakes} from "./views.js";
 
 const GOOD = {ready: "good", joining: "warn", draining: "warn"};
 
@@ -22,9 +23,9 @@ function enter(root) {
     }
   }
   function draw({now}) {
-    if (now) show(around, databases(now), followers(now), views());
+    if (now) show(around, databases(now), followers(now));
   }
-  show(root, head("Cluster", "Servers, and which keys are whose."), map, around);
+  show(root, head("Cluster", "Servers, and which keys are whose."), map, around, viewsAndLakes());
   read();
   draw(state);
   return listen(draw);
@@ -112,12 +113,5 @@ function rangesOf(map) {
       one.last === undefined ? "the end" : text(one.last),
       one.moves_to ? `${one.group} → ${one.moves_to}` : one.group,
     ]),
-  );
-}
-
-function views() {
-  return card(
-    "Views",
-    note("Managers of views are programs of their own: pequod views status tells their stages and ages."),
   );
 }
