@@ -44,7 +44,7 @@ PAGES = [
 #: The fenced blocks that tests run, by page; a block without a kind shows what the one before it prints.
 RUN = {
     "docs/cli.md": {"console"},  # tests/cli/test_cli_page.py
-    "README.md": {"python", "console"},  # tests/cli/test_readme.py
+    "README.md": {"python", "console", "html"},  # tests/cli/test_readme.py, tests/console/test_browser.py
     "grammar/README.md": {"cachejoin", "rows", "refused"},  # tests/grammar/test_grammar.py
     "docs/api.md": {"python"},
     "docs/backing.md": {"toml", "python"},
@@ -55,7 +55,7 @@ RUN = {
     "docs/deployment.md": {"sql", "toml"},  # tests/backing/test_roles.py
     "docs/home-feed.md": {"python"},
     "docs/go.md": {"console", "go"},  # tests/golang/test_page.py
-    "docs/http.md": {"console"},  # tests/gateway/test_page.py
+    "docs/http.md": {"console", "html"},  # tests/gateway/test_page.py, tests/console/test_browser.py
     "docs/lake.md": {"toml", "python"},
     "docs/recipes.md": {"python"},
     "docs/security.md": {"toml"},  # tests/server/test_security_guard.py

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -17,6 +18,7 @@ if TYPE_CHECKING:
     from playwright.async_api import Browser
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
+ROOT = Path(__file__).parents[2]
 #: The longest pause between two looks at the statistics.
 LOOK_MS = 60_000
 PLACES = ("overview", "joins", "keys", "watch", "playground", "contexts", "slow", "cluster", "start")
@@ -237,6 +239,47 @@ async def test_slow_calls_and_the_cluster_are_shown(browser: Browser, tmp_path: 
         assert "ready" in (await page.get_by_role("row", name="mill").text_content() or "")
         await page.goto(f"{server.http_url}/console/#/overview")
         await page.get_by_text("No database, lake or home is behind this server").wait_for()
+
+
+def page_in(path: str, url: str) -> str:
+    """Return the page that a document shows, for a server."""
+    (page,) = re.findall(r"^```html\n(.*?)^```$", (ROOT / path).read_text(), re.MULTILINE | re.DOTALL)
+    return str(page).replace("http://127.0.0.1:7780", url)
+
+
+async def test_the_page_of_the_readme_is_alive(browser: Browser, tmp_path: Path) -> None:
+    async with opened(http_origins="*") as (server, client), page_of(browser) as page:
+        await client.post("/v1/joins", json={"text": TIMELINE})
+        for key in ("s|ann|bob", "p|bob|0002"):
+            await client.put(f"/v1/keys/{key}", json={"value": "second"})
+        (tmp_path / "page.html").write_text(page_in("README.md", server.http_url))
+        await page.goto(f"file://{tmp_path}/page.html")
+        posts = page.locator("#posts li")
+        await posts.filter(has_text="second").wait_for()
+        await client.put("/v1/keys/p|bob|0001", json={"value": "first"})
+        await posts.filter(has_text="first").wait_for()
+        assert await posts.all_text_contents() == ["first", "second"]
+        await client.delete("/v1/keys/s|ann|bob")
+        await posts.first.wait_for(state="detached")
+
+
+async def test_two_windows_of_the_chat_room_show_the_same(browser: Browser, tmp_path: Path) -> None:
+    join = "busy|<room>|<user> = count m|<room>|<time>|<user>"
+    async with opened(http_origins="*") as (server, client), page_of(browser) as ann, page_of(browser) as bob:
+        await client.post("/v1/joins", json={"text": join})
+        (tmp_path / "chat.html").write_text(page_in("docs/http.md", server.http_url))
+        for page in (ann, bob):
+            await page.goto(f"file://{tmp_path}/chat.html")
+        await bob.locator("#who").fill("bob")
+        for page, text in ((ann, "hello"), (bob, "there"), (ann, "you")):
+            await page.locator("#text").fill(text)
+            await page.get_by_role("button", name="Say").click()
+            for each in (ann, bob):
+                await each.locator("#posts li").filter(has_text=text).wait_for()
+        for page in (ann, bob):
+            await page.get_by_text("ann has written 2").wait_for()
+            assert await page.locator("#posts li").all_text_contents() == ["ann: hello", "bob: there", "ann: you"]
+            assert await page.locator("#busy li").all_text_contents() == ["ann has written 2", "bob has written 1"]
 
 
 async def test_views_and_lakes_are_shown_with_their_stages_and_ages(browser: Browser, tmp_path: Path) -> None:
