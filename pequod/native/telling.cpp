@@ -21,7 +21,7 @@ struct Told {
 
 // Those who wait for a change, of all routes; not quick: Python tells them.
 class ToldAll {
-public:
+  public:
     bool is_quick = true;
 
     ToldAll() = default;
@@ -39,7 +39,7 @@ public:
         return more_[count_++ - FEW] = told, true;
     }
 
-private:
+  private:
     // Mostly a table has few readers: these take no memory of their own.
     static constexpr size_t FEW = 8;
 
@@ -152,9 +152,8 @@ bool copy_to_all(HotEngine* engine, const Told& told, const Change& change) {
     PyObject* tail = tail_of(told.route, told.match);
     if (!tail) return false;
     const long long tail_bytes = change.old ? 0 : sizes.tail + PyBytes_GET_SIZE(tail);
-    const Py_ssize_t gained = told.route->is_followed
-                                  ? copy_to_watched(told, tail, change.value)
-                                  : write_to_all(told.waiting, tail, change.value, engine->now_s);
+    const Py_ssize_t gained = told.route->is_followed ? copy_to_watched(told, tail, change.value)
+                                                      : write_to_all(told.waiting, tail, change.value, engine->now_s);
     Py_DECREF(tail);
     if (gained < 0) return false;
     told.waiting->tail_bytes += tail_bytes;
