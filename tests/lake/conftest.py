@@ -14,7 +14,6 @@ from pathlib import Path
 
 import psycopg
 import pytest
-from moto.server import ThreadedMotoServer
 from pequod_lake import Lake
 from pequod_lake.place import POINTER, opened_files
 from pequod_lake.postgres import shown
@@ -128,6 +127,9 @@ def shared(postgres: Postgres, lake_root: Path) -> Shared:
 @pytest.fixture(scope="session")
 def object_store() -> Iterator[str]:
     """An object store with the bucket `lakes`; its address."""
+    # Here, since each process of the suite reads this file, and the import takes it 0.3 s.
+    from moto.server import ThreadedMotoServer
+
     server = ThreadedMotoServer(ip_address="127.0.0.1", port=0, verbose=False)
     server.start()
     host, port = server.get_host_and_port()

@@ -8,10 +8,9 @@ from __future__ import annotations
 import random
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any
 
-from pequod_lake import Ingestor, Lake, LakeSnapshot, Upload
+from pequod_lake import Ingestor, LakeSnapshot, Upload
 from pequod_lake.schema import LakeSchema, LakeTable
 from pequod_lake.sql import run_sql
 
@@ -256,10 +255,6 @@ def _meets(found: Any, op: str, value: Any) -> bool:
             return bool(found >= value)
         case _:
             return found in value
-
-
-def new_lake(folder: Path, **options: Any) -> Lake:
-    return Lake(folder, **options)
 
 
 def ingest(ingestor: Ingestor, name: str, calls: Sequence[Call]) -> int:

@@ -57,14 +57,20 @@ async def test_the_process_keeps_the_limit_whatever_clients_leave(name: str) -> 
         assert _peak_bytes(pid) <= share * LIMIT_MIB * heavy.MIB
 
 
-@pytest.mark.parametrize("transport", ["grpcio", "native"])
+#: The others over gRPC's own transport are run by `make test-grpcio`.
 @pytest.mark.parametrize(
-    ("name", "is_filled"), [("puts-at-once", False), ("puts-at-once", True), ("puts-beside-watches", True)]
+    ("name", "is_filled", "settings"),
+    [
+        ("puts-at-once", False, ()),
+        ("puts-at-once", True, ()),
+        ("puts-beside-watches", True, ()),
+        ("puts-beside-watches", True, ("--transport", "grpcio")),
+    ],
 )
 async def test_the_process_keeps_the_limit_however_many_puts_begin_at_once(
-    name: str, is_filled: bool, transport: str
+    name: str, is_filled: bool, settings: tuple[str, ...]
 ) -> None:
-    with started_server("--transport", transport, "--memory-limit", f"{LIMIT_MIB}MiB") as (target, pid):
+    with started_server(*settings, "--memory-limit", f"{LIMIT_MIB}MiB") as (target, pid):
         if is_filled:
             _fill(target)
         _, count = heavy.LEFT[name]

@@ -134,14 +134,6 @@ class Oracle:
         model.base = self._database.states[-1][self._database.position]
         return stems_of(model)
 
-    def judge_rows(self, machine: Machine, rows: Rows, ask: Ask, state: State) -> None:
-        """Compare what somebody who follows a range has with the database at a token."""
-        self._judge_state(machine, state)
-        self.checked += 1
-        found, expected = sorted(rows.items()), ask(self._at(state.moment, specs_of(machine)))
-        if found != expected:
-            raise WrongError(f"a watch at {machine.name} leads to {found!r} at {state.moment}, not {expected!r}")
-
     def judge_write(self, machine: Machine, change: RowChange, state: State, moments: Sequence[Moment]) -> Moment:
         """See that an acknowledged write is in the database and in the reply's token, and return where it is.
 

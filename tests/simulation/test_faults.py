@@ -71,7 +71,7 @@ def test_a_feed_that_skips_a_change_is_found() -> None:
 def test_a_commit_that_is_shown_in_part_is_found() -> None:
     with patch.object(Gate, "close", lambda _self: None):
         # It shows in few schedules.
-        assert is_found(first_wrong(50))
+        assert is_found(first_wrong(56))
 
 
 # Tokens and levels.
