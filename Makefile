@@ -198,7 +198,7 @@ soak: $(INSTALLED) ## compare the engine with the naive model for hours: ROUNDS 
 	done
 
 cases: CASES = 1000000
-cases: $(INSTALLED) ## compare joins with unless, keep and `.` with the naive model: CASES (1000000), half without the native core
+cases: $(INSTALLED) ## compare joins with unless, keep and `.` with the naive model: CASES (1000000), half without the native core, on all cores
 	$(BIN)/python -m tests.engine.cases --cases $$(($(CASES) / 2)) --seed $(or $(SEED),0)
 	PEQUOD_PURE=1 $(BIN)/python -m tests.engine.cases --cases $$(($(CASES) / 2)) --seed $(or $(SEED),500000)
 
