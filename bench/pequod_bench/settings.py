@@ -114,6 +114,9 @@ class FeedSettings:
     events: Annotated[int, Option(min=1, help="Things that users do, over 90 days.")] = 20_000
     pages: Annotated[float, Option(min=0, max=1, help="The chance that a user looks at a page after an event.")] = 0.1
     restarts: Annotated[int, Option(min=0, help="How often the cache is killed and starts anew.")] = 2
+    failovers: Annotated[
+        int, Option(min=0, help="How often it is killed after that, and one that was started beside it goes on.")
+    ] = 1
     memory_limit: Annotated[str, Option(help="The limit of the cache; a small one has it evict feeds.")] = "none"
     redis: Annotated[bool, Option(help="Keep the feeds in Redis as well, if it is here.")] = True
     seed: Seed = 1

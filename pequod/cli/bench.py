@@ -73,7 +73,7 @@ def twip(settings: sizes.TwipRunSettings, bars: ProgressBars) -> Printed:
     short_help="A home feed with Mastodon's rules, before PostgreSQL and beside Redis.",
     shown=(
         "pequod bench feed                                          (a minute or two)",
-        "pequod bench feed --events 1000000 --pages 0.01 --no-redis (hours: each page is compared)",
+        "pequod bench feed --events 1000000 --pages 0.001 --no-redis    (half an hour)",
         "pequod bench feed --memory-limit 200MiB --restarts 5",
     ),
 )

@@ -1,4 +1,4 @@
-"""A home feed with Mastodon's rules: pages are what SQL gives, over a restart; a rule that is left out shows."""
+"""A home feed with Mastodon's rules: pages are what SQL gives, over a restart and a failover; a rule left out shows."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from pequod_bench.systems.system import Missing
 
 from tests.installed import lacking
 
-TINY = FeedSettings(users=20, follows=6, events=400, pages=0.1, restarts=1)
+TINY = FeedSettings(users=20, follows=6, events=400, pages=0.1, restarts=1, failovers=1)
 
 
 @pytest.fixture(autouse=True)
@@ -43,5 +43,5 @@ def test_a_rule_that_is_left_out_shows(monkeypatch: pytest.MonkeyPatch, tmp_path
     lines = joins.read_text("utf-8").splitlines()
     joins.write_text("\n".join(line for line in lines if "check hears|" not in line))
     monkeypatch.setattr(feed, "FOLDER", folder)
-    report = feed.run(FeedSettings(users=20, follows=6, events=200, restarts=0, redis=False), QUIET)
+    report = feed.run(FeedSettings(users=20, follows=6, events=200, restarts=0, failovers=0, redis=False), QUIET)
     assert "and SQL gives" in report.fault()

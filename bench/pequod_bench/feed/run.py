@@ -1,8 +1,9 @@
 """A home feed in front of PostgreSQL: events are written, pages are read, and each page is compared with SQL.
 
-Beside it, if Redis is here, an application pushes the same feeds into it. The cache is killed on the way and starts
-anew; with a small limit of memory it evicts feeds and loads them again. All is done by one process, one thing after the
-other, so that it is known what each page has to show.
+Beside it, if Redis is here, an application pushes the same feeds into it. The cache is killed on the way: it starts
+anew, or another one takes its place, which has followed the database beside it. With a small limit of memory it evicts
+feeds and loads them again. All is done by one process, one thing after the other, so that it is known what each page
+has to show.
 """
 
 from __future__ import annotations
@@ -15,11 +16,11 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from importlib import import_module
 from importlib.util import find_spec
-from itertools import pairwise
+from itertools import cycle, pairwise
 from pathlib import Path
 from statistics import median, quantiles
 from tempfile import TemporaryDirectory
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 import psycopg2
 from psycopg2.extras import execute_values
@@ -33,7 +34,7 @@ from pequod_bench.feed.pages import KEPT, PAGE
 from pequod_bench.feed.pequod_feed import PequodFeed
 from pequod_bench.feed.redis_feed import AWAY_DAYS, RedisFeed
 from pequod_bench.report.printed import Printed, print_rows
-from pequod_bench.report.progress import ProgressBars
+from pequod_bench.report.progress import Advance, ProgressBars
 from pequod_bench.settings import FeedSettings
 from pequod_bench.systems.postgres_cluster import BACKING_SETTINGS, find_postgres, started_cluster
 from pequod_bench.systems.redis_system import RedisSystem
@@ -41,6 +42,7 @@ from pequod_bench.systems.server import ServerProcess, ServerStartError, serving
 from pequod_bench.systems.system import Missing
 
 FOLDER: Final = Path(__file__).parent
+_NAMES: Final = ("pequod", "pequod_2")
 _PEQUOD: Final = (sys.executable, "-m", "pequod.cli")
 #: The events are of this many days; a user who comes after 30 of them returns.
 _DAYS: Final = 90
@@ -50,6 +52,8 @@ _WHOLE: Final = 8
 #: Users whose first page is timed at the end: those whose followees wrote most.
 _TIMED: Final = 20
 _TIMEOUT_S: Final = 120.0
+#: Statements that go to the database in one message.
+_WRITTEN_AT_ONCE: Final = 64
 _WRITTEN: Final = """SELECT f.account_id, count(*) FROM follows f JOIN statuses s ON s.account_id = f.target_account_id
     GROUP BY 1 ORDER BY 2 DESC, 1 LIMIT %s"""
 
@@ -87,6 +91,7 @@ class FeedReport(Printed):
     events: int
     statuses: int
     restarts: int
+    failovers: int
     evictions: int
     followees_posts: int
     sides: list[Side]
@@ -95,7 +100,8 @@ class FeedReport(Printed):
         return self.sides[0].first_wrong
 
     def print_table(self, console: Console) -> None:
-        title = f"{self.events:,} events; {self.restarts} restarts, {self.evictions:,} evictions"
+        title = f"{self.events:,} events; {self.restarts} restarts, {self.failovers} failovers"
+        title += f", {self.evictions:,} evictions"
         columns = {"feeds": "{0.name}", "pages": "{0.pages:,}", "wrong": "{0.wrong:,}", "empty": "{0.empty:,}"}
         columns |= {"bytes a feed": "{0.feed_bytes:,.0f}", "process, MiB": "{0.process_mib:.0f}"}
         columns |= {"writes a status": "{0.writes_a_status:.1f}", "lines": "{0.lines}"}
@@ -126,9 +132,20 @@ def run(settings: FeedSettings, bars: ProgressBars) -> FeedReport:
         return _Run(settings, database.dsn, stack).run(bars)
 
 
+class _Cache(NamedTuple):
+    """A cache that runs."""
+
+    feed: PequodFeed
+    client: Client
+    pid: int
+    #: Kills it.
+    end: ExitStack
+
+
 class _Run:
     def __init__(self, settings: FeedSettings, dsn: str, stack: ExitStack) -> None:
         self._settings = settings
+        self._stack = stack
         self._connection = psycopg2.connect(dsn)
         stack.callback(self._connection.close)
         self._cursor = self._connection.cursor()
@@ -137,10 +154,15 @@ class _Run:
         self._flags = ["--backing", dsn, "--backing-mapping", str(FOLDER / "mapping.toml")]
         self._flags += ["--join-files", str(FOLDER / "feed.joins"), "--memory-limit", settings.memory_limit]
         self._seen: dict[int, tuple[int, int]] = {}
+        self._unwritten: list[bytes] = []
         self._cleaned_day = 0
         self._evictions = 0
         self._load()
-        _install(self._flags[:4])
+        #: Each cache that starts uses another feed of changes than the one before, beside which it may run.
+        names = _NAMES if settings.failovers else _NAMES[:1]
+        self._names = cycle(names)
+        for name in names:
+            _install(self._flags[:4], name)
         self._redis: RedisFeed | None = None
         if settings.redis and find_spec("redis") is not None and not isinstance(RedisSystem().find(), Missing):
             self._redis = self._start_redis(stack)
@@ -159,29 +181,45 @@ class _Run:
 
     def run(self, bars: ProgressBars) -> FeedReport:
         settings, count = self._settings, self._settings.events
-        stretches = [count * part // (settings.restarts + 1) for part in range(settings.restarts + 2)]
+        kills = settings.restarts + settings.failovers
+        stretches = [count * part // (kills + 1) for part in range(kills + 2)]
+        cache = self._started()
         with bars.bar("events", count) as advance:
-            for start, stop in pairwise(stretches):
+            for number, (start, stop) in enumerate(pairwise(stretches)):
                 self._cursor.execute("ANALYZE")
                 self._connection.commit()
-                with self._server() as (client, pid):
-                    feed = PequodFeed(client)
-                    for number in range(start, stop):
-                        self._step(feed, client, number * _DAYS // count)
-                        advance(1)
-                    # A server that starts waits for the transactions that are open.
-                    self._connection.commit()
-                    if stop == count:
-                        posts = self._time_first_pages(feed, client)
-                        self._measure(feed, client, pid)
-                    self._evictions += client.statistics().memory.evictions
+                standby = self._started() if settings.restarts <= number < kills else None
+                self._do_all(cache, range(start, stop), advance)
+                if stop == count:
+                    posts = self._time_first_pages(cache.feed, cache.client)
+                    self._measure(cache)
+                self._evictions += cache.client.statistics().memory.evictions
+                cache.end.close()
+                if number < kills:
+                    cache = standby or self._started()
         sides = [self._ours] if self._redis is None else [self._ours, self._theirs]
-        return FeedReport(count, self._events.last_id, settings.restarts, self._evictions, posts, sides)
+        ends = settings.restarts, settings.failovers
+        return FeedReport(count, self._events.last_id, *ends, self._evictions, posts, sides)
+
+    def _do_all(self, cache: _Cache, numbers: range, advance: Advance) -> None:
+        for number in numbers:
+            self._step(cache, number * _DAYS // self._settings.events)
+            advance(1)
+        self._write()
+        # A server that starts waits for the transactions that are open.
+        self._connection.commit()
+
+    def _started(self) -> _Cache:
+        """Start a cache, which is killed when the run ends, if not before."""
+        end = self._stack.enter_context(ExitStack())
+        client, pid = end.enter_context(self._server())
+        return _Cache(PequodFeed(client), client, pid, end)
 
     @contextmanager
     def _server(self) -> Iterator[tuple[Client, int]]:
         """Run the cache, and kill it in the end; yield a client of it and its process id."""
-        process = ServerProcess([*_PEQUOD, "serve", "--listen", "127.0.0.1:0", *self._flags])
+        flags = [*self._flags, "--backing-feed-name", next(self._names)]
+        process = ServerProcess([*_PEQUOD, "serve", "--listen", "127.0.0.1:0", *flags])
         try:
             with Client(process.wait(serving, _TIMEOUT_S), timeout_s=_TIMEOUT_S) as client:
                 yield client, process.pid
@@ -189,15 +227,23 @@ class _Run:
             process.kill()
             process.end()
 
-    def _step(self, feed: PequodFeed, client: Client, day: int) -> None:
+    def _step(self, cache: _Cache, day: int) -> None:
         event = self._events.draw()
-        for statement in event.statements:
-            self._cursor.execute(statement, event.values)
+        self._unwritten += [self._cursor.mogrify(statement, event.values) for statement in event.statements]
+        if self._redis is not None or len(self._unwritten) >= _WRITTEN_AT_ONCE:
+            self._write()
         if self._redis is not None and event.name:
             self._tell(self._redis, event, day)
         if self._events.is_page(self._settings.pages):
+            self._write()
             self._connection.commit()
-            self._look(feed, client, self._events.reader(), day)
+            self._look(cache.feed, cache.client, self._events.reader(), day)
+
+    def _write(self) -> None:
+        """Send the statements of the events since the last time, together: a message for each takes twice the time."""
+        if self._unwritten:
+            self._cursor.execute(b";".join(self._unwritten))
+            self._unwritten.clear()
 
     def _tell(self, redis: RedisFeed, event: Event, day: int) -> None:
         if event.name == "push":
@@ -250,8 +296,9 @@ class _Run:
             self._ours.compare(f"first page of {user}", page, pages.home(self._cursor, user)[:PAGE])
         return int(median(count for _, count in found))
 
-    def _measure(self, feed: PequodFeed, client: Client, pid: int) -> None:
+    def _measure(self, cache: _Cache) -> None:
         """Measure both with the same feeds, those of the users who were here lately."""
+        feed, client = cache.feed, cache.client
         ours, theirs = self._ours, self._theirs
         client.invalidate_range("home|", "home}")
         client.invalidate_range("listed|", "listed}")
@@ -263,7 +310,7 @@ class _Run:
         memory = client.statistics().memory
         ours.feeds = theirs.feeds = len(users)
         feed_bytes = memory.row_bytes + memory.context_bytes + memory.updater_bytes + memory.log_bytes
-        ours.feed_bytes, ours.process_mib = feed_bytes / max(1, ours.feeds), usage(pid).rss_bytes / 2**20
+        ours.feed_bytes, ours.process_mib = feed_bytes / max(1, ours.feeds), usage(cache.pid).rss_bytes / 2**20
         ours.lines = _lines("feed.joins") + _lines("mapping.toml") + _lines("pequod_feed.py")
         if self._redis is None:
             return
@@ -275,9 +322,10 @@ class _Run:
         theirs.lines = _lines("redis_feed.py") + pages.VISIBLE.count("\n")
 
 
-def _install(flags: list[str]) -> None:
+def _install(flags: list[str], name: str) -> None:
     dsn, mapping = flags[1], flags[3]
-    subprocess.run([*_PEQUOD, "backing", "install", mapping, dsn], check=True, capture_output=True)
+    command = [*_PEQUOD, "backing", "install", mapping, dsn, "--feed-name", name]
+    subprocess.run(command, check=True, capture_output=True)
 
 
 def _timed(samples: list[float], read: Any, *arguments: Any) -> Any:
