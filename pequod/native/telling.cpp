@@ -171,24 +171,44 @@ bool remove_from(Hot* hot, PyObject* tail) {
     return is_covered >= 0;
 }
 
-// The same as `copy_to_all` for a row that has gone, or that there was before.
-bool replace_in_all(const Told& told, const Change& change, PyObject* tail) {
+// Whether a row of this tail changes nothing, since it is beyond what contexts know that keep some rows alone. 0:
+// Python places it; -1: an error is set.
+int is_beyond_all(const Waiting* waiting, PyObject* tail) {
+    static PyObject* name = PyUnicode_InternFromString("is_beyond");
+    if (!name) return -1;
+    for (uint32_t at = 0; at < waiting->count; ++at) {
+        PyObject* found = PyObject_CallMethodOneArg(reinterpret_cast<PyObject*>(waiting->context(at)), name, tail);
+        const int is_beyond = found ? PyObject_IsTrue(found) : -1;
+        Py_XDECREF(found);
+        if (is_beyond <= 0) return is_beyond;
+    }
+    return 1;
+}
+
+// The same as `copy_to_all` for a row that has gone, or that there was before. 0: Python does it; -1: an error is set.
+int replace_in_all(const Told& told, const Change& change, PyObject* tail) {
     Waiting* waiting = told.waiting;
+    const bool is_capped = waiting->context(0)->is_capped;
+    const int is_beyond = is_capped ? is_beyond_all(waiting, tail) : 0;
+    if (is_capped && is_beyond <= 0) return is_beyond;
     const long long size = sizes.tail + PyBytes_GET_SIZE(tail);
     const long long tail_bytes = !change.old ? size : !change.value ? -std::min(size, waiting->tail_bytes) : 0;
     HotLedger* ledger = ledger_of(waiting->context(0));
-    if (!ledger) return false;
+    if (!ledger) return -1;
     waiting->tail_bytes += tail_bytes;
     Py_ssize_t gained = 0;
-    if (change.value) {
+    if (is_beyond) {
+        // It has no place in any of them.
+    } else if (change.value) {
         gained = write_to_all(waiting, tail, change.value, 0);
     } else {
         for (uint32_t at = 0; gained >= 0 && at < waiting->count; ++at) {
             if (!remove_from(waiting->context(at), tail)) gained = -1;
         }
     }
-    if (gained >= 0) fan_out(ledger, gained, tail_bytes);
-    return gained >= 0;
+    if (gained < 0) return -1;
+    fan_out(ledger, gained, tail_bytes);
+    return 1;
 }
 
 // tell_row(route, key, old, new): see the Python function of this name.
@@ -208,9 +228,9 @@ PyObject* tell_row(PyObject*, PyObject* const* arguments, Py_ssize_t count) {
     told.waiting = waiting_at(route, piece_of(change.key), &told.match);
     if (!told.waiting || !told.waiting->count) Py_RETURN_TRUE;
     PyObject* tail = tail_of(route, told.match);
-    const bool is_told = tail && replace_in_all(told, change, tail);
+    const int is_told = tail ? replace_in_all(told, change, tail) : -1;
     Py_XDECREF(tail);
-    return is_told ? Py_NewRef(Py_True) : nullptr;
+    return is_told < 0 ? nullptr : PyBool_FromLong(is_told);
 }
 
 PyMethodDef functions[] = {

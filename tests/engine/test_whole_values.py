@@ -40,6 +40,20 @@ def test_a_leaderboard_over_counts_is_one_line() -> None:
     assert len(scan(engine, "top|")) == 2
 
 
+def test_of_the_best_votes_far_below_them_change_nothing_until_these_move_up() -> None:
+    engine, authors = engine_with(f"{KARMA}; {TOP} keep last 2"), [f"a{number:02}" for number in range(40)]
+    for number, author in enumerate(authors, 1):
+        _vote(engine, author, number)
+    assert list(scan(engine, "top|")) == [f"{_points(39)}a38", f"{_points(40)}a39"]
+    for voter in range(50):
+        engine.put(b"vote|a00|w%d" % voter, b"1")
+        kept = sorted([(40, "a39"), (39, "a38"), (voter + 2, "a00")])[-2:]
+        assert list(scan(engine, "top|")) == [f"{_points(points)}{author}" for points, author in kept]
+    for number in range(40):
+        engine.remove(b"vote|a39|%d" % number)
+    assert list(scan(engine, "top|")) == [f"{_points(39)}a38", f"{_points(51)}a00"]
+
+
 @pytest.mark.parametrize(
     ("value", "shown"),
     [

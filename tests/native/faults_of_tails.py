@@ -1,4 +1,4 @@
-"""Faults in what rows share their tails by."""
+"""Faults in what rows share their tails by, and in what looks at tails before rows are told."""
 
 from typing import Final
 
@@ -22,5 +22,17 @@ FAULTS_OF_TAILS: Final = (
         "PyList_SET_ITEM(own, at, Py_NewRef(tail));",
         "PyList_SET_ITEM(own, at, Py_NewRef(PyList_GET_ITEM(tails, at)));",
         "each row has a tail of its own, which the ledger does not have",
+    ),
+    Fault(
+        "telling.cpp",
+        "if (is_capped && is_beyond <= 0) return is_beyond;",
+        "if (is_capped && is_beyond < 0) return is_beyond;",
+        "where the best rows of records are kept, no spare row takes the place of one that goes",
+    ),
+    Fault(
+        "timeline.cpp",
+        "            if (rest.size == width) return true;\n",
+        "            if (rest.size >= width) return true;\n",
+        "a timeline that keeps its last rows counts posts whose keys go on behind their time",
     ),
 )

@@ -33,6 +33,7 @@ _TESTS: Final = (
     "tests/regress",
     "tests/client/test_columns.py",
     "tests/engine/test_searched.py",
+    "tests/engine/test_whole_values.py",
     "tests/engine/test_expiry.py",
     "tests/once/test_batches.py",
 )

@@ -18,7 +18,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from itertools import groupby
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from pequod.answers.rows import Rows
 from pequod.engine.base.rows import SortedRows
@@ -31,8 +31,10 @@ from pequod.language.spec import JoinSpec
 
 #: A tail, with the values before and after that reads see; None: no row.
 RowChange = tuple[bytes, bytes | None, bytes | None]
-#: A group has a spare row for this many rows that are kept: see `Cap.spare_count`.
-_ROWS_A_SPARE = 4
+#: A group has a spare row for this many rows that are kept (see `Cap.spare_count`), and fan-outs may append a row too
+#: many for this many: the rows that each cut takes out share what it costs (bench row: keep: fan-out).
+_ROWS_A_SPARE: Final = 8
+_ROWS_A_ROW_OVER: Final = 2
 #: The least number of spare rows of a group. Tests make it small.
 SPARES_MIN = 8
 
@@ -75,12 +77,12 @@ class Cap:
     @property
     def room_over(self) -> int:
         """How many rows too many fan-outs may append."""
-        return 2 * self.spare_count if self.takes_appends else 0
+        return max(2 * SPARES_MIN, self.count // _ROWS_A_ROW_OVER) if self.takes_appends else 0
 
     @property
     def held(self) -> int:
         """How many rows of a group a context holds at most, with the spare ones."""
-        return self.count + 2 * self.spare_count + self.room_over
+        return self.count + max(2 * self.spare_count, self.room_over) + self.room_over
 
     def group_of(self, prefix: bytes, tail: bytes) -> bytes:
         """Return what all tails of a tail's group begin with; ``prefix`` is that of the context."""
@@ -228,6 +230,15 @@ class Kept:
             self.spare_count += excess
             self._drop_spares(context, spare)
         self.measure(context)
+
+    def knows(self, tail: bytes) -> bool:
+        """Return whether a row of this tail may matter: one beyond the edge of its group, put or removed, does not.
+
+        Requires:
+            A context is one group.
+        """
+        spare = self.spares.get(b"")
+        return spare is None or spare.edge is None or not self.cap.is_beyond(tail, spare.edge)
 
     def place(self, context: Materialised, tail: bytes, new: bytes | None, own_bytes: int) -> list[RowChange]:
         """Set a row, or (None) remove it; return what reads see of that."""

@@ -201,6 +201,10 @@ class Context(Awaiting):
             self.kept = Kept(self.kept.cap, self.join.tails)
         super().clear_rows()
 
+    def is_beyond(self, tail: bytes) -> bool:
+        """Return whether a row of this tail changes nothing, since only rows before it are kept: the core asks."""
+        return self.kept is not None and self.kept.cap.is_single and not self.kept.knows(tail)
+
     def place(self, tail: bytes, new: bytes | None, own_bytes: int) -> Sequence[RowChange]:
         """Set a row that it covers, or (None) remove it; return the changes of rows that reads see.
 

@@ -165,7 +165,7 @@ class Index:
         plain, value = shown
         was = rows.put(plain, value)
         if was is None:
-            gone = self._take_all(key, self.look(key, old), _NOTHING)
+            gone = self._take_out(rows, key, old)
             self._weigh()
             return [*gone, (plain, None, value)]
         # Only this row shows it, and shows nothing else: the old value is not parsed (invariant 1 of lenses).
@@ -174,6 +174,15 @@ class Index:
         if self.lens.has_own_values and len(was) != len(value):
             self._weigh()
         return ((plain, was, value),)
+
+    def _take_out(self, rows: Table, key: bytes, old: bytes | None) -> list[PlainChange]:
+        """Take out the plain row that an old value showed, if it showed one."""
+        shown = Misfit.NOT_SELECTED if old is None else self.lens.show_row(key, old, self._parse)
+        if isinstance(shown, Misfit):
+            return []
+        plain, value = shown
+        rows.remove(plain)
+        return [(plain, value, None)]
 
     def _take_all(self, key: bytes, before: Shown, after: Shown) -> list[PlainChange]:
         if before == after:

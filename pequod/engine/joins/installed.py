@@ -61,8 +61,8 @@ class Site(Frames[Context]):
 
     def _make_route(self) -> Route | None:
         step, parts = self.step, self.join.plain.sources[self.step.depth].pattern.parts
-        if self.join.views[step.depth] is not None and (not step.is_value or self.plan.cap is not None):
-            # Python looks at the records, and only hands over plain rows that give rows, all of which are kept.
+        if self.join.views[step.depth] is not None and not step.is_value:
+            # Python looks at the records, and only hands over plain rows that give rows.
             return None
         if step.is_value and self.plan.cap is not None and not self.plan.cap.takes_appends:
             # And at which rows are kept.
