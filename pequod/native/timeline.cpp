@@ -104,6 +104,81 @@ PyObject* fill(PyObject*, PyObject* const* arguments, Py_ssize_t count) {
     return PyLong_FromSsize_t(PyList_GET_SIZE(prefixes));
 }
 
+// A group whose rows are taken from its end.
+struct Ending {
+    SortedRows* rows;
+    // The first row that counts, and the one behind the next.
+    Place first;
+    Place place;
+    size_t known;
+    Piece rest;
+
+    // Go to the next row whose key has the right size; false: there is none.
+    bool step(size_t width) {
+        while (first.leaf < place.leaf || (first.leaf == place.leaf && first.at < place.at)) {
+            if (!place.at) {
+                --place.leaf;
+                place.at = rows->leaf(place.leaf).size;
+                continue;
+            }
+            const Piece key = rows->leaf(place.leaf).key(--place.at);
+            rest = {key.start + known, key.size - known};
+            if (rest.size == width) return true;
+        }
+        return false;
+    }
+};
+
+// newest_from(prefixes, groups, first, width, wanted): see `Timeline.newest_from`.
+PyObject* newest_from(PyObject*, PyObject* const* arguments, Py_ssize_t count) {
+    if (!check_count("newest_from", count, 5)) return nullptr;
+    PyObject *prefixes = arguments[0], *groups = arguments[1], *first = arguments[2];
+    const Py_ssize_t width = PyLong_AsSsize_t(arguments[3]), wanted = PyLong_AsSsize_t(arguments[4]);
+    if (PyErr_Occurred()) return nullptr;
+    if (!check_all(
+            is_bytes_list(prefixes) && is_groups(groups) && PyBytes_CheckExact(first) && width >= 0 && wanted > 0,
+            "newest_from takes a list of bytes, groups and bytes")) {
+        return nullptr;
+    }
+    const size_t most = size_t(PyList_GET_SIZE(prefixes));
+    Ending* endings = static_cast<Ending*>(PyMem_Malloc((most ? most : 1) * sizeof(Ending)));
+    if (!endings) return PyErr_NoMemory();
+    size_t size = 0;
+    for (size_t at = 0; at < most; ++at) {
+        const Piece prefix = piece_of(PyList_GET_ITEM(prefixes, Py_ssize_t(at)));
+        SortedRows* rows = find_group(groups_of(groups), hash_of(prefix), prefix);
+        if (!rows) continue;
+        Ending& ending = endings[size];
+        ending = {rows, {0, 0}, {rows->older_size, rows->last.size}, prefix.size, {}};
+        if (piece_of(first).size) {
+            PyObject* low = concatenated(prefix, piece_of(first), {"", 0});
+            if (!low) {
+                PyMem_Free(endings);
+                return nullptr;
+            }
+            ending.first = lower_bound(rows, piece_of(low));
+            Py_DECREF(low);
+        }
+        size += ending.step(size_t(width));
+    }
+    const auto is_before = [](const Ending& a, const Ending& b) { return compare(a.rest, b.rest) < 0; };
+    std::make_heap(endings, endings + size, is_before);
+    PyObject* found = nullptr;
+    for (Py_ssize_t taken = 1; size && !found; ++taken) {
+        std::pop_heap(endings, endings + size, is_before);
+        const Piece rest = endings[size - 1].rest;
+        if (endings[size - 1].step(size_t(width))) {
+            std::push_heap(endings, endings + size, is_before);
+        } else {
+            --size;
+        }
+        if (taken == wanted && size) found = PyBytes_FromStringAndSize(rest.start, Py_ssize_t(rest.size));
+        if (taken == wanted) break;
+    }
+    PyMem_Free(endings);
+    return found || PyErr_Occurred() ? found : Py_NewRef(Py_None);
+}
+
 struct Found {
     Piece tail;
     Py_ssize_t at;
@@ -267,6 +342,7 @@ PyObject* apply_write(PyObject*, PyObject* const* arguments, Py_ssize_t count) {
 PyMethodDef functions[] = {
     {"select", as_function(select), METH_FASTCALL, "See Timeline.select."},
     {"fill", as_function(fill), METH_FASTCALL, "See Timeline.fill."},
+    {"newest_from", as_function(newest_from), METH_FASTCALL, "See Timeline.newest_from."},
     {"in_order", as_function(in_order), METH_FASTCALL, "Sort rows by their tails; of equal tails the last one stays."},
     {"apply_write", as_function(apply_write), METH_FASTCALL, "See timeline.apply_write."},
     {nullptr, nullptr, 0, nullptr},

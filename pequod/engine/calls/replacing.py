@@ -11,7 +11,7 @@ from pequod.language.errors import NotReplaceableError
 from pequod.language.spec import JoinSpec
 
 #: The most contexts of a join whose place another has taken that one step drops.
-_CONTEXTS_A_STEP: Final = 64
+_CONTEXTS_A_STEP: Final = 8
 
 
 class ReplaceCalls(Composed):

@@ -16,7 +16,7 @@ from operator import itemgetter
 from typing import Any, NamedTuple
 
 from pequod.engine.joins.capped import Cap
-from pequod.engine.joins.timeline import compile_splice, compile_timeline
+from pequod.engine.joins.timeline import Timeline, compile_splice, compile_timeline
 from pequod.language.containing import Containing
 from pequod.language.patterns import Builder, Environment, Matcher, compile_builder, compile_matcher
 from pequod.language.ranges import prefix_end
@@ -222,8 +222,10 @@ class Plan:
         self.reads_ends = self.cap is not None and self.cap.is_single and self._gather(spec, numbers, set(names))
         #: The kernel for timelines and similar joins; None for other joins.
         self.timeline = compile_timeline(spec, [step.known for step in self.steps], self.steps[-1].splice, numbers)
+        if self.cap is not None and not (self.reads_ends and self.cap.is_last):
+            self.timeline = None
         #: The same if it can apply logs, else None.
-        self.log_kernel = self.timeline if self.timeline is not None and self.timeline.applies_logs else None
+        self.log_kernel = None if self.cap is not None or not _applies_logs(self.timeline) else self.timeline
 
     def _gather(self, spec: JoinSpec, numbers: dict[str, int], fixed: set[str]) -> bool:
         deciding = [(step, spec.sources[step.depth].pattern.parts) for step in self.steps[self.value_depth + 1 :]]
@@ -268,6 +270,10 @@ class Plan:
         end = prefix + b"\0" if self.is_point else prefix_end(prefix)
         assert end is not None, "a table name has an end"
         return end
+
+
+def _applies_logs(timeline: Timeline | None) -> bool:
+    return timeline is not None and timeline.applies_logs
 
 
 def _is_in_order(spec: JoinSpec, copied: Step) -> bool:

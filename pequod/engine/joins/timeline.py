@@ -224,6 +224,25 @@ class Timeline:
         )
         return done
 
+    def newest_from(self, prefixes: list[bytes], groups: Groups, first: bytes, wanted: int) -> bytes | None:
+        """Return where the last rows of groups begin, as many as are wanted or, where some are alike there, more.
+
+        Args:
+            prefixes: As `select` returns them.
+            groups: By their prefixes.
+            first: Rows whose part of the key is below it do not count.
+            wanted: How many rows.
+
+        Returns:
+            The part of a key that tails begin with; None: there are no more rows than are wanted.
+
+        Cost:
+            O(log rows for each group + rows wanted * log groups).
+        """
+        assert core is not None, "without it, the loops of an execution do this"
+        found: bytes | None = core.newest_from(prefixes, groups, first, self.splice.width, wanted)
+        return found
+
     def read_by_log(
         self, context: Materialised, env: Environment, log: Mapping[tuple[int, bytes], bytes | None], selecting: Table
     ) -> tuple[list[tuple[bytes, bytes]], list[tuple[bytes, bytes]]]:
@@ -265,7 +284,7 @@ def compile_timeline(
         numbers: The numbers of the slots.
     """
     depth = len(spec.sources) - 2
-    if splice is None or depth < 0 or spec.keep is not None or spec.sources[depth].operator is not Operator.CHECK:
+    if splice is None or depth < 0 or spec.sources[depth].operator is not Operator.CHECK:
         return None
     check, copied = spec.sources[depth].pattern, spec.sources[-1].pattern
     run = known_run(check.parts, known[depth])

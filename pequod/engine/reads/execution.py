@@ -353,7 +353,7 @@ class Execution:
         """
         copied = timeline.depth + 1
         narrowed, is_steady = self._plan.steps[copied].containing.narrow(self._env, self._first, self._last)
-        if narrowed is None or not is_steady:
+        if narrowed is None or not is_steady or (self._plan.cap is not None and not self._wants_last_of(narrowed)):
             return False
         bounds, prefixes = timeline.select(rows.keys, known)
         groups = self._sources.groups(copied, timeline.around, prefixes, narrowed)
@@ -361,6 +361,10 @@ class Execution:
             return False
         batch = self._batch
         batch.frame_keys[copied] += prefixes
+        if self._wanted is not None:
+            since = timeline.newest_from(prefixes, groups, narrowed.first, self._wanted)
+            if since is not None:
+                narrowed, batch.is_all = Narrowed(since, None), False
         done, found = 0, Rows(batch.tails, batch.values)
         while True:
             done = timeline.fill(
@@ -379,6 +383,15 @@ class Execution:
                 self._room = self._sources.make_room(batch.tails)
             if done == len(prefixes):
                 return True
+
+    def _wants_last_of(self, narrowed: Narrowed) -> bool:
+        """Return whether some rows at the end of a range are enough, and bounds on tails are those on its keys."""
+        return (
+            self._wanted is not None
+            and self._edge is None
+            and narrowed == (self._lower, self._upper)
+            and not self._upper
+        )
 
     def _choose(self, depth: int, key: bytes, value: bytes) -> None:
         if self._plan.steps[depth].is_value:
