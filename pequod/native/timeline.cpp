@@ -164,7 +164,7 @@ PyObject* newest_from(PyObject*, PyObject* const* arguments, Py_ssize_t count) {
     const auto is_before = [](const Ending& a, const Ending& b) { return compare(a.rest, b.rest) < 0; };
     std::make_heap(endings, endings + size, is_before);
     PyObject* found = nullptr;
-    for (Py_ssize_t taken = 1; size && !found; ++taken) {
+    for (Py_ssize_t taken = 1; size; ++taken) {
         std::pop_heap(endings, endings + size, is_before);
         const Piece rest = endings[size - 1].rest;
         if (endings[size - 1].step(size_t(width))) {
@@ -172,8 +172,9 @@ PyObject* newest_from(PyObject*, PyObject* const* arguments, Py_ssize_t count) {
         } else {
             --size;
         }
-        if (taken == wanted && size) found = PyBytes_FromStringAndSize(rest.start, Py_ssize_t(rest.size));
-        if (taken == wanted) break;
+        if (taken < wanted) continue;
+        found = PyBytes_FromStringAndSize(rest.start, Py_ssize_t(rest.size));
+        break;
     }
     PyMem_Free(endings);
     return found || PyErr_Occurred() ? found : Py_NewRef(Py_None);

@@ -31,8 +31,8 @@ from pequod.language.spec import JoinSpec
 
 #: A tail, with the values before and after that reads see; None: no row.
 RowChange = tuple[bytes, bytes | None, bytes | None]
-#: A group has a spare row for this many rows that are kept (see `Cap.spare_count`), and fan-outs may append a row too
-#: many for this many: the rows that each cut takes out share what it costs (bench row: keep: fan-out).
+#: Rows that are kept for a spare one (see `Cap.spare_count`), and for one too many that fan-outs may append: what a cut
+#: costs is shared by the rows that it takes out (bench row: keep: fan-out).
 _ROWS_A_SPARE: Final = 8
 _ROWS_A_ROW_OVER: Final = 2
 #: The least number of spare rows of a group. Tests make it small.
@@ -109,11 +109,8 @@ class Cap:
 
     def cut(self, prefix: bytes, rows: Rows) -> Rows:
         """Return the rows that are kept, of rows in the order of their tails."""
-        found = Rows([], [])
-        for part in self.split(prefix, rows):
-            found.keys.extend(part.kept.keys)
-            found.values.extend(part.kept.values)
-        return found
+        parts = [part.kept for part in self.split(prefix, rows)]
+        return Rows([tail for part in parts for tail in part.keys], [value for part in parts for value in part.values])
 
     def is_beyond(self, tail: bytes, other: bytes) -> bool:
         """Return whether a tail is farther out than another one of its group."""
@@ -161,11 +158,9 @@ class Kept:
         self.spare_count = 0
 
     def fill(self, context: Materialised, rows: Rows, value_bytes: int, *, is_all: bool) -> None:
-        """Take in the rows of groups of which the context has none.
+        """Take in rows, which are in the order of their tails, of groups of which the context has none.
 
         Args:
-            context: The context of these groups.
-            rows: In the order of their tails.
             value_bytes: As `Materialised.take_rows` has it.
             is_all: Whether all rows of the groups are there, else only the innermost ones.
         """
@@ -232,13 +227,9 @@ class Kept:
         self.measure(context)
 
     def knows(self, tail: bytes) -> bool:
-        """Return whether a row of this tail may matter: one beyond the edge of its group, put or removed, does not.
-
-        Requires:
-            A context is one group.
-        """
-        spare = self.spares.get(b"")
-        return spare is None or spare.edge is None or not self.cap.is_beyond(tail, spare.edge)
+        """Return whether a row of this tail matters: none beyond the edge of the group, of which there is one, does."""
+        edge = self.edge_of(b"")
+        return edge is None or not self.cap.is_beyond(tail, edge)
 
     def place(self, context: Materialised, tail: bytes, new: bytes | None, own_bytes: int) -> list[RowChange]:
         """Set a row, or (None) remove it; return what reads see of that."""
@@ -254,8 +245,8 @@ class Kept:
         rows, cap = context.rows, self.cap
         if rows.get(tail) is not None:
             return [(tail, rows.put(tail, new), new)]
-        spare = self.spares.get(group)
-        if spare is not None and spare.edge is not None and cap.is_beyond(tail, spare.edge):
+        spare, edge = self.spares.get(group), self.edge_of(group)
+        if edge is not None and cap.is_beyond(tail, edge):
             return []
         is_full = self.count(context, group) == cap.count
         outermost = cap.outermost(rows, group) if is_full else b""
@@ -362,7 +353,6 @@ class Kept:
         if cap.is_last:
             dropped = spare.rows.take_first(len(spare.rows) - cap.spare_count)
             gone = len(dropped)
-            gone = len(dropped)
             self._tails.release(list(dropped.everything().keys))
             total = len(context.rows) + self.spare_count
             context.gain_rows(-gone, -(context.row_bytes * gone // total))
@@ -379,8 +369,7 @@ class Kept:
 
     def _lose(self, context: Materialised) -> None:
         """Remove a row from the ledger, with the mean bytes of one; see `Hot.lose_row`."""
-        count = len(context.rows) + self.spare_count + 1
-        context.gain_rows(-1, -(context.row_bytes // count))
+        context.gain_rows(-1, -(context.row_bytes // (len(context.rows) + self.spare_count + 1)))
 
     def _tidy(self, group: bytes) -> None:
         spare = self.spares[group]

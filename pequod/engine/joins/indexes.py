@@ -124,16 +124,12 @@ class Index:
 
     def look(self, key: bytes, value: bytes | None) -> Shown:
         """Return the plain rows that a row of the table shows."""
-        if value is None:
-            return _NOTHING
-        shown = self.lens.show(key, value, self._parse)
+        shown = _NOTHING if value is None else self.lens.show(key, value, self._parse)
         return _NOTHING if isinstance(shown, Misfit) else shown
 
     def look_at_new(self, key: bytes, value: bytes | None) -> Shown:
         """Return the same for a row that has just been written; if there are none, count the reason."""
-        if value is None:
-            return _NOTHING
-        shown = self.lens.show(key, value, self._parse)
+        shown = _NOTHING if value is None else self.lens.show(key, value, self._parse)
         if isinstance(shown, Misfit):
             self._count(shown, key)
             return _NOTHING
@@ -188,7 +184,8 @@ class Index:
         if before == after:
             return []
         self.change(key, before, after)
-        return _changes(before, after)
+        both = [(plain, before.get(plain), after.get(plain)) for plain in (before | after if before else after)]
+        return [(plain, was, value) for plain, was, value in both if was != value]
 
     def show(self, rows: Rows) -> Rows:
         """Return the plain rows of some rows of the table, in order.
@@ -216,10 +213,8 @@ class Index:
     @property
     def takes_slices(self) -> bool:
         """Whether the rows are not made, and take more than a slice."""
-        if self.rows is not None:
-            return False
-        table = self.table
-        return self._begun is not None or table.entry_count > SLICE_ROWS or table.value_bytes > SLICE_BYTES
+        is_long = self.table.entry_count > SLICE_ROWS or self.table.value_bytes > SLICE_BYTES
+        return self.rows is None and (self._begun is not None or is_long)
 
     def build(self) -> Table | None:
         """Make the rows, as `grow` does, at once; return None if memory is too short for them."""
@@ -402,8 +397,3 @@ class Index:
         rows, misfits = self.rows or self._begun, dict(self.misfits)
         assert rows is None or rows.slice(rows.prefix, rows.end) == self.show(own), "invariants 1 and 2"
         self.misfits = misfits
-
-
-def _changes(before: Shown, after: Shown) -> list[PlainChange]:
-    both = [(key, before.get(key), after.get(key)) for key in (before | after if before else after)]
-    return [(key, was, value) for key, was, value in both if was != value]

@@ -234,7 +234,7 @@ class Timeline:
             wanted: How many rows.
 
         Returns:
-            The part of a key that tails begin with; None: there are no more rows than are wanted.
+            The part of a key that tails begin with; None: there are fewer rows.
 
         Cost:
             O(log rows for each group + rows wanted * log groups).

@@ -259,7 +259,7 @@ class Execution:
         """Leave only the innermost rows in the batch if they are enough; those beyond are not wanted any more."""
         batch, cap, wanted = self._batch, self._plan.cap, self._wanted
         assert cap is not None
-        if wanted is None or len(batch.tails) < wanted or (len(batch.tails) == wanted and not self._ends):
+        if wanted is None or len(batch.tails) < wanted:
             return
         batch.is_all = False
         found = sorted(zip(batch.tails, batch.values, strict=True), reverse=cap.is_last)[:wanted]
@@ -353,45 +353,28 @@ class Execution:
         """
         copied = timeline.depth + 1
         narrowed, is_steady = self._plan.steps[copied].containing.narrow(self._env, self._first, self._last)
-        if narrowed is None or not is_steady or (self._plan.cap is not None and not self._wants_last_of(narrowed)):
+        if narrowed is None or not is_steady:
             return False
+        if self._plan.cap is not None and (self._wanted is None or self._edge or self._upper or narrowed.last):
+            return False  # Some rows at the very end are not what is wanted.
         bounds, prefixes = timeline.select(rows.keys, known)
         groups = self._sources.groups(copied, timeline.around, prefixes, narrowed)
         if groups is None:
             return False
         batch = self._batch
         batch.frame_keys[copied] += prefixes
-        if self._wanted is not None:
+        if self._wanted is not None and narrowed.first == self._lower:
             since = timeline.newest_from(prefixes, groups, narrowed.first, self._wanted)
-            if since is not None:
-                narrowed, batch.is_all = Narrowed(since, None), False
+            narrowed = narrowed if since is None else Narrowed(since, None)
         done, found = 0, Rows(batch.tails, batch.values)
         while True:
             done = timeline.fill(
-                self._env,
-                done,
-                bounds,
-                prefixes,
-                groups,
-                narrowed,
-                self._lower,
-                self._upper,
-                self._room,
-                found,
+                self._env, done, bounds, prefixes, groups, narrowed, self._lower, self._upper, self._room, found
             )
             if len(batch.tails) > self._room:
                 self._room = self._sources.make_room(batch.tails)
             if done == len(prefixes):
                 return True
-
-    def _wants_last_of(self, narrowed: Narrowed) -> bool:
-        """Return whether some rows at the end of a range are enough, and bounds on tails are those on its keys."""
-        return (
-            self._wanted is not None
-            and self._edge is None
-            and narrowed == (self._lower, self._upper)
-            and not self._upper
-        )
 
     def _choose(self, depth: int, key: bytes, value: bytes) -> None:
         if self._plan.steps[depth].is_value:
