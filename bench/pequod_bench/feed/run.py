@@ -103,7 +103,11 @@ class FeedReport(Printed):
         title = f"{self.events:,} events; {self.restarts} restarts, {self.failovers} failovers"
         title += f", {self.evictions:,} evictions"
         columns = {"feeds": "{0.name}", "pages": "{0.pages:,}", "wrong": "{0.wrong:,}", "empty": "{0.empty:,}"}
-        columns |= {"bytes a feed": "{0.feed_bytes:,.0f}", "process, MiB": "{0.process_mib:.0f}"}
+        columns |= {
+            "feeds measured": "{0.feeds}",
+            "bytes a feed": "{0.feed_bytes:,.0f}",
+            "process, MiB": "{0.process_mib:.0f}",
+        }
         columns |= {"writes a status": "{0.writes_a_status:.1f}", "lines": "{0.lines}"}
         print_rows(console, self.sides, columns, title=title)
         rows = [(side.name, kind, ms) for side in self.sides for kind, ms in side.ms.items() if ms]
