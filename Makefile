@@ -294,7 +294,7 @@ soak-memory: $(INSTALLED) ## press a server with a limit of memory for SECONDS (
 	$(BIN)/python -m tests.server.memory_soak --seconds $(SECONDS) --limit-mib 256
 
 fuzz: $(INSTALLED) ## fuzz the parser for SECONDS (60)
-	$(BIN)/python -m pip install --quiet --editable '.[fuzz]'
+	$(BIN)/python -c 'import atheris' 2>/dev/null || $(BIN)/python -m pip install --quiet --editable '.[fuzz]'
 	$(BIN)/python tests/fuzz/fuzz_parser.py --seconds $(SECONDS)
 
 figures: $(INSTALLED) ## take all figures that Pequod is held to, in some 22 minutes on two quiet cores
