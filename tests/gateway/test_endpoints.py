@@ -187,6 +187,8 @@ async def test_a_reply_names_its_state_and_a_read_waits_for_it() -> None:
         ("PUT", "/v1/keys/k", b'{"value": "1", "value": "2"}', "occurs twice"),
         ("PUT", "/v1/keys/k", b'{"value": "1", "valu": "2"}', "valu is no member"),
         ("PUT", "/v1/keys/k", b'{"value": "1", "if": "there"}', "if must be"),
+        ("PUT", "/v1/keys/k", b'{"value": "1", "if": null}', "if must be"),
+        ("DELETE", "/v1/keys/k", b'{"if": null}', "if must be"),
         ("PUT", "/v1/keys/k", b'{"value": "1", "if": {"value": "1", "x": 1}}', "if.x is no member"),
         ("PUT", "/v1/keys/k", b'{"value": "1", "ttl_s": 0}', "above 0"),
         ("PUT", "/v1/keys/k", b'{"value": "1", "ttl_s": NaN}', "above 0"),

@@ -92,9 +92,10 @@ async def _write_if(request: pb.WriteIfRequest, call: MakeCall) -> JsonAnswer:
 
 def _condition(form: Form) -> tuple[int, bytes] | None:
     """Return the condition in the member `if`, as messages have it."""
+    if not form.has("if"):
+        return None
+    # A null is a condition that a program has lost: the write would be done whatever is there.
     match form.take("if"):
-        case None:
-            return None
         case "absent":
             return coded(IF_ABSENT)
         case "present":

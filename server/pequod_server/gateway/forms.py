@@ -106,6 +106,10 @@ class Form:
         """Return a member as it is, None if it is not there."""
         return self._members.pop(name, None)
 
+    def has(self, name: str) -> bool:
+        """Return whether there is a member of this name, which has not been taken."""
+        return name in self._members
+
     def need(self, name: str) -> None:
         """Pass if there is a member of this name.
 
