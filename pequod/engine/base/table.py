@@ -279,6 +279,19 @@ class Table(HotTable):
         """Return how many keys ``[first, last)`` holds."""
         return self.loose.count(first, last) + sum(rows.count(first, last) for rows in self._groups_over(first, last))
 
+    def has_more(self, first: bytes, last: bytes, count: int) -> bool:
+        """Return whether ``[first, last)`` holds more than ``count`` keys.
+
+        Cost:
+            O(log group) for each group up to that number of keys.
+        """
+        left = count - self.loose.count(first, last)
+        for rows in self._groups_over(first, last):
+            left -= rows.count(first, last)
+            if left < 0:
+                break
+        return left < 0
+
     def sample(self, first: bytes, last: bytes | None, step: int, groups_max: int) -> Iterator[tuple[bytes, int]]:
         """Yield keys of ``[first, last)``, each with the number of rows that it stands for, approximately.
 

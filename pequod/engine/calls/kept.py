@@ -30,8 +30,8 @@ from pequod.language.missing import MissingError
 from pequod.language.ranges import Range
 from pequod.language.spec import DELIMITER
 
-#: The most that one eviction frees: some 2,500 rows, so that it stops other calls for some ms.
-_FREE_BYTES_MAX: Final = 512 << 10
+#: The most that one eviction frees: some 1,200 rows, so that it stops other calls for some ms.
+_FREE_BYTES_MAX: Final = 256 << 10
 
 
 class KeptCalls(Composed):

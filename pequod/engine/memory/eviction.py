@@ -27,6 +27,9 @@ _FREE_BYTES_MAX: Final = 4 << 20
 _STORED_SHARE: Final = 0.9
 #: A put of a value up to this size counts as one revision until the next weighing, a larger one as more.
 VALUE_STEP: Final = 4096
+#: Things that were used since their last look, and that one eviction looks at before it takes the best: some ms.
+#: Tests make it small.
+LOOKS_MAX = 128
 #: A read that lacked data is waited for during this many other reads, unless it came back.
 WAIT_READS: Final = 1000
 #: The rank of a thing that may not be evicted.
@@ -190,11 +193,22 @@ class Evictor:
             The caller drops each one before it asks for the next.
 
         Cost:
-            O(log n) for each victim, and for each thing that was used since its last look.
+            O(log n) for each victim, and for each thing that was used since its last look: at most `LOOKS_MAX` of them
+            for as many victims, whatever the number of things. So after long rest the victims are the least recently
+            used of those alone that were the least recently used when each had its last look.
         """
-        aside = []
+        aside, looked = list[Ticket](), list[Ticket]()
         latest = self.reads.number
         while self._heap and not is_enough():
+            if len(looked) >= LOOKS_MAX:
+                for ticket in sorted(looked):
+                    # What others have taken along is gone; nobody has used the rest meanwhile.
+                    if ticket.thing is not None:
+                        yield ticket.thing
+                        if is_enough():
+                            break
+                looked.clear()
+                continue
             ticket = heappop(self._heap)
             thing = ticket.thing
             if thing is None:
@@ -211,6 +225,7 @@ class Evictor:
             elif rank != ticket.rank:
                 ticket.rank = rank
                 heappush(self._heap, ticket)
+                looked.append(ticket)
             else:
                 heappush(self._heap, ticket)
                 yield thing

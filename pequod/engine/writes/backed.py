@@ -195,7 +195,7 @@ class Backed:
             forgetter.part_from(part, self._store)
         elif isinstance(part.owner, Searched):
             forgetter.forget_searched(part.owner, part.first, part.last, Reason.EVICTED)
-        else:
+        elif not forgetter.drop_some(part):
             forgetter.forget(part.first, part.last, Reason.EVICTED)
 
     def refuse_overfull(self, loads: Iterable[RangeRows], revision: int) -> None:

@@ -87,8 +87,7 @@ class Forgetter(Parts):
         return rank[0], _LARGE, rank[2]
 
     def _is_large(self, part: Part) -> bool:
-        most = 2 * presence.PART_ROWS_MAX
-        return len(self._table.slice(part.first, part.last, most + 1).keys) > most
+        return self._table.has_more(part.first, part.last, 2 * presence.PART_ROWS_MAX)
 
     def part_from(self, part: Part, store: Store) -> None:
         """Forget a part of a paged table; if it is a large one, cut it instead.
@@ -103,7 +102,8 @@ class Forgetter(Parts):
             keys = self._table.slice(part.first, part.last, (_CUTS_MAX + 2) * size + 1).keys[size::size]
             self.cut(part, keys[:_CUTS_MAX], 0 if len(keys) > _CUTS_MAX + 1 else part.last_used)
             return
-        self.forget_paged(part.first, part.last, store)
+        if not self.drop_some(part):
+            self.forget_paged(part.first, part.last, store)
 
     def take_in(self, gap: Range, keys: list[bytes], values: list[bytes]) -> None:
         """Take in the rows of a gap: nothing was computed from them, or watched there."""
@@ -160,12 +160,21 @@ class Forgetter(Parts):
             self.forget(first, last)
         return True
 
-    def _drop_some(self, parts: Forgetter | Searched, first: bytes, last: bytes) -> bool:
+    def drop_some(self, part: Part) -> bool:
+        """Drop dependants of a part that is to be forgotten, if they are very many; return whether they were.
+
+        The part stays for now: an eviction that has freed enough by them ends here, and another one goes on.
+        """
+        return self._drop_some(self, part.first, part.last, Reason.EVICTED)
+
+    def _drop_some(
+        self, parts: Forgetter | Searched, first: bytes, last: bytes, reason: Reason = Reason.FORGOTTEN
+    ) -> bool:
         """Drop dependants of a range up to FORGOTTEN_MAX frames or so; return whether that many were reached."""
         frame_count = 0
         for context in list(islice(parts.waiting(first, last), FORGOTTEN_MAX)):
             frame_count += context.updaters_count
-            self._writer.evict(context, Reason.FORGOTTEN)
+            self._writer.evict(context, reason)
             if frame_count >= FORGOTTEN_MAX:
                 return True
         return False

@@ -40,8 +40,8 @@ log = logging.getLogger("pequod.server")
 #: Eviction begins when less than the second share of the budget is free, and ends when the first share is.
 _FREE_SHARE: Final = 1 / 32
 _SHORT_SHARE: Final = 1 / 64
-#: The bytes evicted in one step: about a millisecond.
-STEP_BYTES: Final = 1 << 20
+#: The bytes evicted in one step: at most some ms, where what goes are small parts of paged tables.
+STEP_BYTES: Final = 256 << 10
 _INTERVAL_S: Final = 0.05
 _STATM_BYTES_MAX: Final = 200
 #: Eviction pauses after this time for a look at the size of the process.
