@@ -12,7 +12,7 @@ from pathlib import Path
 from random import Random
 
 import pytest
-from pequod_server.data import tools
+from pequod_server.data import library, tools
 from pequod_server.data.errors import DamagedError
 from pequod_server.data.folder import Folder
 from pequod_server.data.gaps import gap
@@ -132,22 +132,47 @@ def test_a_list_asks_for_a_log_that_is_there(
     assert reason in told and bool(reason) == bool(told)
 
 
-@pytest.mark.parametrize("seed", [0, 3])
-def test_a_list_that_has_lost_its_end_hides_no_row(writing: Writing, tmp_path: Path, seed: int) -> None:
-    random, refused = Random(seed), 0
+@pytest.mark.parametrize(("seed", "bytes_max"), [(0, library.LIST_BYTES_MAX), (3, library.LIST_BYTES_MAX), (0, 1)])
+def test_a_list_that_has_lost_its_end_hides_no_row(
+    tmp_path: Path, seed: int, bytes_max: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # A list that is begun anew while the rows are open, too.
+    monkeypatch.setattr(library, "LIST_BYTES_MAX", bytes_max)
+    writing = Writing(tmp_path / "data")
+    random, refused, renewed, first = Random(seed), 0, 0, list_of(writing.path)
     for step in range(10):
         match random.randrange(4):
             case 0:
                 writing.flush()
             case 1:
                 writing.reopen()
+                first = list_of(writing.path)
             case _:
                 for _ in range(random.randrange(1, 4)):
                     writing.write(b"%d" % random.randrange(20))
         path = killed(writing.path, tmp_path / str(step))
         refused += len(refused_of_all_cuts(path, writing.base))
         assert contents(path) == writing.base, "what is right is not refused"
+        renewed += first != list_of(writing.path)
     assert refused
+    assert bool(renewed) == (bytes_max < library.TOLD_BYTES_MAX)
+    writing.close()
+
+
+def test_what_is_beside_the_rows_stays_small_while_they_are_written(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(library, "LIST_BYTES_MAX", 4096)
+    monkeypatch.setattr(library, "TOLD_BYTES_MAX", 32 << 10)
+    random, files = Random(0), set[str]()
+    with StoredRows(tmp_path / "rows", caches=library.Caches(64 << 10)) as rows:
+        for position in range(1500):
+            rows.write({b"%06d" % random.randrange(20_000): random.randbytes(100) for _ in range(50)}, position)
+            files.update(file.name for file in (tmp_path / "rows").glob("*.log"))
+        sizes = {file.name: file.stat().st_size for file in (tmp_path / "rows").iterdir() if file.suffix != ".sst"}
+    assert len(files) > 100, "many logs came and went"
+    # Two logs of a buffer each, the list, and twice what RocksDB tells, each with what it was writing.
+    assert sum(sizes.values()) < 2 * (64 << 10) + 2 * 4096 + 3 * (32 << 10) + (64 << 10), sizes
 
 
 def test_an_opening_that_ends_midway_is_no_damage_and_hides_none(writing: Writing, tmp_path: Path) -> None:

@@ -21,6 +21,10 @@ _CACHE_BYTES_MAX: Final = 128 * MIB
 _SHARE: Final = 64
 #: A file is written anew if 2048 of 4096 entries in a row, or half of all, say that a row is gone.
 _GONE: Final = (4096, 2048, 0.5)
+#: The list of files and what RocksDB tells of itself (LOG) grow with each file that it makes: beyond this size they are
+#: begun anew, and the older ones go. Of the latter there are two. Tests make them small.
+LIST_BYTES_MAX: Final = 4 * MIB
+TOLD_BYTES_MAX: Final = 1 * MIB
 #: A scan of all rows reads this part of a file at a time.
 _AHEAD_BYTES: Final = 2 * MIB
 
@@ -105,6 +109,8 @@ def options(recovery: DBRecoveryMode, caches: Caches) -> Options:
     how.set_max_write_buffer_number(_BUFFERS)
     how.set_compression_type(DBCompressionType.lz4())
     how.set_max_background_jobs(2)
+    how.set_max_manifest_file_size(LIST_BYTES_MAX)
+    how.set_max_log_file_size(TOLD_BYTES_MAX)
     how.set_keep_log_file_num(2)
     # A range of removed rows gives its room back though nobody writes other rows there.
     how.add_compact_on_deletion_collector_factory(*_GONE)
