@@ -99,8 +99,10 @@ def _flag(name: str, field: FieldInfo, metavar: str, default: str) -> Any:
 
 def _run(file: Path | None, flags: dict[str, Any]) -> None:
     settings = loaded(file, flags)
-    running = server_module("running")
     from pequod_server.settings import ConfigError
+
+    has_workers = settings.config.workers != "1" or settings.config.worker_port
+    running = server_module("workers.supervisor" if has_workers else "running")
 
     try:
         code = running.run(settings.config, joins_from=settings.place("joins"))

@@ -20,6 +20,7 @@ from pequod_server.cluster.membership import make_member
 from pequod_server.config import ServerConfig, without_passwords
 from pequod_server.database.databases import HomeGroup
 from pequod_server.database.loader import Loader
+from pequod_server.homes.compute.store import SETTLE_S
 from pequod_server.homes.home.making import make_peer_service
 from pequod_server.homes.home.service import PeerService, add_peer_service
 from pequod_server.joins import install_joins
@@ -38,6 +39,7 @@ from pequod_server.wire.serving import living_of, make_server
 from pequod_server.wire.settling import Settling
 from pequod_server.wire.standard import StandardServices
 from pequod_server.wire.under_way import CallsUnderWay
+from pequod_server.worker import HOME_BACK_S, Worker
 
 if TYPE_CHECKING:
     from pequod_server.data.disk import Disk
@@ -56,6 +58,7 @@ class PequodServer:
     Args:
         store: The database behind it, instead of that of the settings.
         groups: The databases behind it, instead, each with the ranges of keys that it owns.
+        worker: Which worker it is, if it is one of several.
 
     Example:
         server = PequodServer(ServerConfig(listen="127.0.0.1:0"))
@@ -70,8 +73,10 @@ class PequodServer:
         *,
         store: BackingStore | None = None,
         groups: Sequence[HomeGroup] = (),
+        worker: Worker | None = None,
     ) -> None:
         self._config = config
+        self._worker = worker
         if not groups and (store := store or make_store(config)) is not None:
             groups = [HomeGroup("", store)]
         self.engine = engine or Engine(
@@ -93,8 +98,9 @@ class PequodServer:
         self._admission = Admission(config)
         self._calls = CallsUnderWay(config, self._admission.places.make_way, self._admission.pressure)
         #: This server in its cluster, if it belongs to one.
-        self.member = make_member(config, self.engine, self.databases, groups)
-        self.guard = make_guard(config, self.engine)
+        settle_s = SETTLE_S if worker is None else HOME_BACK_S
+        self.member = make_member(config, self.engine, self.databases, groups, settle_s=settle_s)
+        self.guard = make_guard(config, self.engine, "" if worker is None else worker.token)
         self.instruments = Instruments(config, self.engine, lambda: self.is_ready, self.databases, self._loads)
         #: Whether calls are taken.
         self.is_ready = False
@@ -103,7 +109,9 @@ class PequodServer:
         )
         #: The transport of the calls.
         self.transport = choose(config.transport)
-        self._server = make_server(config, self._interceptors(connections), self.transport)
+        self._server = make_server(
+            config, self._interceptors(connections), self.transport, is_shared=worker is not None
+        )
         self.snapshots = Snapshots(config.snapshot_file, self.engine, self.databases, self.disk)
         self.service = PequodService(
             self.engine,
@@ -115,6 +123,7 @@ class PequodServer:
             member=self.member,
             batch_traces=self.instruments.batch_traces,
             own=self.disk,
+            shown={} if worker is None else worker.shown,
         )
         if self.disk is not None:
             self.service.keep_in(self.disk)
@@ -220,7 +229,7 @@ class PequodServer:
                 await self.member.start()
             self._waits_for = "the listening socket"
             await self._standard.starting()
-            port = add_port(self._server, self._config)
+            port = add_port(self._server, self._config, self._worker)
             warn_of_exposed(self._config)
         except (OSError, PequodError):
             await self.close()

@@ -11,154 +11,44 @@ from __future__ import annotations
 
 import os
 import re
-from contextlib import suppress
 from pathlib import Path
-from typing import Annotated, Any, Final, Literal, get_args
+from typing import Any, Final, get_args
 
-from pydantic import AfterValidator, BaseModel, BeforeValidator, ByteSize, ConfigDict, Field, TypeAdapter
-from pydantic_core import PydanticCustomError
+from pydantic import BaseModel, ConfigDict, Field
 
-from pequod.addresses import is_origin
+from pequod_server.setting_kinds import (
+    KIB,
+    MIB,
+    Address,
+    BackingFeed,
+    BackingMode,
+    ClusterRoles,
+    File,
+    Files,
+    Folder,
+    Fsync,
+    Lakes,
+    LogFormat,
+    LogLevel,
+    MemoryLimit,
+    Metavar,
+    Milliseconds,
+    Number,
+    OptionalAddress,
+    Origins,
+    Port,
+    Priorities,
+    Seconds,
+    Size,
+    SizeOrShare,
+    Transport,
+    Weight,
+    Workers,
+)
 
-KIB: Final = 1 << 10
-MIB: Final = 1 << 20
-_SIZE: Final = re.compile(r"\s*\d+(\.\d+)?\s*([kmg]i?)?b?\s*", re.IGNORECASE)
-_ADDRESS: Final = re.compile(r"(\[[0-9a-fA-F:.%\w]+\]|[^\s:\[\]/]+):(\d{1,5})")
-_SIZES: Final = TypeAdapter(ByteSize)
-_SHARE: Final = re.compile(r"(\d+(?:\.\d+)?)%")
-_PRIORITY: Final = re.compile(r"([^\s=,]+)=(-?\d{1,6}|pinned)")
 #: Up to the last @, so that a password may contain characters that should have been escaped.
 _PASSWORD: Final = re.compile(r"(://[^:/@?]*:).*(?=@)", re.DOTALL)
 _QUERY_PASSWORD: Final = re.compile(r"([?&][a-z]*password=)[^&]*", re.IGNORECASE)
-#: A lower limit is useless: the tables of a few joins alone need this.
-MEMORY_LIMIT_MIN: Final = MIB
-
-
-class Metavar(str):
-    """The name of a value in help and documentation, such as SIZE."""
-
-    __slots__ = ()
-
-
-def size_of(value: object) -> object:
-    """Read a size that is text, such as "4MiB"; the type of its field refuses anything else."""
-    if isinstance(value, str) and not _SIZE.fullmatch(value):
-        raise PydanticCustomError("size", 'must be a size in bytes, such as 65536, "64KiB" or "4MiB"')
-    return int(_SIZES.validate_python(value)) if isinstance(value, str) else value
-
-
-def _number(value: object) -> object:
-    """Read numbers from variables and flags, which are text; the field's type refuses anything else."""
-    if isinstance(value, str):
-        for number in (int, float):
-            with suppress(ValueError):
-                return number(value)
-    return value
-
-
-def _address(value: str) -> str:
-    match = _ADDRESS.fullmatch(value)
-    if match is None or int(match[2]) > 65535:
-        raise PydanticCustomError("address", "must be HOST:PORT with a port from 0 to 65535, such as 127.0.0.1:7744")
-    return value
-
-
-def _origins(value: str) -> str:
-    if not all(one == "*" or is_origin(one) for one in value.split()):
-        raise PydanticCustomError("origins", "must be *, or origins with spaces between, such as https://example.org")
-    return value
-
-
-def table_names(setting: str) -> list[bytes]:
-    """Return the names of tables that a setting lists, with commas between them."""
-    return [name.strip().encode() for name in setting.split(",") if name.strip()]
-
-
-def parse_memory_limit(value: str) -> int | float | None:
-    """Return bytes, a share of the machine's memory, or None for no limit.
-
-    >>> parse_memory_limit("4GiB"), parse_memory_limit("75%"), parse_memory_limit("none")
-    (4294967296, 0.75, None)
-    """
-    if value == "none":
-        return None
-    if match := _SHARE.fullmatch(value):
-        share = float(match[1]) / 100
-        if not 0 < share <= 1:
-            raise PydanticCustomError("memory", "must be a share from 1% to 100%")
-        return share
-    if not _SIZE.fullmatch(value) or (size := int(_SIZES.validate_python(value))) < MEMORY_LIMIT_MIN:
-        text = 'must be a size of 1MiB or more, such as "4GiB", a share of the memory, such as "75%", or "none"'
-        raise PydanticCustomError("memory", text)
-    return size
-
-
-def _memory_limit(value: object) -> object:
-    if isinstance(value, int) and not isinstance(value, bool):
-        value = str(value)
-    if isinstance(value, str):
-        parse_memory_limit(value)
-    return value
-
-
-def parse_priorities(value: str) -> dict[str, int | None]:
-    """Return the priorities by join, None for pinned ones.
-
-    >>> parse_priorities("t=1 karma=pinned")
-    {'t': 1, 'karma': None}
-    """
-    found: dict[str, int | None] = {}
-    for part in value.split():
-        match = _PRIORITY.fullmatch(part)
-        if match is None:
-            raise PydanticCustomError("priorities", "must be joins with whole numbers or pinned: t=1 karma=pinned")
-        found[match[1]] = None if match[2] == "pinned" else int(match[2])
-    return found
-
-
-def _priorities(value: str) -> str:
-    parse_priorities(value)
-    return value
-
-
-def _roles(value: str) -> str:
-    if not set(value.split()) <= {"home", "compute"}:
-        raise PydanticCustomError("roles", "must be home, compute, or both: home compute")
-    return value
-
-
-def _file(value: object) -> object:
-    """Read an empty text as no file, as `written` writes it."""
-    return None if value == "" else value
-
-
-def _paths(value: object) -> object:
-    """Split a list of files, in one text as in PATH."""
-    return [part for part in value.split(os.pathsep) if part] if isinstance(value, str) else value
-
-
-Address = Annotated[str, AfterValidator(_address), Metavar("HOST:PORT")]
-OptionalAddress = Annotated[str, AfterValidator(lambda value: value and _address(value)), Metavar("HOST:PORT")]
-Origins = Annotated[str, AfterValidator(_origins), Metavar("ORIGIN ...")]
-Lakes = Annotated[str, Metavar("LAKE ...")]
-Size = Annotated[int, BeforeValidator(size_of), Field(strict=True, ge=1, lt=1 << 31), Metavar("SIZE")]
-SizeOrShare = Annotated[int, BeforeValidator(size_of), Field(strict=True, ge=0, lt=1 << 31), Metavar("SIZE")]
-Number = Annotated[int, BeforeValidator(_number), Field(strict=True, ge=1, lt=1 << 31), Metavar("N")]
-Seconds = Annotated[float, BeforeValidator(_number), Field(strict=True, ge=0, allow_inf_nan=False), Metavar("SECONDS")]
-File = Annotated[Path | None, BeforeValidator(_file), Metavar("FILE")]
-Folder = Annotated[Path | None, BeforeValidator(_file), Metavar("DIR")]
-Fsync = Annotated[Literal["always", "everysec", "never"], Metavar("WHEN")]
-Milliseconds = Annotated[float, BeforeValidator(_number), Field(strict=True, ge=0, allow_inf_nan=False), Metavar("MS")]
-BackingMode = Annotated[Literal["write-around", "write-through", "look-aside"], Metavar("MODE")]
-BackingFeed = Annotated[Literal["slot", "notify"], Metavar("FEED")]
-ClusterRoles = Annotated[str, AfterValidator(_roles), Metavar("ROLE ...")]
-Weight = Annotated[float, BeforeValidator(_number), Field(strict=True, gt=0, le=1000), Metavar("N")]
-Transport = Annotated[Literal["auto", "native", "grpcio"], Metavar("TRANSPORT")]
-LogFormat = Annotated[Literal["console", "json"], Metavar("FORMAT")]
-LogLevel = Annotated[Literal["debug", "info", "warning", "error"], Metavar("LEVEL")]
-MemoryLimit = Annotated[str, BeforeValidator(_memory_limit), Metavar("LIMIT")]
-Priorities = Annotated[str, AfterValidator(_priorities), Metavar("JOIN=N ...")]
-Files = Annotated[tuple[Path, ...], BeforeValidator(_paths), Metavar("FILE")]
 
 
 class ServerConfig(BaseModel):
@@ -167,6 +57,16 @@ class ServerConfig(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True)
 
     listen: Address = Field(default="127.0.0.1:7744", description="Where to listen; port 0 takes a free one.")
+    workers: Workers = Field(
+        default="1",
+        description="Processes that are the server together, one for a core; auto: as many as this process may use. "
+        "One of them is the home of base data, and all compute.",
+    )
+    worker_port: Port = Field(
+        default=0,
+        description="With workers: the port of the first worker by itself, the next has the next one; for clients that "
+        "know the map. 0: free ports where `listen` is on the loopback, else none.",
+    )
     key_bytes_max: Size = Field(default=4 * KIB, description="The longest key.")
     value_bytes_max: Size = Field(default=MIB, description="The longest value.")
     message_bytes_max: SizeOrShare = Field(

@@ -28,16 +28,23 @@ log = logging.getLogger("pequod.server")
 _DONE: Final = 0
 _REFUSED: Final = 3
 _UNREACHABLE: Final = 4
+#: Takes a line for people, and the state for the service manager, once this serves and when it stops.
+Tell = Callable[[str, str], None]
 
 
 def run(
-    config: ServerConfig, *, joins_from: str = "joins", make: Callable[[ServerConfig], PequodServer] = PequodServer
+    config: ServerConfig,
+    *,
+    joins_from: str = "joins",
+    make: Callable[[ServerConfig], PequodServer] = PequodServer,
+    tell: Tell | None = None,
 ) -> int:
     """Serve until SIGINT or SIGTERM; return the exit code.
 
     Args:
         joins_from: Where the text of ``joins`` stands, for messages.
         make: Makes the server.
+        tell: Tells who has started this process how far it is.
 
     Raises:
         ConfigError: A join of the configuration cannot be installed.
@@ -45,7 +52,7 @@ def run(
     logs.configure(config.log_format, config.log_level)
     with asyncio.Runner(loop_factory=_loop_factory(config)) as runner:
         try:
-            return runner.run(_serve(config, joins_from, make))
+            return runner.run(_serve(config, joins_from, make, tell or tell_people))
         except (OSError, ImportError, SchemaError, SnapshotError, ClusterMapError, FolderError) as error:
             print(f"pequod: {error}", file=sys.stderr)
             return _REFUSED
@@ -54,7 +61,15 @@ def run(
             return _UNREACHABLE
 
 
-async def _serve(config: ServerConfig, joins_from: str, make: Callable[[ServerConfig], PequodServer]) -> int:
+def tell_people(line: str, state: str) -> None:
+    """Write a line to standard error, and tell systemd the state."""
+    print(line, file=sys.stderr, flush=True)
+    tell_systemd(state)
+
+
+async def _serve(
+    config: ServerConfig, joins_from: str, make: Callable[[ServerConfig], PequodServer], tell: Tell
+) -> int:
     stopping = asyncio.Event()
     loop = asyncio.get_running_loop()
     for number in (signal.SIGINT, signal.SIGTERM):
@@ -72,7 +87,7 @@ async def _serve(config: ServerConfig, joins_from: str, make: Callable[[ServerCo
     tame_collector()
     tame_allocator()
     host, _, _ = config.listen.rpartition(":")
-    print(f"pequod ({FLAVOUR}) serving on {host}:{port}", file=sys.stderr, flush=True)
+    tell(f"pequod ({FLAVOUR}) serving on {host}:{port}", f"READY=1\nSTATUS=serving on {host}:{port}")
     log.debug("calls come by", extra={"transport": server.transport.name})
     if reason := why_pure():
         log.warning("without the native core, at a quarter of its speed", extra={"reason": reason})
@@ -81,7 +96,6 @@ async def _serve(config: ServerConfig, joins_from: str, make: Callable[[ServerCo
             "without the native transport, at a multiple of its CPU for a call",
             extra={"reason": server.transport.reason},
         )
-    tell_systemd(f"READY=1\nSTATUS=serving on {host}:{port}")
     if server.http_url:
         log.info("serving HTTP", extra={"url": server.http_url})
     if server.instruments.url:
@@ -92,8 +106,7 @@ async def _serve(config: ServerConfig, joins_from: str, make: Callable[[ServerCo
     except (FolderError, ClusterMapError):
         await server.close()
         raise
-    print("pequod stopping", file=sys.stderr, flush=True)
-    tell_systemd("STOPPING=1\nSTATUS=stopping")
+    tell("pequod stopping", "STOPPING=1\nSTATUS=stopping")
     stopping.clear()
     saved_before_s = server.snapshots.saved_s
     await _either(server.stop(), stopping.wait())

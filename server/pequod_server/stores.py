@@ -14,7 +14,7 @@ from pequod.engine import Engine, Search
 from pequod.errors import SettingError
 from pequod_server.backing import BackingStore, Mapping, MappingError, SqliteStore, parse_mappings
 from pequod_server.backing.searches import can_search
-from pequod_server.config import ServerConfig, table_names
+from pequod_server.config import ServerConfig
 from pequod_server.database.databases import Databases, HomeGroup
 from pequod_server.database.gate import Gates
 from pequod_server.database.loader import Loader
@@ -22,6 +22,7 @@ from pequod_server.database.whole_tables import WholeTables
 from pequod_server.homes.compute.channel import PeerCredentials
 from pequod_server.homes.compute.store import PequodStore
 from pequod_server.memory.keeper import limit_bytes
+from pequod_server.setting_kinds import table_names
 
 if TYPE_CHECKING:
     from pequod_server.data.disk import Disk

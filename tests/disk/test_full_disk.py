@@ -9,9 +9,9 @@ from contextlib import suppress
 from pathlib import Path
 
 import pytest
-from pequod_server.config import MIB
 from pequod_server.data.disk import SPARE_BYTES, Disk
 from pequod_server.data.loading import FolderLoading
+from pequod_server.setting_kinds import MIB
 
 from pequod.client import AsyncClient
 from pequod.engine import Engine

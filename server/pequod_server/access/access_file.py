@@ -34,7 +34,7 @@ from typing import Final, NamedTuple
 from pequod.errors import SettingError, UnauthenticatedError
 from pequod.machine import stamp_of
 from pequod_server.access.access_text import AccessText, read_text
-from pequod_server.access.grants import Role
+from pequod_server.access.grants import Right, Role
 from pequod_server.access.issuers import Issuer, is_like_a_jwt, unverified
 from pequod_server.access.key_sets import KeyFile, KeySource, KeyUrl
 
@@ -61,8 +61,12 @@ class Credential:
     @classmethod
     def of_token(cls, token: str) -> Credential:
         """Return the credential of a bearer token."""
-        digest = sha256(token.encode("utf-8", "surrogateescape")).digest()
-        return cls(digest, token=token if is_like_a_jwt(token) else None)
+        return cls(digest_of(token), token=token if is_like_a_jwt(token) else None)
+
+
+def digest_of(token: str) -> bytes:
+    """Return by what a token is known."""
+    return sha256(token.encode("utf-8", "surrogateescape")).digest()
 
 
 class Tenure(NamedTuple):
@@ -177,10 +181,11 @@ class AccessRules:
 class Access:
     """An access file that is read again when it changes; a file that is wrong leaves the rules as they were."""
 
-    def __init__(self, path: Path, *, owns_data: bool = True) -> None:
+    def __init__(self, path: Path, *, owns_data: bool = True, trusted: str = "") -> None:
         """Read the file.
 
         Args:
+            trusted: A token that stands for every right, and is not in the file: the other workers' of this server.
             owns_data: Whether base data is the server's own, so that it can be counted there.
 
         Raises:
@@ -188,6 +193,7 @@ class Access:
         """
         self._path = path
         self._owns_data = owns_data
+        self._trusted = trusted
         #: Tells the time of the wall, by which tokens of issuers end.
         self.clock: Callable[[], float] = time
         #: The keys of issuers, by where they are and how they are got: those of another file stay if it names them too.
@@ -249,7 +255,7 @@ class Access:
             wanted[place] = found
             return found
 
-        rules = read_rules(self._path, keys)
+        rules = read_rules(self._path, keys, self._trusted)
         counted = [name for name, role in rules.roles.items() if role.quotas is not None and role.quotas.are_of_data]
         if counted and not self._owns_data:
             place = f"{self._path}: roles.{counted[0]}.quotas"
@@ -274,11 +280,12 @@ def _source(source: str, ca: Path | None, refresh_s: float, changed: Callable[[]
     return KeyFile(Path(source), changed)
 
 
-def read_rules(path: Path, keys: MakeKeys | None = None) -> AccessRules:
+def read_rules(path: Path, keys: MakeKeys | None = None, trusted: str = "") -> AccessRules:
     """Read an access file.
 
     Args:
         keys: Makes the keys of its issuers; they are made anew without it.
+        trusted: See `Access`.
 
     Raises:
         SettingError: It cannot be read, or is not right; the text says where.
@@ -291,6 +298,8 @@ def read_rules(path: Path, keys: MakeKeys | None = None) -> AccessRules:
         if digest in tokens:
             raise SettingError("access_file", f"{path}: tokens.{name}.sha256: another token has the same")
         tokens[digest] = roles[token.role]
+    if trusted:
+        tokens[digest_of(trusted)] = Role("worker", dict.fromkeys(Right, (b"",)))
     certificates = {name: roles[holder.role] for name, holder in text.certificates.items()}
     make = keys or (lambda source, ca, refresh_s: _source(source, ca, refresh_s, lambda: None))
     return AccessRules(roles, tokens, certificates, _issuers(path, text, make))

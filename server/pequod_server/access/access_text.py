@@ -17,7 +17,7 @@ from pequod.addresses import is_local
 from pequod.errors import SettingError
 from pequod.language.spec import DELIMITER
 from pequod_server.access.grants import Quotas, Right, Role
-from pequod_server.config import size_of
+from pequod_server.setting_kinds import size_of
 from pequod_server.settings import reason_of, unknown_name
 
 _STRICT: Final = ConfigDict(extra="forbid", frozen=True, strict=True)

@@ -167,8 +167,11 @@ class AccessGuard(aio.ServerInterceptor):
         return nullcontext() if meter is None else meter.watching(count)
 
 
-def make_guard(config: ServerConfig, engine: Engine) -> AccessGuard | None:
+def make_guard(config: ServerConfig, engine: Engine, trusted: str = "") -> AccessGuard | None:
     """Return the guard that the settings ask for, None if every client may do everything.
+
+    Args:
+        trusted: See `Access`.
 
     Raises:
         SettingError: The access file cannot be read, or is not right.
@@ -176,7 +179,11 @@ def make_guard(config: ServerConfig, engine: Engine) -> AccessGuard | None:
     if config.access_file is None:
         return None
     return AccessGuard(
-        Access(config.access_file, owns_data=not config.backing and config.cluster_roles != "compute"),
+        Access(
+            config.access_file,
+            owns_data=not config.backing and config.cluster_roles != "compute",
+            trusted=trusted,
+        ),
         engine,
         takes_certificates=config.tls_client_ca is not None,
         join_limits=JoinLimits(config),

@@ -15,6 +15,7 @@ from pequod.addresses import is_local
 from pequod.errors import SettingError
 from pequod_server.config import ServerConfig
 from pequod_server.transport.server import WireServer
+from pequod_server.worker import Worker
 
 log = logging.getLogger("pequod.server")
 
@@ -23,22 +24,36 @@ _Read = TypeVar("_Read", grpc.ServerCertificateConfiguration, ssl.SSLContext)
 _Stamps = tuple[tuple[int, int, int], ...]
 
 
-def add_port(server: aio.Server, config: ServerConfig) -> int:
+def add_port(server: aio.Server, config: ServerConfig, worker: Worker | None = None) -> int:
     """Make ``server`` listen as the settings say; return the port.
+
+    Args:
+        worker: Which worker it is, if there are several: it listens at an address of its own and at its door as well.
 
     Raises:
         SettingError: The settings contradict each other, plain text would leave this machine, or a file is not right.
         OSError: The address cannot be listened on.
     """
     files = tls_files(config)
+    port = _add(server, config.listen, files)
+    if worker is not None:
+        if worker.own_listen:
+            _add(server, worker.own_listen, files)
+        # Left behind by the process that was this worker before.
+        Path(worker.door.removeprefix("unix:")).unlink(missing_ok=True)
+        _add(server, worker.door, None)
+    return port
+
+
+def _add(server: aio.Server, address: str, files: TlsFiles | None) -> int:
     try:
         if files is None:
-            return server.add_insecure_port(config.listen)
+            return server.add_insecure_port(address)
         if isinstance(server, WireServer):
-            return server.add_tls_port(config.listen, files.certificates())
-        return server.add_secure_port(config.listen, files.credentials())
+            return server.add_tls_port(address, files.certificates())
+        return server.add_secure_port(address, files.credentials())
     except (OSError, RuntimeError) as error:
-        raise OSError(f"cannot listen on {config.listen}; is another server there?") from error
+        raise OSError(f"cannot listen on {address}; is another server there?") from error
 
 
 def tls_files(config: ServerConfig) -> TlsFiles | None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping
 from typing import Any, Final, NamedTuple
 
 from pequod_proto import pequod_pb2 as pb
@@ -26,11 +26,13 @@ class FollowCalls:
 
     Args:
         member: This server in its cluster; None: it belongs to none.
+        shown: Where clients reach servers whose addresses are for servers alone, by id.
     """
 
-    def __init__(self, served: ServedEngine, member: Member | None) -> None:
+    def __init__(self, served: ServedEngine, member: Member | None, shown: Mapping[str, str]) -> None:
         self._served = served
         self._member = member
+        self._shown = shown
         self._streams: set[asyncio.Task[Any]] = set()
         self._is_stopping = False
         #: The latest replies, without what is of one call.
@@ -79,6 +81,8 @@ class FollowCalls:
         reply = pb.FollowClusterReply()
         reply.CopyFrom(made.message)
         reply.header.CopyFrom(self._served.header())
+        for server in reply.servers:
+            server.address = self._shown.get(server.id, server.address)
         if reply.HasField("map") and not request.with_joins:
             # ListJoins shows them to those who may see them.
             reply.map.ClearField("joins")

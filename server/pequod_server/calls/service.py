@@ -73,6 +73,7 @@ class PequodService:
         member: Member | None = None,
         batch_traces: BatchTraces | None = None,
         own: OwnHistory | None = None,
+        shown: Mapping[str, str] | None = None,
     ) -> None:
         databases = databases or Databases(engine)
         admission = admission or Admission(config)
@@ -132,7 +133,7 @@ class PequodService:
         self.EndBackfill = backfills.end
         self.ListBackfills = backfills.list_all
 
-        self._follows = FollowCalls(served, member)
+        self._follows = FollowCalls(served, member, shown or {})
         self.FollowCluster = self._follows.follow
 
     def keep_in(self, disk: Disk) -> None:

@@ -24,10 +24,11 @@ from pequod_server.cluster.installing import MapJoins
 from pequod_server.cluster.member import Member
 from pequod_server.cluster.sources import MapSources
 from pequod_server.cluster.static import StaticCoordinator, read_file
-from pequod_server.config import ServerConfig, table_names
+from pequod_server.config import ServerConfig
 from pequod_server.database.databases import Databases, HomeGroup
-from pequod_server.homes.compute.store import PequodStore
+from pequod_server.homes.compute.store import SETTLE_S, PequodStore
 from pequod_server.homes.rules import HomeRules
+from pequod_server.setting_kinds import table_names
 from pequod_server.stores import backed_tables, peer_credentials
 
 _STATIC: Final = "static:"
@@ -62,12 +63,18 @@ def coordinator_of(cluster: str, access: EtcdAccess | None = None) -> ClusterCoo
 
 
 def make_member(
-    config: ServerConfig, engine: Engine, databases: Databases, groups: Sequence[HomeGroup]
+    config: ServerConfig,
+    engine: Engine,
+    databases: Databases,
+    groups: Sequence[HomeGroup],
+    *,
+    settle_s: float = SETTLE_S,
 ) -> Member | None:
     """Return the server as a member of the cluster of the settings, None without one.
 
     Args:
         groups: The databases of the settings.
+        settle_s: How long calls of homes wait for one that answers.
 
     Raises:
         SettingError: The settings do not go together, or a file for TLS cannot be read.
@@ -87,7 +94,8 @@ def make_member(
     credentials_of_peers = peer_credentials(config)
 
     def make_store(addresses: Sequence[str], tables: Sequence[bytes]) -> PequodStore:
-        return PequodStore(addresses, tables, connect=credentials_of_peers.connect, own_id=entry.id, may_lack=True)
+        connect = credentials_of_peers.connect
+        return PequodStore(addresses, tables, connect=connect, own_id=entry.id, may_lack=True, settle_s=settle_s)
 
     sources = MapSources(entry, databases, local, make_store)
 
@@ -117,6 +125,8 @@ def first_entry(config: ServerConfig) -> ServerEntry:
         ClusterMapError: The file of the cluster is not right, or does not have the server.
     """
     address = config.cluster_address or config.listen
+    if config.cluster.startswith(_STATIC) and config.cluster_id:
+        return _entry_of_file(config, address)
     if not config.cluster_address and is_unspecified(config.listen):
         raise SettingError("cluster_address", f"others cannot reach {config.listen}; give the address of this machine")
     if config.cluster.startswith(_STATIC):

@@ -24,7 +24,6 @@ from typing import Final, Literal
 from pequod.engine import Engine
 from pequod.errors import BackingUnavailableError, DiskFullError
 from pequod_server.backing.store import History
-from pequod_server.config import MIB
 from pequod_server.data.counting import Counts
 from pequod_server.data.errors import FolderError, LostDiskError
 from pequod_server.data.folder import Folder
@@ -33,6 +32,7 @@ from pequod_server.data.opening import damaged, open_rows
 from pequod_server.data.rows import StoredRows
 from pequod_server.data.waiting import Told, Waiting
 from pequod_server.once.memory import RequestIds
+from pequod_server.setting_kinds import MIB
 
 log = logging.getLogger("pequod.data")
 

@@ -7,7 +7,7 @@ from typing import Final, NamedTuple
 
 from rocksdict import BlockBasedOptions, Cache, DBCompressionType, DBRecoveryMode, Options, ReadOptions
 
-from pequod_server.config import MIB
+from pequod_server.setting_kinds import MIB
 
 #: The most for the latest changes that RocksDB keeps in memory, beside its log. There may be two such buffers.
 BUFFER_BYTES: Final = 16 * MIB

@@ -24,7 +24,6 @@ from pequod.errors import BackingUnavailableError
 from pequod.escapes import shown
 from pequod.language.spec import DELIMITER
 from pequod_server.backing.turns import Turns, ended
-from pequod_server.config import MIB
 from pequod_server.data.disk import Disk
 from pequod_server.data.errors import FolderError
 from pequod_server.data.library import RowsError
@@ -32,6 +31,7 @@ from pequod_server.data.opening import damaged
 from pequod_server.data.ranges import Ranges
 from pequod_server.data.rows import StoredRows
 from pequod_server.data.sweeping import Sweeping
+from pequod_server.setting_kinds import MIB
 
 log = logging.getLogger("pequod.data")
 

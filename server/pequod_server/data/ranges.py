@@ -18,10 +18,10 @@ from typing import Final
 from pequod.engine import Engine, FirstRows, LimitExceededError, Range, Uncounted, prefix_end
 from pequod.language.spec import DELIMITER
 from pequod_server.backing.turns import Turns
-from pequod_server.config import MIB
 from pequod_server.data.counting import Counted
 from pequod_server.data.disk import Disk
 from pequod_server.data.library import Piece, RowsError
+from pequod_server.setting_kinds import MIB
 
 #: A slice takes some ms. Tests make it small.
 ROWS_A_SLICE: Final = 2048

@@ -26,11 +26,12 @@ from contextlib import asynccontextmanager, contextmanager, suppress
 from typing import Final, TypeVar
 
 from pequod.engine import UNLIMITED, LimitExceededError
-from pequod_server.config import MIB, ServerConfig
+from pequod_server.config import ServerConfig
 from pequod_server.memory.begun import connection_calls_max
 from pequod_server.memory.keeper import limit_bytes
 from pequod_server.memory.places import Places
 from pequod_server.memory.pressure import Pressure
+from pequod_server.setting_kinds import MIB
 
 Message = TypeVar("Message")
 #: The default length of the longest request, as a share of the limit of memory and in bytes.

@@ -32,8 +32,8 @@ from typing import Final
 from pequod.engine import PINNED, UNLIMITED, Engine
 from pequod.errors import SettingError
 from pequod.machine import machine_bytes
-from pequod_server.config import parse_memory_limit, parse_priorities
 from pequod_server.memory.periodic import Periodic
+from pequod_server.setting_kinds import parse_memory_limit, parse_priorities
 
 log = logging.getLogger("pequod.server")
 

@@ -18,9 +18,9 @@ import grpc
 import structlog
 
 from pequod.commands.kinds import NAMES
-from pequod_server.config import LogFormat, LogLevel
 from pequod_server.ops.observe import BatchReply, BatchRequest, BatchWork, Call, Closer, Metadata
 from pequod_server.ops.shown import shortened
+from pequod_server.setting_kinds import LogFormat, LogLevel
 
 log = logging.getLogger("pequod.server")
 

@@ -61,8 +61,11 @@ class WireListener:
         """How many connections are between their beginning and their first byte of HTTP/2."""
         return len(self._accepting)
 
-    def add(self, address: str, certificates: Certificates | None) -> int:
+    def add(self, address: str, certificates: Certificates | None, *, is_shared: bool = False) -> int:
         """Listen on an address, and return the port; of a unix socket, 1.
+
+        Args:
+            is_shared: Other processes of this user may listen there as well: each connection goes to one of them.
 
         Raises:
             OSError: That cannot be done.
@@ -73,18 +76,27 @@ class WireListener:
         host, _, port_text = address.rpartition(":")
         host, port = host.strip("[]"), int(port_text)
         if host in _WILDCARDS and socket.has_dualstack_ipv6():
-            return self._bind(socket.AF_INET6, ("::", port), certificates)
+            return self._bind(socket.AF_INET6, ("::", port), certificates, is_shared=is_shared)
         found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
         # A name may stand for several addresses, which then have the same port.
         for family, _, _, _, place in dict.fromkeys(found):
-            port = self._bind(family, (place[0], port, *place[2:]), certificates)
+            port = self._bind(family, (place[0], port, *place[2:]), certificates, is_shared=is_shared)
         return port
 
-    def _bind(self, family: int, place: str | tuple[object, ...], certificates: Certificates | None) -> int:
+    def _bind(
+        self,
+        family: int,
+        place: str | tuple[object, ...],
+        certificates: Certificates | None,
+        *,
+        is_shared: bool = False,
+    ) -> int:
         listening = socket.socket(family, socket.SOCK_STREAM)
         try:
             if family != socket.AF_UNIX:
                 listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            if is_shared:
+                listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
             if family == socket.AF_INET6:
                 listening.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, place[0] not in _WILDCARDS)
             listening.bind(place)

@@ -52,6 +52,7 @@ class WireServer(aio.Server):
     Args:
         interceptors: The first of them is called first.
         status_of: Returns what clients see of an error.
+        is_shared: Whether other processes of this user may listen at the same ports.
     """
 
     def __init__(  # the base class would make a server of gRPC's
@@ -59,8 +60,11 @@ class WireServer(aio.Server):
         interceptors: Sequence[aio.ServerInterceptor],
         limits: Limits,
         status_of: Callable[[PequodError], grpc.Status],
+        *,
+        is_shared: bool = False,
     ) -> None:
         self._limits = limits
+        self._is_shared = is_shared
         self.status_of = status_of
         self._handlers: list[grpc.GenericRpcHandler] = []
         self.find = chained(interceptors, self._handlers)
@@ -125,7 +129,7 @@ class WireServer(aio.Server):
         Raises:
             OSError: That cannot be done.
         """
-        return self._listener.add(address, None)
+        return self._listener.add(address, None, is_shared=self._is_shared)
 
     def add_tls_port(self, address: str, certificates: Certificates) -> int:
         """Listen on an address with TLS, and return the port.
@@ -133,7 +137,7 @@ class WireServer(aio.Server):
         Raises:
             OSError: That cannot be done.
         """
-        return self._listener.add(address, certificates)
+        return self._listener.add(address, certificates, is_shared=self._is_shared)
 
     def add_secure_port(self, address: str, server_credentials: grpc.ServerCredentials) -> int:
         """Refuse: gRPC's credentials show nothing of what is in them; see `add_tls_port`."""

@@ -17,9 +17,20 @@ from pequod_server.wire.undecodable import receive_bytes_max
 from pequod_server.wire.under_way import queue_options
 
 
-def make_server(config: ServerConfig, interceptors: Sequence[aio.ServerInterceptor], transport: Choice) -> aio.Server:
-    """Return a server without services, which does not listen yet."""
-    return _native_server(config, interceptors) if transport.is_native else _grpc_server(config, interceptors)
+def make_server(
+    config: ServerConfig,
+    interceptors: Sequence[aio.ServerInterceptor],
+    transport: Choice,
+    *,
+    is_shared: bool = False,
+) -> aio.Server:
+    """Return a server without services, which does not listen yet.
+
+    Args:
+        is_shared: Whether other processes of this user may listen at the same ports.
+    """
+    make = _native_server if transport.is_native else _grpc_server
+    return make(config, interceptors, is_shared=is_shared)
 
 
 def living_of(server: aio.Server) -> set[str]:
@@ -27,7 +38,9 @@ def living_of(server: aio.Server) -> set[str]:
     return server.peers() if isinstance(server, WireServer) else living_of_grpc()
 
 
-def _native_server(config: ServerConfig, interceptors: Sequence[aio.ServerInterceptor]) -> WireServer:
+def _native_server(
+    config: ServerConfig, interceptors: Sequence[aio.ServerInterceptor], *, is_shared: bool
+) -> WireServer:
     limits = Limits(
         message_bytes_max=receive_bytes_max(message_bytes_max(config)),
         held_bytes_max=messages_bytes_max(config),
@@ -37,10 +50,10 @@ def _native_server(config: ServerConfig, interceptors: Sequence[aio.ServerInterc
         keepalive_timeout_s=config.keepalive_timeout_s,
         unread_bytes_max=unread_bytes_max(config),
     )
-    return WireServer(interceptors, limits, status_of)
+    return WireServer(interceptors, limits, status_of, is_shared=is_shared)
 
 
-def _grpc_server(config: ServerConfig, interceptors: Sequence[aio.ServerInterceptor]) -> aio.Server:
+def _grpc_server(config: ServerConfig, interceptors: Sequence[aio.ServerInterceptor], *, is_shared: bool) -> aio.Server:
     return aio.server(
         interceptors=interceptors,
         options=[
@@ -48,8 +61,8 @@ def _grpc_server(config: ServerConfig, interceptors: Sequence[aio.ServerIntercep
             ("grpc.max_send_message_length", -1),
             # A message that waits to be read stays with its client; a longer one is let in once it is asked for.
             ("grpc.http2.bdp_probe", 0),
-            # Two servers on one port would share its connections at random.
-            ("grpc.so_reuseport", 0),
+            # Two servers on one port would share its connections at random, as workers are to.
+            ("grpc.so_reuseport", int(is_shared)),
             ("grpc.max_allowed_incoming_connections", config.connections_max + SLACK),
             *queue_options(config),
             *_keepalive(config),

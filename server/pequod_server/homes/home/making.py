@@ -8,7 +8,7 @@ from typing import Final
 from pequod.engine import Engine
 from pequod.errors import SettingError
 from pequod_server.backing import Releasing
-from pequod_server.config import ServerConfig, table_names
+from pequod_server.config import ServerConfig
 from pequod_server.database.databases import Databases
 from pequod_server.freshness.own import OwnHistory
 from pequod_server.homes.home.origin import DatabaseOrigin
@@ -19,6 +19,7 @@ from pequod_server.homes.rules import HomeRules
 from pequod_server.memory.admission import Admission
 from pequod_server.memory.keeper import limit_bytes
 from pequod_server.once.memory import RequestIds
+from pequod_server.setting_kinds import table_names
 
 #: The part of `memory_limit` that kept changes take at the most; with more, rows would be evicted for them.
 _KEPT_PART: Final = 8

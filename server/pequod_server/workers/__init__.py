@@ -1,0 +1,1 @@
+"""Several processes of one machine as one server: planned, started, watched, started again."""
