@@ -66,7 +66,7 @@ def _problems(settings: Settings, joins: list[JoinInfo]) -> list[str]:
     from pequod_server.settings import ConfigError
     from pequod_server.stores import make_disk, make_store
     from pequod_server.transport.choice import choose
-    from pequod_server.workers.plan import plan_of, refuse_unshared, worker_count
+    from pequod_server.workers.plan import check_workers
 
     from pequod.engine import Engine
     from pequod.errors import ClusterMapError, SettingError, SnapshotError
@@ -84,11 +84,6 @@ def _problems(settings: Settings, joins: list[JoinInfo]) -> list[str]:
         if config.snapshot_file is not None:
             try_place(config.snapshot_file)
 
-    def workers() -> None:
-        refuse_unshared(config)
-        if worker_count(config) > 1:
-            plan_of(config, joins_from=settings.place("joins"))
-
     async def make_and_close() -> None:
         await PequodServer(config).close()
 
@@ -105,7 +100,7 @@ def _problems(settings: Settings, joins: list[JoinInfo]) -> list[str]:
         lambda: make_store(config),
         lambda: make_disk(config, Engine()),
         snapshot,
-        workers,
+        lambda: check_workers(config),
         lambda: MemoryKeeper(Engine(), limit_bytes(config.memory_limit)),
         lambda: joins.extend(install_joins(Engine(), config, joins_from=settings.place("joins"))),
         whole,

@@ -20,7 +20,6 @@ from pequod_server.cluster.membership import make_member
 from pequod_server.config import ServerConfig, without_passwords
 from pequod_server.database.databases import HomeGroup
 from pequod_server.database.loader import Loader
-from pequod_server.homes.compute.store import SETTLE_S
 from pequod_server.homes.home.making import make_peer_service
 from pequod_server.homes.home.service import PeerService, add_peer_service
 from pequod_server.joins import install_joins
@@ -29,6 +28,7 @@ from pequod_server.memory.begun import connection_streams_max
 from pequod_server.memory.keeper import MemoryKeeper, limit_bytes, priorities
 from pequod_server.ops.instruments import Instruments
 from pequod_server.ops.snapshots import Snapshots
+from pequod_server.passing.passing import make_passing
 from pequod_server.stores import backed_tables, make_databases, make_disk, make_store, searching
 from pequod_server.transport.choice import choose
 from pequod_server.transport.server import WireServer
@@ -39,7 +39,7 @@ from pequod_server.wire.serving import living_of, make_server
 from pequod_server.wire.settling import Settling
 from pequod_server.wire.standard import StandardServices
 from pequod_server.wire.under_way import CallsUnderWay
-from pequod_server.worker import HOME_BACK_S, Worker
+from pequod_server.worker import Worker
 
 if TYPE_CHECKING:
     from pequod_server.data.disk import Disk
@@ -75,8 +75,7 @@ class PequodServer:
         groups: Sequence[HomeGroup] = (),
         worker: Worker | None = None,
     ) -> None:
-        self._config = config
-        self._worker = worker
+        self._config, self._worker, told = config, worker, worker or Worker("", "")
         if not groups and (store := store or make_store(config)) is not None:
             groups = [HomeGroup("", store)]
         self.engine = engine or Engine(
@@ -98,35 +97,21 @@ class PequodServer:
         self._admission = Admission(config)
         self._calls = CallsUnderWay(config, self._admission.places.make_way, self._admission.pressure)
         #: This server in its cluster, if it belongs to one.
-        settle_s = SETTLE_S if worker is None else HOME_BACK_S
-        self.member = make_member(config, self.engine, self.databases, groups, settle_s=settle_s)
-        self.guard = make_guard(config, self.engine, "" if worker is None else worker.token)
-        self.instruments = Instruments(config, self.engine, lambda: self.is_ready, self.databases, self._loads)
+        self.member = make_member(config, self.engine, self.databases, groups, worker)
+        self._passing = make_passing(config, worker, self.member)
+        self.guard = make_guard(config, self.engine, told.token)
+        self.instruments = Instruments(
+            config, self.engine, lambda: self.is_ready, self.databases, self._loads, told.figures
+        )
         #: Whether calls are taken.
         self.is_ready = False
-        connections = Connections(
-            config.connections_max, connection_streams_max(config), lambda: living_of(self._server)
-        )
+        streams_max = connection_streams_max(config)
+        connections = Connections(config.connections_max, streams_max, lambda: living_of(self._server))
         #: The transport of the calls.
         self.transport = choose(config.transport)
-        self._server = make_server(
-            config, self._interceptors(connections), self.transport, is_shared=worker is not None
-        )
+        self._server = make_server(config, self._interceptors(connections), self.transport, is_shared=bool(worker))
         self.snapshots = Snapshots(config.snapshot_file, self.engine, self.databases, self.disk)
-        self.service = PequodService(
-            self.engine,
-            config,
-            self.instruments.executed,
-            self.snapshots,
-            self.databases,
-            admission=self._admission,
-            member=self.member,
-            batch_traces=self.instruments.batch_traces,
-            own=self.disk,
-            shown={} if worker is None else worker.shown,
-        )
-        if self.disk is not None:
-            self.service.keep_in(self.disk)
+        self.service = self._make_service(told)
         add_service(self.service, self._server)
         self._serve_hot(connections)
         #: The service for computes.
@@ -139,6 +124,24 @@ class PequodServer:
         self._standard = StandardServices(self._server, channelz=config.channelz)
         self._waits_for = "the joins"
 
+    def _make_service(self, worker: Worker) -> PequodService:
+        service = PequodService(
+            self.engine,
+            self._config,
+            self.instruments.executed,
+            self.snapshots,
+            self.databases,
+            admission=self._admission,
+            member=self.member,
+            batch_traces=self.instruments.batch_traces,
+            own=self.disk,
+            shown=worker.shown,
+            passing=self._passing,
+        )
+        if self.disk is not None:
+            service.keep_in(self.disk)
+        return service
+
     def _interceptors(self, connections: Connections) -> list[aio.ServerInterceptor]:
         before = (RequestReader(self._admission), self.instruments.interceptor, Endings(), self._calls, connections)
         return [*before, *self._last_interceptors()]
@@ -146,7 +149,8 @@ class PequodServer:
     def _last_interceptors(self) -> list[aio.ServerInterceptor]:
         """Return those that stand before the handlers of each door."""
         guard = () if self.guard is None else (self.guard,)
-        return [*guard, *(() if self.disk is None else (Settling(self.disk),))]
+        passing = () if self._passing is None else (self._passing,)
+        return [*guard, *(() if self.disk is None else (Settling(self.disk),)), *passing]
 
     def _make_gateway(self) -> Gateway | None:
         """Return what serves HTTP, behind the interceptors that know no wire."""
@@ -171,6 +175,7 @@ class PequodServer:
             guard=self.guard,
             rules=None if self.member is None else self.member.rules,
             disk=self.disk,
+            passing=self._passing,
         )
         self.instruments.count_hot(hot.native)
 
@@ -227,6 +232,8 @@ class PequodServer:
             if self.member is not None:
                 self._waits_for = f"the map of the cluster, {self.member.place}"
                 await self.member.start()
+                if self._passing is not None:
+                    self._passing.start(self.service.levels)
             self._waits_for = "the listening socket"
             await self._standard.starting()
             port = add_port(self._server, self._config, self._worker)
@@ -333,6 +340,8 @@ class PequodServer:
         if self._gateway is not None:
             await self._gateway.stop()
         await self.service.stop()
+        if self._passing is not None:
+            await self._passing.close()
         if self.member is not None:
             await self.member.stop()
         self.peers.stop()

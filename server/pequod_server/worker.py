@@ -15,11 +15,13 @@ from typing import Final
 
 #: How long calls of the home wait for one that is away: the supervisor starts it again.
 HOME_BACK_S: Final = 30.0
+#: The worker that has the base data.
+HOME_ID: Final = "w0"
 
 
 @dataclass(frozen=True, slots=True)
 class Worker:
-    """What makes a server one of the workers of a machine."""
+    """The place of one worker among the workers of a machine."""
 
     #: Its name in the map of the workers: ``w0`` is the home.
     id: str
@@ -29,6 +31,8 @@ class Worker:
     own_listen: str = ""
     #: The token of the workers' calls to each other, where there is an access file.
     token: str = field(default="", repr=False)
+    #: The unix socket of its metrics and its health, if the settings ask for them.
+    figures: str = ""
     #: Where clients reach each worker, by id.
     shown: Mapping[str, str] = field(default_factory=dict)
 

@@ -21,7 +21,14 @@ class Workers(ForkedServer):
     """`pequod serve --workers`."""
 
     def __init__(self, count: int, *flags: str) -> None:
-        super().__init__("--listen", "127.0.0.1:0", "--workers", str(count), "--joins", TIMELINES, *flags)
+        super().__init__(
+            "--listen",
+            "127.0.0.1:0",
+            "--workers",
+            str(count),
+            *(() if "--joins" in flags else ("--joins", TIMELINES)),
+            *flags,
+        )
 
     @property
     def pids(self) -> dict[str, int]:

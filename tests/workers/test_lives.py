@@ -1,4 +1,4 @@
-"""Workers live and die under one address: reads go on, nothing that was acknowledged is lost, and dead ones come back."""
+"""Workers live and die under one address: reads go on, dead ones come back, what was acknowledged is not lost."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def test_a_killed_worker_comes_back_while_reads_go_on(running: Workers) -> None:
     wanted = _post(running, 3)
     for name in ("w1", "w0"):
         before = running.pids[name]
-        with _reading(running, wanted):
+        with _Reading(running, wanted):
             running.kill_worker(name)
             assert f"worker={name}" in running.hear("a worker has died")
             assert f"worker={name}" in running.hear("a worker serves again")
@@ -62,7 +62,7 @@ def test_a_killed_worker_comes_back_while_reads_go_on(running: Workers) -> None:
 
 def test_all_workers_are_started_again_one_after_the_other_while_reads_go_on(running: Workers) -> None:
     wanted, before = _post(running, 5), running.pids
-    with _reading(running, wanted):
+    with _Reading(running, wanted):
         running.send_signal(signal.SIGHUP)
         running.hear("all workers are started again")
     after = running.pids
@@ -72,26 +72,25 @@ def test_all_workers_are_started_again_one_after_the_other_while_reads_go_on(run
 
 def test_what_was_acknowledged_is_there_after_the_end(tmp_path: Path) -> None:
     folder, puts = str(tmp_path / "data"), 0
-    with Workers(2, "--data", folder) as server, Client(server.target) as client:
-        with ThreadPoolExecutor(1) as pool:
+    with Workers(2, "--data", folder) as server, Client(server.target) as client, ThreadPoolExecutor(1) as pool:
 
-            def put_on() -> int:
-                done = 0
-                try:
-                    while True:
-                        client.put(f"p|bob|{done:010}", str(done))
-                        done += 1
-                        under_way.set()
-                except Exception:
-                    return done
+        def put_on() -> int:
+            done = 0
+            try:
+                while True:
+                    client.put(f"p|bob|{done:010}", str(done))
+                    done += 1
+                    under_way.set()
+            except Exception:
+                return done
 
-            under_way = Event()
-            counting = pool.submit(put_on)
-            under_way.wait()
-            server.send_signal(signal.SIGTERM)
-            assert server.wait(60) == 0
-            client.close()
-            puts = counting.result()
+        under_way = Event()
+        counting = pool.submit(put_on)
+        under_way.wait()
+        server.send_signal(signal.SIGTERM)
+        assert server.wait(60) == 0
+        client.close()
+        puts = counting.result()
     with Workers(1, "--data", folder) as server, Client(server.target) as client:
         assert puts
         assert [key for key, _ in client.scan("p|bob|", f"p|bob|{puts:010}")] == [
@@ -112,7 +111,7 @@ def test_without_a_place_for_base_data_the_home_is_left_as_it_is() -> None:
         assert "base data were in its memory alone" in server.hear("a worker has died")
 
 
-class _reading:
+class _Reading:
     """Clients that read the timeline again and again meanwhile; each reply is the one that is wanted."""
 
     def __init__(self, server: Workers, wanted: list[tuple[bytes, bytes]]) -> None:

@@ -44,7 +44,7 @@ def test_the_limit_of_memory_is_shared_out() -> None:
 
 
 def test_the_home_has_what_is_behind_the_server_and_computes_have_the_map() -> None:
-    plan = plan_of(ServerConfig(workers="3", joins=TIMELINES, data="/somewhere", http="127.0.0.1:0"))
+    plan = plan_of(ServerConfig(workers="3", joins=TIMELINES, data=Path("/somewhere"), http="127.0.0.1:0"))
     home, *computes = (one.config for one in plan.workers)
     assert (home.data, home.http, home.joins) == (Path("/somewhere"), "127.0.0.1:0", "")
     assert all((one.data, one.http, one.joins) == (None, "", "") for one in computes)

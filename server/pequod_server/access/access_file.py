@@ -69,6 +69,11 @@ def digest_of(token: str) -> bytes:
     return sha256(token.encode("utf-8", "surrogateescape")).digest()
 
 
+def token_as(trusted: str, role: str) -> str:
+    """Return the token of a worker that calls another one for a caller with a role; see `Access`."""
+    return sha256(f"{trusted} {role}".encode()).hexdigest()
+
+
 class Tenure(NamedTuple):
     """A role, and when the caller has to be looked at again, in seconds of the wall clock."""
 
@@ -300,6 +305,7 @@ def read_rules(path: Path, keys: MakeKeys | None = None, trusted: str = "") -> A
         tokens[digest] = roles[token.role]
     if trusted:
         tokens[digest_of(trusted)] = Role("worker", dict.fromkeys(Right, (b"",)))
+        tokens |= {digest_of(token_as(trusted, name)): role for name, role in roles.items()}
     certificates = {name: roles[holder.role] for name, holder in text.certificates.items()}
     make = keys or (lambda source, ca, refresh_s: _source(source, ca, refresh_s, lambda: None))
     return AccessRules(roles, tokens, certificates, _issuers(path, text, make))

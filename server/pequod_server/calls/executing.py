@@ -28,12 +28,14 @@ from pequod_server.database.write_through import CarriedOut
 from pequod_server.memory.admission import COPIES, SMALL_BYTES, Admission
 from pequod_server.memory.places import refusal_of
 from pequod_server.ops.observe import ONE_PIECE, BatchSink, BatchTraces, BatchWork
+from pequod_server.passing.batches import PassedBatches
+from pequod_server.passing.passing import Passing
 from pequod_server.steps.judges import CommandJudge, QuotaJudge, RightsJudge
 from pequod_server.steps.quick import QuickBatch, run_quick
 from pequod_server.steps.steps import Outcomes, Room, Step, Steps
 from pequod_server.wire.contents import Contents
 from pequod_server.wire.errors import stopping_status
-from pequod_server.wire.handlers import Context, Handler, end_call, written
+from pequod_server.wire.handlers import Context, Handler, end_call, when_ended, written
 from pequod_server.wire.undecodable import undecodable
 
 _Write = Callable[[pb.ExecuteReply], Awaitable[None]]
@@ -69,6 +71,7 @@ class ExecuteCalls:
     Args:
         on_batch: Called after each batch.
         traces: Makes the spans of batches; None: nothing does.
+        passing: Passes batches on that this worker cannot run; None: this is the whole server.
     """
 
     def __init__(
@@ -77,7 +80,9 @@ class ExecuteCalls:
         admission: Admission,
         on_batch: BatchSink,
         traces: BatchTraces | None = None,
+        passing: Passing | None = None,
     ) -> None:
+        self._passing = passing
         self._databases = served.databases
         self._admission = admission
         self._on_batch = on_batch
@@ -119,7 +124,8 @@ class ExecuteCalls:
 
     async def execute(self, _requests: object, context: Context) -> None:
         """Run batches as they come, and write their replies in as many pieces as it takes."""
-        read, write, clock, gate = context.read, partial(written, context), time.monotonic, self._databases.gate
+        write, clock, gate = partial(written, context), time.monotonic, self._databases.gate
+        read = self._reader(context, write)
         engine = self._executor.engine
         task, idle, contents = asyncio.current_task(), self._admission.pressure.streams, self._contents.message
         assert task is not None
@@ -167,6 +173,26 @@ class ExecuteCalls:
             idle.pop(task, None)
             del self._judges[task]
         end_call(stopping_status())
+
+    def _reader(self, context: Context, write: Callable[[Any], Awaitable[None]]) -> Callable[[], Awaitable[Any]]:
+        """Return what reads the next batch that is to run here; those before it are passed on."""
+        passing = self._passing
+        if passing is None or passing.is_home or passing.has_come(context):
+            return context.read
+        away, idle, contents = PassedBatches(passing), self._admission.pressure.streams, self._contents.message
+        when_ended(lambda _: away.end())
+
+        async def read() -> Any:
+            while isinstance(message := await context.read(), bytes) and away.are_needed(request := contents(message)):
+                task = asyncio.current_task()
+                assert task is not None
+                # It may be applied: its client must not be told that it was not.
+                idle.pop(task, None)
+                await away.run(request, message, write)
+                idle[task] = time.monotonic()
+            return message
+
+        return read
 
     def _judges_of_caller(self) -> tuple[QuotaJudge | None, tuple[CommandJudge, ...]]:
         """Return the judges of the batches of a stream; and the one among them that counts, if callers are known."""

@@ -36,6 +36,8 @@ from pequod_server.calls.served import ServedEngine
 from pequod_server.homes.rules import HomeRules
 from pequod_server.memory.admission import Admission
 from pequod_server.ops.logs import SlowLog
+from pequod_server.passing.passing import Passing
+from pequod_server.passing.shared import common
 from pequod_server.transport.headers import Opening
 from pequod_server.transport.hot_calls import HotClient
 from pequod_server.wire.connections import Connections
@@ -59,10 +61,11 @@ class ServedHotCalls:
         guard: Knows the rights of callers; None: everybody may do everything.
         rules: Which keys the map of the cluster lets this server write; None: it belongs to none.
         disk: Keeps what calls change; None: nothing does.
+        passing: Knows what other workers have to do; None: this is the whole server.
     """
 
     __slots__ = (
-        *("_admission", "_batches", "_calls", "_connections", "_disk", "_guard", "_levels", "_rules"),
+        *("_admission", "_batches", "_calls", "_connections", "_disk", "_guard", "_levels", "_passing", "_rules"),
         *("_served", "_slow", "_takes_any_length", "has_disk", "has_guard", "native"),
     )
 
@@ -78,6 +81,7 @@ class ServedHotCalls:
         guard: AccessGuard | None,
         rules: HomeRules | None,
         disk: Disk | None = None,
+        passing: Passing | None = None,
     ) -> None:
         config = served.config
         self._served = served
@@ -90,7 +94,9 @@ class ServedHotCalls:
         self._rules = rules
         self._disk = disk
         self._levels = served.executor.levels
-        self.has_guard, self.has_disk = guard is not None, disk is not None
+        #: Says which keys this worker can answer; None: all.
+        self._passing = None if passing is None or passing.is_home else passing
+        self.has_guard, self.has_disk = guard is not None or self._passing is not None, disk is not None
         #: Whether no message that is short enough for a hot call is too long for the server. 0: a share of its memory.
         self._takes_any_length = not 0 < config.message_bytes_max < HOT_BYTES_MAX
         limits = HotLimits(config.rows_max, config.batch_commands_max, config.reply_bytes_max, config.chunk_bytes)
@@ -112,8 +118,8 @@ class ServedHotCalls:
             or not self._connections.admits(client.peer)
         ):
             return None
-        if self._guard is not None:
-            self._admit(client, self._guard)
+        if self.has_guard:
+            self._admit(client)
             for meter in client.meters:
                 meter.lend()
         homes = None if self._rules is None else self._rules.bounds
@@ -147,11 +153,12 @@ class ServedHotCalls:
         """
         return self._disk is None or self._disk.settled(then)
 
-    @staticmethod
-    def _admit(client: HotClient, guard: AccessGuard) -> None:
+    def _admit(self, client: HotClient) -> None:
         """Tell a connection the rights of its callers; those that are not known are refused by the guard."""
-        session, rules = client.session, guard.access.rules()
-        if rules is not client.rules or client.rights_end_s <= guard.access.clock():
+        session, guard = client.session, self._guard
+        shared = None if self._passing is None else self._passing.shared
+        rules = (None if guard is None else guard.access.rules(), shared)
+        if rules != client.rules or (guard is not None and client.rights_end_s <= guard.access.clock()):
             session.forget_rights()
             client.meters.clear()
             client.rules, client.rights_end_s = rules, math.inf
@@ -159,17 +166,25 @@ class ServedHotCalls:
             authorization = session.stranger()
             if authorization is None:
                 return
+            if guard is None:
+                assert shared is not None, "there is a guard, or there are other workers"
+                session.admit(authorization, shared.tables.bounds, shared.bases.bounds)
+                continue
             try:
                 role, end_s = guard.tenure_of(text_of(authorization), lambda: certificate_names(client))
             except UnauthenticatedError:
                 return
             client.rights_end_s = min(client.rights_end_s, end_s)
+            readable, writable = _ranges(role.read), _ranges(role.write)
+            if shared is not None:
+                readable = common(readable, shared.tables.bounds)
+                writable = common(writable, shared.bases.bounds)
             if (meter := guard.meters.of(role)) is None:
-                session.admit(authorization, _ranges(role.read), _ranges(role.write))
+                session.admit(authorization, readable, writable)
                 continue
             if meter not in client.meters:
                 client.meters.append(meter)
-            session.admit(authorization, _ranges(role.read), _ranges(role.write), meter.lend())
+            session.admit(authorization, readable, writable, meter.lend())
 
 
 def _ranges(ranges: KeyRanges) -> Ranges:

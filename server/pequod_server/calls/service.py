@@ -36,6 +36,7 @@ from pequod_server.memory.admission import Admission
 from pequod_server.ops.observe import BatchSink, BatchTraces
 from pequod_server.ops.snapshots import Snapshots
 from pequod_server.ops.tallies import Tallies
+from pequod_server.passing.passing import Passing
 from pequod_server.wire.encode import PeersFollowing
 from pequod_server.wire.handlers import SERVICE_PATH, Registry, Unregistered
 
@@ -74,6 +75,7 @@ class PequodService:
         batch_traces: BatchTraces | None = None,
         own: OwnHistory | None = None,
         shown: Mapping[str, str] | None = None,
+        passing: Passing | None = None,
     ) -> None:
         databases = databases or Databases(engine)
         admission = admission or Admission(config)
@@ -101,7 +103,7 @@ class PequodService:
         self.MultiPut = writes.multi_put
         self.RemoveRange = writes.remove_range
 
-        self.batches = ExecuteCalls(served, admission, on_batch, batch_traces)
+        self.batches = ExecuteCalls(served, admission, on_batch, batch_traces, passing)
         self.Execute = self.batches.execute
 
         self._watches = WatchCalls(served, admission, snapshots.origins)

@@ -30,6 +30,7 @@ from pequod_server.homes.compute.store import SETTLE_S, PequodStore
 from pequod_server.homes.rules import HomeRules
 from pequod_server.setting_kinds import table_names
 from pequod_server.stores import backed_tables, peer_credentials
+from pequod_server.worker import HOME_BACK_S, HOME_ID, Worker
 
 _STATIC: Final = "static:"
 _ETCD: Final = "etcd:"
@@ -67,14 +68,13 @@ def make_member(
     engine: Engine,
     databases: Databases,
     groups: Sequence[HomeGroup],
-    *,
-    settle_s: float = SETTLE_S,
+    worker: Worker | None = None,
 ) -> Member | None:
     """Return the server as a member of the cluster of the settings, None without one.
 
     Args:
         groups: The databases of the settings.
-        settle_s: How long calls of homes wait for one that answers.
+        worker: Which worker it is, if it is one of several.
 
     Raises:
         SettingError: The settings do not go together, or a file for TLS cannot be read.
@@ -89,7 +89,7 @@ def make_member(
         config.cluster_ca, config.cluster_certificate, config.cluster_key, config.cluster_user, config.cluster_password
     )
     coordinator, entry = coordinator_of(config.cluster, access), first_entry(config)
-    joins = MapJoins(engine)
+    joins, settle_s = MapJoins(engine), SETTLE_S if worker is None else HOME_BACK_S
     local = groups[0] if groups and ServerRole.HOME in entry.roles else None
     credentials_of_peers = peer_credentials(config)
 
@@ -113,7 +113,7 @@ def make_member(
     if groups and ServerRole.COMPUTE not in entry.roles:
         # Clients of such a home read and write nothing else; other keys would be in its memory alone.
         tables = [*backed_tables(groups[0].store), *table_names(config.peer_exports)]
-    rules = HomeRules(entry, tables=tables)
+    rules = HomeRules(entry, tables=tables, takes_all=worker is not None and worker.id == HOME_ID)
     return Member(coordinator, entry, take_in, rules=rules, takes_port=takes_port)
 
 

@@ -53,6 +53,7 @@ class HomeRules:
 
     Args:
         tables: What the database behind a home has, and what the home exports; None: it takes keys of any table.
+        takes_all: Whether it takes keys of no home range as well: it is the only home.
 
     Before the first map everything is taken. A home that was paused may go by an old map: its lease has ended, and a
     range may have moved without it. So it refuses writes until it has asked for the map.
@@ -62,9 +63,15 @@ class HomeRules:
     """
 
     def __init__(
-        self, entry: ServerEntry, clock: Callable[[], float] = _clock, *, tables: Collection[bytes] | None = None
+        self,
+        entry: ServerEntry,
+        clock: Callable[[], float] = _clock,
+        *,
+        tables: Collection[bytes] | None = None,
+        takes_all: bool = False,
     ) -> None:
         self._entry = entry
+        self._takes_all = takes_all
         self._tables = tables
         self._clock = clock
         #: When the process last ran for certain; None: it does not say.
@@ -190,7 +197,7 @@ class HomeRules:
             self._under_way.discard(done)
 
     def _bounds_by(self, known: ClusterMap) -> Bounds | None:
-        if not known.home_ranges:
+        if not known.home_ranges or self._takes_all:
             return None
         starts: list[bytes] = []
         ends: list[bytes | None] = []

@@ -63,10 +63,12 @@ class Instruments:
         is_ready: Callable[[], bool],
         databases: Databases,
         step: Callable[[], str] = str,
+        address: str = "",
     ) -> None:
         """Make the instruments that the settings ask for.
 
         Args:
+            address: Where metrics are served, if the settings ask for them; empty: where the settings say.
             step: Returns what the start is at; empty if that is said nowhere else.
 
         Raises:
@@ -77,7 +79,7 @@ class Instruments:
         self._call_log = call_log
         sinks: list[Sink] = [call_log]
         self._batch_sinks: list[BatchSink] = [call_log.executed]
-        self._address = config.metrics
+        self._address = address or config.metrics
         self._metrics = self._web = self._provider = None
         #: Makes the spans of batches; None without traces.
         self.batch_traces: BatchTraces | None = None

@@ -6,8 +6,10 @@ calls, and an answer from the loop is proof that the loop answers, which is what
 
 from __future__ import annotations
 
+import asyncio
 import logging
 from collections.abc import Awaitable, Callable
+from pathlib import Path
 from typing import Final
 
 from aiohttp import web
@@ -58,13 +60,18 @@ class WebServer:
         self._runner = web.AppRunner(application, access_log=None, logger=faults, shutdown_timeout=_END_S)
 
     async def start(self, address: str) -> str:
-        """Listen at HOST:PORT, and return the URL; port 0 takes a free one.
+        """Listen at HOST:PORT, and return the URL; port 0 takes a free one. Or at unix:PATH.
 
         Raises:
             OSError: The address cannot be listened on.
         """
         host, _, port = address.rpartition(":")
         await self._runner.setup()
+        if host == "unix":
+            # Left behind by the process that was this worker before.
+            await asyncio.to_thread(Path(port).unlink, missing_ok=True)
+            await web.UnixSite(self._runner, port).start()
+            return address
         site = web.TCPSite(self._runner, host.strip("[]"), int(port))
         try:
             await site.start()

@@ -22,9 +22,9 @@ from pequod_server.config import ServerConfig
 from pequod_server.running import run
 from pequod_server.worker import Worker
 
-#: What it is told once it may begin: imports take the longest, and others may be waited for meanwhile.
+#: The supervisor's word that it may begin: imports take the longest, and other workers may be waited for meanwhile.
 GO: Final = b"\n"
-#: What it says once it serves.
+#: Its own word that it serves.
 READY: Final = b"ready\n"
 
 

@@ -36,8 +36,8 @@ _OF_HOME: Final = (
     *("backing", "backing_mapping", "backing_tables", "backing_token", "backing_ca", "backing_mode", "backing_feed"),
     *("backing_feed_name", "data", "fsync", "snapshot_file", "http", "http_origins"),
 )
-#: Settings that workers have in the map, or that the supervisor has.
-_OF_NONE: Final = ("joins", "join_files", "metrics", "workers", "worker_port")
+#: Settings that workers have in the map, or that are the supervisor's alone.
+_OF_NONE: Final = ("joins", "join_files", "workers", "worker_port")
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,7 +55,7 @@ class Plan:
 
     #: The home is the first one.
     workers: tuple[PlannedWorker, ...]
-    #: What all of them install.
+    #: The text of the joins that every worker installs.
     joins: str
     #: The tables of base data that every worker computes from.
     tables: tuple[bytes, ...]
@@ -104,6 +104,17 @@ def refuse_unshared(config: ServerConfig) -> None:
         counted = [name for name, role in read_rules(config.access_file).roles.items() if role.quotas is not None]
         if counted:
             raise SettingError("workers", f"each would count by itself; take the quotas of role {counted[0]} out")
+
+
+def check_workers(config: ServerConfig) -> None:
+    """Pass if a server with these settings would have its workers, as far as that is seen without a start.
+
+    Raises:
+        SettingError: It would not.
+    """
+    refuse_unshared(config)
+    if (count := worker_count(config)) > 1:
+        memory_shares(config, count, is_even=bool(config.backing))
 
 
 def plan_of(config: ServerConfig, *, joins_from: str = "joins") -> Plan:

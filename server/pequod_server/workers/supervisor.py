@@ -14,6 +14,7 @@ import shutil
 import signal
 import socket
 import sys
+from collections.abc import Mapping
 from contextlib import ExitStack
 from pathlib import Path
 from tempfile import mkdtemp
@@ -31,6 +32,7 @@ from pequod_server.ops.supervision import tell_systemd, told_while_waiting
 from pequod_server.settings import ConfigError
 from pequod_server.worker import Worker
 from pequod_server.workers import entry
+from pequod_server.workers.gathering import Gathering
 from pequod_server.workers.plan import Plan, map_file, place_of, plan_of, refuse_unshared, worker_count
 from pequod_server.workers.process import WorkerProcess
 
@@ -68,7 +70,11 @@ def run(config: ServerConfig, *, joins_from: str = "joins") -> int:
             print(f"pequod: {error}", file=sys.stderr)
             return _REFUSED
         files = _write(plan, folder, address, own)
-        return asyncio.run(Supervisor(plan, files, address).run())
+        try:
+            return asyncio.run(Supervisor(plan, files, address, _figures(plan, folder), config.metrics).run())
+        except OSError as error:
+            print(f"pequod: {error}", file=sys.stderr)
+            return _REFUSED
 
 
 class Supervisor:
@@ -77,16 +83,22 @@ class Supervisor:
     Args:
         files: What each worker is told, in the order of the plan.
         address: Where the server listens.
+        figures: The unix sockets of the workers' metrics and health, by id.
+        metrics: Where the metrics of all are served; empty: nowhere.
     """
 
-    def __init__(self, plan: Plan, files: list[Path], address: str) -> None:
+    def __init__(
+        self, plan: Plan, files: list[Path], address: str, figures: Mapping[str, str], metrics: str = ""
+    ) -> None:
         self._plan = plan
+        self._metrics = metrics
         self._address = address
         hint = "" if plan.is_lasting else _LOST
         self._workers = [
             WorkerProcess(one.id, file, hint if one.is_home else "")
             for one, file in zip(plan.workers, files, strict=True)
         ]
+        self._gathering = Gathering(self._workers, figures)
         self._stopping = asyncio.Event()
         self._rolling: asyncio.Task[None] | None = None
 
@@ -104,6 +116,13 @@ class Supervisor:
         for number in (signal.SIGINT, signal.SIGTERM):
             loop.add_signal_handler(number, self._stop)
         loop.add_signal_handler(signal.SIGHUP, self._roll)
+        url = await self._gathering.start(self._metrics) if self._metrics else ""
+        try:
+            return await self._serve(url)
+        finally:
+            await self._gathering.stop()
+
+    async def _serve(self, url: str) -> int:
         async with told_while_waiting(self._waits_for):
             has_started = await self._start()
         if not has_started:
@@ -112,6 +131,8 @@ class Supervisor:
         log.info("memory_limit is shared out", extra={"bytes": shares})
         where = f"serving on {self._address}"
         running.tell_people(f"pequod ({FLAVOUR}) {where}", f"READY=1\nSTATUS={where} with {len(self._workers)} workers")
+        if url:
+            log.info("serving metrics", extra={"url": url})
         await self._stopping.wait()
         running.tell_people("pequod stopping", "STOPPING=1\nSTATUS=stopping")
         return await self._end()
@@ -240,6 +261,11 @@ def _socket(family: int) -> socket.socket:
     return made
 
 
+def _figures(plan: Plan, folder: Path) -> dict[str, str]:
+    """Return the unix sockets of the workers' metrics and health, by id."""
+    return {one.id: f"{folder / one.id}.figures.sock" for one in plan.workers}
+
+
 def _write(plan: Plan, folder: Path, address: str, own: list[str]) -> list[Path]:
     """Write the map, and what each worker is told; return the files of the latter."""
     doors = {one.id: f"unix:{folder / one.id}.sock" for one in plan.workers}
@@ -256,6 +282,8 @@ def _write(plan: Plan, folder: Path, address: str, own: list[str]) -> list[Path]
             changed["backing_token"] = str(token_file)
         config = one.config.model_copy(update=changed)
         file = folder / f"{one.id}.json"
-        file.write_text(entry.written(config, Worker(one.id, doors[one.id], own_listen, token, shown)), "utf-8")
+        figures = f"unix:{_figures(plan, folder)[one.id]}"
+        worker = Worker(one.id, doors[one.id], own_listen, token, figures, shown)
+        file.write_text(entry.written(config, worker), "utf-8")
         files.append(file)
     return files
