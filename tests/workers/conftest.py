@@ -49,11 +49,12 @@ class Workers(ForkedServer):
 
 
 def met_by(target: str, call: Callable[[PequodStub], object]) -> int:
-    """Make a call on a connection of its own; return the id of the process that answered it."""
+    """Make a call on a connection of its own; return the id of the worker that the connection has met."""
     with grpc.insecure_channel(target, options=[("grpc.use_local_subchannel_pool", 1)]) as channel:
         stub = PequodStub(channel)  # type: ignore[no-untyped-call]
         call(stub)
-        reply: pb.GetReply = stub.Get(pb.GetRequest(key=b"p|nobody|"))
+        # That call is not passed on.
+        reply: pb.ExplainReply = stub.Explain(pb.ExplainRequest(range=pb.Range(first=b"s|", last=b"s}")))
         return reply.header.server_id
 
 
