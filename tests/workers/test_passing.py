@@ -70,7 +70,7 @@ class Other:
             value = await self.answer(context)
             yield pb.ScanReply(header=pb.Header(server_id=7, token=self.token), keys=[b"k"], values=[value])
 
-        handlers = {
+        handlers: dict[str, grpc.RpcMethodHandler[Any, Any]] = {
             "Get": grpc.unary_unary_rpc_method_handler(get, pb.GetRequest.FromString, pb.GetReply.SerializeToString),
             "Scan": grpc.unary_stream_rpc_method_handler(
                 scan, pb.ScanRequest.FromString, pb.ScanReply.SerializeToString

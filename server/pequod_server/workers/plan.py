@@ -35,6 +35,7 @@ _HOME_SHARE: Final = 1 / 2
 _OF_HOME: Final = (
     *("backing", "backing_mapping", "backing_tables", "backing_token", "backing_ca", "backing_mode", "backing_feed"),
     *("backing_feed_name", "data", "fsync", "snapshot_file", "http", "http_origins"),
+    *("console_views", "console_lakes"),
 )
 #: Settings that workers have in the map, or that are the supervisor's alone.
 _OF_NONE: Final = ("joins", "join_files", "workers", "worker_port")
