@@ -180,9 +180,11 @@ interface: $(INSTALLED) ## generate the calls of the synchronous clients anew
 interface-check: $(INSTALLED) ## see that the committed calls are what the asynchronous ones give
 	$(BIN)/python pequod/interface/generate.py --check
 
-# Once with the native core and once without: each leaves out the twins of the other. Measuring takes its time.
+# Once with the native core and once without: each leaves out the twins of the other. Measuring takes its time. What
+# errors say of themselves, times to live and transactions have their tests with the clients and the commands.
 COVERAGE := build/coverage
-COVERED := tests/engine tests/grammar tests/regress tests/native --timeout=600 --cov --cov-report=
+COVERED := tests/engine tests/grammar tests/regress tests/native tests/commands tests/client/test_refusals.py \
+    tests/client/test_embedded.py tests/client/test_embedded_expiry.py --timeout=600 --cov --cov-report=
 coverage: $(INSTALLED) ## branch coverage of the engine and the grammar, natively and in Python together; fails below 100 %
 	rm -rf $(COVERAGE) && mkdir -p $(COVERAGE)
 	HYPOTHESIS_PROFILE=long COVERAGE_FILE=$(COVERAGE)/.coverage.native $(BIN)/python -m pytest $(PARALLEL) $(COVERED)

@@ -8,7 +8,7 @@ from random import Random
 import hypothesis.strategies as st
 import pytest
 from hypothesis import given
-from pequod_grammar import parse
+from pequod_grammar import parse, parse_one, parse_some
 
 from pequod.engine import (
     JoinError,
@@ -311,3 +311,14 @@ def test_words_of_sql_have_hints_of_their_own(text: str, word: str, hint: str) -
 def test_words_of_sql_may_be_names() -> None:
     text = "limit|<x> = copy not|<x> with limit = 3, not = 4, distinct exists as {in, like}"
     assert [str(spec) for spec in parse(text)] == [text]
+
+
+def test_a_text_may_have_to_declare_some_joins_or_just_one() -> None:
+    one, two = "t|<a> = copy x|<a>", "t|<a> = copy x|<a>; u|<a> = copy y|<a>"
+    assert (parse_some(two), parse_one(one)) == (parse(two), parse(one)[0])
+    for text, asked, reason in ((";", parse_some, "no join"), ("", parse_one, "no join"), (two, parse_one, "several")):
+        with pytest.raises(JoinError) as caught:
+            asked(text)
+        assert reason in caught.value.reason
+    assert caught.value.span is not None
+    assert two[caught.value.span.start :].startswith("u|<a>")
