@@ -51,7 +51,9 @@ def test_the_contract_lists_the_kinds_with_their_arguments_and_numbers() -> None
 
 def test_the_native_core_calls_its_kinds_by_the_same_codes() -> None:
     header = (ROOT / "pequod/native/kinds.hpp").read_text()
-    (names,) = re.findall(r"^enum Kind : unsigned char \{\s+GET = 1,\s+(.*?),?\s+\};$", header, re.MULTILINE | re.DOTALL)
+    (names,) = re.findall(
+        r"^enum Kind : unsigned char \{\s+GET = 1,\s+(.*?),?\s+\};$", header, re.MULTILINE | re.DOTALL
+    )
     assert dict(enumerate(["GET", *re.split(r",\s+", names)], 1)).items() <= NAMES.items(), "others are run by Python"
     (gives,) = re.findall(r"^enum class Gives : unsigned char \{ (.*?) \};$", header, re.MULTILINE)
     assert gives.split(", ") == [one.name for one in sorted(Gives, key=lambda one: one.value)]
