@@ -26,7 +26,7 @@ generate_go = $(BIN)/python -m grpc_tools.protoc -I proto --plugin=$(GO_TOOLS)/p
 .DEFAULT_GOAL := help
 .PHONY: help go go-check install install-dev demo ran test test-pythons test-extras test-quick check format typescript typescript-check proto proto-check interface interface-check coverage soak chaos freshness fuzz \
         figures bench-micro test-optimised test-spark-versions test-spark-cluster docs docs-serve \
-        behaviours cases test-planted test-planted-engine soak-memory soak-server soak-calls soak-capped shake simulate simulate-groups views-chaos cluster-chaos cluster-patroni kill beyond linearizable damage test-pure test-grpcio test-client-grpcio test-go-race differ test-sanitised test-leaks wheels clean
+        behaviours cases test-planted test-planted-engine soak-memory soak-server soak-calls soak-capped shake simulate simulate-groups views-chaos cluster-chaos cluster-patroni kill beyond linearizable damage test-pure test-grpcio test-client-grpcio test-go-race test-shelf differ test-sanitised test-leaks wheels clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-15s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -173,6 +173,16 @@ go-check: $(GO_TOOLS)/protoc-gen-go ## see that this code is committed; gofmt an
 test-go-race: $(INSTALLED) ## the tests of the Go client under the race detector, and staticcheck
 	cd $(GO_CLIENT) && $(GO) run -modfile=tools.mod honnef.co/go/tools/cmd/staticcheck ./...
 	PEQUOD_GO_RACE=1 $(BIN)/python -m pytest tests/golang
+
+SHELF := build/shelf
+$(SHELF)/helm:
+	@test -n "$(GO)" || { echo 'helm is built with Go: https://go.dev/doc/install'; exit 1; }
+	GOBIN=$(abspath $(SHELF)) GOFLAGS=-mod=mod $(GO) install helm.sh/helm/v3/cmd/helm@latest
+
+# To build helm takes minutes, once; the schemas of Kubernetes are 150 MB.
+test-shelf: $(INSTALLED) $(SHELF)/helm ## the chart by helm and the schemas of Kubernetes, the alerts by promtool where it is (needs Go)
+	$(BIN)/python -m pip install --quiet kubernetes-validate
+	PATH="$(abspath $(SHELF)):$$PATH" $(BIN)/python -m pytest tests/test_chart.py tests/test_dashboards.py
 
 interface: $(INSTALLED) ## generate the calls of the synchronous clients anew
 	$(BIN)/python pequod/interface/generate.py
