@@ -6,6 +6,7 @@ healthy server may refuse a call only because the database does not answer, or b
 
 from __future__ import annotations
 
+import asyncio
 from collections import Counter
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import aclosing, suppress
@@ -18,6 +19,7 @@ from pequod_server.wire.handlers import CallEnded
 
 from pequod.errors import BadRequestError, NotNumberError, StaleError, TokenLostError, WatchCompactedError
 from pequod.freshness import Token
+from pequod.language.conditions import Condition
 from tests.simulation.batches import BatchStream, Command, Put, answers_of, request_of
 from tests.simulation.database import Database, Rows
 from tests.simulation.decided import Add, Decided, WriteIf, outcome_of
@@ -41,6 +43,10 @@ class Clients:
         self._oracle = oracle
         #: Calls, and commands of batches, that failed, by their errors.
         self.refused: Counter[str] = Counter()
+        #: Writes, each of a value of its own, that their clients have given up, and where the database was before.
+        self._unknown: list[tuple[RowChange, Moment]] = []
+        #: Nothing else writes such a value.
+        self._own_value = 1_000_000
 
     # Reads.
 
@@ -146,6 +152,31 @@ class Clients:
         """Remove a key through a server."""
         request = pb.RemoveRequest(key=key)
         await self._write(machine, session, [RowChange(key, None)], lambda: machine.call("Remove")(request, NO_CONTEXT))
+
+    async def put_within(
+        self, machine: Machine, session: Session, key: bytes, condition: Condition | None, within_s: float
+    ) -> None:
+        """Write a row of a value of its own, and give up after a deadline: then nobody knows whether it is done."""
+        self._own_value += 1
+        change = RowChange(key, b"%d" % self._own_value)
+        began = self._database.moment
+        try:
+            async with asyncio.timeout(within_s):
+                if condition is None:
+                    await self.put(machine, session, {key: change.value or b""})
+                else:
+                    await self.decide(machine, session, WriteIf(key, change.value, condition))
+        except TimeoutError:
+            self._unknown.append((change, began))
+
+    def judge_unknown(self) -> None:
+        """See that what was given up is done once or not at all, now that nothing is under way."""
+        for change, began in self._unknown:
+            moments = self._database.committed(change, began)
+            if len({moment.timeline for moment in moments}) < len(moments):
+                raise WrongError(f"{change} was given up, and is done more than once: at {moments}")
+            self.refused["given up, done" if moments else "given up, not done"] += 1
+        self._unknown.clear()
 
     async def decide(self, machine: Machine, session: Session, command: Decided) -> None:
         """Write a key by its present value through a server."""

@@ -72,6 +72,8 @@ class Mix:
     session_share: float
     #: Whether some joins are snapshots.
     has_snapshots: bool
+    #: The share of single writes whose clients give up after a deadline.
+    deadline_share: float
     #: How many messages of a home's feed are under way at most: commits that come meanwhile are told together.
     feed_window: int
 
@@ -97,4 +99,5 @@ def draw_mix(random: Random) -> Mix:
         session_share=random.choice([0.2, 0.5, 0.9]),
         has_snapshots=random.random() < 0.3,
         feed_window=random.choice([1, 4, 1000]),
+        deadline_share=random.choice([0.0, 0.3, 0.0, 0.0]),
     )

@@ -21,6 +21,7 @@ from pequod_server.backing import RowChange
 
 from pequod.engine import JoinError, LimitExceededError, NotWatchableError, prefix_end
 from pequod.engine.testing import select
+from pequod.language.conditions import IF_ABSENT, IF_PRESENT
 from tests.engine.draw import VALUES, draw_join, draw_key, draw_range, draw_timeline
 from tests.engine.earlier import draw_rows, live_before
 from tests.simulation.batches import Command, Put
@@ -155,6 +156,12 @@ class Schedule:
         )
 
     def _put(self, machine: Machine) -> None:
+        if self._mix.deadline_share and self._random.random() < self._mix.deadline_share:
+            within_s = self._random.choice([0.0, 0.001, 0.02, 0.2]) * self._random.uniform(0.5, 1.5)
+            condition = self._random.choice([None, None, IF_ABSENT, IF_PRESENT])
+            call = self._clients.put_within(machine, self._session(), self._key(), condition, within_s)
+            self._begin(machine, call)
+            return
         count = self._random.choice([1, 1, 3])
         self._begin(
             machine,
@@ -287,6 +294,7 @@ class Schedule:
             await asyncio.gather(*self._restarts)
             await asyncio.gather(*calls, return_exceptions=True)
             self._raise_failures()
+            self._clients.judge_unknown()
             self._commit_timelines()
             await self._caught_up()
         self._raise_failures()

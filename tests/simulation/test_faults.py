@@ -2,11 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from unittest.mock import patch
 
-from pequod_server.backing import Changes, ConditionalChange, History, Landing, Place, RowChange, WrittenIf
-from pequod_server.backing.store import SequenceHorizon
+from pequod_server.backing import (
+    Changes,
+    ConditionalChange,
+    History,
+    Landing,
+    Place,
+    RowChange,
+    WrittenIf,
+)
+from pequod_server.backing.store import SequenceHorizon, WrittenThrough
 from pequod_server.database.followed import Followed, Reached
 from pequod_server.database.gate import Gate
 from pequod_server.database.intake import Intake
@@ -30,6 +38,21 @@ def first_wrong(first: int = 0) -> Report | None:
 
 def is_found(wrong: Report | None) -> bool:
     return wrong is not None and "WrongError" in wrong.wrong
+
+
+# Writes whose clients give up.
+
+
+def test_a_write_that_is_done_twice_is_found_where_its_client_gave_up() -> None:
+    write = SimulatedStore.write
+
+    async def twice(self: SimulatedStore, changes: Sequence[RowChange]) -> WrittenThrough:
+        await write(self, changes)
+        return await write(self, changes)
+
+    with patch.object(SimulatedStore, "write", twice):
+        wrong = first_wrong()
+    assert is_found(wrong) and wrong is not None and "is done more than once" in wrong.wrong
 
 
 # What a load and the feed make together.

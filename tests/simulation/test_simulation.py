@@ -22,6 +22,8 @@ def test_every_answer_is_what_the_database_had_at_the_moment_that_the_reply_name
     assert sum(report.checked for report in reports) > 200 * SUITE_SCHEDULES
     assert sum(report.unchecked for report in reports) < 10 * SUITE_SCHEDULES
     assert any(report.refused for report in reports)
+    # Clients gave writes up, of which some are done and some are not.
+    assert all(any(report.refused.get(f"given up, {fate}") for report in reports) for fate in ("done", "not done"))
 
 
 @pytest.mark.parametrize("seed", [5, 1195, 10220, 101555, 106177])
