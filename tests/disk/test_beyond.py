@@ -22,7 +22,9 @@ from pequod_proto.pequod_pb2_grpc import PequodStub
 from pequod_server import PequodServer, ServerConfig
 from pequod_server.data import loading, ranges
 from pequod_server.data.errors import DamagedError
+from pequod_server.database.expiring import wall_ms
 
+import pequod
 from pequod.client import AsyncClient, Change
 from pequod.client.watch_ranges import WatchedRange
 from pequod.commands.kinds import ADD, GET, OK
@@ -30,8 +32,8 @@ from pequod.engine import Engine
 from pequod.engine.base import presence
 from pequod.engine.testing import NaiveModel
 from pequod.errors import LimitExceededError, PequodError
-from pequod.language.conditions import IF_ABSENT
-from tests.disk.folders import contents, killed
+from pequod.language.conditions import IF_ABSENT, Met
+from tests.disk.folders import contents, deadlines, killed
 from tests.peer.homes import computing
 
 JOINS = """
@@ -94,8 +96,13 @@ class Beside:
         self.model = NaiveModel()
         for spec in parse(JOINS):
             self.model.add(spec)
-        #: How many ranges reads have had loaded.
-        self.loads = 0
+        #: The time at the servers, in milliseconds. It stands still but for `write`.
+        self.now_ms = wall_ms() + 1_000_000_000
+        self.model.tell(self.now_ms)
+
+    def keep_time(self, server: PequodServer) -> None:
+        """Have a server go by the time of the model."""
+        server.databases.expiring.clock_ms = lambda: self.now_ms
 
     async def begin(self, client: AsyncClient) -> None:
         """Put so much that memory has no room for it later."""
@@ -104,6 +111,11 @@ class Beside:
             await client.multi_put(dict([*rows.items()][first : first + 20]))
         for row in rows.items():
             self.model.put(*row)
+
+    def compare(self, folder: Path) -> None:
+        """Compare all that a folder has, but for keys that are due and that nobody has read since."""
+        due = {key for key, at_ms in deadlines(folder).items() if at_ms <= self.now_ms}
+        assert {key: value for key, value in contents(folder).items() if key not in due} == self.model.base
 
     def _key(self) -> bytes:
         random = self.random
@@ -116,9 +128,12 @@ class Beside:
                 return b"loose%d" % random.randrange(3)
         return b"p|%b|%03d" % (random.choice(USERS), random.randrange(12))
 
+    def _value(self, key: bytes) -> bytes:
+        return b"5" if key.startswith(b"n|") else key * 100
+
     async def write(self, client: AsyncClient) -> None:
         random, key = self.random, self._key()
-        match random.randrange(6):
+        match random.randrange(10):
             case 0:
                 assert await client.remove(key) == self.model.remove(key)
             case 1:
@@ -132,10 +147,38 @@ class Beside:
                 assert await client.remove_range(first, last) == len(gone)
                 for one in gone:
                     self.model.remove(one)
+            case 3:
+                self.now_ms += random.randrange(20_000)
+                self.model.tell(self.now_ms)
+            case 4:
+                met = self.model.write_if(key, self._value(key), IF_ABSENT)
+                assert bool(await client.put(key, self._value(key), condition=IF_ABSENT)) == isinstance(met, Met)
+            case 5:
+                await self._transact(client, key)
+            case 6:
+                ttl_s = random.randrange(1, 60)
+                await client.put(key, self._value(key), ttl_s=ttl_s)
+                self.model.put_for(key, self._value(key), ttl_s * 1000)
             case _:
-                value = b"5" if key.startswith(b"n|") else random.randbytes(4) * 250
-                await client.put(key, value)
+                await client.put(key, value := self._value(key))
                 self.model.put(key, value)
+
+    async def _transact(self, client: AsyncClient, key: bytes) -> None:
+        """Have the value of one key decide what becomes of another."""
+        decides, other = b"n|%03d" % self.random.randrange(20), self._key()
+        is_five = self.model.base.get(decides) == b"5"
+        held, results = await client.transaction(
+            [pequod.value_of(decides) == b"5"],
+            [pequod.Put(key, self._value(key)), pequod.Get(other), pequod.Count(prefix="n|")],
+            [pequod.Remove(key), pequod.Get(other), pequod.Count(prefix="n|")],
+        )
+        done = None
+        if is_five:
+            self.model.put(key, self._value(key))
+        else:
+            done = self.model.remove(key)
+        count = sum(one.startswith(b"n|") for one in self.model.base)
+        assert (held, results) == (is_five, [done, self.model.base.get(other), count])
 
     async def look(self, client: AsyncClient) -> None:
         random = self.random
@@ -151,6 +194,9 @@ class Beside:
                 first, last = b"p|%b|005" % user, b"p|%b}" % user
             case _:
                 first, last = b"n|005", b"n|015"
+        if random.random() < 0.2:
+            expected = sum(one.startswith(b"p|") for one in self.model.base)
+            assert await client.count(prefix="p|") == expected
         limit, reverse = random.choice((None, 3)), random.random() < 0.3
         found = await client.scan(first, last, limit=limit, reverse=reverse)
         assert found == self.model.scan(first, last, limit=limit, reverse=reverse)
@@ -161,6 +207,7 @@ async def test_answers_are_exact_over_evictions_restarts_and_kills(tmp_path: Pat
     beside, folder = Beside(Random(seed)), tmp_path / "0"
     for life in range(4):
         async with served(folder, LIMIT_BYTES if life else 1 << 30) as (server, client, _):
+            beside.keep_time(server)
             if not life:
                 await beside.begin(client)
             for _ in range(100):
@@ -174,8 +221,8 @@ async def test_answers_are_exact_over_evictions_restarts_and_kills(tmp_path: Pat
                 assert ledger.evictions > 0
                 assert server.engine.is_paged(b"p|"), "there is no memory for all of it"
             copy = killed(folder, tmp_path / f"{life + 1}")
-        assert contents(folder) == beside.model.base
-        assert contents(copy) == beside.model.base
+        beside.compare(folder)
+        beside.compare(copy)
         # The next life is after a kill, or after an end in order.
         folder = copy if life % 2 else folder
 
@@ -184,6 +231,7 @@ async def test_answers_are_exact_over_evictions_restarts_and_kills(tmp_path: Pat
 async def test_tables_that_outgrow_memory_are_paged_in_one_life(tmp_path: Path, seed: int) -> None:
     beside, folder = Beside(Random(seed)), tmp_path / "data"
     async with served(folder) as (server, client, _):
+        beside.keep_time(server)
         assert server._loading is not None
         while not server._loading.is_whole:
             await client.get("loose")
@@ -202,7 +250,7 @@ async def test_tables_that_outgrow_memory_are_paged_in_one_life(tmp_path: Path, 
         assert ledger.total_bytes <= ledger.limit_bytes
         assert ledger.evictions > 0
         assert server._loading.ranges.loads > 0
-    assert contents(folder) == beside.model.base
+    beside.compare(folder)
 
 
 async def test_a_scan_of_all_rows_goes_through_memory_that_has_room_for_some(tmp_path: Path) -> None:
