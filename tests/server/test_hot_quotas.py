@@ -108,7 +108,7 @@ async def test_commands_of_hot_batches_are_counted_once(bounded: Bounded) -> Non
         before, batches = bounded.meter.call_count, batches_of(bounded)
         await client.get("p|1")
         assert (bounded.meter.call_count, batches_of(bounded)) == (before + 1, batches + 1)
-        # A command that is not quick, of a number that is no integer: Python goes on behind the first two, and counts nothing again.
+        # An add of what is no integer is not quick: Python goes on behind the first two, and counts nothing again.
         batch = client.batch()
         batch.get("p|1")
         batch.put("p|2", "2")
