@@ -110,6 +110,8 @@ async def test_calls_give_in_a_cluster_what_they_give_at_one_server(site: Site) 
         assert await client.call("keys", {"prefix": "t|liz|", **latest}) == ["t|liz|0001|n"]
         assert await client.call("removeRange", {"prefix": "s|u"}) == 4
         assert await client.call("count", {"prefix": "t|", **latest}) == 1
+        assert await client.call("removeRange", {"first": "a", "last": "t"}) == 5, "of both home groups"
+        assert site.homes["ha"].engine.count(b"p|", b"p}") == site.homes["hb"].engine.count(b"s|", b"s}") == 0
 
 
 async def test_a_batch_of_a_session_shows_the_writes_before_each_read(site: Site) -> None:

@@ -147,8 +147,11 @@ export abstract class Calls {
   /** Remove the keys of a range, which begins with `first` or `prefix`; how many there were. */
   async removeRange(range: Range): Promise<number> {
     if (range.first === undefined && !range.prefix?.length) throw new TypeError("name the range by first or prefix");
-    const request = fieldsOf(range);
-    return Number((await this.unary(rpc.removeRange, request, { read: request.first })).removed);
+    let removed = 0;
+    for (const part of await this.link.homeParts(range)) {
+      removed += Number((await this.unary(rpc.removeRange, part, { write: part.first })).removed);
+    }
+    return removed;
   }
 
   /** The rows of a large range, in chunks that are each of one moment. */

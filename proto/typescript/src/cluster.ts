@@ -3,7 +3,7 @@
 import { blake2b } from "@noble/hashes/blake2.js";
 import { setTimeout as sleep } from "node:timers/promises";
 import { PequodError, unavailable } from "./errors.js";
-import { bufferOf, isBefore } from "./data.js";
+import { type Bounds, type Range, boundsOf, bufferOf, isBefore } from "./data.js";
 import { type ClusterPlacement, type ClusterServer, type FollowClusterReply, Pequod } from "./generated/pequod_pb.js";
 import { Link, type Options, type Route, pauseMs } from "./link.js";
 import { type Server, closed } from "./server.js";
@@ -86,6 +86,17 @@ export class Cluster extends Link {
       places.set(address, [...(places.get(address) ?? []), at]);
     });
     return [...places.values()];
+  }
+
+  override async homeParts(range: Range): Promise<Bounds[]> {
+    const [first, last] = boundsOf(range);
+    const homes = (await this.map()).map?.homeRanges ?? [];
+    if (!homes.length) return super.homeParts(range);
+    return homes.flatMap((home) => {
+      const start = isBefore(first, home.first) ? home.first : first;
+      const stop = home.last !== undefined && isBefore(home.last, last) ? home.last : last;
+      return isBefore(start, stop) ? [{ first: start, ...(stop && { last: stop }) }] : [];
+    });
   }
 
   override async learn(server?: Server): Promise<boolean> {

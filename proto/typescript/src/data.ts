@@ -34,8 +34,10 @@ export function boundsOf({ first = "", last, prefix = "" }: Range): [first: Uint
   return [isBefore(start, least) ? least : start, stop !== undefined && isBefore(stop, most) ? stop : most];
 }
 
-/** The bounds as fields of a request. */
-export function fieldsOf(range: Range): { first: Uint8Array; last?: Uint8Array } {
+/** Bounds as fields of a request. */
+export type Bounds = { first: Uint8Array; last?: Uint8Array };
+
+export function fieldsOf(range: Range): Bounds {
   const [first, last] = boundsOf(range);
   return last === undefined ? { first } : { first, last };
 }

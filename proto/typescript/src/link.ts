@@ -1,6 +1,7 @@
 /** The way of calls to a server, or to the servers of a cluster: which are asked, and how often. */
 
 import { setTimeout as sleep } from "node:timers/promises";
+import { type Bounds, type Range, fieldsOf } from "./data.js";
 import { PequodError, unavailable } from "./errors.js";
 import { type Security, Server, closed } from "./server.js";
 
@@ -37,6 +38,10 @@ export class Link {
   /** The positions of what goes to each server, unless all has to go to one. */
   async parts(routes: readonly Route[], _mayDivide = true): Promise<number[][]> {
     return [routes.map((_, at) => at)];
+  }
+  /** The parts of a range that one server each removes. */
+  async homeParts(range: Range): Promise<Bounds[]> {
+    return [fieldsOf(range)];
   }
   /** Learn the map that a server goes by now; false if there is none. */
   async learn(_server?: Server): Promise<boolean> {
