@@ -21,7 +21,7 @@ def key_range(kind: Any, name: bytes) -> Any:
 
 
 async def test_reads_of_loaded_ranges_are_hot_and_say_of_when_they_are() -> None:
-    async with serving(ROWS) as setting, aio.insecure_channel(setting.target) as channel:
+    async with serving(ROWS, transport="native") as setting, aio.insecure_channel(setting.target) as channel:
         stub: Any = PequodStub(channel)  # type: ignore[no-untyped-call]
         whole = key_range(pb.ScanRequest, b"p|bob|")
         assert len((await anext(aiter(stub.Scan(whole)))).keys) == 20
@@ -39,7 +39,7 @@ async def test_reads_of_loaded_ranges_are_hot_and_say_of_when_they_are() -> None
 
 
 async def test_what_the_database_changes_is_seen_by_hot_reads() -> None:
-    async with serving(ROWS) as setting, aio.insecure_channel(setting.target) as channel:
+    async with serving(ROWS, transport="native") as setting, aio.insecure_channel(setting.target) as channel:
         stub: Any = PequodStub(channel)  # type: ignore[no-untyped-call]
         await stub.Get(GET)
         setting.store.commit({GET.key: b"new"})
@@ -50,7 +50,7 @@ async def test_what_the_database_changes_is_seen_by_hot_reads() -> None:
 
 
 async def test_what_is_not_loaded_is_loaded_by_the_handler() -> None:
-    async with serving(ROWS) as setting, aio.insecure_channel(setting.target) as channel:
+    async with serving(ROWS, transport="native") as setting, aio.insecure_channel(setting.target) as channel:
         stub: Any = PequodStub(channel)  # type: ignore[no-untyped-call]
         assert (await stub.Get(GET)).value == b"7"
         assert hot_counts(setting.server) == {}
@@ -65,7 +65,7 @@ async def test_what_is_not_loaded_is_loaded_by_the_handler() -> None:
 
 
 async def test_timelines_of_loaded_rows_are_hot() -> None:
-    async with serving(ROWS) as setting, aio.insecure_channel(setting.target) as channel:
+    async with serving(ROWS, transport="native") as setting, aio.insecure_channel(setting.target) as channel:
         stub: Any = PequodStub(channel)  # type: ignore[no-untyped-call]
         timeline = key_range(pb.ScanRequest, b"t|ann|")
         replies = [await anext(aiter(stub.Scan(timeline))) for _ in range(4)]
@@ -74,7 +74,8 @@ async def test_timelines_of_loaded_rows_are_hot() -> None:
 
 
 async def test_writes_of_what_the_database_owns_are_written_through_and_seen() -> None:
-    async with serving(ROWS, backing_mode="write-through") as setting, aio.insecure_channel(setting.target) as channel:
+    settings = {"backing_mode": "write-through", "transport": "native"}
+    async with serving(ROWS, **settings) as setting, aio.insecure_channel(setting.target) as channel:
         stub: Any = PequodStub(channel)  # type: ignore[no-untyped-call]
         await stub.Get(GET)
         reply = await stub.Put(pb.PutRequest(key=GET.key, value=b"put"))
