@@ -23,6 +23,8 @@ class Echo:
     def __init__(self) -> None:
         #: Set when a call is cancelled, and by how many calls were begun.
         self.cancelled = asyncio.Event()
+        #: Set when a call has no end from now on.
+        self.hangs = asyncio.Event()
         self.begun = 0
         self.metadata: dict[str, Any] = {}
 
@@ -62,6 +64,7 @@ class Echo:
             yield request
 
     async def _hang(self) -> None:
+        self.hangs.set()
         try:
             await asyncio.Event().wait()
         finally:

@@ -96,6 +96,8 @@ async def test_a_call_that_is_cancelled_says_so_to_whoever_waits(echo: Both) -> 
     methods, channel = echo
     stream = channel.unary_stream(ECHO + "Many")(b"1 0 hang")
     assert await stream.read() == b"0"
+    # Its handler may still send what has come already: then it would not see the end.
+    await methods.hangs.wait()
     seen: list[Any] = []
     stream.add_done_callback(seen.append)
     reading = asyncio.ensure_future(stream.read())
