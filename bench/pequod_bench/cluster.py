@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
 from typing import Final
 
@@ -25,7 +26,7 @@ from pequod_bench.report.printed import Printed, print_rows
 from pequod_bench.report.progress import ProgressBars
 from pequod_bench.settings import ClusterSettings
 from pequod_bench.systems.server import Usage, loop_factory
-from pequod_bench.systems.site import ClusterShape, ClusterSite, SiteServer, started_site
+from pequod_bench.systems.site import ClusterShape, ClusterSite, SiteServer, SiteWorker, started_site, started_workers
 from pequod_bench.twip import SCAN_BATCH, TIMEOUT_S, Prepared, Stopwatch, execute_all, prepare, verify
 from pequod_bench.workloads.stream import timed_batches, timeline_scans
 from pequod_bench.workloads.verify import Reply
@@ -81,17 +82,24 @@ def run(settings: ClusterSettings, bars: ProgressBars) -> ClusterTwipReport:
     with bars.working("preparing"):
         prepared = prepare(settings)
     stream = prepared.stream
-    runs = tuple(_run_size(prepared, computes, settings.homes, bars) for computes in settings.computes)
+    if settings.workers:
+        sites = [(count, started_workers(count, prepared.joins)) for count in settings.workers]
+    else:
+        shapes = [ClusterShape(settings.homes, computes, prepared.joins) for computes in settings.computes]
+        sites = [(shape.computes, started_site(shape)) for shape in shapes]
+    runs = tuple(_run_size(prepared, count, site, bars) for count, site in sites)
     return ClusterTwipReport(stream.graph.name, stream.graph.user_count, stream.tick_count, settings.homes, runs)
 
 
-def _run_size(whole: Prepared, computes: int, homes: int, bars: ProgressBars) -> ClusterRun:
+def _run_size(
+    whole: Prepared, computes: int, starting: AbstractContextManager[ClusterSite], bars: ProgressBars
+) -> ClusterRun:
     """Start a cluster of one size, run Twip on it, and compare the final timelines."""
     settings, ticks = whole.settings, whole.stream.tick_count
     batches = timed_batches(whole.stream, settings.tweet_bytes, settings.batch * computes)
     prepared = replace(whole, batches=batches)
-    shape, factory = ClusterShape(homes, computes, prepared.joins), loop_factory(settings.client_loop)
-    with started_site(shape) as site, asyncio.Runner(loop_factory=factory) as runner:
+    factory = loop_factory(settings.client_loop)
+    with starting as site, asyncio.Runner(loop_factory=factory) as runner:
         found, timelines = runner.run(_timed(prepared, site, bars))
     with bars.working("verifying"):
         difference = verify(prepared, [], timelines)[0].reason
@@ -154,7 +162,7 @@ async def _accounted(site: ClusterSite, running: Awaitable[None]) -> _Accounts:
     return _Accounts(seconds, cpu_s, list(zip((one.entry for one in site.servers), spent, strict=True)))
 
 
-def _usages(servers: Sequence[SiteServer]) -> list[Usage]:
+def _usages(servers: Sequence[SiteServer | SiteWorker]) -> list[Usage]:
     found = [server.usage() for server in servers]
     assert all(found), "no server is killed in this run"
     return [one for one in found if one is not None]

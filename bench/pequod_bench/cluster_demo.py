@@ -37,7 +37,15 @@ from pequod_bench.report.progress import Advance, ProgressBars
 from pequod_bench.settings import DemoSettings
 from pequod_bench.systems.postgres_cluster import BACKING_SETTINGS, started_cluster
 from pequod_bench.systems.server import loop_factory
-from pequod_bench.systems.site import OWNED, ClusterShape, ClusterSite, SiteServer, StartDatabase, started_site
+from pequod_bench.systems.site import (
+    OWNED,
+    ClusterShape,
+    ClusterSite,
+    SiteServer,
+    SiteWorker,
+    StartDatabase,
+    started_site,
+)
 from pequod_bench.twip import SCAN_BATCH, TIMEOUT_S, Prepared, TwipOutcome, execute_all, outcome, prepare, sent, verify
 from pequod_bench.workloads.graph import Graph
 from pequod_bench.workloads.stream import CommandBatch, timeline_scans
@@ -139,7 +147,7 @@ def run(settings: DemoSettings, bars: ProgressBars) -> ClusterReport:
     )
 
 
-def _row(server: SiteServer) -> ServerRow:
+def _row(server: SiteServer | SiteWorker) -> ServerRow:
     used = server.usage()
     figures = (None, None) if used is None else (used.cpu_s, used.rss_bytes / 2**20)
     return ServerRow(server.entry.id, " ".join(sorted(server.entry.roles)), server.was_killed, *figures)

@@ -22,3 +22,13 @@ def test_twip_on_clusters_is_right_whatever_their_size() -> None:
     printed = io.StringIO()
     report.print_table(Console(file=printed, width=100))
     assert "exact" in printed.getvalue()
+
+
+def test_twip_on_a_server_with_workers_is_right_and_says_what_the_home_takes() -> None:
+    report = run(ClusterSettings(users=60, ticks=600, tweet_bytes=5, batch=16, workers=(2,)), QUIET)
+    assert not report.fault()
+    ((size, correct, home_us, all_us),) = [
+        (one.computes, one.correct, one.home_cpu_us_per_tick, one.compute_cpu_us_per_tick) for one in report.runs
+    ]
+    assert (size, correct) == (2, True)
+    assert 0 < home_us < all_us

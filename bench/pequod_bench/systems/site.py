@@ -21,6 +21,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Final
 
+import psutil
 from pequod_server.cluster.membership import coordinator_of
 from pequod_workloads.twip import PUSH_JOIN
 
@@ -90,11 +91,44 @@ class ClusterSite:
 
     #: The target of clients.
     target: str
-    servers: list[SiteServer]
+    servers: Sequence[SiteServer | SiteWorker]
 
     def one(self, role: ServerRole) -> SiteServer:
         """Return the first server with a role that has not been killed."""
-        return next(one for one in self.servers if role in one.entry.roles and not one.was_killed)
+        found = next(one for one in self.servers if role in one.entry.roles and not one.was_killed)
+        assert isinstance(found, SiteServer), "workers are their supervisor's to kill"
+        return found
+
+
+class SiteWorker:
+    """A worker of a server that has several: a process that the server has started."""
+
+    was_killed = False
+
+    def __init__(self, entry: ServerEntry, pid: int) -> None:
+        self.entry = entry
+        self._pid = pid
+
+    def usage(self) -> Usage | None:
+        return seen_usage(self._pid)
+
+
+@contextmanager
+def started_workers(count: int, joins: str) -> Iterator[ClusterSite]:
+    """Start one server with some workers; the first of them is the home."""
+    flags = ("--listen", "127.0.0.1:0", "--workers", str(count), "--joins", joins)
+    process = ServerProcess([sys.executable, "-m", "pequod.cli", "serve", *flags])
+    try:
+        address = process.wait(serving, _START_S_MAX)
+        pids = [child.pid for child in psutil.Process(process.pid).children()] if count > 1 else [process.pid]
+        roles = [frozenset({ServerRole.HOME, ServerRole.COMPUTE}), *[frozenset({ServerRole.COMPUTE})] * (count - 1)]
+        servers = [
+            SiteWorker(ServerEntry(f"w{number}", address, some, "a" if number == 0 else ""), pid)
+            for number, (pid, some) in enumerate(zip(pids, roles, strict=True))
+        ]
+        yield ClusterSite(f"pequod+cluster://{address}" if count > 1 else address, servers)
+    finally:
+        process.end()
 
 
 @contextmanager
