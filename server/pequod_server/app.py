@@ -266,7 +266,8 @@ class PequodServer:
         from pequod_server.data.loading import FolderLoading  # noqa: PLC0415 - needs an extra
 
         self._waits_for = f"the data in {self._config.data}"
-        self._loading = loading = FolderLoading(self.engine, disk, keeps_joins=self.member is None)
+        known = None if self._worker is None else self._worker.joins
+        self._loading = loading = FolderLoading(self.engine, disk, keeps_joins=self.member is None, known=known)
         if self._config.metrics:
             from pequod_server.ops.collectors import FolderCollector  # noqa: PLC0415 - needs an extra
 

@@ -31,6 +31,8 @@ class Worker:
     own_listen: str = ""
     #: The token of the workers' calls to each other, where there is an access file.
     token: str = field(default="", repr=False)
+    #: The text of the joins of all workers.
+    joins: str = ""
     #: The unix socket of its metrics and its health, if the settings ask for them.
     figures: str = ""
     #: Where clients reach each worker, by id.

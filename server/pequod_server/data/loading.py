@@ -49,10 +49,12 @@ class FolderLoading:
 
     Args:
         keeps_joins: Whether the joins that clients add are the folder's: those of a cluster are in its map.
+        known: The text of all joins that the server will have; the folder may then have no others. None: it may.
     """
 
-    def __init__(self, engine: Engine, disk: Disk, *, keeps_joins: bool) -> None:
+    def __init__(self, engine: Engine, disk: Disk, *, keeps_joins: bool, known: str | None = None) -> None:
         self._engine = engine
+        self._known = known
         self._disk = disk
         #: Takes in what reads lack.
         self.ranges = Ranges(engine, disk)
@@ -83,6 +85,8 @@ class FolderLoading:
             meta, self.expected = rows.meta(), rows.count()
             if self._keeps_joins:
                 self._add_joins(meta.joins)
+            elif self._known is not None:
+                self._refuse_others(meta.joins, self._known)
             await self._find_tables(rows)
             ids = list(rows.ids())
         except RowsError as error:
@@ -135,6 +139,13 @@ class FolderLoading:
         if not self._keeps_joins:
             return str
         return lambda: "".join(f"{join.spec};\n" for join in self._engine.joins() if join.spec not in own)
+
+    def _refuse_others(self, text: str, known: str) -> None:
+        present = list(parse(known)) if known else []
+        for join in parse(text) if text else ():
+            if join not in present:
+                reason = f"clients have added the join {join}, which is not in the settings: put it there, or serve"
+                raise FolderError(self._path, f"{reason} with one worker")
 
     def _add_joins(self, text: str) -> None:
         if not text:

@@ -283,7 +283,7 @@ def _write(plan: Plan, folder: Path, address: str, own: list[str]) -> list[Path]
         config = one.config.model_copy(update=changed)
         file = folder / f"{one.id}.json"
         figures = f"unix:{_figures(plan, folder)[one.id]}"
-        worker = Worker(one.id, doors[one.id], own_listen, token, figures, shown)
+        worker = Worker(one.id, doors[one.id], own_listen, token, plan.joins, figures, shown)
         file.write_text(entry.written(config, worker), "utf-8")
         files.append(file)
     return files
