@@ -26,7 +26,7 @@ generate_go = $(BIN)/python -m grpc_tools.protoc -I proto --plugin=$(GO_TOOLS)/p
 .DEFAULT_GOAL := help
 .PHONY: help go go-check install install-dev demo ran test test-pythons test-extras test-quick check format typescript typescript-check proto proto-check interface interface-check coverage soak chaos freshness fuzz \
         figures bench-micro test-optimised test-spark-versions test-spark-cluster docs docs-serve \
-        behaviours cases test-planted test-planted-engine soak-memory soak-server soak-calls soak-capped shake simulate simulate-groups views-chaos cluster-chaos cluster-patroni kill beyond linearizable damage test-pure test-grpcio test-client-grpcio test-go-race test-shelf differ test-sanitised test-leaks wheels clean
+        behaviours cases test-planted test-planted-engine soak-memory soak-server soak-calls soak-workers soak-capped shake simulate simulate-groups views-chaos cluster-chaos cluster-patroni kill beyond linearizable damage test-pure test-grpcio test-client-grpcio test-go-race test-shelf differ test-sanitised test-leaks wheels clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-15s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -232,6 +232,10 @@ soak-server: $(INSTALLED) ## a server under clients that misbehave, for SECONDS 
 soak-calls: CALLS = 10000000
 soak-calls: $(INSTALLED) ## CALLS (10000000) calls of all kinds at one server, by several clients: its memory stays flat; an hour on two cores
 	$(BIN)/python -m tests.soak.calls --calls $(CALLS)
+
+soak-workers: EXAMPLES = 1000
+soak-workers: $(INSTALLED) ## EXAMPLES (1000) random runs at three workers, each compared with the naive model: minutes
+	PEQUOD_EXAMPLES=$(EXAMPLES) $(BIN)/python -m pytest -q tests/workers --timeout=7200
 
 soak-capped: SECONDS = 600
 soak-capped: $(INSTALLED) ## post to TIMELINES (100000) capped timelines for SECONDS (600), POSTS at the most: their memory stays flat

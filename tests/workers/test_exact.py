@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 from queue import SimpleQueue
 from typing import Any
@@ -18,6 +19,8 @@ from pequod.commands.kinds import COUNT, GET, PUT, REMOVE, SCAN
 from pequod.engine.testing import NaiveModel
 from tests.workers.conftest import TIMELINES, Workers
 
+#: Runs of each test; `make soak-workers` makes more.
+EXAMPLES = int(os.environ.get("PEQUOD_EXAMPLES", "25"))
 JOINS = f"{TIMELINES}; karma|<author> = count vote|<author>|<voter>; best|<author> = copy karma|<author>"
 NAMES = [b"ann", b"bob", b"liz", b"tom"]
 KEYS = st.one_of(
@@ -206,7 +209,7 @@ class Session:
         assert counts == wanted_counts
 
 
-@settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=EXAMPLES, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(at=st.integers(0, 2), steps=st.lists(STEPS, min_size=1, max_size=25))
 def test_one_connection_sees_its_own_writes_without_a_token(
     met: list[Met], at: int, steps: list[tuple[Any, ...]]
@@ -216,7 +219,7 @@ def test_one_connection_sees_its_own_writes_without_a_token(
         session.take(0, step)
 
 
-@settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=EXAMPLES, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(steps=st.lists(st.tuples(st.integers(0, 2), STEPS), min_size=1, max_size=25))
 def test_a_client_that_meets_all_workers_is_answered_exactly_with_its_token(
     met: list[Met], steps: list[tuple[int, tuple[Any, ...]]]
