@@ -89,7 +89,9 @@ class ClusterSettings(TwipSettings):
 
     computes: Annotated[Numbers, Option(help="The sizes of the clusters, one after another.")] = (1, 2, 3, 4)
     homes: Annotated[int, Option(min=1, max=2, help="One home for all base data, or one a table.")] = 1
-    workers: Annotated[Numbers, Option(help="Instead, one server with so many workers, one size after another.")] = ()
+    workers: Annotated[
+        Numbers, Option(help="Instead, one server with these numbers of workers, one after another.")
+    ] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,7 +12,7 @@ from tests.server.certificates import Authority
 from tests.server.roles import access_text
 from tests.workers.conftest import Workers, timeline
 
-#: Clients have a connection each; so many meet both of two workers but once in a million runs.
+#: Clients have a connection each: all of them meet the same one of two workers once in a million runs.
 CLIENTS = 20
 
 
