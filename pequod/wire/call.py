@@ -21,6 +21,9 @@ from pequod.wire.inflating import InflateError, OverlongError, inflated
 
 _LATE: Final = Status(StatusCode.DEADLINE_EXCEEDED, "Deadline Exceeded", [])
 _CANCELLED: Final = Status(StatusCode.CANCELLED, "Locally cancelled by application!", [])
+#: How often a call is begun again that the server has not begun. A server that takes few streams at a time may refuse
+#: one that comes before it has counted the end of another.
+_REFUSALS_MAX: Final = 5
 
 
 class Bearer(Protocol):
@@ -78,9 +81,9 @@ class WireCall(ABC):
         "_callbacks",
         "_caller",
         "_due_s",
-        "_has_tried_again",
         "_metadata",
         "_method",
+        "_refusals",
         "_request",
         "_status",
         "_stream",
@@ -100,7 +103,7 @@ class WireCall(ABC):
         self._bearer: Bearer | None = None
         self._stream = 0
         self._status: Status | None = None
-        self._has_tried_again = False
+        self._refusals = 0
         self._callbacks: list[Callable[[Any], None]] | None = None
         self._due_s: float | None = None
         self._timer: asyncio.TimerHandle | None = None
@@ -131,9 +134,9 @@ class WireCall(ABC):
     def ended(self, end: End) -> None:
         """Take the end that the server has made; the stream is gone."""
         self._bearer, self._stream = None, 0
-        if end.code == REFUSED and self._request is not None and not self._has_tried_again:
+        if end.code == REFUSED and self._request is not None and self._refusals < _REFUSALS_MAX:
             # The server has not begun it, so that another try does no harm.
-            self._has_tried_again = True
+            self._refusals += 1
             self._caller.begin(self)
             return
         status = status_of(end)

@@ -196,7 +196,7 @@ async def test_a_server_that_leaves_keeps_its_calls_and_gets_no_more() -> None:
         assert channel.get_state() is READY
 
 
-async def test_what_a_server_has_not_begun_is_tried_once_more() -> None:
+async def test_what_a_server_has_not_begun_is_tried_again_but_not_for_ever() -> None:
     refused = frame(RESET, 0, 1, (7).to_bytes(4, "big"))
 
     async def leaves(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -222,7 +222,7 @@ async def test_what_a_server_has_not_begun_is_tried_once_more() -> None:
         stream = channel.stream_stream(ECHO + "Talk")()
         assert (await error_of(stream.read())).details() == NOT_BEGUN
         (connection,) = channel._connections
-        assert connection.session.open(b"/s/c", None, None, b"", True) == 11, "two, two and one were made"
+        assert connection.session.open(b"/s/c", None, None, b"", True) == 27, "six, six and one were made"
 
 
 async def test_a_reader_goes_on_at_the_connection_that_begins_its_call() -> None:
