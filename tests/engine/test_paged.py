@@ -1,13 +1,15 @@
 """Paged tables: some of their rows are on a disk alone. Reads, writes and evictions are exact all the same."""
 
+from collections.abc import Callable
 from random import Random
 from unittest.mock import patch
 
 import pytest
 from pequod_grammar import parse
 
-from pequod.engine import Engine, LimitExceededError
+from pequod.engine import Engine, LimitExceededError, MissingError
 from pequod.engine.base import presence
+from pequod.language.deadlines import KEEP
 from tests.engine.paging import PagedWalk
 
 
@@ -59,4 +61,23 @@ def test_a_table_whose_rows_a_join_computes_stays() -> None:
         for number in range(3000):
             engine.put(b"posts|a|%04d" % number, b"x" * 100)
     assert not engine.has_paged
+    engine._check()
+
+
+@pytest.mark.parametrize("write", ["remove", "keep", "expire"])
+def test_a_write_that_loads_its_key_has_room_though_the_last_read_has_used_all_memory(write: str) -> None:
+    engine = Engine(memory_limit=60_000)
+    engine.record({})
+    engine.page(b"p")
+    engine.take_in(b"p|", b"p|b", [b"p|a%03d" % number for number in range(90)], [b"x" * 400] * 90)
+    assert len(engine.scan(b"p|", b"p|b").keys) == 90
+    writes: dict[str, Callable[[], object]] = {
+        "remove": lambda: engine.remove(b"p|z"),
+        "keep": lambda: engine.put_for(b"p|z", b"1", KEEP),
+        "expire": lambda: engine.expire(b"p|z", 1000),
+    }
+    with pytest.raises(MissingError):
+        writes[write]()
+    engine.take_in(b"p|y", b"p}", [b"p|z"], [b"y" * 20_000])
+    writes[write]()
     engine._check()

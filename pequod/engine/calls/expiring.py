@@ -75,6 +75,7 @@ class ExpiryCalls(Composed):
         now_ms = self._deadlines.now_ms
         if ttl_ms == KEEP:
             if away := [Range(key, key + b"\0") for key in keys if self.is_away(key)]:
+                self._reads.begin()
                 raise MissingError(away)
             return [one for one in self._deadlines.among(list(keys)) if one[1] > now_ms]
         at_ms = deadline_after(now_ms, ttl_ms)

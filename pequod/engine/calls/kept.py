@@ -235,6 +235,8 @@ class KeptCalls(Composed):
         """Raise MissingError for a key whose value is not known here."""
         relations = self._directory.find(key)
         if relations is not None and relations.table.is_away(key):
+            # What the last read has used may go for it.
+            self._reads.begin()
             raise MissingError((Range(key, key + b"\0"),))
 
     def _refuse_lacking(self, first: bytes, last: bytes | None, limit: int | None) -> None:

@@ -32,6 +32,9 @@ class Counted:
     count: int = 0
     #: How many calls wait for it, or may ask for it in their next turn.
     wanted: int = 0
+    #: How long it took, once it is made, and the engine's time then: keys that were due later are in it.
+    took_s: float = 0.0
+    made_ms: int = 0
 
     def change(self, rows: StoredRows, effects: Effects) -> int:
         """Return by how much changes that are not on disk yet will change the count.
@@ -60,11 +63,16 @@ class Counts:
         counted.wanted += 1
         return counted
 
+    def drop(self, one: Range) -> None:
+        """Have a range be counted anew, by those who begin from now on."""
+        self._by_range.pop(one, None)
+
     def end(self, counted: Counted) -> None:
         """Note that one of those who began a count does not need it any more."""
         counted.wanted -= 1
-        if not counted.wanted:
-            del self._by_range[Range(counted.first, counted.last)]
+        one = Range(counted.first, counted.last)
+        if not counted.wanted and self._by_range.get(one) is counted:
+            del self._by_range[one]
 
     def find(self, one: Range) -> Counted | None:
         """Return the count of a range, None if it is not made to its end."""

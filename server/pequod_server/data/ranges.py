@@ -11,6 +11,7 @@ has to be patched.
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import Sequence
 from contextlib import suppress
 from typing import Final
@@ -29,8 +30,11 @@ _BYTES_A_SLICE: Final = 1 * MIB
 #: A key that is read alone brings the rows behind it: a range by itself takes as much memory as five rows do.
 _ROWS_BESIDE: Final = 16
 _BYTES_BESIDE: Final = 16 << 10
-#: How long counts are kept exact for those who have waited for them.
+#: How long counts are kept exact, at least, for those who have waited for them; and how many times as long as one took,
+#: since a call may wait for several, one after another. The last is for keys that have deadlines.
 _COUNTS_KEPT_S: Final = 0.1
+_TIMES_AS_LONG: Final = 10
+_TIMES_AS_LONG_TIMED: Final = 2
 
 
 class Ranges:
@@ -73,7 +77,8 @@ class Ranges:
             raise
         finally:
             for counted in counts:
-                asyncio.get_running_loop().call_later(_COUNTS_KEPT_S, self._disk.counts.end, counted)
+                kept_s = max(_COUNTS_KEPT_S, _TIMES_AS_LONG * counted.took_s)
+                asyncio.get_running_loop().call_later(kept_s, self._disk.counts.end, counted)
 
     async def _load(self, one: Range | FirstRows, turns: Turns) -> None:
         if isinstance(one, FirstRows):
@@ -114,10 +119,12 @@ class Ranges:
                 return
         counted = self._disk.counts.begin(one)
         counts.append(counted)
+        begun_s = time.monotonic()
         while counted.at < counted.last:
             async with self._one_at_a_time:
                 self._count_some(counted)
                 await turns.give_if_due()
+        counted.took_s = max(counted.took_s, time.monotonic() - begun_s)
 
     def _count_some(self, counted: Counted) -> None:
         rows, at, last = self._disk.rows(), counted.at, counted.last
@@ -130,7 +137,7 @@ class Ranges:
         # A key whose deadline comes later, while others are counted, counts.
         counted.count += len(piece.keys)
         counted.at = reached
-        now_ms = self._engine.deadlines.now_ms
+        counted.made_ms = now_ms = self._engine.deadlines.now_ms
         for key, at_ms in deadlines:
             if at_ms <= now_ms:
                 # The next commit takes it off the count.
@@ -144,6 +151,11 @@ class Ranges:
         """
         counted = self._disk.counts.find(one)
         if counted is None:
+            return None
+        age_s = (self._engine.deadlines.now_ms - counted.made_ms) / 1000
+        if self._disk.has_deadlines and age_s > max(_COUNTS_KEPT_S, _TIMES_AS_LONG_TIMED * counted.took_s):
+            # Keys may have come to be due that it counts.
+            self._disk.counts.drop(one)
             return None
         try:
             return counted.count + counted.change(self._disk.committed, self._disk.effects)
