@@ -80,6 +80,14 @@ async def served(folder: Path, limit_bytes: int = LIMIT_BYTES, **settings: Any) 
             server.engine._check()
 
 
+@pytest.fixture
+def exact_counts(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Have no count outlive an instant: the time of a walk takes steps of its own."""
+    monkeypatch.setattr(ranges, "_COUNTS_KEPT_S", 0.0)
+    monkeypatch.setattr(ranges, "_TIMES_AS_LONG_TIMED", 0)
+
+
+@pytest.mark.usefixtures("exact_counts")
 @pytest.mark.parametrize("seed", range(3))
 async def test_answers_are_exact_over_evictions_restarts_and_kills(tmp_path: Path, seed: int) -> None:
     beside, folder = Beside(Random(seed)), tmp_path / "0"
@@ -105,6 +113,7 @@ async def test_answers_are_exact_over_evictions_restarts_and_kills(tmp_path: Pat
         folder = copy if life % 2 else folder
 
 
+@pytest.mark.usefixtures("exact_counts")
 @pytest.mark.parametrize("seed", range(2))
 async def test_tables_that_outgrow_memory_are_paged_in_one_life(tmp_path: Path, seed: int) -> None:
     beside, folder = Beside(Random(seed)), tmp_path / "data"
