@@ -124,7 +124,7 @@ class BatchRun:
                             number = rows_max
                         outcome = answer(engine, kind, first, second, number, now)
                 except (MissingError, BackedKeyError) as error:
-                    return error
+                    return error.with_traceback(None)
                 except PequodError as error:
                     outcome = error
             if not take(outcome):
@@ -176,7 +176,7 @@ class MomentRun(BatchRun):
 
         while (error := super().run(engine, clock, note)) is not None:
             assert isinstance(error, MissingError), "reads write nothing"
-            missing.append(error)
+            missing.append(error.with_traceback(None))
             self.advance()
         self.index, self.argument_at, self.number_at = start
         if missing:

@@ -225,7 +225,7 @@ def transact(engine: Engine, transaction: Transaction, now: float, limits: Trans
         try:
             return answer(engine, kind, first, second, number, now)
         except MissingError as error:
-            missing.append(error)
+            missing.append(error.with_traceback(None))
             return Rows([], []) if kind in RANGES and kind != COUNT else 0 if kind == COUNT else None
 
     outcomes, written = outcomes_of(commands, read, limits, engine.computes)

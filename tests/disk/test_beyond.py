@@ -5,6 +5,7 @@ An engine with a limit of its own keeps it under a server, so that a few rows ar
 
 from __future__ import annotations
 
+import gc
 from collections.abc import AsyncIterator
 from contextlib import aclosing, asynccontextmanager
 from pathlib import Path
@@ -22,10 +23,11 @@ from pequod_server import PequodServer, ServerConfig
 from pequod_server.data import loading, ranges
 from pequod_server.data.errors import DamagedError
 
+import pequod
 from pequod.client import AsyncClient, Change
 from pequod.client.watch_ranges import WatchedRange
 from pequod.commands.kinds import ADD, GET, OK
-from pequod.engine import Engine
+from pequod.engine import Engine, MissingError
 from pequod.engine.base import presence
 from pequod.errors import LimitExceededError, PequodError
 from pequod.language.conditions import IF_ABSENT
@@ -288,6 +290,32 @@ async def test_damage_that_a_read_finds_ends_the_server_with_the_file(tmp_path: 
         assert server.disk.failed is not None
         with pytest.raises(DamagedError, match=file.name):
             await server.disk.failed
+
+
+async def test_reads_that_wait_for_the_disk_leave_nothing_to_the_cyclic_collector(tmp_path: Path) -> None:
+    async with served(tmp_path / "data", 1 << 30) as (_, client, _):
+        await client.multi_put({**beyond("p"), **beyond("q")})
+    async with served(tmp_path / "data") as (server, client, _):
+        await filled(server, client)
+        random = Random(1)
+        gc.collect()
+        gc.disable()
+        try:
+            for _ in range(30):
+                keys = [b"p|%04d" % random.randrange(2000) for _ in range(6)]
+                assert await client.multi_get(keys) == [b"x" * 200] * 6
+                batch = client.batch()
+                for key in keys[:2]:
+                    batch.get(key)
+                batch.count(prefix="q|")
+                assert (await batch.send())[-1] == 2000
+                assert await client.get(keys[2].replace(b"p", b"q")) == b"x" * 200
+                assert await client.scan(keys[3], limit=3)
+                await client.transaction([pequod.value_of(keys[4]) == "x"], [], [pequod.Get(keys[5])])
+            left = [one for one in gc.get_objects() if isinstance(one, MissingError)]
+        finally:
+            gc.enable()
+        assert not left, "each holds the frames in which it was told, with all that they had read"
 
 
 def test_a_process_stays_within_its_limit_with_more_data_than_that(tmp_path: Path) -> None:

@@ -272,7 +272,7 @@ class ExecuteCalls:
                 case _:
                     written = await self._executor.meet(step)
         except PequodError as error:
-            refusal = error
+            refusal = error.with_traceback(None)
         await steps.ready()
         return steps.go_on(written) if refusal is None else steps.refuse(refusal)
 

@@ -107,7 +107,7 @@ class Arrivals:
                     self._follow_deadlines((one,))
                 except LimitExceededError as error:
                     assert one.last is not None, "ranges that reads lack end"
-                    refused[Range(one.first, one.last)] = error
+                    refused[Range(one.first, one.last)] = error.with_traceback(None)
 
     async def _large(self, one: Range, rows: RowList, start: int, stop: int, turns: Turns, refused: Refused) -> None:
         engine, row_bytes = self._engine, 0
@@ -119,7 +119,7 @@ class Arrivals:
             self.partial = one
             await self._parts(one, rows, start, stop, turns)
         except LimitExceededError as error:
-            refused[one] = error
+            refused[one] = error.with_traceback(None)
             while self.partial is not None and engine.forget_some(*one):
                 await turns.give()
         finally:
@@ -149,6 +149,6 @@ class Arrivals:
                 await turns.give_if_due()
             self._engine.note_searched(found)
         except LimitExceededError as error:
-            refused[found] = error
+            refused[found] = error.with_traceback(None)
         finally:
             self._engine.abandon_search(found)

@@ -57,7 +57,7 @@ class Slicing:
                 try:
                     await _in_turns(go_on)
                 except MissingError as error:
-                    missing = error
+                    missing = error.with_traceback(None)
                 else:
                     return
             await self._load(missing.lacking, missing.next_groups)

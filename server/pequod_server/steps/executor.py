@@ -206,7 +206,7 @@ class Executor:
                     self.ids.remember(request_id, write.kept(cast("Decided", outcome)))
                 return outcome, b""
             except (MissingError, BackedKeyError) as error:
-                waits = error
+                waits = error.with_traceback(None)
         column, arguments, numbers = bytes((kind,)), [first, second, third], [number, ttl_ms]
         if request_id:
             run: BatchRun = OnceRun(column, arguments, numbers, 0, {0: request_id}, self.ids)

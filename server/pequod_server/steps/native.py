@@ -60,7 +60,7 @@ def run_batch(engine: Engine, batch: NativeBatch, rows_max: int, now: float, err
         try:
             outcome = answer(engine, kind, first, second, number, now, third, ttl_ms)
         except (MissingError, BackedKeyError) as error:
-            return Stop(error)
+            return Stop(error.with_traceback(None))
         except PequodError as error:
             failure = command_error(error)
             errors.append(failure)

@@ -345,7 +345,7 @@ class Steps:
                 # The last row takes the whole range, by the shortest way.
                 answer(engine, SCAN_DOWN if kind == SCAN else kind, first, last, 1, clock())
             except MissingError as error:
-                lacking.append(error)
+                lacking.append(error.with_traceback(None))
                 quiet = 0
             except PequodError:
                 # The command fails with it when its turn comes.

@@ -76,7 +76,7 @@ class Exports:
                 wake = partial(self._woken.__setitem__, one, None)
                 self._watches[one] = self._engine.watch(one.first, one.last, wake)
             except MissingError as error:
-                missing.append(error)
+                missing.append(error.with_traceback(None))
             except NotWatchableError as error:
                 raise BadRequestError(f"the home cannot export the keys from {one.first!r} on: {error}") from error
         if missing:
