@@ -154,6 +154,11 @@ def _result(pending: Future[T]) -> T:
         except TimeoutError:
             if pending.done():
                 return pending.result()
+        except RuntimeError as error:
+            # A Ctrl-C that comes while the lock of the wait is given back: the lock's complaint would hide it.
+            if isinstance(error.__context__, KeyboardInterrupt):
+                raise KeyboardInterrupt from None
+            raise
 
 
 class _Pulled(Generic[T]):

@@ -7,6 +7,7 @@ import subprocess
 import sys
 import threading
 import time
+from concurrent.futures import Future
 from contextlib import suppress
 from datetime import timedelta
 from typing import Any
@@ -303,3 +304,17 @@ def test_closing_one_of_several_clients_prints_nothing(server: ServerProcess) ->
     command = [sys.executable, "-c", _CLOSING, server.target]
     done = subprocess.run(command, capture_output=True, text=True, timeout=100, check=False)
     assert (done.returncode, done.stderr) == (0, "")
+
+
+def test_a_ctrl_c_that_the_lock_of_a_wait_complains_of_is_a_ctrl_c() -> None:
+    class Waiting(Future[int]):
+        """As a future whose lock is free already when the interrupted wait gives it back."""
+
+        def result(self, timeout: float | None = None) -> int:
+            try:
+                raise KeyboardInterrupt
+            finally:
+                raise RuntimeError("cannot release un-acquired lock")
+
+    with pytest.raises(KeyboardInterrupt):
+        background._result(Waiting())

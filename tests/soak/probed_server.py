@@ -97,8 +97,8 @@ def _run() -> None:
     probe = Probe(plant)
     make_server = serving.make_server
 
-    def probed(config: Any, interceptors: Any, transport: Any) -> Any:
-        return make_server(config, [probe, *interceptors], transport)
+    def probed(config: Any, interceptors: Any, transport: Any, **others: Any) -> Any:
+        return make_server(config, [probe, *interceptors], transport, **others)
 
     # On either transport.
     setattr(app, "make_server", probed)  # noqa: B010 - a function of a module
