@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from pathlib import Path
 from typing import Final
 
@@ -29,6 +29,37 @@ def _is_fault(record: logging.LogRecord) -> bool:
 #: The log of a listener.
 faults: Final = logging.getLogger("pequod.server.web")
 faults.addFilter(_is_fault)
+
+
+def runner_of(routes: Mapping[str, Callable[[web.Request], Awaitable[web.StreamResponse]]]) -> web.AppRunner:
+    """Return what runs a small server, by the paths that it answers."""
+    application = web.Application()
+    for path, answer in routes.items():
+        application.router.add_get(path, answer)
+    return web.AppRunner(application, access_log=None, logger=faults, shutdown_timeout=_END_S)
+
+
+async def listen(runner: web.AppRunner, address: str) -> str:
+    """Listen at HOST:PORT, and return the URL; port 0 takes a free one.
+
+    Requires:
+        The runner is set up.
+
+    Raises:
+        OSError: The address cannot be listened on.
+    """
+    host, _, port = address.rpartition(":")
+    try:
+        await web.TCPSite(runner, host.strip("[]"), int(port)).start()
+    except OSError as error:
+        raise OSError(f"cannot listen on {address} for metrics: {error.strerror or error}") from error
+    bound_host, bound_port = runner.addresses[0][:2]
+    return f"http://[{bound_host}]:{bound_port}" if ":" in bound_host else f"http://{bound_host}:{bound_port}"
+
+
+async def alive(_request: web.Request) -> web.Response:
+    """Answer `/healthz`: the loop does."""
+    return web.Response(text="alive\n")
 
 
 class WebServer:
@@ -53,11 +84,7 @@ class WebServer:
         self._down = down
         self._scrape = scrape
         self._is_ready = is_ready
-        application = web.Application()
-        application.router.add_get("/metrics", self._metrics)
-        application.router.add_get("/healthz", self._healthz)
-        application.router.add_get("/readyz", self._readyz)
-        self._runner = web.AppRunner(application, access_log=None, logger=faults, shutdown_timeout=_END_S)
+        self._runner = runner_of({"/metrics": self._metrics, "/healthz": alive, "/readyz": self._readyz})
 
     async def start(self, address: str) -> str:
         """Listen at HOST:PORT, and return the URL; port 0 takes a free one. Or at unix:PATH.
@@ -72,13 +99,7 @@ class WebServer:
             await asyncio.to_thread(Path(port).unlink, missing_ok=True)
             await web.UnixSite(self._runner, port).start()
             return address
-        site = web.TCPSite(self._runner, host.strip("[]"), int(port))
-        try:
-            await site.start()
-        except OSError as error:
-            raise OSError(f"cannot listen on {address} for metrics: {error.strerror or error}") from error
-        bound_host, bound_port = self._runner.addresses[0][:2]
-        return f"http://[{bound_host}]:{bound_port}" if ":" in bound_host else f"http://{bound_host}:{bound_port}"
+        return await listen(self._runner, address)
 
     async def stop(self) -> None:
         """Stop listening and close all connections; fine if it never listened."""
@@ -87,9 +108,6 @@ class WebServer:
     async def _metrics(self, request: web.Request) -> web.Response:
         body, content_type = await self._scrape(request.headers.get("Accept", ""))
         return web.Response(body=body, headers={"Content-Type": content_type})
-
-    async def _healthz(self, _request: web.Request) -> web.Response:
-        return web.Response(text="alive\n")
 
     async def _readyz(self, _request: web.Request) -> web.Response:
         if self._is_ready():

@@ -19,12 +19,11 @@ from prometheus_client.exposition import choose_encoder
 from prometheus_client.parser import text_string_to_metric_families
 from prometheus_client.registry import Collector
 
-from pequod_server.ops.web import faults
+from pequod_server.ops.web import alive, listen, runner_of
 from pequod_server.workers.process import WorkerProcess
 
 #: A worker that takes longer for its figures is left out of this scrape.
 _ASK_S: Final = 5.0
-_END_S: Final = 1.0
 
 
 class Gathering:
@@ -46,22 +45,14 @@ class Gathering:
         Raises:
             OSError: The address cannot be listened on.
         """
-        application = web.Application()
-        application.router.add_get("/metrics", self._metrics)
-        application.router.add_get("/readyz", self._readyz)
-        application.router.add_get("/healthz", self._healthz)
-        runner = web.AppRunner(application, access_log=None, logger=faults, shutdown_timeout=_END_S)
+        runner = runner_of({"/metrics": self._metrics, "/readyz": self._readyz, "/healthz": alive})
         await runner.setup()
         self._stack.push_async_callback(runner.cleanup)
-        host, _, port = address.rpartition(":")
-        try:
-            await web.TCPSite(runner, host.strip("[]"), int(port)).start()
-        except OSError as error:
-            raise OSError(f"cannot listen on {address} for metrics: {error.strerror or error}") from error
+        url = await listen(runner, address)
         for name, path in self._places.items():
             session = ClientSession(connector=UnixConnector(path), timeout=ClientTimeout(total=_ASK_S))
             self._sessions[name] = await self._stack.enter_async_context(session)
-        return f"http://{host}:{runner.addresses[0][1]}"
+        return url
 
     async def stop(self) -> None:
         """Stop listening, and close all connections."""
@@ -80,9 +71,6 @@ class Gathering:
             f"{name}: {text.strip()}\n" for name, (status, text) in told.items() if status != web.HTTPOk.status_code
         ]
         return web.Response(status=503, text="".join(not_ready)) if not_ready else web.Response(text="ready\n")
-
-    async def _healthz(self, _request: web.Request) -> web.Response:
-        return web.Response(text="alive\n")
 
     async def _ask(self, path: str) -> dict[str, tuple[int, str]]:
         """Return what each worker answers, by id; 0 and a reason if it does not."""
