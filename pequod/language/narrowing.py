@@ -91,10 +91,13 @@ def end_to_open(first: bytes, last: bytes | None) -> Narrowed:
     lower = first if at < 0 else first[: at + 1]
     if last is None:
         return Narrowed(lower, None)
+    if at < 0 and last == first + b"\0":
+        # One value: the source keys of others, such as `ba|..`, lie before those of `b|..`.
+        return Narrowed(first + DELIMITER, first + _AFTER_BAR)
     at = last.find(DELIMITER)
     value = last if at < 0 else last[:at]
-    # The value `b` is below the bound `ba`, but `b|...` sorts after it.
-    cut = _first_below_bar(value)
+    # The value `b` is below the bound `ba`, but `b|...` sorts after it: if `b` is not below the other bound.
+    cut = _first_below_bar(value, first)
     if cut < len(value):
         return Narrowed(lower, value[:cut] + _AFTER_BAR)
     return Narrowed(lower, last if at < 0 else value + _AFTER_BAR)
@@ -112,9 +115,13 @@ def open_to_end(first: bytes, last: bytes | None) -> Narrowed:
     return Narrowed(lower, last if at < 0 else last[: at + 1])
 
 
-def _first_below_bar(value: bytes) -> int:
-    """Return the length of the shortest proper prefix whose next byte is below the delimiter, else the whole length."""
-    return next((at for at in range(1, len(value)) if value[at] < _BAR), len(value))
+def _first_below_bar(value: bytes, least: bytes = b"") -> int:
+    """Return the length of the shortest proper prefix whose next byte is below the delimiter, else the whole length.
+
+    Args:
+        least: The prefix is no less than this.
+    """
+    return next((at for at in range(1, len(value)) if value[at] < _BAR and value[:at] >= least), len(value))
 
 
 def _next(value: bytes) -> bytes | None:
