@@ -62,8 +62,8 @@ def _problems(settings: Settings, joins: list[JoinInfo]) -> list[str]:
     from pequod_server.app import PequodServer
     from pequod_server.joins import install_joins
     from pequod_server.memory.keeper import MemoryKeeper, limit_bytes
-    from pequod_server.ops.snapshot_file import try_place
     from pequod_server.settings import ConfigError
+    from pequod_server.snapshots.locations import place_of
     from pequod_server.stores import make_disk, make_store
     from pequod_server.transport.choice import choose
     from pequod_server.workers.plan import check_workers
@@ -81,8 +81,8 @@ def _problems(settings: Settings, joins: list[JoinInfo]) -> list[str]:
             refuse_exposed(config)
 
     def snapshot() -> None:
-        if config.snapshot_file is not None:
-            try_place(config.snapshot_file)
+        if (place := place_of(config)) is not None:
+            place.try_it()
 
     async def make_and_close() -> None:
         await PequodServer(config).close()

@@ -14,9 +14,10 @@ from pequod.cli.text import json_line
 _HELP: Final = """Save what a server holds into its file, and restore it from there.
 
 \b
-The file is that of the setting snapshot_file, on the server's machine. A server that has one
+The file is that of the setting snapshot_file, or the latest of snapshot_folder, on the server's machine. Such a server
     restores it when it starts, before it takes calls,
-    saves it when it is stopped (SIGTERM or Ctrl-C), whole or not at all.
+    saves one when it is stopped (SIGTERM or Ctrl-C), whole or not at all,
+    and while it runs as often as snapshot_every_s says.
 With an access file, both commands need a role that may do everything.
 """
 

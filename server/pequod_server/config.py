@@ -230,6 +230,17 @@ class ServerConfig(BaseModel):
         "further behind reads again.",
     )
     snapshot_file: File = Field(default=None, description="The file that has base data from the end to the next start.")
+    snapshot_folder: Folder = Field(
+        default=None,
+        description="A folder in its place: each save makes a file, the latest is restored at the start. It is made if "
+        "it is not there.",
+    )
+    snapshot_every_s: Seconds = Field(
+        default=0.0, description="Save base data there this often while the server runs; 0: only at the end."
+    )
+    snapshot_keep: Number = Field(
+        default=5, description="How many files snapshot_folder keeps; older ones are removed."
+    )
     data: Folder = Field(
         default=None,
         description="The folder in which base data and joins outlive the server; it is made if it is not there.",

@@ -178,3 +178,27 @@ def test_check_refuses_a_snapshot_that_could_not_be_written(pequod: Pequod, file
     outcome = pequod("config", "check", str(file))
     assert (outcome.code, outcome.out) == (2, "")
     assert f"snapshot {tmp_path}/no/file: no snapshot could be written there: No such file or directory" in outcome.err
+
+
+@pytest.mark.parametrize(
+    ("settings", "words"),
+    [
+        ("snapshot_every_s = 60", "snapshot_every_s: there is no place for snapshots; give snapshot_folder"),
+        ("snapshot_keep = 3", "snapshot_keep: one file is kept, or none; give snapshot_folder"),
+        ("snapshot_file = 'a'\nsnapshot_folder = 'b'", "snapshot_folder: snapshots are in it or in one file"),
+        ("snapshot_folder = '/proc/none/here'", "snapshot /proc/none/here: no snapshot could be written there"),
+        ("snapshot_folder = 'b'\ndata = 'c'", "give data or snapshot_folder; `pequod data backup` makes copies of it"),
+        ("snapshot_folder = 'b'\nsnapshot_keep = 0", "snapshot_keep"),
+    ],
+)
+def test_check_refuses_snapshots_that_do_not_go_together(file: Path, settings: str, words: str) -> None:
+    file.write_text(settings)
+    outcome = run_command("config", "check", str(file))
+    assert (outcome.code, outcome.out) == (2, "")
+    assert words in outcome.err
+
+
+def test_check_leaves_a_folder_for_snapshots_to_the_server(file: Path, tmp_path: Path) -> None:
+    file.write_text(f"snapshot_folder = '{tmp_path}/snapshots'\nsnapshot_every_s = 60\nsnapshot_keep = 3")
+    assert run_command("config", "check", str(file)).code == 0
+    assert not (tmp_path / "snapshots").exists()

@@ -11,7 +11,7 @@ import pytest
 from pequod_server import PequodServer, ServerConfig
 from pequod_server.backing import FakeStore, KeyRange
 from pequod_server.database.databases import HomeGroup
-from pequod_server.ops.snapshot_file import read_snapshot
+from pequod_server.snapshots.files import read_snapshot
 
 from pequod.client import AsyncClient
 from tests.groups.pair import FOLLOWING, JOINS, groups, store

@@ -14,8 +14,8 @@ from pathlib import Path
 import pytest
 from pequod_proto import pequod_pb2 as pb
 from pequod_server import PequodServer, ServerConfig
-from pequod_server.ops.snapshot_file import read_snapshot, write_snapshot
 from pequod_server.running import run
+from pequod_server.snapshots.files import read_snapshot, write_snapshot
 
 from pequod.client import AsyncClient
 from pequod.engine import Rows

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 from pequod_server import PequodServer, ServerConfig
-from pequod_server.ops.snapshot_file import read_snapshot, try_place, write_snapshot
+from pequod_server.snapshots.files import read_snapshot, try_place, write_snapshot
 
 from pequod import Client
 from pequod.client import AsyncClient
@@ -26,8 +26,8 @@ STANDS_STILL = """
 import sys, time
 from pathlib import Path
 from pequod.engine import Rows
-from pequod_server.ops import snapshot_file
-def stand_still(rows, backed, origin, deadlines):
+from pequod_server.snapshots import files as snapshot_file
+def stand_still(slices, backed, origin, *, has_deadlines):
     print("writing", flush=True)
     time.sleep(60)
     yield from ()

@@ -1,1 +1,1 @@
-"""What operators see and keep: log, metrics, traces, snapshots, the states of the process."""
+"""What operators see and keep: log, metrics, traces, the states of the process."""

@@ -28,7 +28,8 @@ from pequod_server.freshness.questions import WAIT_ENDS, LevelCounters
 from pequod_server.homes.home.feeding import FeedCounters, PeerFeed
 from pequod_server.homes.home.service import PeerService
 from pequod_server.once.memory import RequestIds
-from pequod_server.ops.snapshots import Snapshots
+from pequod_server.snapshots.saving import Snapshots
+from pequod_server.snapshots.schedule import SnapshotSchedule
 from pequod_server.transport.server import WireServer
 
 if TYPE_CHECKING:
@@ -231,20 +232,24 @@ class ExpiryCollector(ScrapedCollector):
 
 
 class SnapshotCollector(ScrapedCollector):
-    """Tells how old the file is, and how many saves have failed; nothing if the settings name no file."""
+    """Tells how old the latest file is, how often one is saved, and how many saves have failed; nothing without any."""
 
-    def __init__(self, snapshots: Snapshots) -> None:
+    def __init__(self, snapshots: Snapshots, schedule: SnapshotSchedule) -> None:
         self._snapshots = snapshots
+        self._schedule = schedule
 
     def collect(self) -> Iterator[Metric]:
-        """Yield the figures; without an age while there is no file."""
+        """Yield the figures; without an age while there is no file, and none is to be saved before the end."""
         if not self._snapshots.is_wanted:
             return
         text = "Saves of the snapshot that failed; the file before them stays."
         yield CounterMetricFamily("pequod_snapshot_failures", text, self._snapshots.failure_count)
-        if self._snapshots.saved_s is not None:
-            age_s = max(time.time() - self._snapshots.saved_s, 0.0)
-            yield GaugeMetricFamily("pequod_snapshot_age_seconds", "Seconds since the file's data was saved.", age_s)
+        if self._schedule.every_s:
+            text = "Seconds between saves of the snapshot, by the settings."
+            yield GaugeMetricFamily("pequod_snapshot_every_seconds", text, self._schedule.every_s)
+        if (saved_s := self._schedule.saved_s) is not None:
+            text = "Seconds since the latest file's data was saved."
+            yield GaugeMetricFamily("pequod_snapshot_age_seconds", text, max(time.time() - saved_s, 0.0))
 
 
 class FolderCollector(ScrapedCollector):

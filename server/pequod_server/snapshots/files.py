@@ -15,7 +15,7 @@ import os
 import struct
 import time
 import zlib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -27,6 +27,7 @@ from pequod_proto import pequod_pb2 as pb
 
 from pequod.engine import Range, Rows
 from pequod.errors import SnapshotError
+from pequod_server.snapshots.slices import Deadline, Slice, in_slices
 
 _FORMAT: Final = "pequod snapshot"
 #: With one database, and with several.
@@ -34,10 +35,7 @@ _VERSION: Final = 1
 _VERSION_OF_MANY: Final = 2
 #: With deadlines of keys, which earlier servers would not heed.
 _VERSION_OF_DEADLINES: Final = 3
-#: A key and when it expires, in milliseconds since 1970.
-Deadline = tuple[bytes, int]
 _LENGTH: Final = struct.Struct(">I")
-_BLOCK_ROWS: Final = 4096
 #: More than rows of the largest settings make; a length beyond it is no length.
 _BLOCK_BYTES_MAX: Final = 1 << 31
 
@@ -78,8 +76,38 @@ def write_snapshot(
     Raises:
         SnapshotError: It cannot be written; the present one stays.
     """
+    slices = in_slices(rows, [*deadlines])
+    return write_slices(path, slices, backed, origin, has_deadlines=bool(deadlines)).file_bytes
+
+
+@dataclass(frozen=True, slots=True)
+class WrittenFile:
+    """The size of a file that is written."""
+
+    key_count: int
+    file_bytes: int
+
+
+def write_slices(
+    path: Path,
+    slices: Iterable[Slice],
+    backed: Sequence[BackedPart],
+    origin: int,
+    *,
+    has_deadlines: bool,
+    is_stopped: Callable[[], bool] = bool,
+) -> WrittenFile:
+    """Write a snapshot of rows in key order, in the place of the present one.
+
+    Args:
+        has_deadlines: Whether any of the rows may have one.
+        is_stopped: Whether the writing is to end; it is asked again and again.
+
+    Raises:
+        SnapshotError: It cannot be written, or was stopped; the present one stays, and nothing is left of this one.
+    """
     try:
-        return _write(path, _blocks(rows, backed, origin, dict(deadlines)))
+        return _write(path, _blocks(slices, backed, origin, has_deadlines=has_deadlines), is_stopped)
     except OSError as error:
         raise SnapshotError(str(path), f"it cannot be written: {error.strerror}") from error
 
@@ -99,7 +127,8 @@ def try_place(path: Path) -> None:
         raise SnapshotError(str(path), f"no snapshot could be written there: {error.strerror}") from error
 
 
-def _beside(path: Path) -> Path:
+def unfinished_of(path: Path) -> Path:
+    """Return the file that has a snapshot while it is written."""
     return path.with_name(f".{path.name}.unfinished")
 
 
@@ -110,7 +139,7 @@ def _unfinished(path: Path) -> Iterator[BinaryIO]:
     Raises:
         SnapshotError: Another process writes it.
     """
-    name = _beside(path)
+    name = unfinished_of(path)
     # Not `O_TRUNC`: the file may be that of another process until the lock says that it is not.
     handle = os.open(name, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     with os.fdopen(handle, "wb") as file:
@@ -138,29 +167,33 @@ def _is_at(file: BinaryIO, name: Path) -> bool:
     return name.exists() and os.path.samestat(name.stat(), os.fstat(file.fileno()))
 
 
-def _write(path: Path, blocks: Iterator[pb.SnapshotBlock]) -> int:
+def _write(path: Path, blocks: Iterator[pb.SnapshotBlock], is_stopped: Callable[[], bool]) -> WrittenFile:
+    key_count = 0
     with _unfinished(path) as file:
         # Level 1 makes keys of one prefix small as well, five times as fast as the default.
         with gzip.GzipFile(filename="", mode="wb", fileobj=file, compresslevel=1) as stream:
             for block in blocks:
+                if is_stopped():
+                    raise SnapshotError(str(path), "it is not finished: it was stopped while it was written")
+                key_count += len(block.keys)
                 data = block.SerializeToString()
                 stream.write(_LENGTH.pack(len(data)) + data)
         file.flush()
         os.fsync(file.fileno())
         size = file.tell()
-        _beside(path).replace(path)
+        unfinished_of(path).replace(path)
     directory = os.open(path.parent, os.O_RDONLY)
     try:
         os.fsync(directory)
     finally:
         os.close(directory)
-    return size
+    return WrittenFile(key_count, size)
 
 
 def _blocks(
-    rows: Rows, backed: Sequence[BackedPart], origin: int, deadlines: Mapping[bytes, int]
+    slices: Iterable[Slice], backed: Sequence[BackedPart], origin: int, *, has_deadlines: bool
 ) -> Iterator[pb.SnapshotBlock]:
-    number = _VERSION_OF_DEADLINES if deadlines else _VERSION if len(backed) < 2 else _VERSION_OF_MANY
+    number = _VERSION_OF_DEADLINES if has_deadlines else _VERSION if len(backed) < 2 else _VERSION_OF_MANY
     head = pb.SnapshotHead(format=_FORMAT, version=number, saved_s=time.time(), server=version())
     head.origin = origin
     for part in backed:
@@ -173,27 +206,26 @@ def _blocks(
             lasts=[one.last for one in part.ranges],
         )
     yield pb.SnapshotBlock(head=head)
-    for at in range(0, len(rows.keys), _BLOCK_ROWS):
-        keys = rows.keys[at : at + _BLOCK_ROWS]
-        block = pb.SnapshotBlock(keys=keys, values=rows.values[at : at + _BLOCK_ROWS])
-        if deadlines and any(key in deadlines for key in keys):
-            block.deadlines.extend(deadlines.get(key, 0) for key in keys)
+    key_count = 0
+    for one in slices:
+        block = pb.SnapshotBlock(keys=one.rows.keys, values=one.rows.values)
+        if one.deadlines:
+            deadlines = dict(one.deadlines)
+            block.deadlines.extend(deadlines.get(key, 0) for key in one.rows.keys)
+        key_count += len(one.rows.keys)
         yield block
-    yield pb.SnapshotBlock(end=pb.SnapshotEnd(keys=len(rows.keys)))
+    yield pb.SnapshotBlock(end=pb.SnapshotEnd(keys=key_count))
 
 
 def read_snapshot(path: Path) -> SnapshotContent:
     """Read a whole file.
 
     Raises:
-        FileNotFoundError: There is none.
         SnapshotError: It is no snapshot, or damaged, or cannot be read.
     """
     try:
         with path.open("rb") as file:
             return _parse(path, file)
-    except FileNotFoundError:
-        raise
     except gzip.BadGzipFile as error:
         raise SnapshotError(str(path), f"it is no snapshot, or damaged ({error})") from error
     except (EOFError, ValueError, zlib.error, DecodeError) as error:

@@ -1,0 +1,1 @@
+"""Snapshots: base data saved in files, by themselves and when asked, and restored from there."""
