@@ -9,6 +9,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from statistics import median
 
+import psutil
 from rich.console import Console
 
 from pequod_bench.report.printed import print_rows
@@ -25,7 +26,7 @@ class Form:
     name: str
     at_once: int
     work: Callable[[int], None]
-    #: The process whose CPU is told; None: it is on another machine.
+    #: The process whose CPU is told, with its workers; None: it is on another machine.
     pid: int | None
 
     def sample(self, operations: int) -> tuple[int, float, float, float]:
@@ -37,7 +38,9 @@ class Form:
         return done, watch.seconds(), watch.cpu_seconds(), self._server_s() - server_s
 
     def _server_s(self) -> float:
-        return 0.0 if self.pid is None else usage(self.pid).cpu_s
+        if self.pid is None:
+            return 0.0
+        return sum(usage(pid).cpu_s for pid in (self.pid, *(one.pid for one in psutil.Process(self.pid).children())))
 
 
 @dataclass(frozen=True, slots=True)

@@ -92,6 +92,10 @@ class ClusterSettings(TwipSettings):
     workers: Annotated[
         Numbers, Option(help="Instead, one server with these numbers of workers, one after another.")
     ] = ()
+    simulate: Annotated[
+        Numbers,
+        Option(help="Instead, one real server of clusters of these numbers of servers; the others are played."),
+    ] = ()
 
 
 @dataclass(frozen=True, slots=True)

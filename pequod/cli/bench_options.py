@@ -117,11 +117,17 @@ def _value(field: Field[Any], said: Any) -> Any:
         return said.value
     if not isinstance(field.default, tuple):
         return said
+    if not said and not field.default:
+        # It was not given.
+        return field.default
     try:
         numbers = tuple(int(part) for part in said.split(","))
     except ValueError:
         numbers = ()
     if not numbers or min(numbers) < 1:
         option = f"--{field.name.replace('_', '-')}"
-        fail(ExitCode.USAGE, f"{option} takes numbers such as {','.join(map(str, field.default))}, not {said!r}")
+        fail(
+            ExitCode.USAGE,
+            f"{option} takes numbers such as {','.join(map(str, field.default)) or '48,200'}, not {said!r}",
+        )
     return numbers

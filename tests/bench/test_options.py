@@ -27,6 +27,7 @@ class _Sizes:
     shape: Annotated[Literal["table", "groups"], typer.Option(help="Shape.")] = "groups"
     reads: Annotated[int, typer.Option("--calls", help="Calls.")] = 3
     sizes: Annotated[tuple[int, ...], typer.Option(help="Sizes.")] = (1, 2)
+    others: Annotated[tuple[int, ...], typer.Option(help="None unless said.")] = ()
     place: Annotated[Path | None, typer.Option(help="Place.")] = None
     hidden: Annotated[int, typer.Option(help="No option of this command.")] = 4
     replicas: int = 5
@@ -66,12 +67,22 @@ def _run(*arguments: str) -> dict[str, object]:
 
 
 def test_without_options_the_settings_are_the_defaults_of_the_fields() -> None:
-    assert _run() == {**asdict(_Sizes()), "sizes": [1, 2], "shape": "groups of str", "place": "None"}
+    assert _run() == {**asdict(_Sizes()), "sizes": [1, 2], "others": [], "shape": "groups of str", "place": "None"}
 
 
 def test_options_reach_their_fields() -> None:
-    said = _run("--rows", "9", "--shape", "table", "--calls", "4", "--sizes", "7,8,9", "--place", "there")
-    fields = {"rows": 9, "shape": "table of str", "reads": 4, "sizes": [7, 8, 9], "hidden": 4, "replicas": 5}
+    said = _run(
+        "--rows", "9", "--shape", "table", "--calls", "4", "--sizes", "7,8,9", "--others", "3", "--place", "there"
+    )
+    fields = {
+        "rows": 9,
+        "shape": "table of str",
+        "reads": 4,
+        "sizes": [7, 8, 9],
+        "others": [3],
+        "hidden": 4,
+        "replicas": 5,
+    }
     assert said == {**fields, "place": "there"}
 
 

@@ -16,7 +16,7 @@ from pequod_proto import pequod_pb2 as pb
 from pequod_server.cluster.keys import EtcdKeys, written
 
 from pequod.cluster.map import ClusterMap, ClusterState, HomeRange
-from pequod.cluster.messages import message_of_difference, message_of_state, state_after
+from pequod.cluster.messages import message_of_difference, message_of_state, state_after, state_of
 from pequod.cluster.owners import Owners, Rankings
 from pequod.cluster.servers import ServerEntry, ServerRole
 from pequod_bench.micro.frame import MicroRows, MicroScale, Samples, clock
@@ -109,6 +109,20 @@ def _known_group(server_count: int, _scale: MicroScale) -> Samples:
         yield len(keys), clock() - begun
 
 
+def _home_ranges(range_count: int, _scale: MicroScale) -> Samples:
+    """Take a map of home ranges in at a client, up to where its first write goes."""
+    ranges = tuple(
+        HomeRange(b"p|%06d" % number, b"p|%06d" % (number + 1), "ab"[number % 2]) for number in range(range_count)
+    )
+    homes = [ServerEntry(f"h{one}", f"10.0.0.1:774{at}", group=one) for at, one in enumerate("ab")]
+    told = message_of_state(ClusterState.of(replace(_MAP, home_ranges=ranges), homes)).SerializeToString()
+    while True:
+        begun = clock()
+        owners = Owners(state_of(pb.FollowClusterReply.FromString(told)), Rankings())
+        owners.writers(b"p|000001|1")
+        yield 1, clock() - begun
+
+
 _ROWS: Final[tuple[tuple[str, str, Callable[[int, MicroScale], Samples]], ...]] = (
     ("members: change", "a change of an entry at a server", _change),
     ("members: told", "a change told to a follower", _told),
@@ -118,3 +132,4 @@ _ROWS: Final[tuple[tuple[str, str, Callable[[int, MicroScale], Samples]], ...]] 
 for _name, _operation, _samples in _ROWS:
     for _count in _COUNTS:
         MEMBERS.row(f"{_name}, {_count:,}", _operation)(partial(_samples, _count))
+MEMBERS.row("members: home ranges, 10,000", "a map, and the home of a first write")(partial(_home_ranges, 10_000))

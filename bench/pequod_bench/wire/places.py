@@ -6,6 +6,7 @@ native, TLS and access file      the same with TLS, a token and its role
 native, behind PostgreSQL        all rows are loaded; puts are transactions of the database
 native, in a cluster, compute    all rows are loaded from a home
 native, in a cluster, home       where the base data are, which puts go to
+native, of two workers           what one of them has, asked of that one and of the other, which passes calls on
 AsyncClient by grpcio, native    our client by each of its transports, at a server by the native one
 etcd, Redis                      other systems, with rows of the same sizes
 """
@@ -24,6 +25,9 @@ from secrets import token_urlsafe
 from tempfile import TemporaryDirectory
 from typing import Final
 
+import grpc
+from pequod_proto.pequod_pb2 import FollowClusterRequest
+from pequod_proto.pequod_pb2_grpc import PequodStub
 from pequod_server.backing import Mapping
 from pequod_server.backing.postgres.store import PostgresStore
 
@@ -43,6 +47,7 @@ _READS: Final[_Calls] = (("get", ONE), ("get", MANY), ("get", SPREAD), ("scan", 
 _WRITES: Final[_Calls] = (("put", ONE), ("put", MANY), ("multi_put", ONE), ("multi_put", MANY))
 _ALL: Final = (*_READS, *_WRITES)
 _SINGLE: Final = tuple(one for one in _ALL if one[0] != "multi_put")
+_PASSED: Final[_Calls] = (("get", ONE), ("get", MANY), ("get", SPREAD), ("scan", MANY))
 _OF_CLIENT: Final[_Calls] = (("get", ONE), ("get", GATHERED))
 _TABLE: Final = "p"
 
@@ -143,6 +148,19 @@ def _clustered(role: ServerRole) -> Callable[[ExitStack], Callee]:
     return start
 
 
+def _of_workers(asked: str) -> Callable[[ExitStack], Callee]:
+    def start(stack: ExitStack) -> Callee:
+        # No join reads the rows, so the first worker alone has them.
+        target, pid = stack.enter_context(started_server("--transport", "native", "--workers", "2"))
+        with grpc.insecure_channel(target) as channel:
+            stub = PequodStub(channel)  # type: ignore[no-untyped-call]
+            (reply,) = stub.FollowCluster(FollowClusterRequest(once=True))
+        (address,) = (server.address for server in reply.servers if server.id == asked)
+        return PequodCallee(address, pid, written_at=target)
+
+    return start
+
+
 def _etcd(stack: ExitStack) -> Callee:
     (target,) = stack.enter_context(started_etcd(_folder(stack), 1))
     return EtcdCallee(target, listening_pid(target))
@@ -165,6 +183,8 @@ PLACES: Final = (
     Place("native, behind PostgreSQL", _READS, _backed, _either(_no_native, _lack(find_postgres))),
     Place("native, in a cluster, compute", _READS, _clustered(ServerRole.COMPUTE), _no_native),
     Place("native, in a cluster, home", _WRITES, _clustered(ServerRole.HOME), _no_native),
+    Place("native, of two workers, asked at once", _PASSED, _of_workers("w0"), _no_native),
+    Place("native, of two workers, passed on", _PASSED, _of_workers("w1"), _no_native),
     Place("AsyncClient by grpcio", _OF_CLIENT, _of_client("grpcio"), _no_native),
     Place("AsyncClient by native", _OF_CLIENT, _of_client("native"), _no_native),
     Place("etcd", _SINGLE, _etcd, _lack(_find_etcd)),
