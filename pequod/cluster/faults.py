@@ -3,11 +3,18 @@
 from __future__ import annotations
 
 import re
+from functools import lru_cache
 from typing import Final
 
 from pequod.errors import ClusterMapError
 
 _NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,62}")
+
+
+@lru_cache(maxsize=256)
+def is_name(name: str) -> bool:
+    """Return whether a text is the name of a cluster, a server, or a home group."""
+    return _NAME.fullmatch(name) is not None
 
 
 def check_name(place: str, name: str) -> None:
@@ -16,7 +23,7 @@ def check_name(place: str, name: str) -> None:
     Raises:
         ClusterMapError: It is no name.
     """
-    if _NAME.fullmatch(name) is None:
+    if not is_name(name):
         raise ClusterMapError(
             place,
             f"{name!r} is no name; a name has 1 to 63 letters, digits, dots, dashes and underscores, and starts with "

@@ -29,7 +29,7 @@ def map_of(message: pb.ClusterMap) -> ClusterMap:
             for placement in message.placements
         ),
         tuple(
-            HomeRange(home.first, home.last if home.HasField("last") else None, home.group, home.moves_to)
+            HomeRange(home.first, home.last or (b"" if home.HasField("last") else None), home.group, home.moves_to)
             for home in message.home_ranges
         ),
         _replacement_of(message.replacement) if message.HasField("replacement") else None,

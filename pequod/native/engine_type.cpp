@@ -72,6 +72,19 @@ PyObject* put_quick(PyObject* self, PyObject* const* arguments, Py_ssize_t count
     return ran == Ran::FAILED ? nullptr : PyBool_FromLong(ran == Ran::DONE);
 }
 
+// _put_for_quick(key, value, ttl_ms): the same of a row that expires.
+PyObject* put_for_quick(PyObject* self, PyObject* const* arguments, Py_ssize_t count) {
+    if (!check_count("_put_for_quick", count, 3) || !is_whole(self)) return nullptr;
+    if (!PyBytes_CheckExact(arguments[0]) || !PyBytes_CheckExact(arguments[1])) Py_RETURN_FALSE;
+    int is_long = 0;
+    const long long ttl_ms = PyLong_AsLongLongAndOverflow(arguments[2], &is_long);
+    if (ttl_ms == -1 && PyErr_Occurred()) return nullptr;
+    // What is not a time is Python's to refuse.
+    if (ttl_ms < 0 || is_long) Py_RETURN_FALSE;
+    const Ran ran = put_for(engine_of(self), piece_of(arguments[0]), piece_of(arguments[1]), uint64_t(ttl_ms));
+    return ran == Ran::FAILED ? nullptr : PyBool_FromLong(ran == Ran::DONE);
+}
+
 // _remove_quick(key): whether it was there; None: it is not quick.
 PyObject* remove_quick(PyObject* self, PyObject* key) {
     if (!is_whole(self)) return nullptr;
@@ -133,6 +146,8 @@ PyObject* scan_quick(PyObject* self, PyObject* const* arguments, Py_ssize_t coun
 
 PyMethodDef methods[] = {
     {"_put_quick", as_function(put_quick), METH_FASTCALL, "Put a row; return whether that was quick."},
+    {"_put_for_quick", as_function(put_for_quick), METH_FASTCALL,
+     "Put a row that expires; return whether that was quick."},
     {"_remove_quick", remove_quick, METH_O, "Remove a row; return whether it was there, None if it is not quick."},
     {"_expire_quick", expire_quick, METH_O,
      "Remove keys that are due; return how many, and the next, if it is not quick."},

@@ -11,10 +11,13 @@
 #include "hash.hpp"
 #include "http2/client.hpp"
 #include "http2/hot_calls.hpp"
+#include "http2/owners.hpp"
+#include "http2/relay.hpp"
 #include "kernel.hpp"
 #include "kinds.hpp"
 #include "lens.hpp"
 #include "numerals.hpp"
+#include "ranks.hpp"
 #include "routes.hpp"
 #include "row_lists.hpp"
 #include "tails.hpp"
@@ -34,7 +37,7 @@ KindRow KIND_ROWS[256] = {};
 namespace {
 
 // That of pequod/native/__init__.py, which takes no other.
-constexpr int INTERFACE = 25;
+constexpr int INTERFACE = 26;
 
 PyModuleDef definition = {
     PyModuleDef_HEAD_INIT, "_hot", "The native core of the engine.", -1, nullptr, nullptr, nullptr, nullptr, nullptr,
@@ -87,10 +90,14 @@ PyMODINIT_FUNC PyInit__hot() {
                            pequod::add_tails_type,
                            pequod::add_tally_function,
                            pequod::add_numeral_functions,
+                           pequod::add_rank_functions,
                            pequod::http2::add_session_type,
                            pequod::http2::add_client_type,
                            pequod::http2::add_hot_type,
                            pequod::http2::add_lease_type,
+                           pequod::http2::add_owners_type,
+                           pequod::http2::add_link_type,
+                           pequod::http2::add_relay_end_type,
                            add_kinds}) {
         if (module && add(module) < 0) Py_CLEAR(module);
     }

@@ -40,13 +40,13 @@ bool read_route(Route* route, PyObject* parts, PyObject* tail) {
     return route->frame_part_count <= route->part_count ? true : refuse("a frame's key is a part of the key");
 }
 
-// Route(frames, parts, frame_part_count, tail, depth, is_check)
+// Route(frames, parts, frame_part_count, tail, depth, is_check, is_count)
 PyObject* route_new(PyTypeObject* type, PyObject* arguments, PyObject*) {
     PyObject *frames, *parts, *tail;
     Py_ssize_t frame_part_count;
-    int depth, is_check;
-    if (!PyArg_ParseTuple(arguments, "O!O!nO!ip", frames_type, &frames, &PyTuple_Type, &parts, &frame_part_count,
-                          &PyTuple_Type, &tail, &depth, &is_check)) {
+    int depth, is_check, is_count;
+    if (!PyArg_ParseTuple(arguments, "O!O!nO!ipp", frames_type, &frames, &PyTuple_Type, &parts, &frame_part_count,
+                          &PyTuple_Type, &tail, &depth, &is_check, &is_count)) {
         return nullptr;
     }
     PyObject* self = type->tp_alloc(type, 0);
@@ -56,6 +56,7 @@ PyObject* route_new(PyTypeObject* type, PyObject* arguments, PyObject*) {
     route->frame_part_count = size_t(frame_part_count);
     route->depth = depth;
     route->is_check = char(is_check);
+    route->is_count = char(is_count);
     if (!read_route(route, parts, tail)) Py_CLEAR(self);
     return self;
 }

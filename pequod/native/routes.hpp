@@ -24,6 +24,8 @@ struct Route {
     int depth;
     // Whether only the presence of a key counts, whose changes are noted in the logs of those who wait.
     char is_check;
+    // Whether rows are counted, and not copied.
+    char is_count;
     // Whether others are told of the rows that change: then they are Python's to change, unless watches are all who are
     // told, and the value is copied as it is.
     char is_followed;

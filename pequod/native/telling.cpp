@@ -1,6 +1,7 @@
 #include "telling.hpp"
 
 #include "arguments.hpp"
+#include "counting.hpp"
 #include "routes.hpp"
 #include "state.hpp"
 #include "timeline.hpp"
@@ -68,21 +69,57 @@ bool are_notable(const HotEngine* engine, const Waiting* waiting) {
     return true;
 }
 
+// Whether a row of this tail changes nothing, since it is beyond what contexts know that keep some rows alone. 0:
+// Python places it; -1: an error is set.
+int is_beyond_all(const Waiting* waiting, PyObject* tail) {
+    static PyObject* name = PyUnicode_InternFromString("is_beyond");
+    if (!name) return -1;
+    for (uint32_t at = 0; at < waiting->count; ++at) {
+        PyObject* found = PyObject_CallMethodOneArg(reinterpret_cast<PyObject*>(waiting->context(at)), name, tail);
+        const int is_beyond = found ? PyObject_IsTrue(found) : -1;
+        Py_XDECREF(found);
+        if (is_beyond <= 0) return is_beyond;
+    }
+    return 1;
+}
+
+// Whether a row that goes is taken out of all who wait, or changes none of them; false: Python does it, or an error is
+// set.
+bool are_removable(const Told& told) {
+    if (told.route->is_followed || !told.waiting->count) return false;
+    if (!told.waiting->context(0)->is_capped) return true;
+    PyObject* tail = tail_of(told.route, told.match);
+    const bool are = tail && is_beyond_all(told.waiting, tail) > 0;
+    Py_XDECREF(tail);
+    return are;
+}
+
+// Whether those who wait count a row more or less by themselves; false: Python counts, or an error is set.
+bool are_countable(const Told& told, const Change& change) {
+    PyObject* tail = tail_of(told.route, told.match);
+    const bool are = tail && can_count(told.waiting, tail, change.value ? 1 : -1) > 0;
+    Py_XDECREF(tail);
+    return are;
+}
+
 // Add those who wait at one site; false: they are Python's, or an error is set.
 bool find_told_at(const HotEngine* engine, PyObject* site, const Change& change, ToldAll* found) {
     if (!PyObject_TypeCheck(site, site_type)) return false;
     PyObject* route_object = site_of(site)->route;
     if (!route_object || Py_TYPE(route_object) != route_type) return !PyObject_IsTrue(site);
     const Route* route = reinterpret_cast<const Route*>(route_object);
-    if (route->is_check && !change.old == !change.value) return true;
+    const bool counts_presence = route->is_check || route->is_count;
+    if (counts_presence && !change.old == !change.value) return true;
     Told told;
     told.site = site;
     told.route = route;
     told.waiting = waiting_at(route, piece_of(change.key), &told.match);
     Waiting* waiting = told.waiting;
     if (!waiting) return true;
+    if (route->is_count) return are_countable(told, change) && found->add(told);
     if (route->is_followed && !route->tells_watches) return false;
-    if (route->is_check ? route->is_followed || !are_notable(engine, waiting) : !change.value) return false;
+    if (route->is_check && (route->is_followed || !are_notable(engine, waiting))) return false;
+    if (!route->is_check && !change.value && !are_removable(told)) return false;
     return found->add(told);
 }
 
@@ -133,9 +170,11 @@ int copy_and_tell(Hot* hot, PyObject* watches, PyObject* tail, PyObject* value) 
     return is_told ? done == Put::NEW : -1;
 }
 
+PyObject* join_of(const Told& told) { return PyObject_GetAttrString(told.site, "join"); }
+
 // The same for every context that waits; return how many have a new row, -1: an error is set.
 Py_ssize_t copy_to_watched(const Told& told, PyObject* tail, PyObject* value) {
-    PyObject* join = PyObject_GetAttrString(told.site, "join");
+    PyObject* join = join_of(told);
     PyObject* watches = join ? PyObject_GetAttrString(join, "watches") : nullptr;
     Py_ssize_t gained = watches ? 0 : -1;
     for (uint32_t at = 0; gained >= 0 && at < told.waiting->count; ++at) {
@@ -161,6 +200,19 @@ bool copy_to_all(HotEngine* engine, const Told& told, const Change& change) {
     return true;
 }
 
+// Count a row more or less in every context; `changed` gets the rows that others are told of, and begins as null. An
+// error is set on failure.
+bool count_it(const Told& told, const Change& change, PyObject** changed) {
+    if (told.route->is_followed && !*changed && !(*changed = PyList_New(0))) return false;
+    PyObject* tail = tail_of(told.route, told.match);
+    PyObject* join = tail ? join_of(told) : nullptr;
+    const bool is_done = join && count_in_all(told.waiting, tail, change.value ? 1 : -1, join,
+                                              told.route->is_followed ? *changed : nullptr);
+    Py_XDECREF(join);
+    Py_XDECREF(tail);
+    return is_done;
+}
+
 // Take a row out of a context; false: an error is set.
 bool remove_from(Hot* hot, PyObject* tail) {
     if (!check_all(hot->is_sound() && ledger_of(hot), "contexts have native rows")) return false;
@@ -171,44 +223,31 @@ bool remove_from(Hot* hot, PyObject* tail) {
     return is_covered >= 0;
 }
 
-// Whether a row of this tail changes nothing, since it is beyond what contexts know that keep some rows alone. 0:
-// Python places it; -1: an error is set.
-int is_beyond_all(const Waiting* waiting, PyObject* tail) {
-    static PyObject* name = PyUnicode_InternFromString("is_beyond");
-    if (!name) return -1;
-    for (uint32_t at = 0; at < waiting->count; ++at) {
-        PyObject* found = PyObject_CallMethodOneArg(reinterpret_cast<PyObject*>(waiting->context(at)), name, tail);
-        const int is_beyond = found ? PyObject_IsTrue(found) : -1;
-        Py_XDECREF(found);
-        if (is_beyond <= 0) return is_beyond;
-    }
-    return 1;
-}
-
-// The same as `copy_to_all` for a row that has gone, or that there was before. 0: Python does it; -1: an error is set.
-int replace_in_all(const Told& told, const Change& change, PyObject* tail) {
+// The same as `copy_to_all` for a row that has gone, or that there was before; `is_beyond`: it has no place in any of
+// those who wait. An error is set on failure.
+bool replace_in_all(const Told& told, const Change& change, PyObject* tail, bool is_beyond) {
     Waiting* waiting = told.waiting;
-    const bool is_capped = waiting->context(0)->is_capped;
-    const int is_beyond = is_capped ? is_beyond_all(waiting, tail) : 0;
-    if (is_capped && is_beyond <= 0) return is_beyond;
     const long long size = sizes.tail + PyBytes_GET_SIZE(tail);
     const long long tail_bytes = !change.old ? size : !change.value ? -std::min(size, waiting->tail_bytes) : 0;
     HotLedger* ledger = ledger_of(waiting->context(0));
-    if (!ledger) return -1;
+    if (!ledger) return false;
     waiting->tail_bytes += tail_bytes;
     Py_ssize_t gained = 0;
-    if (is_beyond) {
-        // It has no place in any of them.
-    } else if (change.value) {
-        gained = write_to_all(waiting, tail, change.value, 0);
-    } else {
-        for (uint32_t at = 0; gained >= 0 && at < waiting->count; ++at) {
-            if (!remove_from(waiting->context(at), tail)) gained = -1;
-        }
+    if (!is_beyond && change.value) gained = write_to_all(waiting, tail, change.value, 0);
+    for (uint32_t at = 0; !is_beyond && !change.value && at < waiting->count; ++at) {
+        if (!remove_from(waiting->context(at), tail)) return false;
     }
-    if (gained < 0) return -1;
+    if (gained < 0) return false;
     fan_out(ledger, gained, tail_bytes);
-    return 1;
+    return true;
+}
+
+// Take a row out of every context. An error is set on failure.
+bool remove_from_all(const Told& told, const Change& change) {
+    PyObject* tail = tail_of(told.route, told.match);
+    const bool is_done = tail && replace_in_all(told, change, tail, told.waiting->context(0)->is_capped);
+    Py_XDECREF(tail);
+    return is_done;
 }
 
 // tell_row(route, key, old, new): see the Python function of this name.
@@ -222,14 +261,17 @@ PyObject* tell_row(PyObject*, PyObject* const* arguments, Py_ssize_t count) {
         return nullptr;
     }
     const Route* route = reinterpret_cast<const Route*>(arguments[0]);
-    if (route->is_followed || route->is_check) Py_RETURN_FALSE;
+    if (route->is_followed || route->is_check || route->is_count) Py_RETURN_FALSE;
     Told told;
     told.route = route;
     told.waiting = waiting_at(route, piece_of(change.key), &told.match);
     if (!told.waiting || !told.waiting->count) Py_RETURN_TRUE;
     PyObject* tail = tail_of(route, told.match);
-    const int is_told = tail ? replace_in_all(told, change, tail) : -1;
-    Py_XDECREF(tail);
+    if (!tail) return nullptr;
+    const bool is_capped = told.waiting->context(0)->is_capped;
+    int is_told = is_capped ? is_beyond_all(told.waiting, tail) : 1;
+    if (is_told > 0 && !replace_in_all(told, change, tail, is_capped)) is_told = -1;
+    Py_DECREF(tail);
     return is_told < 0 ? nullptr : PyBool_FromLong(is_told);
 }
 
@@ -242,6 +284,28 @@ PyMethodDef functions[] = {
 // A change of whose readers Python has to bring some up to date counts as this many rows that follow.
 constexpr size_t TOLD_BY_PYTHON = 64;
 
+// Tell all who wait of a change. An error is set on failure.
+bool tell_all(HotEngine* engine, const ToldAll& found, const Change& change, size_t* count) {
+    PyObject* changed = nullptr;
+    bool is_told = true;
+    for (size_t at = 0; is_told && at < found.count(); ++at) {
+        const Told& told = found.at(at);
+        *count += told.waiting->count;
+        is_told = told.route->is_check   ? note_all(engine, told, change)
+                  : told.route->is_count ? count_it(told, change, &changed)
+                  : change.value         ? copy_to_all(engine, told, change)
+                                         : remove_from_all(told, change);
+    }
+    if (is_told && changed) {
+        *count += TOLD_BY_PYTHON;
+        PyObject* done = PyObject_CallMethod(engine->writer, "tell_changed", "O", changed);
+        is_told = done;
+        Py_XDECREF(done);
+    }
+    Py_XDECREF(changed);
+    return is_told;
+}
+
 }  // namespace
 
 bool tell_readers(HotEngine* engine, PyObject* readers, const Change& change, size_t* count) {
@@ -249,13 +313,7 @@ bool tell_readers(HotEngine* engine, PyObject* readers, const Change& change, si
     ToldAll found;
     find_told(engine, readers, change, &found);
     if (PyErr_Occurred()) return false;
-    bool is_told = true;
-    for (size_t at = 0; found.is_quick && is_told && at < found.count(); ++at) {
-        const Told& told = found.at(at);
-        *count += told.waiting->count;
-        is_told = told.route->is_check ? note_all(engine, told, change) : copy_to_all(engine, told, change);
-    }
-    if (found.is_quick) return is_told;
+    if (found.is_quick) return tell_all(engine, found, change, count);
     *count += TOLD_BY_PYTHON;
     static PyObject* name = PyUnicode_InternFromString("base_changed");
     PyObject* done =

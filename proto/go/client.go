@@ -46,7 +46,7 @@ type Client struct {
 // Dial returns a client of the server at HOST:PORT, or of the cluster that pequod+cluster://HOST:PORT,HOST:PORT?zone=ZONE
 // names by some of its servers. It connects with the first call.
 func Dial(target string, options *Options) (*Client, error) {
-	c := &cluster{target: target, nodes: map[string]*node{}, changed: make(chan struct{})}
+	c := &cluster{target: target, nodes: map[string]*node{}, ranks: newRankings(), changed: make(chan struct{})}
 	if options != nil {
 		c.options = *options
 	}

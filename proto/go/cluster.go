@@ -3,6 +3,7 @@ package pequod
 import (
 	"context"
 	"slices"
+	"strings"
 	"sync"
 
 	"google.golang.org/grpc/codes"
@@ -21,6 +22,7 @@ type cluster struct {
 	seeds []*node
 	mutex sync.Mutex
 	nodes map[string]*node
+	ranks *rankings
 	// routes are nil until the map is known, and failed says why it is not; changed is closed when there is news.
 	routes  *routes
 	failed  *Error
@@ -136,17 +138,44 @@ func (c *cluster) followOne(n *node) (told bool, failed *Error) {
 	c.leave = cancel
 	c.mutex.Unlock()
 	failed = n.try(ctx, quiet, func(ctx context.Context, n *node) error {
-		stream, err := n.stub.FollowCluster(ctx, &pb.FollowClusterRequest{})
+		stream, err := n.stub.FollowCluster(ctx, &pb.FollowClusterRequest{Differences: true})
+		var known *pb.FollowClusterReply
 		for err == nil {
 			var state *pb.FollowClusterReply
 			if state, err = stream.Recv(); err == nil {
 				told = true
-				c.take(state)
+				known = after(known, state)
+				c.take(known)
 			}
 		}
 		return err
 	})
 	return told, failed
+}
+
+// after returns the state that a reply leads to: the whole one, or a difference from the one before.
+func after(before, reply *pb.FollowClusterReply) *pb.FollowClusterReply {
+	if before == nil || !reply.IsDifference {
+		return reply
+	}
+	changed := map[string]*pb.ClusterServer{}
+	for _, one := range reply.Servers {
+		changed[one.Id] = one
+	}
+	for _, id := range reply.Gone {
+		changed[id] = nil
+	}
+	state := &pb.FollowClusterReply{Header: reply.Header, Map: reply.Map, Servers: slices.Clone(reply.Servers)}
+	if state.Map == nil {
+		state.Map = before.Map
+	}
+	for _, one := range before.Servers {
+		if _, is := changed[one.Id]; !is {
+			state.Servers = append(state.Servers, one)
+		}
+	}
+	slices.SortFunc(state.Servers, func(one, other *pb.ClusterServer) int { return strings.Compare(one.Id, other.Id) })
+	return state
 }
 
 // take goes by a state, unless a newer one is known.
@@ -171,7 +200,13 @@ func (c *cluster) take(state *pb.FollowClusterReply) {
 			n.close()
 		}
 	}
-	state.Servers = slices.DeleteFunc(state.Servers, func(one *pb.ClusterServer) bool { return nodes[one.Id] == nil })
+	// What is told next may be a difference from this state.
+	reached := &pb.FollowClusterReply{Header: state.Header, Map: state.Map}
+	for _, one := range state.Servers {
+		if nodes[one.Id] != nil {
+			reached.Servers = append(reached.Servers, one)
+		}
+	}
 	c.nodes = nodes
-	c.tell(newRoutes(state, nodes, c.zone), nil)
+	c.tell(newRoutes(reached, nodes, c.zone, c.ranks), nil)
 }

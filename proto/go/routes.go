@@ -2,14 +2,11 @@ package pequod
 
 import (
 	"bytes"
-	"cmp"
-	"encoding/binary"
-	"math"
 	mathrand "math/rand/v2"
 	"slices"
+	"sort"
 	"strings"
-
-	"golang.org/x/crypto/blake2b"
+	"sync"
 
 	pb "pequod/v1"
 )
@@ -23,7 +20,7 @@ func writes(key string) route { return func(r *routes) []*node { return r.writer
 // anywhere returns the computes, and then the others.
 func anywhere(r *routes) []*node {
 	others := slices.DeleteFunc(slices.Clone(r.state.Servers), func(one *pb.ClusterServer) bool {
-		return slices.Contains(r.computes, one)
+		return r.near[one.Id] != nil || r.far[one.Id] != nil
 	})
 	return r.nodesOf(slices.Concat(r.computes, others))
 }
@@ -33,13 +30,50 @@ type routes struct {
 	state    *pb.FollowClusterReply
 	nodes    map[string]*node
 	zone     string
+	ranks    *rankings
 	computes []*pb.ClusterServer
+	// near and far are the computes of the zone and the others, by id.
+	near, far map[string]*pb.ClusterServer
+	mutex     sync.Mutex
+	// found are the nodes of groups, by what they are asked for.
+	found map[asked][]*node
 }
 
-func newRoutes(state *pb.FollowClusterReply, nodes map[string]*node, zone string) *routes {
-	r := &routes{state: state, nodes: nodes, zone: zone}
+// asked is a group that is read (home is empty), or written at a home group, or at any.
+type asked struct {
+	group, home string
+	isWritten   bool
+}
+
+// newRoutes returns the routes in a state; the rankings are those of the states before.
+func newRoutes(state *pb.FollowClusterReply, nodes map[string]*node, zone string, ranks *rankings) *routes {
+	r := &routes{state: state, nodes: nodes, zone: zone, ranks: ranks, found: map[asked][]*node{}}
+	ranks.update(state.Servers, zone)
 	r.computes = r.present("compute", "", state.Map.Version)
+	r.near, r.far = map[string]*pb.ClusterServer{}, map[string]*pb.ClusterServer{}
+	for _, one := range r.computes {
+		if isNear(one, zone) {
+			r.near[one.Id] = one
+		} else {
+			r.far[one.Id] = one
+		}
+	}
 	return r
+}
+
+// kept returns the nodes for what is asked, found once.
+func (r *routes) kept(one asked, find func() []*node) []*node {
+	r.mutex.Lock()
+	defer r.mutex.Unlock()
+	nodes, isFound := r.found[one]
+	if !isFound {
+		if len(r.found) >= groupsMax {
+			clear(r.found)
+		}
+		nodes = find()
+		r.found[one] = nodes
+	}
+	return nodes
 }
 
 // present returns the servers of a role in the best state that there is; if some of them have a version of the map, those.
@@ -99,13 +133,48 @@ func (r *routes) group(key string) (string, *pb.ClusterPlacement) {
 
 // ranked returns the servers of a group: its owner, then its spares.
 func (r *routes) ranked(group string, servers []*pb.ClusterServer) []*pb.ClusterServer {
-	scores := map[*pb.ClusterServer]float64{}
+	these, by := newRanking(), map[string]*pb.ClusterServer{}
+	these.update(servers)
 	for _, one := range servers {
-		scores[one] = score(one, group)
+		by[one.Id] = one
 	}
-	return slices.SortedFunc(slices.Values(servers), func(one, other *pb.ClusterServer) int {
-		return cmp.Or(cmp.Compare(scores[other], scores[one]), cmp.Compare(other.Id, one.Id))
+	found := make([]*pb.ClusterServer, 0, len(servers))
+	for _, one := range these.best(group, len(servers)) {
+		found = append(found, by[one.id])
+	}
+	return found
+}
+
+// first returns the first computes of a group; none if too few are kept.
+func (r *routes) first(group string) (found []*pb.ClusterServer) {
+	for _, side := range []struct {
+		ranks   *ranking
+		present map[string]*pb.ClusterServer
+	}{{r.ranks.near, r.near}, {r.ranks.far, r.far}} {
+		count := 0
+		for _, one := range side.ranks.first(group) {
+			if server := side.present[one.id]; server != nil {
+				found = append(found, server)
+				count++
+			}
+		}
+		if count < min(sparesMin+1, len(side.present)) {
+			return nil
+		} else if count < len(side.present) {
+			// Others of this side come before those of the other one.
+			break
+		}
+	}
+	return found
+}
+
+// all returns all computes of a group, those of the zone first.
+func (r *routes) all(group string) []*pb.ClusterServer {
+	servers := r.ranked(group, r.computes)
+	slices.SortStableFunc(servers, func(one, other *pb.ClusterServer) int {
+		return btoi(!isNear(one, r.zone)) - btoi(!isNear(other, r.zone))
 	})
+	return servers
 }
 
 func btoi(is bool) int {
@@ -115,47 +184,45 @@ func btoi(is bool) int {
 	return 0
 }
 
-// score returns a server's score for a group: the greatest one owns it (Wang and Ravishankar, 1998).
-func score(server *pb.ClusterServer, group string) float64 {
-	hash, err := blake2b.New(8, []byte(server.Id))
-	if err != nil {
-		return 0 // An id has 64 bytes at most.
-	}
-	hash.Write([]byte(group))
-	even := (float64(binary.BigEndian.Uint64(hash.Sum(nil))>>12) + 0.5) / (1 << 52)
-	if server.Weight != nil {
-		return -*server.Weight / math.Log(even)
-	}
-	return -1 / math.Log(even)
-}
-
-// readers returns the servers for a read that begins at a key.
+// readers returns servers for a read that begins at a key: the first ones of its group, or all if none of them is there.
 func (r *routes) readers(key string) []*node {
-	if len(r.computes) == 1 {
-		return r.nodesOf(r.computes)
-	}
 	group, placement := r.group(key)
-	servers := r.ranked(group, r.computes)
-	if r.zone != "" {
-		slices.SortStableFunc(servers, func(one, other *pb.ClusterServer) int {
-			return btoi(one.Zone != r.zone) - btoi(other.Zone != r.zone)
-		})
+	found := r.firstReaders(group, placement)
+	if len(found) < len(r.computes) && !slices.ContainsFunc(found, func(n *node) bool { return !n.isAway() }) {
+		found = r.nodesOf(r.all(group))
 	}
-	if spread := min(int(placement.ReadSpread), len(servers)); spread > 1 {
+	if spread := min(int(placement.ReadSpread), len(found)); spread > 1 {
+		found = slices.Clone(found)
 		at := mathrand.IntN(spread)
-		servers[0], servers[at] = servers[at], servers[0]
+		found[0], found[at] = found[at], found[0]
 	}
-	return r.nodesOf(servers)
+	return found
 }
 
-// writers returns the servers for a write: the homes of the key, then the computes, which hand it on.
+// firstReaders returns the first computes of a group, some at least: the owner, then its spares.
+func (r *routes) firstReaders(group string, placement *pb.ClusterPlacement) []*node {
+	return r.kept(asked{group: group}, func() []*node {
+		var found []*pb.ClusterServer
+		if placement.ReadSpread <= sparesMin && len(r.computes) > ranksKept {
+			found = r.first(group)
+		}
+		if len(found) == 0 {
+			found = r.all(group)
+		}
+		return r.nodesOf(found)
+	})
+}
+
+// writers returns the servers for a write: the homes of the key, then computes, which hand it on.
 func (r *routes) writers(key string) []*node {
 	home, ok := r.homeGroup(key)
 	if !ok {
 		return r.readers(key)
 	}
 	group, _ := r.group(key)
-	found := r.nodesOf(r.ranked(group, r.present("home", home, 0)))
+	found := slices.Clone(r.kept(asked{group, home, true}, func() []*node {
+		return r.nodesOf(r.ranked(group, r.present("home", home, 0)))
+	}))
 	for _, n := range r.readers(key) {
 		if !slices.Contains(found, n) {
 			found = append(found, n)
@@ -166,12 +233,13 @@ func (r *routes) writers(key string) []*node {
 
 // homeGroup returns the group that owns a key, without a name where the map has no home ranges; false if none owns it.
 func (r *routes) homeGroup(key string) (string, bool) {
-	for _, one := range r.state.Map.HomeRanges {
-		if key >= string(one.First) && (one.Last == nil || key < string(one.Last)) {
-			return one.Group, true
-		}
+	ranges := r.state.Map.HomeRanges
+	// The ranges are disjoint, and in key order.
+	at := sort.Search(len(ranges), func(at int) bool { return string(ranges[at].First) > key }) - 1
+	if at < 0 || ranges[at].Last != nil && key >= string(ranges[at].Last) {
+		return "", len(ranges) == 0
 	}
-	return "", len(r.state.Map.HomeRanges) == 0
+	return ranges[at].Group, true
 }
 
 // homeParts cuts a range into those of the home groups.

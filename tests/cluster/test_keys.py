@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 from pequod_proto import etcd_pb2 as etcd
 from pequod_server.cluster.keys import EtcdKeys, read_server, written
@@ -32,6 +32,7 @@ def _said(keys: EtcdKeys) -> object:
         return str(error), keys.map_version, keys.latest_version, len(keys)
 
 
+@example([(b"map", written(ClusterMap("twip", 7))), (b"map", None)])
 @given(st.lists(st.tuples(KEYS, VALUES), max_size=12))
 def test_changes_lead_where_reading_everything_leads(changes: list[tuple[bytes, bytes | None]]) -> None:
     keys, pairs = EtcdKeys(ROOT, "etcd"), dict[bytes, bytes]()

@@ -127,6 +127,8 @@ async def test_all_computes_prepare_before_any_of_them_shows_the_new_rows(pair: 
         assert OLD in seen
         # None goes back.
         assert sorted(seen, key=lambda answer: answer == NEW) == seen
+    # The other server has heard a moment later that all go by the map.
+    await has_ended(pair.clients[1])
     assert [one.is_in_place for one in await pair.clients[1].replacements()] == [True]
     for server in pair.servers:
         server.engine._check()

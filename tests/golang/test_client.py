@@ -87,9 +87,15 @@ def _states() -> list[tuple[ClusterState, str]]:
         replace(servers[0], state=ServerState.DRAINING),
         *(replace(one, map_version=2 + number % 2) for number, one in enumerate(servers[1:])),
     ]
+    many = [
+        replace(servers[number % 5], id=f"m{number}", address=f"127.0.0.1:{1000 + number}", weight=1.0 + number % 3)
+        for number in range(300)
+    ]
     return [
         (plain, ""),
         (plain, "x"),
+        (ClusterState.of(plain.map, many), "x"),
+        (ClusterState.of(plain.map, many), ""),
         (replace(plain, map=replace(plain.map, placements=placements)), ""),
         (replace(plain, map=replace(plain.map, home_ranges=HOMES)), ""),
         (ClusterState.of(plain.map, uneven), ""),
@@ -123,6 +129,10 @@ async def test_keys_go_where_the_python_client_sends_them(go_tests: GoTests, tmp
     file = tmp_path / "routes.json"
     file.write_text(json.dumps([_routes_of(state, zone) for state, zone in _states()]))
     await go_tests("^TestKeysGo", PEQUOD_ROUTES=str(file))
+
+
+async def test_routes_are_kept_through_changes_and_found_among_many(go_tests: GoTests) -> None:
+    await go_tests("^Test(ServersOfGroups|AChangeCosts|Differences|HomesAreFound)")
 
 
 async def test_it_works_with_a_cluster_that_loses_servers(go_tests: GoTests, tmp_path: Path) -> None:

@@ -11,6 +11,7 @@ from tests.native.faults_of_deadlines import FAULTS_OF_DEADLINES
 from tests.native.faults_of_hot_calls import FAULTS_OF_HOT_CALLS
 from tests.native.faults_of_http2 import FAULTS_OF_HTTP2
 from tests.native.faults_of_messages import FAULTS_OF_MESSAGES
+from tests.native.faults_of_relay import FAULTS_OF_RELAY
 from tests.native.faults_of_tails import FAULTS_OF_TAILS
 from tests.native.faults_of_telling import FAULTS_OF_TELLING
 
@@ -374,6 +375,7 @@ FAULTS: Final = tuple(
             *FAULTS_OF_MESSAGES,
             *FAULTS_OF_HTTP2,
             *FAULTS_OF_HOT_CALLS,
+            *FAULTS_OF_RELAY,
             *FAULTS_OF_DEADLINES,
             *FAULTS_OF_TAILS,
             *FAULTS_OF_TELLING,

@@ -169,6 +169,18 @@ FAULTS_OF_MESSAGES: Final = (
         "long numbers with an exponent lose digits",
     ),
     Fault(
+        "ranks.cpp",
+        "if (found == wanted && weight * MORE < first[found - 1].score * (1 - even_of(hashes[at]))) continue;",
+        "if (found == wanted && weight * MORE < first[found - 1].score) continue;",
+        "servers are left out of the first ones by a bound that is too low",
+    ),
+    Fault(
+        "ranks.cpp",
+        "hash[0] ^= PARAMETERS ^ uint64_t(size) << 8;",
+        "hash[0] ^= PARAMETERS;",
+        "hashes of groups do not go by the size of an id",
+    ),
+    Fault(
         "tally.cpp",
         "if (field.slot) found = add(field.slot, 1);",
         "",

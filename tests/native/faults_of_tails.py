@@ -25,8 +25,8 @@ FAULTS_OF_TAILS: Final = (
     ),
     Fault(
         "telling.cpp",
-        "if (is_capped && is_beyond <= 0) return is_beyond;",
-        "if (is_capped && is_beyond < 0) return is_beyond;",
+        "int is_told = is_capped ? is_beyond_all(told.waiting, tail) : 1;",
+        "int is_told = is_capped ? is_beyond_all(told.waiting, tail) | 1 : 1;",
         "where the best rows of records are kept, no spare row takes the place of one that goes",
     ),
     Fault(

@@ -37,8 +37,44 @@ FAULTS_OF_TELLING: Final = (
     ),
     Fault(
         "telling.cpp",
-        "    if (route->is_followed || route->is_check) Py_RETURN_FALSE;\n",
+        "    if (route->is_followed || route->is_check || route->is_count) Py_RETURN_FALSE;\n",
         "",
         "no watch is told of rows of records",
+    ),
+    Fault(
+        "telling.cpp",
+        "const bool counts_presence = route->is_check || route->is_count;",
+        "const bool counts_presence = route->is_check;",
+        "a row that gets another value is counted again",
+    ),
+    Fault(
+        "telling.cpp",
+        "    if (is_told && changed) {",
+        "    if (false) {",
+        "neither watches nor joins are told of counts",
+    ),
+    Fault(
+        "counting.cpp",
+        "PyDict_SetItem(hot->aggregate_states, tail, state) == 0 &&",
+        "true &&",
+        "a count is shown that the next change does not begin with",
+    ),
+    Fault(
+        "counting.cpp",
+        "count + more < 1 || ",
+        "",
+        "a group whose last row goes has a count of nothing",
+    ),
+    Fault(
+        "telling.cpp",
+        "    if (told.route->is_followed || !told.waiting->count) return false;\n",
+        "",
+        "watches and joins over a timeline are not told of a row that goes",
+    ),
+    Fault(
+        "telling.cpp",
+        "    if (!told.waiting->context(0)->is_capped) return true;\n",
+        "    return true;\n",
+        "a row that goes out of a full timeline stays in it",
     ),
 )

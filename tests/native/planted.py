@@ -36,6 +36,8 @@ _TESTS: Final = (
     "tests/engine/test_whole_values.py",
     "tests/engine/test_expiry.py",
     "tests/once/test_batches.py",
+    "tests/workers/test_relay.py",
+    "tests/workers/test_relay_ends.py",
 )
 #: A fault that lets a loop go on for ever is found too.
 _SECONDS_MAX: Final = 240

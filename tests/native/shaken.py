@@ -3,8 +3,9 @@
     python -m tests.native.shaken --seconds 60
     python -m tests.native.shaken --executions 10000000 --processes 2
 
-An execution is one connection of a server or of a client: a seed makes one of each. It is for builds with sanitizers
-(`make shake`), which tell of any byte that is read or written elsewhere.
+An execution is one connection of a server or of a client: a seed makes one of each. What it is sent are frames of a
+collection, which is made once, and damage. It is for builds with sanitizers (`make shake`), which tell of any byte that
+is read or written elsewhere.
 """
 
 import argparse
@@ -13,6 +14,7 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import FIRST_COMPLETED, ProcessPoolExecutor, wait
 from concurrent.futures.process import BrokenProcessPool
+from functools import cache
 from itertools import count, islice, takewhile
 from multiprocessing import get_context
 from typing import Any, Final
@@ -23,7 +25,7 @@ from pequod_server.once.memory import RequestIds
 from pequod.engine import Engine
 from pequod.native.http2 import HotLimits, NativeSession, new_hot_calls, new_session, why_absent
 from tests.native.runs import Turn
-from tests.native.shaken_client import noise, shake_client
+from tests.native.shaken_client import FRAMES, noise, shake_client
 from tests.server.frames import (
     ACK,
     CONTINUATION,
@@ -70,10 +72,16 @@ _HOT: list[tuple[str, Any]] = [
 _BATCH = pb.ExecuteRequest(kinds=bytes([1, 2]), arguments=[b"p|1", b"x|1", b"v"])
 
 
-def _with_hot(session: NativeSession, rnd: random.Random) -> Callable[[bytes], None]:
-    """Have a connection answer hot calls; return a function that reads for it."""
-    engine, buffer = Engine(backed=[b"p"]), memoryview(bytearray(70_000))
+def _new_engine() -> Engine:
+    """Return an engine with a range that is loaded, among others that are not."""
+    engine = Engine(backed=[b"p"])
     engine.load(b"p|", b"p|5", [(b"p|%d" % at, bytes(at)) for at in range(5)])
+    return engine
+
+
+def _with_hot(session: NativeSession, engine: Engine, rnd: random.Random) -> Callable[[bytes], None]:
+    """Have a connection answer hot calls; return a function that reads for it."""
+    buffer = memoryview(bytearray(70_000))
     limits, slow_s = HotLimits(100, 100, 1 << 20, 1 << 20), rnd.choice([0.0, 1.0])
     session.use_hot(new_hot_calls(engine, 7, limits, slow_s, RequestIds()), rnd.random() < 0.2)
 
@@ -128,18 +136,26 @@ def _frames(rnd: random.Random) -> bytes:
     return rnd.choice(made)()
 
 
-def shake(seed: int) -> None:
-    """Shake one connection.
+@cache
+def _collection() -> list[bytes]:
+    """Return frames to send: to make those of each connection takes most of the time of an execution."""
+    rnd = random.Random(0)
+    return [_frames(rnd) for _ in range(FRAMES)]
+
+
+def shake(seed: int, engine: Engine | None = None) -> None:
+    """Shake one connection, to this engine if there is one.
 
     Raises:
         AssertionError: A sum does not end at nothing.
     """
     rnd = random.Random(seed)
     session = new_session(rnd.choice([100, 50_000, 1 << 20]), 500, rnd.choice([2, 100]), rnd.choice([4096, 65_535]))
-    data = bytearray(PREFACE + frame(SETTINGS, 0, 0) + b"".join(_frames(rnd) for _ in range(rnd.randrange(30))))
+    data = bytearray(PREFACE + frame(SETTINGS, 0, 0) + b"".join(rnd.choices(_collection(), k=rnd.randrange(30))))
     for _ in range(rnd.choice([0, 0, 1, 5])):
         data[rnd.randrange(len(data))] = rnd.randrange(256)
-    read: Callable[[bytes], object] = session.receive if rnd.random() < 0.4 else _with_hot(session, rnd)
+    is_hot = rnd.random() < 0.6
+    read: Callable[[bytes], object] = _with_hot(session, engine or _new_engine(), rnd) if is_hot else session.receive
     trailers = [(b"grpc-status", b"5"), (b"grpc-message", b"no")]
     try:
         while data:
@@ -180,12 +196,13 @@ def shake(seed: int) -> None:
 def _shake_some(seeds: range) -> int:
     """Shake connections of both sides by each of the seeds; return how many there were."""
     assert why_absent() is None
+    engine = _new_engine()
     for seed in seeds:
         try:
-            shake(seed)
+            shake(seed, engine)
             shake_client(seed)
         except Exception as error:
-            error.add_note(f"by the seed {seed}")
+            error.add_note(f"by the seed {seed}, with an engine that has seen those from {seeds.start} on")
             raise
     return 2 * len(seeds)
 

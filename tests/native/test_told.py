@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Callable
+from functools import partial
 from random import Random
 
 import pytest
@@ -27,31 +29,105 @@ def _engine(joins: str) -> Engine:
     return engine
 
 
-def _called(engine: Engine, key: bytes, value: bytes) -> list[str]:
-    """Put a row; return the functions of Python that the core called."""
+def _called(run: Callable[[], object]) -> list[str]:
+    """Run a command; return the functions of Python that the core called."""
     called = list[str]()
     sys.setprofile(lambda frame, event, _: called.append(frame.f_code.co_name) if event == "call" else None)
     try:
-        engine.put(key, value)
+        run()
     finally:
         sys.setprofile(None)
     return called
 
 
+def _called_by_put(engine: Engine, key: bytes, value: bytes) -> list[str]:
+    return _called(lambda: engine.put(key, value))
+
+
 def test_a_put_that_many_joins_read_is_native() -> None:
     engine = _engine("; ".join(f"v{number}|<a>|<b> = copy p|<a>|<b>" for number in range(READERS)))
-    assert "base_changed" not in _called(engine, b"p|ann|02", b"second")
+    assert "base_changed" not in _called_by_put(engine, b"p|ann|02", b"second")
     for number in range(READERS):
         assert engine.get(b"v%d|ann|02" % number) == b"second"
     engine._check()
 
 
+@pytest.mark.parametrize("keep", ["", " keep last 2 of <reader>"])
+def test_a_row_that_goes_out_of_timelines_is_taken_out_natively(keep: str) -> None:
+    engine = Engine()
+    engine.add_joins(parse(f"t|<reader>|<time>|<poster> = check s|<reader>|<poster> copy p|<poster>|<time>{keep}"))
+    for reader in (b"liz", b"max"):
+        engine.put(b"s|%s|ann" % reader, b"")
+    engine.put_all([b"p|ann|%02d" % time for time in range(60)], [b"post"] * 60)
+    for reader in (b"liz", b"max"):
+        engine.scan(b"t|%s|" % reader, b"t|%s}" % reader)
+    # Of a timeline that keeps its last rows, these are far below what it knows.
+    for time in range(20):
+        called = _called(partial(engine.remove, b"p|ann|%02d" % time))
+        assert "base_changed" not in called
+    for time in (59, 20, 58):
+        engine.remove(b"p|ann|%02d" % time)
+    for reader in (b"liz", b"max"):
+        left = engine.scan(b"t|%s|" % reader, b"t|%s}" % reader).keys
+        assert [key.split(b"|")[2] for key in left] == [b"%02d" % time for time in range(56 if keep else 21, 58)]
+    engine._check()
+
+
 def test_one_reader_of_many_that_is_pythons_leaves_all_to_python() -> None:
     joins = [f"v{number}|<a>|<b> = copy p|<a>|<b>" for number in range(READERS)]
-    engine = _engine("; ".join([*joins, "n|<a> = count p|<a>|<b>"]))
-    assert "base_changed" in _called(engine, b"p|ann|02", b"second")
+    engine = _engine("; ".join([*joins, "n|<a> = max p|<a>|<b>"]))
+    assert "base_changed" in _called_by_put(engine, b"p|ann|02", b"second")
     assert [engine.get(b"v%d|ann|02" % number) for number in (0, READERS - 1)] == [b"second"] * 2
+    assert engine.get(b"n|ann") == b"second"
+
+
+def test_counts_are_native_from_a_groups_second_row_on() -> None:
+    engine = _engine("n|<a> = count p|<a>|<b>; v|<a>|<b> = copy p|<a>|<b>")
+    assert "base_changed" not in _called_by_put(engine, b"p|ann|02", b"second")
+    assert "base_changed" not in _called_by_put(engine, b"p|ann|02", b"another value, which no count looks at")
     assert engine.get(b"n|ann") == b"2"
+    assert "base_changed" in _called_by_put(engine, b"p|cid|01", b"a group begins")
+    assert engine.get(b"n|cid") == b"1"
+    engine.remove(b"p|ann|01")
+    engine.remove(b"p|ann|02")
+    assert (engine.get(b"n|ann"), engine.get(b"n|bob")) == (None, b"1")
+    engine._check()
+
+
+def test_a_count_up_to_where_a_read_has_asked_leaves_others_alone() -> None:
+    engine = Engine()
+    engine.add_joins(parse("n|<a> = count p|<a>|<b>"))
+    for poster in (b"ann", b"bob"):
+        engine.put_all([b"p|%s|%02d" % (poster, at) for at in range(3)], [b""] * 3)
+    assert engine.scan(b"n|", b"n|b").values == [b"3"]
+    engine.put(b"p|bob|04", b"")
+    engine.put(b"p|ann|04", b"")
+    engine._check()
+    assert engine.scan(b"n|", b"n}").values == [b"4", b"4"]
+
+
+def test_watches_and_joins_are_told_of_counts_from_value_to_value() -> None:
+    engine = _engine("n|<a> = count p|<a>|<b>; top|<points:i64>|<a> = copy n|<a> with . = <points:i64>")
+    watches = [(table, engine.watch(table + b"|", table + b"}", lambda: None)) for table in (b"n", b"top")]
+    seen = {}
+    for table, watch in watches:
+        engine.settle(watch)
+        seen[table] = dict(zip(*engine.scan(table + b"|", table + b"}"), strict=True))
+    random = Random(2)
+    called = set[str]()
+    for _ in range(300):
+        key = b"p|%s|%02d" % (random.choice([b"ann", b"bob", b"c"]), random.randrange(6))
+        called |= {"removed"} if random.random() < 0.4 and engine.remove(key) else set(_called_by_put(engine, key, b""))
+        for table, watch in watches if random.random() < 0.3 else ():
+            for change in engine.settle(watch):
+                assert seen[table].get(change.key) == change.old
+                if change.new is None:
+                    del seen[table][change.key]
+                else:
+                    seen[table][change.key] = change.new
+            assert seen[table] == dict(zip(*engine.scan(table + b"|", table + b"}"), strict=True))
+    assert {"tell_changed", "base_changed", "removed"} <= called
+    engine._check()
 
 
 @pytest.mark.parametrize("bounds", [(b"t|", b"t}"), (b"t|", b"t|b"), (b"", None)])
@@ -62,7 +138,7 @@ def test_copies_that_watches_alone_follow_are_native_and_told_from_value_to_valu
     watch = engine.watch(*bounds, lambda: None)
     engine.settle(watch)
     rows = dict(zip(*engine.scan(*bounds), strict=True))
-    called = _called(engine, b"p|ann|02", b"second")
+    called = _called_by_put(engine, b"p|ann|02", b"second")
     assert "tell_computed" in called
     # A watch of everything follows the posts as well.
     assert ("base_changed" in called) == (bounds == (b"", None))
@@ -82,7 +158,7 @@ def test_copies_that_watches_alone_follow_are_native_and_told_from_value_to_valu
             assert sorted(rows.items()) == list(zip(*engine.scan(*bounds), strict=True))
     engine._check()
     engine.unwatch(watch)
-    assert "tell_computed" not in _called(engine, b"p|ann|09", b"z")
+    assert "tell_computed" not in _called_by_put(engine, b"p|ann|09", b"z")
 
 
 def test_a_value_that_is_put_again_is_told_to_nobody() -> None:
@@ -100,7 +176,7 @@ def test_copies_that_others_follow_or_hide_are_pythons(more: str) -> None:
     engine = _engine(f"t|<b>|<a> = copy p|<a>|<b>; {more}")
     watch = engine.watch(b"t|", b"t}", lambda: None)
     engine.settle(watch)
-    assert "base_changed" in _called(engine, b"p|ann|02", b"second")
+    assert "base_changed" in _called_by_put(engine, b"p|ann|02", b"second")
     assert engine.settle(watch) == [Change(b"t|02|ann", None, b"second")]
     engine._check()
 

@@ -80,6 +80,11 @@ class NativeHotCalls(Protocol):
     reads: int
     #: When the last call was answered, by the clock of `time.monotonic`.
     answered_s: float
+    #: How many calls are on their way to other workers; how many have gone there, and how many of these came back
+    #: unanswered.
+    relayed_count: int
+    passed: int
+    returned: int
 
     def tallies(self) -> list[Tally]:
         """Return a tally of the calls of each of `HOT_METHODS`."""
@@ -229,12 +234,24 @@ class NativeSession(Protocol):
     def stranger(self) -> bytes | None:
         """Return the header `authorization` of a call whose rights are not known; empty: it has none. None: no such."""
 
-    def admit(self, authorization: bytes, readable: Ranges, writable: Ranges, lease: NativeLease = ..., /) -> None:
+    def admit(
+        self,
+        authorization: bytes,
+        readable: Ranges,
+        writable: Ranges,
+        lease: NativeLease | None = ...,
+        relay_as: bytes | None = ...,
+        /,
+    ) -> None:
         """Let calls with this header read and write keys, until `forget_rights`.
 
         Args:
             lease: What they may use; without it, they may use everything.
+            relay_as: By which header of this name other workers know the role; without it, they do not.
         """
+
+    def waited_s(self, stream: int, /) -> float:
+        """Return how long ago a call went to another worker that has not answered it, in seconds; 0: it did not."""
 
     def forget_rights(self) -> None:
         """Forget what `admit` has said."""

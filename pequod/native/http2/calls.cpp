@@ -190,6 +190,13 @@ PyObject* session_reset(PyObject* object, PyObject* const* arguments, Py_ssize_t
     Py_RETURN_NONE;
 }
 
+// waited_s(id): how long a call was on its way to another worker that has not answered it, in seconds.
+PyObject* session_waited_s(PyObject* object, PyObject* argument) {
+    const Stream* stream = stream_of_number(as_session(object), argument);
+    if (PyErr_Occurred()) return nullptr;
+    return PyFloat_FromDouble(stream && stream->passed_s > 0 ? monotonic() - stream->passed_s : 0);
+}
+
 PyObject* session_ping(PyObject* object, PyObject*) {
     Session* self = as_session(object);
     if (self->session && nghttp2.submit_ping(self->session, FLAG_NONE, nullptr)) return PyErr_NoMemory();
@@ -249,6 +256,7 @@ PyMethodDef methods[] = {
     {"is_half_closed", session_is_half_closed, METH_O, nullptr},
     {"when_drained", session_when_drained, METH_O, nullptr},
     {"reset", as_function(session_reset), METH_FASTCALL, nullptr},
+    {"waited_s", session_waited_s, METH_O, nullptr},
     {"ping", session_ping, METH_NOARGS, nullptr},
     {"say_last", session_say_last, METH_O, nullptr},
     {"terminate", session_terminate, METH_O, nullptr},

@@ -361,6 +361,15 @@ Ran answer_one(const HotTurn& turn, HotMethod method, const Asked& asked, Stream
 
 }  // namespace
 
+bool range_of(HotMethod method, Piece message, Piece* first, Piece* last) {
+    Asked asked;
+    const bool is_one = method == HOT_GET || method == HOT_TTL;
+    if (!parse(method, message, &asked) || is_one == (asked.second.size > 0)) return false;
+    *first = asked.first;
+    *last = asked.second;
+    return true;
+}
+
 Ran hot_answer(const HotTurn& turn, const HotRights& rights, Stream* stream) {
     const HotMethod method = HotMethod(stream->hot_method);
     const Incoming next = stream->next();

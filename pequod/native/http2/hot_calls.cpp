@@ -95,7 +95,9 @@ PyObject* hot_new(PyTypeObject* type, PyObject* arguments, PyObject*) {
 void hot_dealloc(PyObject* object) {
     PyTypeObject* type = Py_TYPE(object);
     const HotCalls* calls = hot_of(object);
-    for (PyObject* one : {calls->engine, calls->is_new, calls->remember, reinterpret_cast<PyObject*>(calls->batch)}) {
+    const Relay& relay = calls->relay;
+    for (PyObject* one : {calls->engine, calls->is_new, calls->remember, reinterpret_cast<PyObject*>(calls->batch),
+                          relay.owners, relay.tables, relay.links}) {
         Py_XDECREF(one);
     }
     type->tp_free(object);
@@ -114,12 +116,16 @@ PyObject* hot_tallies(PyObject* object, PyObject*) {
 PyMethodDef methods[] = {
     {"tallies", hot_tallies, METH_NOARGS, nullptr},
     {"batch_tallies", hot_batch_tallies, METH_NOARGS, nullptr},
+    {"relay_by", as_function(hot_relay_by), METH_FASTCALL, nullptr},
     {nullptr, nullptr, 0, nullptr},
 };
 PyMemberDef members[] = {
     {"answered", T_ULONGLONG, offsetof(HotCalls, answered), READONLY, nullptr},
     {"answered_s", T_DOUBLE, offsetof(HotCalls, answered_s), READONLY, nullptr},
     {"reads", T_ULONGLONG, offsetof(HotCalls, reads), READONLY, nullptr},
+    {"relayed_count", T_PYSSIZET, offsetof(HotCalls, relay.count), READONLY, nullptr},
+    {"passed", T_ULONGLONG, offsetof(HotCalls, relay.passed), READONLY, nullptr},
+    {"returned", T_ULONGLONG, offsetof(HotCalls, relay.returned), READONLY, nullptr},
     {nullptr, 0, 0, 0, nullptr},
 };
 PyType_Slot slots[] = {
@@ -131,9 +137,9 @@ PyType_Slot slots[] = {
 };
 PyType_Spec spec = {"pequod.native._hot.HotCalls", sizeof(HotCalls), 0, Py_TPFLAGS_DEFAULT, slots};
 
-PyTypeObject* hot_type = nullptr;
-
 }  // namespace
+
+PyTypeObject* hot_calls_type = nullptr;
 
 double monotonic() {
     timespec now;
@@ -193,6 +199,7 @@ bool take_rights(const Session* self, const Stream* stream, KeyRanges* readable,
     const Rights* found = rights_of(self, stream->authorization);
     *is_known = found;
     rights->lease = found ? reinterpret_cast<Lease*>(found->lease) : nullptr;
+    rights->relay_as = found ? found->relay_as : nullptr;
     return !found || (take_ranges(found->readable, readable, &rights->readable) &&
                       take_ranges(found->writable, writable, &rights->writable));
 }
@@ -253,7 +260,7 @@ void drop_hot(Session* self) {
 
 // use_hot(calls, has_guard): have calls answered from now on.
 PyObject* session_use_hot(PyObject* object, PyObject* const* arguments, Py_ssize_t count) {
-    if (count != 2 || !PyObject_TypeCheck(arguments[0], hot_type)) {
+    if (count != 2 || !PyObject_TypeCheck(arguments[0], hot_calls_type)) {
         return check_all(false, "use_hot takes hot calls and whether there is a guard"), nullptr;
     }
     Py_XSETREF(session_of(object)->hot, Py_NewRef(arguments[0]));
@@ -283,21 +290,24 @@ PyObject* session_stranger(PyObject* object, PyObject*) {
     Py_RETURN_NONE;
 }
 
-// admit(authorization, readable, writable[, lease]): what a caller may do and use, until `forget_rights`.
+// admit(authorization, readable, writable, lease, relay_as): what a caller may do and use, until `forget_rights`.
 PyObject* session_admit(PyObject* object, PyObject* const* arguments, Py_ssize_t count) {
     Session* self = session_of(object);
     KeyRanges ranges;
     const KeyRanges* found;
-    const bool has_lease = count == 4 && PyObject_TypeCheck(arguments[3], lease_type);
-    if ((count != 3 && !has_lease) || !PyBytes_CheckExact(arguments[0]) ||
-        !take_ranges(arguments[1], &ranges, &found) || !take_ranges(arguments[2], &ranges, &found)) {
-        return check_all(false, "admit takes bytes, two pairs of lists, and perhaps a lease"), nullptr;
+    const bool has_lease = count > 3 && PyObject_TypeCheck(arguments[3], lease_type);
+    const bool has_relay_as = count > 4 && PyBytes_CheckExact(arguments[4]);
+    if (count < 3 || count > 5 || !PyBytes_CheckExact(arguments[0]) || !take_ranges(arguments[1], &ranges, &found) ||
+        !take_ranges(arguments[2], &ranges, &found) || (count > 3 && !has_lease && arguments[3] != Py_None) ||
+        (count > 4 && !has_relay_as && arguments[4] != Py_None)) {
+        return check_all(false, "admit takes bytes, two pairs of lists, and perhaps a lease and bytes"), nullptr;
     }
     Rights& rights = self->rights[self->rights_at++ % RIGHTS_MAX];
     Py_XSETREF(rights.authorization, Py_NewRef(arguments[0]));
     Py_XSETREF(rights.readable, Py_NewRef(arguments[1]));
     Py_XSETREF(rights.writable, Py_NewRef(arguments[2]));
     Py_XSETREF(rights.lease, has_lease ? Py_NewRef(arguments[3]) : nullptr);
+    Py_XSETREF(rights.relay_as, has_relay_as ? Py_NewRef(arguments[4]) : nullptr);
     Py_RETURN_NONE;
 }
 
@@ -307,6 +317,7 @@ PyObject* session_forget_rights(PyObject* object, PyObject*) {
         Py_CLEAR(rights.readable);
         Py_CLEAR(rights.writable);
         Py_CLEAR(rights.lease);
+        Py_CLEAR(rights.relay_as);
     }
     Py_RETURN_NONE;
 }
@@ -317,8 +328,8 @@ PyObject* session_hot_count(PyObject* object, void*) {
 }
 
 int add_hot_type(PyObject* module) {
-    hot_type = reinterpret_cast<PyTypeObject*>(PyType_FromSpec(&spec));
-    return hot_type ? PyModule_AddObjectRef(module, "HotCalls", reinterpret_cast<PyObject*>(hot_type)) : -1;
+    hot_calls_type = reinterpret_cast<PyTypeObject*>(PyType_FromSpec(&spec));
+    return hot_calls_type ? PyModule_AddObjectRef(module, "HotCalls", reinterpret_cast<PyObject*>(hot_calls_type)) : -1;
 }
 
 }  // namespace pequod::http2

@@ -10,6 +10,7 @@
 //     hot_answer.cpp   one call: its message, its rights, its command, its reply
 //     hot_keys.cpp     one call of many keys
 //     hot_batches.cpp  the messages of Execute, once Python has taken the first one of a stream
+//     relay.cpp        one call that another worker answers
 #pragma once
 
 #include "../batch.hpp"
@@ -64,6 +65,21 @@ struct HotTally {
     uint64_t buckets[HOT_BUCKETS];
 };
 
+// The other workers of a server, and the calls that are on their way to them; see relay.hpp.
+struct Relay {
+    // An `Owners`, ranges of the keys that all workers have, and a `RelayLink` of each server, or None; null: there are
+    // no other workers.
+    PyObject *owners, *tables, *links;
+    // The places of this worker and of the home among the servers.
+    Py_ssize_t own, home;
+    // Whether rights are looked at; how many calls may be on their way.
+    bool has_guard;
+    size_t count_max;
+    // How many are, and their bytes; how many have gone, and how many of these have come back unanswered.
+    size_t count, bytes;
+    uint64_t passed, returned;
+};
+
 // The hot calls of a server: what they run on, and their counts. Python makes it; only `run_hot` changes the counts.
 struct HotCalls {
     PyObject_HEAD
@@ -85,7 +101,10 @@ struct HotCalls {
     uint64_t batch_sizes[BATCH_BUCKETS], batch_commands, commands[256];
     // The one that runs, or ran last; null: there is none yet.
     Batch* batch;
+    Relay relay;
 };
+
+extern PyTypeObject* hot_calls_type;
 
 // What holds while one run of hot calls lasts.
 struct HotTurn {
@@ -110,6 +129,8 @@ struct HotRights {
     const KeyRanges* readable = nullptr;
     const KeyRanges* writable = nullptr;
     Lease* lease = nullptr;
+    // By which header `authorization` other workers know the role; null: they do not.
+    PyObject* relay_as = nullptr;
 };
 
 // What one run did.
@@ -160,12 +181,20 @@ void rewind(Session* self);
 void drop_hot(Session* self);
 
 // Take what Python says of a run, a `HotTurn`, which has to stay; false: an error is set.
-bool take_turn(Session* self, PyObject* said, KeyRanges* homes, HotTurn* turn);
+bool take_turn(PyObject* calls, PyObject* said, KeyRanges* homes, HotTurn* turn);
 // Run what is queued, as far as it may; false: an error is set.
 bool run_all(Session* self, const HotTurn& turn, size_t most, size_t unsent_max, Done* done);
 // Return what a run did, a `HotRan`; or null, since an error is set.
 PyObject* told(const Done& done);
 PyObject* dropped(const Done& done);
+
+// Note what Python logs of a slow call; false: an error is set.
+bool tell_slow(PyObject** slow, const Stream* stream, double seconds);
+
+// The range that the message of a read asks for, without a last if it is one key; false: it is Python's.
+bool range_of(HotMethod method, Piece message, Piece* first, Piece* last);
+// The keys that the message of a MultiGet asks for, `KEYS_MAX` at the most; 0: it is Python's.
+size_t keys_of(Piece message, Piece* keys);
 
 // Answer one call: DONE, its reply is in the stream; NOT_QUICK, nothing has happened; FAILED, an error is set.
 Ran hot_answer(const HotTurn& turn, const HotRights& rights, Stream* stream);
@@ -177,12 +206,18 @@ bool remember(const HotCalls* calls, Piece batch_id, const Outcomes& outcomes);
 // The same of one write, unless its id is empty: then it has none.
 bool remember(const HotCalls* calls, Piece request_id, const Write& write, unsigned char status, Piece value);
 
+// Have another worker answer a call that is not quick here, if that is possible; false: an error is set.
+bool pass_on(Session* self, const HotTurn& turn, const HotRights& rights, Stream* stream, bool* is_passed);
+// Send what was passed on; false: an error is set.
+bool flush_links(const HotCalls* calls);
+
 // Give a call that was kept back, or the next message of one, to Python; false: an error is set.
 bool leave(Session* self, Stream* stream);
 
 // Run the next message of a stream of batches, or give it to Python; false: an error is set.
 bool run_batch(Session* self, const HotTurn& turn, Stream* stream, double* at_s, Done* done);
 PyObject* hot_batch_tallies(PyObject* object, PyObject*);
+PyObject* hot_relay_by(PyObject* object, PyObject* const* arguments, Py_ssize_t count);
 
 PyObject* session_use_hot(PyObject* object, PyObject* const* arguments, Py_ssize_t count);
 PyObject* session_run_hot(PyObject* object, PyObject* const* arguments, Py_ssize_t count);

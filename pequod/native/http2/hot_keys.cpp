@@ -75,6 +75,13 @@ Ran answer_multi_put(const HotTurn& turn, const Keys& asked, Stream* stream) {
 
 }  // namespace
 
+size_t keys_of(Piece message, Piece* keys) {
+    Keys asked;
+    if (!asked.parse(message, KEYS_MAX, false)) return 0;
+    std::memcpy(keys, asked.keys, asked.count * sizeof(Piece));
+    return asked.count;
+}
+
 Ran answer_keys(const HotTurn& turn, const HotRights& rights, HotMethod method, Piece message, Stream* stream) {
     Keys asked;
     const bool is_put = method == HOT_MULTI_PUT;

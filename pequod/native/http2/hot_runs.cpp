@@ -13,18 +13,6 @@ constexpr Py_ssize_t TURN_SIZE = 7;
 // So many of a queue that have run are forgotten, though others wait behind them.
 constexpr size_t RUN_MAX = 256;
 
-// What Python logs of a slow call: method, seconds, headers, request.
-bool tell_slow(PyObject** slow, const Stream* stream, double seconds) {
-    if (!*slow && !(*slow = PyList_New(0))) return false;
-    const Incoming message = stream->next();
-    PyObject* headers = stream->headers();
-    PyObject* told = headers ? Py_BuildValue("(idNy#)", int(stream->hot_method), seconds, headers,
-                                             reinterpret_cast<const char*>(stream->in.front()) + HEAD_BYTES,
-                                             Py_ssize_t(message.size))
-                             : nullptr;
-    return append(*slow, told);
-}
-
 // Answer one call, or give it to Python; false: an error is set.
 bool run_one(Session* self, const HotTurn& turn, Stream* stream, double* at_s, Done* done) {
     HotRights may;
@@ -36,7 +24,9 @@ bool run_one(Session* self, const HotTurn& turn, Stream* stream, double* at_s, D
     if (ran == Ran::FAILED) return false;
     if (ran != Ran::DONE) {
         stream->reply.free();
-        return note_opened(self, stream);
+        bool is_passed;
+        if (!pass_on(self, turn, may, stream, &is_passed)) return false;
+        return is_passed || note_opened(self, stream);
     }
     const double now = monotonic(), seconds = now - *at_s;
     *at_s = turn.calls->answered_s = now;
@@ -61,6 +51,18 @@ bool run_next(Session* self, const HotTurn& turn, double* at_s, Done* done) {
 
 }  // namespace
 
+// What Python logs of a slow call: method, seconds, headers, request.
+bool tell_slow(PyObject** slow, const Stream* stream, double seconds) {
+    if (!*slow && !(*slow = PyList_New(0))) return false;
+    const Incoming message = stream->next();
+    PyObject* headers = stream->headers();
+    PyObject* told = headers ? Py_BuildValue("(idNy#)", int(stream->hot_method), seconds, headers,
+                                             reinterpret_cast<const char*>(stream->in.front()) + HEAD_BYTES,
+                                             Py_ssize_t(message.size))
+                             : nullptr;
+    return append(*slow, told);
+}
+
 PyObject* told(const Done& done) {
     const auto or_none = [](PyObject* object) { return object ? object : Py_NewRef(Py_None); };
     return Py_BuildValue("(nNNNN)", done.answered, or_none(done.slow), or_none(done.streams),
@@ -72,8 +74,8 @@ PyObject* dropped(const Done& done) {
     return nullptr;
 }
 
-bool take_turn(Session* self, PyObject* said, KeyRanges* homes, HotTurn* turn) {
-    if (!check_all(PyTuple_Check(said) && PyTuple_GET_SIZE(said) == TURN_SIZE && self->hot, "a turn has seven parts")) {
+bool take_turn(PyObject* calls, PyObject* said, KeyRanges* homes, HotTurn* turn) {
+    if (!check_all(PyTuple_Check(said) && PyTuple_GET_SIZE(said) == TURN_SIZE && calls, "a turn has seven parts")) {
         return false;
     }
     PyObject* const* parts = reinterpret_cast<PyTupleObject*>(said)->ob_item;
@@ -85,7 +87,7 @@ bool take_turn(Session* self, PyObject* said, KeyRanges* homes, HotTurn* turn) {
                    "a turn has a token as bytes, and ranges of keys")) {
         return false;
     }
-    turn->calls = reinterpret_cast<HotCalls*>(self->hot);
+    turn->calls = reinterpret_cast<HotCalls*>(calls);
     turn->engine = engine_of(turn->calls->engine);
     turn->token = piece_of(parts[1]);
     turn->is_token_own = parts[2] == Py_True;
@@ -109,7 +111,7 @@ bool run_all(Session* self, const HotTurn& turn, size_t most, size_t unsent_max,
         if (done->begun) break;
     }
     rewind(self);
-    return true;
+    return !turn.calls->relay.links || flush_links(turn.calls);
 }
 
 // run_hot(most, unsent_max, turn): see NativeSession.
@@ -119,7 +121,7 @@ PyObject* session_run_hot(PyObject* object, PyObject* const* arguments, Py_ssize
     const size_t most = PyLong_AsSize_t(arguments[0]), unsent_max = PyLong_AsSize_t(arguments[1]);
     KeyRanges homes;
     HotTurn turn = {};
-    if (PyErr_Occurred() || !take_turn(self, arguments[2], &homes, &turn)) return nullptr;
+    if (PyErr_Occurred() || !take_turn(self->hot, arguments[2], &homes, &turn)) return nullptr;
     Done done;
     return run_all(self, turn, most, unsent_max, &done) ? told(done) : dropped(done);
 }

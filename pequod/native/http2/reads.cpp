@@ -9,11 +9,6 @@
 
 namespace pequod::http2 {
 
-namespace {
-
-Session* session_of(PyObject* object) { return reinterpret_cast<Session*>(object); }
-
-// Call a function of Python that may let go of the session's own reference to it; false: an error is set.
 bool call(PyObject* function, PyObject* argument) {
     Py_INCREF(function);
     PyObject* result = PyObject_CallOneArg(function, argument);
@@ -22,7 +17,6 @@ bool call(PyObject* function, PyObject* argument) {
     return result;
 }
 
-// Call `rest` with the error that is set.
 bool tell_error(const Session* self) {
     PyObject *type, *error, *trace;
     PyErr_Fetch(&type, &error, &trace);
@@ -35,11 +29,20 @@ bool tell_error(const Session* self) {
     return is_told;
 }
 
+bool is_done(const Session* self) {
+    const size_t total = self->unread_bytes + self->unsent_bytes + self->header_bytes;
+    return self->reads.is_calm && !self->hot_size && total == self->reads.noted_bytes && !has_news(self);
+}
+
+namespace {
+
+Session* session_of(PyObject* object) { return reinterpret_cast<Session*>(object); }
+
 // Run the hot calls, and write their replies; `noted` becomes what Python has to note. False: an error is set.
 bool answer(Session* self, PyObject* said, PyObject** noted) {
     KeyRanges homes;
     HotTurn turn = {};
-    if (!take_turn(self, said, &homes, &turn)) return false;
+    if (!take_turn(self->hot, said, &homes, &turn)) return false;
     const Reads& reads = self->reads;
     Done done;
     if (!run_all(self, turn, reads.most, reads.unsent_max, &done)) return dropped(done), false;
@@ -49,12 +52,6 @@ bool answer(Session* self, PyObject* said, PyObject** noted) {
     const bool is_written = replies && (!PyBytes_GET_SIZE(replies) || !reads.write || call(reads.write, replies));
     Py_XDECREF(replies);
     return is_written;
-}
-
-// Whether nothing is left for Python.
-bool is_done(const Session* self) {
-    const size_t total = self->unread_bytes + self->unsent_bytes + self->header_bytes;
-    return self->reads.is_calm && !self->hot_size && total == self->reads.noted_bytes && !has_news(self);
 }
 
 }  // namespace

@@ -39,6 +39,8 @@ struct Rights {
     PyObject* writable;
     // A `Lease`; null: its role has no quotas.
     PyObject* lease;
+    // Bytes: the header `authorization` by which other workers know its role; null: they do not.
+    PyObject* relay_as;
 };
 
 constexpr size_t RIGHTS_MAX = 4;
@@ -85,6 +87,8 @@ struct Session {
     size_t hot_at, hot_seen, hot_size, hot_room;
     // How many hot calls were answered.
     size_t hot_answered;
+    // Whether calls of it are back from another worker, and it has not been seen to since.
+    bool is_touched;
     Reads reads;
     // The rights of those who call by this connection.
     Rights rights[RIGHTS_MAX];
@@ -134,6 +138,12 @@ bool has_news(const Session* self);
 bool end_response(Session* self, Stream* stream);
 
 void detach(Session* self);
+// Call a function of Python, which may let go of the session's own reference to it; false: an error is set.
+bool call(PyObject* function, PyObject* argument);
+// Call `rest` with the error that is set; false: there is none, or an error is set.
+bool tell_error(const Session* self);
+// Whether nothing is left for Python.
+bool is_done(const Session* self);
 PyObject* session_attach(PyObject* object, PyObject* const* arguments, Py_ssize_t count);
 PyObject* session_buffer(PyObject* object, PyObject* size);
 PyObject* session_updated(PyObject* object, PyObject* size);

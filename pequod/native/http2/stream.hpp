@@ -94,6 +94,8 @@ struct Stream {
     bool takes_batches, is_of_batches;
     // The next of them is Python's to take.
     bool is_left;
+    // When it was passed on to another worker that has not answered it; 0: it was not.
+    double passed_s;
     Piece authorization;
     Bytes in;
     // A long message as far as there is room for it, its size, and how much of it is there.

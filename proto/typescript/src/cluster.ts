@@ -1,11 +1,13 @@
 /** The way of calls to the servers of a cluster, by its map: the group of a key -> the servers in rendezvous order. */
 
-import { blake2b } from "@noble/hashes/blake2.js";
 import { setTimeout as sleep } from "node:timers/promises";
 import { PequodError, unavailable } from "./errors.js";
 import { type Bounds, type Range, boundsOf, bufferOf, isBefore } from "./data.js";
-import { type ClusterPlacement, type ClusterServer, type FollowClusterReply, Pequod } from "./generated/pequod_pb.js";
+import {
+  type ClusterHomeRange, type ClusterPlacement, type ClusterServer, type FollowClusterReply, Pequod,
+} from "./generated/pequod_pb.js";
 import { Link, type Options, type Route, pauseMs } from "./link.js";
+import { KEPT, Rankings, ranked } from "./ranks.js";
 import { type Server, closed } from "./server.js";
 
 const BAR = "|".charCodeAt(0);
@@ -30,18 +32,17 @@ function groupOf(key: Uint8Array, placements: ClusterPlacement[]): Buffer {
   return placement === undefined || group.length >= placement.prefix.length ? group : bufferOf(placement.prefix);
 }
 
-/** How great the claim of a server to a group is; the greatest wins, as for every other client. */
-function score(server: string, weight: number, group: Buffer): number {
-  const hashed = blake2b(group, { dkLen: 8, key: Buffer.from(server) });
-  const even = (Number(Buffer.from(hashed).readBigUInt64BE() >> 12n) + 0.5) / 2 ** 52;
-  return -weight / Math.log(even);
+/** The range of a key: they are disjoint, and in key order. */
+function homeOf(key: Uint8Array, ranges: ClusterHomeRange[]): ClusterHomeRange | undefined {
+  let [low, high] = [0, ranges.length];
+  while (low < high) {
+    const middle = (low + high) >> 1;
+    if (isBefore(key, ranges[middle]!.first)) high = middle;
+    else low = middle + 1;
+  }
+  const found = ranges[low - 1];
+  return found !== undefined && isBefore(key, found.last) ? found : undefined;
 }
-
-const byScore = (group: Buffer, servers: ClusterServer[]): ClusterServer[] =>
-  servers
-    .map((server) => ({ server, score: score(server.id, server.weight ?? 1, group) }))
-    .sort((one, two) => two.score - one.score)
-    .map(({ server }) => server);
 
 /** Those in the best state that there is; of them those that go by this map, if there are some. */
 function present(servers: ClusterServer[], version = 0n): ClusterServer[] {
@@ -53,11 +54,23 @@ function present(servers: ClusterServer[], version = 0n): ClusterServer[] {
   return [];
 }
 
+/** The state that a reply leads to: the whole one, or a difference from the one before. */
+export function stateAfter(before: FollowClusterReply | undefined, reply: FollowClusterReply): FollowClusterReply {
+  if (before === undefined || !reply.isDifference) return reply;
+  const servers = new Map(before.servers.map((one) => [one.id, one]));
+  for (const id of reply.gone) servers.delete(id);
+  for (const one of reply.servers) servers.set(one.id, one);
+  const inOrder = [...servers.values()].sort((one, two) => (one.id < two.id ? -1 : 1));
+  return { ...reply, ...(reply.map === undefined && before.map && { map: before.map }), servers: inOrder };
+}
+
 export class Cluster extends Link {
   private readonly seeds: string[];
-  private readonly zone: string | null;
+  private readonly rankings: Rankings;
   private readonly ending = new AbortController();
   private state: FollowClusterReply | undefined;
+  /** Those of the state that reads go to, by id. */
+  private computes = new Map<string, ClusterServer>();
   /** By role and group. */
   private ranked = new Map<string, ClusterServer[]>();
   private waiting: { resolve: (state: FollowClusterReply) => void; reject: (error: unknown) => void }[] = [];
@@ -68,7 +81,7 @@ export class Cluster extends Link {
     super(target, options);
     const [addresses = "", query] = target.replace(/^pequod\+cluster:\/\//, "").split("?");
     this.seeds = addresses.split(",");
-    this.zone = new URLSearchParams(query).get("zone");
+    this.rankings = new Rankings(new URLSearchParams(query).get("zone"));
   }
 
   override async servers(route: Route): Promise<Server[]> {
@@ -116,22 +129,28 @@ export class Cluster extends Link {
   }
 
   private entries(route: Route, state: FollowClusterReply): ClusterServer[] {
-    const computes = present(state.servers.filter(({ roles }) => roles.includes("compute")), state.map?.version);
-    if (typeof route === "string") return [...new Set([...computes, ...state.servers])];
+    if (typeof route === "string") return [...new Set([...this.computes.values(), ...state.servers])];
     const key = "read" in route ? route.read : route.write;
     const group = groupOf(key, state.map?.placements ?? []);
-    const readers = this.rank("", group, () => {
-      const isFar = ({ zone }: ClusterServer) => Number(this.zone !== null && zone !== this.zone);
-      return byScore(group, computes).sort((one, two) => isFar(one) - isFar(two));
-    });
+    const readers = this.readers(group);
     if ("read" in route) return readers;
     const ranges = state.map?.homeRanges ?? [];
-    const home = ranges.find(({ first, last }) => !isBefore(key, first) && isBefore(key, last));
+    const home = homeOf(key, ranges);
     const homes = this.rank(`home ${home?.group}`, group, () => {
       const ofGroup = state.servers.filter((one) => !ranges.length || one.group === home?.group);
-      return byScore(group, present(ofGroup.filter(({ roles }) => roles.includes("home"))));
+      return ranked(group, present(ofGroup.filter(({ roles }) => roles.includes("home"))));
     });
     return [...new Set([...homes, ...readers])];
+  }
+
+  /** The first computes of a group, or all, if none of those answers. */
+  private readers(group: Buffer): ClusterServer[] {
+    const all = (): ClusterServer[] => this.rankings.all(group, [...this.computes.values()]);
+    const first = () => (this.computes.size > KEPT ? this.rankings.first(group, this.computes) : undefined);
+    const found = this.rank("", group, () => first() ?? all());
+    const now = Date.now();
+    const isThere = ({ address }: ClusterServer) => this.server(address).awayUntil <= now;
+    return found.length === this.computes.size || found.some(isThere) ? found : all();
   }
 
   private rank(role: string, group: Buffer, find: () => ClusterServer[]): ClusterServer[] {
@@ -152,6 +171,9 @@ export class Cluster extends Link {
   private take(state: FollowClusterReply): void {
     if ((state.map?.version ?? 0n) < (this.state?.map?.version ?? 0n)) return;
     this.state = state;
+    const computes = present(state.servers.filter(({ roles }) => roles.includes("compute")), state.map?.version);
+    this.computes = new Map(computes.map((one) => [one.id, one]));
+    this.rankings.update(state);
     this.ranked.clear();
     for (const { resolve } of this.waiting.splice(0)) resolve(state);
   }
@@ -165,9 +187,13 @@ export class Cluster extends Link {
         const timer = setTimeout(() => silent.abort(), FIRST_MAP_MS);
         const signal = AbortSignal.any([silent.signal, this.ending.signal]);
         try {
-          for await (const state of this.server(address).stream(Pequod.method.followCluster, {}, undefined, signal)) {
+          let known: FollowClusterReply | undefined;
+          const server = this.server(address);
+          const asked = { differences: true };
+          for await (const reply of server.stream(Pequod.method.followCluster, asked, undefined, signal)) {
             clearTimeout(timer);
-            this.take(state);
+            known = stateAfter(known, reply);
+            this.take(known);
             rounds = 1;
           }
           error = unavailable(`${address} does not tell the map`, true);

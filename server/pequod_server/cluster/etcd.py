@@ -7,7 +7,7 @@ A server asks all nodes for everything when it begins, and after each break; the
 So a node that is restored, compacted or replaced needs no case of its own.
 
     changes of entries    c1 c2 c3 ... c999      one state for those that come together, after 1 ms a server
-    changes of the map    version 6              a state at once
+    changes of the map    version 6              a state at once; one for those that come in the same 20 ms
 """
 
 from __future__ import annotations
@@ -38,6 +38,8 @@ _KEEP_S: Final = LEASE_S / 3
 _TAKEN_S: Final = 2 * LEASE_S
 #: For each server of the cluster: how long changes of entries are put together after a state was told.
 _TOGETHER_S: Final = 0.001
+#: The most of that for changes of the map.
+_MAPS_TOGETHER_S: Final = 0.02
 _AWAY: Final = "the server was away for longer than its lease; it registers again"
 _PAUSES: Final = Backoff(first_s=0.1, most_s=2.0)
 
@@ -47,11 +49,19 @@ class EtcdCoordinator:
 
     Args:
         cluster: The name of the cluster.
+        calls: What makes the calls, if it is not etcd at the endpoints.
     """
 
-    def __init__(self, endpoints: Sequence[str], cluster: str, access: EtcdAccess | None = None) -> None:
+    def __init__(
+        self,
+        endpoints: Sequence[str],
+        cluster: str,
+        access: EtcdAccess | None = None,
+        *,
+        calls: EtcdCalls | None = None,
+    ) -> None:
         self._cluster = cluster
-        self._calls = EtcdCalls(endpoints, access)
+        self._calls = EtcdCalls(endpoints, access) if calls is None else calls
         self._root = f"/pequod/{cluster}/".encode()
         #: 0 comes after the slash.
         self._end = f"/pequod/{cluster}0".encode()
@@ -123,8 +133,11 @@ class EtcdCoordinator:
                     reading.result()
                 news.clear()
                 yield keys
-                with suppress(TimeoutError):
-                    await asyncio.wait_for(news.of_map.wait(), _TOGETHER_S * len(keys))
+                together_s = _TOGETHER_S * len(keys)
+                await asyncio.sleep(min(together_s, _MAPS_TOGETHER_S))
+                if together_s > _MAPS_TOGETHER_S:
+                    with suppress(TimeoutError):
+                        await asyncio.wait_for(news.of_map.wait(), together_s - _MAPS_TOGETHER_S)
         finally:
             await ended((reading,))
 

@@ -31,18 +31,21 @@ class EtcdKeys:
 
     Invariants:
         1. ``_servers`` are the entries that can be read, by their keys.
+        2. ``_map`` is what ``_value`` says; None: nothing, or it was not asked for yet.
     """
 
     def __init__(self, root: bytes, place: str) -> None:
         self.map_key = root + b"map"
         self.servers_key = root + b"servers/"
         self._place = place
+        #: The text of the map: of versions that come together, only the last one is parsed.
+        self._value: bytes | None = None
         self._map: ClusterMap | ClusterMapError | None = None
         self._servers: dict[bytes, ServerEntry] = {}
 
     def take_all(self, pairs: Iterable[etcd.KeyValue]) -> None:
         """Take in all keys, and forget those that are not there any more."""
-        self._map, self._servers = None, {}
+        self._value, self._map, self._servers = None, None, {}
         for pair in pairs:
             self._put(pair)
 
@@ -51,14 +54,14 @@ class EtcdKeys:
         if event.kind != etcd.Event.DELETE:
             self._put(event.kv)
         elif event.kv.key == self.map_key:
-            self._map = None
+            self._value = self._map = None
         else:
             self._servers.pop(event.kv.key, None)
         return bool(event.kv.key == self.map_key)
 
     def _put(self, pair: etcd.KeyValue) -> None:
         if pair.key == self.map_key:
-            self._map = self._map_of(pair.value)
+            self._value, self._map = pair.value, None
         elif pair.key.startswith(self.servers_key):
             try:
                 self._servers[pair.key] = read_server(pair.value)
@@ -67,6 +70,12 @@ class EtcdKeys:
                 self._servers.pop(pair.key, None)
                 extra = {"key": pair.key.decode(), "reason": str(error)}
                 log.warning("a server of the cluster is not known", extra=extra)
+
+    def _read_map(self) -> ClusterMap | ClusterMapError | None:
+        """Return the map, or its fault; None without a map."""
+        if self._map is None and self._value is not None:
+            self._map = self._map_of(self._value)
+        return self._map
 
     def _map_of(self, value: bytes) -> ClusterMap | ClusterMapError:
         message = pb.ClusterMap()
@@ -90,12 +99,13 @@ class EtcdKeys:
         Cost:
             0.2 us a server.
         """
-        if isinstance(self._map, ClusterMapError):
-            raise self._map
-        if self._map is None:
+        known = self._read_map()
+        if isinstance(known, ClusterMapError):
+            raise known
+        if known is None:
             check_not_lost(self._place, 0, self._servers.values())
             raise ClusterMapError(self._place, "there is no map; `pequod cluster init` makes one")
-        return ClusterState.of(self._map, self._servers.values())
+        return ClusterState.of(known, self._servers.values())
 
     def __len__(self) -> int:
         """Return the number of servers."""
@@ -107,14 +117,16 @@ class EtcdKeys:
         Raises:
             ClusterMapError: It is not right.
         """
-        if isinstance(self._map, ClusterMapError):
-            raise self._map
+        known = self._read_map()
+        if isinstance(known, ClusterMapError):
+            raise known
         return self.map_version
 
     @property
     def map_version(self) -> int:
         """The version of the map; 0 if there is none, or it is not right."""
-        return self._map.version if isinstance(self._map, ClusterMap) else 0
+        known = self._read_map()
+        return known.version if isinstance(known, ClusterMap) else 0
 
     @property
     def latest_version(self) -> int:
@@ -126,6 +138,17 @@ def written(value: ClusterMap | ServerEntry) -> bytes:
     """Return a map, or a server, as the value of its key."""
     message = message_of_map(value) if isinstance(value, ClusterMap) else message_of_server(value)
     return json_format.MessageToJson(message, preserving_proto_field_name=True, ensure_ascii=False).encode()
+
+
+def read_map(value: bytes) -> ClusterMap:
+    """Return the map in the value of its key.
+
+    Raises:
+        ClusterMapError: It cannot be read.
+    """
+    message = pb.ClusterMap()
+    _parse(value, message)
+    return map_of(message)
 
 
 def read_server(value: bytes) -> ServerEntry:

@@ -24,6 +24,7 @@ from pequod_server.cluster.installing import MapJoins
 from pequod_server.cluster.member import Member
 from pequod_server.cluster.sources import MapSources
 from pequod_server.cluster.static import StaticCoordinator, read_file
+from pequod_server.cluster.workers_map import WorkersCoordinator
 from pequod_server.config import ServerConfig
 from pequod_server.database.databases import Databases, HomeGroup
 from pequod_server.homes.compute.store import SETTLE_S, PequodStore
@@ -89,6 +90,8 @@ def make_member(
         config.cluster_ca, config.cluster_certificate, config.cluster_key, config.cluster_user, config.cluster_password
     )
     coordinator, entry = coordinator_of(config.cluster, access), first_entry(config)
+    if worker is not None:
+        coordinator = WorkersCoordinator(Path(config.cluster.removeprefix(_STATIC)), worker.id)
     joins, settle_s = MapJoins(engine), SETTLE_S if worker is None else HOME_BACK_S
     local = groups[0] if groups and ServerRole.HOME in entry.roles else None
     credentials_of_peers = peer_credentials(config)

@@ -1,0 +1,144 @@
+#include "owners.hpp"
+
+#include "../arguments.hpp"
+
+#include <cstring>
+
+namespace pequod::http2 {
+
+namespace {
+
+Owners* owners_of(PyObject* object) { return reinterpret_cast<Owners*>(object); }
+
+// The slots of a key's group, each with its bar.
+Group cut(Piece key, long level) {
+    size_t end = 0;
+    for (long slot = 0; slot <= level; ++slot) {
+        const void* bar = std::memchr(key.start + end, '|', key.size - end);
+        if (!bar) return {key, !key.size || key.start[key.size - 1] != '|'};
+        end = size_t(static_cast<const char*>(bar) - key.start) + 1;
+    }
+    return {{key.start, end}, false};
+}
+
+// Whether an object is a tuple of pairs whose first parts are bytes, of so many at the most, and the others numbers.
+bool are_pairs(PyObject* object, PyTypeObject* number, Py_ssize_t most) {
+    if (!PyTuple_CheckExact(object)) return false;
+    for (Py_ssize_t at = 0; at < PyTuple_GET_SIZE(object); ++at) {
+        PyObject* pair = PyTuple_GET_ITEM(object, at);
+        if (!PyTuple_CheckExact(pair) || PyTuple_GET_SIZE(pair) != 2) return false;
+        PyObject* bytes = PyTuple_GET_ITEM(pair, 0);
+        if (!PyBytes_CheckExact(bytes) || PyBytes_GET_SIZE(bytes) > most) return false;
+        if (!Py_IS_TYPE(PyTuple_GET_ITEM(pair, 1), number)) return false;
+    }
+    return true;
+}
+
+bool are_servers(PyObject* object) {
+    if (!are_pairs(object, &PyFloat_Type, KEY_BYTES_MAX) || !PyTuple_GET_SIZE(object)) return false;
+    for (Py_ssize_t at = 0; at < PyTuple_GET_SIZE(object); ++at) {
+        if (!PyBytes_GET_SIZE(PyTuple_GET_ITEM(PyTuple_GET_ITEM(object, at), 0))) return false;
+    }
+    return true;
+}
+
+PyObject* owners_new(PyTypeObject* type, PyObject* arguments, PyObject*) {
+    PyObject *servers, *placements;
+    if (!PyArg_ParseTuple(arguments, "OO", &servers, &placements)) return nullptr;
+    if (!are_servers(servers) || !are_pairs(placements, &PyLong_Type, PY_SSIZE_T_MAX)) {
+        PyErr_SetString(PyExc_ValueError, "owners are of servers, with ids of 1 to 64 bytes, and placements");
+        return nullptr;
+    }
+    PyObject* object = type->tp_alloc(type, 0);
+    if (!object) return nullptr;
+    Owners* self = owners_of(object);
+    self->servers = Py_NewRef(servers);
+    self->placements = Py_NewRef(placements);
+    const size_t padded = lanes_count_of(self->server_count()) * RANK_LANES;
+    self->keyed = static_cast<uint64_t*>(PyMem_Calloc(padded * HASH_WORDS, sizeof(uint64_t)));
+    self->hashes = static_cast<uint64_t*>(PyMem_Calloc(padded, sizeof(uint64_t)));
+    if (!self->keyed || !self->hashes) return Py_DECREF(object), PyErr_NoMemory();
+    for (size_t at = 0; at < self->server_count(); ++at) {
+        const Piece id = self->id_at(at);
+        key_by(self->keyed, at, id.start, id.size);
+    }
+    return object;
+}
+
+void owners_dealloc(PyObject* object) {
+    PyTypeObject* type = Py_TYPE(object);
+    Owners* self = owners_of(object);
+    Py_XDECREF(self->servers);
+    Py_XDECREF(self->placements);
+    PyMem_Free(self->keyed);
+    PyMem_Free(self->hashes);
+    type->tp_free(object);
+    Py_DECREF(type);
+}
+
+PyObject* owners_group_of(PyObject* object, PyObject* key) {
+    if (!check_all(PyBytes_CheckExact(key), "a key is bytes")) return nullptr;
+    const Group group = owners_of(object)->group_of(piece_of(key));
+    return concatenated(group.start, {"|", size_t(group.has_bar)}, {"", 0});
+}
+
+PyObject* owners_owner_of(PyObject* object, PyObject* key) {
+    if (!check_all(PyBytes_CheckExact(key), "a key is bytes")) return nullptr;
+    return PyLong_FromSsize_t(owners_of(object)->owner_of(piece_of(key)));
+}
+
+PyMethodDef methods[] = {
+    {"group_of", owners_group_of, METH_O, nullptr},
+    {"owner_of", owners_owner_of, METH_O, nullptr},
+    {nullptr, nullptr, 0, nullptr},
+};
+PyType_Slot slots[] = {
+    {Py_tp_new, reinterpret_cast<void*>(owners_new)},
+    {Py_tp_dealloc, reinterpret_cast<void*>(owners_dealloc)},
+    {Py_tp_methods, methods},
+    {0, nullptr},
+};
+PyType_Spec spec = {"pequod.native._hot.Owners", sizeof(Owners), 0, Py_TPFLAGS_DEFAULT, slots};
+
+}  // namespace
+
+PyTypeObject* owners_type = nullptr;
+
+Group Owners::group_of(Piece key) const {
+    for (Py_ssize_t at = 0; at < PyTuple_GET_SIZE(placements); ++at) {
+        PyObject* pair = PyTuple_GET_ITEM(placements, at);
+        const Piece prefix = piece_of(PyTuple_GET_ITEM(pair, 0));
+        if (key.size < prefix.size || std::memcmp(key.start, prefix.start, prefix.size) != 0) continue;
+        const Group group = cut(key, PyLong_AsLong(PyTuple_GET_ITEM(pair, 1)));
+        return group.start.size + group.has_bar >= prefix.size ? group : Group{prefix, false};
+    }
+    return cut(key, 1);
+}
+
+Py_ssize_t Owners::owner_of(Piece key) const {
+    const Group group = group_of(key);
+    const size_t size = group.start.size + group.has_bar;
+    char text[BLOCK_BYTES];
+    if (!size || size > sizeof(text)) return -1;
+    std::memcpy(text, group.start.start, group.start.size);
+    text[size - 1] = group.has_bar ? '|' : text[size - 1];
+    hash_group(keyed, lanes_count_of(server_count()), text, size, hashes);
+    size_t best = 0;
+    double best_score = 0;
+    for (size_t at = 0; at < server_count(); ++at) {
+        const double weight = PyFloat_AS_DOUBLE(PyTuple_GET_ITEM(PyTuple_GET_ITEM(servers, Py_ssize_t(at)), 1));
+        const double score = score_of(hashes[at], weight);
+        const bool is_greater = score > best_score || (score == best_score && compare(id_at(at), id_at(best)) > 0);
+        if (at && !is_greater) continue;
+        best = at;
+        best_score = score;
+    }
+    return Py_ssize_t(best);
+}
+
+int add_owners_type(PyObject* module) {
+    owners_type = reinterpret_cast<PyTypeObject*>(PyType_FromSpec(&spec));
+    return owners_type ? PyModule_AddObjectRef(module, "Owners", reinterpret_cast<PyObject*>(owners_type)) : -1;
+}
+
+}  // namespace pequod::http2
