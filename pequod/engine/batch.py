@@ -24,15 +24,39 @@ from types import MappingProxyType
 from typing import Final
 
 from pequod.commands.columns import Command, commands
-from pequod.commands.kinds import ARGUMENT_COUNTS, CONDITIONAL, KIND_OF, NUMBER_COUNTS, SCANS
+from pequod.commands.kinds import ARGUMENT_COUNTS, CONDITIONAL, KIND_OF, KINDS, NUMBER_COUNTS, SCANS
 from pequod.engine.answer import Answer, answer
 from pequod.engine.engine import Engine
-from pequod.language.errors import BackedKeyError, PequodError
+from pequod.language.errors import BackedKeyError, LimitExceededError, PequodError
 from pequod.language.missing import MissingError
 
 #: What the next command waits for.
 Waits = MissingError | BackedKeyError
 _NO_IDS: Final[Mapping[int, bytes]] = MappingProxyType({})
+
+
+#: How many times fewer rows a scan reads at a time once memory is short; and the scans of which a part needs less.
+SHRINK: Final = 8
+#: How often a scan that gives a row at a time runs for the next one, while memory is short.
+_TRIES_MAX: Final = 4
+_SCANS_UP: Final = frozenset(kind for kind in SCANS if not KIND_OF[kind].is_down)
+
+
+#: Reads that need all of a range at a time, and the way out if there is no memory for that.
+_OF_WHOLE_RANGES: Final = frozenset(kind.code for kind in KINDS if kind.is_of_range and not kind.is_write) - _SCANS_UP
+_IN_PARTS: Final = "count or scan a part of it, or scan it upwards, which reads it in parts"
+
+
+def with_advice(kind: int, error: PequodError) -> PequodError:
+    """Return the error of a command with the way out, if that is another one than that of all errors of its kind."""
+    if kind in _OF_WHOLE_RANGES and isinstance(error, LimitExceededError) and is_short_of_memory(error):
+        return LimitExceededError(error.setting, error.size, error.maximum, error.advice or _IN_PARTS)
+    return error
+
+
+def is_short_of_memory(error: PequodError) -> bool:
+    """Return whether what fails with an error may fit into memory in smaller parts."""
+    return isinstance(error, LimitExceededError) and error.setting == "memory_limit"
 
 
 class BatchRun:
@@ -48,7 +72,19 @@ class BatchRun:
     """
 
     __slots__ = (
-        *("argument_at", "arguments", "ids", "index", "kinds", "known", "number_at", "numbers", "refusal", "rows_max"),
+        *(
+            "_short_at",
+            "_short_count",
+            "argument_at",
+            "arguments",
+            "ids",
+            "index",
+            "kinds",
+            "known",
+            "number_at",
+            "numbers",
+        ),
+        *("refusal", "rows_max"),
     )
 
     def __init__(self, kinds: bytes, arguments: list[bytes], numbers: list[int], rows_max: int = 0) -> None:
@@ -56,6 +92,9 @@ class BatchRun:
         self.arguments = arguments
         self.numbers = numbers
         self.rows_max = rows_max
+        #: Where a scan was short of memory last, and how many rows it was to give there.
+        self._short_at: tuple[int, bytes, int] | None = None
+        self._short_count = 0
         self.index = self.argument_at = self.number_at = 0
         #: Returns why the command at a position must not run, None if it may; it is asked just before the command runs.
         #: None: all may.
@@ -126,7 +165,10 @@ class BatchRun:
                 except (MissingError, BackedKeyError) as error:
                     return error.with_traceback(None)
                 except PequodError as error:
-                    outcome = error
+                    if is_short_of_memory(error) and self.shrink():
+                        rows_max = self.rows_max
+                        continue
+                    outcome = with_advice(self.kind, error)
             if not take(outcome):
                 break
         return None
@@ -138,6 +180,25 @@ class BatchRun:
         self.number_at += NUMBER_COUNTS[kind]
         self.index += 1
         return self.index - 1
+
+    def shrink(self) -> bool:
+        """Have the next command give fewer rows at a time, if it is a scan; return whether it is to run again.
+
+        It runs once more with as many, and with one row some times more: its refusal has let go of what the parts
+        before have used.
+        """
+        if not self.rows_max or self.kind not in _SCANS_UP:
+            return False
+        place = (self.argument_at, self.arguments[self.argument_at], self.rows_max)
+        if place != self._short_at:
+            self._short_at, self._short_count = place, 0
+        self._short_count += 1
+        if self._short_count == 1:
+            return True
+        if self.rows_max == 1:
+            return self._short_count <= _TRIES_MAX
+        self.rows_max = max(1, self.rows_max // SHRINK)
+        return True
 
     def ahead(self) -> Iterator[Command]:
         """Yield the commands that are left."""

@@ -98,11 +98,12 @@ class Engine(DatabaseCalls, ExpiryCalls, JoinCalls, KeptCalls, ReplaceCalls, Sho
             NoDeadlineError: A database owns this key, and keeps no deadlines.
             InvalidKeyError, LimitExceededError, ComputedKeyError: As `put`.
         """
-        deadlines = self.later_deadlines([key], ttl_ms)
-        if ttl_ms not in (0, KEEP):
-            self._refuse_deadline(key, value)
-        self.put(key, value)
-        self.set_deadlines(deadlines)
+        if not self._put_for_quick(key, value, ttl_ms):
+            deadlines = self.later_deadlines([key], ttl_ms)
+            if ttl_ms not in (0, KEEP):
+                self._refuse_deadline(key, value)
+            self.put(key, value)
+            self.set_deadlines(deadlines)
 
     def expire(self, key: bytes, ttl_ms: int) -> bool:
         """Have a base key expire, or (0) live for ever; return whether it is there.

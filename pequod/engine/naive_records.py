@@ -86,6 +86,9 @@ def _given(source: Source, record: object, value: bytes) -> bytes | None:
         return value
     if isinstance(source.given, OneField):
         fields = _field(record, source.given.path)
+        if source.operator is Operator.COUNT:
+            # It counts what is there, also what has no text.
+            return b"" if fields and fields[0] is not None else None
         text = _text(fields[0]) if fields else None
         is_number = bool(fields) and isinstance(fields[0], Decimal)
         is_compared = source.operator in (Operator.SUM, Operator.AVG, Operator.MIN, Operator.MAX)

@@ -22,7 +22,7 @@ from pequod.native import core
 class Read:
     """One public call, from its beginning to its end."""
 
-    __slots__ = ("is_whole", "missing", "next_groups", "now", "number", "serial")
+    __slots__ = ("in_parts", "is_whole", "missing", "next_groups", "now", "number", "serial")
 
     def __init__(self, number: int, now: float) -> None:
         #: Counted from the engine's start. Data that the call used stay until it ends.
@@ -33,6 +33,8 @@ class Read:
         self.missing: dict[Lacking, None] = {}
         #: Whether it has the indexes that it needs made at once, however long that takes.
         self.is_whole = False
+        #: Whether it goes through sources that a disk has in small parts, however often it has to be repeated.
+        self.in_parts = False
         #: What it will need when it has them.
         self.next_groups: list[NextGroups] = []
         #: `Writer.serial` at the beginning of the call or of its last attempt. If it has grown since, what was read may

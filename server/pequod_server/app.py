@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from grpc import aio
 
-from pequod.engine import UNLIMITED, Engine
+from pequod.engine import UNLIMITED, Engine, JoinError
 from pequod.errors import ClusterMapError, PequodError
 from pequod_server.access.exposed import warn_of_exposed
 from pequod_server.access.guard import make_guard
@@ -16,8 +17,11 @@ from pequod_server.access.tls import add_port
 from pequod_server.backing import BackingStore
 from pequod_server.calls.hot import ServedHotCalls
 from pequod_server.calls.service import PequodService, add_service
+from pequod_server.cluster.joins import ClusterJoins
+from pequod_server.cluster.member import Member
 from pequod_server.cluster.membership import make_member
 from pequod_server.config import ServerConfig, without_passwords
+from pequod_server.data.errors import FolderError
 from pequod_server.database.databases import HomeGroup
 from pequod_server.database.loader import Loader
 from pequod_server.homes.home.making import make_peer_service
@@ -27,8 +31,10 @@ from pequod_server.memory.admission import Admission, messages_bytes_max
 from pequod_server.memory.begun import connection_streams_max
 from pequod_server.memory.keeper import MemoryKeeper, limit_bytes, priorities
 from pequod_server.ops.instruments import Instruments
-from pequod_server.ops.snapshots import Snapshots
 from pequod_server.passing.passing import make_passing
+from pequod_server.snapshots.locations import place_of
+from pequod_server.snapshots.saving import Snapshots
+from pequod_server.snapshots.schedule import SnapshotSchedule
 from pequod_server.stores import backed_tables, make_databases, make_disk, make_store, searching
 from pequod_server.transport.choice import choose
 from pequod_server.transport.server import WireServer
@@ -110,7 +116,8 @@ class PequodServer:
         #: The transport of the calls.
         self.transport = choose(config.transport)
         self._server = make_server(config, self._interceptors(connections), self.transport, is_shared=bool(worker))
-        self.snapshots = Snapshots(config.snapshot_file, self.engine, self.databases, self.disk)
+        self.snapshots = Snapshots(place_of(config), self.engine, self.databases, self.disk)
+        self._schedule = SnapshotSchedule(self.snapshots, config.snapshot_every_s)
         self.service = self._make_service(told)
         add_service(self.service, self._server)
         self._serve_hot(connections)
@@ -183,7 +190,7 @@ class PequodServer:
         if self._config.metrics:
             from pequod_server.ops import collectors  # noqa: PLC0415 - only some servers have metrics
 
-            self.instruments.add(lambda: collectors.SnapshotCollector(self.snapshots))
+            self.instruments.add(lambda: collectors.SnapshotCollector(self.snapshots, self._schedule))
             self.instruments.add(lambda: collectors.TransportCollector(self._server))
             self.instruments.add(lambda: collectors.ComputeCollector(self.peers))
             if (guard := self.guard) is not None:
@@ -226,12 +233,13 @@ class PequodServer:
                 await self.guard.access.start()
             if self.disk is not None:
                 await self._load(self.disk)
-            self._waits_for = f"the snapshot {self._config.snapshot_file}"
+            self._waits_for = f"the snapshot {self._config.snapshot_file or self._config.snapshot_folder}"
             since = await self.snapshots.restore_at_start()
             await self.databases.start(since)
             if self.member is not None:
                 self._waits_for = f"the map of the cluster, {self.member.place}"
                 await self.member.start()
+                await self._share_joins(self.member)
                 if self._passing is not None:
                     self._passing.start(self.service.levels)
             self._waits_for = "the listening socket"
@@ -249,7 +257,10 @@ class PequodServer:
             raise
         self._keeper.start(self.service.relieve)
         self._admission.pressure.start()
+        self._schedule.start()
         await self._server.start()
+        if self._passing is not None:
+            await self._passing.open_door()
         if self.member is not None:
             self._waits_for = f"the cluster, {self.member.place}"
             try:
@@ -274,6 +285,31 @@ class PequodServer:
             self.instruments.add(lambda: FolderCollector(self.engine, disk, loading))
         self.databases.own_disk = loading.ranges
         await loading.run()
+
+    async def _share_joins(self, member: Member) -> None:
+        """Give the other workers the joins that clients have added, and keep those that they add from now on.
+
+        Raises:
+            FolderError: They do not go with those of the settings.
+        """
+        disk, loading = self.disk, self._loading
+        if self._worker is None or disk is None or loading is None:
+            return
+        if loading.others:
+            try:
+                await ClusterJoins(self.engine, member).add(loading.others)
+            except JoinError as error:
+                raise FolderError(
+                    self._config.data or Path(), f"its joins do not go with the settings: {error}"
+                ) from error
+        go_on = member.on_taken_in
+
+        def note() -> None:
+            go_on()
+            disk.note_joins()
+            disk.settled(lambda _: None)
+
+        member.on_taken_in = note
 
     def _loads(self) -> str:
         """Return how far the data on disk are loaded; empty if they are not being loaded."""
@@ -324,6 +360,7 @@ class PequodServer:
         await self._calls.drain(self._config.drain_s)
         await self._server.stop(_CLOSE_S)
         try:
+            await self._schedule.end()
             if self.snapshots.is_wanted:
                 await self.databases.halt()
                 await self.snapshots.save()
@@ -336,6 +373,8 @@ class PequodServer:
         await self._end()
 
     async def _end(self) -> None:
+        await self._schedule.end()
+        await self.snapshots.end()
         await self._keeper.stop()
         await self._admission.pressure.stop()
         if self._gateway is not None:

@@ -114,7 +114,8 @@ async def _serve(
         print("pequod closing at once", file=sys.stderr, flush=True)
         await server.close()
         if server.snapshots.is_wanted and server.snapshots.saved_s == saved_before_s:
-            raise SnapshotError(str(config.snapshot_file), "it is not saved: a second signal closed the server at once")
+            place = str(server.snapshots.place.path)
+            raise SnapshotError(place, "it is not saved: a second signal closed the server at once")
     return _DONE
 
 

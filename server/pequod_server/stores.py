@@ -97,8 +97,10 @@ def make_disk(config: ServerConfig, engine: Engine) -> Disk | None:
                 "fsync", f"no disk has what is written; give data, the folder, or leave {config.fsync} out"
             )
         return None
-    if config.snapshot_file is not None:
-        raise SettingError("data", "it has all that a snapshot has, up to the last write: give data or snapshot_file")
+    for name in ("snapshot_file", "snapshot_folder", "snapshot_every_s"):
+        if getattr(config, name):
+            reason = f"it has all that a snapshot has, up to the last write: give data or {name}"
+            raise SettingError("data", f"{reason}; `pequod data backup` makes copies of it")
     if find_spec("rocksdict") is None:
         raise ImportError(f"a folder of data needs rocksdict: {how_to_install('server')}")
     from pequod_server.data.disk import Disk  # noqa: PLC0415 - needs the extra

@@ -11,12 +11,18 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
+from pathlib import Path
 from typing import Final
 
 #: How long calls of the home wait for one that is away: the supervisor starts it again.
 HOME_BACK_S: Final = 30.0
 #: The worker that has the base data.
 HOME_ID: Final = "w0"
+
+
+def shown_file(folder: Path, name: str) -> Path:
+    """Return the file in which a worker shows its map, in the runtime folder; there is none while it is away."""
+    return folder / f"{name}.shown"
 
 
 @dataclass(frozen=True, slots=True)

@@ -100,7 +100,9 @@ async def test_a_second_server_is_refused_by_name(tmp_path: Path) -> None:
     ("other", "words"),
     [
         ({"backing": "sqlite:rows.db", "backing_tables": "p"}, "the database behind the server keeps the base data"),
-        ({"snapshot_file": "pequod.snapshot"}, "give data or snapshot_file"),
+        ({"snapshot_file": "pequod.snapshot"}, "give data or snapshot_file; `pequod data backup` makes copies of it"),
+        ({"snapshot_folder": "snapshots"}, "give data or snapshot_folder; `pequod data backup` makes copies of it"),
+        ({"snapshot_every_s": "60"}, "give data or snapshot_every_s; `pequod data backup` makes copies of it"),
     ],
 )
 def test_a_folder_beside_a_database_or_a_snapshot_is_refused_with_the_reason(

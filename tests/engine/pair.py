@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from contextlib import suppress
 from random import Random
-from typing import TypeVar
+from typing import NamedTuple, TypeVar
 
 from pequod.engine import (
     Backfill,
@@ -32,6 +32,14 @@ class DifferenceError(AssertionError):
     """The engine and the model disagree."""
 
 
+class Moment(NamedTuple):
+    """What there was from a time on, until the next change."""
+
+    begun_s: float
+    rows: dict[bytes, bytes]
+    specs: tuple[JoinSpec, ...]
+
+
 class Pair:
     """An engine and a model; what the model holds of backed tables is the database."""
 
@@ -54,8 +62,8 @@ class Pair:
         self.is_backfilling = False
         #: Often joins take the places of others.
         self.is_replacing = False
-        #: (moment, all rows then), for snapshot joins; the last entry is of now.
-        self._past: list[tuple[float, dict[bytes, bytes]]] = [(0.0, {})]
+        #: For snapshot joins; the last one is of now.
+        self._past: list[Moment] = [Moment(0.0, {}, ())]
 
     @property
     def specs(self) -> list[JoinSpec]:
@@ -131,17 +139,17 @@ class Pair:
 
     def changed(self) -> None:
         if self._is_timed():
-            self._past.append((self.now, self.model.evaluate()))
+            self._past.append(Moment(self.now, self.model.evaluate(), tuple(self.specs)))
 
     def _is_timed(self) -> bool:
         return any(isinstance(spec.maintenance, Snapshot) for spec in self.specs)
 
-    def _recent(self) -> list[tuple[float, dict[bytes, bytes]]]:
+    def _recent(self) -> list[Moment]:
         """The moments that reads may still show: those not over for longer than all snapshots' ages together."""
         ages = [spec.maintenance.age_s for spec in self.specs if isinstance(spec.maintenance, Snapshot)]
         oldest = self.now - float(sum(ages))
-        over = [moment for moment, _ in self._past[1:]] + [self.now]
-        return [entry for entry, until in zip(self._past, over, strict=True) if until >= oldest]
+        over = [moment.begun_s for moment in self._past[1:]] + [self.now]
+        return [moment for moment, until in zip(self._past, over, strict=True) if until >= oldest]
 
     @staticmethod
     def same(found: object, expected: object) -> None:

@@ -164,6 +164,26 @@ def test_a_number_beyond_bounds_says_so() -> None:
     assert reasons == {Misfit.VAST, Misfit.SURROGATE}
 
 
+def test_a_count_of_a_field_counts_what_has_no_text() -> None:
+    joins = "v|all = count x|<id> as a; w|<id> = copy x|<id> as a"
+    engine, model = engine_with(joins), NaiveModel()
+    for spec in parse(joins):
+        model.add(spec)
+    rows = {
+        "x|1": r'{"a":"\ud800"}',
+        "x|2": '{"a":1e9999999999}',
+        "x|3": '{"a":null}',
+        "x|4": '{"b":1}',
+        "x|5": '{"a":5}',
+    }
+    put_all(engine, rows)
+    for key, value in rows.items():
+        model.put(key.encode(), value.encode())
+    assert scan(engine, "v|") == {"v|all": "3"}
+    assert scan(engine, "w|") == {"w|5": "5"}
+    assert model.scan(b"v|", b"x") == [(b"v|all", b"3"), (b"w|5", b"5")]
+
+
 @pytest.mark.parametrize(("operator", "result"), [("sum", "10000000007.5"), ("min", "-2.5"), ("max", "10000000000")])
 def test_numbers_that_only_an_exponent_writes_are_left_out_of_sums_and_extremes(operator: str, result: str) -> None:
     """As texts they would come after all numbers: 5e-324 would be the greatest."""

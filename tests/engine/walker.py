@@ -270,7 +270,7 @@ class Walker(Pair):
         if self._is_timed():
             rows = dict(pairs)
             if limit is None:
-                absent = {key for _, past in self._recent() for key, _ in select(past, first, last)} - rows.keys()
+                absent = {key for moment in self._recent() for key, _ in select(moment.rows, first, last)} - rows.keys()
                 self._plausible({**rows, **dict.fromkeys(absent)})
             return
         expected = self.model.scan(first, last, limit=limit, reverse=reverse)
@@ -298,17 +298,20 @@ class Walker(Pair):
         """Each row must have been so at a moment that a snapshot may still show; what no snapshot feeds, now.
 
         Joins over snapshots mix moments, and so do a snapshot and another join that compute one key: neither is
-        compared.
+        compared. Nor is what a snapshot had under a join that has been dropped since: no moment has shown it.
         """
-        recent = [past for _, past in self._recent()]
+        moments = self._recent()
+        recent = [moment.rows for moment in moments]
+        dropped = {spec for moment in moments for spec in moment.specs if spec not in self.specs}
         timed = [spec for spec in self.specs if isinstance(spec.maintenance, Snapshot)]
         for key, value in rows.items():
             computing = [spec for spec in self.specs if _computes(spec, key)]
-            is_mixed = len(computing) > 1 and any(spec in timed for spec in computing)
+            hiding = [spec for spec in dropped if _computes(spec, key)]
+            is_mixed = len(computing + hiding) > 1 and any(spec in timed for spec in computing)
             if is_mixed or any(self._reads_joins(spec) for spec in computing):
                 continue
-            moments = recent if any(spec in timed for spec in computing) else recent[-1:]
-            if value not in [past.get(key) for past in moments]:
+            shown = recent if any(spec in timed for spec in computing) else recent[-1:]
+            if value not in [past.get(key) for past in shown]:
                 raise DifferenceError(f"{key!r} is {value!r}, never so since a snapshot ago")
 
     def _reads_joins(self, spec: JoinSpec) -> bool:

@@ -25,23 +25,29 @@ def running(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Workers]:
         yield server
 
 
+#: Of the timeline, by a level: the worker that answers shows what there is from then on.
+LATEST_TIMELINE = pb.ScanRequest(first=b"t|ann|", last=b"t|ann}", freshness=pb.Freshness(latest=True))
+
+
 def _post(server: Workers, number: int) -> list[tuple[bytes, bytes]]:
-    """Post once more; return the timeline that has to be seen from then on."""
+    """Post once more; return the timeline that has to be seen from then on, whichever worker a client meets."""
     with Client(server.target) as client:
         client.put(f"p|bob|{number:010}", f"post {number}")
         posts = client.scan("p|bob|", "p|bob}", freshness=LATEST)
-        return [(b"t|ann|" + key.split(b"|")[2] + b"|bob", value) for key, value in posts]
+    met = set[int]()
+    while len(met) < len(server.pids):
+        met.add(met_by(server.target, lambda stub: [*stub.Scan(LATEST_TIMELINE)]))
+    return [(b"t|ann|" + key.split(b"|")[2] + b"|bob", value) for key, value in posts]
 
 
 def test_every_worker_is_met_at_the_one_address_and_all_answer_alike(running: Workers) -> None:
     seen: set[int] = set()
     wanted = _post(running, 2)
-    request = pb.ScanRequest(first=b"t|ann|", last=b"t|ann}", freshness=pb.Freshness(latest=True))
     while len(seen) < 3:
         found: list[tuple[bytes, bytes]] = []
 
         def scan(stub: object, found: list[tuple[bytes, bytes]] = found) -> None:
-            for chunk in stub.Scan(request):  # type: ignore[attr-defined]
+            for chunk in stub.Scan(LATEST_TIMELINE):  # type: ignore[attr-defined]
                 found += zip(chunk.keys, chunk.values, strict=True)
 
         seen.add(met_by(running.target, scan))
@@ -105,6 +111,7 @@ def test_without_a_place_for_base_data_the_home_is_left_as_it_is() -> None:
         home = server.pids["w0"]
         server.send_signal(signal.SIGHUP)
         server.hear("the home is left as it is")
+        assert "kept='its process" in server.hear("all workers but the home are started again")
         assert server.pids["w0"] == home
         assert timeline(client) == [(b"t|ann|0000000001|bob", b"Hi")]
         server.kill_worker("w0")

@@ -58,10 +58,10 @@ def test_the_home_has_what_is_behind_the_server_and_computes_have_the_map() -> N
 @pytest.mark.parametrize(
     ("settings", "words"),
     [
-        ({"cluster": "static:map.toml"}, "a server of a cluster is one process"),
-        ({"backing": "pequod://10.0.0.1:7744"}, "those of other servers"),
-        ({"backing": "sqlite:x", "backing_mode": "look-aside"}, "look-aside"),
-        ({"peer_exports": "votes"}, "peer_exports"),
+        ({"cluster": "static:map.toml"}, "go with cluster: a server of a cluster is one process"),
+        ({"backing": "pequod://10.0.0.1:7744"}, "go with backing: .*those of other servers"),
+        ({"backing": "sqlite:x", "backing_mode": "look-aside"}, "go with backing_mode: .*look-aside"),
+        ({"peer_exports": "votes"}, "go with peer_exports: "),
     ],
 )
 def test_what_several_workers_cannot_have_is_refused_by_name(settings: dict[str, Any], words: str) -> None:
@@ -87,5 +87,22 @@ def test_the_check_of_the_settings_and_the_start_refuse_the_same(tmp_path: Path)
     file.write_text('workers = 2\npeer_exports = "votes"\n')
     for command in (("config", "check", str(file)), ("serve", "--config", str(file))):
         outcome = run_command(*command)
-        assert outcome.code
+        assert outcome.code == 2
         assert "leave peer_exports out" in outcome.err
+
+
+@pytest.mark.parametrize(
+    ("flags", "words"),
+    [
+        (("--workers", "2", "--cluster", "static:map.toml"), "workers: several do not go with cluster: "),
+        (("--workers", "9", "--memory-limit", "8MiB"), "memory_limit: "),
+        (("--worker-port", "7000"), "worker_port: "),
+        (("--workers", "2", "--worker-port", "65535", "--listen", "127.0.0.1:0"), "worker_port: "),
+    ],
+)
+def test_a_start_with_settings_that_do_not_go_together_ends_as_one_with_wrong_settings(
+    flags: tuple[str, ...], words: str
+) -> None:
+    outcome = run_command("serve", *flags)
+    assert outcome.code == 2
+    assert words in outcome.err

@@ -194,15 +194,19 @@ class Store:
 
     def tables_of(self, first: bytes, last: bytes | None) -> list[Table]:
         """Return the tables that may hold keys of ``[first, last)``, in key order."""
+        return [*self._tables_in(first, last)]
+
+    def _tables_in(self, first: bytes, last: bytes | None, *, reverse: bool = False) -> Iterator[Table]:
         name, delimiter, _ = first.partition(DELIMITER)
         start = name + delimiter if delimiter else first
-        return [self.tables[prefix[:-1]] for prefix in self._order.irange(start, last, inclusive=(True, False))]
+        for prefix in self._order.irange(start, last, inclusive=(True, False), reverse=reverse):
+            yield self.tables[prefix[:-1]]
 
     def slice(self, first: bytes, last: bytes | None, limit: int | None = None, *, reverse: bool = False) -> Rows:
         """Return the rows of ``[first, last)``; see `SortedRows.slice`."""
         found = Rows([], [])
-        tables = self.tables_of(first, last)
-        for table in reversed(tables) if reverse else tables:
+        # One after the other: a slice of few rows looks at few tables, however many there are.
+        for table in self._tables_in(first, last, reverse=reverse):
             wanted = None if limit is None else limit - len(found.keys)
             if wanted == 0:
                 break

@@ -72,6 +72,10 @@ class HotEngine:
         """
         return False
 
+    def _put_for_quick(self, _key: bytes, _value: bytes, _ttl_ms: int) -> bool:
+        """Put a row that expires; return False, and nothing has changed, if it takes more."""
+        return False
+
     def _remove_quick(self, _key: bytes) -> bool | None:
         """Remove a row; return whether it was there, None if it takes more."""
         return None

@@ -22,14 +22,14 @@ from pequod.engine.read import Reads
 from pequod.language.patterns import compile_builder, cuts
 from pequod.language.ranges import prefix_end
 from pequod.language.slots import fix_slots, known_run
-from pequod.language.spec import Pull, Slot, Snapshot
+from pequod.language.spec import Operator, Pull, Slot, Snapshot
 from pequod.native import NativeKernel, Route, core
 
 
 class Site(Frames[Context]):
     """One step of a plan at its source: finds the updaters for a changed key, and the tail of their rows."""
 
-    __slots__ = ("_tail", "gives_one_row", "is_alike", "is_last", "join", "plan", "step")
+    __slots__ = ("_tail", "gives_one_row", "is_alike", "is_counted", "is_last", "join", "plan", "step")
 
     def __init__(self, join: InstalledJoin, plan: Plan, step: Step) -> None:
         super().__init__(
@@ -41,8 +41,11 @@ class Site(Frames[Context]):
         self.plan = plan
         self.step = step
         self.is_last = step is plan.steps[-1]
+        has_own_tail = timeline.is_on and plan.tail_slots <= {number for _, number in step.bindings}
         #: Whether each source key makes one row under a context's prefix, whose tail is the same in all contexts.
-        self.is_alike = timeline.is_on and join.is_unique and plan.tail_slots <= {number for _, number in step.bindings}
+        self.is_alike = join.is_unique and has_own_tail
+        #: The same for a row that counts it, which may have others beside it.
+        self.is_counted = join.spec.value_source.operator is Operator.COUNT and plan.cap is None and has_own_tail
         groups = {number: group for group, number in step.bindings}
         by_name = {name: groups[number] for name, number in join.numbers.items() if number in groups}
         #: The slots of a matching key -> the tail of its row.
@@ -69,7 +72,7 @@ class Site(Frames[Context]):
             return None
         if core is None or not self._is_native or step.gathered is not None:
             return None
-        if step.is_value and not (self.is_last and self.is_alike):
+        if step.is_value and not (self.is_last and (self.is_alike or self.is_counted)):
             return None
         shape = cuts(parts)
         tail = self.plan.tail_parts if step.is_value else ()
@@ -77,8 +80,9 @@ class Site(Frames[Context]):
             return None
         places = {part.name: at for at, part in enumerate(parts) if isinstance(part, Slot)}
         pieces = [part if isinstance(part, bytes) else places[part.name] for part in tail]
+        is_count = step.is_value and self.is_counted
         route: Route = core.Route(
-            self._by_key, shape, known_run(parts, step.known), tuple(pieces), step.depth, not step.is_value
+            self._by_key, shape, known_run(parts, step.known), tuple(pieces), step.depth, not step.is_value, is_count
         )
         route.is_followed, route.tells_watches = self.join.is_followed, self.join.tells_watches
         return route

@@ -119,15 +119,17 @@ class Reader:
 
     def _lacks(self, join: InstalledJoin, gaps: list[Range], read: Read) -> bool:
         """Return whether gaps are to be computed slice by slice before they are read, and note that."""
-        if self.at_once or read.is_whole:
+        if self.at_once or read.is_whole or read.in_parts:
             return False
         if read.number <= join.computed_until:
             # The slices are there for one read: the next one that finds them gone has them made again.
             join.computed_until = read.number
             return False
-        long = [gap for gap in gaps if is_long(join, gap)]
-        read.lack([Uncomputed(*gap) for gap in long])
-        return bool(long)
+        before = len(read.missing)
+        for gap in gaps:
+            if is_long(join, gap, read):
+                read.lack([Uncomputed(*gap)])
+        return len(read.missing) > before
 
     def _to_keep(self, join: InstalledJoin, plan: Plan, first: bytes, last: bytes, prefix: bytes) -> Range:
         """Return the range to materialise for a read: of a group whose last rows are kept, the end if that does.

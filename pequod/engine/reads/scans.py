@@ -32,6 +32,9 @@ from pequod.language.errors import LimitExceededError
 from pequod.language.missing import MissingError
 from pequod.language.spec import DELIMITER
 
+#: A read of no more rows goes through what a disk has in small parts, of this number of slices of a gap at the most.
+_ROWS_IN_PARTS: Final = 128
+_SLICES_IN_PARTS: Final = 16
 #: How many reads may come between the slices that a read waits for and its next attempt.
 _READS_MEANWHILE: Final = 100
 
@@ -93,9 +96,11 @@ class Scans:
             # Stored rows are there without a look at contexts, of which thousands may have no rows.
             stored = self._store.slice(first, last, limit).keys
             last = stored[-1] + b"\0" if len(stored) == limit else last
+        if limit <= _ROWS_IN_PARTS and any(table.is_paged for table in self._store.backed):
+            return self._scan_in_parts(first, last, limit, read)
         has_room = True
         while True:
-            bound = self._reach(first, last, wanted, slices)
+            bound = self._reach(first, last, read, wanted, slices)
             try:
                 rows = self._scan_whole(first, bound, limit, reverse=False, read=read)
             except LimitExceededError:
@@ -109,6 +114,20 @@ class Scans:
                 return rows
             wanted, slices = 2 * wanted, 2 * slices
 
+    def _scan_in_parts(self, first: bytes, last: bytes | None, limit: int, read: Read) -> Rows:
+        """Return the first rows of a range, each part of which is brought up to date by itself."""
+        read.in_parts, slices, found = True, 1, Rows([], [])
+        while True:
+            wanted = limit - len(found.keys)
+            bound = self._reach(first, last, read, wanted, slices)
+            rows = self._scan_whole(first, bound, wanted, reverse=False, read=read)
+            found.keys.extend(rows.keys)
+            found.values.extend(rows.values)
+            if bound == last or bound is None or len(found.keys) >= limit:
+                return found
+            # Keys say where slices end, and come for that alone.
+            first, slices = bound, min(2 * slices, _SLICES_IN_PARTS)
+
     def _begin_anew(self, read: Read) -> Read:
         """Begin a call again, so that what its first attempt used may be evicted.
 
@@ -120,12 +139,17 @@ class Scans:
                 join.computed_until = begun.number
         return begun
 
-    def _reach(self, first: bytes, last: bytes | None, row_count: int, slices: int) -> bytes | None:
-        """Return how far to read for ``row_count`` rows, over gaps by slices; see `reach`."""
+    def _reach(self, first: bytes, last: bytes | None, read: Read, row_count: int, slices: int) -> bytes | None:
+        """Return how far to read for ``row_count`` rows, over gaps by slices; see `reach`.
+
+        Raises:
+            MissingError: Keys that say so are not here.
+        """
         for join in self._catalog.over(first, last):
             start, stop = join.clip(first, last)
-            if start < stop and (bound := reach(join, start, stop, row_count, slices)) < stop:
+            if start < stop and (bound := reach(join, start, stop, read, row_count, slices)) < stop:
                 last = bound
+        self.refuse_missing(read)
         return last
 
     def _scan_whole(self, first: bytes, last: bytes | None, limit: int | None, *, reverse: bool, read: Read) -> Rows:
@@ -185,8 +209,9 @@ class Scans:
         end = last
         for join in joins:
             start, stop = join.clip(first, last)
-            if start < stop and (cut := reach(join, start, stop)) < stop:
+            if start < stop and (cut := reach(join, start, stop, read)) < stop:
                 end = min(end, cut)
+        self.refuse_missing(read)
         for join in joins:
             join.computed_until = read.number
         self.bring_up(joins, first, end, read)

@@ -27,8 +27,7 @@ from pequod.engine.memory.story import Reason, Story
 from pequod.engine.writes.backfill import Backfill
 from pequod.engine.writes.copying import copy_and_tell
 
-#: A context with more log entries than this is dropped and computed again when it is read: by then, the log is about as
-#: long as the rows that it would save.
+#: A context with more entries in its log than this is computed again: by then, the log is about as long as the rows.
 LOG_MAX = 10_000
 _PRESENT = b""
 
@@ -54,7 +53,6 @@ class Writer:
         self._ledger = memory.ledger
         self._hits = hits
         self._story = story
-        #: The most entries of a log, `LOG_MAX`.
         self.log_max: Final = LOG_MAX
         #: Grows with every change of computed rows that is not the effect of one base key, and with every context
         #: dropped: a read of several sources compares it to see whether their rows are of one moment.
@@ -104,14 +102,23 @@ class Writer:
         """
         if self.backfills:
             self._record(key, old, new)
+        self._tell(readers, key, old, new)
+        if self._queue or self._dropping:
+            self._drain()
+
+    def _tell(self, readers: Iterable[Iterable[Site]], key: bytes, old: bytes | None, new: bytes | None) -> None:
         for sites in readers:
             if type(sites) is Projection:
                 self._look(sites, key, old, new)
-                continue
-            for site in sites:
-                self._apply(site, key, old, new)
-        if self._queue or self._dropping:
-            self._drain()
+            else:
+                for site in sites:
+                    self._apply(site, key, old, new)
+
+    def tell_changed(self, rows: list[tuple[InstalledJoin, Context, bytes, bytes | None, bytes | None]]) -> None:
+        """Tell watches and other joins of rows that the core has changed."""
+        for row in rows:
+            self._emit(*row)
+        self._drain()
 
     def _record(self, key: bytes, old: bytes | None, new: bytes | None) -> None:
         for backfill in self.backfills:
@@ -130,13 +137,7 @@ class Writer:
     def _drain(self) -> None:
         queue = self._queue
         while queue:
-            readers, key, old, new = queue.popleft()
-            for sites in readers:
-                if type(sites) is Projection:
-                    self._look(sites, key, old, new)
-                    continue
-                for site in sites:
-                    self._apply(site, key, old, new)
+            self._tell(*queue.popleft())
         for context, reason in self._dropping:
             self.drop(context, reason)
         self._dropping.clear()

@@ -14,9 +14,9 @@ from pequod.errors import BadRequestError
 from pequod_server.calls.served import ServedEngine
 from pequod_server.cluster.joins import ClusterJoins
 from pequod_server.joins import JoinLimits
-from pequod_server.ops.snapshots import Snapshots
 from pequod_server.ops.statistics import collected
 from pequod_server.ops.tallies import Tallies
+from pequod_server.snapshots.saving import Snapshots
 from pequod_server.wire import encode
 from pequod_server.wire.bounds import last_of, range_of
 from pequod_server.wire.handlers import Context

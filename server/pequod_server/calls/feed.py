@@ -54,7 +54,8 @@ class Feed:
     """The changes of some ranges since some revision, for one stream at a time.
 
     Invariants:
-        1. ``_batches`` ascend in revision, all above ``floor``; the first ``_sent`` of them went to the stream.
+        1. ``_batches`` ascend in revision, all above ``floor``; the first ``_sent`` of them went to the stream. Between
+           the revision of one and the ``since`` of the next is no change, nor from the last one up to ``_known``.
         2. A range that is not in ``lost``, as of ``floor_of`` it, with all batches applied to it, is the range as of
            the last settling.
         3. ``_woken`` has the numbers of all watches that have something to settle.
@@ -83,7 +84,7 @@ class Feed:
         self._wake = _Waker(self._woken, weakref.ref(self), self._loop)
         self._watches: dict[int, Watch] = {}
         self._begin()
-        self.floor = engine.revision
+        self.floor = self._known = engine.revision
         #: Of each range, the revision where it begins.
         self._floors = [engine.revision] * len(self.ranges)
         self._batches: deque[RevisionChanges] = deque()
@@ -135,6 +136,8 @@ class Feed:
 
     def settle(self) -> None:
         """Take the changes that the engine has for the watches; while a commit is half applied, wait for its end."""
+        if self.is_settled and self.ended is None:
+            self._known = self._engine.revision
         if not self._woken or self._loading is not None or self._is_closed or self.ended is not None:
             return
         if self._is_half():
@@ -184,14 +187,15 @@ class Feed:
             # More changes than may wait: they need not be weighed, nor sent before the end.
             self._end(self._too_many())
             return
-        counts = list(map(len, runs.values()))
+        counts, revision = list(map(len, runs.values())), self._engine.revision
         size_bytes, text_bytes = change_bytes(changes)
         sent_bytes = _COPIES * (_CHANGE_WIRE * len(changes) + text_bytes)
         self._batches.append(
             RevisionChanges(
-                self._engine.revision, changes, list(runs), counts, size_bytes, sent_bytes, self._token(), ending
+                self._known, revision, changes, list(runs), counts, size_bytes, sent_bytes, self._token(), ending
             )
         )
+        self._known = revision
         self._change_count += len(changes)
         self._grow(size_bytes)
         self.news.set()
@@ -303,25 +307,27 @@ class Feed:
                 if self._loading is None and not self._is_half():
                     return False
 
-    def go_back(self, revision: int) -> bool:
-        """Go back to the batches after ``revision``, to be taken again; return whether none of them is missing."""
-        if self.ended is not None or revision < self.floor:
-            return False
+    def go_back(self, revision: int) -> None:
+        """Go back to the batches after a revision, after which its ranges go on: they are taken again."""
         self._sent = sum(batch.revision <= revision for batch in self._batches)
         if self._sent < len(self._batches):
             self.news.set()
-        return True
 
     def copy_from(self, other: Feed) -> None:
         """Begin with the batches of another feed of the same ranges; both are settled."""
-        self.floor, self._floors = other.floor, other._floors.copy()
+        self.floor, self._floors, self._known = other.floor, other._floors.copy(), other._known
         self._batches, self._change_count = other._batches.copy(), other._change_count
         self._grow(other._bytes)
 
     def goes_on_after(self, number: int, revision: int) -> bool:
-        """Return whether all changes of a range after a revision are here."""
-        is_kept = self.ended is None and self.is_settled and number not in self.lost
-        return is_kept and revision >= self.floor_of(number)
+        """Return whether all changes of a range after a revision are here, and in batches without earlier ones.
+
+        Another feed of the range may have told of a revision that lies between the changes of a batch of this one.
+        """
+        last = self._engine.revision if self.is_settled else self._known
+        known = next((batch.since for batch in self._batches if batch.revision > revision), last)
+        is_kept = self.ended is None and number not in self.lost and revision >= self.floor_of(number)
+        return is_kept and revision in (self._floors[number], min(known, revision))
 
     def since(self, afters: Sequence[tuple[int, int]]) -> list[list[Change]]:
         """Return the changes of some ranges, each after a revision of its own.
@@ -356,7 +362,7 @@ class Feed:
         """
         for number, revision in afters.items():
             self._floors[number] = revision
-        self.floor = min(self._floors, default=self.floor)
+        self.floor = self._known = min(self._floors, default=self.floor)
         if runs:
             self._add(runs)
 

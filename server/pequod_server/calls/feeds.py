@@ -100,19 +100,19 @@ class Feeds:
 
     def _go_on(self, feed: Feed, starts: Sequence[RangeStart]) -> None:
         """Have ranges go on with what other feeds have kept of them; those of which something is missing are lost."""
-        places: defaultdict[Bounds, list[tuple[Feed, int]]] = defaultdict(list)
+        settled: defaultdict[Bounds, list[tuple[Feed, int]]] = defaultdict(list)
         for other in self._all():
             if other is not feed:
                 # What has begun may have changed what others see.
                 other.settle()
-                for its_number, bounds in enumerate(other.ranges):
-                    places[bounds].append((other, its_number))
+                for its_number, bounds in enumerate(other.ranges) if other.is_settled else ():
+                    settled[bounds].append((other, its_number))
         afters = dict[int, int]()
         kept: defaultdict[Feed, list[tuple[int, int, int]]] = defaultdict(list)
         for number, (bounds, after) in enumerate(starts):
             if after is None or number in feed.lost:
                 continue
-            place = next((one for one in places[bounds] if one[0].goes_on_after(one[1], after)), None)
+            place = next((one for one in settled[bounds] if one[0].goes_on_after(one[1], after)), None)
             if place is not None:
                 kept[place[0]].append((number, place[1], after))
             elif after != self._engine.revision:
@@ -136,7 +136,8 @@ class Feeds:
             if feed.ranges != (bounds,):
                 continue
             feed.settle()
-            if not feed.ended and feed.floor <= revision:
+            # A copy would lack what has not settled.
+            if feed.goes_on_after(0, revision) and (feed in self._idle or feed.is_settled):
                 return self._take_over(feed, revision)
         if revision == self._engine.revision:
             return self.open(bounds)

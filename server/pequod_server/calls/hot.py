@@ -11,7 +11,7 @@ import asyncio
 import logging
 import math
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, Literal
 
 from pequod_proto import pequod_pb2 as pb
 
@@ -36,6 +36,7 @@ from pequod_server.calls.served import ServedEngine
 from pequod_server.homes.rules import HomeRules
 from pequod_server.memory.admission import Admission
 from pequod_server.ops.logs import SlowLog
+from pequod_server.passing.native_links import NativeLinks
 from pequod_server.passing.passing import Passing
 from pequod_server.passing.shared import common
 from pequod_server.transport.headers import Opening
@@ -66,7 +67,7 @@ class ServedHotCalls:
 
     __slots__ = (
         *("_admission", "_batches", "_calls", "_connections", "_disk", "_guard", "_levels", "_passing", "_rules"),
-        *("_served", "_slow", "_takes_any_length", "has_disk", "has_guard", "native"),
+        *("_relay", "_relay_as", "_served", "_slow", "_takes_any_length", "has_disk", "has_guard", "native"),
     )
 
     def __init__(
@@ -104,30 +105,69 @@ class ServedHotCalls:
         slow_s = config.slow_ms / 1000 if config.slow_ms else float("inf")
         self.native: NativeHotCalls = new_hot_calls(served.engine, served.server_id, limits, slow_s, ids)
         served.levels.counters.hot_reads = lambda: self.native.reads
+        self._relay: NativeLinks | None = None
+        if passing is not None:
+            passing.relay_by(self, config.calls_max, has_guard=guard is not None)
+            self._relay = passing.relay
+            calls.relayed = lambda: self.native.relayed_count
+        #: By which header other workers know a role; None: there are none.
+        self._relay_as = None if passing is None else passing.relay_as
 
     def turn(self, client: HotClient) -> HotTurn | None:
         """Return what holds for the calls that a connection keeps back; None: they are calls as any others."""
-        served = self._served
-        room = self._admission.at_once_bytes
-        if (
-            not room
-            or not self._takes_any_length
-            or served.engine.is_timed
-            or log.isEnabledFor(logging.DEBUG)
-            or not self._calls.admits_at_once
-            or not self._connections.admits(client.peer)
-        ):
+        if not self._may_run() or not self._connections.admits(client.peer):
             return None
         if self.has_guard:
             self._admit(client)
             for meter in client.meters:
                 meter.lend()
+        if self._relay is not None:
+            self._relay.refresh()
+        return self._present()
+
+    def _may_run(self) -> bool:
+        return (
+            self._admission.at_once_bytes > 0
+            and self._takes_any_length
+            and not self._served.engine.is_timed
+            and not log.isEnabledFor(logging.DEBUG)
+            and self._calls.admits_at_once
+        )
+
+    def _present(self) -> HotTurn:
+        served, room = self._served, self._admission.at_once_bytes
         homes = None if self._rules is None else self._rules.bounds
         served.databases.expiring.pass_due()
         levels = served.levels
         if not served.databases.all:
             return served.executor.clock(), levels.own_token_head, True, 0, True, homes, room
         return served.executor.clock(), levels.token, False, levels.age_ms, self._levels.passes_reads(), homes, room
+
+    # What the calls of other workers ask; see `RelayHost`.
+
+    def relay_turn(self) -> HotTurn | None:
+        """Return what holds for calls that another worker passes on; None: they go back."""
+        return self._present() if self._may_run() else None
+
+    def has_come_to(self, token: bytes) -> bool:
+        """Return whether a state is reached that a token names."""
+        return self._served.levels.has_at_once(pb.Freshness(after=token).SerializeToString())
+
+    def readable_as(self, authorization: bytes) -> Ranges | Literal[False]:
+        """Return what a role may read, by the header of a worker; False: there is no such role."""
+        guard = self._guard
+        if guard is None:
+            return None
+        try:
+            role, _ = guard.tenure_of(text_of(authorization), tuple)
+        except UnauthenticatedError:
+            return False
+        return False if guard.meters.of(role) is not None else _ranges(role.read)
+
+    @property
+    def rules(self) -> object:
+        """The access rules; another object where they have changed."""
+        return None if self._guard is None else self._guard.access.rules()
 
     def answered(self, streams: Sequence[asyncio.Task[Any]]) -> None:
         """Take note of calls whose batches have run."""
@@ -180,7 +220,8 @@ class ServedHotCalls:
                 readable = common(readable, shared.tables.bounds)
                 writable = common(writable, shared.bases.bounds)
             if (meter := guard.meters.of(role)) is None:
-                session.admit(authorization, readable, writable)
+                relay_as = None if self._relay_as is None else self._relay_as(role.name)
+                session.admit(authorization, readable, writable, None, relay_as)
                 continue
             if meter not in client.meters:
                 client.meters.append(meter)

@@ -11,6 +11,8 @@ from pequod.engine import Change
 class RevisionChanges(NamedTuple):
     """The changes that led to a revision."""
 
+    #: All of them came after this one.
+    since: int
     revision: int
     #: The changes of all ranges, range by range.
     changes: list[Change]

@@ -10,7 +10,7 @@ from pequod_proto import pequod_pb2 as pb
 
 from pequod.commands.columns import range_arguments
 from pequod.commands.kinds import SCAN_DOWN, SCAN_LIMIT
-from pequod.engine import Rows
+from pequod.engine import LimitExceededError, Rows
 from pequod_server.calls.served import ServedEngine
 from pequod_server.freshness.demands import Demand
 from pequod_server.memory.admission import Admission
@@ -20,6 +20,10 @@ from pequod_server.wire.handlers import Context
 
 #: Rows that a scan reads before it knows how large they are.
 _FIRST_ROWS: Final = 1024
+#: How many times fewer rows are read at a time once memory is short.
+_SHRINK: Final = 8
+#: How often the next row alone is asked for while memory is short.
+_TRIES_MAX: Final = 4
 
 
 class ScanCalls:
@@ -40,11 +44,21 @@ class ScanCalls:
         chunk_bytes = min(request.chunk_bytes or config.chunk_bytes, config.reply_bytes_max)
         remaining = request.limit if request.HasField("limit") else None
         wanted = min(_FIRST_ROWS, config.rows_max)
+        most, tries = config.rows_max, 0
         chunks = self._admission.chunks(chunk_bytes)
         while remaining is None or remaining > 0:
             async with chunks.room() as room_bytes:
                 limit = wanted if remaining is None else min(remaining, wanted)
-                rows, count, size = await self._chunk(request, bounds, demand, limit, room_bytes)
+                try:
+                    rows, count, size = await self._chunk(request, bounds, demand, limit, room_bytes)
+                except LimitExceededError as error:
+                    if tries == _TRIES_MAX or request.reverse or error.setting != "memory_limit":
+                        raise
+                    # What fewer rows are computed from may fit; a refusal lets go of what the parts before have used.
+                    most = wanted = max(1, limit // _SHRINK)
+                    tries += limit == 1
+                    continue
+                tries = 0
                 if not chunks.has_room(size):
                     del rows
                     continue
@@ -65,7 +79,7 @@ class ScanCalls:
             if remaining is not None:
                 remaining -= count
             # As many rows fill a chunk if the next ones are as long as these: more would be read in vain.
-            wanted = max(1, min(config.rows_max, count * chunk_bytes // size))
+            wanted = max(1, min(most, count * chunk_bytes // size))
             await asyncio.sleep(0)
 
     async def _chunk(

@@ -34,9 +34,9 @@ from pequod_server.database.databases import Databases
 from pequod_server.freshness.own import OwnHistory
 from pequod_server.memory.admission import Admission
 from pequod_server.ops.observe import BatchSink, BatchTraces
-from pequod_server.ops.snapshots import Snapshots
 from pequod_server.ops.tallies import Tallies
 from pequod_server.passing.passing import Passing
+from pequod_server.snapshots.saving import Snapshots
 from pequod_server.wire.encode import PeersFollowing
 from pequod_server.wire.handlers import SERVICE_PATH, Registry, Unregistered
 

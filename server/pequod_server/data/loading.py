@@ -49,12 +49,14 @@ class FolderLoading:
 
     Args:
         keeps_joins: Whether the joins that clients add are the folder's: those of a cluster are in its map.
-        known: The text of all joins that the server will have; the folder may then have no others. None: it may.
+        known: The joins of the settings of a server with several workers, as text; None: it is one process.
     """
 
     def __init__(self, engine: Engine, disk: Disk, *, keeps_joins: bool, known: str | None = None) -> None:
         self._engine = engine
         self._known = known
+        #: The joins of the folder that are not of these settings: they belong into the map of the workers.
+        self.others: list[JoinSpec] = []
         self._disk = disk
         #: Takes in what reads lack.
         self.ranges = Ranges(engine, disk)
@@ -86,7 +88,8 @@ class FolderLoading:
             if self._keeps_joins:
                 self._add_joins(meta.joins)
             elif self._known is not None:
-                self._refuse_others(meta.joins, self._known)
+                own = set(parse(self._known) if self._known else ())
+                self.others = [join for join in (parse(meta.joins) if meta.joins else ()) if join not in own]
             await self._find_tables(rows)
             ids = list(rows.ids())
         except RowsError as error:
@@ -136,16 +139,9 @@ class FolderLoading:
 
     def _kept_joins(self, own: set[JoinSpec]) -> Callable[[], str]:
         """Return what tells the joins that the folder is to have: all but those of the settings."""
-        if not self._keeps_joins:
+        if not self._keeps_joins and self._known is None:
             return str
         return lambda: "".join(f"{join.spec};\n" for join in self._engine.joins() if join.spec not in own)
-
-    def _refuse_others(self, text: str, known: str) -> None:
-        present = list(parse(known)) if known else []
-        for join in parse(text) if text else ():
-            if join not in present:
-                reason = f"clients have added the join {join}, which is not in the settings: put it there, or serve"
-                raise FolderError(self._path, f"{reason} with one worker")
 
     def _add_joins(self, text: str) -> None:
         if not text:

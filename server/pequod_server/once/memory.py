@@ -18,7 +18,7 @@ disk to take with the changes of the writes.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from struct import Struct
 from typing import Final, NamedTuple, TypeVar
 
@@ -126,17 +126,31 @@ class RequestIds:
             size = int.from_bytes(part[_OUTCOME_AT - 4 : _OUTCOME_AT])
             outcome: bytes | None = part[_OUTCOME_AT : _OUTCOME_AT + size]
         else:
-            batch_id = request_id[:BATCH_ID_BYTES]
-            shared = self._shared.get(batch_id)
-            if shared is None:
-                return None
-            if self._read is None or self._read.batch_id != batch_id:
-                self._read = _Read(batch_id, {})
-                for one in shared:
-                    self._read.by_end.update(in_order(one, _FIRST_AT))
-            outcome = self._read.by_end.get(request_id[BATCH_ID_BYTES:])
+            outcome = self._shared_of(request_id[:BATCH_ID_BYTES]).get(request_id[BATCH_ID_BYTES:])
         self._repeated += outcome is not None
         return outcome
+
+    def are_new(self, batch_id: bytes, request_ids: Iterable[bytes]) -> bool:
+        """Return whether no write with one of some ids of a batch is remembered.
+
+        Cost:
+            0.1 µs for each; and what the first `known` costs, if others of the batch are remembered.
+        """
+        if batch_id not in self._counts:
+            return True
+        parts, by_end = self._parts, self._shared_of(batch_id)
+        return not any(one in parts or one[BATCH_ID_BYTES:] in by_end for one in request_ids)
+
+    def _shared_of(self, batch_id: bytes) -> Mapping[bytes, bytes]:
+        """Return the outcomes of the parts of several commands of a batch, by the ends of their request ids."""
+        shared = self._shared.get(batch_id)
+        if shared is None:
+            return {}
+        if self._read is None or self._read.batch_id != batch_id:
+            self._read = _Read(batch_id, {})
+            for one in shared:
+                self._read.by_end.update(in_order(one, _FIRST_AT))
+        return self._read.by_end
 
     def remember(self, request_id: bytes, outcome: bytes) -> None:
         """Keep what a write has given first; see `remember_all`."""

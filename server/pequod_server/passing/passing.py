@@ -23,12 +23,15 @@ from pequod_proto import pequod_pb2 as pb
 from pequod.cluster.grouping import grouping
 from pequod.cluster.map import ClusterMap
 from pequod.cluster.rendezvous import owners
+from pequod_server.access.access_file import token_as
 from pequod_server.cluster.member import Member
 from pequod_server.config import ServerConfig
 from pequod_server.freshness.demands import level_of
 from pequod_server.freshness.levels import Levels
 from pequod_server.passing.links import Link, Refused
 from pequod_server.passing.named_ranges import READS, SPREAD, ranges_of
+from pequod_server.passing.native_links import NativeLinks, relay_path
+from pequod_server.passing.relay_door import RelayDoor, RelayHost
 from pequod_server.passing.shared import SharedTables
 from pequod_server.wire.bounds import Bounds
 from pequod_server.wire.handlers import (
@@ -71,6 +74,9 @@ class Passing(aio.ServerInterceptor):
         self._shared: SharedTables | None = None
         self._owners: dict[bytes, str] = {}
         self._passing = Wrapped(self._around)
+        #: The links of reads that the native core passes on, and the door of those of others; None: there are none.
+        self.relay: NativeLinks | None = None
+        self._door: RelayDoor | None = None
         #: How many calls and batches were passed on, and how many of them were done here since the other was away.
         self.passed = self.returned = 0
 
@@ -78,8 +84,38 @@ class Passing(aio.ServerInterceptor):
         """Pass calls on from now on."""
         self._levels = levels
 
+    def relay_by(self, host: RelayHost, calls_max: int, *, has_guard: bool) -> None:
+        """Have the native core pass reads on, and answer those of others."""
+        self._door = RelayDoor(host, relay_path(self._worker.door))
+        self.relay = NativeLinks(
+            self._worker,
+            self._member,
+            host.native,
+            lambda: self.shared,
+            calls_max,
+            lambda calls: host.were_slow(calls, ()),
+            has_guard=has_guard,
+        )
+
+    async def open_door(self) -> None:
+        """Take reads that other workers pass on.
+
+        Raises:
+            OSError: The socket cannot be made.
+        """
+        if self._door is not None:
+            await self._door.open()
+
+    def relay_as(self, role: str) -> bytes:
+        """Return by which header other workers know a role."""
+        return f"Bearer {token_as(self._worker.token, role)}".encode()
+
     async def close(self) -> None:
         """Cut off what is under way at other workers."""
+        if self._door is not None:
+            await self._door.close()
+        if self.relay is not None:
+            await self.relay.close()
         for link in self._links.values():
             await link.close()
 

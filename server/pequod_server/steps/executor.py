@@ -159,7 +159,8 @@ class Executor:
         check_columns(kinds, len(run.arguments), len(run.numbers))
         if not (ids := ids_of(request)):
             return run
-        return OnceRun(kinds, run.arguments, run.numbers, self.rows_max, ids, self.ids)
+        columns = kinds, run.arguments, run.numbers, self.rows_max
+        return OnceRun(*columns, ids, self.ids, request.batch_id, request.batch_positions)
 
     # Calls.
 

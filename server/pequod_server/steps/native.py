@@ -6,7 +6,7 @@ native batch: quick commands -> one that is not: the engine, in Python -> quick 
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import Final, NamedTuple
 
 from pequod_proto.pequod_pb2 import CommandError, ExecuteReply, ExecuteRequest
@@ -15,10 +15,10 @@ from pequod.commands.columns import commands, needs
 from pequod.commands.kinds import ARGUMENT_COUNTS, GET, GIVES, KINDS, SCAN, SCANS, Gives
 from pequod.engine import BackedKeyError, Engine, MissingError, PequodError, Rows
 from pequod.engine.answer import Answer, answer
-from pequod.engine.batch import BatchRun, Waits, is_whole
+from pequod.engine.batch import BatchRun, Waits, is_short_of_memory, is_whole
 from pequod.language.conditions import Unmet
 from pequod.language.deadlines import to_remaining_ms
-from pequod.native import NativeBatch, parse_batch
+from pequod.native import NativeBatch, core, parse_batch
 from pequod_server.wire.errors import command_error
 
 #: So few commands are not made a message for the native core: it would take longer than they do.
@@ -62,6 +62,9 @@ def run_batch(engine: Engine, batch: NativeBatch, rows_max: int, now: float, err
         except (MissingError, BackedKeyError) as error:
             return Stop(error.with_traceback(None))
         except PequodError as error:
+            if is_short_of_memory(error) and kind in _READS:
+                # In Python it may give fewer rows at a time, and an error says the way out.
+                return Stop()
             failure = command_error(error)
             errors.append(failure)
             if not batch.failed(failure.SerializeToString()):
@@ -101,15 +104,49 @@ def begun(batch: NativeBatch, stop: Stop | None) -> BegunBatch:
     return BegunBatch(reply, batch.index, batch.argument_at, batch.number_at, batch.room, stop or Stop())
 
 
-def run_rest(engine: Engine, run: BatchRun, room: int, now: float) -> BegunBatch | None:
-    """Run what is left of a batch; None if that is not for the native core, and nothing has run."""
-    if engine.is_timed or len(run.kinds) - run.index < FEW:
-        return None
+class RestIds(NamedTuple):
+    """The request ids of what is left of a batch, none of which is remembered.
+
+    Attributes:
+        positions: Of its commands in the ids of the batch.
+        remember: Takes the outcomes of those that have run, and how many these are.
+    """
+
+    batch_id: bytes
+    positions: Sequence[int]
+    remember: Callable[[bytes, int], None]
+
+
+def is_for_core(engine: Engine, run: BatchRun) -> bool:
+    """Return whether what is left of a batch may be worth a message for the native core."""
+    return core is not None and not engine.is_timed and len(run.kinds) - run.index >= FEW
+
+
+def run_rest(engine: Engine, run: BatchRun, room: int, now: float, ids: RestIds | None) -> BegunBatch | None:
+    """Run what is left of a batch; None if that is not for the native core, and nothing has run.
+
+    Args:
+        ids: None: its commands have no request ids.
+
+    Requires:
+        `is_for_core`.
+    """
     rest = ExecuteRequest(
         kinds=run.kinds[run.index :], arguments=run.arguments[run.argument_at :], numbers=run.numbers[run.number_at :]
     )
+    if ids is not None:
+        rest.batch_id = ids.batch_id
+        rest.batch_positions.extend(ids.positions)
     batch = parse_batch(rest.SerializeToString(), len(rest.kinds), run.rows_max, room)
-    return None if batch is None else begun(batch, run_batch(engine, batch, run.rows_max, now, []))
+    if batch is None:
+        return None
+    try:
+        stop = run_batch(engine, batch, run.rows_max, now, [])
+    finally:
+        # In the turn in which they ran, whatever ended it.
+        if ids is not None and batch.outcome_count:
+            ids.remember(batch.outcomes, batch.outcome_count)
+    return begun(batch, stop)
 
 
 #: A command that looks at a whole range is a SCAN of it, and a command that reads nothing is no read.

@@ -3,7 +3,7 @@
 ids  {1: id}    PUT  ADD       known     its first outcome is taken, and the engine is not asked
                       ^ 1      unknown   it runs, and its outcome is remembered in the same turn
 
-A batch whose ids are all new runs natively; see quick.py.
+A batch whose ids are all new runs natively, and what is left of it after a wait does, too; see quick.py and native.py.
 """
 
 from __future__ import annotations
@@ -69,9 +69,11 @@ class OnceRun(BatchRun):
 
     Args:
         ids: By the positions of the commands.
+        batch_id: Of all of them, empty if each has one of its own.
+        positions: Those that the commands have in the ids of the batch, none if they are those that they have here.
     """
 
-    __slots__ = ("_known_at", "_memory")
+    __slots__ = ("_batch_id", "_known_at", "_memory", "_positions")
 
     def __init__(
         self,
@@ -81,10 +83,13 @@ class OnceRun(BatchRun):
         rows_max: int,
         ids: Mapping[int, bytes],
         memory: RequestIds,
+        batch_id: bytes = b"",
+        positions: Sequence[int] = (),
     ) -> None:
         super().__init__(kinds, arguments, numbers, rows_max)
         self.ids = ids
         self._memory = memory
+        self._batch_id, self._positions = batch_id, positions
         #: The command whose outcome was known last.
         self._known_at = -1
         self.known = self._known
@@ -109,6 +114,22 @@ class OnceRun(BatchRun):
         finally:
             for batch_id, outcomes in found.items():
                 self._memory.remember_all(batch_id, b"".join(outcomes), len(outcomes))
+
+    def left(self) -> tuple[bytes, Sequence[int]] | None:
+        """Return the id of the batch and the positions in its ids of the commands that are left.
+
+        Returns:
+            None if their ids are not those of one batch, or if one of these commands was done before: the same batch
+            may have come again while this one waited.
+        """
+        ids = [request_id for at, request_id in self.ids.items() if at >= self.index]
+        if not self._batch_id or not self._memory.are_new(self._batch_id, ids):
+            return None
+        return self._batch_id, self._positions[self.index :] or range(self.index, len(self.kinds))
+
+    def remember(self, outcomes: bytes, count: int) -> None:
+        """Keep what commands have given that ran elsewhere in this turn of the event loop."""
+        self._memory.remember_all(self._batch_id, outcomes, count)
 
     def _known(self) -> tuple[Answer | PequodError] | None:
         """Return what the next command gave when it came before; None if it did not come."""

@@ -18,7 +18,7 @@ from pequod_proto.pequod_pb2 import ExecuteReply
 from pequod.commands.kinds import ADD, ARGUMENT_COUNTS, DECIDED, EXPIRE, PLAIN_WRITES, PUT_IF, PUT_TTL, SCAN, SCAN_DOWN
 from pequod.engine import BackedKeyError, Engine, MissingError, PequodError
 from pequod.engine.answer import Answer, answer
-from pequod.engine.batch import BatchRun, Waits, united
+from pequod.engine.batch import BatchRun, Waits, is_short_of_memory, united, with_advice
 from pequod.errors import InvalidTtlError
 from pequod.freshness import merged
 from pequod.language.conditions import decoded
@@ -29,8 +29,9 @@ from pequod_server.database.flights import ROUNDS_MAX
 from pequod_server.database.write_through import TOGETHER_MAX, CarriedOut, Settled
 from pequod_server.steps.judges import CommandJudge
 from pequod_server.steps.leveled import BatchLevels
-from pequod_server.steps.native import BegunBatch, run_rest, slow_reads
+from pequod_server.steps.native import BegunBatch, RestIds, is_for_core, run_rest, slow_reads
 from pequod_server.steps.piece import ReplyPiece
+from pequod_server.steps.repeatable import OnceRun
 from pequod_server.wire.publishing import never_there
 
 #: How many commands behind one that waits are looked at; and after how many slow reads that lack nothing the look ends:
@@ -183,12 +184,20 @@ class Steps:
         """Do what `run` does, as far as possible on the native core: for many commands, none of which is refused."""
         self._executor.databases.expiring.pass_due()
         self._judge()
-        executor, out = self._executor, self._out
-        if isinstance(out, ReplyPiece) and not (self._refused or self._run.ids):
-            begun = run_rest(executor.engine, self._run, out.room, executor.clock())
-            if begun is not None:
-                return self.resume(begun)
-        return self._run_on()
+        begun = self._begun_natively()
+        return self._run_on() if begun is None else self.resume(begun)
+
+    def _begun_natively(self) -> BegunBatch | None:
+        """Run what is left on the native core; None if that is not for it, and nothing has run."""
+        executor, out, run = self._executor, self._out, self._run
+        if not isinstance(out, ReplyPiece) or self._refused or not is_for_core(executor.engine, run):
+            return None
+        ids = None
+        if isinstance(run, OnceRun):
+            if (left := run.left()) is None:
+                return None
+            ids = RestIds(*left, run.remember)
+        return run_rest(executor.engine, run, out.room, executor.clock(), ids)
 
     def _judge(self) -> None:
         """Have the commands that are left judged, unless that is done and what the judges go by is still the same.
@@ -210,6 +219,10 @@ class Steps:
             waits = self._run.run(executor.engine, executor.clock, self._out.take)
             if waits is None:
                 break
+            if not self._waits_left and self._run.shrink():
+                # Fewer rows wait less often.
+                self._waits_left = ROUNDS_MAX
+                continue
             if self._waits_left:
                 return self.wait_for(waits)
             self._out.settle([never_there(ROUNDS_MAX)])
@@ -263,6 +276,8 @@ class Steps:
             elif not out.bytes or isinstance(step, ExecuteReply):
                 # The memory that was free before the batch waited may not be free now.
                 out.begin(self._executor.piece_bytes_max())
+            if isinstance(step, ExecuteReply):
+                self._waits_left = max(self._waits_left, ROUNDS_MAX)
         if written is not None:
             out.settle(written.outcomes)
             self.earlier = merged(self.earlier, written.token)
@@ -276,9 +291,11 @@ class Steps:
         if isinstance(self._step, MissingError) and self._is_shared:
             self._is_looking_ahead = False
             return self.run()
+        if isinstance(self._step, MissingError) and is_short_of_memory(error) and self._run.shrink():
+            return self.run()
         if isinstance(self._step, Room) and isinstance(self._out, ReplyPiece):
             self._out.begin(self._executor.piece_bytes_max())
-        self._out.settle([error])
+        self._out.settle([with_advice(self._run.kind, error)])
         return self.run()
 
     def _reached(self) -> Room | ExecuteReply | Outcomes:

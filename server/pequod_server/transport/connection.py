@@ -329,6 +329,9 @@ class WireConnection(HotConnection):
         self._server.counts.begin()
         self._begun_count += 1
         opening = Opening(fields or ())
+        if opening.timeout_s is not None:
+            # On its way to another worker, its client has waited already.
+            opening.timeout_s = max(opening.timeout_s - self.session.waited_s(stream), 0.0)
         exchange = self.exchanges[stream] = Exchange(self, stream, opening, self._server.loop)
         if opening.refusal or fields is None:
             exchange.end_unknown(opening.refusal or "its headers are too long", is_too_long=fields is None)

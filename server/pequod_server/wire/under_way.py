@@ -14,6 +14,7 @@ its own without a word. So that number is beyond what clients begin at once.
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import Callable
 from collections.abc import Set as AbstractSet
 from typing import Any, Final
@@ -35,6 +36,8 @@ _STREAMS: Final = frozenset({SERVICE_PATH + "Execute"})
 #: bounds of their number.
 _BEGUN_SHARE: Final = 1 / 8
 _BEGUN_MIN, _BEGUN_MAX = 10_000, 100_000
+#: How often calls that are on their way to other workers are looked for.
+_LOOK_S: Final = 0.01
 #: gRPC cancels calls that the server does not ask for within these seconds. A client that waits less has a deadline.
 _BEGUN_S: Final = 3600
 
@@ -82,6 +85,8 @@ class CallsUnderWay(aio.ServerInterceptor):
         self._under_way: set[asyncio.Task[Any]] = set()
         self._streams: set[asyncio.Task[Any]] = set()
         self._is_stopping = False
+        #: How many calls are on their way to other workers, outside of the sets.
+        self.relayed: Callable[[], int] = lambda: 0
         self._checked = Wrapped(lambda method, handler: refusing_undecodable(method, handler, config))
 
     async def intercept_service(self, continuation: Continuation, details: grpc.HandlerCallDetails) -> Handler | None:
@@ -104,7 +109,7 @@ class CallsUnderWay(aio.ServerInterceptor):
 
     def _over_limit(self, method: str) -> LimitExceededError | None:
         # Those that have made way and have not ended yet are in the sets, and in no number that a client sees.
-        if len(self._under_way) >= self._config.calls_max:
+        if len(self._under_way) + self.relayed() >= self._config.calls_max:
             error = LimitExceededError("calls_max", self._config.calls_max + 1, self._config.calls_max)
             if not self._make_way(error, self._under_way):
                 return error
@@ -122,7 +127,7 @@ class CallsUnderWay(aio.ServerInterceptor):
     @property
     def admits_at_once(self) -> bool:
         """Whether a call may begin that ends in the same turn of the event loop, without one that makes way for it."""
-        count = len(self._under_way)
+        count = len(self._under_way) + self.relayed()
         if count < self._at_ease_max:
             return True
         return not self._is_stopping and count < self._config.calls_max and self._refusal(count) is None
@@ -134,5 +139,9 @@ class CallsUnderWay(aio.ServerInterceptor):
 
     async def drain(self, wait_s: float) -> None:
         """Wait for the calls under way, ``wait_s`` at most."""
+        end_s = time.monotonic() + wait_s
+        while self.relayed() and time.monotonic() < end_s:  # noqa: ASYNC110 - only at the end
+            # They are answered, or become calls as any, within a second.
+            await asyncio.sleep(_LOOK_S)
         if self._under_way:
-            await asyncio.wait(self._under_way, timeout=wait_s)
+            await asyncio.wait(self._under_way, timeout=max(end_s - time.monotonic(), 0))

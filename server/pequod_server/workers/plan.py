@@ -34,7 +34,8 @@ _HOME_SHARE: Final = 1 / 2
 #: Settings of what is behind the server: the home's alone.
 _OF_HOME: Final = (
     *("backing", "backing_mapping", "backing_tables", "backing_token", "backing_ca", "backing_mode", "backing_feed"),
-    *("backing_feed_name", "data", "fsync", "snapshot_file", "http", "http_origins"),
+    *("backing_feed_name", "data", "fsync", "snapshot_file", "snapshot_folder"),
+    *("snapshot_every_s", "snapshot_keep", "http", "http_origins"),
     *("console_views", "console_lakes"),
 )
 #: Settings that workers have in the map, or that are the supervisor's alone.
@@ -94,17 +95,22 @@ def refuse_unshared(config: ServerConfig) -> None:
             raise SettingError("worker_port", "it is of one of several workers; give workers, or leave it out")
         return
     if config.cluster:
-        raise SettingError("workers", "a server of a cluster is one process: run one for each core, or leave it")
+        raise _apart("cluster", "a server of a cluster is one process: run one for each core, or leave cluster out")
     if config.backing.startswith("pequod://"):
-        raise SettingError("workers", "the base data are those of other servers; run one server for each core")
+        raise _apart("backing", "the base data are those of other servers; run one server for each core")
     if config.backing_mode == "look-aside":
-        raise SettingError("workers", "they follow the changes of a database, which look-aside does not")
+        raise _apart("backing_mode", "workers follow the changes of a database, which look-aside does not")
     if config.peer_exports:
-        raise SettingError("workers", "exported tables are for computes of their own; leave peer_exports out")
+        raise _apart("peer_exports", "exported tables are for computes of their own; leave peer_exports out")
     if config.access_file is not None:
         counted = [name for name, role in read_rules(config.access_file).roles.items() if role.quotas is not None]
         if counted:
-            raise SettingError("workers", f"each would count by itself; take the quotas of role {counted[0]} out")
+            raise _apart("access_file", f"each would count by itself; take the quotas of role {counted[0]} out")
+
+
+def _apart(other: str, reason: str) -> SettingError:
+    """Return why another setting does not go with several workers."""
+    return SettingError("workers", f"several do not go with {other}: {reason}")
 
 
 def check_workers(config: ServerConfig) -> None:
@@ -138,7 +144,7 @@ def plan_of(config: ServerConfig, *, joins_from: str = "joins") -> Plan:
         for number, share in enumerate(shares)
     )
     text = "".join(f"{join.spec};\n" for join in joins)
-    is_lasting = store is not None or config.data is not None or config.snapshot_file is not None
+    is_lasting = store is not None or any((config.data, config.snapshot_file, config.snapshot_folder))
     return Plan(workers, text, tuple(dict.fromkeys(shared)), is_lasting)
 
 

@@ -19,6 +19,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Final
 
+from pequod_server.worker import shown_file
 from pequod_server.workers.entry import GO, READY
 
 log = logging.getLogger("pequod.server")
@@ -160,6 +161,8 @@ class WorkerProcess:
         # Told to end before it knew how.
         self.code = 0 if self._is_stopping and code == -signal.SIGTERM else code
         self._process, self.is_ready = None, False
+        # Nobody waits for what it would show.
+        shown_file(self._file.parent, self.id).unlink(missing_ok=True)
         self._tell()
 
     async def _until(self, is_so: Callable[[], bool]) -> None:

@@ -52,7 +52,7 @@ def run(config: ServerConfig, *, joins_from: str = "joins") -> int:
         joins_from: Where the text of ``joins`` stands, for messages.
 
     Raises:
-        ConfigError: A join of the configuration cannot be installed.
+        ConfigError: A setting does not go with the others, or a join of the configuration cannot be installed.
     """
     logs.configure(config.log_format, config.log_level)
     with ExitStack() as stack:
@@ -64,6 +64,8 @@ def run(config: ServerConfig, *, joins_from: str = "joins") -> int:
             plan = plan_of(config, joins_from=joins_from)
             folder = _runtime_folder(stack)
             address, own = _kept_ports(stack, config, len(plan.workers))
+        except SettingError as error:
+            raise ConfigError(str(error)) from error
         except ConfigError:
             raise
         except (OSError, ImportError, PequodError) as error:
@@ -193,9 +195,12 @@ class Supervisor:
         if not self._plan.is_lasting:
             log.warning("the home is left as it is: base data are in its memory alone", extra={"worker": self._home.id})
             self._home.signal(signal.SIGHUP)
-        elif not await self._home.replace():
+            kept = "its process, with the program and the settings of its start; it reads the access file anew"
+            log.info("all workers but the home are started again", extra={"worker": self._home.id, "kept": kept})
+        elif await self._home.replace():
+            log.info("all workers are started again")
+        else:
             return
-        log.info("all workers are started again")
         tell_systemd("READY=1")
 
 
