@@ -26,7 +26,7 @@ generate_go = $(BIN)/python -m grpc_tools.protoc -I proto --plugin=$(GO_TOOLS)/p
 .DEFAULT_GOAL := help
 .PHONY: help go go-check install install-dev demo ran test test-pythons test-extras test-quick check format typescript typescript-check proto proto-check interface interface-check coverage soak chaos freshness fuzz \
         figures bench-micro test-optimised test-spark-versions test-spark-cluster docs docs-serve \
-        behaviours cases test-planted test-planted-engine soak-memory soak-server soak-calls soak-workers soak-capped shake simulate simulate-groups views-chaos cluster-chaos cluster-patroni kill beyond linearizable damage test-pure test-grpcio test-client-grpcio test-go-race test-shelf differ test-sanitised test-leaks wheels clean
+        behaviours cases test-planted test-planted-engine soak-memory soak-server soak-calls soak-workers soak-capped shake simulate simulate-groups views-chaos cluster-chaos cluster-patroni kill beyond linearizable watching damage test-pure test-grpcio test-client-grpcio test-go-race test-shelf differ test-sanitised test-leaks wheels clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-15s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -248,6 +248,9 @@ kill: $(INSTALLED) ## kill a server with a folder of data in the middle of write
 HISTORIES ?= 10000
 linearizable: $(INSTALLED) ## record HISTORIES (10000) of clients over kills, and have Porcupine judge them (needs Go): a quarter of an hour on two cores
 	$(BIN)/python -m tests.linearizable --histories $(HISTORIES) --seed $(or $(SEED),0)
+
+watching: $(INSTALLED) ## record HISTORIES (10000) of watches over cut connections, and look for what watches promise: a quarter of an hour on two cores
+	$(BIN)/python -m tests.watching --histories $(HISTORIES) --seed $(or $(SEED),0)
 
 beyond: SECONDS = 300
 beyond: $(INSTALLED) ## a server with four times more base data than its limit of memory, for SECONDS (300): exact, and within the limit

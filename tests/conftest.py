@@ -98,6 +98,9 @@ _LONG: Final = (
     "tests/bench",  # 30
     "tests/views/chaos",  # 7
     "tests/cli",  # 40
+    "tests/workers",  # 40, and as long waiting
+    "tests/tpch",  # 10
+    "tests/watching",  # 10
 )
 
 

@@ -95,7 +95,8 @@ async def _told(path: Path) -> dict[str, set[str]]:
     await sqlite(path / "twip.db")
     found: defaultdict[str, set[str]] = defaultdict(set)
     joins = "t|<user>|<time:4>|<poster> = check s|<user>|<poster> copy p|<poster>|<time>"
-    async with running(**_METRICS, joins=joins, snapshot_file=path / "pequod.snapshot") as plain:
+    snapshots: dict[str, Any] = {"snapshot_folder": path / "snapshots", "snapshot_every_s": 3600}
+    async with running(**_METRICS, joins=joins, **snapshots) as plain:
         await use(plain.client)
         await plain.client.save_snapshot()
         await scrape(plain, found)

@@ -23,7 +23,7 @@ _LATE: Final = Status(StatusCode.DEADLINE_EXCEEDED, "Deadline Exceeded", [])
 _CANCELLED: Final = Status(StatusCode.CANCELLED, "Locally cancelled by application!", [])
 #: How often a call is begun again that the server has not begun. A server that takes few streams at a time may refuse
 #: one that comes before it has counted the end of another.
-_REFUSALS_MAX: Final = 5
+_REFUSALS_MAX: Final = 10
 
 
 class Bearer(Protocol):

@@ -63,7 +63,11 @@ def _name(sample: Any) -> str:
 @pytest.fixture
 async def observed(tmp_path: Path) -> AsyncIterator[Observed]:
     file = tmp_path / "pequod.snapshot"
-    server = PequodServer(ServerConfig(listen="127.0.0.1:0", metrics="127.0.0.1:0", drain_s=0.5, snapshot_file=file))
+    server = PequodServer(
+        ServerConfig(
+            listen="127.0.0.1:0", metrics="127.0.0.1:0", drain_s=0.5, snapshot_file=file, snapshot_every_s=3600
+        )
+    )
     port = await server.start()
     async with ClientSession() as http, aio.insecure_channel(f"127.0.0.1:{port}") as channel:
         yield Observed(server, http, channel)

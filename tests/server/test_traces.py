@@ -24,8 +24,8 @@ from pequod_server import ServerConfig
 from pequod_server.calls.service import PequodService, add_service
 from pequod_server.database.databases import Databases
 from pequod_server.ops.observe import CallObserver
-from pequod_server.ops.snapshots import Snapshots
 from pequod_server.ops.traces import CallTraces
+from pequod_server.snapshots.saving import Snapshots
 from pequod_server.wire.endings import Endings
 
 from pequod import Client

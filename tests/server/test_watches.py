@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import asyncio
 
+import pytest
 from pequod_proto import pequod_pb2 as pb
 from pequod_server import PequodServer, ServerConfig
 from pequod_server.calls.feeds import Feeds
 
 from pequod.engine import Change, Engine
+from pequod.errors import WatchCompactedError
 
 
 async def test_a_new_watch_cuts_the_changes_of_the_others() -> None:
@@ -27,6 +29,34 @@ async def test_a_new_watch_cuts_the_changes_of_the_others() -> None:
     ]
     one.close()
     other.close()
+
+
+async def test_a_watch_goes_on_after_a_revision_that_another_one_told_between_two_changes() -> None:
+    engine, bounds = Engine(), (b"a|", b"a}")
+    watches = Feeds(engine, ServerConfig())
+    quick = watches.open(bounds)
+    engine.put(b"a|1", b"x")
+    quick.settle()
+    told = quick.take()
+    assert told is not None
+    slow = watches.open(bounds)
+    engine.put(b"a|1", b"y")
+    quick.settle()
+    between = engine.revision
+    # The slow one tells of both changes at once.
+    engine.put(b"a|2", b"z")
+    await asyncio.sleep(0)
+    for feed in (slow, quick):
+        watches.detach(feed)
+    again = watches.reopen(bounds, between)
+    batch = again.take()
+    assert batch is not None
+    assert batch.changes == [Change(b"a|2", None, b"z")]
+    assert again.take() is None
+    watches.forget(quick)
+    with pytest.raises(WatchCompactedError, match="not kept any more"):
+        watches.reopen(bounds, between)
+    watches.close()
 
 
 async def test_progress_is_told_where_nothing_happens(server: PequodServer, stub: object) -> None:

@@ -15,7 +15,7 @@ from pequod_server.config import ServerConfig
 from pequod_server.database.databases import Databases, HomeGroup
 from pequod_server.database.loader import Loader
 from pequod_server.ops.clock import keep_time
-from pequod_server.ops.snapshots import Snapshots
+from pequod_server.snapshots.saving import Snapshots
 from pequod_server.wire.handlers import Context
 
 from pequod.engine import Engine

@@ -27,7 +27,7 @@ from pequod_server.homes.home.making import make_peer_service
 from pequod_server.homes.home.service import PeerService
 from pequod_server.homes.rules import HomeRules
 from pequod_server.memory.admission import Admission
-from pequod_server.ops.snapshots import Snapshots
+from pequod_server.snapshots.saving import Snapshots
 
 from pequod.cluster.map import ClusterState
 from pequod.cluster.servers import ServerEntry, ServerRole

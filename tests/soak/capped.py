@@ -77,7 +77,7 @@ class Feed:
         self.engine = Engine()
         self.engine.add_joins(parse(_JOIN))
         self.timelines = timelines
-        self.posters = max(2 * FOLLOWED, timelines // 25)
+        self.posters = max(2 * FOLLOWED, timelines // 10)
         self._random = random
         self._tick = 0
         self._follows = [random.sample(range(self.posters), FOLLOWED) for _ in range(timelines)]
@@ -158,7 +158,7 @@ def soak(timelines: int, posts: int, seconds: float, *, seed: int = 1) -> Report
         posted += _POSTS_A_ROUND
         # First all posters post as often as a timeline has rows, so that each one has the spare rows that it gets.
         if posted >= feed.posters * KEPT:
-            ledger_bytes = feed.engine.statistics().memory.total_bytes
+            ledger_bytes = feed.engine.ledger.total_bytes
             report.samples.append((time.monotonic() - begun_s, posted, ledger_bytes, process.memory_info().rss))
     for user in random.sample(range(timelines), min(_CHECKED, timelines)):
         report.checked += 1

@@ -222,7 +222,7 @@ async def test_what_a_server_has_not_begun_is_tried_again_but_not_for_ever() -> 
         stream = channel.stream_stream(ECHO + "Talk")()
         assert (await error_of(stream.read())).details() == NOT_BEGUN
         (connection,) = channel._connections
-        assert connection.session.open(b"/s/c", None, None, b"", True) == 27, "six, six and one were made"
+        assert connection.session.open(b"/s/c", None, None, b"", True) == 47, "eleven, eleven and one were made"
 
 
 async def test_a_reader_goes_on_at_the_connection_that_begins_its_call() -> None:
