@@ -24,7 +24,7 @@ generate_go = $(BIN)/python -m grpc_tools.protoc -I proto --plugin=$(GO_TOOLS)/p
     pequod/v1/pequod.proto && $(BIN)/python $(GO_CLIENT)/reasons.py | $(GO)fmt > $(1)/reasons.go
 
 .DEFAULT_GOAL := help
-.PHONY: help go go-check install install-dev demo ran test test-pythons test-extras test-quick check format typescript typescript-check proto proto-check interface interface-check coverage soak chaos freshness fuzz \
+.PHONY: help go go-check install install-dev demo ran test test-long test-pythons test-extras test-quick check format typescript typescript-check proto proto-check interface interface-check coverage soak chaos freshness fuzz \
         figures bench-micro test-optimised test-spark-versions test-spark-cluster docs docs-serve \
         behaviours cases test-planted test-planted-engine soak-memory soak-server soak-calls soak-workers soak-capped shake simulate simulate-groups views-chaos cluster-chaos cluster-patroni kill beyond linearizable watching damage test-pure test-grpcio test-client-grpcio test-go-race test-shelf differ test-sanitised test-leaks wheels clean
 
@@ -66,8 +66,11 @@ demo: $(DEMO) ## kill a server in the middle of writes, and start it again; run 
 
 # Three processes for each core, which tests/conftest.py counts; each takes half a GiB.
 PARALLEL := -n logical --maxprocesses 6
-test: $(INSTALLED) ## run the whole test suite
-	$(BIN)/python -m pytest $(PARALLEL)
+test: $(INSTALLED) ## run the test suite, but for what tests/left_out.py lists: more seeds, stores and kinds of the same
+	$(BIN)/python -m pytest $(PARALLEL) --short
+
+test-long: $(INSTALLED) ## run what `make test` leaves out
+	$(BIN)/python -m pytest $(PARALLEL) --long
 
 QUICK := tests/engine tests/grammar tests/native tests/regress tests/client/test_clients.py tests/client/test_columns.py
 test-quick: $(INSTALLED) ## run what an edit of the engine, the grammar or a client breaks first; under a minute

@@ -23,6 +23,7 @@ import typer.testing
 from hypothesis import HealthCheck, settings
 
 from pequod.native import core
+from tests import left_out
 
 # The same for the tests: each process of pytest would compile them anew, which takes 9 s.
 sys.dont_write_bytecode = False
@@ -137,8 +138,14 @@ def pytest_collection() -> Generator[None, object, object]:
         gc.enable()
 
 
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """Let `make test` and `make test-long` share out the tests."""
+    left_out.add_options(parser)
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Put the longest files first, and leave the others in their order."""
+    left_out.choose(config, items)
 
     def place(item: pytest.Item) -> int:
         return next((number for number, path in enumerate(_LONG) if item.nodeid.startswith(path)), len(_LONG))

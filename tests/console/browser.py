@@ -10,10 +10,11 @@ from typing import TYPE_CHECKING, Any
 from tests.installed import lacking
 
 if TYPE_CHECKING:
-    from playwright.async_api import Browser, Page
+    from playwright.async_api import Browser, Locator, Page
 
 _NAMES = ("chromium", "chromium-browser", "google-chrome")
 PHONE = {"width": 390, "height": 844}
+_WAIT_MS = 20_000
 DESK = {"width": 1280, "height": 860}
 
 
@@ -46,7 +47,21 @@ async def page_of(browser: Browser, *, faults: bool = False, **options: Any) -> 
     said: list[str] = []
     page.on("pageerror", lambda error: said.append(str(error)))
     page.on("console", lambda line: said.append(line.text) if line.type == "error" and not faults else None)
-    page.set_default_timeout(20_000)
+    page.set_default_timeout(_WAIT_MS)
     yield page
     await context.close()
     assert said == []
+
+
+async def comes_to_show(locator: Locator, *texts: str) -> None:
+    """Wait until just these texts are shown, in this order: a page shows a change some time after it has come."""
+    from playwright.async_api import expect
+
+    await expect(locator).to_have_text(list(texts), timeout=_WAIT_MS)
+
+
+async def comes_to_count(locator: Locator, count: int) -> None:
+    """Wait until there are `count` of it."""
+    from playwright.async_api import expect
+
+    await expect(locator).to_have_count(count, timeout=_WAIT_MS)
