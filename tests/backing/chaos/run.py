@@ -58,8 +58,8 @@ _MANY: Final = (
 _SETTLE_S: Final = 300.0
 #: Before anything goes wrong, so that there is something to spoil.
 _FIRST_READS: Final = 20
-#: How many transactions the writers may be ahead of the last answered read: a server of slow turns never catches up with
-#: writers that know no bound.
+#: How many transactions the writers may be ahead of the last answered read: a server of slow turns never catches up
+#: with writers that know no bound.
 _AHEAD: Final = 40
 
 Work = Callable[[], Coroutine[Any, Any, None]]
