@@ -60,7 +60,7 @@ def pytest_pycollect_makemodule(module_path: Path, parent: pytest.Collector) -> 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Give tests of Spark more time: the first ones wait for Java to warm up, on busy machines for minutes."""
     for item in items:
-        if Path(__file__).parent in item.path.parents:
+        if item.nodeid.startswith("tests/spark/"):
             item.add_marker(pytest.mark.timeout(400))
 
 
