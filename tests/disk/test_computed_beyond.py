@@ -6,7 +6,10 @@ import asyncio
 from pathlib import Path
 from random import Random
 
+import grpc
 import pytest
+from pequod_proto import pequod_pb2 as pb
+from pequod_proto.pequod_pb2_grpc import PequodStub
 from pequod_server import PequodServer, ServerConfig
 
 from pequod.client import AsyncClient
@@ -118,3 +121,17 @@ async def test_a_count_that_has_no_room_says_what_has(tmp_path: Path) -> None:
                 await client.count(prefix=f"{table}|")
         assert await client.count(prefix="d|") == 60 * len(GROUPS), "base rows are counted where they are"
         assert await client.count(prefix="e|330|") == 60
+
+
+async def test_scans_of_a_plain_client_go_on_behind_whatever_key(tmp_path: Path) -> None:
+    """A group's name may begin with another's, whose keys lie above it: e|2| is behind e|20|."""
+    beyond, random = Beyond(tmp_path), Random(3)
+    async with beyond, grpc.aio.insecure_channel(f"127.0.0.1:{beyond.port}") as channel:
+        stub, expected = PequodStub(channel), computed(beyond.base)
+        for table, first in [("e", "e|2|019"), ("e", "e|1|0"), ("n", "n|"), ("w", "w|"), ("e", "e|"), ("n", "n|2")]:
+            limit = random.choice([2, 100, 1_000, 10_000])
+            request = pb.ScanRequest(first=first.encode(), last=f"{table}}}".encode(), limit=limit)
+            found = [row async for reply in stub.Scan(request) for row in zip(reply.keys, reply.values, strict=True)]
+            assert found == [row for row in expected[table.encode()].items() if row[0] >= first.encode()][:limit]
+        with pytest.raises(grpc.aio.AioRpcError, match=r"scan it upwards, which reads it in parts"):
+            await anext(aiter(stub.Scan(pb.ScanRequest(prefix=b"e|", reverse=True))))

@@ -85,7 +85,7 @@ def gap_end(join: InstalledJoin, first: bytes, last: bytes, key_count: int, read
         return last
     assert isinstance(slot, Slot)
     begin = step.prefix(environment)
-    low = begin + _value(first[len(prefix) :], slot) if first.startswith(prefix) else begin
+    low = _low(begin, first[len(prefix) :], slot, is_last=at + 1 == len(parts)) if first.startswith(prefix) else begin
     high = prefix_end(begin + _value(last[len(prefix) :], slot) if last.startswith(prefix) else begin)
     assert high is not None, "a table name has an end"
     key = _key_at(join, low, high, key_count, read)
@@ -94,9 +94,10 @@ def gap_end(join: InstalledJoin, first: bytes, last: bytes, key_count: int, read
     cut = prefix + _value(key[len(begin) :], slot)
     if cut <= first or first.startswith(cut):
         # All these keys are of the first group, which is not cut.
-        after = prefix_end(cut if slot.width is not None else cut + DELIMITER)
-        assert after is not None, "a table name has an end"
-        cut = after
+        cut = _group_end(cut, slot)
+        if cut <= first:
+            # They are of a group that lies above the first one only in the source.
+            cut = _group_end(prefix + _value(first[len(prefix) :], slot), slot)
     return _below_prefixes(join, first, cut if first < cut < last else last, prefix, slot, read)
 
 
@@ -136,6 +137,26 @@ def _key_at(join: InstalledJoin, first: bytes, last: bytes, count: int, read: Re
         if start < stop and (end := gap_end(upstream, start, stop, count, read)) < stop:
             ends.append(end)
     return min(ends, default=None)
+
+
+def _low(begin: bytes, tail: bytes, slot: Slot, *, is_last: bool) -> bytes:
+    """Return where the source's keys begin that a range needs whose first key ends with ``tail``.
+
+    Of a group that it begins within, behind those whose names begin with the group's: d|20| is below d|2|.
+
+    Args:
+        is_last: Whether the source's keys end with the slot.
+    """
+    value = _value(tail, slot)
+    is_within = slot.width is None and len(value) < len(tail) and not is_last
+    return begin + value + DELIMITER if is_within else begin + value
+
+
+def _group_end(group: bytes, slot: Slot) -> bytes:
+    """Return the first key above those of a group, which ends with the value of a slot."""
+    end = prefix_end(group if slot.width is not None else group + DELIMITER)
+    assert end is not None, "a table name has an end"
+    return end
 
 
 def _value(tail: bytes, slot: Slot) -> bytes:

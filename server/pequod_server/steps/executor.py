@@ -21,7 +21,7 @@ from pequod.commands.columns import bounds_of, needs, range_arguments
 from pequod.commands.kinds import GET, KINDS, SCAN, WRITES
 from pequod.engine import BackedKeyError, Engine, LimitExceededError, MissingError, PequodError
 from pequod.engine.answer import answer
-from pequod.engine.batch import BatchRun, MomentRun
+from pequod.engine.batch import BatchRun, MomentRun, with_advice
 from pequod.engine.transacting import TransactionLimits, backed_key, refuse, transact
 from pequod.errors import BadRequestError, NoDeadlineError
 from pequod.language.deadlines import KEEP
@@ -208,6 +208,8 @@ class Executor:
                 return outcome, b""
             except (MissingError, BackedKeyError) as error:
                 waits = error.with_traceback(None)
+            except LimitExceededError as error:
+                raise with_advice(kind, error) from error
         column, arguments, numbers = bytes((kind,)), [first, second, third], [number, ttl_ms]
         if request_id:
             run: BatchRun = OnceRun(column, arguments, numbers, 0, {0: request_id}, self.ids)
@@ -216,7 +218,10 @@ class Executor:
         steps = self._call(run, demand)
         if waits is None:
             await steps.ready()
-        (outcome,) = await self._outcomes(steps, steps.run() if waits is None else steps.wait_for(waits))
+        try:
+            (outcome,) = await self._outcomes(steps, steps.run() if waits is None else steps.wait_for(waits))
+        except LimitExceededError as error:
+            raise with_advice(kind, error) from error
         return outcome, steps.earlier
 
     async def get_all(self, keys: list[bytes], demand: Demand | None) -> list[Any]:
@@ -247,12 +252,10 @@ class Executor:
             written = await self.meet(step)
             await steps.ready()
             step = steps.go_on(written)
-        found: list[Any] = []
         for outcome in step.all:
             if isinstance(outcome, PequodError):
                 raise outcome
-            found.append(outcome)
-        return found
+        return [*step.all]
 
     async def put_all(self, keys: Sequence[bytes], values: Sequence[bytes], ttl_ms: int = 0) -> bytes:
         """Put many rows at one moment, all or none; return the token of the write, as `Answered` has it.
