@@ -72,6 +72,7 @@ Place = Annotated[
         "pequod cluster init static:cluster.toml                    (a file with comments, to be edited)",
         "pequod cluster init etcd:10.0.0.7:2379,10.0.0.8:2379/twip",
         "pequod cluster init etcd:10.0.0.7:2379/twip --from cluster.toml",
+        "pequod cluster init etcd:10.0.0.7:2379/twip --at-once     (no server of the cluster has ever run)",
     ),
 )
 def init(
@@ -80,12 +81,19 @@ def init(
         Path | None,
         typer.Option("--from", metavar="FILE", help="A map in TOML to begin with; its servers are left out."),
     ] = None,
+    at_once: Annotated[
+        bool, typer.Option("--at-once", help="Do not wait for servers that live, where etcd has lost their map.")
+    ] = False,
 ) -> None:
-    """Make the first map of a cluster. Exit code 3 if there is one already."""
+    """Make the first map of a cluster. Exit code 3 if there is one already, also if only servers that live have it.
+
+    Where etcd has no map, this takes 6 s: servers that live by a map which etcd has lost show themselves by then.
+    """
+    from pequod_server.cluster.coordinator import LEASE_S
 
     async def begin(editor: ClusterEditor) -> None:
         first = None if source is None else _map_of(source)
-        await editor.begin(first)
+        await editor.begin(first, 0 if at_once else LEASE_S)
         print(f"made {editor.place}")
 
     operated(place, begin)

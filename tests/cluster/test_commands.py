@@ -95,7 +95,9 @@ class Servers:
 
     def run(self, *arguments: str, code: int = 0) -> str:
         """Run a command of `pequod cluster`; return what it prints, with its messages."""
-        done = CliRunner().invoke(app, ["cluster", *arguments])
+        # The clusters of tests are new: no server of an earlier one is waited for.
+        at_once = ["--at-once"] if arguments[0] == "init" else []
+        done = CliRunner().invoke(app, ["cluster", *arguments, *at_once])
         assert done.exit_code == code, done.output
         return done.output
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import json
 import re
-import shutil
 from collections.abc import Iterator
 from pathlib import Path
 from random import Random
@@ -21,45 +20,13 @@ from pequod.cluster.document import read
 from pequod.cluster.map import VERSION_MAX, ClusterMap, ClusterState
 from pequod.cluster.servers import ServerEntry, ServerRole
 from pequod.errors import ClusterMapError
-from tests.cluster.conftest import Etcd
+from tests.cluster.conftest import Losing
 from tests.cluster.test_commands import Servers
 from tests.cluster.waiting import eventually
 from tests.simulation.registry import Registry, SimulatedCoordinator
 
 _JOIN = "t|<user>|<time:4>|<poster> = check s|<user>|<poster> copy p|<poster>|<time>"
 _COMPUTE = frozenset({ServerRole.COMPUTE})
-
-
-class Losing:
-    """A node of etcd of this test's own, whose data are taken from it."""
-
-    def __init__(self, folder: Path) -> None:
-        self.etcd = Etcd(folder, 1)
-        self._data, self._copy = folder / "n0", folder / "backup"
-        self.etcd.start()
-
-    def back_up(self) -> None:
-        self.etcd.stop()
-        shutil.copytree(self._data, self._copy)
-        self.etcd.start()
-
-    def restore(self) -> None:
-        self.lose(self._copy)
-
-    def lose(self, copy: Path | None = None) -> None:
-        self.etcd.stop()
-        shutil.rmtree(self._data)
-        if copy is not None:
-            shutil.copytree(copy, self._data)
-        self.etcd.start()
-
-
-@pytest.fixture
-def losing(etcd_binary: str, tmp_path: Path) -> Iterator[Losing]:
-    assert etcd_binary
-    losing = Losing(tmp_path)
-    yield losing
-    losing.etcd.stop()
 
 
 @pytest.fixture
