@@ -47,11 +47,14 @@ class Servers:
         self._started: dict[str, ForkedServer] = {}
         self._begun: dict[str, subprocess.Popen[str]] = {}
         self.addresses: dict[str, str] = {}
+        #: The lines that were read of servers that were begun.
+        self.said: dict[str, str] = {}
 
     def begin(self, name: str, *options: str, listen: str = "127.0.0.1:0") -> None:
         """Start a server as a shell does, whether it will listen or not: `line` reads what it says."""
         command = [*COMMAND, "serve", *self._flags(name, options, listen)]
         self._begun[name] = subprocess.Popen(command, stderr=subprocess.PIPE, text=True)
+        self.said[name] = ""
 
     def start(self, name: str, *options: str, listen: str = "127.0.0.1:0") -> str:
         """Start a server, and return its address once it listens."""
@@ -67,15 +70,22 @@ class Servers:
         """Return the next line of a server that was begun that has a text."""
         stream = self._begun[name].stderr
         assert stream is not None
-        seen = []
         for line in stream:
-            seen.append(line)
+            self.said[name] += line
             if part in line:
                 return line
-        raise AssertionError(f"{name} ended: {''.join(seen)}")
+        raise AssertionError(f"{name} ended: {self.said[name]}")
 
     def signal(self, name: str, number: signal.Signals) -> None:
         self._started[name].send_signal(number)
+
+    def kill(self, name: str) -> None:
+        """End a server without a word."""
+        if name in self._begun:
+            self._begun[name].kill()
+        else:
+            self.signal(name, signal.SIGKILL)
+        self.wait(name)
 
     def wait(self, name: str) -> int:
         """Wait until a server has ended, and return its exit code."""
