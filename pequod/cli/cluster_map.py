@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Final
 import typer
 
 from pequod.cli.cluster import Place, PlaceCommand, change_by, operated
-from pequod.cli.cluster_restoring import Found, look
+from pequod.cli.cluster_restoring import Restoration, look
 from pequod.cli.cluster_saving import save_on, saved, state_in
 from pequod.cli.connection import DEFAULT_TARGET, Target
 from pequod.cli.exits import ExitCode, fail, say
@@ -54,7 +54,8 @@ def save(
 
     etcd need not be there. A file with the map of the same cluster is replaced at once and as a whole, unless its map
     is a later one, so that a program that saves each hour loses nothing: exit code 3. The caller needs the right
-    `admin` on every key. The replacement of a join that is under way is not in the file: it ends when the map is restored.
+    `admin` on every key. The replacement of a join that is under way is not in the file: it ends when the map is
+    restored.
 
     With --every, each version has a file beside it, too: twip.5.toml beside twip.toml. What fails is said, and tried
     again. Of several servers in --target, the first one that answers is asked.
@@ -105,7 +106,7 @@ def restore(
         await editor.restore(found.changed)
         return found.changed
 
-    async def show(editor: ClusterEditor) -> Found:
+    async def show(editor: ClusterEditor) -> Restoration:
         return await look(editor, kept)
 
     if not dry_run:

@@ -30,7 +30,7 @@ class Answer:
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
+class Restoration:
     """All that decides whether a map is put back."""
 
     place: str
@@ -121,7 +121,7 @@ class Found:
         return [f"group {group}, of which no home is known" for group in sorted(groups - known)]
 
 
-async def look(editor: ClusterEditor, kept: ClusterState) -> Found:
+async def look(editor: ClusterEditor, kept: ClusterState) -> Restoration:
     """Ask the coordinator, the servers that it knows and those of a file.
 
     Raises:
@@ -131,7 +131,7 @@ async def look(editor: ClusterEditor, kept: ClusterState) -> Found:
     remains = await editor.remains()
     if editor.file is not None:
         # Copies of files differ while an operator copies them; servers say nothing of that.
-        return Found(editor.place, kept.map, remains.map, (), is_file=True)
+        return Restoration(editor.place, kept.map, remains.map, (), is_file=True)
     servers: dict[str, ServerEntry] = {one.id: replace(one, map_version=0) for one in kept.servers}
     servers |= {one.id: one for one in remains.servers}
     asked = [servers[name] for name in sorted(servers)]
@@ -140,7 +140,7 @@ async def look(editor: ClusterEditor, kept: ClusterState) -> Found:
         Answer(server, known, server.id in registered)
         for server, known in zip(asked, await maps_of(asked), strict=True)
     ]
-    return Found(editor.place, kept.map, remains.map, tuple(answers))
+    return Restoration(editor.place, kept.map, remains.map, tuple(answers))
 
 
 def _version_of(answer: Answer) -> int:

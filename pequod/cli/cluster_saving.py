@@ -7,7 +7,6 @@ twip.4.toml
 
 from __future__ import annotations
 
-import asyncio
 import re
 import signal
 from pathlib import Path
@@ -56,6 +55,8 @@ async def save_on(path: Path, target: str, every_s: float, keep: int) -> None:
     Raises:
         typer.Exit: The file has the map of another cluster, or cannot be read.
     """
+    import asyncio
+
     from pequod.errors import PequodError
 
     ends = asyncio.Event()

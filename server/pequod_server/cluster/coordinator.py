@@ -20,7 +20,7 @@ LEASE_S: Final = 6
 
 
 class Remains(NamedTuple):
-    """What a coordinator still has that may have lost its map."""
+    """The map and the servers that a coordinator still has, which may have lost some."""
 
     #: None: there is none, or none that is right.
     map: ClusterMap | None

@@ -106,7 +106,7 @@ class PeerCredentials:
 
     @property
     def metadata(self) -> tuple[tuple[str, str], ...]:
-        """What goes with each call."""
+        """Metadata of each call: the token."""
         return (("authorization", f"Bearer {self.token}"),) if self.token else ()
 
     def connect(self, address: str) -> PeerChannel:
