@@ -68,6 +68,18 @@ async def test_a_compute_needs_the_answer_of_one_home_and_a_home_needs_none() ->
     assert len(one.asked) == 2
 
 
+async def test_computes_are_asked_for_a_later_map_and_nobody_waits_for_them() -> None:
+    computes = [replace(COMPUTE, id=f"c{at}") for at in range(2, 9)]
+    state = ClusterState.of(KNOWN, computes)
+    for entry in (COMPUTE, HOMES[0]):
+        silent = Homes({})
+        await MapConfirmer(entry, silent).confirm("etcd", state)
+        assert len(silent.asked) == 2
+        later = Homes({silent.asked[0]: replace(KNOWN, version=4)})
+        with pytest.raises(UnconfirmedMapError, match="servers go by version 4"):
+            await MapConfirmer(entry, later).confirm("etcd", state)
+
+
 async def test_a_home_that_starts_itself_is_not_asked() -> None:
     starting = [replace(home, state=ServerState.JOINING) for home in HOMES]
     await MapConfirmer(COMPUTE, homes := Homes({})).confirm("etcd", ClusterState.of(KNOWN, starting))

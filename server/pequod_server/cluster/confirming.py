@@ -3,8 +3,8 @@
     etcd    version 3           restored from an older backup, or made anew
     h1      version 5           what homes, computes and clients go by: the start waits, and ends after a while
 
-A server that was started by the map from before would lack joins and ranges, and answer that rows are not there. The
-homes that are ready are asked themselves: their entries may come from the backup, too.
+A server that was started by the map from before would lack joins and ranges, and answer that rows are not there. Others
+that are ready are asked themselves: their entries may come from the backup, too.
 """
 
 from __future__ import annotations
@@ -38,9 +38,9 @@ _ANSWER_S: Final = 2.0
 #: How long a start waits for homes: longer than a lease, so that those that are gone are not waited for.
 WAIT_S: Final = 20.0
 _AGAIN_S: Final = 1.0
-#: The homes that are asked.
+#: The servers that are asked; computes are a group here.
 _OF_GROUP_MAX: Final = 2
-_HOMES_MAX: Final = 16
+_ASKED_MAX: Final = 16
 
 
 class UnconfirmedMapError(ClusterMapError):
@@ -48,7 +48,7 @@ class UnconfirmedMapError(ClusterMapError):
 
 
 class MapConfirmer:
-    """Asks homes which map they go by.
+    """Asks homes, and some computes, which map they go by.
 
     Args:
         entry: The server that starts.
@@ -61,47 +61,49 @@ class MapConfirmer:
         self.wait_s = wait_s
 
     async def confirm(self, place: str, state: ClusterState) -> None:
-        """Pass if homes that are ready go by the map of a state or by an earlier one, or if there are none.
+        """Pass if servers that are ready go by the map of a state or by an earlier one, or if there are none.
 
-        A server with base data of its own needs no answer.
+        A compute needs the answer of a home, if there are homes.
 
         Raises:
-            UnconfirmedMapError: One goes by a later map, or by another one of this version; or none answers.
+            UnconfirmedMapError: One goes by a later map, or by another one of this version; or no home answers.
         """
-        homes = self._asked(state)
-        answers = await asyncio.gather(*map(self._answer, homes))
-        known = [(home, answer) for home, answer in zip(homes, answers, strict=True) if isinstance(answer, ClusterMap)]
+        asked = self._asked(state)
+        answers = list(zip(asked, await asyncio.gather(*map(self._answer, asked)), strict=True))
+        known = [(server, answer) for server, answer in answers if isinstance(answer, ClusterMap)]
         try:
-            check_not_lost(place, state.map.version, [replace(home, map_version=one.version) for home, one in known])
+            check_not_lost(place, state.map.version, [replace(one, map_version=said.version) for one, said in known])
         except ClusterMapError as error:
             raise UnconfirmedMapError(place, error.reason) from None
-        for home, one in known:
-            if one.version == state.map.version and not _is_same(one, state.map):
-                reason = f"version {one.version} of the map is there, and {home.id} goes by another map of this version"
-                raise UnconfirmedMapError(place, f"{reason}; {HINT.format(address=home.address)}")
-        if homes and not known and ServerRole.HOME not in self._entry.roles:
-            told = "; ".join(str(answer) for answer in answers)
+        for one, said in known:
+            if said.version == state.map.version and not _is_same(said, state.map):
+                reason = f"version {said.version} of the map is there, and {one.id} goes by another map of this version"
+                raise UnconfirmedMapError(place, f"{reason}; {HINT.format(address=one.address)}")
+        homes = [answer for one, answer in answers if ServerRole.HOME in one.roles]
+        if ServerRole.HOME not in self._entry.roles and homes and all(isinstance(one, PequodError) for one in homes):
+            told = "; ".join(map(str, homes))
             raise UnconfirmedMapError(place, f"no home says which map it goes by: {told}; start the homes first")
 
     def _asked(self, state: ClusterState) -> list[ServerEntry]:
-        """Return some homes of each group; those that start themselves say nothing yet."""
+        """Return some homes of each group, and some computes; those that start themselves say nothing yet."""
 
-        def order(home: ServerEntry) -> bytes:
-            return blake2b(f"{self._entry.id} {home.id}".encode(), digest_size=8).digest()
+        def order(server: ServerEntry) -> tuple[bool, bytes]:
+            digest = blake2b(f"{self._entry.id} {server.id}".encode(), digest_size=8).digest()
+            return ServerRole.HOME not in server.roles, digest
 
         counts: dict[str, int] = {}
-        homes = []
+        asked = []
         for server in sorted(state.servers, key=order):
-            if server.id == self._entry.id or ServerRole.HOME not in server.roles:
+            if server.id == self._entry.id or server.state is ServerState.JOINING:
                 continue
             count = counts[server.group] = counts.get(server.group, 0) + 1
-            if server.state is not ServerState.JOINING and count <= _OF_GROUP_MAX:
-                homes.append(server)
-        return homes[:_HOMES_MAX]
+            if count <= _OF_GROUP_MAX:
+                asked.append(server)
+        return asked[:_ASKED_MAX]
 
-    async def _answer(self, home: ServerEntry) -> ClusterMap | PequodError:
+    async def _answer(self, server: ServerEntry) -> ClusterMap | PequodError:
         try:
-            return await self._ask(home)
+            return await self._ask(server)
         except PequodError as error:
             return error
 
@@ -139,18 +141,18 @@ async def confirmed(coordinator: ClusterCoordinator, confirmer: MapConfirmer | N
 def asking(credentials: PeerCredentials) -> AskMap:
     """Return what asks a server as a compute does."""
 
-    async def ask(home: ServerEntry) -> ClusterMap:
-        channel = credentials.open(home.address)
+    async def ask(server: ServerEntry) -> ClusterMap:
+        channel = credentials.open(server.address)
         stub: Any = PequodStub(channel)  # type: ignore[no-untyped-call]
         request = pb.FollowClusterRequest(once=True)
         try:
             async for reply in stub.FollowCluster(request, timeout=_ANSWER_S, metadata=credentials.metadata):
                 return state_of(reply).map
         except aio.AioRpcError as error:
-            raise ClusterMapError(f"{home.id} at {home.address}", error.details() or error.code().name) from error
+            raise ClusterMapError(f"{server.id} at {server.address}", error.details() or error.code().name) from error
         finally:
             await channel.close()
-        raise ClusterMapError(f"{home.id} at {home.address}", "it ended the call")
+        raise ClusterMapError(f"{server.id} at {server.address}", "it ended the call")
 
     return ask
 
