@@ -116,8 +116,9 @@ def _later(path: Path, target: str, state: ClusterState) -> str:
     if before.version <= state.map.version:
         return ""
     return (
-        f"{path} has version {before.version} of the map, and {target} goes by version {state.map.version}; save "
-        "it in another file"
+        f"{path} has version {before.version} of the map, and {target} goes by version {state.map.version}; if etcd "
+        "was restored from an older backup, put the file back by `pequod cluster map restore`, else save in another "
+        "file"
     )
 
 
@@ -132,8 +133,17 @@ def _of_version(path: Path, version: int) -> Path:
 
 
 def _remove_old(path: Path, keep: int) -> None:
-    """Keep the files of the newest versions."""
+    """Keep the files of the newest versions.
+
+    Raises:
+        ClusterMapError: One cannot be removed.
+    """
+    from pequod.errors import ClusterMapError
+
     pattern = re.compile(rf"{re.escape(path.stem)}\.(\d+){re.escape(path.suffix)}")
     found = [(int(match[1]), one) for one in path.parent.iterdir() if (match := pattern.fullmatch(one.name))]
     for _, one in sorted(found)[:-keep]:
-        one.unlink(missing_ok=True)
+        try:
+            one.unlink(missing_ok=True)
+        except OSError as error:
+            raise ClusterMapError(str(one), f"it cannot be removed: {error.strerror}") from error

@@ -3,15 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from contextlib import AsyncExitStack
 from dataclasses import replace
+from hashlib import sha256
+from pathlib import Path
 from random import Random
 
 import pytest
-from pequod_server.cluster.confirming import MapConfirmer, UnconfirmedMapError, confirmed
+from pequod_server.cluster.confirming import MapConfirmer, UnconfirmedMapError, asking, confirmed
+from pequod_server.cluster.etcd import EtcdCoordinator
+from pequod_server.homes.compute.channel import PeerCredentials
 
 from pequod.cluster.map import ClusterMap, ClusterState, HomeRange
 from pequod.cluster.servers import ServerEntry, ServerRole, ServerState
 from pequod.errors import ClusterMapError
+from tests.cluster.conftest import Etcd
+from tests.cluster.test_joins import Cluster
 from tests.simulation.registry import Registry, SimulatedCoordinator
 
 COMPUTE = ServerEntry("c1", "10.0.0.1:1", frozenset({ServerRole.COMPUTE}))
@@ -109,3 +116,22 @@ async def test_a_start_waits_for_homes_for_a_while_and_says_so(caplog: pytest.Lo
 
     assert (await confirmed(coordinator, MapConfirmer(COMPUTE, Late({})))).map == KNOWN
     assert [record.getMessage() for record in caplog.records] == ["the start waits for the homes"]
+
+
+async def test_a_compute_asks_with_its_own_token(etcd: Etcd, tmp_path: Path) -> None:
+    access = tmp_path / "access.toml"
+    digest = sha256(b"secret").hexdigest()
+    access.write_text(f'[roles.compute]\nfeed = ["p|"]\n[tokens.c1]\nrole = "compute"\nsha256 = "{digest}"\n')
+    async with AsyncExitStack() as stack:
+        cluster = Cluster(etcd, stack)
+        coordinator = EtcdCoordinator(etcd.endpoints, cluster.name)
+        await coordinator.put_map(replace(KNOWN, cluster=cluster.name, version=1))
+        home = await cluster.server("h1", cluster_group="a", cluster_roles="home", access_file=str(access))
+        assert home.member is not None
+        entry = home.member.entry
+        state = await coordinator.read()
+        await MapConfirmer(COMPUTE, asking(PeerCredentials(token="secret"))).confirm("etcd", state)
+        told = rf"no home says which map it goes by: h1 at {entry.address}: .*token"
+        with pytest.raises(UnconfirmedMapError, match=told):
+            await MapConfirmer(COMPUTE, asking(PeerCredentials(token="wrong"))).confirm("etcd", state)
+        await coordinator.close()

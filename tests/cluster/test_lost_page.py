@@ -79,7 +79,9 @@ def test_the_sessions_are_as_the_page_shows_them(
     # What was saved is of the version before.
     losing.lose()
     assert play("All servers have stopped as well") == 2
+    losing.restore()
     start()
+    assert play("An older backup is restored while all servers stand still") == 2
     assert play("The file is older") == 1
     assert not sections
 
