@@ -10,7 +10,7 @@ from pathlib import Path
 from random import Random
 
 import pytest
-from pequod_server.cluster.confirming import MapConfirmer, UnconfirmedMapError, asking, confirmed
+from pequod_server.cluster.confirming import MapConfirmer, SilentHomesError, UnconfirmedMapError, asking, confirmed
 from pequod_server.cluster.etcd import EtcdCoordinator
 from pequod_server.homes.compute.channel import PeerCredentials
 
@@ -67,7 +67,7 @@ async def test_a_later_map_of_a_home_and_another_one_of_this_version_stop_a_star
 
 async def test_a_compute_needs_the_answer_of_one_home_and_a_home_needs_none() -> None:
     silent = Homes({})
-    with pytest.raises(UnconfirmedMapError, match=r"no home says which map it goes by: h\d at 10.*start the homes"):
+    with pytest.raises(SilentHomesError, match=r"no home says which map it goes by: h\d at 10.*start the homes"):
         await MapConfirmer(COMPUTE, silent).confirm("etcd", STATE)
     await MapConfirmer(BOTH, silent).confirm("etcd", STATE)
     one = Homes({silent.asked[0]: KNOWN})

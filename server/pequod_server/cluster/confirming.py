@@ -47,6 +47,10 @@ class UnconfirmedMapError(ClusterMapError):
     """The coordinator's map is not the one that homes go by, or none of them says which one that is."""
 
 
+class SilentHomesError(UnconfirmedMapError):
+    """No home says which map it goes by; another attempt may help."""
+
+
 class MapConfirmer:
     """Asks homes, and some computes, which map they go by.
 
@@ -66,7 +70,8 @@ class MapConfirmer:
         A compute needs the answer of a home, if there are homes.
 
         Raises:
-            UnconfirmedMapError: One goes by a later map, or by another one of this version; or no home answers.
+            UnconfirmedMapError: One goes by a later map, or by another one of this version.
+            SilentHomesError: No home answers.
         """
         asked = self._asked(state)
         answers = list(zip(asked, await asyncio.gather(*map(self._answer, asked)), strict=True))
@@ -82,7 +87,7 @@ class MapConfirmer:
         homes = [answer for one, answer in answers if ServerRole.HOME in one.roles]
         if ServerRole.HOME not in self._entry.roles and homes and all(isinstance(one, PequodError) for one in homes):
             told = "; ".join(map(str, homes))
-            raise UnconfirmedMapError(place, f"no home says which map it goes by: {told}; start the homes first")
+            raise SilentHomesError(place, f"no home says which map it goes by: {told}; start the homes first")
 
     def _asked(self, state: ClusterState) -> list[ServerEntry]:
         """Return some homes of each group, and some computes; those that start themselves say nothing yet."""
