@@ -41,6 +41,8 @@ etcd, as for servers. docs/cluster.md tells the rest.
 """
 #: How long a change waits for the servers.
 _TAKE_IN_S: Final = 10.0
+#: How long servers that live may take to show themselves to an etcd that has lost what it had: they try every 2 s.
+_SHOWN_S: Final = 10.0
 T = TypeVar("T")
 
 app: Final = typer.Typer(help=_HELP, no_args_is_help=True, rich_markup_mode=None)
@@ -87,13 +89,11 @@ def init(
 ) -> None:
     """Make the first map of a cluster. Exit code 3 if there is one already, also if only servers that live have it.
 
-    Where etcd has no map, this takes 6 s: servers that live by a map which etcd has lost show themselves by then.
+    Where etcd has no map, this takes 10 s: servers that live by a map which etcd has lost show themselves by then.
     """
-    from pequod_server.cluster.coordinator import LEASE_S
-
     async def begin(editor: ClusterEditor) -> None:
         first = None if source is None else _map_of(source)
-        await editor.begin(first, 0 if at_once else LEASE_S)
+        await editor.begin(first, 0.0 if at_once else _SHOWN_S)
         print(f"made {editor.place}")
 
     operated(place, begin)
