@@ -91,6 +91,7 @@ def init(
 
     Where etcd has no map, this takes 10 s: servers that live by a map which etcd has lost show themselves by then.
     """
+
     async def begin(editor: ClusterEditor) -> None:
         first = None if source is None else _map_of(source)
         await editor.begin(first, 0.0 if at_once else _SHOWN_S)
