@@ -60,6 +60,7 @@ RUN = {
     "docs/recipes.md": {"python"},
     "docs/security.md": {"toml"},  # tests/server/test_security_guard.py
     "docs/when-a-scan-is-empty.md": {"console"},  # tests/cli/test_empty_page.py
+    "docs/when-etcd-is-lost.md": {"console"},  # tests/cluster/test_lost_page.py
     "docs/spark.md": {"python"},  # tests/spark/test_docs.py
     "docs/tutorials/django/README.md": {"console"},  # tests/tutorials
     "docs/tutorials/fastapi/README.md": {"console"},  # the same

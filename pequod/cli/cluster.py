@@ -41,6 +41,8 @@ etcd, as for servers. docs/cluster.md tells the rest.
 """
 #: How long a change waits for the servers.
 _TAKE_IN_S: Final = 10.0
+#: How long servers that live may take to show themselves to an etcd that has lost what it had: they try every 2 s.
+_SHOWN_S: Final = 10.0
 T = TypeVar("T")
 
 app: Final = typer.Typer(help=_HELP, no_args_is_help=True, rich_markup_mode=None)
@@ -72,6 +74,7 @@ Place = Annotated[
         "pequod cluster init static:cluster.toml                    (a file with comments, to be edited)",
         "pequod cluster init etcd:10.0.0.7:2379,10.0.0.8:2379/twip",
         "pequod cluster init etcd:10.0.0.7:2379/twip --from cluster.toml",
+        "pequod cluster init etcd:10.0.0.7:2379/twip --at-once     (no server of the cluster has ever run)",
     ),
 )
 def init(
@@ -80,12 +83,18 @@ def init(
         Path | None,
         typer.Option("--from", metavar="FILE", help="A map in TOML to begin with; its servers are left out."),
     ] = None,
+    at_once: Annotated[
+        bool, typer.Option("--at-once", help="Do not wait for servers that live, where etcd has lost their map.")
+    ] = False,
 ) -> None:
-    """Make the first map of a cluster. Exit code 3 if there is one already."""
+    """Make the first map of a cluster. Exit code 3 if there is one already, also if only servers that live have it.
+
+    Where etcd has no map, this takes 10 s: servers that live by a map which etcd has lost show themselves by then.
+    """
 
     async def begin(editor: ClusterEditor) -> None:
         first = None if source is None else _map_of(source)
-        await editor.begin(first)
+        await editor.begin(first, 0.0 if at_once else _SHOWN_S)
         print(f"made {editor.place}")
 
     operated(place, begin)

@@ -1,17 +1,20 @@
-"""The state of a cluster as one of its servers knows it."""
+"""The state of a cluster as its servers know it."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Final
 
 from pequod.cli.connection import connection_settings
-from pequod.cli.exits import ExitCode, fail
 
 if TYPE_CHECKING:
-    from pequod.cluster.map import ClusterState
+    from pequod.cluster.map import ClusterMap, ClusterState
+    from pequod.cluster.servers import ServerEntry
 
 #: How long a server has to answer.
 ANSWER_S: Final = 2.0
+#: The servers that are asked at a time.
+_ASKED_MAX: Final = 64
 
 
 async def state_of_server(target: str, *, with_joins: bool = False) -> ClusterState:
@@ -23,6 +26,7 @@ async def state_of_server(target: str, *, with_joins: bool = False) -> ClusterSt
     from pequod.client import decode
     from pequod.client.credentials import Credentials
     from pequod.cluster.messages import state_of
+    from pequod.errors import UnavailableError
 
     settings = connection_settings()
     timeout_s = settings.get("timeout_s", ANSWER_S)
@@ -43,5 +47,23 @@ async def state_of_server(target: str, *, with_joins: bool = False) -> ClusterSt
             raise decode.call_error(error, target, timeout_s) from None
         call.cancel()
     if reply is aio.EOF:
-        fail(ExitCode.UNREACHABLE, f"{target} ended the call")
+        raise UnavailableError(target, "it ended the call")
     return state_of(reply)
+
+
+async def maps_of(servers: Sequence[ServerEntry]) -> list[ClusterMap | None]:
+    """Return the map that each server goes by, without its joins; None for one that does not answer."""
+    from asyncio import Semaphore, gather
+
+    from pequod.errors import PequodError
+
+    places = Semaphore(_ASKED_MAX)
+
+    async def ask(server: ServerEntry) -> ClusterMap | None:
+        async with places:
+            try:
+                return (await state_of_server(server.address)).map
+            except PequodError:
+                return None
+
+    return list(await gather(*map(ask, servers)))

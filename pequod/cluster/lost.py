@@ -20,7 +20,8 @@ from pequod.cluster.servers import ServerEntry
 from pequod.errors import ClusterMapError
 
 _SHOWN: Final = 5
-_HINT: Final = (
+#: What puts the map back; `address` is that of a server which has it.
+HINT: Final = (
     "an older backup was restored, or the map was made anew: save the servers' map by `pequod cluster map save FILE "
     "--target {address}`, and put it back by `pequod cluster map restore PLACE FILE`"
 )
@@ -50,5 +51,5 @@ def check_not_lost(place: str, version: int, servers: Iterable[ServerEntry]) -> 
         return
     ids = ", ".join(one.id for one in later[:_SHOWN]) + (" and more" if len(later) > _SHOWN else "")
     has = f"version {version} of the map is there" if version else "there is no map"
-    hint = _HINT.format(address=later[0].address)
+    hint = HINT.format(address=later[0].address)
     raise ClusterMapError(place, f"{has}, and servers go by version {later[0].map_version} ({ids}); {hint}")

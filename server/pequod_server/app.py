@@ -237,7 +237,7 @@ class PequodServer:
             since = await self.snapshots.restore_at_start()
             await self.databases.start(since)
             if self.member is not None:
-                self._waits_for = f"the map of the cluster, {self.member.place}"
+                self._waits_for = f"the map of the cluster and its homes, {self.member.place}"
                 await self.member.start()
                 await self._share_joins(self.member)
                 if self._passing is not None:

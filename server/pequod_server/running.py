@@ -15,6 +15,7 @@ from pequod.errors import ClusterMapError, SnapshotError
 from pequod.native import FLAVOUR, why_pure
 from pequod_server.app import PequodServer
 from pequod_server.backing import BackingUnavailableError, SchemaError
+from pequod_server.cluster.confirming import SilentHomesError
 from pequod_server.config import ServerConfig
 from pequod_server.data.errors import FolderError
 from pequod_server.memory.collecting import tame_collector
@@ -53,12 +54,12 @@ def run(
     with asyncio.Runner(loop_factory=_loop_factory(config)) as runner:
         try:
             return runner.run(_serve(config, joins_from, make, tell or tell_people))
+        except (BackingUnavailableError, SilentHomesError) as error:
+            print(f"pequod: {error}", file=sys.stderr)
+            return _UNREACHABLE
         except (OSError, ImportError, SchemaError, SnapshotError, ClusterMapError, FolderError) as error:
             print(f"pequod: {error}", file=sys.stderr)
             return _REFUSED
-        except BackingUnavailableError as error:
-            print(f"pequod: {error}", file=sys.stderr)
-            return _UNREACHABLE
 
 
 def tell_people(line: str, state: str) -> None:

@@ -152,3 +152,35 @@ def etcd(nodes: Etcd) -> Iterator[Etcd]:
     for node in nodes.nodes:
         if node.process is not None:
             node.go_on()
+
+
+class Losing:
+    """A node of etcd of this test's own, whose data are taken from it."""
+
+    def __init__(self, folder: Path) -> None:
+        self.etcd = Etcd(folder, 1)
+        self._data, self._copy = folder / "n0", folder / "backup"
+        self.etcd.start()
+
+    def back_up(self) -> None:
+        self.etcd.stop()
+        shutil.copytree(self._data, self._copy)
+        self.etcd.start()
+
+    def restore(self) -> None:
+        self.lose(self._copy)
+
+    def lose(self, copy: Path | None = None) -> None:
+        self.etcd.stop()
+        shutil.rmtree(self._data)
+        if copy is not None:
+            shutil.copytree(copy, self._data)
+        self.etcd.start()
+
+
+@pytest.fixture
+def losing(etcd_binary: str, tmp_path: Path) -> Iterator[Losing]:
+    assert etcd_binary
+    losing = Losing(tmp_path)
+    yield losing
+    losing.etcd.stop()

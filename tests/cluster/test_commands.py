@@ -47,11 +47,14 @@ class Servers:
         self._started: dict[str, ForkedServer] = {}
         self._begun: dict[str, subprocess.Popen[str]] = {}
         self.addresses: dict[str, str] = {}
+        #: The lines that were read of servers that were begun.
+        self.said: dict[str, str] = {}
 
     def begin(self, name: str, *options: str, listen: str = "127.0.0.1:0") -> None:
         """Start a server as a shell does, whether it will listen or not: `line` reads what it says."""
         command = [*COMMAND, "serve", *self._flags(name, options, listen)]
         self._begun[name] = subprocess.Popen(command, stderr=subprocess.PIPE, text=True)
+        self.said[name] = ""
 
     def start(self, name: str, *options: str, listen: str = "127.0.0.1:0") -> str:
         """Start a server, and return its address once it listens."""
@@ -67,15 +70,22 @@ class Servers:
         """Return the next line of a server that was begun that has a text."""
         stream = self._begun[name].stderr
         assert stream is not None
-        seen = []
         for line in stream:
-            seen.append(line)
+            self.said[name] += line
             if part in line:
                 return line
-        raise AssertionError(f"{name} ended: {''.join(seen)}")
+        raise AssertionError(f"{name} ended: {self.said[name]}")
 
     def signal(self, name: str, number: signal.Signals) -> None:
         self._started[name].send_signal(number)
+
+    def kill(self, name: str) -> None:
+        """End a server without a word."""
+        if name in self._begun:
+            self._begun[name].kill()
+        else:
+            self.signal(name, signal.SIGKILL)
+        self.wait(name)
 
     def wait(self, name: str) -> int:
         """Wait until a server has ended, and return its exit code."""
@@ -95,7 +105,9 @@ class Servers:
 
     def run(self, *arguments: str, code: int = 0) -> str:
         """Run a command of `pequod cluster`; return what it prints, with its messages."""
-        done = CliRunner().invoke(app, ["cluster", *arguments])
+        # The clusters of tests are new: no server of an earlier one is waited for.
+        at_once = ["--at-once"] if arguments[0] == "init" else []
+        done = CliRunner().invoke(app, ["cluster", *arguments, *at_once])
         assert done.exit_code == code, done.output
         return done.output
 

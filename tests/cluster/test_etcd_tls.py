@@ -56,7 +56,7 @@ async def test_a_cluster_lives_on_an_etcd_with_tls(etcd: Etcd, authority: Author
         cluster = Cluster(etcd, stack)
         place = etcd.setting(cluster.name)
         told = {f"PEQUOD_{name.upper()}": file for name, file in files.items()}
-        done = await asyncio.to_thread(CliRunner().invoke, app, ["cluster", "init", place], env=told)
+        done = await asyncio.to_thread(CliRunner().invoke, app, ["cluster", "init", place, "--at-once"], env=told)
         assert done.exit_code == 0, done.output
         one, other = await cluster.server("c1", **files), await cluster.server("c2", **files)
         assert one.member is not None

@@ -79,7 +79,7 @@ async def test_a_cluster_lives_on_an_etcd_with_users(guarded: Etcd, tmp_path: Pa
                 await stranger.put_map(ClusterMap(cluster.name, 1))
             await stranger.close()
         known = {f"PEQUOD_{name.upper()}": value for name, value in user.items()}
-        done = await asyncio.to_thread(CliRunner().invoke, app, ["cluster", "init", place], env=known)
+        done = await asyncio.to_thread(CliRunner().invoke, app, ["cluster", "init", place, "--at-once"], env=known)
         assert done.exit_code == 0, done.output
         one, other = await cluster.server("c1", **user), await cluster.server("c2", **user)
         assert one.member is not None

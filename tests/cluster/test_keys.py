@@ -27,9 +27,9 @@ VALUES = st.sampled_from(
 
 def _said(keys: EtcdKeys) -> object:
     try:
-        return keys.state(), keys.map_version, keys.latest_version, len(keys)
+        return keys.state(), keys.map_version, keys.remains(), len(keys)
     except ClusterMapError as error:
-        return str(error), keys.map_version, keys.latest_version, len(keys)
+        return str(error), keys.map_version, keys.remains(), len(keys)
 
 
 @example([(b"map", written(ClusterMap("twip", 7))), (b"map", None)])

@@ -59,7 +59,9 @@ async def test_a_map_that_is_taken_in_is_logged_with_its_version(
 
 async def test_home_groups_that_answer_again_are_logged(cluster: Mapped, caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.INFO)
-    await cluster.begin(HomeRange(b"p|", b"p}", "a"))
+    await cluster.begin(HomeRange(b"p|", b"p}", "a"), HomeRange(b"s|", b"s}", "b"))
+    # One home that answers is enough to start.
+    await cluster.home("h2", "b")
     address = f"127.0.0.1:{free_port()}"
     # A home that is registered, and does not answer.
     entry = ServerEntry("h1", address, frozenset({ServerRole.HOME}), "a")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import re
-import shutil
+import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 from random import Random
@@ -21,45 +21,13 @@ from pequod.cluster.document import read
 from pequod.cluster.map import VERSION_MAX, ClusterMap, ClusterState
 from pequod.cluster.servers import ServerEntry, ServerRole
 from pequod.errors import ClusterMapError
-from tests.cluster.conftest import Etcd
-from tests.cluster.test_commands import Servers
+from tests.cluster.conftest import Losing
+from tests.cluster.test_commands import COMMAND, Servers
 from tests.cluster.waiting import eventually
 from tests.simulation.registry import Registry, SimulatedCoordinator
 
 _JOIN = "t|<user>|<time:4>|<poster> = check s|<user>|<poster> copy p|<poster>|<time>"
 _COMPUTE = frozenset({ServerRole.COMPUTE})
-
-
-class Losing:
-    """A node of etcd of this test's own, whose data are taken from it."""
-
-    def __init__(self, folder: Path) -> None:
-        self.etcd = Etcd(folder, 1)
-        self._data, self._copy = folder / "n0", folder / "backup"
-        self.etcd.start()
-
-    def back_up(self) -> None:
-        self.etcd.stop()
-        shutil.copytree(self._data, self._copy)
-        self.etcd.start()
-
-    def restore(self) -> None:
-        self.lose(self._copy)
-
-    def lose(self, copy: Path | None = None) -> None:
-        self.etcd.stop()
-        shutil.rmtree(self._data)
-        if copy is not None:
-            shutil.copytree(copy, self._data)
-        self.etcd.start()
-
-
-@pytest.fixture
-def losing(etcd_binary: str, tmp_path: Path) -> Iterator[Losing]:
-    assert etcd_binary
-    losing = Losing(tmp_path)
-    yield losing
-    losing.etcd.stop()
 
 
 @pytest.fixture
@@ -69,7 +37,7 @@ def servers(losing: Losing) -> Iterator[Servers]:
     servers.stop()
 
 
-def _shown(servers: Servers, version: int, *ids: str) -> str:
+def when_shown(servers: Servers, version: int, *ids: str) -> str:
     """Wait until etcd has servers that go by a version; return what status says of the map that is lost."""
     while True:
         done = CliRunner().invoke(app, ["cluster", "status", servers.place])
@@ -100,7 +68,7 @@ def test_an_older_backup_of_etcd_is_told_and_the_servers_map_is_put_back(
     assert "version 4" in servers.run("map", "save", kept, "--target", compute)
     losing.restore()
 
-    shown = _shown(servers, 4, "c1", "h1")
+    shown = when_shown(servers, 4, "c1", "h1")
     # Who is there is shown all the same.
     assert "cluster twip, map version 2, 2 servers" in shown
     told = _told(shown)
@@ -133,7 +101,7 @@ def test_an_older_backup_of_etcd_is_told_and_the_servers_map_is_put_back(
         assert client.count("t|ann|", "t|ann}") == 2
 
     losing.lose()
-    assert "there is no map, and servers go by version 5 (c1, c2, h1)" in _shown(servers, 5, "c1", "c2", "h1")
+    assert "there is no map, and servers go by version 5 (c1, c2, h1)" in when_shown(servers, 5, "c1", "c2", "h1")
     assert "servers go by version 5 (c1, c2, h1)" in servers.run("init", place, code=3)
     assert f"{kept} cannot be read" not in servers.run("map", "save", kept, "--target", compute)
     assert servers.run("map", "restore", place, kept).startswith("version 6\n")
@@ -222,3 +190,41 @@ def test_a_version_that_the_coordinator_does_not_have_is_none_that_includes_a_ma
         ServerEntry(f"c{version}", f"10.0.0.{version}:1", _COMPUTE, map_version=version) for version in (2, 3, 4, 9)
     ]
     assert laggards(ClusterState.of(ClusterMap("twip", 4), servers), 3) == ["c2", "c9"]
+
+
+def test_a_map_is_saved_again_and_again_and_the_newest_versions_are_kept(servers: Servers, tmp_path: Path) -> None:
+    place, path = servers.place, tmp_path / "twip.toml"
+    servers.run("init", place)
+    target = servers.start("c1")
+    command = [*COMMAND, "cluster", "map", "save", str(path), "--every", "0.1", "--keep", "2", "--target"]
+    saving = subprocess.Popen(
+        [*command, f"pequod+cluster://127.0.0.1:1,{target}"], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    )
+    assert saving.stdout is not None
+    assert saving.stderr is not None
+    try:
+        assert saving.stdout.readline() == "version 1\n"
+        for version in (2, 3, 4):
+            servers.run("placement", place, "t|", "--level", str(version))
+            # One version may come right after another.
+            while saving.stdout.readline() != f"version {version}\n":
+                pass
+        kept = {one.name: read(one.read_text()).map.version for one in tmp_path.glob("*.toml")}
+        assert kept == {"twip.toml": 4, "twip.3.toml": 3, "twip.4.toml": 4}
+        servers.kill("c1")
+        assert "the map is not saved, which is tried again every 0.1 s: no server at" in saving.stderr.readline()
+        servers.start("c1", listen=target)
+        assert "the map is saved again" in saving.stderr.readline()
+        # A later map in the file is not replaced.
+        path.write_text("cluster = 'twip'\nversion = 9\n")
+        assert f"{path} has version 9 of the map" in saving.stderr.readline()
+        saving.terminate()
+        assert saving.wait(20) == 0
+        assert saving.stderr.read() == ""
+        assert read(path.read_text()).map.version == 9
+        assert {one.name for one in tmp_path.iterdir() if one.is_file()} == {*kept, "n0.log"}
+    finally:
+        saving.kill()
+        saving.wait(20)
+        saving.stdout.close()
+        saving.stderr.close()

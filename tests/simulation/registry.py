@@ -13,6 +13,8 @@ from collections.abc import AsyncIterator
 from random import Random
 from typing import Final
 
+from pequod_server.cluster.coordinator import Remains
+
 from pequod.cluster.map import ClusterMap, ClusterState
 from pequod.cluster.servers import ServerEntry, ServerState
 from pequod.errors import CoordinatorUnavailableError, MapChangedError
@@ -127,9 +129,10 @@ class SimulatedCoordinator:
         if self._random.random() < _LOST_SHARE:
             raise CoordinatorUnavailableError(self.place, "its answer is lost; the map may have been changed")
 
-    async def latest_version(self) -> int:
-        """Return the version of the map, which the registry never loses."""
-        return (await self.read()).map.version
+    async def remains(self) -> Remains:
+        """Return what there is."""
+        state = await self.read()
+        return Remains(state.map, state.servers)
 
     async def restore_map(self, kept: ClusterMap) -> None:
         """Refuse: nothing is lost here."""

@@ -10,13 +10,21 @@ A coordinator that does not answer stops nothing: its servers go on with the las
 from __future__ import annotations
 
 from collections.abc import AsyncIterator
-from typing import Final, Protocol
+from typing import Final, NamedTuple, Protocol
 
 from pequod.cluster.map import ClusterMap, ClusterState
 from pequod.cluster.servers import ServerEntry, ServerState
 
 #: A server that gives no sign of life for this long is gone for the others.
 LEASE_S: Final = 6
+
+
+class Remains(NamedTuple):
+    """The map and the servers that a coordinator still has, which may have lost some."""
+
+    #: None: there is none, or none that is right.
+    map: ClusterMap | None
+    servers: tuple[ServerEntry, ...]
 
 
 class ClusterCoordinator(Protocol):
@@ -53,8 +61,8 @@ class ClusterCoordinator(Protocol):
         """
         ...
 
-    async def latest_version(self) -> int:
-        """Return the version of the present map, or that of a server which goes by a later one; 0 without any.
+    async def remains(self) -> Remains:
+        """Return what there is, also where there is no map, or none that is right.
 
         Raises:
             CoordinatorUnavailableError: It does not answer.

@@ -26,7 +26,7 @@ from pequod.cluster.servers import ServerEntry, ServerState
 from pequod.errors import ClusterMapError, CoordinatorUnavailableError, MapChangedError
 from pequod_server.backing import Backoff
 from pequod_server.backing.turns import ended
-from pequod_server.cluster.coordinator import LEASE_S
+from pequod_server.cluster.coordinator import LEASE_S, Remains
 from pequod_server.cluster.etcd_calls import CompactedError, EtcdAccess, EtcdCalls, LeaseEndedError
 from pequod_server.cluster.keys import EtcdKeys, read_server, written
 
@@ -176,13 +176,13 @@ class EtcdCoordinator:
             raise MapChangedError(present)
         await self._replace(found, changed)
 
-    async def latest_version(self) -> int:
-        """Return the version of the present map, or that of a server which goes by a later one; 0 without any.
+    async def remains(self) -> Remains:
+        """Return what there is, also where there is no map, or none that is right.
 
         Raises:
             CoordinatorUnavailableError: No node answers, or they are too few to agree.
         """
-        return self._keys_of((await self._read_all()).kvs).latest_version
+        return self._keys_of((await self._read_all()).kvs).remains()
 
     async def restore_map(self, kept: ClusterMap) -> None:
         """Put a map in the place of any earlier one, or where there is none, or none that is right.

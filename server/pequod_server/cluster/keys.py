@@ -13,11 +13,12 @@ from google.protobuf import json_format
 from pequod_proto import etcd_pb2 as etcd
 from pequod_proto import pequod_pb2 as pb
 
-from pequod.cluster.lost import check_not_lost, latest_version
+from pequod.cluster.lost import check_not_lost
 from pequod.cluster.map import ClusterMap, ClusterState
 from pequod.cluster.messages import map_of, message_of_map, message_of_server, server_of
 from pequod.cluster.servers import ServerEntry
 from pequod.errors import ClusterMapError
+from pequod_server.cluster.coordinator import Remains
 
 log = logging.getLogger("pequod.server")
 
@@ -107,6 +108,11 @@ class EtcdKeys:
             raise ClusterMapError(self._place, "there is no map; `pequod cluster init` makes one")
         return ClusterState.of(known, self._servers.values())
 
+    def remains(self) -> Remains:
+        """Return what there is, whatever is wrong with the map."""
+        known = self._read_map()
+        return Remains(known if isinstance(known, ClusterMap) else None, tuple(self._servers.values()))
+
     def __len__(self) -> int:
         """Return the number of servers."""
         return len(self._servers)
@@ -127,11 +133,6 @@ class EtcdKeys:
         """The version of the map; 0 if there is none, or it is not right."""
         known = self._read_map()
         return known.version if isinstance(known, ClusterMap) else 0
-
-    @property
-    def latest_version(self) -> int:
-        """The version of the map, or that of a server which goes by a later one."""
-        return latest_version(self.map_version, self._servers.values())
 
 
 def written(value: ClusterMap | ServerEntry) -> bytes:

@@ -23,6 +23,7 @@ from pequod.cluster.map import ClusterMap, ClusterState
 from pequod.cluster.servers import ServerEntry, ServerRole, ServerState
 from pequod.errors import ClusterMapError, CoordinatorUnavailableError, MapChangedError, PequodError
 from pequod_server.backing.turns import ended
+from pequod_server.cluster.confirming import MapConfirmer, confirmed
 from pequod_server.cluster.coordinator import ClusterCoordinator
 from pequod_server.homes.rules import PAUSE_S, HomeRules
 
@@ -59,6 +60,7 @@ class Member:
         take_in: See `TakeIn`.
         rules: Which keys it takes writes of; they go by each map before it is taken in otherwise.
         takes_port: Whether the port of its address is the one that it will listen at.
+        confirmer: Asks homes for their maps before it starts; None: the coordinator does not lose its map.
 
     Invariants:
         1. The map's version never goes back, and `entry.map_version` is that of the last map that was taken in.
@@ -72,10 +74,12 @@ class Member:
         *,
         rules: HomeRules,
         takes_port: bool = False,
+        confirmer: MapConfirmer | None = None,
     ) -> None:
         self.rules = rules
         self._takes_port = takes_port
         self._coordinator = coordinator
+        self._confirmer = confirmer
         self._entry = replace(entry, state=ServerState.JOINING, prepared=0)
         self._take_in = take_in
         self._map: ClusterMap | None = None
@@ -138,19 +142,11 @@ class Member:
         """Take in the present map.
 
         Raises:
-            ClusterMapError: There is no map, it is not right, or servers go by a later one.
+            ClusterMapError: There is no map, it is not right, or servers go by a later one; or homes do not confirm it.
             PequodError: It cannot be taken in.
         """
         self.failed, self._began_s = asyncio.get_running_loop().create_future(), time.monotonic()
-        while True:
-            try:
-                state = await self._coordinator.read()
-                break
-            except CoordinatorUnavailableError as error:
-                log.warning("the start waits for the map", extra={"at": self.place, "reason": error.reason})
-                await asyncio.sleep(_AGAIN_S)
-        check_not_lost(self.place, state.map.version, state.servers)
-        self._learn(state)
+        self._learn(await confirmed(self._coordinator, self._confirmer))
         if ServerRole.HOME in self._entry.roles and not self._takes_port:
             # Two homes that are read themselves wait for each other's addresses.
             await self._coordinator.register(self._entry)
@@ -161,8 +157,7 @@ class Member:
             except HomesMissingError as error:
                 log.warning("the start waits for a home", extra={"group": error.group, "at": self.place})
                 await asyncio.sleep(_AGAIN_S)
-            with contextlib.suppress(CoordinatorUnavailableError):
-                self._learn(await self._coordinator.read())
+            self._learn(await confirmed(self._coordinator, self._confirmer))
         self._entry = replace(self._entry, map_version=self.map.version)
         self.on_taken_in()
         log.info("the map is taken in", extra={"at": self.place, "version": self.map.version})
@@ -180,8 +175,10 @@ class Member:
             port: Where the server listens.
 
         Raises:
-            ClusterMapError: The coordinator refuses the server.
+            ClusterMapError: The coordinator refuses the server, or it has begun by a map that is not the latest one.
         """
+        if self.failed is not None and self.failed.done():
+            self.failed.result()
         host, _, named = self._entry.address.rpartition(":")
         address = f"{host}:{port if self._takes_port else named}"
         self._entry = replace(self._entry, address=address, state=ServerState.READY)

@@ -18,6 +18,7 @@ from pequod.cluster.map import ClusterState
 from pequod.cluster.servers import ServerEntry, ServerRole
 from pequod.engine import Engine, JoinError
 from pequod.errors import ClusterMapError, SettingError
+from pequod_server.cluster.confirming import MapConfirmer, asking
 from pequod_server.cluster.coordinator import ClusterCoordinator
 from pequod_server.cluster.etcd_calls import EtcdAccess
 from pequod_server.cluster.installing import MapJoins
@@ -117,7 +118,8 @@ def make_member(
         # Clients of such a home read and write nothing else; other keys would be in its memory alone.
         tables = [*backed_tables(groups[0].store), *table_names(config.peer_exports)]
     rules = HomeRules(entry, tables=tables, takes_all=worker is not None and worker.id == HOME_ID)
-    return Member(coordinator, entry, take_in, rules=rules, takes_port=takes_port)
+    confirmer = MapConfirmer(entry, asking(credentials_of_peers)) if config.cluster.startswith(_ETCD) else None
+    return Member(coordinator, entry, take_in, rules=rules, takes_port=takes_port, confirmer=confirmer)
 
 
 def first_entry(config: ServerConfig) -> ServerEntry:

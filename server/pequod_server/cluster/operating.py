@@ -3,20 +3,25 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
+from typing import Final
 
 from pequod.cluster.document import TEMPLATE
 from pequod.cluster.lost import check_not_lost
 from pequod.cluster.map import ClusterMap, ClusterState
 from pequod.cluster.servers import ServerState
 from pequod.errors import ClusterMapError, MapChangedError
-from pequod_server.cluster.coordinator import ClusterCoordinator
+from pequod_server.cluster.coordinator import ClusterCoordinator, Remains
 from pequod_server.cluster.etcd_calls import EtcdAccess
 from pequod_server.cluster.member import laggards
 from pequod_server.cluster.membership import coordinator_of
 from pequod_server.cluster.static import StaticCoordinator, read_file, write_file
+
+#: How often etcd without a map is looked at.
+_LOOK_S: Final = 0.5
 
 
 class ClusterEditor:
@@ -57,17 +62,26 @@ class ClusterEditor:
         """
         return await self._coordinator.read()
 
-    async def begin(self, first: ClusterMap | None) -> None:
+    async def remains(self) -> Remains:
+        """Return what there is, also where the map is lost.
+
+        Raises:
+            CoordinatorUnavailableError: It cannot be read.
+        """
+        return await self._coordinator.remains()
+
+    async def begin(self, first: ClusterMap | None, wait_s: float) -> None:
         """Make the first map; None: of a file, the template with its comments; in etcd, an empty map.
+
+        Args:
+            wait_s: How long etcd without a map is watched for servers that live, and have one.
 
         Raises:
             ClusterMapError: There is a map already, or servers have one.
             CoordinatorUnavailableError: As `ClusterCoordinator.put_map`.
         """
         if self.file is None:
-            if await self._coordinator.latest_version():
-                # Servers may have a map where the coordinator has lost it.
-                await self.latest()
+            await self._refuse_lost(wait_s)
             try:
                 await self._coordinator.put_map(first or ClusterMap(self.place.rpartition(" ")[2], 1))
             except MapChangedError as error:
@@ -81,6 +95,20 @@ class ClusterEditor:
             self.file.write_text(TEMPLATE, "utf-8")
         else:
             write_file(self.file, ClusterState(first))
+
+    async def _refuse_lost(self, wait_s: float) -> None:
+        """Pass if no server shows itself that goes by a map which the coordinator has lost.
+
+        Raises:
+            ClusterMapError: One does.
+        """
+        ends_s = time.monotonic() + wait_s
+        while True:
+            known, servers = await self._coordinator.remains()
+            check_not_lost(self.place, 0 if known is None else known.version, servers)
+            if known is not None or time.monotonic() >= ends_s:
+                return
+            await asyncio.sleep(_LOOK_S)
 
     async def change(self, edit: Callable[[ClusterMap], ClusterMap]) -> ClusterMap:
         """Change the map, and return it.
@@ -97,30 +125,17 @@ class ClusterEditor:
             self._write(self.file, changed)
         return changed
 
-    async def restore(self, kept: ClusterMap, *, is_older_taken: bool) -> ClusterMap:
-        """Put a map back as the latest one, and return it with its new version.
-
-        Args:
-            is_older_taken: Whether a map is put back although there is a later one.
+    async def restore(self, changed: ClusterMap) -> None:
+        """Put a map in the place of any earlier one, or where there is none.
 
         Raises:
-            ClusterMapError: There is a later map.
-            MapChangedError, CoordinatorUnavailableError: As `change`.
+            MapChangedError: There is a map that is as late.
+            ClusterMapError, CoordinatorUnavailableError: As `change`.
         """
-        latest = await self._coordinator.latest_version()
-        if latest > kept.version and not is_older_taken:
-            raise ClusterMapError(
-                self.place,
-                f"there is version {latest} of the map, and the file has version {kept.version}, without what was "
-                "changed since; save the latest one from a server by `pequod cluster map save`, or give --older",
-            )
-        newest = replace(kept, version=max(latest, kept.version))
-        changed = replace(newest, version=newest.version_after)
         if self.file is None:
             await self._coordinator.restore_map(changed)
         else:
             self._write(self.file, changed)
-        return changed
 
     def _write(self, path: Path, changed: ClusterMap) -> None:
         state = replace(read_file(path), map=changed)

@@ -10,7 +10,9 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import os
 from collections.abc import AsyncIterator
+from contextlib import suppress
 from pathlib import Path
 from typing import Final
 
@@ -19,6 +21,7 @@ from pequod.cluster.map import ClusterMap, ClusterState
 from pequod.cluster.servers import ServerEntry, ServerState
 from pequod.errors import ClusterMapError, MapFixedError
 from pequod.machine import stamp_of
+from pequod_server.cluster.coordinator import Remains
 
 log = logging.getLogger("pequod.server")
 
@@ -75,13 +78,14 @@ class StaticCoordinator:
         """
         raise MapFixedError(self.place, changed.version)
 
-    async def latest_version(self) -> int:
-        """Return the version of the file's map.
+    async def remains(self) -> Remains:
+        """Return what the file says.
 
         Raises:
             ClusterMapError: It cannot be read, or is not right.
         """
-        return read_file(self._path).map.version
+        state = read_file(self._path)
+        return Remains(state.map, state.servers)
 
     async def restore_map(self, kept: ClusterMap) -> None:
         """Refuse the map: see `put_map`.
@@ -165,9 +169,15 @@ def write_anew(path: Path, state: ClusterState) -> None:
 def _write(path: Path, text: str) -> None:
     beside = path.with_name(f".{path.name}.new")
     try:
-        beside.write_text(text, "utf-8")
+        with beside.open("w", encoding="utf-8") as file:
+            file.write(text)
+            file.flush()
+            # After a cut of power there is the one text or the other.
+            os.fsync(file.fileno())
         beside.replace(path)
     except OSError as error:
+        with suppress(OSError):
+            beside.unlink()
         raise ClusterMapError(str(path), f"it cannot be written: {error.strerror}") from error
 
 

@@ -104,8 +104,17 @@ class PeerCredentials:
     #: See `pequod.wire.choice`.
     transport: str = "auto"
 
+    @property
+    def metadata(self) -> tuple[tuple[str, str], ...]:
+        """Metadata of each call: the token."""
+        return (("authorization", f"Bearer {self.token}"),) if self.token else ()
+
     def connect(self, address: str) -> PeerChannel:
-        """Open a channel to a home.
+        """Open a channel to a home; see `open`."""
+        return GrpcPeerChannel(address, self.open(address), self.metadata)
+
+    def open(self, address: str) -> aio.Channel | NativeChannel:
+        """Open what stubs make calls of a home through, each with `metadata`.
 
         Raises:
             SettingError: A file cannot be read, or the token would go over the network in plain text; or there is no
@@ -117,9 +126,9 @@ class PeerCredentials:
         choice = choose(self.transport, address, has_tls=has_tls)
         _log.debug("calls to the home %s go by %s", address, choice.name)
         if choice.place is None:
-            return GrpcPeerChannel(address, self._channel_of_grpc(address, has_tls=has_tls), self.token)
+            return self._channel_of_grpc(address, has_tls=has_tls)
         tls = client_context(self.ca, self.certificate, self.key) if has_tls else None
-        return GrpcPeerChannel(address, NativeChannel(choice.place, tls, keepalive_s=_KEEPALIVE_S), self.token)
+        return NativeChannel(choice.place, tls, keepalive_s=_KEEPALIVE_S)
 
     def _channel_of_grpc(self, address: str, *, has_tls: bool) -> aio.Channel:
         if not has_tls:
@@ -228,11 +237,13 @@ async def _write_all(call: Any, requests: AsyncIterator[pb.PeerFeedRequest]) -> 
 class GrpcPeerChannel:
     """A channel over gRPC, by either transport."""
 
-    def __init__(self, address: str, channel: aio.Channel | NativeChannel, token: str) -> None:
+    def __init__(
+        self, address: str, channel: aio.Channel | NativeChannel, metadata: tuple[tuple[str, str], ...]
+    ) -> None:
         self._name = f"the home {address}"
         self._channel = channel
         self._stub: Any = PequodPeerStub(channel)  # type: ignore[no-untyped-call]
-        self._metadata: tuple[tuple[str, str], ...] = (("authorization", f"Bearer {token}"),) if token else ()
+        self._metadata = metadata
         self._loads = _Loads(self._name, lambda: self._stub.Loads(metadata=self._metadata))
 
     async def load(self, request: pb.PeerLoadRequest) -> AsyncIterator[pb.PeerLoadReply]:
