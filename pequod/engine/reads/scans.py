@@ -32,8 +32,7 @@ from pequod.language.errors import LimitExceededError
 from pequod.language.missing import MissingError
 from pequod.language.spec import DELIMITER
 
-#: A read of no more rows goes through what a disk has in small parts, of this number of slices of a gap at the most;
-#: one of very few rows, which is what a read is left with where memory is short, of fewer.
+#: A read of no more rows goes through what a disk has in small parts, of this number of slices of a gap at the most.
 _ROWS_IN_PARTS: Final = 128
 _SLICES_IN_PARTS: Final = 16
 #: How many reads may come between the slices that a read waits for and its next attempt.
@@ -118,7 +117,6 @@ class Scans:
     def _scan_in_parts(self, first: bytes, last: bytes | None, limit: int, read: Read) -> Rows:
         """Return the first rows of a range, each part of which is brought up to date by itself."""
         read.in_parts, slices, found = True, 1, Rows([], [])
-        slices_max = min(_SLICES_IN_PARTS, max(1, limit // 2))
         while True:
             wanted = limit - len(found.keys)
             bound = self._reach(first, last, read, wanted, slices)
@@ -127,8 +125,8 @@ class Scans:
             found.values.extend(rows.values)
             if bound == last or bound is None or len(found.keys) >= limit:
                 return found
-            # Keys say where slices end, and come for that alone.
-            first, slices = bound, min(2 * slices, slices_max)
+            # Keys say where slices end, and come for that alone. Where memory is short, few rows are wanted.
+            first, slices = bound, min(2 * slices, _SLICES_IN_PARTS, max(1, limit // 2))
 
     def _begin_anew(self, read: Read) -> Read:
         """Begin a call again, so that what its first attempt used may be evicted.
