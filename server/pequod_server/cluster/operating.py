@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from dataclasses import replace
 from pathlib import Path
 
@@ -146,16 +146,22 @@ class ClusterEditor:
         servers = tuple(replace(one, state=state) if one.id == server_id else one for one in known.servers)
         write_file(self.file, replace(known, servers=servers))
 
-    async def taken_in(self, version: int, within_s: float) -> list[str]:
+    async def taken_in(self, version: int, within_s: float, groups: Collection[str] | None = None) -> list[str]:
         """Wait until the ready servers go by a map; return the ids of those that do not after some seconds.
 
         Servers whose map is in files do not say it here.
+
+        Args:
+            groups: Only the homes of these count; None: all servers.
         """
         late: list[str] = []
         try:
             async with asyncio.timeout(within_s):
                 async for state in self._coordinator.follow():
                     late = laggards(state, version)
+                    if groups is not None:
+                        counted = {home.id for group in groups for home in state.homes_of(group)}
+                        late = [one for one in late if one in counted]
                     if state.map.version >= version and not late:
                         break
         except TimeoutError:
