@@ -186,7 +186,7 @@ async def test_rows_that_were_copied_by_other_means_are_compared(
                 await cluster_move._move(editor, bounds, "b", copied=True)
             await copied(servers[1], rows)
         await copied(servers[1], {"p00|2": "two", "p00|3": "more"})
-        with pytest.raises(ClusterMapError, match="has keys in it that h1 does not have, as 'p00|3'"):
+        with pytest.raises(ClusterMapError, match=r"has keys in it that h1 does not have, as 'p00\|3'"):
             await cluster_move._move(editor, bounds, "b", copied=True)
         await copied(servers[1], {"p00|3": None})
         await cluster_move._move(editor, bounds, "b", copied=True)

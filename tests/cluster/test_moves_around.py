@@ -65,8 +65,7 @@ class Committing(ClusterEditor):
     """Ends the program's transaction right before a change of the map.
 
     Args:
-        change: 1: that rows are copied; 2: that writes are refused; 3: that the range has moved; 4: that writes of it are
-            taken.
+        change: 1: that rows are copied; 2: that writes are refused; 3: that it has moved; 4: that writes are taken.
     """
 
     def __init__(self, place: str, around: Connection, change: int) -> None:

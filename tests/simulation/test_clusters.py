@@ -10,11 +10,12 @@ from unittest.mock import patch
 
 import pytest
 from pequod_server.backing import RowChange
+from pequod_server.cluster import moving
+from pequod_server.cluster.copying import RangeCopy
 from pequod_server.database.loader import Loader
 from pequod_server.homes.compute.store import PequodStore
 from pequod_server.homes.rules import HomeRules
 
-from pequod.cli import cluster_move
 from tests.simulation.clusters import ClusterSchedule, simulate_cluster
 from tests.simulation.framing import Report, fault_of, in_loop, shows_fault
 from tests.simulation.loop import SimulatedLoop
@@ -84,7 +85,7 @@ def test_a_move_that_does_not_wait_for_the_servers_is_found() -> None:
     async def go_on(*_: Any) -> None:
         pass
 
-    with patch.object(cluster_move, "_spread", go_on):
+    with patch.object(moving, "spread", go_on):
         assert is_found(9)
 
 
@@ -99,6 +100,15 @@ def test_a_home_that_takes_writes_of_a_range_that_moves_away_is_found() -> None:
 
     with patch.object(HomeRules, "error_of", error_of):
         assert is_found(30)
+
+
+@pytest.mark.timeout(600)
+def test_a_copy_without_the_last_changes_is_found() -> None:
+    async def leave_out(*_: Any) -> None:
+        pass
+
+    with patch.object(RangeCopy, "come_to_end", leave_out):
+        assert is_found(0)
 
 
 @pytest.mark.timeout(600)

@@ -73,6 +73,8 @@ class EtcdCoordinator:
         #: Whether they can see it.
         self._is_shown = asyncio.Event()
         self._lease = 0
+        #: The revision in which this process has put the entry; 0: it has not, or others have changed it.
+        self._shown_at = 0
         self._keeper: asyncio.Task[None] | None = None
 
     @property
@@ -283,6 +285,8 @@ class EtcdCoordinator:
             entry = self._wanted
             assert entry is not None
             key = self._servers_key + entry.id.encode()
+            if self._shown_at and await self._put_entry(entry, self._shown_at):
+                break
             found = (await self._calls.read(key)).kvs
             other = self._keys_of(found).server(entry.id)
             if other is not None and other.address != entry.address:
@@ -293,15 +297,20 @@ class EtcdCoordinator:
                 log.warning("another server has the id", extra={"id": entry.id, "address": other.address})
                 await asyncio.sleep(1.0)
                 continue
-            unchanged = etcd.Compare(
-                target=etcd.Compare.MOD, key=key, mod_revision=found[0].mod_revision if found else 0
-            )
-            put = etcd.PutRequest(key=key, value=written(entry), lease=self._lease)
-            request = etcd.TransactionRequest(compare=[unchanged], success=[etcd.Operation(put=put)])
-            if (await self._calls.transact(request)).succeeded:
+            if await self._put_entry(entry, found[0].mod_revision if found else 0):
                 break
         if not self._is_changed.is_set():
             self._is_shown.set()
+
+    async def _put_entry(self, entry: ServerEntry, seen: int) -> bool:
+        """Put the entry in the place of the one of a revision; return whether that is there still."""
+        key = self._servers_key + entry.id.encode()
+        unchanged = etcd.Compare(target=etcd.Compare.MOD, key=key, mod_revision=seen)
+        put = etcd.PutRequest(key=key, value=written(entry), lease=self._lease)
+        request = etcd.TransactionRequest(compare=[unchanged], success=[etcd.Operation(put=put)])
+        reply = await self._calls.transact(request)
+        self._shown_at = reply.header.revision if reply.succeeded else 0
+        return bool(reply.succeeded)
 
     async def ask_state(self, server_id: str, state: ServerState) -> None:
         """Have a server be ready, or draining; its lease stays.

@@ -101,8 +101,10 @@ class Move:
         home_of(await self._editor.latest(), self._group)
         known = await self._editor.change(lambda known: edits.copying(known, *self._bounds, self._group))
         await spread(self._editor, known)
-        self._note(f"version {known.version}: rows are copied while writes are taken")
+        if edits.moves_of(known, known.version):
+            self._note(f"version {known.version}: rows are copied while writes are taken")
         async with AsyncExitStack() as stack:
+            await stack.enter_async_context(self._editor.followed())
             await self._begin(known, stack)
             for copy in self._copies:
                 await copy.copy()
@@ -124,6 +126,7 @@ class Move:
         await spread(self._editor, known)
         self._note(f"version {known.version}: writes of the range are refused")
         async with AsyncExitStack() as stack:
+            await stack.enter_async_context(self._editor.followed())
             await self._begin(known, stack)
             for copy in self._copies:
                 await copy.compare()

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Collection
+from collections.abc import AsyncIterator, Callable, Collection
+from contextlib import asynccontextmanager
 from dataclasses import replace
 from pathlib import Path
 
@@ -12,11 +13,21 @@ from pequod.cluster.lost import check_not_lost
 from pequod.cluster.map import ClusterMap, ClusterState
 from pequod.cluster.servers import ServerState
 from pequod.errors import ClusterMapError, MapChangedError
+from pequod_server.backing.turns import ended
 from pequod_server.cluster.coordinator import ClusterCoordinator
 from pequod_server.cluster.etcd_calls import EtcdAccess
 from pequod_server.cluster.member import laggards
 from pequod_server.cluster.membership import coordinator_of
 from pequod_server.cluster.static import StaticCoordinator, read_file, write_file
+
+
+class _News:
+    """The last state that was heard of."""
+
+    def __init__(self) -> None:
+        self.state: ClusterState | None = None
+        #: Set and replaced whenever `state` changes.
+        self.changed = asyncio.Event()
 
 
 class ClusterEditor:
@@ -28,6 +39,9 @@ class ClusterEditor:
     Raises:
         SettingError: It names no coordinator.
     """
+
+    #: What `followed` hears; None: it does not.
+    _news: _News | None = None
 
     def __init__(self, cluster: str, access: EtcdAccess | None = None) -> None:
         self._coordinator: ClusterCoordinator = coordinator_of(cluster, access)
@@ -90,7 +104,12 @@ class ClusterEditor:
             MapChangedError: Others changed the map meanwhile; nothing is done.
             CoordinatorUnavailableError: The map cannot be read or changed.
         """
-        changed = edit((await self.latest()).map)
+        if self._news is not None and self._news.state is not None:
+            check_not_lost(self.place, self._news.state.map.version, self._news.state.servers)
+            known = self._news.state.map
+        else:
+            known = (await self.latest()).map
+        changed = edit(known)
         if self.file is None:
             await self._coordinator.put_map(changed)
         else:
@@ -157,7 +176,7 @@ class ClusterEditor:
         late: list[str] = []
         try:
             async with asyncio.timeout(within_s):
-                async for state in self._coordinator.follow():
+                async for state in self._states():
                     late = laggards(state, version)
                     if groups is not None:
                         counted = {home.id for group in groups for home in state.homes_of(group)}
@@ -167,6 +186,35 @@ class ClusterEditor:
         except TimeoutError:
             pass
         return late
+
+    @asynccontextmanager
+    async def followed(self) -> AsyncIterator[None]:
+        """Hear of changes while the block lasts, so that `change` and `taken_in` ask for nothing that was heard."""
+        news = self._news = _News()
+
+        async def hear() -> None:
+            async for news.state in self._coordinator.follow():
+                changed, news.changed = news.changed, asyncio.Event()
+                changed.set()
+
+        hearing = asyncio.create_task(hear(), name="pequod operator")
+        try:
+            yield
+        finally:
+            self._news = None
+            await ended((hearing,))
+
+    async def _states(self) -> AsyncIterator[ClusterState]:
+        news = self._news
+        if news is None:
+            async for state in self._coordinator.follow():
+                yield state
+            return
+        while True:
+            changed = news.changed
+            if news.state is not None:
+                yield news.state
+            await changed.wait()
 
     async def close(self) -> None:
         """Close connections."""
