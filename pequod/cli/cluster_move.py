@@ -14,7 +14,7 @@ from pequod.cli.teaching import examples
 from pequod.cli.text import argument_bytes
 
 if TYPE_CHECKING:
-    from pequod_server.cluster.copying import Rows
+    from pequod_server.cluster.followed_home import Rows
     from pequod_server.cluster.operating import ClusterEditor
 
     from pequod.cluster.servers import ServerEntry

@@ -164,6 +164,17 @@ def moves_within(known: ClusterMap, first: bytes, last: bytes | None) -> list[Ho
     return [home for home in known.home_ranges if _moves_within(home, first, last)]
 
 
+def parts_of(known: ClusterMap, first: bytes, last: bytes | None) -> list[HomeRange]:
+    """Return the parts of home ranges that together are a range.
+
+    Raises:
+        ClusterMapError: The range is empty, or a part of it belongs to no group.
+    """
+    _refuse_holes(known.home_ranges, first, last)
+    common = [(home, _common(home, first, last)) for home in known.home_ranges]
+    return [replace(home, first=inside[0], last=inside[1]) for home, inside in common if inside is not None]
+
+
 def moves_of(known: ClusterMap, move: int) -> list[HomeRange]:
     """Return the ranges of a move that have not come to their new group."""
     return [home for home in known.home_ranges if home.move == move and home.coming_to]

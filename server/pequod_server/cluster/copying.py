@@ -13,20 +13,17 @@ import asyncio
 from collections.abc import AsyncIterator, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import islice
-from typing import Final, Protocol
+from typing import Final
 
 from pequod.cluster.map import HomeRange
-from pequod.cluster.servers import ServerEntry
 from pequod.errors import ClusterMapError
 from pequod.escapes import shown
 from pequod_server.backing import KeyRange, Place
-from pequod_server.cluster.followed_home import FollowedHome, lasting
-from pequod_server.homes.compute.channel import PeerChannel
+from pequod_server.cluster.followed_home import FollowedHome, HomeAccess, Rows, lasting
 from pequod_server.homes.messages import copies_request
 
 #: A row, or the key of one that is removed.
 Change = tuple[bytes, bytes | None]
-Rows = list[tuple[bytes, bytes]]
 #: Rows of a page, and of a message.
 PAGE_ROWS: Final = 500
 #: A message of copied rows has one row, or fewer bytes than this.
@@ -36,21 +33,6 @@ _COMPARED_MAX: Final = 5
 _AGAIN_S: Final = 0.2
 #: How often the copy may try to come near the writes.
 _ROUNDS_MAX: Final = 200
-
-
-class HomeAccess(Protocol):
-    """What reads and writes at one home."""
-
-    entry: ServerEntry
-    channel: PeerChannel
-
-    async def scan(self, first: bytes, last: bytes | None, limit: int | None = None) -> Rows:
-        """Return the first rows of a range at the latest state."""
-        ...
-
-    async def close(self) -> None:
-        """End connections."""
-        ...
 
 
 class UnequalError(ClusterMapError):
@@ -86,6 +68,11 @@ class RangeCopy:
     async def start(self) -> None:
         """Follow the old home."""
         await self._feed.start()
+
+    @property
+    def database(self) -> bytes:
+        """The name of the old home's database in tokens."""
+        return self._feed.database
 
     async def close(self) -> None:
         """Follow it no more, and end the connections."""

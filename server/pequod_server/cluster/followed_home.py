@@ -12,8 +12,9 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Callable, Coroutine
-from typing import Any, Final, TypeVar
+from typing import Any, Final, Protocol, TypeVar
 
+from pequod.cluster.servers import ServerEntry
 from pequod.errors import BackingUnavailableError, PequodError
 from pequod.language.deadlines import KEEP
 from pequod_server.backing import History, KeyRange, Loaded, Place
@@ -25,10 +26,26 @@ from pequod_server.homes.compute.events import PeerEvents
 from pequod_server.homes.compute.session import PeerSession, SessionOverError
 
 T = TypeVar("T")
+Rows = list[tuple[bytes, bytes]]
 
 #: A home that says nothing for this long is given up.
 _SILENCE_S: Final = 5.0
 _OWN_ID: Final = "cluster move"
+
+
+class HomeAccess(Protocol):
+    """What reads and writes at one home."""
+
+    entry: ServerEntry
+    channel: PeerChannel
+
+    async def scan(self, first: bytes, last: bytes | None, limit: int | None = None) -> Rows:
+        """Return the first rows of a range at the latest state."""
+        ...
+
+    async def close(self) -> None:
+        """End connections."""
+        ...
 
 
 class FollowedHome:
@@ -62,6 +79,16 @@ class FollowedHome:
         """
         self._reading = asyncio.create_task(self._read(), name=f"pequod move follows {self._name}")
         await self._until(lambda: self._history is not None)
+
+    @property
+    def database(self) -> bytes:
+        """The name of its database in tokens.
+
+        Requires:
+            `start` has returned.
+        """
+        assert self._history is not None
+        return self._history.database
 
     async def load(self, page: KeyRange) -> Loaded:
         """Read a page, and have its changes told from there on."""
@@ -137,6 +164,21 @@ class FollowedHome:
                 raise BackingUnavailableError(self._name, "its database has failed over")
             self._history = event.history
         self._position = max(self._position, event.position)
+
+
+async def database_of(home: HomeAccess) -> bytes:
+    """Return the name of a home's database in tokens, and close the home.
+
+    Raises:
+        PequodError: It does not answer, or refuses.
+    """
+    feed = FollowedHome(home.channel, home.entry.id)
+    try:
+        await feed.start()
+        return feed.database
+    finally:
+        await feed.close()
+        await home.close()
 
 
 def lasting(value: bytes | None) -> bytes | None:

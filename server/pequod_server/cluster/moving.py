@@ -24,7 +24,8 @@ from pequod.cluster.map import ClusterMap, ClusterState
 from pequod.cluster.servers import ServerEntry
 from pequod.errors import ClusterMapError, PequodError
 from pequod.escapes import shown
-from pequod_server.cluster.copying import HomeAccess, RangeCopy
+from pequod_server.cluster.copying import RangeCopy
+from pequod_server.cluster.followed_home import HomeAccess, database_of
 from pequod_server.cluster.operating import ClusterEditor
 
 #: How long a step waits for all servers.
@@ -107,6 +108,7 @@ class Move:
             await stack.enter_async_context(self._editor.followed())
             await self._begin(known, stack)
             for copy in self._copies:
+                await self._refuse_one_database(copy)
                 await copy.copy()
                 await copy.compare()
                 self._tell_of(copy, "copied and compared")
@@ -146,6 +148,15 @@ class Move:
             stack.push_async_callback(copy.close)
             await copy.start()
             self._copies.append(copy)
+
+    async def _refuse_one_database(self, copy: RangeCopy) -> None:
+        """Pass if a copy goes to another database: in one and the same, it would put old values over new ones."""
+        if await database_of(self._open(copy.new.entry)) == copy.database:
+            raise ClusterMapError(
+                str(copy.home),
+                f"groups {copy.home.group} and {self._group} are beside one database, which has the rows: there is "
+                "nothing to copy, so run the command again with --copied",
+            )
 
     async def _switched(self, move: int) -> Moved:
         """Close the range, copy what is left, and have it come; if that fails, writes are taken where they were."""
