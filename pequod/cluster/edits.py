@@ -93,7 +93,9 @@ def moving(known: ClusterMap, first: bytes, last: bytes | None, group: str) -> C
     return _begun(known, first, last, group, copies_to="", moves_to=group)
 
 
-def _begun(known: ClusterMap, first: bytes, last: bytes | None, group: str, **state: str) -> ClusterMap:
+def _begun(
+    known: ClusterMap, first: bytes, last: bytes | None, group: str, *, copies_to: str, moves_to: str
+) -> ClusterMap:
     _refuse_holes(known.home_ranges, first, last)
     homes: list[HomeRange] = []
     for home in known.home_ranges:
@@ -107,8 +109,9 @@ def _begun(known: ClusterMap, first: bytes, last: bytes | None, group: str, **st
             raise ClusterMapError(str(home), f"it moves to {other} already; wait for that, or undo it")
         before, after = _outside(home, *inside)
         part = replace(home, first=inside[0], last=inside[1])
-        has_come = home.group == group
-        homes += [*before, part if has_come else replace(part, move=known.version_after, **state), *after]
+        if home.group != group:
+            part = replace(part, copies_to=copies_to, moves_to=moves_to, move=known.version_after)
+        homes += [*before, part, *after]
     return _next(known, home_ranges=tuple(homes))
 
 

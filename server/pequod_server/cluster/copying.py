@@ -41,7 +41,7 @@ class UnequalError(ClusterMapError):
 
 @dataclass(slots=True)
 class CopyCounts:
-    """What was copied."""
+    """The counts of a copy."""
 
     rows: int = 0
     #: Changes that were written at the old home meanwhile.

@@ -40,6 +40,7 @@ _TAKEN_S: Final = 2 * LEASE_S
 _TOGETHER_S: Final = 0.001
 #: The most of that for changes of the map.
 _MAPS_TOGETHER_S: Final = 0.02
+_NO_MAP: Final = (-1, 0)
 _AWAY: Final = "the server was away for longer than its lease; it registers again"
 _PAUSES: Final = Backoff(first_s=0.1, most_s=2.0)
 
@@ -73,6 +74,8 @@ class EtcdCoordinator:
         #: Whether they can see it.
         self._is_shown = asyncio.Event()
         self._lease = 0
+        #: The version of the last map that was put from here, and the revision of that.
+        self._map_put = _NO_MAP
         #: The revision in which this process has put the entry; 0: it has not, or others have changed it.
         self._shown_at = 0
         self._keeper: asyncio.Task[None] | None = None
@@ -173,10 +176,13 @@ class EtcdCoordinator:
             MapChangedError: The present map has another version.
             CoordinatorUnavailableError: No node answers, or they are too few to agree.
         """
-        found = (await self._calls.read(self._map_key)).kvs
-        if (present := self._keys_of(found).version()) != changed.version - 1:
-            raise MapChangedError(present)
-        await self._replace(found, changed)
+        version, seen = self._map_put
+        if version != changed.version - 1:
+            found = (await self._calls.read(self._map_key)).kvs
+            if (present := self._keys_of(found).version()) != changed.version - 1:
+                raise MapChangedError(present)
+            seen = found[0].mod_revision if found else 0
+        await self._replace(seen, changed)
 
     async def latest_version(self) -> int:
         """Return the version of the present map, or that of a server which goes by a later one; 0 without any.
@@ -196,11 +202,11 @@ class EtcdCoordinator:
         found = (await self._calls.read(self._map_key)).kvs
         if (present := self._keys_of(found).map_version) >= kept.version:
             raise MapChangedError(present)
-        await self._replace(found, kept)
+        await self._replace(found[0].mod_revision if found else 0, kept)
 
-    async def _replace(self, found: Sequence[etcd.KeyValue], changed: ClusterMap) -> None:
-        """Put a map in the place of what was found, if that is there still."""
-        seen = found[0].mod_revision if found else 0
+    async def _replace(self, seen: int, changed: ClusterMap) -> None:
+        """Put a map in the place of the one of a revision, if that is there still."""
+        self._map_put = _NO_MAP
         unchanged = etcd.Compare(target=etcd.Compare.MOD, key=self._map_key, mod_revision=seen)
         put = etcd.PutRequest(key=self._map_key, value=written(changed))
         read = etcd.RangeRequest(key=self._map_key)
@@ -215,6 +221,7 @@ class EtcdCoordinator:
             reason = f"{error.reason}; whether the map was changed is not known: look at it, and try again"
             raise CoordinatorUnavailableError(error.coordinator, reason) from error
         if reply.succeeded:
+            self._map_put = changed.version, reply.header.revision
             return
         present = reply.replies[0].range.kvs
         # The answer to an earlier try of this transaction may have been lost.

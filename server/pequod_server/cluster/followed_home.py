@@ -34,7 +34,7 @@ _OWN_ID: Final = "cluster move"
 
 
 class HomeAccess(Protocol):
-    """What reads and writes at one home."""
+    """The way of an operator to one home: it reads and writes there."""
 
     entry: ServerEntry
     channel: PeerChannel

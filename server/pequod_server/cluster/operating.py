@@ -40,7 +40,7 @@ class ClusterEditor:
         SettingError: It names no coordinator.
     """
 
-    #: What `followed` hears; None: it does not.
+    #: The news that `followed` hears; None: it hears nothing.
     _news: _News | None = None
 
     def __init__(self, cluster: str, access: EtcdAccess | None = None) -> None:
