@@ -6,8 +6,8 @@
     map 8  opened     the new homes take writes
 
 The number of the first map names the move. A command that begins it again has another number: then neither the map nor
-the new home takes anything of the earlier command. A command that ends before map 7 has moved nothing. After it, the range
-is where it belongs, and is to be opened.
+the new home takes anything of the earlier command. A command that ends before map 7 has moved nothing. After it, the
+range is where it belongs, and is to be opened.
 """
 
 from __future__ import annotations
