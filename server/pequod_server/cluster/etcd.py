@@ -177,12 +177,14 @@ class EtcdCoordinator:
             CoordinatorUnavailableError: No node answers, or they are too few to agree.
         """
         version, seen = self._map_put
-        if version != changed.version - 1:
-            found = (await self._calls.read(self._map_key)).kvs
-            if (present := self._keys_of(found).version()) != changed.version - 1:
-                raise MapChangedError(present)
-            seen = found[0].mod_revision if found else 0
-        await self._replace(seen, changed)
+        if version == changed.version - 1:
+            with suppress(MapChangedError):
+                await self._replace(seen, changed)
+                return
+        found = (await self._calls.read(self._map_key)).kvs
+        if (present := self._keys_of(found).version()) != changed.version - 1:
+            raise MapChangedError(present)
+        await self._replace(found[0].mod_revision if found else 0, changed)
 
     async def latest_version(self) -> int:
         """Return the version of the present map, or that of a server which goes by a later one; 0 without any.
