@@ -73,7 +73,9 @@ _COMMANDS: Final[dict[str, Maker]] = {
     "backing": in_group("backing", "backing"),
     "snapshot": in_group("snapshot", "snapshot"),
     "data": in_group("data", "folders"),
-    "cluster": in_group("cluster", "cluster", "cluster_status", "cluster_map", "cluster_move", "cluster_demo"),
+    "cluster": in_group(
+        "cluster", "cluster", "cluster_status", "cluster_map", "cluster_move", "cluster_clean", "cluster_demo"
+    ),
     "views": in_group("views", "views"),
     "versioned": in_group("versioned", "versioned"),
     "spark": in_group("spark", "spark", "spark_load", "spark_workloads"),

@@ -254,7 +254,7 @@ def change_by(place: str, act: Callable[[ClusterEditor], Awaitable[ClusterMap]])
     new, late = operated(place, changed)
     print(f"version {new.version}")
     for one in new.home_ranges:
-        print(f"  {one}: group {one.group}{f', moves to {one.moves_to}' if one.moves_to else ''}")
+        print(f"  {one}: group {one.group}{one.state}")
     for rule in new.placements:
         print(f"  placement {escaped(rule.prefix)}: level {rule.level}, read_spread {rule.read_spread}")
     if late:

@@ -153,7 +153,7 @@ def _print(state: ClusterState, lines: list[ServerLine]) -> None:
     known = state.map
     print(f"cluster {known.cluster}, map version {known.version}, {len(state.servers)} servers")
     for home in known.home_ranges:
-        print(f"{home}: group {home.group}{f', moves to {home.moves_to}' if home.moves_to else ''}")
+        print(f"{home}: group {home.group}{home.state}")
     print_table(_COLUMNS, map(_cells, lines))
     followers = [cells for one in lines for cells in _follower_cells(one)]
     if followers:

@@ -48,7 +48,8 @@ t|<user>|<time:10>|<poster> = check s|<user>|<poster> copy p|<poster>|<time>;
 # read_spread = 2
 
 # Which home group owns which base keys, from `first` to `last`, excluded; without `last` to the end. They are disjoint
-# and in order. While `moves_to` names another group, writes of the range are refused.
+# and in order. While `moves_to` names another group, writes of the range are refused; `copies_to` is the group to which
+# `pequod cluster move` copies rows meanwhile, and `move` names that command.
 [[home_ranges]]
 first = ""
 group = "a"
@@ -84,8 +85,15 @@ def read(text: str) -> ClusterState:
         for part in whole.parts("placements", "prefix", "level", "read_spread")
     ]
     home_ranges = [
-        HomeRange(part.key("first", b""), part.end("last"), part.text("group"), part.text("moves_to", ""))
-        for part in whole.parts("home_ranges", "first", "last", "group", "moves_to")
+        HomeRange(
+            part.key("first", b""),
+            part.end("last"),
+            part.text("group"),
+            part.text("moves_to", ""),
+            part.text("copies_to", ""),
+            part.whole("move", 0),
+        )
+        for part in whole.parts("home_ranges", "first", "last", "group", "moves_to", "copies_to", "move")
     ]
     servers = [
         ServerEntry(
@@ -142,6 +150,8 @@ def tables_of(state: ClusterState) -> dict[str, list[Members]]:
                 "last": None if one.last is None else escaped(one.last),
                 "group": one.group,
                 "moves_to": one.moves_to or None,
+                "copies_to": one.copies_to or None,
+                "move": one.move or None,
             }
             for one in state.map.home_ranges
         ],

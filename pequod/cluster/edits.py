@@ -1,18 +1,19 @@
 """Changes that operators make to a map; each returns the map of the next version.
 
     home ranges     [p| ........ p}) a
-    moving          [p| ... p|m) a   [p|m ... p}) a, moves_to b     writes of the second one are refused
+    copying         [p| ... p|m) a   [p|m ... p}) a, copies_to b    a takes writes; b takes copies of the rows
+    closed          [p| ... p|m) a   [p|m ... p}) a, moves_to b     writes of the second one are refused
     moved           [p| ... p|m) a   [p|m ... p}) b, moves_to b     they still are: a server may read it at a
     opened          [p| ... p|m) a   [p|m ... p}) b
 
 >>> known = ClusterMap("twip", 4, home_ranges=(HomeRange(b"p|", b"p}", "a"),))
->>> [str(one) for one in moving(known, b"p|m", b"p}", "b").home_ranges]
+>>> [str(one) for one in copying(known, b"p|m", b"p}", "b").home_ranges]
 ["home range ['p|', 'p|m')", "home range ['p|m', 'p}')"]
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import replace
 
 from pequod.cluster.grouping import Placement
@@ -61,8 +62,8 @@ def disowned(known: ClusterMap, ranges: Iterable[tuple[bytes, bytes | None]]) ->
         left: list[HomeRange] = []
         for home in homes:
             inside = _common(home, first, last)
-            if inside is not None and home.moves_to:
-                raise ClusterMapError(str(home), f"it moves to {home.moves_to}; wait for that, or undo it")
+            if inside is not None and (group := home.moves_to or home.copies_to):
+                raise ClusterMapError(str(home), f"it moves to {group}; wait for that, or undo it")
             left += [home] if inside is None else [part for side in _outside(home, *inside) for part in side]
         homes = tuple(left)
     if not homes:
@@ -70,13 +71,31 @@ def disowned(known: ClusterMap, ranges: Iterable[tuple[bytes, bytes | None]]) ->
     return _next(known, home_ranges=homes)
 
 
-def moving(known: ClusterMap, first: bytes, last: bytes | None, group: str) -> ClusterMap:
-    """Return the map in which a range is about to move to another group: until then its writes are refused.
+def copying(known: ClusterMap, first: bytes, last: bytes | None, group: str) -> ClusterMap:
+    """Return the map in which rows of a range are copied to another group, while its writes are taken as before.
+
+    The copies bear the number of this map: a command that began before writes none any more. A range that an earlier
+    try had closed to writes is open again.
 
     Raises:
         ClusterMapError: The range is empty, or a part of it belongs to no group, belongs to that group already, or
             moves elsewhere. A part that has come to the group, and is not opened, stays as it is.
     """
+    return _begun(known, first, last, group, copies_to=group, moves_to="")
+
+
+def moving(known: ClusterMap, first: bytes, last: bytes | None, group: str) -> ClusterMap:
+    """Return the map in which a range is about to move to another group: until then its writes are refused.
+
+    Raises:
+        ClusterMapError: As `copying`.
+    """
+    return _begun(known, first, last, group, copies_to="", moves_to=group)
+
+
+def _begun(
+    known: ClusterMap, first: bytes, last: bytes | None, group: str, *, copies_to: str, moves_to: str
+) -> ClusterMap:
     _refuse_holes(known.home_ranges, first, last)
     homes: list[HomeRange] = []
     for home in known.home_ranges:
@@ -84,27 +103,48 @@ def moving(known: ClusterMap, first: bytes, last: bytes | None, group: str) -> C
         if inside is None:
             homes.append(home)
             continue
-        if home.group == group and not home.moves_to:
+        if home.group == group and not home.moves_to and not home.copies_to:
             raise ClusterMapError(str(home), f"it is in {group} already")
-        if home.moves_to not in ("", group):
-            raise ClusterMapError(str(home), f"it moves to {home.moves_to} already; wait for that, or undo it")
+        if (other := home.moves_to or home.copies_to) not in ("", group):
+            raise ClusterMapError(str(home), f"it moves to {other} already; wait for that, or undo it")
         before, after = _outside(home, *inside)
-        homes += [*before, replace(home, first=inside[0], last=inside[1], moves_to=group), *after]
+        part = replace(home, first=inside[0], last=inside[1])
+        if home.group != group:
+            part = replace(part, copies_to=copies_to, moves_to=moves_to, move=known.version_after)
+        homes += [*before, part, *after]
     return _next(known, home_ranges=tuple(homes))
 
 
-def moved(known: ClusterMap, first: bytes, last: bytes | None) -> ClusterMap:
-    """Return the map in which the moving ranges within a range have come to their new groups, and take no writes yet.
+def closed(known: ClusterMap, move: int) -> ClusterMap:
+    """Return the map in which the ranges of a move take no writes any more: their rows are copied.
+
+    Raises:
+        ClusterMapError: The move was undone, or another command has overtaken it.
+    """
+    _refuse_overtaken(known, move)
+    return _changed(known, move, lambda home: replace(home, moves_to=home.coming_to, copies_to=""))
+
+
+def moved(known: ClusterMap, move: int) -> ClusterMap:
+    """Return the map in which the closed ranges of a move have come to their new group, and take no writes yet.
 
     A server that goes by the map before reads them at the old groups: it would not see what is written at the new ones.
+
+    Raises:
+        ClusterMapError: As `closed`.
     """
-    return _next(
-        known,
-        home_ranges=tuple(
-            replace(home, group=home.moves_to) if _moves_within(home, first, last) else home
-            for home in known.home_ranges
-        ),
-    )
+    _refuse_overtaken(known, move)
+    return _changed(known, move, lambda home: replace(home, group=home.moves_to or home.group))
+
+
+def reopened(known: ClusterMap, move: int) -> ClusterMap:
+    """Return the map in which the ranges of a move that have not come take writes where they are, and do not move.
+
+    Raises:
+        ClusterMapError: As `closed`; or they have come.
+    """
+    _refuse_overtaken(known, move)
+    return _changed(known, move, lambda home: replace(home, moves_to="", copies_to="", move=0))
 
 
 def opened(known: ClusterMap, first: bytes, last: bytes | None) -> ClusterMap:
@@ -116,7 +156,8 @@ def opened(known: ClusterMap, first: bytes, last: bytes | None) -> ClusterMap:
     return _next(
         known,
         home_ranges=tuple(
-            replace(home, moves_to="") if _moves_within(home, first, last) else home for home in known.home_ranges
+            replace(home, moves_to="", copies_to="", move=0) if _moves_within(home, first, last) else home
+            for home in known.home_ranges
         ),
     )
 
@@ -126,8 +167,37 @@ def moves_within(known: ClusterMap, first: bytes, last: bytes | None) -> list[Ho
     return [home for home in known.home_ranges if _moves_within(home, first, last)]
 
 
+def parts_of(known: ClusterMap, first: bytes, last: bytes | None) -> list[HomeRange]:
+    """Return the parts of home ranges that together are a range.
+
+    Raises:
+        ClusterMapError: The range is empty, or a part of it belongs to no group.
+    """
+    _refuse_holes(known.home_ranges, first, last)
+    common = [(home, _common(home, first, last)) for home in known.home_ranges]
+    return [replace(home, first=inside[0], last=inside[1]) for home, inside in common if inside is not None]
+
+
+def moves_of(known: ClusterMap, move: int) -> list[HomeRange]:
+    """Return the ranges of a move that have not come to their new group."""
+    return [home for home in known.home_ranges if home.move == move and home.coming_to]
+
+
+def _refuse_overtaken(known: ClusterMap, move: int) -> None:
+    if not moves_of(known, move):
+        raise ClusterMapError(
+            f"the move of version {move}", "it was undone, or another command has begun it again; this one ends"
+        )
+
+
+def _changed(known: ClusterMap, move: int, change: Callable[[HomeRange], HomeRange]) -> ClusterMap:
+    """Return the map with a change of the ranges of a move that have not come to their new group."""
+    mine = moves_of(known, move)
+    return _next(known, home_ranges=tuple(change(home) if home in mine else home for home in known.home_ranges))
+
+
 def _moves_within(home: HomeRange, first: bytes, last: bytes | None) -> bool:
-    return bool(home.moves_to) and _common(home, first, last) == (home.first, home.last)
+    return bool(home.moves_to or home.copies_to) and _common(home, first, last) == (home.first, home.last)
 
 
 def _common(home: HomeRange, first: bytes, last: bytes | None) -> tuple[bytes, bytes | None] | None:

@@ -42,9 +42,13 @@ class HomeRange:
     #: None: to the last key.
     last: bytes | None
     group: str
-    #: The group that the range moves to, or has come to: writes are refused until all servers know. Empty: it does not
-    #: move.
+    #: The group that the range moves to, or has come to: writes are refused until all servers know. Empty: they are
+    #: taken.
     moves_to: str = ""
+    #: The group that rows are copied to while writes are taken as before; empty: none are.
+    copies_to: str = ""
+    #: Names the command that copies the rows: the version of the map in which it began; 0: none does.
+    move: int = 0
 
     def __post_init__(self) -> None:
         # The text of a place takes longer than all else.
@@ -54,6 +58,24 @@ class HomeRange:
             raise ClusterMapError(str(self), "it is empty: `first` is not below `last`")
         if self.moves_to:
             check_name(f"{self}, moves_to", self.moves_to)
+        if self.copies_to:
+            check_name(f"{self}, copies_to", self.copies_to)
+            if self.moves_to:
+                raise ClusterMapError(f"{self}, copies_to", "it moves already: `moves_to` names a group, too")
+        if not 0 <= self.move <= VERSION_MAX:
+            raise ClusterMapError(f"{self}, move", f"{self.move} is not from 0 to {VERSION_MAX}")
+
+    @property
+    def coming_to(self) -> str:
+        """The group that takes copies of its rows; empty: the range is where it belongs."""
+        return self.copies_to or ("" if self.moves_to == self.group else self.moves_to)
+
+    @property
+    def state(self) -> str:
+        """What happens to it, as people read it behind its group; empty: it is at rest."""
+        if self.copies_to:
+            return f", copies to {self.copies_to}"
+        return f", moves to {self.moves_to}" if self.moves_to else ""
 
     def __str__(self) -> str:
         """Return the range as messages name it."""
@@ -177,7 +199,7 @@ class ClusterState:
             ClusterMapError: A group has no home.
         """
         for home in self.map.home_ranges:
-            for group in filter(None, (home.group, home.moves_to)):
+            for group in filter(None, (home.group, home.moves_to, home.copies_to)):
                 if not self.homes_of(group):
                     raise ClusterMapError(str(home), f"no server is a home of its group {group!r}")
 

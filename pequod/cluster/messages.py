@@ -29,7 +29,14 @@ def map_of(message: pb.ClusterMap) -> ClusterMap:
             for placement in message.placements
         ),
         tuple(
-            HomeRange(home.first, home.last or (b"" if home.HasField("last") else None), home.group, home.moves_to)
+            HomeRange(
+                home.first,
+                home.last or (b"" if home.HasField("last") else None),
+                home.group,
+                home.moves_to,
+                home.copies_to,
+                home.move,
+            )
             for home in message.home_ranges
         ),
         _replacement_of(message.replacement) if message.HasField("replacement") else None,
@@ -57,7 +64,14 @@ def message_of_map(cluster_map: ClusterMap) -> pb.ClusterMap:
             for one in cluster_map.placements
         ],
         home_ranges=[
-            pb.ClusterHomeRange(first=one.first, last=one.last, group=one.group, moves_to=one.moves_to)
+            pb.ClusterHomeRange(
+                first=one.first,
+                last=one.last,
+                group=one.group,
+                moves_to=one.moves_to,
+                copies_to=one.copies_to,
+                move=one.move,
+            )
             for one in cluster_map.home_ranges
         ],
         replacement=None if cluster_map.replacement is None else _message_of_replacement(cluster_map.replacement),

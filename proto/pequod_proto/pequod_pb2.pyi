@@ -1431,16 +1431,20 @@ class ClusterPlacement(_message.Message):
     def __init__(self, prefix: _Optional[bytes] = ..., level: _Optional[int] = ..., read_spread: _Optional[int] = ...) -> None: ...
 
 class ClusterHomeRange(_message.Message):
-    __slots__ = ("first", "last", "group", "moves_to")
+    __slots__ = ("first", "last", "group", "moves_to", "copies_to", "move")
     FIRST_FIELD_NUMBER: _ClassVar[int]
     LAST_FIELD_NUMBER: _ClassVar[int]
     GROUP_FIELD_NUMBER: _ClassVar[int]
     MOVES_TO_FIELD_NUMBER: _ClassVar[int]
+    COPIES_TO_FIELD_NUMBER: _ClassVar[int]
+    MOVE_FIELD_NUMBER: _ClassVar[int]
     first: bytes
     last: bytes
     group: str
     moves_to: str
-    def __init__(self, first: _Optional[bytes] = ..., last: _Optional[bytes] = ..., group: _Optional[str] = ..., moves_to: _Optional[str] = ...) -> None: ...
+    copies_to: str
+    move: int
+    def __init__(self, first: _Optional[bytes] = ..., last: _Optional[bytes] = ..., group: _Optional[str] = ..., moves_to: _Optional[str] = ..., copies_to: _Optional[str] = ..., move: _Optional[int] = ...) -> None: ...
 
 class ClusterServer(_message.Message):
     __slots__ = ("id", "address", "roles", "group", "weight", "zone", "state", "map_version", "prepared")
@@ -1633,18 +1637,22 @@ class PeerPositionReply(_message.Message):
     def __init__(self, place: _Optional[_Union[PeerPlace, _Mapping]] = ..., version_min: _Optional[int] = ..., version_max: _Optional[int] = ..., tables: _Optional[_Iterable[bytes]] = ...) -> None: ...
 
 class PeerWriteRequest(_message.Message):
-    __slots__ = ("keys", "values", "present", "copies", "deadlines")
+    __slots__ = ("keys", "values", "present", "copies", "deadlines", "move", "rests")
     KEYS_FIELD_NUMBER: _ClassVar[int]
     VALUES_FIELD_NUMBER: _ClassVar[int]
     PRESENT_FIELD_NUMBER: _ClassVar[int]
     COPIES_FIELD_NUMBER: _ClassVar[int]
     DEADLINES_FIELD_NUMBER: _ClassVar[int]
+    MOVE_FIELD_NUMBER: _ClassVar[int]
+    RESTS_FIELD_NUMBER: _ClassVar[int]
     keys: _containers.RepeatedScalarFieldContainer[bytes]
     values: _containers.RepeatedScalarFieldContainer[bytes]
     present: bytes
     copies: bool
     deadlines: _containers.RepeatedScalarFieldContainer[int]
-    def __init__(self, keys: _Optional[_Iterable[bytes]] = ..., values: _Optional[_Iterable[bytes]] = ..., present: _Optional[bytes] = ..., copies: _Optional[bool] = ..., deadlines: _Optional[_Iterable[int]] = ...) -> None: ...
+    move: int
+    rests: bool
+    def __init__(self, keys: _Optional[_Iterable[bytes]] = ..., values: _Optional[_Iterable[bytes]] = ..., present: _Optional[bytes] = ..., copies: _Optional[bool] = ..., deadlines: _Optional[_Iterable[int]] = ..., move: _Optional[int] = ..., rests: _Optional[bool] = ...) -> None: ...
 
 class PeerWriteReply(_message.Message):
     __slots__ = ("place", "absent")

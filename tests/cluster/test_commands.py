@@ -300,7 +300,7 @@ def test_a_range_moves_to_another_group_with_all_its_rows(servers: Servers) -> N
     assert servers.run("add-home", place, "a", "p") == "version 2\n  home range ['p|', 'p}'): group a\n"
     assert "each key has one home group" in servers.run("add-home", place, "b", "p", code=3)
     old = servers.start("h1", "--cluster-roles", "home", "--cluster-group", "a")
-    assert "group b has no home that is ready" in servers.run("move", place, "p|m", "p}", "--to", "b", code=3)
+    assert "home group b: it has no home that is ready" in servers.run("move", place, "p|m", "p}", "--to", "b", code=3)
     new = servers.start("h2", "--cluster-roles", "home", "--cluster-group", "b")
     compute = servers.start("c1")
     rows = {f"p|{letter}|{number:04}": str(number) for letter in "lmz" for number in range(700)}

@@ -289,7 +289,7 @@ async def test_a_range_moves_to_another_group_without_a_lost_write(cluster: Mapp
     with pytest.raises(NotHomeError):
         await (await cluster.client(new)).put("p|zoe|0001", "by a client")
     await copied(new, {"p|zoe|0001": "Oh"})
-    come = moved(known, b"p|m", b"p}")
+    come = moved(known, known.version)
     await cluster.put(come, old, new, compute)
     for one in (client, await cluster.client(new)):
         with pytest.raises(NotHomeError):

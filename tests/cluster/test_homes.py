@@ -81,7 +81,7 @@ async def test_while_a_range_moves_no_home_takes_it_and_the_new_one_takes_copies
     other = replace(HOME, id="h2", group="b")
     steps = [
         known := moving(KNOWN, b"p|m", b"p}", "b"),
-        come := moved(known, b"p|m", b"p}"),
+        come := moved(known, known.version),
         opened(come, b"p|m", b"p}"),
     ]
     taking = [[await rules_of(entry, one) for entry in (HOME, other, COMPUTE)] for one in steps]
@@ -93,7 +93,7 @@ async def test_while_a_range_moves_no_home_takes_it_and_the_new_one_takes_copies
 
     def takes_copies(rules: HomeRules, key: bytes) -> bool:
         try:
-            rules.refuse_copies([key])
+            rules.refuse_copies([key], known.version)
         except NotHomeError:
             return False
         return True
@@ -129,9 +129,9 @@ def test_moves_cut_ranges_and_lose_no_key(
         is_owned = all(known.home_range_of(key) is not None for key in (first,))
         assert not is_owned or last is None or last > cuts[-1] or first >= last
         return
-    come, undone = moved(during, first, last), opened(during, first, last)
+    come, undone = moved(during, during.version), opened(during, first, last)
     # To move what has come changes nothing, so a command that ended may be run again.
-    assert moving(come, first, last, "c").home_ranges == come.home_ranges == moved(come, first, last).home_ranges
+    assert moving(come, first, last, "c").home_ranges == come.home_ranges
     after = opened(come, first, last)
     assert [one.version for one in (during, come, after, undone)] == [2, 3, 4, 3]
     assert moves_within(during, first, last) and moves_within(come, first, last)
@@ -229,7 +229,8 @@ async def test_a_home_that_was_paused_takes_no_write_before_it_has_asked_for_the
         rules.refuse_range(b"p|", b"p}")
     with pytest.raises(BackingUnavailableError, match="paused"):
         rules.refuse([b"p|bob|1"])
-    rules.confirm(moved(moving(KNOWN, b"p|m", b"p}", "b"), b"p|m", b"p}"))
+    during = moving(KNOWN, b"p|m", b"p}", "b")
+    rules.confirm(moved(during, during.version))
     assert taken(rules, b"p|l", b"p|m") == [True, False]
     now_s += 100
     await rules.take_in(KNOWN)
@@ -251,7 +252,7 @@ async def test_a_home_wakes_after_a_range_has_moved_without_it(cluster: Cluster,
         for task in home.member._tasks[:2]:
             task.cancel()
         during = moving(known, b"p|m", b"p}", "b")
-        for step in (during, moved(during, b"p|m", b"p}")):
+        for step in (during, moved(during, during.version)):
             await coordinator.put_map(step)
         with pytest.raises(BackingUnavailableError, match="paused"):
             await client.put("p|zoe|1", "lost")

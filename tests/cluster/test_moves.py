@@ -10,23 +10,27 @@ from typing import Any
 import pytest
 import typer
 from pequod_server import PequodServer
+from pequod_server.cluster import copying
 from pequod_server.cluster import etcd as etcd_module
 from pequod_server.cluster.etcd import EtcdCoordinator
+from pequod_server.cluster.followed_home import FollowedHome
 from pequod_server.cluster.operating import ClusterEditor
 from pequod_server.homes.compute.channel import GrpcPeerChannel
 
 from pequod.cli import cluster_move
 from pequod.client import AsyncClient
+from pequod.cluster import edits
 from pequod.cluster.edits import moving
 from pequod.cluster.map import ClusterMap, HomeRange
-from pequod.errors import NotHomeError
+from pequod.errors import ClusterMapError, NotHomeError
 from tests.cluster.conftest import Etcd
 from tests.cluster.copies import copied
 from tests.cluster.test_joins import Cluster
 from tests.cluster.waiting import eventually
 
-#: A move changes the map, writes two pages of rows, and changes the map twice; it may end before or after each.
-EFFECTS = 5
+#: A move changes the map, writes two pages of rows, and changes the map three times; it may end before or after each.
+EFFECTS = 6
+CLOSED, MOVED = 3, 4
 PAGE = 3
 
 
@@ -91,7 +95,7 @@ async def test_a_move_that_ends_anywhere_is_run_again_or_undone(
     homes: tuple[Cluster, PequodServer, PequodServer], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     cluster, *servers = homes
-    monkeypatch.setattr(cluster_move, "_ROWS", PAGE)
+    monkeypatch.setattr(copying, "PAGE_ROWS", PAGE)
     async with AsyncExitStack() as stack:
         old, new = [await client_of(server, stack) for server in servers]
         deadly = Deadly(monkeypatch)
@@ -110,13 +114,17 @@ async def test_a_move_that_ends_anywhere_is_run_again_or_undone(
             home = known.home_range_of(bounds[0])
             assert home is not None
             has_come, is_over = home.group == "b", home.group == "b" and not home.moves_to
-            assert (has_come, is_over) == (step > EFFECTS - 2, step == EFFECTS - 0.5)
+            assert (has_come, is_over) == (step > MOVED, step == EFFECTS - 0.5)
+            assert bool(home.moves_to) == (CLOSED < step < EFFECTS - 0.5)
             await taken_in(servers, known)
             if home.moves_to:
                 for one in (old, new):
                     with pytest.raises(NotHomeError):
                         await one.put(f"{table}0", "meanwhile")
-            if is_undone and home.moves_to:
+            elif not has_come:
+                await old.put(f"{table}0", "meanwhile")
+                rows[f"{table}0"] = "meanwhile"
+            if is_undone and (home.moves_to or home.copies_to):
                 await cluster_move._undo(editor, bounds)
                 await taken_in(servers, (await editor.state()).map)
                 # What the earlier try has left at the new home is old, or gone, by the next one.
@@ -132,6 +140,116 @@ async def test_a_move_that_ends_anywhere_is_run_again_or_undone(
             await new.put(f"{table}9", "new")
             with pytest.raises(NotHomeError):
                 await old.put(f"{table}9", "old")
+
+
+class Meanwhile:
+    """Has a client write at the old home before each message of copies."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch, writes: Sequence[Callable[[], Awaitable[object]]]) -> None:
+        self.left = list(writes)
+        write = GrpcPeerChannel.write
+
+        async def written(channel: GrpcPeerChannel, request: Any) -> Any:
+            if self.left:
+                await self.left.pop(0)()
+            return await write(channel, request)
+
+        monkeypatch.setattr(GrpcPeerChannel, "write", written)
+
+
+async def test_what_is_written_while_rows_are_copied_comes_along(
+    homes: tuple[Cluster, PequodServer, PequodServer],
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    cluster, *servers = homes
+    monkeypatch.setattr(copying, "PAGE_ROWS", 2)
+    async with AsyncExitStack() as stack:
+        old, new = [await client_of(server, stack) for server in servers]
+        editor = ClusterEditor(cluster.etcd.setting(cluster.name))
+        stack.push_async_callback(editor.close)
+        await old.multi_put({f"p00|{row}": f"{row}" for row in range(8)})
+        await old.expire("p00|6", 3_600)
+        meanwhile = Meanwhile(
+            monkeypatch,
+            [
+                lambda: old.put("p00|0", "put"),
+                lambda: old.remove("p00|1"),
+                lambda: old.add("p00|2", 40),
+                lambda: old.expire("p00|3", 3_600),
+                lambda: old.persist("p00|6"),
+                lambda: old.put("p00|00", "new", ttl_s=3_600),
+                lambda: old.remove("p00|7"),
+            ],
+        )
+        await cluster_move._move(editor, (b"p00|", b"p00}"), "b", copied=False)
+        assert not meanwhile.left
+        assert " changes meanwhile, a to b" in capsys.readouterr().out
+        found = {key.decode(): value.decode() for key, value in await new.scan(prefix="p00|")}
+        assert found == {
+            "p00|0": "put",
+            "p00|00": "new",
+            "p00|2": "42",
+            "p00|3": "3",
+            "p00|4": "4",
+            "p00|5": "5",
+            "p00|6": "6",
+        }
+        left_s = {key: await new.ttl(key) for key in found}
+        assert [key for key, one in left_s.items() if one is not None and 3_500 < one <= 3_600] == ["p00|00", "p00|3"]
+
+
+async def test_a_change_that_is_left_out_of_the_copy_is_found_before_anything_moves(
+    homes: tuple[Cluster, PequodServer, PequodServer], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    cluster, *servers = homes
+    monkeypatch.setattr(copying, "_AGAIN_S", 0.01)
+    monkeypatch.setattr(FollowedHome, "take", lambda _: [])
+    async with AsyncExitStack() as stack:
+        old, _ = [await client_of(server, stack) for server in servers]
+        editor = ClusterEditor(cluster.etcd.setting(cluster.name))
+        stack.push_async_callback(editor.close)
+        await old.multi_put({"p00|1": "one", "p00|2": "two"})
+        Meanwhile(monkeypatch, [lambda: old.put("p00|1", "changed")])
+        with pytest.raises(ClusterMapError, match=r"is not the same at h2 as at h1, as 'p00.1'; nothing has moved"):
+            await cluster_move._move(editor, (b"p00|", b"p00}"), "b", copied=False)
+        await old.put("p00|1", "writes go on")
+
+
+async def test_a_command_that_was_overtaken_changes_nothing_any_more(
+    homes: tuple[Cluster, PequodServer, PequodServer], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    cluster, *servers = homes
+    async with AsyncExitStack() as stack:
+        old, new = [await client_of(server, stack) for server in servers]
+        editors = [ClusterEditor(cluster.etcd.setting(cluster.name)) for _ in range(2)]
+        for editor in editors:
+            stack.push_async_callback(editor.close)
+        bounds = b"p00|", b"p00}"
+        await old.put("p00|1", "one")
+        for at_end in ("copy", "compare"):
+            await old.put("p00|1", at_end)
+
+            # Another command begins it while the first one is there.
+            async def overtake() -> None:
+                await editors[1].change(lambda present: edits.copying(present, *bounds, "b"))
+                await taken_in(servers, (await editors[1].state()).map)
+
+            whole = getattr(copying.RangeCopy, at_end)
+
+            async def step(copy: copying.RangeCopy, whole: Any = whole) -> None:
+                await overtake()
+                await whole(copy)
+
+            with monkeypatch.context() as patched:
+                patched.setattr(copying.RangeCopy, at_end, step)
+                with pytest.raises(NotHomeError if at_end == "copy" else ClusterMapError):
+                    await cluster_move._move(editors[0], bounds, "b", copied=False)
+            known = (await editors[1].state()).map.home_range_of(b"p00|1")
+            assert known is not None
+            assert (known.group, known.copies_to) == ("a", "b")
+        await cluster_move._move(editors[1], bounds, "b", copied=False)
+        assert await new.get("p00|1") == b"compare"
 
 
 async def test_keys_take_their_deadlines_with_them(homes: tuple[Cluster, PequodServer, PequodServer]) -> None:
@@ -168,7 +286,7 @@ async def test_rows_that_were_copied_by_other_means_are_compared(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     cluster, *servers = homes
-    monkeypatch.setattr(cluster_move, "_ROWS", 2)
+    monkeypatch.setattr(copying, "PAGE_ROWS", 2)
     async with AsyncExitStack() as stack:
         old, new = [await client_of(server, stack) for server in servers]
         editor = ClusterEditor(cluster.etcd.setting(cluster.name))
@@ -176,14 +294,12 @@ async def test_rows_that_were_copied_by_other_means_are_compared(
         bounds = b"p00|", b"p00}"
         await old.multi_put({"p00|1": "one", "p00|2": "two"})
         for rows, reason in (({}, "is not the same"), ({"p00|1": "one", "p00|2": "other"}, "is not the same")):
-            with pytest.raises(BaseException):  # noqa: B017 - the command's end
+            with pytest.raises(ClusterMapError, match=reason):
                 await cluster_move._move(editor, bounds, "b", copied=True)
-            assert reason in capsys.readouterr().err
             await copied(servers[1], rows)
         await copied(servers[1], {"p00|2": "two", "p00|3": "more"})
-        with pytest.raises(BaseException):  # noqa: B017
+        with pytest.raises(ClusterMapError, match=r"has keys in it that h1 does not have, as 'p00\|3'"):
             await cluster_move._move(editor, bounds, "b", copied=True)
-        assert "has keys in" in capsys.readouterr().err
         await copied(servers[1], {"p00|3": None})
         await cluster_move._move(editor, bounds, "b", copied=True)
         assert "2 rows compared" in capsys.readouterr().out

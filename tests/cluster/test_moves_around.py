@@ -65,7 +65,7 @@ class Committing(ClusterEditor):
     """Ends the program's transaction right before a change of the map.
 
     Args:
-        change: 1: that the range moves; 2: that it has moved; 3: that writes of it are taken.
+        change: 1: that rows are copied; 2: that writes are refused; 3: that it has moved; 4: that writes are taken.
     """
 
     def __init__(self, place: str, around: Connection, change: int) -> None:
@@ -91,31 +91,34 @@ async def move(cluster: Cluster, around: Connection, change: int) -> None:
         await editor.close()
 
 
-async def test_what_is_committed_before_the_rows_are_copied_is_moved(
-    site: tuple[Cluster, AsyncClient, AsyncClient], around: Connection, capsys: pytest.CaptureFixture[str]
+@pytest.mark.parametrize(("change", "said"), [(1, "8 rows copied and compared"), (2, "7 rows copied and compared")])
+async def test_what_is_committed_before_writes_are_refused_is_moved(
+    change: int,
+    said: str,
+    site: tuple[Cluster, AsyncClient, AsyncClient],
+    around: Connection,
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
     cluster, _, new = site
-    await move(cluster, around, 1)
-    assert "8 rows copied and compared" in capsys.readouterr().out
+    await move(cluster, around, change)
+    assert said in capsys.readouterr().out
     assert dict(await new.scan(*BOUNDS)) == {**ROWS, AROUND: b"x"}
 
 
-@pytest.mark.parametrize("change", [2, 3])
-async def test_what_is_committed_after_the_rows_were_compared_is_not_moved_and_the_command_says_where(
+@pytest.mark.parametrize("change", [3, 4])
+async def test_what_is_committed_after_the_last_change_was_copied_is_not_moved_and_the_command_says_where(
     change: int,
     site: tuple[Cluster, AsyncClient, AsyncClient],
     around: Connection,
     capsys: pytest.CaptureFixture[str],
-    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(cluster_move, "_ROWS", 3)
     cluster, old, new = site
     with pytest.raises(typer.Exit) as ended:
         await move(cluster, around, change)
     assert ended.value.exit_code == 3
     said = capsys.readouterr()
     assert "the range belongs to b" in said.out
-    assert "the range has moved without what they wrote in ['p|0002\\x00', 'p|0005\\x00'):" in said.err
+    assert "the range has moved without what they wrote in 'p|0003|around':" in said.err
     assert await old.get(AROUND) == b"x"
     assert dict(await new.scan(*BOUNDS)) == ROWS
 
@@ -124,7 +127,7 @@ async def test_what_is_committed_when_the_command_has_ended_is_not_moved_and_nob
     site: tuple[Cluster, AsyncClient, AsyncClient], around: Connection, capsys: pytest.CaptureFixture[str]
 ) -> None:
     cluster, _, new = site
-    await move(cluster, around, 4)
+    await move(cluster, around, 5)
     await around.execute("COMMIT")
     said = capsys.readouterr()
     assert "the range belongs to b" in said.out
@@ -139,5 +142,5 @@ async def test_a_range_without_rows_is_looked_at_again_as_well(
     for key in ROWS:
         await old.remove(key)
     with pytest.raises(typer.Exit):
-        await move(cluster, around, 2)
-    assert "what they wrote in ['p|', 'p}')" in capsys.readouterr().err
+        await move(cluster, around, 3)
+    assert "what they wrote in 'p|0003|around'" in capsys.readouterr().err

@@ -1,6 +1,6 @@
 """A simulated operator: runs the real `pequod cluster move`, which may fail half way, and then again or with --undo.
 
-operator    map 4: p|c .. p|m moves to b     rows a -> b, compared     map 5: p|c .. p|m is b's
+operator    map 4: p|c .. p|m is copied to b     rows and changes a -> b, compared     map 5, 6, 7: p|c .. p|m is b's
 """
 
 from __future__ import annotations
@@ -8,10 +8,9 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import io
-import math
 from collections.abc import AsyncIterator, Iterator, Mapping
 from random import Random
-from typing import Any, Final, Self
+from typing import Any, Final
 from unittest.mock import patch
 
 import typer
@@ -48,11 +47,8 @@ class HomeClient:
         self._operator = operator
         self._server = server
 
-    async def __aenter__(self) -> Self:
-        return self
-
-    async def __aexit__(self, *_: object) -> None:
-        pass
+    async def close(self) -> None:
+        """Do nothing."""
 
     async def _call(self, name: str, request: Any) -> Any:
         random = self._operator.random
@@ -80,30 +76,6 @@ class HomeClient:
             row for reply in await self._call("Scan", request) for row in zip(reply.keys, reply.values, strict=True)
         ]
 
-    def batch(self) -> _Deadlines:
-        """Return what asks when rows expire."""
-        return _Deadlines()
-
-    async def get(self, key: bytes) -> bytes | None:
-        """Read one row."""
-        reply = await self._call("Get", pb.GetRequest(key=key))
-        return reply.value if reply.HasField("value") else None
-
-
-class _Deadlines:
-    """A batch that asks when rows expire: clients of the simulation give them no deadlines."""
-
-    def __init__(self) -> None:
-        self._count = 0
-
-    def ttl(self, _key: bytes) -> None:
-        """Ask for one row."""
-        self._count += 1
-
-    async def send(self) -> list[float]:
-        """Return that none expires."""
-        return [math.inf] * self._count
-
 
 async def _whole(replies: AsyncIterator[Any]) -> list[Any]:
     return [one async for one in replies]
@@ -117,9 +89,10 @@ class _Channel(SimulatedChannel):
         self._operator = operator
 
     async def write(self, request: pb.PeerWriteRequest) -> pb.PeerWriteReply:
-        """Write copies; what is removed is a rest of an earlier try, and no client has removed it."""
+        """Write copies; what is removed is a rest, or was removed at the old home: no client has removed it here."""
+        group = self._operator.group_of(self._there)
         pairs = zip(request.keys, request.present, strict=True)
-        self._operator.removed.update(gone := [key for key, is_present in pairs if not is_present])
+        self._operator.removed.update(gone := [(group, key) for key, is_present in pairs if not is_present])
         try:
             return await super().write(request)
         finally:
@@ -133,7 +106,7 @@ class Operator:
         servers: By their addresses.
 
     Attributes:
-        removed: Keys that the operator, no client, removes now.
+        removed: Groups with keys that the operator, no client, removes there now.
         refusals: How often a command ended with an error.
     """
 
@@ -142,11 +115,15 @@ class Operator:
     ) -> None:
         self._network = network
         self.random = random
-        self.removed: set[bytes] = set()
+        self.removed: set[tuple[str, bytes]] = set()
         self.moves = 0
         self.refusals = 0
         self._editor = Editor(coordinator)
         self._servers = servers
+
+    def group_of(self, address: str) -> str:
+        """Return the group of a home."""
+        return self._servers[address].group
 
     async def move(self, first: bytes, last: bytes, group: str) -> None:
         """Move a range; after an error, one time in two, undo that."""

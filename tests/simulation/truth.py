@@ -48,35 +48,37 @@ class Truth:
 
     Args:
         databases: By their groups.
-        removed: Keys that a move removes now.
+        removed: Groups with keys that a move removes there now.
         registry: It knows the maps that there were: a compute has the joins of one of them.
 
     Attributes:
         versions: By keys, the values that clients committed, in order; None: it was removed. The first is None.
     """
 
-    def __init__(self, databases: Mapping[str, Database], removed: Collection[bytes], registry: Registry) -> None:
+    def __init__(
+        self, databases: Mapping[str, Database], removed: Collection[tuple[str, bytes]], registry: Registry
+    ) -> None:
         self._databases = databases
         self._registry = registry
         self._removed = removed
         self.versions: dict[bytes, list[bytes | None]] = {}
         self.checked = 0
-        for one in databases.values():
-            self._follow(one)
+        for group, one in databases.items():
+            self._follow(group, one)
 
-    def _follow(self, database: Database) -> None:
+    def _follow(self, group: str, database: Database) -> None:
         commit = database.commit
 
         def noted(changes: Sequence[RowChange]) -> int:
             for change in changes:
-                self._note(change)
+                self._note(group, change)
             return commit(changes)
 
         database.commit = noted  # type: ignore[method-assign]
 
-    def _note(self, change: RowChange) -> None:
+    def _note(self, group: str, change: RowChange) -> None:
         versions = self.versions.setdefault(change.key, [None])
-        is_copied = change.value in versions if change.value else change.key in self._removed
+        is_copied = change.value in versions if change.value else (group, change.key) in self._removed
         if not is_copied:
             versions.append(change.value)
 

@@ -92,6 +92,8 @@ class ClusterSite:
     #: The target of clients.
     target: str
     servers: Sequence[SiteServer | SiteWorker]
+    #: Where the map is, as the setting `cluster` says it; empty without one.
+    place: str = ""
 
     def one(self, role: ServerRole) -> SiteServer:
         """Return the first server with a role that has not been killed."""
@@ -166,7 +168,8 @@ def started_site(shape: ClusterShape, database: StartDatabase | None = None) -> 
                 servers.append(server)
             for server in servers:
                 server.wait()
-        yield ClusterSite(f"pequod+cluster://{','.join(entry.address for entry in (*computes, *homes))}", servers)
+        addresses = ",".join(entry.address for entry in (*computes, *homes))
+        yield ClusterSite(f"pequod+cluster://{addresses}", servers, place)
 
 
 def _address() -> str:

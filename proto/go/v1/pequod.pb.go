@@ -8388,7 +8388,11 @@ type ClusterHomeRange struct {
 	// The home group that owns these keys.
 	Group string `protobuf:"bytes,3,opt,name=group,proto3" json:"group,omitempty"`
 	// The range moves to this group, or has come to it: writes are refused until all servers know. Empty: it does not move.
-	MovesTo       string `protobuf:"bytes,4,opt,name=moves_to,json=movesTo,proto3" json:"moves_to,omitempty"`
+	MovesTo string `protobuf:"bytes,4,opt,name=moves_to,json=movesTo,proto3" json:"moves_to,omitempty"`
+	// Rows are copied to this group while writes are taken as before. Empty: none are.
+	CopiesTo string `protobuf:"bytes,5,opt,name=copies_to,json=copiesTo,proto3" json:"copies_to,omitempty"`
+	// Names the move that copies the rows: the version of the map in which it began; 0: none does.
+	Move          uint64 `protobuf:"varint,6,opt,name=move,proto3" json:"move,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -8449,6 +8453,20 @@ func (x *ClusterHomeRange) GetMovesTo() string {
 		return x.MovesTo
 	}
 	return ""
+}
+
+func (x *ClusterHomeRange) GetCopiesTo() string {
+	if x != nil {
+		return x.CopiesTo
+	}
+	return ""
+}
+
+func (x *ClusterHomeRange) GetMove() uint64 {
+	if x != nil {
+		return x.Move
+	}
+	return 0
 }
 
 type ClusterServer struct {
@@ -9498,7 +9516,11 @@ type PeerWriteRequest struct {
 	Copies bool `protobuf:"varint,4,opt,name=copies,proto3" json:"copies,omitempty"`
 	// When each key expires, in milliseconds since 1970, 0: never; 2^64 - 1: when it would have without this write. Empty if
 	// none does.
-	Deadlines     []uint64 `protobuf:"varint,5,rep,packed,name=deadlines,proto3" json:"deadlines,omitempty"`
+	Deadlines []uint64 `protobuf:"varint,5,rep,packed,name=deadlines,proto3" json:"deadlines,omitempty"`
+	// Of copies, the number of the move: those of a command that another one has overtaken are refused.
+	Move uint64 `protobuf:"varint,6,opt,name=move,proto3" json:"move,omitempty"`
+	// Removals of rows that a move has left here: only keys that belong to other groups, and do not move, are taken.
+	Rests         bool `protobuf:"varint,7,opt,name=rests,proto3" json:"rests,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -9566,6 +9588,20 @@ func (x *PeerWriteRequest) GetDeadlines() []uint64 {
 		return x.Deadlines
 	}
 	return nil
+}
+
+func (x *PeerWriteRequest) GetMove() uint64 {
+	if x != nil {
+		return x.Move
+	}
+	return 0
+}
+
+func (x *PeerWriteRequest) GetRests() bool {
+	if x != nil {
+		return x.Rests
+	}
+	return false
 }
 
 type PeerWriteReply struct {
@@ -10694,12 +10730,14 @@ const file_pequod_v1_pequod_proto_rawDesc = "" +
 	"\x05level\x18\x02 \x01(\rH\x00R\x05level\x88\x01\x01\x12\x1f\n" +
 	"\vread_spread\x18\x03 \x01(\rR\n" +
 	"readSpreadB\b\n" +
-	"\x06_level\"{\n" +
+	"\x06_level\"\xac\x01\n" +
 	"\x10ClusterHomeRange\x12\x14\n" +
 	"\x05first\x18\x01 \x01(\fR\x05first\x12\x17\n" +
 	"\x04last\x18\x02 \x01(\fH\x00R\x04last\x88\x01\x01\x12\x14\n" +
 	"\x05group\x18\x03 \x01(\tR\x05group\x12\x19\n" +
-	"\bmoves_to\x18\x04 \x01(\tR\amovesToB\a\n" +
+	"\bmoves_to\x18\x04 \x01(\tR\amovesTo\x12\x1b\n" +
+	"\tcopies_to\x18\x05 \x01(\tR\bcopiesTo\x12\x12\n" +
+	"\x04move\x18\x06 \x01(\x04R\x04moveB\a\n" +
 	"\x05_last\"\x86\x02\n" +
 	"\rClusterServer\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12\x18\n" +
@@ -10797,13 +10835,15 @@ const file_pequod_v1_pequod_proto_rawDesc = "" +
 	"versionMin\x12\x1f\n" +
 	"\vversion_max\x18\x03 \x01(\rR\n" +
 	"versionMax\x12\x16\n" +
-	"\x06tables\x18\x04 \x03(\fR\x06tables\"\x8e\x01\n" +
+	"\x06tables\x18\x04 \x03(\fR\x06tables\"\xb8\x01\n" +
 	"\x10PeerWriteRequest\x12\x12\n" +
 	"\x04keys\x18\x01 \x03(\fR\x04keys\x12\x16\n" +
 	"\x06values\x18\x02 \x03(\fR\x06values\x12\x18\n" +
 	"\apresent\x18\x03 \x01(\fR\apresent\x12\x16\n" +
 	"\x06copies\x18\x04 \x01(\bR\x06copies\x12\x1c\n" +
-	"\tdeadlines\x18\x05 \x03(\x04R\tdeadlines\"T\n" +
+	"\tdeadlines\x18\x05 \x03(\x04R\tdeadlines\x12\x12\n" +
+	"\x04move\x18\x06 \x01(\x04R\x04move\x12\x14\n" +
+	"\x05rests\x18\a \x01(\bR\x05rests\"T\n" +
 	"\x0ePeerWriteReply\x12*\n" +
 	"\x05place\x18\x01 \x01(\v2\x14.pequod.v1.PeerPlaceR\x05place\x12\x16\n" +
 	"\x06absent\x18\x02 \x03(\rR\x06absent\"W\n" +

@@ -40,6 +40,7 @@ _TAKEN_S: Final = 2 * LEASE_S
 _TOGETHER_S: Final = 0.001
 #: The most of that for changes of the map.
 _MAPS_TOGETHER_S: Final = 0.02
+_NO_MAP: Final = (-1, 0)
 _AWAY: Final = "the server was away for longer than its lease; it registers again"
 _PAUSES: Final = Backoff(first_s=0.1, most_s=2.0)
 
@@ -73,6 +74,10 @@ class EtcdCoordinator:
         #: Whether they can see it.
         self._is_shown = asyncio.Event()
         self._lease = 0
+        #: The version of the last map that was put from here, and the revision of that.
+        self._map_put = _NO_MAP
+        #: The revision in which this process has put the entry; 0: it has not, or others have changed it.
+        self._shown_at = 0
         self._keeper: asyncio.Task[None] | None = None
 
     @property
@@ -171,10 +176,15 @@ class EtcdCoordinator:
             MapChangedError: The present map has another version.
             CoordinatorUnavailableError: No node answers, or they are too few to agree.
         """
+        version, seen = self._map_put
+        if version == changed.version - 1:
+            with suppress(MapChangedError):
+                await self._replace(seen, changed)
+                return
         found = (await self._calls.read(self._map_key)).kvs
         if (present := self._keys_of(found).version()) != changed.version - 1:
             raise MapChangedError(present)
-        await self._replace(found, changed)
+        await self._replace(found[0].mod_revision if found else 0, changed)
 
     async def remains(self) -> Remains:
         """Return what there is, also where there is no map, or none that is right.
@@ -194,11 +204,11 @@ class EtcdCoordinator:
         found = (await self._calls.read(self._map_key)).kvs
         if (present := self._keys_of(found).map_version) >= kept.version:
             raise MapChangedError(present)
-        await self._replace(found, kept)
+        await self._replace(found[0].mod_revision if found else 0, kept)
 
-    async def _replace(self, found: Sequence[etcd.KeyValue], changed: ClusterMap) -> None:
-        """Put a map in the place of what was found, if that is there still."""
-        seen = found[0].mod_revision if found else 0
+    async def _replace(self, seen: int, changed: ClusterMap) -> None:
+        """Put a map in the place of the one of a revision, if that is there still."""
+        self._map_put = _NO_MAP
         unchanged = etcd.Compare(target=etcd.Compare.MOD, key=self._map_key, mod_revision=seen)
         put = etcd.PutRequest(key=self._map_key, value=written(changed))
         read = etcd.RangeRequest(key=self._map_key)
@@ -213,6 +223,7 @@ class EtcdCoordinator:
             reason = f"{error.reason}; whether the map was changed is not known: look at it, and try again"
             raise CoordinatorUnavailableError(error.coordinator, reason) from error
         if reply.succeeded:
+            self._map_put = changed.version, reply.header.revision
             return
         present = reply.replies[0].range.kvs
         # The answer to an earlier try of this transaction may have been lost.
@@ -283,6 +294,8 @@ class EtcdCoordinator:
             entry = self._wanted
             assert entry is not None
             key = self._servers_key + entry.id.encode()
+            if self._shown_at and await self._put_entry(entry, self._shown_at):
+                break
             found = (await self._calls.read(key)).kvs
             other = self._keys_of(found).server(entry.id)
             if other is not None and other.address != entry.address:
@@ -293,15 +306,20 @@ class EtcdCoordinator:
                 log.warning("another server has the id", extra={"id": entry.id, "address": other.address})
                 await asyncio.sleep(1.0)
                 continue
-            unchanged = etcd.Compare(
-                target=etcd.Compare.MOD, key=key, mod_revision=found[0].mod_revision if found else 0
-            )
-            put = etcd.PutRequest(key=key, value=written(entry), lease=self._lease)
-            request = etcd.TransactionRequest(compare=[unchanged], success=[etcd.Operation(put=put)])
-            if (await self._calls.transact(request)).succeeded:
+            if await self._put_entry(entry, found[0].mod_revision if found else 0):
                 break
         if not self._is_changed.is_set():
             self._is_shown.set()
+
+    async def _put_entry(self, entry: ServerEntry, seen: int) -> bool:
+        """Put the entry in the place of the one of a revision; return whether that is there still."""
+        key = self._servers_key + entry.id.encode()
+        unchanged = etcd.Compare(target=etcd.Compare.MOD, key=key, mod_revision=seen)
+        put = etcd.PutRequest(key=key, value=written(entry), lease=self._lease)
+        request = etcd.TransactionRequest(compare=[unchanged], success=[etcd.Operation(put=put)])
+        reply = await self._calls.transact(request)
+        self._shown_at = reply.header.revision if reply.succeeded else 0
+        return bool(reply.succeeded)
 
     async def ask_state(self, server_id: str, state: ServerState) -> None:
         """Have a server be ready, or draining; its lease stays.

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable, Collection
+from contextlib import asynccontextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import Final
@@ -14,6 +15,7 @@ from pequod.cluster.lost import check_not_lost
 from pequod.cluster.map import ClusterMap, ClusterState
 from pequod.cluster.servers import ServerState
 from pequod.errors import ClusterMapError, MapChangedError
+from pequod_server.backing.turns import ended
 from pequod_server.cluster.coordinator import ClusterCoordinator, Remains
 from pequod_server.cluster.etcd_calls import EtcdAccess
 from pequod_server.cluster.member import laggards
@@ -22,6 +24,15 @@ from pequod_server.cluster.static import StaticCoordinator, read_file, write_fil
 
 #: How often etcd without a map is looked at.
 _LOOK_S: Final = 0.5
+
+
+class _News:
+    """The last state that was heard of."""
+
+    def __init__(self) -> None:
+        self.state: ClusterState | None = None
+        #: Set and replaced whenever `state` changes.
+        self.changed = asyncio.Event()
 
 
 class ClusterEditor:
@@ -33,6 +44,9 @@ class ClusterEditor:
     Raises:
         SettingError: It names no coordinator.
     """
+
+    #: The news that `followed` hears; None: it hears nothing.
+    _news: _News | None = None
 
     def __init__(self, cluster: str, access: EtcdAccess | None = None) -> None:
         self._coordinator: ClusterCoordinator = coordinator_of(cluster, access)
@@ -118,7 +132,12 @@ class ClusterEditor:
             MapChangedError: Others changed the map meanwhile; nothing is done.
             CoordinatorUnavailableError: The map cannot be read or changed.
         """
-        changed = edit((await self.latest()).map)
+        if self._news is not None and self._news.state is not None:
+            check_not_lost(self.place, self._news.state.map.version, self._news.state.servers)
+            known = self._news.state.map
+        else:
+            known = (await self.latest()).map
+        changed = edit(known)
         if self.file is None:
             await self._coordinator.put_map(changed)
         else:
@@ -161,21 +180,56 @@ class ClusterEditor:
         servers = tuple(replace(one, state=state) if one.id == server_id else one for one in known.servers)
         write_file(self.file, replace(known, servers=servers))
 
-    async def taken_in(self, version: int, within_s: float) -> list[str]:
+    async def taken_in(self, version: int, within_s: float, groups: Collection[str] | None = None) -> list[str]:
         """Wait until the ready servers go by a map; return the ids of those that do not after some seconds.
 
         Servers whose map is in files do not say it here.
+
+        Args:
+            groups: Only the homes of these count; None: all servers.
         """
         late: list[str] = []
         try:
             async with asyncio.timeout(within_s):
-                async for state in self._coordinator.follow():
+                async for state in self._states():
                     late = laggards(state, version)
+                    if groups is not None:
+                        counted = {home.id for group in groups for home in state.homes_of(group)}
+                        late = [one for one in late if one in counted]
                     if state.map.version >= version and not late:
                         break
         except TimeoutError:
             pass
         return late
+
+    @asynccontextmanager
+    async def followed(self) -> AsyncIterator[None]:
+        """Hear of changes while the block lasts, so that `change` and `taken_in` ask for nothing that was heard."""
+        news = self._news = _News()
+
+        async def hear() -> None:
+            async for news.state in self._coordinator.follow():
+                changed, news.changed = news.changed, asyncio.Event()
+                changed.set()
+
+        hearing = asyncio.create_task(hear(), name="pequod operator")
+        try:
+            yield
+        finally:
+            self._news = None
+            await ended((hearing,))
+
+    async def _states(self) -> AsyncIterator[ClusterState]:
+        news = self._news
+        if news is None:
+            async for state in self._coordinator.follow():
+                yield state
+            return
+        while True:
+            changed = news.changed
+            if news.state is not None:
+                yield news.state
+            await changed.wait()
 
     async def close(self) -> None:
         """Close connections."""

@@ -160,10 +160,15 @@ class MapSources:
 
 
 def _ranges_of(cluster_map: ClusterMap) -> dict[str, tuple[KeyRange, ...]]:
-    """Return the ranges of each group; while a range moves, it is where it was."""
+    """Return the ranges of each group; while a range moves, it is where it was.
+
+    Its new group is there before the range comes, without one if it has none: so that its homes are connected by then.
+    """
     ranges: dict[str, list[KeyRange]] = {}
     for home in cluster_map.home_ranges:
         ranges.setdefault(home.group, []).append(KeyRange(home.first, home.last))
+        if home.coming_to:
+            ranges.setdefault(home.coming_to, [])
     return {group: tuple(some) for group, some in ranges.items()}
 
 

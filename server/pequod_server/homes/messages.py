@@ -108,11 +108,25 @@ def changes_of(
     return list(map(RowChange, keys, found))
 
 
-def write_request(changes: Sequence[tuple[bytes, bytes | None]], *, copies: bool = False) -> pb.PeerWriteRequest:
+def write_request(changes: Sequence[tuple[bytes, bytes | None]]) -> pb.PeerWriteRequest:
     """Return the message of changes, as keys with their new values; None: the key is removed."""
     columns = ChangeColumns.of(changes)
-    request = pb.PeerWriteRequest(keys=columns.keys, values=columns.values, present=columns.present, copies=copies)
+    request = pb.PeerWriteRequest(keys=columns.keys, values=columns.values, present=columns.present)
     request.deadlines.extend(columns.deadlines)
+    return request
+
+
+def copies_request(changes: Sequence[tuple[bytes, bytes | None]], move: int) -> pb.PeerWriteRequest:
+    """Return the message of changes of rows that a move copies, by the number of the move."""
+    request = write_request(changes)
+    request.copies, request.move = True, move
+    return request
+
+
+def rests_request(keys: Sequence[bytes]) -> pb.PeerWriteRequest:
+    """Return the message that removes rows which a move has left."""
+    request = write_request([(key, None) for key in keys])
+    request.rests = True
     return request
 
 

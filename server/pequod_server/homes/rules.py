@@ -1,9 +1,9 @@
 """Which base keys this server takes writes of, by the map of its cluster.
 
-    map       [p| .. p|m) a   [p|m .. p}) a, moves_to b   b, moves_to b   [s| .. s}) b    other keys are of no group
-    home a     takes           refuses                     refuses         refuses         refuses
-    home b     refuses         takes copies of its rows    refuses         takes           refuses
-    compute    passes on       refuses                     refuses         passes on       refuses
+    map       [p| .. p|m) a   [p|m .. p}) a, copies_to b  a, moves_to b  b, moves_to b   [s| .. s}) b    no group's
+    home a     takes           takes                       refuses        refuses         refuses         refuses
+    home b     refuses         takes copies of its rows    takes copies   refuses         takes           refuses
+    compute    passes on       passes on                   refuses        refuses         passes on       refuses
 
 A map without home ranges says nothing of keys: then each server takes what it took without a cluster.
 """
@@ -23,7 +23,8 @@ from pequod.cluster.map import ClusterMap, HomeRange
 from pequod.cluster.servers import ServerEntry, ServerRole
 from pequod.engine import Engine
 from pequod.engine.transacting import TransactionLimits
-from pequod.errors import BackingUnavailableError, NotHomeError
+from pequod.errors import BackingUnavailableError, BadRequestError, NotHomeError
+from pequod.escapes import shown
 from pequod.language.ranges import within
 from pequod.language.spec import DELIMITER
 from pequod.language.transactions import Transaction
@@ -138,8 +139,11 @@ class HomeRules:
             return None
         return NotHomeError(key, known.version)
 
-    def refuse_copies(self, keys: Iterable[bytes]) -> None:
-        """Pass if all keys are of ranges that move here, so that their rows are copied.
+    def refuse_copies(self, keys: Iterable[bytes], move: int) -> None:
+        """Pass if all keys are of ranges that a move copies here.
+
+        Args:
+            move: Its number: what a command that was overtaken still writes is old.
 
         Raises:
             NotHomeError: One is not.
@@ -150,8 +154,26 @@ class HomeRules:
             raise BackingUnavailableError(DATABASE, _PAUSED)
         for key in keys:
             home = None if known is None else known.home_range_of(key)
-            if home is None or not self._comes(home):
+            if home is None or home.move != move or not self._comes(home):
                 raise NotHomeError(key, 0 if known is None else known.version)
+
+    def refuse_rests(self, keys: Iterable[bytes]) -> None:
+        """Pass if rows of all keys may be removed as rests of a move: they belong to other groups, and do not move.
+
+        Raises:
+            BadRequestError: One is this home's, or on its way here, or of no group, or a server may read it here.
+            BackingUnavailableError: The process was paused, and the map is not confirmed.
+        """
+        known = self._known
+        if self.must_confirm():
+            raise BackingUnavailableError(DATABASE, _PAUSED)
+        for key in keys:
+            home = None if known is None else known.home_range_of(key)
+            if home is None or home.moves_to or self._entry.group in (home.group, home.copies_to):
+                raise BadRequestError(
+                    f"{shown(key)} is not removed: by the map that this home goes by, it belongs to this home, is on "
+                    "its way, or belongs to no group"
+                )
 
     def refuse_range(self, first: bytes, last: bytes | None) -> None:
         """Pass if writes of all keys of a range are taken.
@@ -218,13 +240,12 @@ class HomeRules:
         return home.group == self._entry.group or ServerRole.COMPUTE in self._entry.roles
 
     def _comes(self, home: HomeRange) -> bool:
-        """Return whether a range moves here, and has not come."""
-        is_under_way = home.moves_to not in ("", home.group)
-        return is_under_way and home.moves_to == self._entry.group and not self._lacks(home)
+        """Return whether a range is copied or moves here, and has not come."""
+        return home.coming_to != "" and home.coming_to == self._entry.group and not self._lacks(home)
 
     def _lacking(self, known: ClusterMap) -> list[HomeRange]:
         mine = self._entry.group
-        return [home for home in known.home_ranges if mine in (home.group, home.moves_to) and self._lacks(home)]
+        return [home for home in known.home_ranges if mine in (home.group, home.coming_to) and self._lacks(home)]
 
     def _lacks(self, home: HomeRange) -> bool:
         """Return whether a range is of a table that the database behind a home does not have."""

@@ -122,6 +122,11 @@ class PeerSession:
         """How many messages with released ranges come before a load that begins now."""
         return self._released_sent - -len(self._released) // _RANGES
 
+    @property
+    def asked(self) -> int:
+        """The number of the last question that was sent; 0 before the first."""
+        return self._asked
+
     def release(self, ranges: Sequence[KeyRange]) -> None:
         """Say that ranges were forgotten."""
         self._released += ranges

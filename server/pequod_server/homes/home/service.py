@@ -278,17 +278,29 @@ class PeerService:
         changes = changes_of(request.keys, request.values, request.present, request.deadlines)
         self._tell_time()
         if self._rules is None:
-            if request.copies:
+            if request.copies or request.rests:
                 raise BadRequestError("nothing moves here: this server belongs to no cluster")
             written: WrittenThrough = await self.origin.write(changes)
         else:
-            (self._rules.refuse_copies if request.copies else self._rules.refuse)(request.keys)
+            self._refuse_others(request, self._rules)
             async with self._rules.writing():
                 written = await self.origin.write(changes)
         return pb.PeerWriteReply(
             place=place_message(written.place),
             absent=[number for number, was_there in enumerate(written.were_there) if not was_there],
         )
+
+    @staticmethod
+    def _refuse_others(request: pb.PeerWriteRequest, rules: HomeRules) -> None:
+        """Pass if the keys of a write are those that its kind is for."""
+        if request.copies:
+            rules.refuse_copies(request.keys, request.move)
+        elif not request.rests:
+            rules.refuse(request.keys)
+        elif any(request.present):
+            raise BadRequestError("rests of a move are removed, and nothing else")
+        else:
+            rules.refuse_rests(request.keys)
 
     async def _write_if(self, request: pb.PeerWriteIfRequest, _context: Context) -> pb.PeerWriteIfReply:
         """Write a change if its condition holds."""
