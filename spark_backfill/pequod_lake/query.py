@@ -22,6 +22,7 @@ from pequod_lake.combining import combined, live
 from pequod_lake.conditions import Bound, Where, bind
 from pequod_lake.ids import known_ids, texts_of
 from pequod_lake.locks import Lock
+from pequod_lake.ranges import files_within
 from pequod_lake.reading import LakeReader, ReadCounts
 from pequod_lake.runs import Run
 from pequod_lake.schema import DELETED, LakeSchema, LakeTable, LakeView
@@ -206,7 +207,7 @@ class _Scan:
             conditions.append(bound if ids is None else self._numbered(bound, ids))
         pieces = [
             self._reader.read(file, columns, conditions, self.counts)
-            for file in part.of(table.name, view if part.stage.is_sorted else "")
+            for file in files_within(part, table, view if part.stage.is_sorted else "", conditions)
         ]
         if not pieces:
             return self._schema(columns).empty_table()

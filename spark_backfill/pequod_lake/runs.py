@@ -9,7 +9,7 @@ A step turns runs into the run that takes their place. Steps are decided here, w
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import Enum
 from typing import Final
 
@@ -51,6 +51,10 @@ class LakeFile:
     crc: int
     footer_crc: int
     footer_bytes: int
+    #: The keys of the first and the last row, in the order of its view (keys.py); empty where they are not known, as in
+    #: files that are not sorted.
+    first_key: str = ""
+    last_key: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,6 +75,8 @@ class Run:
     #: When the first of its SCUs was committed.
     first_stamp: Stamp
     files: tuple[LakeFile, ...]
+    #: The files by table and view, as soon as they are asked for.
+    _by_view: dict[tuple[str, str], tuple[LakeFile, ...]] = field(default_factory=dict, compare=False, repr=False)
 
     @property
     def row_count(self) -> int:
@@ -79,7 +85,13 @@ class Run:
 
     def of(self, table: str, view: str = "") -> tuple[LakeFile, ...]:
         """Return the files of one view of a table, in key order if the run is sorted."""
-        return tuple(file for file in self.files if file.table == table and file.view == view)
+        if not self._by_view and self.files:
+            found: dict[tuple[str, str], list[LakeFile]] = {}
+            for file in self.files:
+                found.setdefault((file.table, file.view), []).append(file)
+            # At once: threads share runs.
+            self._by_view.update({name: tuple(files) for name, files in found.items()})
+        return self._by_view.get((table, view), ())
 
 
 class StepKind(Enum):
