@@ -78,7 +78,8 @@ def child(folder: Path, seed: int, number: int, fault: str, log: Path) -> None:
             signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
         # With leases that end at once, workers do the same steps and meet at the catalog.
         lease_s = 0.0 if fault == "workers" else 30.0
-        workers = [lake.worker(policy, StageLimits(), lease_s=lease_s) for _ in range(3 if fault == "workers" else 1)]
+        limits = StageLimits(range_rows=dice.choice([4, 1_000_000]), whole_ratio=dice.choice([0.25, 9.0]))
+        workers = [lake.worker(policy, limits, lease_s=lease_s) for _ in range(3 if fault == "workers" else 1)]
         stop = threading.Event()
         threads = [threading.Thread(target=worker.run, args=(stop,), daemon=True) for worker in workers[1:]]
         for thread in threads:
