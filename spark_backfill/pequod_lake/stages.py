@@ -3,6 +3,7 @@
     id-remap    texts that have ids become numbers; new texts get the next ones
     sort        one row for each key, and a file for each view in its order
     merge       runs that follow each other become one run
+    delta       the same, into a run that belongs to the authority
     authority   the same, into the run that begins at SCU 0, in ranges of the key (authority.py); delete markers end
                 here, unless the table has timestamps
 
@@ -76,6 +77,8 @@ class Stages:
                 return NewRun(Stage.SORTED, 0, tuple(self._sorted(step.runs[0])))
             case StepKind.MERGE:
                 return NewRun(Stage.MERGED, level + 1, tuple(self._merged(step.runs, is_authority=False)))
+            case StepKind.DELTA:
+                return NewRun(Stage.DELTA, level, tuple(self._merged(step.runs, is_authority=False)))
             case StepKind.AUTHORITY:
                 return NewRun(Stage.AUTHORITY, level, tuple(self._merged(step.runs, is_authority=True)))
             case _:

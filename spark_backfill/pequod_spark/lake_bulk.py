@@ -237,7 +237,16 @@ def _writing(
 
 
 def _answer(*cells: object) -> pa.RecordBatch:
-    kinds = [pa.int32(), pa.string(), pa.string(), pa.string(), pa.string(), *[pa.int64()] * 5, pa.string(), pa.string()]
+    kinds = [
+        pa.int32(),
+        pa.string(),
+        pa.string(),
+        pa.string(),
+        pa.string(),
+        *[pa.int64()] * 5,
+        pa.string(),
+        pa.string(),
+    ]
     columns = [pa.array([cell], kind) for cell, kind in zip(cells, kinds, strict=True)]
     return pa.record_batch(columns, names=_NAMES)
 

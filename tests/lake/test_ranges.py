@@ -7,9 +7,10 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from pequod_lake import IngestLimits, Lake, LakeSnapshot, StageLimits
+from pequod_lake import IngestLimits, Lake, LakeSnapshot, MergePolicy, StageLimits
+from pequod_lake.clock import Stamp
 from pequod_lake.errors import LakeError
-from pequod_lake.runs import LakeFile
+from pequod_lake.runs import LakeFile, Run, Stage, StepKind, check_runs, next_steps
 
 from tests.lake.earlier import before_ranges
 
@@ -23,6 +24,8 @@ views.by_at = ["at", "author", "id"]
 """
 RANGE_ROWS = 50
 LIMITS = StageLimits(range_rows=RANGE_ROWS, whole_ratio=9.0)
+#: Whatever is sorted is brought into the authority.
+MINUTE = MergePolicy(authority_after_s=0.0)
 AUTHORS = ["", "ann", "bob", "dé", "\N{GRINNING FACE}"]
 Rows = dict[tuple[str, int], dict[str, Any]]
 
@@ -63,7 +66,8 @@ def filled(lake: Lake) -> list[dict[str, Any]]:
 
 def told(snapshot: LakeSnapshot, where: Any = (), view: str = "") -> list[dict[str, Any]]:
     rows = snapshot.scan("posts", where, view=view).rows
-    return rows.set_column(2, "at", rows["at"].cast("int64")).to_pylist()
+    found: list[dict[str, Any]] = rows.set_column(2, "at", rows["at"].cast("int64")).to_pylist()
+    return found
 
 
 def test_a_merge_writes_what_an_update_touches_and_readers_read_what_they_need(location: Callable[[str], str]) -> None:
@@ -88,13 +92,14 @@ def test_a_merge_writes_what_an_update_touches_and_readers_read_what_they_need(l
         assert lake.verify() == []
         with Lake(lake.place.name) as other, other.snapshot("authority") as snapshot:
             assert told(snapshot) == rows
-            for where, count in [
+            expected: list[tuple[Any, int]] = [
                 ([("author", "=", "bob"), ("id", "=", 77)], 1),
                 ([("author", "=", "bob"), ("id", "<", 60)], 2),
                 ([("author", "in", ["bob"]), ("id", ">=", 190)], 1),
                 ([("author", ">", "dé")], 4),
                 ([("author", "in", [])], 0),
-            ]:
+            ]
+            for where, count in expected:
                 answer = snapshot.scan("posts", where, view="")
                 assert answer.counts.file_count == count, where
             assert snapshot.scan("posts", [("at", "<=", 805)], view="by_at").counts.file_count <= 2
@@ -150,6 +155,67 @@ def test_two_workers_that_do_the_same_merge_leave_the_files_that_neither_touches
     assert set(lake.place.files.paths()) == {file.path for file in lake.catalog.files("posts")}
 
 
+def test_few_rows_become_a_delta_and_many_are_brought_into_the_files(location: Callable[[str], str]) -> None:
+    with Lake(location(SCHEMA)) as lake:
+        rows = filled(lake)
+        before = files(lake)
+        worker = lake.worker(MINUTE, LIMITS)
+        for number in range(2):
+            put(lake, f"minute {number}", [row(author, number, 1, "new") for author in AUTHORS])
+            worker.drain()
+            # The second one is merged with the first.
+            assert [run.stage for run in lake.catalog.snapshot().runs] == [Stage.AUTHORITY, Stage.DELTA]
+            assert files(lake) == before
+        put(lake, "gone", [], [("ann", 7)])
+        with Lake(lake.place.name) as other:
+            other_worker = other.worker(MINUTE, LIMITS)
+            other_worker.drain()
+            other_worker.close()
+        expected = [row(one["author"], one["id"], 1, "new") if one["id"] < 2 else one for one in rows]
+        expected.remove(row("ann", 7, 993))
+        with lake.snapshot("authority") as snapshot:
+            assert (snapshot.scu, snapshot.age_s, len(snapshot.runs)) == (4, 0.0, 2)
+            assert told(snapshot) == expected
+            assert told(snapshot, [("at", "<=", 1)], "by_at") == [one for one in expected if one["at"] == 1]
+            assert lake.status().authority_scu == 4
+            assert lake.verify() == []
+            put(lake, "many", [row("bob", number, 2, "new") for number in range(1000, 1150)])
+            worker.drain()
+            assert [run.stage for run in lake.catalog.snapshot().runs] == [Stage.AUTHORITY]
+            lake.expire(0.0)
+            assert told(snapshot) == expected
+        assert len({file.path for file in before} & {file.path for file in files(lake)}) == 14
+        with lake.snapshot("authority") as snapshot:
+            assert told(snapshot, [("author", "<", "bob")]) == [one for one in expected if one["author"] < "bob"]
+        worker.close()
+        assert lake.verify() == []
+
+
+def test_deltas_are_as_many_as_the_logarithm_of_their_rows_says() -> None:
+    """The rows that merges write, over a day of minutes, are a small multiple of those that came."""
+    runs = [stage_run(0, Stage.AUTHORITY, 100_000_000)]
+    written = most = 0
+    for minute in range(1, 1441):
+        runs.append(stage_run(minute, Stage.SORTED, 6_000))
+        (step,) = next_steps(runs, MINUTE, has_ids=False, age_s=lambda _stamp: 1.0)
+        assert step.kind is StepKind.DELTA
+        count = sum(one.row_count for one in step.runs)
+        written += count
+        runs[-len(step.runs) :] = [stage_run(step.runs[0].first_scu, Stage.DELTA, count, minute)]
+        check_runs(runs)
+        most = max(most, len(runs) - 1)
+    assert most <= 8
+    assert written <= 12 * 1440 * 6_000
+    runs.append(stage_run(1441, Stage.SORTED, 4_000_000))
+    (step,) = next_steps(runs, MINUTE, has_ids=False, age_s=lambda _stamp: 1.0)
+    assert (step.kind, step.runs) == (StepKind.AUTHORITY, tuple(runs))
+
+
+def stage_run(first: int, stage: Stage, rows: int, last: int | None = None) -> Run:
+    file = LakeFile("", "posts", "", rows, 0, 0, 0, 0)
+    return Run(first, first, first if last is None else last, stage, 0, Stamp("", 0.0, 0), (file,))
+
+
 class _BrokenError(Exception):
     """A worker dies here."""
 
@@ -161,7 +227,7 @@ def test_a_walk_of_updates_and_deaths_equals_a_dictionary(seed: int, make: Calla
     left = [0]
 
     def at_point(name: str) -> None:
-        if name.startswith("authority."):
+        if name.startswith(("authority.", "delta.")):
             left[0] -= 1
             if left[0] == 0:
                 raise _BrokenError
