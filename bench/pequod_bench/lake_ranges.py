@@ -36,8 +36,6 @@ views.by_author = ["author", "id"]
 """
 _AUTHORS: Final = 1_000
 _LOADED_ROWS: Final = 1_000_000
-#: A minute has passed for what is merged, whatever the clock says.
-_MINUTE: Final = MergePolicy(authority_after_s=0.0)
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,6 +82,8 @@ def run(settings: RangesSettings, bars: ProgressBars) -> RangesReport:
     """Fill a lake of each size, and have minutes pass in each of them."""
     report = RangesReport(settings.rounds, settings.updates)
     limits = StageLimits(range_rows=settings.range_rows)
+    # A minute has passed for what is merged, whatever the clock says.
+    policy = MergePolicy(authority_after_s=0.0, delta_ratio=settings.delta_ratio)
     dice = np.random.default_rng(1)
     kinds: dict[str, Callable[[int], Any]] = {
         "adjacent": lambda size: dice.integers(size - settings.updates + 1) + np.arange(settings.updates),
@@ -94,14 +94,14 @@ def run(settings: RangesSettings, bars: ProgressBars) -> RangesReport:
         try:
             for size, lake in lakes.items():
                 _fill(lake, size)
-                report.whole_s[size] = _merged_s(lake, limits)
+                report.whole_s[size] = _merged_s(lake, policy, limits)
             found: dict[str, dict[int, list[float]]] = {kind: {size: [] for size in lakes} for kind in kinds}
             for number in range(settings.rounds):
                 for kind, keys in kinds.items():
                     for size, lake in lakes.items():
                         ids = keys(size)
                         _put(lake, f"{kind} {number}", ids, f"new {number}")
-                        found[kind][size].append(_merged_s(lake, limits))
+                        found[kind][size].append(_merged_s(lake, policy, limits))
                         report.wrong = report.wrong or _fault(lake, ids, f"new {number}", size)
                 advance(1)
             report.minutes = [
@@ -132,9 +132,9 @@ def _put(lake: Lake, name: str, ids: Any, body: str) -> None:
         ingestor.take(upload)
 
 
-def _merged_s(lake: Lake, limits: StageLimits) -> float:
+def _merged_s(lake: Lake, policy: MergePolicy, limits: StageLimits) -> float:
     """Do all steps, and return the CPU that they took."""
-    worker = lake.worker(_MINUTE, limits)
+    worker = lake.worker(policy, limits)
     start_s = process_time()
     worker.drain()
     cpu_s = process_time() - start_s

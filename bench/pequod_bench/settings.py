@@ -223,6 +223,9 @@ class RangesSettings:
     range_rows: Annotated[int, Option("--range-rows", min=1, help="The most rows of a file of the authority.")] = (
         1_000_000
     )
+    delta_ratio: Annotated[
+        float, Option("--delta-ratio", min=0.0, help="Share of the authority that its deltas may have; 0: no deltas.")
+    ] = 0.125
 
 
 @dataclass(frozen=True, slots=True)

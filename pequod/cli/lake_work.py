@@ -55,6 +55,15 @@ def run(
     authority_after: Annotated[
         str, typer.Option("--authority-after", metavar="AGE", help="Rows are in the authority after this time.")
     ] = "60s",
+    delta_ratio: Annotated[
+        float,
+        typer.Option(
+            "--delta-ratio",
+            min=0.0,
+            metavar="SHARE",
+            help="The share of the authority's rows that may stand beside its files; 0: none, so reads are cheapest.",
+        ),
+    ] = 0.125,
     spark_rows: SparkRows = None,
     range_rows: RangeRows = _RANGE_ROWS,
     master: Master = DEFAULT_MASTER,
@@ -70,7 +79,7 @@ def run(
     with opened_lake(location) as lake, _bulk(lake, spark_rows, range_rows, master) as (bulk, limits):
         from pequod_lake import MergePolicy
 
-        policy = MergePolicy(authority_after_s=age_s(authority_after))
+        policy = MergePolicy(authority_after_s=age_s(authority_after), delta_ratio=delta_ratio)
         crew = [lake.worker(policy, limits, bulk=bulk) for _ in range(workers)]
         stop, failures = Event(), list[BaseException]()
 
