@@ -27,7 +27,7 @@ from pequod_lake.reading import LakeReader, ReadCounts
 from pequod_lake.runs import Run
 from pequod_lake.schema import DELETED, LakeSchema, LakeTable, LakeView
 
-#: With so many times the rows of all other runs, the rows of the first one are looked through, not sorted.
+#: A first run with this multiple of the rows of all other runs is looked through for their keys, not sorted.
 _MANY_TIMES: Final = 8
 
 

@@ -143,8 +143,8 @@ class MergePolicy:
 
 
 COMPACT: Final = MergePolicy(fan_in=1 << 30, authority_ratio=0.0, authority_after_s=0.0, delta_ratio=0.0)
-#: A delta is merged with the next one if it has at most so many times its rows, or so few that it costs nothing. So
-#: each delta is larger than those behind it together, and there are as many as the logarithm of their rows says.
+#: A delta is merged with those behind it if it has at most this multiple of their rows, or no more than this number. So
+#: each delta is larger than all that follow together, and their number grows with the logarithm of their rows.
 _DELTA_TIMES: Final = 4
 _DELTA_ROWS: Final = 4_096
 
