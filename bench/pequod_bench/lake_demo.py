@@ -42,9 +42,9 @@ columns = { name = "text", balance = "int64" }
 LEVELS: Final = ("authority", "5s", "1s", "newest")
 #: The stages whose staleness is drawn, each with the stages that a query of it reads.
 STALENESS: Final = {
-    "authority": {Stage.AUTHORITY},
-    "merged": {Stage.AUTHORITY, Stage.MERGED},
-    "sorted": {Stage.AUTHORITY, Stage.MERGED, Stage.SORTED},
+    "authority": {Stage.AUTHORITY, Stage.DELTA},
+    "merged": {Stage.AUTHORITY, Stage.DELTA, Stage.MERGED},
+    "sorted": {Stage.AUTHORITY, Stage.DELTA, Stage.MERGED, Stage.SORTED},
     "ingested": set(Stage),
 }
 _UPLOADS_PER_S: Final = 5

@@ -214,6 +214,21 @@ class LakeDemoSettings:
 
 
 @dataclass(frozen=True, slots=True)
+class RangesSettings:
+    """Lakes of which sizes get how many rows each minute."""
+
+    rows: Annotated[Numbers, Option(metavar="NUMBER,...", help="Rows of each lake.")] = (100_000, 10_000_000)
+    updates: Annotated[int, Option(min=1, help="Rows of a minute.")] = 60
+    rounds: Annotated[int, Option(min=1, help="Minutes of each kind; their medians count.")] = 5
+    range_rows: Annotated[int, Option("--range-rows", min=1, help="The most rows of a file of the authority.")] = (
+        1_000_000
+    )
+    delta_ratio: Annotated[
+        float, Option("--delta-ratio", min=0.0, help="Share of the authority that its deltas may have; 0: no deltas.")
+    ] = 0.125
+
+
+@dataclass(frozen=True, slots=True)
 class CompareScale:
     """Sizes of everything that is compared; these are a good five minutes on a quiet machine."""
 

@@ -232,6 +232,27 @@ def replace(settings: sizes.ReplaceSettings, bars: ProgressBars) -> Printed:
 
 @measuring(
     app,
+    "ranges",
+    sizes.RangesSettings,
+    {"rows": (400, 2_000), "updates": 20, "rounds": 1, "range_rows": 100},
+    short_help="What a minute of a lake costs, by its size.",
+    shown=(
+        "pequod bench ranges                      (a minute or two)",
+        "pequod bench ranges --rows 100000,1000000 --rounds 3 --json",
+    ),
+)
+def ranges(settings: sizes.RangesSettings, bars: ProgressBars) -> Printed:
+    """Measure the CPU that it takes to bring few rows into the authority of lakes of different sizes.
+
+    The rows follow each other in the key, or are spread over all of it; each answer is compared.
+    """
+    from pequod_bench.lake_ranges import run
+
+    return run(settings, bars)
+
+
+@measuring(
+    app,
     "cluster",
     sizes.ClusterSettings,
     {"users": 100, "ticks": 2_000, "computes": (1, 2)},

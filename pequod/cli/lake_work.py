@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
@@ -34,6 +35,16 @@ SparkRows = Annotated[
         help="Spark does steps with more rows of a table; 0: never. If left out, 20000000 where Spark is installed.",
     ),
 ]
+RangeRows = Annotated[
+    int,
+    typer.Option(
+        "--range-rows",
+        min=1,
+        metavar="NUMBER",
+        help="The most rows of a file of the authority; one that an update touches is written anew.",
+    ),
+]
+_RANGE_ROWS: Final = 1_000_000
 
 
 @app.command("run", epilog=examples("pequod lake run lake", "pequod lake run lake --workers 2 --until-done --json"))
@@ -44,7 +55,17 @@ def run(
     authority_after: Annotated[
         str, typer.Option("--authority-after", metavar="AGE", help="Rows are in the authority after this time.")
     ] = "60s",
+    delta_ratio: Annotated[
+        float,
+        typer.Option(
+            "--delta-ratio",
+            min=0.0,
+            metavar="SHARE",
+            help="The share of the authority's rows that may stand beside its files; 0: none, so reads are cheapest.",
+        ),
+    ] = 0.125,
     spark_rows: SparkRows = None,
+    range_rows: RangeRows = _RANGE_ROWS,
     master: Master = DEFAULT_MASTER,
     json: Json = False,
 ) -> None:
@@ -55,10 +76,10 @@ def run(
     """
     from threading import Event, Thread
 
-    with opened_lake(location) as lake, _bulk(lake, spark_rows, master) as (bulk, limits):
+    with opened_lake(location) as lake, _bulk(lake, spark_rows, range_rows, master) as (bulk, limits):
         from pequod_lake import MergePolicy
 
-        policy = MergePolicy(authority_after_s=age_s(authority_after))
+        policy = MergePolicy(authority_after_s=age_s(authority_after), delta_ratio=delta_ratio)
         crew = [lake.worker(policy, limits, bulk=bulk) for _ in range(workers)]
         stop, failures = Event(), list[BaseException]()
 
@@ -92,10 +113,14 @@ def run(
 
 @app.command("compact", epilog=examples("pequod lake compact lake"))
 def compact(
-    location: Location, spark_rows: SparkRows = None, master: Master = DEFAULT_MASTER, json: Json = False
+    location: Location,
+    spark_rows: SparkRows = None,
+    range_rows: RangeRows = _RANGE_ROWS,
+    master: Master = DEFAULT_MASTER,
+    json: Json = False,
 ) -> None:
     """Bring everything that is committed now into the authority."""
-    with opened_lake(location) as lake, _bulk(lake, spark_rows, master) as (bulk, limits):
+    with opened_lake(location) as lake, _bulk(lake, spark_rows, range_rows, master) as (bulk, limits):
         worker = lake.worker(limits=limits, bulk=bulk)
         try:
             worker.compact(lambda report: _tell(report, json=json))
@@ -104,11 +129,12 @@ def compact(
 
 
 @contextmanager
-def _bulk(lake: Lake, rows: int | None, master: str) -> Iterator[tuple[Bulk | None, StageLimits]]:
-    """Yield what does the large steps, and from which number of rows on; None if this process does all of them."""
+def _bulk(lake: Lake, rows: int | None, range_rows: int, master: str) -> Iterator[tuple[Bulk | None, StageLimits]]:
+    """Yield what does the large steps, None if this process does all of them; and how much a step does at a time."""
     from pequod_lake import StageLimits
 
-    limits = StageLimits() if not rows else StageLimits(bulk_rows=rows)
+    limits = StageLimits(range_rows=range_rows)
+    limits = replace(limits, bulk_rows=rows) if rows else limits
     if rows == 0 or (rows is None and (lake.place.folder is None or not _has_spark())):
         yield None, limits
         return

@@ -3,6 +3,7 @@
 docs/lake.md is the page for users, docs/architecture/spark.md has the files. The design is LazyBase's.
 """
 
+from pequod_lake.authority import StageLimits
 from pequod_lake.errors import LakeError
 from pequod_lake.freshness import AtLeast, Authority, Newest, WithinAge, parse_level
 from pequod_lake.ingest import Acknowledged, IngestLimits, Ingestor
@@ -10,7 +11,6 @@ from pequod_lake.lake import Lake, LakeStatus
 from pequod_lake.query import LakeAnswer, LakeSnapshot
 from pequod_lake.runs import MergePolicy
 from pequod_lake.schema import LakeSchema
-from pequod_lake.stages import StageLimits
 from pequod_lake.uploads import Upload
 
 __all__ = [

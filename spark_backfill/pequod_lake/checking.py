@@ -11,6 +11,7 @@ from pyarrow import compute as pc
 
 from pequod_lake.combining import live
 from pequod_lake.errors import LakeCorruptError
+from pequod_lake.keys import key_text
 from pequod_lake.reading import LakeReader
 from pequod_lake.runs import LakeFile, Run
 from pequod_lake.schema import LakeTable, LakeView
@@ -47,6 +48,9 @@ def _check_rows(table: LakeTable, view: LakeView, run: Run, file: LakeFile, rows
         problems.append(f"it has {rows.num_rows} rows; the catalog says {file.row_count}")
     if not run.stage.is_sorted:
         return problems
+    edges = [key_text(rows, view.key, place) for place in (0, rows.num_rows - 1)] if file.first_key else []
+    if edges and edges != [file.first_key, file.last_key]:
+        problems.append("its first and its last key are not those that the catalog says")
     order = _order(rows, view.key)
     if not np.array_equal(order, np.arange(len(order))):
         problems.append(f"its rows are not in the order of {', '.join(view.key)}")

@@ -2,7 +2,7 @@
 
 DuckLake is a specification: a catalog is tables in a database, data is Parquet files. DuckDB's extension makes the
 tables (ducklake_tables.py). Commits write their rows with plain SQL, in one transaction with Pequod's own tables
-(`lake_run`, `lake_file` and the others), which tell what DuckLake does not know: SCUs, stages, checksums, uploads,
+(`lake_run`, `lake_part` and the others), which tell what DuckLake does not know: SCUs, stages, checksums, uploads,
 leases. So an SCU, the ids of its uploads and its files appear together or not at all, in 1 to 5 ms where a transaction
 of the extension takes 35. Any DuckDB can attach the lake and read its tables, with time travel: `posts` and
 `posts__by_author` have one row for each key as soon as everything is merged, and `posts__raw` holds what is not sorted
@@ -12,35 +12,29 @@ yet.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
-from pequod_lake import fence
+from pequod_lake import ducklake_files, ducklake_upgrades, fence
 from pequod_lake.catalog import AlreadyTaken, CatalogSnapshot, Committed, NewRun, NewScu
 from pequod_lake.clock import Stamp
 from pequod_lake.database import Session
-from pequod_lake.ducklake_rows import SnapshotRows, now_text
+from pequod_lake.ducklake_files import WITHIN
+from pequod_lake.ducklake_rows import SnapshotRows
 from pequod_lake.ducklake_tables import FORMAT
 from pequod_lake.errors import LakeBusyError, LakeError, NoLakeError, SnapshotGoneError, StepLostError
 from pequod_lake.locks import Lock
 from pequod_lake.place import LakePlace
+from pequod_lake.ranges import in_key_order
 from pequod_lake.runs import LakeFile, Run, Stage, check_runs
 from pequod_lake.schema import LakeSchema
 
 #: The version of the tables that the statements below are written for.
 _VERSION: Final = "1.0"
-#: The format before the fence.
-_UNFENCED: Final = "1"
-_RUNS: Final = """
+_RUNS: Final = f"""
 SELECT run, first_scu, last_scu, stage, level, boot, elapsed_s, wall_us
 FROM lake_run LEFT JOIN lake_scu ON scu = first_scu
-WHERE begin_number <= ? AND (end_number IS NULL OR end_number > ?) ORDER BY first_scu
-"""
-_FILES: Final = """
-SELECT run, path, table_name, view_name, row_count, size_bytes, crc, footer_crc, footer_bytes
-FROM lake_file WHERE run IN (SELECT run FROM lake_run
-    WHERE begin_number <= ? AND (end_number IS NULL OR end_number > ?)) ORDER BY file
-"""
+WHERE {WITHIN} ORDER BY first_scu
+"""  # noqa: S608 - names of columns
 
 
 class DuckLakeCatalog:
@@ -67,8 +61,8 @@ class DuckLakeCatalog:
             raise
         except (LakeError, TypeError) as error:
             raise NoLakeError(place.name, f"its catalog cannot be read: {error}") from error
-        if (version, meta.get("format")) == (_VERSION, _UNFENCED):
-            meta["format"] = self._fence_writers()
+        if version == _VERSION and meta.get("format") in ducklake_upgrades.OLD:
+            meta["format"] = ducklake_upgrades.upgrade(self.database, self.locks)
         if (version, meta.get("format")) != (_VERSION, FORMAT):
             raise NoLakeError(place.name, f"its catalog is of version {version}, format {meta.get('format')}")
         self.schema = LakeSchema.parse(meta["schema"])
@@ -102,7 +96,7 @@ class DuckLakeCatalog:
                 "INSERT INTO lake_scu VALUES (?, ?, ?, ?, ?, ?)",
                 (new, number, rows, now.boot, now.elapsed_s, now.wall_us),
             )
-            _add_run(db, number, (new, new), NewRun(Stage.RAW, 0, scu.files))
+            _add_run(db, number, (new, new), NewRun(Stage.RAW, 0, scu.files), scu.files)
             db.executemany(
                 "INSERT INTO lake_upload VALUES (?, ?, ?)", [(upload, new, now.wall_us) for upload in scu.uploads]
             )
@@ -111,6 +105,10 @@ class DuckLakeCatalog:
     def replace(self, old: Sequence[Run], new: NewRun) -> int:
         """Put a run in the place of runs that follow each other, and return the number of the snapshot."""
         ids = [run.id for run in old]
+        before = {file.path for run in old for file in run.files}
+        added = [file for file in new.files if file.path not in before]
+        # Files of the authority that nothing has touched: the catalog has them, and their writers may be gone.
+        kept = before & {file.path for file in new.files}
         with self.database.writing() as db:
             there = db.execute(
                 f"SELECT count(*) FROM lake_run WHERE end_number IS NULL AND run IN ({_marks(ids)})",  # noqa: S608
@@ -118,12 +116,18 @@ class DuckLakeCatalog:
             )
             if there.fetchone()[0] != len(ids):
                 raise StepLostError(tuple(ids))
-            fence.check(db, new.files)
-            ended = [(file, run.stage is Stage.RAW) for run in old for file in run.files]
-            number = self._rows.begin(db, self.now(), len(new.files), [(file, False) for file in new.files], ended)
+            fence.check(db, added)
+            number = self._rows.begin(
+                db,
+                self.now(),
+                len(added),
+                [(file, False) for file in added],
+                [(file, run.stage is Stage.RAW) for run in old for file in run.files if file.path not in kept],
+            )
             db.execute(f"UPDATE lake_run SET end_number = ? WHERE run IN ({_marks(ids)})", (number, *ids))  # noqa: S608
             db.execute(f"DELETE FROM lake_lease WHERE run IN ({_marks(ids)})", ids)  # noqa: S608
-            _add_run(db, number, (old[0].first_scu, old[-1].last_scu), new)
+            ducklake_files.end_files(db, number, [file for run in old for file in run.files if file.path not in kept])
+            _add_run(db, number, (old[0].first_scu, old[-1].last_scu), new, added)
         return number
 
     def files(self, table: str, max_scu: int | None = None) -> list[LakeFile]:
@@ -143,18 +147,20 @@ class DuckLakeCatalog:
                     self._check_kept(db, wanted, newest)
                 return last
             self._check_kept(db, wanted, newest)
-            files: dict[int, list[LakeFile]] = {}
-            for run, path, *facts in db.execute(_FILES, (wanted, wanted)):
-                files.setdefault(run, []).append(LakeFile(path, *facts))
-            runs = [
-                Run(run, first, last_scu, Stage(stage), level, Stamp(*stamp), tuple(files.get(run, ())))
-                for run, first, last_scu, stage, level, *stamp in db.execute(_RUNS, (wanted, wanted))
-            ]
+            found = db.execute(_RUNS, (wanted, wanted)).fetchall()
+            # A run never changes: those that were read before are not read again.
+            known = {run.id: run for run in last.runs} if last is not None else {}
+            new = [(run, Stage(stage)) for run, _, _, stage, *_ in found if run not in known]
+            files = ducklake_files.files_of(db, new, wanted)
+        runs = [
+            known[run] if run in known else _run(run, first, last_scu, stage, level, stamp, files[run])
+            for run, first, last_scu, stage, level, *stamp in found
+        ]
         check_runs(runs)
-        found = CatalogSnapshot(wanted, tuple(runs))
+        snapshot = CatalogSnapshot(wanted, tuple(runs))
         if number is None:
-            self._last = found
-        return found
+            self._last = snapshot
+        return snapshot
 
     def number_of(self, scu: int) -> int:
         """Return the last snapshot whose newest SCU is this one.
@@ -173,12 +179,7 @@ class DuckLakeCatalog:
 
     def committed_files(self, scu: int) -> list[LakeFile]:
         """Return the files of an SCU as it was committed; none if they are not kept."""
-        rows = self.database.connection.execute(
-            "SELECT path, table_name, view_name, f.row_count, size_bytes, crc, footer_crc, footer_bytes "
-            "FROM lake_file f JOIN lake_run USING (run) WHERE first_scu = ? AND last_scu = ? AND stage = ?",
-            (scu, scu, Stage.RAW.value),
-        )
-        return [LakeFile(*row) for row in rows]
+        return ducklake_files.raw_files(self.database.connection, scu)
 
     @property
     def name(self) -> str:
@@ -223,7 +224,7 @@ class DuckLakeCatalog:
         # Readers look at the floor when they hold their lock: those that are not listed here will not begin below it.
         held = f"(VALUES {', '.join(f'({number})' for number in {-1, *self.locks.numbers()})}) AS held"
         gone = self._delete_scheduled()
-        while self._schedule(floor, held):
+        while self._has_scheduled(floor, held):
             # Before the next ones are scheduled: each batch makes room for the next on a full disk.
             gone += self._delete_scheduled()
         with self.database.writing() as db:
@@ -236,30 +237,9 @@ class DuckLakeCatalog:
                 db.execute(f"DELETE FROM {table} WHERE {number} < ? AND NOT {is_kept}", (floor,))  # noqa: S608
         return gone
 
-    def _schedule(self, floor: int, held: str) -> bool:
-        """Take some runs that nothing needs out of the catalog, to have their files deleted; return if there were any.
-
-        Args:
-            held: The snapshots that readers have, as a table in SQL.
-        """
+    def _has_scheduled(self, floor: int, held: str) -> bool:
         with self.database.writing() as db:
-            is_read = f"EXISTS (SELECT 1 FROM {held} {_WITHIN})"  # noqa: S608 - numbers
-            expired = f"SELECT run FROM lake_run WHERE end_number <= ? AND NOT {is_read}"  # noqa: S608
-            found = db.execute(f"{expired} ORDER BY end_number LIMIT ?", (floor, _EXPIRED_RUNS_MAX))
-            runs = [run for (run,) in found.fetchall()]
-            of_runs = f"WHERE run IN ({_marks(runs)})"
-            files = db.execute(f"SELECT file, path FROM lake_file {of_runs}", runs).fetchall() if runs else []  # noqa: S608
-            if runs:
-                db.executemany(
-                    "INSERT INTO ducklake_files_scheduled_for_deletion VALUES (?, ?, ?, ?)",
-                    [(file, path, True, now_text()) for file, path in files],
-                )
-                db.executemany(
-                    "DELETE FROM ducklake_data_file WHERE path = ?", [(Path(path).name,) for _, path in files]
-                )
-                db.execute(f"DELETE FROM lake_file {of_runs}", runs)  # noqa: S608
-                db.execute(f"DELETE FROM lake_run {of_runs}", runs)  # noqa: S608
-        return bool(runs)
+            return ducklake_files.schedule(db, floor, held)
 
     def _delete_scheduled(self) -> list[str]:
         """Delete the files that are scheduled for it, also by an expiry that broke off, and return their paths."""
@@ -279,18 +259,9 @@ class DuckLakeCatalog:
         # Read after the files were listed: what a writer without a row has not committed now is never committed.
         with self.database.reading() as db:
             writers = fence.named_writers(db)
-            known = {path for (path,) in db.execute("SELECT path FROM lake_file")}
+            known = ducklake_files.known_paths(db)
             known |= {path for (path,) in db.execute(_SCHEDULED)}
         return sorted(path for path in there if path not in known and fence.writer_of(path) not in writers)
-
-    def _fence_writers(self) -> str:
-        """Give a catalog of the format before the fence its table, with a row for each writer; return the format."""
-        with self.database.writing() as db:
-            if db.execute("SELECT value FROM lake_meta WHERE name = 'format'").fetchone() == (_UNFENCED,):
-                db.execute(fence.TABLE)
-                db.executemany("INSERT INTO lake_writer VALUES (?)", [(one,) for one in self.locks.writers()])
-                db.execute("UPDATE lake_meta SET value = ? WHERE name = 'format'", (FORMAT,))
-        return FORMAT
 
     def close(self) -> None:
         """Close the connections."""
@@ -304,10 +275,6 @@ class DuckLakeCatalog:
 
 #: An SCU with its moment: a copy of the catalog that went another way has other ones.
 _MARK: Final = "SELECT scu || ' ' || wall_us || ' ' || elapsed_s FROM lake_scu"
-#: A run is in the snapshots from its begin to its end.
-_WITHIN: Final = "WHERE held.column1 >= begin_number AND held.column1 < end_number"
-#: So few that a transaction needs less room than `room` keeps.
-_EXPIRED_RUNS_MAX: Final = 32
 _SCHEDULED: Final = "SELECT path FROM ducklake_files_scheduled_for_deletion"
 
 
@@ -326,32 +293,21 @@ def _not_before(now: Stamp, last: Stamp) -> Stamp:
     return last if now.boot == last.boot and now.elapsed_s < last.elapsed_s else now
 
 
-def _add_run(db: Session, number: int, span: tuple[int, int], new: NewRun) -> None:
+def _run(
+    run: int, first: int, last: int, stage: str, level: int, stamp: Sequence[Any], files: Sequence[LakeFile]
+) -> Run:
+    is_ranged = Stage(stage) is Stage.AUTHORITY
+    return Run(run, first, last, Stage(stage), level, Stamp(*stamp), tuple(in_key_order(files) if is_ranged else files))
+
+
+def _add_run(db: Session, number: int, span: tuple[int, int], new: NewRun, added: Sequence[LakeFile]) -> None:
     (run,) = db.execute("SELECT max(run) + 1 FROM lake_run").fetchone()
     rows = sum(file.row_count for file in new.files if not file.view)
     db.execute(
         "INSERT INTO lake_run VALUES (?, ?, ?, ?, ?, ?, ?, NULL)",
         (run, *span, new.stage.value, new.level, rows, number),
     )
-    db.executemany(
-        "INSERT INTO lake_file "
-        "(run, path, table_name, view_name, row_count, size_bytes, crc, footer_crc, footer_bytes) "
-        "VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)",
-        [
-            (
-                run,
-                file.path,
-                file.table,
-                file.view,
-                file.row_count,
-                file.size_bytes,
-                file.crc,
-                file.footer_crc,
-                file.footer_bytes,
-            )
-            for file in new.files
-        ],
-    )
+    ducklake_files.add_files(db, number, run, new.stage, added)
 
 
 def _marks(values: Sequence[int]) -> str:

@@ -19,7 +19,7 @@ from pequod_lake.runs import Stage
 from pequod_lake.schema import LakeSchema
 
 #: The version of Pequod's tables.
-FORMAT: Final = "2"
+FORMAT: Final = "3"
 _SQL_TYPES: Final = {
     "bool": "BOOLEAN",
     "int32": "INTEGER",
@@ -37,12 +37,19 @@ CREATE TABLE lake_scu (scu INTEGER PRIMARY KEY, number INTEGER, row_count INTEGE
 CREATE TABLE lake_run (run INTEGER PRIMARY KEY, first_scu INTEGER, last_scu INTEGER, stage TEXT, level INTEGER,
     row_count INTEGER, begin_number INTEGER, end_number INTEGER);
 CREATE INDEX lake_run_end ON lake_run (end_number);
-CREATE TABLE lake_file (file INTEGER PRIMARY KEY, run INTEGER, path TEXT, table_name TEXT, view_name TEXT,
-    row_count INTEGER, size_bytes INTEGER, crc INTEGER, footer_crc INTEGER, footer_bytes INTEGER);
-CREATE INDEX lake_file_run ON lake_file (run);
+CREATE TABLE lake_part (file INTEGER PRIMARY KEY, run INTEGER, path TEXT, table_name TEXT, view_name TEXT,
+    row_count INTEGER, size_bytes INTEGER, crc INTEGER, footer_crc INTEGER, footer_bytes INTEGER,
+    first_key TEXT NOT NULL, last_key TEXT NOT NULL, begin_number INTEGER, end_number INTEGER);
 CREATE TABLE lake_lease (run INTEGER PRIMARY KEY, worker TEXT, boot TEXT, until_s REAL);
 CREATE TABLE lake_upload (upload TEXT PRIMARY KEY, scu INTEGER, wall_us INTEGER);
 """
+#: By which files are found; also among DuckLake's own rows, which have no index.
+INDEXES: Final = (
+    "CREATE INDEX lake_part_run ON lake_part (run)",
+    "CREATE INDEX lake_part_end ON lake_part (end_number)",
+    "CREATE INDEX lake_part_path ON lake_part (path)",
+    "CREATE INDEX IF NOT EXISTS lake_data_file_path ON ducklake_data_file (path)",
+)
 
 
 def extension_path(name: str) -> Path:
@@ -86,7 +93,7 @@ def create_tables(place: str, data_path: str, schema: LakeSchema, database: Data
     tables = _TABLES if kind == "sqlite" else _in_postgres(_TABLES)
     with database.writing() as db:
         now = clock()
-        for statement in [*tables.strip().split(";\n"), WRITERS, *more]:
+        for statement in [*tables.strip().split(";\n"), *INDEXES, WRITERS, *more]:
             db.execute(statement.rstrip(";\n"))
         db.execute("UPDATE ducklake_metadata SET value = ? WHERE key = 'data_path'", (data_path,))
         (number,) = db.execute("SELECT max(snapshot_id) FROM ducklake_snapshot").fetchone()
@@ -105,8 +112,7 @@ def _in_postgres(tables: str) -> str:
     """Return statements for SQLite as PostgreSQL has them."""
     numbered = tables.replace("file INTEGER PRIMARY KEY", "file BIGINT GENERATED ALWAYS AS IDENTITY PRIMARY KEY")
     typed = numbered.replace(" INTEGER", " BIGINT").replace(" REAL", " DOUBLE PRECISION")
-    indexed = "CREATE INDEX lake_data_file_path ON ducklake_data_file (path);\n"
-    return typed.replace("value NOT NULL", "value TEXT NOT NULL") + indexed
+    return typed.replace("value NOT NULL", "value TEXT NOT NULL")
 
 
 def _definitions(schema: LakeSchema) -> Iterable[tuple[str, list[str]]]:

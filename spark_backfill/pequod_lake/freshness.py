@@ -1,6 +1,6 @@
 """How old an answer may be: the levels of a query, and which runs each one reads.
 
-    authority       the run that begins at SCU 0, alone: the cheapest
+    authority       the run that begins at SCU 0, with its deltas: the cheapest
     30s             nothing that was committed more than 30 seconds ago is left out
     scu:12          at least the state after SCU 12
     newest          everything that is committed
@@ -17,14 +17,14 @@ from typing import Final, assert_never
 
 from pequod_lake.clock import Stamp
 from pequod_lake.errors import LakeSchemaError, LakeStaleError
-from pequod_lake.runs import Run
+from pequod_lake.runs import Run, authority_count
 
 _UNITS_S: Final = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0}
 
 
 @dataclass(frozen=True, slots=True)
 class Authority:
-    """Only the authority is read."""
+    """Only the authority is read, with its deltas."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,7 +79,7 @@ def chosen_runs(runs: Sequence[Run], level: Level, now: Stamp) -> tuple[Run, ...
     """
     match level:
         case Authority():
-            count = 1
+            count = authority_count(runs)
         case Newest():
             count = len(runs)
         case AtLeast(scu):

@@ -13,6 +13,7 @@ import pyarrow as pa
 from pyarrow import compute as pc
 
 from pequod_lake.conditions import Bound
+from pequod_lake.ranges import files_within
 from pequod_lake.reading import LakeReader, ReadCounts
 from pequod_lake.runs import Run
 from pequod_lake.schema import ids_table
@@ -51,7 +52,7 @@ def _found(
     pieces = [
         reader.read(file, ("key", "id"), conditions, counts)
         for run in runs
-        for file in run.of(table.name, view if run.stage.is_sorted else "")
+        for file in files_within(run, table, view if run.stage.is_sorted else "", conditions)
     ]
     return pa.concat_tables([_EMPTY, *pieces]).combine_chunks()
 

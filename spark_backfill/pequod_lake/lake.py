@@ -26,6 +26,7 @@ from pathlib import Path
 from time import monotonic, sleep
 from typing import Final
 
+from pequod_lake.authority import StageLimits
 from pequod_lake.catalog import CatalogSnapshot
 from pequod_lake.checking import check_run
 from pequod_lake.clock import Clock, machine_clock
@@ -39,10 +40,10 @@ from pequod_lake.locks import Lock
 from pequod_lake.place import create, opened
 from pequod_lake.query import LakeSnapshot
 from pequod_lake.reading import LakeReader
-from pequod_lake.runs import MergePolicy, Stage
+from pequod_lake.runs import MergePolicy, Stage, authority_count
 from pequod_lake.schema import LakeSchema
 from pequod_lake.slices import Bulk
-from pequod_lake.stages import StageLimits, Stages
+from pequod_lake.stages import Stages
 from pequod_lake.worker import LakeWorker
 from pequod_lake.writing import FileWriter
 
@@ -263,6 +264,7 @@ class Lake(Closing):
     def status(self) -> LakeStatus:
         """Return what the lake is now."""
         snapshot = self.catalog.snapshot()
+        count = authority_count(snapshot.runs)
         stages = []
         for stage in Stage:
             runs = [run for run in snapshot.runs if run.stage is stage]
@@ -272,8 +274,8 @@ class Lake(Closing):
             snapshot.number,
             self.catalog.floor,
             snapshot.scu,
-            snapshot.runs[0].last_scu,
-            staleness_s(snapshot.runs, 1, self.catalog.now()),
+            snapshot.runs[count - 1].last_scu,
+            staleness_s(snapshot.runs, count, self.catalog.now()),
             tuple(stages),
             len(set(self.coordinator.leases().values())),
             len(self.catalog.locks.numbers()),

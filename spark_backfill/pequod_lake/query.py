@@ -12,19 +12,23 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Final
 
 import pyarrow as pa
 from pyarrow import compute as pc
 
 from pequod_lake.closing import Closing
-from pequod_lake.combining import combined, live
+from pequod_lake.combining import combined, live, places_in_order
 from pequod_lake.conditions import Bound, Where, bind
 from pequod_lake.ids import known_ids, texts_of
 from pequod_lake.locks import Lock
+from pequod_lake.ranges import files_within, members
 from pequod_lake.reading import LakeReader, ReadCounts
 from pequod_lake.runs import Run
 from pequod_lake.schema import DELETED, LakeSchema, LakeTable, LakeView
+
+#: A first run with this multiple of the rows of all other runs is looked through for their keys, not sorted.
+_MANY_TIMES: Final = 8
 
 
 @dataclass(frozen=True, slots=True)
@@ -140,11 +144,22 @@ class _Scan:
             return self._direct(part)
         is_leading = any(one.column == self._view.key[0] for one in self._bounds)
         if self._view.name and is_leading:
-            versions = self._versions_by_view()
+            rows = combined(self._table, self._versions_by_view(), self._needed)
         else:
             keys = [one for one in self._bounds if one.column in self._table.key]
-            versions = [self._read(part, self._all_columns(), keys) for part in self._parts]
-        return self._finished(live(self._table, combined(self._table, versions, self._needed)))
+            rows = self._combined([self._read(part, self._all_columns(), keys) for part in self._parts])
+        return self._finished(live(self._table, rows))
+
+    def _combined(self, versions: Sequence[Any]) -> Any:
+        """Return one row for each key of the runs, in any order: most rows of a large run meet no other version."""
+        table, base, others = self._table, versions[0], versions[1:]
+        count = sum(piece.num_rows for piece in others)
+        if not self._parts[0].stage.is_sorted or base.num_rows < _MANY_TIMES * count:
+            return combined(table, versions, self._needed)
+        keys = pa.concat_tables([piece.select(list(table.key)) for piece in others])
+        met = members(base, keys, table.key)
+        changed = combined(table, [base.filter(met), *others], self._needed)
+        return pa.concat_tables([base.filter(pc.invert(met)).select(changed.schema.names), changed])
 
     def _direct(self, part: Run) -> Any:
         """Read one sorted run."""
@@ -206,7 +221,7 @@ class _Scan:
             conditions.append(bound if ids is None else self._numbered(bound, ids))
         pieces = [
             self._reader.read(file, columns, conditions, self.counts)
-            for file in part.of(table.name, view if part.stage.is_sorted else "")
+            for file in files_within(part, table, view if part.stage.is_sorted else "", conditions)
         ]
         if not pieces:
             return self._schema(columns).empty_table()
@@ -233,8 +248,7 @@ class _Scan:
         return self._ordered(rows)
 
     def _ordered(self, rows: Any) -> Any:
-        order = pc.sort_indices(rows, [(name, "ascending") for name in self._view.key])
-        return rows.select(list(self._names)).take(order)
+        return rows.select(list(self._names)).take(places_in_order(rows, self._view.key))
 
     def _empty(self) -> Any:
         return self._schema(self._names).empty_table()

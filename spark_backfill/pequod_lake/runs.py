@@ -1,7 +1,9 @@
 """Runs: what a span of SCUs has become, and which step each takes next.
 
     SCU     1     2     3     4     5     6     7
-          [----- authority -----][merged ][sorted][raw]          runs at one snapshot: no gap, no overlap
+          [-- authority --][delta][merged ][sorted][raw]          runs at one snapshot: no gap, no overlap
+
+The authority may have deltas behind it, which belong to it: few rows are not worth writing files of many for.
 
 A step turns runs into the run that takes their place. Steps are decided here, without clock or I/O.
 """
@@ -9,7 +11,7 @@ A step turns runs into the run that takes their place. Steps are decided here, w
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import Enum
 from typing import Final
 
@@ -23,12 +25,14 @@ class Stage(Enum):
     REMAPPED = "remapped"
     SORTED = "sorted"
     MERGED = "merged"
+    #: Belongs to the authority, beside its files.
+    DELTA = "delta"
     AUTHORITY = "authority"
 
     @property
     def is_sorted(self) -> bool:
         """Whether there is a file for each view, in its order."""
-        return self in {Stage.SORTED, Stage.MERGED, Stage.AUTHORITY}
+        return self in {Stage.SORTED, Stage.MERGED, Stage.DELTA, Stage.AUTHORITY}
 
     @property
     def is_remapped(self) -> bool:
@@ -51,6 +55,10 @@ class LakeFile:
     crc: int
     footer_crc: int
     footer_bytes: int
+    #: The keys of the first and the last row, in the order of its view (keys.py); empty where they are not known, as in
+    #: files that are not sorted.
+    first_key: str = ""
+    last_key: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,6 +79,8 @@ class Run:
     #: When the first of its SCUs was committed.
     first_stamp: Stamp
     files: tuple[LakeFile, ...]
+    #: The files by table and view, as soon as they are asked for.
+    _by_view: dict[tuple[str, str], tuple[LakeFile, ...]] = field(default_factory=dict, compare=False, repr=False)
 
     @property
     def row_count(self) -> int:
@@ -79,7 +89,13 @@ class Run:
 
     def of(self, table: str, view: str = "") -> tuple[LakeFile, ...]:
         """Return the files of one view of a table, in key order if the run is sorted."""
-        return tuple(file for file in self.files if file.table == table and file.view == view)
+        if not self._by_view and self.files:
+            found: dict[tuple[str, str], list[LakeFile]] = {}
+            for file in self.files:
+                found.setdefault((file.table, file.view), []).append(file)
+            # At once: threads share runs.
+            self._by_view.update({name: tuple(files) for name, files in found.items()})
+        return self._by_view.get((table, view), ())
 
 
 class StepKind(Enum):
@@ -88,6 +104,7 @@ class StepKind(Enum):
     REMAP = "remap"
     SORT = "sort"
     MERGE = "merge"
+    DELTA = "delta"
     AUTHORITY = "authority"
 
 
@@ -117,13 +134,19 @@ class MergePolicy:
     """
 
     fan_in: int = 8
-    #: The authority is written again when the runs behind it have this share of its rows.
+    #: Runs are brought into the authority when they have this share of its rows.
     authority_ratio: float = 0.25
     #: Or when the oldest of them is so old.
     authority_after_s: float = 60.0
+    #: They become a delta, unless they have with the present deltas this share of its rows: then its files are written.
+    delta_ratio: float = 0.125
 
 
-COMPACT: Final = MergePolicy(fan_in=1 << 30, authority_ratio=0.0, authority_after_s=0.0)
+COMPACT: Final = MergePolicy(fan_in=1 << 30, authority_ratio=0.0, authority_after_s=0.0, delta_ratio=0.0)
+#: A delta is merged with those behind it if it has at most this multiple of their rows, or no more than this number. So
+#: each delta is larger than all that follow together, and their number grows with the logarithm of their rows.
+_DELTA_TIMES: Final = 4
+_DELTA_ROWS: Final = 4_096
 
 
 def check_runs(runs: Sequence[Run]) -> None:
@@ -135,6 +158,12 @@ def check_runs(runs: Sequence[Run]) -> None:
         expected = run.last_scu + 1
     assert not runs or runs[0].stage is Stage.AUTHORITY, runs[0]
     assert all(run.stage is not Stage.AUTHORITY for run in runs[1:])
+    assert all(run.stage is not Stage.DELTA for run in runs[authority_count(runs) :])
+
+
+def authority_count(runs: Sequence[Run]) -> int:
+    """Return how many runs are the authority: the first one, and its deltas."""
+    return next((at for at, run in enumerate(runs) if run.stage not in {Stage.AUTHORITY, Stage.DELTA}), len(runs))
 
 
 def next_steps(
@@ -153,27 +182,41 @@ def next_steps(
         steps += [] if raw is None else [LakeStep(StepKind.REMAP, (raw,))]
         ready = Stage.REMAPPED
     steps += [LakeStep(StepKind.SORT, (run,)) for run in runs if run.stage is ready]
-    authority, *rest = runs
+    count = authority_count(runs)
+    authority, deltas, rest = runs[0], tuple(runs[1:count]), runs[count:]
     young = list[Run]()
     for run in rest:
         if not run.stage.is_sorted:
             break
         young.append(run)
-    merges = _merges(runs, policy.fan_in)
+    merges = _merges(rest, policy.fan_in)
     if merges and merges[0].runs[0] == rest[0] and _rows(merges[0].runs) >= authority.row_count:
         # The authority is no larger than what would be merged: one step does both.
-        merges[0] = LakeStep(StepKind.AUTHORITY, (authority, *merges[0].runs))
+        merges[0] = LakeStep(StepKind.AUTHORITY, (authority, *deltas, *merges[0].runs))
     steps += merges
+    is_full = _rows([*deltas, *young]) >= authority.row_count * policy.delta_ratio
+    whole = LakeStep(StepKind.AUTHORITY, (authority, *deltas, *young))
     if young:
         is_large = any(run.level for run in young) and _rows(young) >= authority.row_count * policy.authority_ratio
         waiting_s = age_s(young[0].first_stamp)
-        step = LakeStep(StepKind.AUTHORITY, (authority, *young))
+        step = whole if is_full else LakeStep(StepKind.DELTA, (*_near(deltas, young), *young))
         if waiting_s >= 2 * policy.authority_after_s:
             # Where rows come faster than they are sorted, the authority would wait for ever.
             steps.insert(0, step)
         elif is_large or waiting_s >= policy.authority_after_s:
             steps.append(step)
+    elif deltas and is_full:
+        steps.append(whole)
     return steps
+
+
+def _near(deltas: Sequence[Run], young: Sequence[Run]) -> Sequence[Run]:
+    """Return the last deltas, which are merged with younger runs: none is much larger than what comes after it."""
+    rows, first = _rows(young), len(deltas)
+    while first > 0 and deltas[first - 1].row_count <= max(_DELTA_TIMES * rows, _DELTA_ROWS):
+        first -= 1
+        rows += deltas[first].row_count
+    return deltas[first:]
 
 
 def _rows(runs: Sequence[Run]) -> int:
@@ -184,7 +227,7 @@ def _merges(runs: Sequence[Run], fan_in: int) -> list[LakeStep]:
     """Return merges of ``fan_in`` runs of one level that follow each other."""
     found = list[LakeStep]()
     alike = list[Run]()
-    for run in runs[1:]:
+    for run in runs:
         fits = run.stage.is_sorted and (not alike or alike[-1].level == run.level)
         if not fits:
             alike.clear()

@@ -20,6 +20,7 @@ import pyarrow as pa
 
 from pequod_lake.combining import combined, live
 from pequod_lake.conditions import KeyBound
+from pequod_lake.ranges import files_within
 from pequod_lake.reading import LakeReader
 from pequod_lake.runs import LakeFile, Run
 from pequod_lake.schema import LakeTable
@@ -69,8 +70,10 @@ class KeySlice:
         conditions = list[KeyBound]()
         conditions += [_bound(work.table, ">=", self.low)] if self.low is not None else []
         conditions += [_bound(work.table, "<", self.high)] if self.high is not None else []
-        names = work.table.stored(work.table.primary).names
-        return work.finished([reader.read(file, names, conditions) for file in work.files])
+        stored = work.table.stored(work.table.primary)
+        files = [file for run in work.runs for file in files_within(run, work.table, "", conditions)]
+        pieces = [reader.read(file, stored.names, conditions) for file in files]
+        return work.finished(pieces or [stored.empty_table()])
 
 
 def key_slices(reader: LakeReader, work: TableWork, rows_max: int) -> list[KeySlice]:

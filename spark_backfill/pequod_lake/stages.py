@@ -3,7 +3,9 @@
     id-remap    texts that have ids become numbers; new texts get the next ones
     sort        one row for each key, and a file for each view in its order
     merge       runs that follow each other become one run
-    authority   the same, into the run that begins at SCU 0; delete markers end here, unless the table has timestamps
+    delta       the same, into a run that belongs to the authority
+    authority   the same, into the run that begins at SCU 0, in ranges of the key (authority.py); delete markers end
+                here, unless the table has timestamps
 
 A step only reads runs and writes new files. What it leaves when it dies is an orphan, and the next worker begins again
 from the same runs.
@@ -12,7 +14,7 @@ from the same runs.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import replace
 from typing import Any, Final, assert_never
 
 import duckdb
@@ -20,6 +22,7 @@ import numpy as np
 import pyarrow as pa
 from pyarrow import compute as pc
 
+from pequod_lake.authority import AuthorityMerge, StageLimits, Write
 from pequod_lake.catalog import LakeCatalog, NewRun
 from pequod_lake.combining import combined, live, places_in_order
 from pequod_lake.coordination import Coordinator
@@ -31,18 +34,6 @@ from pequod_lake.runs import LakeFile, LakeStep, Run, Stage, StepKind
 from pequod_lake.schema import LakeSchema, LakeTable, ids_table
 from pequod_lake.slices import Bulk, TableWork, key_slices
 from pequod_lake.writing import FileWriter
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class StageLimits:
-    """How much a step does at a time."""
-
-    #: Rows of a table that a merge has in memory at once; larger ones are merged in slices of the key.
-    slice_rows: int = 4_000_000
-    #: What DuckDB may take to sort the rows of a larger merge for another view; the rest is on disk.
-    memory: str = "2GB"
-    #: Tables of which a step has more rows go to Spark, if the worker has one.
-    bulk_rows: int = 20_000_000
 
 
 class Stages:
@@ -67,6 +58,7 @@ class Stages:
         self._limits = limits
         self._at_point = at_point
         self._bulk = bulk
+        self._authority = AuthorityMerge(reader, self._written, writer.remove, limits)
         self._name = ""
 
     def work(self, step: LakeStep) -> NewRun:
@@ -85,6 +77,8 @@ class Stages:
                 return NewRun(Stage.SORTED, 0, tuple(self._sorted(step.runs[0])))
             case StepKind.MERGE:
                 return NewRun(Stage.MERGED, level + 1, tuple(self._merged(step.runs, is_authority=False)))
+            case StepKind.DELTA:
+                return NewRun(Stage.DELTA, level, tuple(self._merged(step.runs, is_authority=False)))
             case StepKind.AUTHORITY:
                 return NewRun(Stage.AUTHORITY, level, tuple(self._merged(step.runs, is_authority=True)))
             case _:
@@ -109,7 +103,7 @@ class Stages:
             if new.num_rows:
                 ids_of = ids_table(name)
                 deleted = pa.repeat(pa.scalar(value=False), new.num_rows)
-                yield from self._written(ids_of, "", [new.append_column(ids_of.hidden()[0][0], deleted)])
+                yield from self._unsorted(ids_of, new.append_column(ids_of.hidden()[0][0], deleted))
         for table in self._schema.tables:
             if table.name not in tables:
                 continue
@@ -123,7 +117,7 @@ class Stages:
                 if column.ids:
                     numbers = _numbers(encoded[table.name, column.name], ids[column.ids])
                     rows = rows.set_column(rows.schema.get_field_index(column.name), column.name, numbers)
-            yield from self._written(table, "", [rows])
+            yield from self._unsorted(table, rows)
 
     def _ids(self, run: Run, name: str, encoded: Mapping[tuple[str, str], Any]) -> tuple[Any, Any]:
         """Return the ids of all texts of a run, and of these the new ones."""
@@ -152,15 +146,15 @@ class Stages:
             if self._bulk is not None and work.row_count > self._limits.bulk_rows:
                 yield from self._bulk_files(self._bulk.sort(work))
             elif work.files:
-                yield from self._views(table, combined(table, self._rows(table, [run])))
+                yield from self._views(table, combined(table, self._rows(table, [run])), self._written)
 
-    def _views(self, table: LakeTable, rows: Any) -> Iterator[LakeFile]:
+    def _views(self, table: LakeTable, rows: Any, write: Write) -> Iterator[LakeFile]:
         """Write rows that are combined, in the order of each view."""
-        yield from self._written(table, "", [rows])
+        yield from write(table, "", [rows])
         there = live(table, rows)
         for view in table.views:
             some = there.select(list(view.columns))
-            yield from self._written(table, view.name, [some.take(places_in_order(some, view.key))])
+            yield from write(table, view.name, [some.take(places_in_order(some, view.key))])
 
     # merge and authority.
 
@@ -169,17 +163,23 @@ class Stages:
             work = TableWork(self._name, table, tuple(runs), self._writer.id, is_authority)
             if work.row_count == 0:
                 continue
-            if self._bulk is not None and work.row_count > self._limits.bulk_rows:
+            if is_authority and not self._authority.is_whole(work):
+                yield from self._authority.ranged(work)
+            elif self._bulk is not None and work.row_count > self._limits.bulk_rows:
                 yield from self._bulk_files(self._bulk.merge(work))
-                continue
-            if work.row_count <= self._limits.slice_rows:
-                yield from self._views(table, work.finished(self._rows(table, runs)))
-                continue
-            slices = key_slices(self._reader, work, self._limits.slice_rows)
-            primary = list(self._written(table, "", (one.rows(self._reader, work) for one in slices)))
-            yield from primary
-            for view in table.views if primary else ():
-                yield from self._written(table, view.name, self._sorted_by(table, view.key, view.columns, primary))
+            else:
+                yield from self._anew(work, self._authority.fill if is_authority else self._written)
+
+    def _anew(self, work: TableWork, write: Write) -> Iterator[LakeFile]:
+        table, slice_rows = work.table, self._limits.slice_rows
+        if work.row_count <= slice_rows:
+            yield from self._views(table, work.finished(self._rows(table, work.runs)), write)
+            return
+        slices = key_slices(self._reader, work, slice_rows)
+        primary = list(write(table, "", (one.rows(self._reader, work) for one in slices)))
+        yield from primary
+        for view in table.views if primary else ():
+            yield from write(table, view.name, self._sorted_by(table, view.key, view.columns, primary))
 
     def _sorted_by(
         self, table: LakeTable, key: Sequence[str], columns: Sequence[str], files: Sequence[LakeFile]
@@ -203,6 +203,11 @@ class Stages:
     def _bulk_files(self, files: Sequence[LakeFile]) -> Iterator[LakeFile]:
         self._at_point(f"{self._name}.file")
         yield from files
+
+    def _unsorted(self, table: LakeTable, rows: Any) -> Iterator[LakeFile]:
+        """Write rows that are not in the order of the key."""
+        for file in self._written(table, "", [rows]):
+            yield replace(file, first_key="", last_key="")
 
     def _written(self, table: LakeTable, view: str, batches: Iterable[Any]) -> Iterator[LakeFile]:
         file = self._writer.write(self._name, table, table.view(view), batches)

@@ -87,7 +87,9 @@ class LakeWorker:
                 self._at_point(f"{claimed.kind.value}.written")
                 self._catalog.replace(claimed.runs, new)
         except StepLostError:
-            self._writer.remove(new.files)
+            # Without those that it left as they are: the catalog has them.
+            before = {file.path for run in claimed.runs for file in run.files}
+            self._writer.remove(file for file in new.files if file.path not in before)
             return StepReport(claimed, monotonic() - start_s, process_time() - start_cpu_s)
         except WriterLostError as error:
             # Its lease has ended with it: the step is free, for this worker under a new name as for others.

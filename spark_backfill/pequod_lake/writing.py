@@ -15,6 +15,7 @@ from pyarrow import parquet
 
 from pequod_lake.ducklake_tables import table_name
 from pequod_lake.errors import LakeCorruptError, LakeError
+from pequod_lake.keys import key_text
 from pequod_lake.locks import Lock
 from pequod_lake.runs import LakeFile
 from pequod_lake.schema import LakeTable, LakeView
@@ -125,7 +126,7 @@ class FileWriter:
             "write_page_checksum": True,
         }
         group_rows = _RAW_GROUP_ROWS if raw else _GROUP_ROWS
-        rows = 0
+        rows, first_key, last_key = 0, "", ""
         try:
             with self._files.create(path) as file:
                 counted = _Summed(file)
@@ -134,6 +135,9 @@ class FileWriter:
                         if batch.num_rows:
                             writer.write_table(_in_schema(batch, schema), row_group_size=group_rows)
                             rows += batch.num_rows
+                            if not raw:
+                                first_key = first_key or key_text(batch, view.key, 0)
+                                last_key = key_text(batch, view.key, batch.num_rows - 1)
                 if not rows:
                     # So that the block fails, and no file is left.
                     raise _NoRowsError  # noqa: TRY301 - it is caught below
@@ -154,6 +158,8 @@ class FileWriter:
             counted.crc,
             footer_crc,
             footer_bytes,
+            first_key,
+            last_key,
         )
 
     def link(self, kind: str, table: LakeTable, file: LakeFile) -> LakeFile:

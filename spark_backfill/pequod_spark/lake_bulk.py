@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 #: A row of a task's answer: the number of its part, what was wrong with which file, and a `LakeFile`.
 _ANSWER: Final = (
     "part int, reason string, path string, table_name string, view_name string, row_count bigint, size_bytes bigint, "
-    "crc bigint, footer_crc bigint, footer_bytes bigint"
+    "crc bigint, footer_crc bigint, footer_bytes bigint, first_key string, last_key string"
 )
 _NAMES: Final = [one.split()[0] for one in _ANSWER.split(", ")]
 #: Rows of a part, at the least and at the most; the latter is what a task has in memory.
@@ -237,7 +237,16 @@ def _writing(
 
 
 def _answer(*cells: object) -> pa.RecordBatch:
-    kinds = [pa.int32(), pa.string(), pa.string(), pa.string(), pa.string(), *[pa.int64()] * 5]
+    kinds = [
+        pa.int32(),
+        pa.string(),
+        pa.string(),
+        pa.string(),
+        pa.string(),
+        *[pa.int64()] * 5,
+        pa.string(),
+        pa.string(),
+    ]
     columns = [pa.array([cell], kind) for cell, kind in zip(cells, kinds, strict=True)]
     return pa.record_batch(columns, names=_NAMES)
 

@@ -39,10 +39,10 @@ POINTS: Final = [
     "ingest.committed",
     *(
         f"{step}.{point}"
-        for step in ("remap", "sort", "merge", "authority")
+        for step in ("remap", "sort", "merge", "delta", "authority")
         for point in ("claimed", "file", "written")
     ),
-    *(f"{step}.replaced" for step in ("remap", "sort", "merge", "authority")),
+    *(f"{step}.replaced" for step in ("remap", "sort", "merge", "delta", "authority")),
     "remap.ids",
 ]
 #: Uploads of one child.
@@ -70,7 +70,12 @@ def child(folder: Path, seed: int, number: int, fault: str, log: Path) -> None:
                 os.kill(os.getpid(), signal.SIGKILL)
 
     clock = jumping(dice) if fault == "clock" else machine_clock
-    policy = MergePolicy(fan_in=2, authority_ratio=0.5, authority_after_s=dice.choice([1e9, 0.0]))
+    policy = MergePolicy(
+        fan_in=2,
+        authority_ratio=0.5,
+        authority_after_s=dice.choice([1e9, 0.0]),
+        delta_ratio=dice.choice([0.125, 2.0]),
+    )
     with Lake(folder, clock=clock, at_point=at_point) as lake, lake.ingestor(IngestLimits(scu_age_s=0.0)) as ingestor:
         if fault == "disk":
             # Writes beyond this size of a file fail, as on a full disk: now at a file of rows, now in the catalog.
@@ -78,7 +83,8 @@ def child(folder: Path, seed: int, number: int, fault: str, log: Path) -> None:
             signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
         # With leases that end at once, workers do the same steps and meet at the catalog.
         lease_s = 0.0 if fault == "workers" else 30.0
-        workers = [lake.worker(policy, StageLimits(), lease_s=lease_s) for _ in range(3 if fault == "workers" else 1)]
+        limits = StageLimits(range_rows=dice.choice([4, 1_000_000]), whole_ratio=dice.choice([0.25, 9.0]))
+        workers = [lake.worker(policy, limits, lease_s=lease_s) for _ in range(3 if fault == "workers" else 1)]
         stop = threading.Event()
         threads = [threading.Thread(target=worker.run, args=(stop,), daemon=True) for worker in workers[1:]]
         for thread in threads:

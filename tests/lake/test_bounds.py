@@ -14,12 +14,12 @@ import numpy as np
 import pyarrow as pa
 import pytest
 from pequod_lake import IngestLimits, Lake, MergePolicy
+from pequod_lake.authority import StageLimits
 from pequod_lake.errors import LakeSchemaError, UploadRefusedError
 from pequod_lake.query import LakeSnapshot
 from pequod_lake.runs import Stage
 from pequod_lake.schema import TIMESTAMP_MAX_US, TIMESTAMP_MIN_US
 from pequod_lake.slices import TableWork, key_slices
-from pequod_lake.stages import StageLimits
 from typer.testing import CliRunner
 
 from pequod.cli.app import app

@@ -56,9 +56,14 @@ def _die_at(folder: Path, point: str) -> None:
     # Uploads are written by this thread: a forked process has no other.
     lake = Lake(folder, at_point=at_point)
     ingestor = lake.ingestor(IngestLimits(scu_age_s=0.0))
-    worker = lake.worker(MergePolicy(fan_in=2, authority_after_s=0.0 if point.startswith("authority") else 1e9))
+    policy = MergePolicy(fan_in=2, authority_after_s=0.0 if point.startswith("authority") else 1e9)
+    if point.startswith("delta"):
+        policy = MergePolicy(fan_in=9, authority_after_s=0.0, delta_ratio=9.0)
+    worker = lake.worker(policy)
     for at in range(4):
         ingestor.take(fill(ingestor.upload(f"0-{at}"), faults.calls_of(0, f"0-{at}")))
+        if at == 1 and point.startswith("delta"):
+            worker.compact()
     worker.drain()
 
 

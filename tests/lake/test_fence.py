@@ -18,6 +18,8 @@ from pequod_lake.postgres import PostgresDatabase
 from pequod_lake.runs import LakeFile, Stage
 from pequod_lake.writing import FileWriter
 
+from tests.lake.earlier import before_the_fence
+
 NOW = IngestLimits(scu_age_s=0)
 SCHEMA = """
 [[id]]
@@ -221,9 +223,7 @@ def test_every_file_that_the_catalog_names_is_there_whatever_is_lost_and_swept(l
 def test_a_writer_of_the_version_before_the_fence_keeps_its_files(make: Callable[[str], Lake]) -> None:
     lake = make(SCHEMA)
     path = _written(lake)
-    db = lake.catalog.database.connection
-    db.execute("DROP TABLE lake_writer")
-    db.execute("UPDATE lake_meta SET value = '1' WHERE name = 'format'")
+    before_the_fence(lake)
     with Lake(lake.folder) as again:
         assert again.catalog.orphans() == []
         again.catalog.commit(NewScu(("a",), (path,)))

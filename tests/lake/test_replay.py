@@ -22,8 +22,17 @@ def run_schedule(location: Path | str, seed: int, steps: int) -> None:
     dice = random.Random(seed)
     schema = LakeSchema.parse(SCHEMA)
     uploads: list[list[Call]] = []
-    policy = MergePolicy(fan_in=dice.choice([2, 3]), authority_ratio=0.5, authority_after_s=dice.choice([1e9, 0.0]))
-    limits = StageLimits(slice_rows=dice.choice([4, 4_000_000]))
+    policy = MergePolicy(
+        fan_in=dice.choice([2, 3]),
+        authority_ratio=0.5,
+        authority_after_s=dice.choice([1e9, 0.0]),
+        delta_ratio=dice.choice([0.125, 2.0]),
+    )
+    limits = StageLimits(
+        slice_rows=dice.choice([4, 4_000_000]),
+        range_rows=dice.choice([6, 1_000_000]),
+        whole_ratio=dice.choice([0.25, 9.0]),
+    )
     with Lake(location) as lake, lake.ingestor(IngestLimits(scu_age_s=0)) as ingestor:
         workers = [lake.worker(policy, limits) for _ in range(2)]
         for _ in range(steps):
