@@ -22,6 +22,7 @@ from pequod_lake.database import Session
 from pequod_lake.ducklake_rows import SnapshotRows, now_text
 from pequod_lake.ducklake_tables import FORMAT
 from pequod_lake.errors import LakeBusyError, LakeError, NoLakeError, SnapshotGoneError, StepLostError
+from pequod_lake.leases import leased_numbers
 from pequod_lake.locks import Lock
 from pequod_lake.place import LakePlace
 from pequod_lake.runs import LakeFile, Run, Stage, check_runs
@@ -175,7 +176,8 @@ class DuckLakeCatalog:
         """Return the files of an SCU as it was committed; none if they are not kept."""
         rows = self.database.connection.execute(
             "SELECT path, table_name, view_name, f.row_count, size_bytes, crc, footer_crc, footer_bytes "
-            "FROM lake_file f JOIN lake_run USING (run) WHERE first_scu = ? AND last_scu = ? AND stage = ?",
+            "FROM lake_file f JOIN lake_run USING (run) WHERE first_scu = ? AND last_scu = ? AND stage = ? "
+            "ORDER BY file",
             (scu, scu, Stage.RAW.value),
         )
         return [LakeFile(*row) for row in rows]
@@ -235,6 +237,12 @@ class DuckLakeCatalog:
                 is_kept = f"{number} IN (SELECT column1 FROM {held})"  # noqa: S608 - numbers
                 db.execute(f"DELETE FROM {table} WHERE {number} < ? AND NOT {is_kept}", (floor,))  # noqa: S608
         return gone
+
+    def _held_numbers(self) -> set[int]:
+        """Return the snapshots that are read, and one that never is."""
+        # Locks first: a lease is written while the lock of its snapshot is held.
+        held = {-1, *self.locks.numbers()}
+        return held | leased_numbers(self.files_of_rows)
 
     def _schedule(self, floor: int, held: str) -> bool:
         """Take some runs that nothing needs out of the catalog, to have their files deleted; return if there were any.
