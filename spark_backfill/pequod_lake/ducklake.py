@@ -223,7 +223,7 @@ class DuckLakeCatalog:
             floor = max(self.floor, min(before, newest))
             db.execute("UPDATE lake_meta SET value = ? WHERE name = 'floor'", (floor,))
         # Readers look at the floor when they hold their lock: those that are not listed here will not begin below it.
-        held = f"(VALUES {', '.join(f'({number})' for number in {-1, *self.locks.numbers()})}) AS held"
+        held = f"(VALUES {', '.join(f'({number})' for number in self._held_numbers())}) AS held"
         gone = self._delete_scheduled()
         while self._schedule(floor, held):
             # Before the next ones are scheduled: each batch makes room for the next on a full disk.

@@ -20,7 +20,7 @@ from pequod_lake.errors import LakeSchemaError
 from pequod_lake.history import CommittedScu, committed_scus, newest_scu
 from pequod_lake.leases import end_lease
 from pequod_lake.runs import LakeFile
-from pequod_lake.schema import DELETED, LakeTable
+from pequod_lake.schema import DELETED, DELETED_TIME, TIME, LakeTable
 from pequod_lake.states import LakeState
 from pequod_spark.tasks import freeze_imports
 from pyarrow import compute as pc
@@ -202,27 +202,39 @@ def _changes(part: ScuPart, names: Sequence[str]) -> Iterator[tuple[Any, str, in
         table = snapshot.schema.table(part.table)
         for scu, file in part.files:
             if table.is_partial:
-                keys = snapshot.reader.read(file, table.key)
+                keys = snapshot.reader.read(file, [*table.key, TIME, DELETED_TIME])
                 yield from ((rows, operation, scu) for rows, operation in _whole(snapshot, table, keys, names))
                 continue
             wanted = list(dict.fromkeys([*names, *table.key]))
-            rows = snapshot.reader.read(file, [*wanted, DELETED])
+            rows = snapshot.reader.read(file, [*wanted, *(name for name, _ in table.hidden())])
+            if table.timestamp in wanted:
+                # Delete markers have their moment in the hidden column alone.
+                rows = _with_moment(table, rows, rows[TIME])
             for first, last, is_deleted in _spans(rows[DELETED].combine_chunks()):
                 yield rows.slice(first, last - first), DELETE if is_deleted else UPDATE, scu
 
 
-def _whole(snapshot: LakeSnapshot, table: LakeTable, keys: Any, names: Sequence[str]) -> Iterator[tuple[Any, str]]:
+def _whole(snapshot: LakeSnapshot, table: LakeTable, rows: Any, names: Sequence[str]) -> Iterator[tuple[Any, str]]:
     """Yield the rows of keys as they are in a state, and the keys that have none."""
-    wanted = keys.group_by(list(table.key)).aggregate([]).select(list(table.key))
-    where = [(name, "in", pc.unique(wanted[name]).to_pylist()) for name in table.key]
-    there = snapshot.scan(table.name, where, columns=list(dict.fromkeys([*table.key, *names]))).rows
+    key = list(table.key)
+    moments = pa.table([*(rows[name] for name in key), pc.coalesce(rows[DELETED_TIME], rows[TIME])], [*key, TIME])
+    wanted = moments.group_by(key).aggregate([(TIME, "max")]).rename_columns({f"{TIME}_max": TIME})
+    where = [(name, "in", pc.unique(wanted[name]).to_pylist()) for name in key]
+    there = snapshot.scan(table.name, where, columns=list(dict.fromkeys([*key, *names]))).rows
     # Of several columns the conditions allow more keys than are wanted.
-    yield there.join(wanted, list(table.key), join_type="left semi").select(there.schema.names), UPDATE
-    gone = wanted.join(there.select(list(table.key)), list(table.key), join_type="left anti")
+    yield there.join(wanted.select(key), key, join_type="left semi").select(there.schema.names), UPDATE
+    gone = wanted.join(there.select(key), key, join_type="left anti")
     for name in names:
-        if name not in table.key:
+        if name not in key:
             gone = gone.append_column(name, pa.nulls(gone.num_rows, table.column(name).type))
-    yield gone, DELETE
+    yield _with_moment(table, gone, gone[TIME]) if table.timestamp in names else gone, DELETE
+
+
+def _with_moment(table: LakeTable, rows: Any, moments: Any) -> Any:
+    """Return rows whose timestamps are these moments."""
+    assert table.timestamp is not None
+    place, kind = rows.schema.get_field_index(table.timestamp), table.column(table.timestamp).type
+    return rows.set_column(place, table.timestamp, moments.cast(kind))
 
 
 def _spans(mask: Any) -> Iterator[tuple[int, int, bool]]:

@@ -10,12 +10,12 @@ from pequod_lake import IngestLimits, Lake, MergePolicy
 from pequod_lake.errors import LakeSchemaError
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
-from pyspark.sql.types import StructType
+from pyspark.sql.types import LongType, StructType
 from pyspark_pequod_lake.tables import LakeTableReader
 
 from tests.lake.replay import SCHEMA, Call, ingest, random_calls, replayed
 
-ID = StructType.fromDDL("id bigint")
+ID = StructType().add("id", LongType())
 
 
 @pytest.mark.timeout(600)

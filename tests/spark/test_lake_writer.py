@@ -112,9 +112,6 @@ def test_operations_of_rows_and_of_streams_go_from_lake_to_lake(
         assert (taken(copy), copy.status().scu) == (taken(lake), 3), "each SCU became one"
 
 
-FITTING = {"posts": POSTS, "parts": "k string, at timestamp"}
-
-
 @pytest.mark.parametrize(
     ("options", "schema", "message"),
     [
@@ -135,7 +132,7 @@ FITTING = {"posts": POSTS, "parts": "k string, at timestamp"}
     ],
 )
 def test_what_does_not_fit_is_refused_before_anything_is_written(
-    lake: Lake, options: dict[str, str], schema: str, message: str
+    spark: SparkSession, lake: Lake, options: dict[str, str], schema: str, message: str
 ) -> None:
     with pytest.raises((LakeSchemaError, UploadRefusedError), match=message):
         BatchWriter({"path": str(lake.folder), **options}, StructType.fromDDL(schema))
@@ -144,7 +141,7 @@ def test_what_does_not_fit_is_refused_before_anything_is_written(
     BatchWriter({"path": str(lake.folder), "table": "parts"}, fitting)
 
 
-def test_streams_and_modes_that_cannot_be_are_refused(lake: Lake) -> None:
+def test_streams_and_modes_that_cannot_be_are_refused(spark: SparkSession, lake: Lake) -> None:
     place = {"path": str(lake.folder), "table": "posts"}
     schema = StructType.fromDDL(POSTS)
     with pytest.raises(LakeSchemaError, match="a stream has no `upload`"):
