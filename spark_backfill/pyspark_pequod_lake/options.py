@@ -49,6 +49,12 @@ def location(options: Mapping[str, str]) -> str:
     Raises:
         LakeSchemaError: The options do not say it, or no table.
     """
+    if "path" not in options and "table" not in options:
+        raise LakeSchemaError(
+            "options",
+            "there are none, and `path` and `table` are needed. Spark keeps none for CREATE TABLE; use "
+            "CREATE TEMPORARY VIEW posts USING pequod_lake OPTIONS (path 's3://bucket/lake', table 'posts')",
+        )
     if "path" not in options or "table" not in options:
         raise LakeSchemaError(
             "options",
