@@ -120,7 +120,9 @@ class StagedCommit:
         raise LakeBusyError("its writer was taken for dead again and again")
 
     def _once(self, job: StagingJob, upload: str, staged: Sequence[LakeFile]) -> Acknowledged:
-        linked = self._linked(job, staged)
+        # Copies in a store may take longer than the job's time.
+        with job.alive(self._files):
+            linked = self._linked(job, staged)
         self._at_point("staged.linked")
         # If this fails, nobody knows whether the catalog has the files. They stay, and a sweep finds out.
         result = self._catalog.commit(NewScu((upload,), tuple(linked)))
