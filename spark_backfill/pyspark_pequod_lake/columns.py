@@ -80,9 +80,10 @@ def refuse_written(schema: StructType, table: LakeTable, operation_column: str |
         if names.count(name) > 1:
             raise UploadRefusedError(table.name, f"the column {name} is there twice")
     wanted = {*table.key, *([table.timestamp] if table.timestamp else [])} if table.is_partial else set(table.names)
-    for name in [one for one in (*table.names, operation_column) if one in wanted or one == operation_column]:
-        if name is not None and name not in names:
-            raise UploadRefusedError(table.name, f"the column {name} is missing")
+    if operation_column is not None:
+        wanted.add(operation_column)
+    if missing := wanted - set(names):
+        raise UploadRefusedError(table.name, f"the column {min(missing)} is missing")
     for field in schema.fields:
         told = field.dataType.typeName() if field.name == operation_column else field.dataType.simpleString()
         if field.name == operation_column:

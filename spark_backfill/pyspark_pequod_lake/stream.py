@@ -16,6 +16,7 @@ from typing import Any, Final
 
 import pyarrow as pa
 from pequod_lake import Lake, LakeSnapshot
+from pequod_lake.conditions import Condition
 from pequod_lake.errors import LakeSchemaError
 from pequod_lake.history import CommittedScu, committed_scus, newest_scu
 from pequod_lake.leases import end_lease
@@ -133,7 +134,9 @@ class LakeStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         freeze_imports()
         names = tuple(name for name in self._columns if name not in {self._operation, self._scu})
         if isinstance(partition, KeyPart):
-            found = ((rows, INSERT, partition.state.scu) for rows in partition.rows(names))
+            found: Iterator[tuple[Any, str, int]] = (
+                (rows, INSERT, partition.state.scu) for rows in partition.rows(names)
+            )
         else:
             assert isinstance(partition, ScuPart)
             found = _changes(partition, names)
@@ -219,7 +222,7 @@ def _whole(snapshot: LakeSnapshot, table: LakeTable, rows: Any, names: Sequence[
     key = list(table.key)
     moments = pa.table([*(rows[name] for name in key), pc.coalesce(rows[DELETED_TIME], rows[TIME])], [*key, TIME])
     wanted = moments.group_by(key).aggregate([(TIME, "max")]).rename_columns({f"{TIME}_max": TIME})
-    where = [(name, "in", pc.unique(wanted[name]).to_pylist()) for name in key]
+    where = [Condition(name, "in", pc.unique(wanted[name]).to_pylist()) for name in key]
     there = snapshot.scan(table.name, where, columns=list(dict.fromkeys([*key, *names]))).rows
     # Of several columns the conditions allow more keys than are wanted.
     yield there.join(wanted.select(key), key, join_type="left semi").select(there.schema.names), UPDATE

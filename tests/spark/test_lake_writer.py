@@ -45,9 +45,15 @@ def lake(tmp_path: Path) -> Iterator[Lake]:
         yield lake
 
 
+def ddl(text: str) -> StructType:
+    schema = StructType.fromDDL(text)
+    assert isinstance(schema, StructType)
+    return schema
+
+
 def posts(lake: Lake) -> list[tuple[int, str, str]]:
     with lake.snapshot() as snapshot:
-        return [tuple(row.values()) for row in snapshot.scan("posts").rows.to_pylist()]  # type: ignore[misc]
+        return [tuple(row.values()) for row in snapshot.scan("posts").rows.to_pylist()]
 
 
 def taken(lake: Lake) -> int:
@@ -136,15 +142,15 @@ def test_what_does_not_fit_is_refused_before_anything_is_written(
     spark: SparkSession, lake: Lake, options: dict[str, str], schema: str, message: str
 ) -> None:
     with pytest.raises((LakeSchemaError, UploadRefusedError), match=message):
-        BatchWriter({"path": str(lake.folder), **options}, StructType.fromDDL(schema))
+        BatchWriter({"path": str(lake.folder), **options}, ddl(schema))
     assert lake.place.files.listed("staging") == []
-    fitting = StructType.fromDDL("k varchar(9), at timestamp, x float, y binary")
+    fitting = ddl("k varchar(9), at timestamp, x float, y binary")
     BatchWriter({"path": str(lake.folder), "table": "parts"}, fitting)
 
 
 def test_streams_and_modes_that_cannot_be_are_refused(spark: SparkSession, lake: Lake) -> None:
     place = {"path": str(lake.folder), "table": "posts"}
-    schema = StructType.fromDDL(POSTS)
+    schema = ddl(POSTS)
     with pytest.raises(LakeSchemaError, match="a stream has no `upload`"):
         StreamWriter({**place, "upload": "x"}, schema)
     for name in ("writer", "streamWriter"):
@@ -158,7 +164,7 @@ def test_streams_and_modes_that_cannot_be_are_refused(spark: SparkSession, lake:
         with pytest.raises(LakeError, match=message):
             LakeStreamReader({**place, **options}, schema)
     with pytest.raises(LakeSchemaError, match="column id is int; the lake has bigint"):
-        LakeStreamReader(place, StructType.fromDDL("id int"))
+        LakeStreamReader(place, ddl("id int"))
 
 
 def test_rows_that_cannot_be_taken_fail_the_job_and_leave_nothing(spark: SparkSession, lake: Lake) -> None:
