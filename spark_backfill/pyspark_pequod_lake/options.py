@@ -23,6 +23,8 @@ STREAM_WRITE: Final = frozenset({*_PLACE, "operation_column"})
 _ALL: Final = READ | WRITE | STREAM_READ | STREAM_WRITE
 #: Options of Spark's own that it hands on.
 _SPARKS: Final = frozenset({"paths", "checkpointlocation", "queryname", "outputmode", "triggerinterval"})
+#: What Spark hands on of a table that CREATE TABLE makes, in place of its options.
+_OF_SQL_TABLES: Final = "location"
 _LEASE_S: Final = 600.0
 
 
@@ -36,6 +38,12 @@ def refuse_unknown(options: Mapping[str, str], known: AbstractSet[str] = _ALL, w
         lower = name.lower()
         if lower in known or lower in _SPARKS:
             continue
+        if lower == _OF_SQL_TABLES:
+            raise LakeSchemaError(
+                "CREATE TABLE",
+                "Spark keeps no options of such a table; use CREATE TEMPORARY VIEW posts USING pequod_lake "
+                "OPTIONS (path 's3://bucket/lake', table 'posts')",
+            )
         if lower in _ALL:
             raise LakeSchemaError("options", f"{name!r} is no option of {what}; it has {', '.join(sorted(known))}")
         near = get_close_matches(lower, sorted(known), n=1)
@@ -49,12 +57,6 @@ def location(options: Mapping[str, str]) -> str:
     Raises:
         LakeSchemaError: The options do not say it, or no table.
     """
-    if "path" not in options and "table" not in options:
-        raise LakeSchemaError(
-            "options",
-            "there are none, and `path` and `table` are needed. Spark keeps none for CREATE TABLE; use "
-            "CREATE TEMPORARY VIEW posts USING pequod_lake OPTIONS (path 's3://bucket/lake', table 'posts')",
-        )
     if "path" not in options or "table" not in options:
         raise LakeSchemaError(
             "options",
