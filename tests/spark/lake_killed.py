@@ -124,8 +124,9 @@ class Drivers:
     def end(self) -> None:
         """Kill the driver with all its processes."""
         if self._process is not None:
-            with suppress(ProcessLookupError):
-                os.killpg(self._process.pid, signal.SIGKILL)
+            for pid in _members(self._process.pid):
+                with suppress(ProcessLookupError):
+                    os.kill(pid, signal.SIGKILL)
             self._process.wait()
             self._process = None
 
@@ -143,18 +144,22 @@ class Drivers:
         return subprocess.Popen(command, start_new_session=True, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
 
 
-def _workers(session: int) -> list[int]:
-    """Return the processes of Python in a session, without the driver: tasks, commits, and what plans the stream."""
-    found = []
+def _members(session: int) -> dict[int, str]:
+    """Return the processes of a session, each with its command; tasks have process groups of their own."""
+    found = {}
     for path in Path("/proc").glob("[0-9]*"):
         with suppress(OSError, ValueError):
-            fields = (path / "stat").read_text().rpartition(")")[2].split()
-            command = (path / "cmdline").read_text()
-            # The sixth field of proc(5) is the session. Java's own command line names classes of PySpark as well.
-            is_python = "java" not in command.partition("\0")[0]
-            if is_python and int(fields[3]) == session and int(path.name) != session:
-                found.append(int(path.name))
+            # The sixth field of proc(5) is the session.
+            if int((path / "stat").read_text().rpartition(")")[2].split()[3]) == session:
+                found[int(path.name)] = (path / "cmdline").read_text()
     return found
+
+
+def _workers(session: int) -> list[int]:
+    """Return the processes of Python in a session, without the driver: tasks, commits, and what plans the stream."""
+    # Java's command line names classes of PySpark as well.
+    members = _members(session).items()
+    return [pid for pid, command in members if pid != session and "java" not in command.partition("\0")[0]]
 
 
 def rows_of(lake: Lake) -> list[dict[str, Any]]:
