@@ -26,7 +26,7 @@ generate_go = $(BIN)/python -m grpc_tools.protoc -I proto --plugin=$(GO_TOOLS)/p
 .DEFAULT_GOAL := help
 .PHONY: help go go-check install install-dev demo ran test test-long test-pythons test-extras test-quick check format typescript typescript-check proto proto-check interface interface-check coverage soak chaos freshness fuzz \
         figures bench-micro test-optimised test-spark-versions test-spark-cluster docs docs-serve \
-        behaviours cases test-planted test-planted-engine soak-memory soak-server soak-calls soak-workers soak-capped shake simulate simulate-groups views-chaos cluster-chaos cluster-patroni kill beyond linearizable watching damage test-pure test-grpcio test-client-grpcio test-go-race test-shelf differ test-sanitised test-leaks wheels clean
+        behaviours cases test-planted test-planted-engine soak-memory soak-server soak-calls soak-workers soak-capped shake simulate simulate-groups views-chaos cluster-chaos cluster-patroni chaos-lake-spark kill beyond linearizable watching damage test-pure test-grpcio test-client-grpcio test-go-race test-shelf differ test-sanitised test-leaks wheels clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-15s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -296,6 +296,10 @@ views-redis: $(INSTALLED) ## the same over three servers of Redis, which are sto
 
 chaos-lake: $(INSTALLED) ## torment a lake RUNS (200) times: kills, full disks, files cut short or gone, clocks; and compare
 	$(BIN)/python -m tests.lake.faults --runs $(RUNS)
+
+KILLS ?= 100
+chaos-lake-spark: $(INSTALLED) ## kill drivers and tasks of a stream from lake to lake KILLS (100) times: each row arrives once
+	$(BIN)/python -m tests.spark.lake_killed --kills $(KILLS) --seed $(SEED)
 
 SCHEDULES ?= 10000
 SEED ?= 0

@@ -175,7 +175,7 @@ def _sources(kind: str, path: str, mapping: Path | None) -> Sources:
         with lake_errors():
             from pequod_spark.lake_source import LakeSource
 
-        with LakeSource(Path(path), mappings, begun) as source:
+        with LakeSource(path, mappings, begun) as source:
             yield source.read(spark)
 
     return opened

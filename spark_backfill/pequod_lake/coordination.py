@@ -16,6 +16,17 @@ from pequod_lake.runs import LakeStep
 
 #: Uploads are recognised for so long.
 UPLOADS_KEPT_S: Final = 7 * 86_400.0
+#: The begin of the ids of uploads that are epochs of streams; the stream and the number of the epoch follow.
+EPOCH: Final = "stream epoch "
+
+
+def epoch_id(stream: str, epoch: int) -> str:
+    """Return the id of the upload that is an epoch of a stream.
+
+    >>> epoch_id("7f", 3)
+    'stream epoch 7f 3'
+    """
+    return f"{EPOCH}{stream} {epoch}"
 
 
 class Coordinator:
@@ -81,11 +92,21 @@ class Coordinator:
         return taken_uploads(self._database.connection, uploads)
 
     def forget_uploads(self) -> None:
-        """Forget the ids of uploads that are older than `UPLOADS_KEPT_S`."""
+        """Forget the ids of uploads that are older than `UPLOADS_KEPT_S`, but for the newest epoch of each stream.
+
+        A stream that rests for longer commits its last epoch again, if it was killed before it noted the commit.
+        """
         with self._database.writing() as db:
-            db.execute(
-                "DELETE FROM lake_upload WHERE wall_us < ?", (self._clock().wall_us - int(UPLOADS_KEPT_S * 1e6),)
-            )
+            before_us = self._clock().wall_us - int(UPLOADS_KEPT_S * 1e6)
+            epochs = db.execute("SELECT upload FROM lake_upload WHERE upload LIKE ?", (f"{EPOCH}%",)).fetchall()
+            newest = dict[str, int]()
+            for (upload,) in epochs:
+                stream, _, epoch = upload.rpartition(" ")
+                if epoch.isdecimal():
+                    newest[stream] = max(newest.get(stream, 0), int(epoch))
+            old = db.execute("SELECT upload FROM lake_upload WHERE wall_us < ?", (before_us,)).fetchall()
+            kept = {f"{stream} {epoch}" for stream, epoch in newest.items()}
+            db.executemany("DELETE FROM lake_upload WHERE upload = ?", [one for one in old if one[0] not in kept])
 
     def take_ids(self, name: str, count: int) -> int:
         """Return the first of ``count`` new ids; those of a worker that dies then are never used."""

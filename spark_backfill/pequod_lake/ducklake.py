@@ -22,6 +22,7 @@ from pequod_lake.ducklake_files import WITHIN
 from pequod_lake.ducklake_rows import SnapshotRows
 from pequod_lake.ducklake_tables import FORMAT
 from pequod_lake.errors import LakeBusyError, LakeError, NoLakeError, SnapshotGoneError, StepLostError
+from pequod_lake.leases import leased_numbers
 from pequod_lake.locks import Lock
 from pequod_lake.place import LakePlace
 from pequod_lake.ranges import in_key_order
@@ -222,7 +223,7 @@ class DuckLakeCatalog:
             floor = max(self.floor, min(before, newest))
             db.execute("UPDATE lake_meta SET value = ? WHERE name = 'floor'", (floor,))
         # Readers look at the floor when they hold their lock: those that are not listed here will not begin below it.
-        held = f"(VALUES {', '.join(f'({number})' for number in {-1, *self.locks.numbers()})}) AS held"
+        held = f"(VALUES {', '.join(f'({number})' for number in self._held_numbers())}) AS held"
         gone = self._delete_scheduled()
         while self._has_scheduled(floor, held):
             # Before the next ones are scheduled: each batch makes room for the next on a full disk.
@@ -236,6 +237,12 @@ class DuckLakeCatalog:
                 is_kept = f"{number} IN (SELECT column1 FROM {held})"  # noqa: S608 - numbers
                 db.execute(f"DELETE FROM {table} WHERE {number} < ? AND NOT {is_kept}", (floor,))  # noqa: S608
         return gone
+
+    def _held_numbers(self) -> set[int]:
+        """Return the snapshots that are read, and one that never is."""
+        # Locks first: a lease is written while the lock of its snapshot is held.
+        held = {-1, *self.locks.numbers()}
+        return held | leased_numbers(self.files_of_rows)
 
     def _has_scheduled(self, floor: int, held: str) -> bool:
         with self.database.writing() as db:

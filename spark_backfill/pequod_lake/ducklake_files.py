@@ -22,7 +22,7 @@ _FACTS: Final = "path, table_name, view_name, row_count, size_bytes, crc, footer
 WITHIN: Final = "begin_number <= ? AND (end_number IS NULL OR end_number > ?)"
 _RAW: Final = f"""
 SELECT {_FACTS} FROM lake_part JOIN (SELECT run FROM lake_run WHERE first_scu = ? AND last_scu = ? AND stage = ?) AS raw
-USING (run)
+USING (run) ORDER BY file
 """  # noqa: S608 - names of columns
 #: So few that a transaction needs less room than `room` keeps.
 _EXPIRED_MAX: Final = 256

@@ -96,6 +96,18 @@ class SnapshotGoneError(LakeError):
         self.oldest = oldest
 
 
+class LeaseLostError(LakeError):
+    """Nobody has read for so long what a lease kept, or written what it covered, that it may be deleted."""
+
+    def __init__(self, what: str, lease_s: float) -> None:
+        super().__init__(
+            f"{what} may have been deleted: nobody has used it for {lease_s:g} s; begin again, and set the option "
+            "`lease` to more seconds if that is not enough"
+        )
+        self.what = what
+        self.lease_s = lease_s
+
+
 class StepLostError(LakeError):
     """Another worker has done a step first, so the result of this one is not needed."""
 

@@ -2,6 +2,8 @@ r"""A lake: a folder with a catalog, files, and locks.
 
     DIR/catalog.sqlite      the catalog
     DIR/data/               the files
+    DIR/staging/            files of jobs that are not committed yet, on their way into data
+    DIR/leases/             which snapshots tasks of jobs read
     DIR/locks/              who writes, and who reads which snapshot
     DIR/reserve             room for `expire` on a full disk
 
@@ -21,6 +23,7 @@ Acknowledged(scu=1, is_repeated=False)
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from time import monotonic, sleep
@@ -35,15 +38,16 @@ from pequod_lake.coordination import Coordinator
 from pequod_lake.ducklake import DuckLakeCatalog
 from pequod_lake.errors import LakeError, LakeStaleError, NoLakeError
 from pequod_lake.freshness import Level, chosen_runs, parse_level, staleness_s
-from pequod_lake.ingest import AtPoint, IngestLimits, Ingestor, no_point
+from pequod_lake.ingest import Acknowledged, AtPoint, IngestLimits, Ingestor, no_point
 from pequod_lake.locks import Lock
 from pequod_lake.place import create, opened
 from pequod_lake.query import LakeSnapshot
 from pequod_lake.reading import LakeReader
-from pequod_lake.runs import MergePolicy, Stage, authority_count
+from pequod_lake.runs import LakeFile, MergePolicy, Stage, authority_count
 from pequod_lake.schema import LakeSchema
 from pequod_lake.slices import Bulk
 from pequod_lake.stages import Stages
+from pequod_lake.staging import StagedCommit, StagingJob, sweep_staged
 from pequod_lake.worker import LakeWorker
 from pequod_lake.writing import FileWriter
 
@@ -158,6 +162,17 @@ class Lake(Closing):
         limits = limits or IngestLimits()
         return Ingestor(self.schema, self.catalog, self.coordinator, self.writer, limits, self._at_point)
 
+    def take_staged(self, job: StagingJob, upload: str, staged: Sequence[LakeFile]) -> Acknowledged:
+        """Make files that tasks of a job have staged visible in one SCU, under the id of an upload.
+
+        Raises:
+            LakeBusyError: The lake is out of reach; whether the upload was taken is not known, and it may be tried
+                again.
+            LakeError: The files cannot be taken; nothing of them is visible.
+        """
+        commit = StagedCommit(self.schema, self.catalog, self.place.files, self.writer, self._at_point)
+        return commit.take(job, upload, staged)
+
     def worker(
         self,
         policy: MergePolicy | None = None,
@@ -255,6 +270,7 @@ class Lake(Closing):
             orphans = self.catalog.orphans()
             for path in orphans:
                 self.place.files.remove(path)
+            orphans += sweep_staged(self.place.files)
             expired = self.catalog.expire(self.catalog.number_at(retention_s))
             self.coordinator.forget_uploads()
         finally:

@@ -110,10 +110,29 @@ class ObjectFiles:
         Raises:
             LakeError: They cannot be listed.
         """
-        selector = fs.FileSelector(self.whole("data"), recursive=True, allow_not_found=True)
+        return [path for path, _ in self.listed("data") if path.endswith(".parquet")]
+
+    def put(self, path: str, content: bytes) -> None:
+        """Upload a small file, in the place of one of its name."""
+        try:
+            with self.filesystem.open_output_stream(self.whole(path)) as stream:
+                stream.write(content)
+        except OSError as error:
+            raise self.failure(path, "be written", error) from error
+
+    def listed(self, folder: str) -> list[tuple[str, float]]:
+        """Return the paths of all files below a folder with the seconds of their last changes."""
+        return [(one.path.removeprefix(f"{self._root}/"), one.mtime_ns / 1e9) for one in self._below(folder)]
+
+    def remove_folder(self, folder: str) -> None:
+        """Delete all files below a folder: a store has no others."""
+        for one in self._below(folder):
+            self.remove(one.path.removeprefix(f"{self._root}/"))
+
+    def _below(self, folder: str) -> list[Any]:
+        selector = fs.FileSelector(self.whole(folder), recursive=True, allow_not_found=True)
         with self._listed():
-            found = self.filesystem.get_file_info(selector)
-        return [one.path.removeprefix(f"{self._root}/") for one in found if one.path.endswith(".parquet")]
+            return [one for one in self.filesystem.get_file_info(selector) if one.type == fs.FileType.File]
 
     def failure(self, path: str, what: str, error: OSError) -> LakeError:
         """Return the error of a file of which something cannot be done."""

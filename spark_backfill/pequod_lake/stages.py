@@ -88,7 +88,9 @@ class Stages:
 
     def _remapped(self, run: Run) -> Iterator[LakeFile]:
         tables = {
-            table.name: self._rows(table, [run], raw=True)[0] for table in self._schema.tables if run.of(table.name)
+            table.name: pa.concat_tables(self._rows(table, [run], raw=True))
+            for table in self._schema.tables
+            if run.of(table.name)
         }
         # Each text once, with its places: ids are looked up for these alone.
         encoded = {
@@ -108,9 +110,8 @@ class Stages:
             if table.name not in tables:
                 continue
             if not table.has_ids:
-                (file,) = run.of(table.name)
                 # The content is the same, and a damaged file is found by the step that reads it.
-                yield self._writer.link(self._name, table, file)
+                yield from [self._writer.link(self._name, table, file) for file in run.of(table.name)]
                 continue
             rows = tables[table.name]
             for column in table.columns:

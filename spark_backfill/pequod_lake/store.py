@@ -7,6 +7,8 @@ the lake, with slashes: `data/main/posts/sort-3f9a01bc77d0-1.parquet`.
 from __future__ import annotations
 
 import os
+import secrets
+import shutil
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager, suppress
 from pathlib import Path
@@ -97,6 +99,30 @@ class LakeFiles(Protocol):
         """
         ...
 
+    def put(self, path: str, content: bytes) -> None:
+        """Write a small file, in the place of one of its name; it need not outlive the machine.
+
+        Raises:
+            LakeError: It cannot be written.
+        """
+        ...
+
+    def listed(self, folder: str) -> list[tuple[str, float]]:
+        """Return the paths of all files below a folder, each with the second of its last change by the store's clock.
+
+        Raises:
+            LakeError: They cannot be listed.
+        """
+        ...
+
+    def remove_folder(self, folder: str) -> None:
+        """Delete a folder with all files below it, if it is there.
+
+        Raises:
+            LakeError: It cannot be deleted.
+        """
+        ...
+
     def failure(self, path: str, what: str, error: OSError) -> LakeError:
         """Return the error of a file of which something cannot be done."""
         ...
@@ -170,6 +196,36 @@ class FolderFiles:
     def paths(self) -> list[str]:
         """Return the paths of all files of rows."""
         return [path.relative_to(self.folder).as_posix() for path in (self.folder / "data").rglob("*.parquet")]
+
+    def put(self, path: str, content: bytes) -> None:
+        """Write a small file beside the one of its name, and then in its place."""
+        whole = self.folder / path
+        try:
+            whole.parent.mkdir(parents=True, exist_ok=True)
+            beside = whole.with_name(f".{whole.name}.{secrets.token_hex(4)}")
+            beside.write_bytes(content)
+            beside.rename(whole)
+        except OSError as error:
+            raise self.failure(path, "be written", error) from error
+
+    def listed(self, folder: str) -> list[tuple[str, float]]:
+        """Return the paths of all files below a folder with the seconds of their last changes."""
+        found = list[tuple[str, float]]()
+        for path in (self.folder / folder).rglob("*"):
+            # Others delete files while these are listed.
+            with suppress(FileNotFoundError):
+                if path.is_file():
+                    found.append((path.relative_to(self.folder).as_posix(), path.stat().st_mtime))
+        return found
+
+    def remove_folder(self, folder: str) -> None:
+        """Delete a folder with all files below it, if it is there."""
+        try:
+            shutil.rmtree(self.folder / folder)
+        except FileNotFoundError:
+            return
+        except OSError as error:
+            raise self.failure(folder, "be deleted", error) from error
 
     def failure(self, path: str, what: str, error: OSError) -> LakeError:
         """Return the error of a file of which something cannot be done."""

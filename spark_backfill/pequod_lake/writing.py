@@ -118,58 +118,20 @@ class FileWriter:
         Raises:
             LakeError: The disk is full, or cannot be written; nothing is left.
         """
-        schema = table.stored(view, raw=raw)
         path = self._path(kind, table_name(table.name, view.name, raw=raw))
-        options = {
-            "compression": "lz4",
-            "use_dictionary": [column.name for column in table.columns if raw and column.ids] or False,
-            "write_page_checksum": True,
-        }
-        group_rows = _RAW_GROUP_ROWS if raw else _GROUP_ROWS
-        rows, first_key, last_key = 0, "", ""
-        try:
-            with self._files.create(path) as file:
-                counted = _Summed(file)
-                with parquet.ParquetWriter(pa.PythonFile(counted, "w"), schema, **options) as writer:
-                    for batch in batches:
-                        if batch.num_rows:
-                            writer.write_table(_in_schema(batch, schema), row_group_size=group_rows)
-                            rows += batch.num_rows
-                            if not raw:
-                                first_key = first_key or key_text(batch, view.key, 0)
-                                last_key = key_text(batch, view.key, batch.num_rows - 1)
-                if not rows:
-                    # So that the block fails, and no file is left.
-                    raise _NoRowsError  # noqa: TRY301 - it is caught below
-            footer_crc, footer_bytes = footer_of(self._files, path, counted.size_bytes)
-        except _NoRowsError:
-            return None
-        except OSError as error:
-            # It may be there all the same: a store that was asked for its footer did not answer.
-            with suppress(LakeError):
-                self._files.remove(path)
-            raise self._files.failure(path, "be written", error) from error
-        return LakeFile(
-            path,
-            table.name,
-            view.name,
-            rows,
-            counted.size_bytes,
-            counted.crc,
-            footer_crc,
-            footer_bytes,
-            first_key,
-            last_key,
-        )
+        return write_file(self._files, path, table, view, batches, raw=raw)
 
-    def link(self, kind: str, table: LakeTable, file: LakeFile) -> LakeFile:
+    def link(self, kind: str, table: LakeTable, file: LakeFile, *, raw: bool = False) -> LakeFile:
         """Return a file with the same content under another name, as a file of the primary view.
+
+        Args:
+            raw: It is a file of the stage `ingest`.
 
         Raises:
             LakeCorruptError: The file is gone.
             LakeError: The disk is full.
         """
-        path = self._path(kind, table_name(table.name, ""))
+        path = self._path(kind, table_name(table.name, "", raw=raw))
         try:
             self._files.copy(file.path, path)
         except FileNotFoundError as error:
@@ -200,6 +162,54 @@ class FileWriter:
     def _path(self, kind: str, folder: str) -> str:
         label = f"{self._begun.label}." if isinstance(self._begun, WriterTask) else ""
         return f"data/main/{folder}/{kind}-{self.id}-{label}{next(self._count)}.parquet"
+
+
+def write_file(
+    files: LakeFiles, path: str, table: LakeTable, view: LakeView, batches: Iterable[Any], *, raw: bool
+) -> LakeFile | None:
+    """Write tables of Arrow one after the other into one durable file; see `FileWriter.write`."""
+    schema = table.stored(view, raw=raw)
+    options = {
+        "compression": "lz4",
+        "use_dictionary": [column.name for column in table.columns if raw and column.ids] or False,
+        "write_page_checksum": True,
+    }
+    group_rows = _RAW_GROUP_ROWS if raw else _GROUP_ROWS
+    rows, first_key, last_key = 0, "", ""
+    try:
+        with files.create(path) as file:
+            counted = _Summed(file)
+            with parquet.ParquetWriter(pa.PythonFile(counted, "w"), schema, **options) as writer:
+                for batch in batches:
+                    if batch.num_rows:
+                        writer.write_table(_in_schema(batch, schema), row_group_size=group_rows)
+                        rows += batch.num_rows
+                        if not raw:
+                            first_key = first_key or key_text(batch, view.key, 0)
+                            last_key = key_text(batch, view.key, batch.num_rows - 1)
+            if not rows:
+                # So that the block fails, and no file is left.
+                raise _NoRowsError  # noqa: TRY301 - it is caught below
+        footer_crc, footer_bytes = footer_of(files, path, counted.size_bytes)
+    except _NoRowsError:
+        return None
+    except OSError as error:
+        # It may be there all the same: a store that was asked for its footer did not answer.
+        with suppress(LakeError):
+            files.remove(path)
+        raise files.failure(path, "be written", error) from error
+    return LakeFile(
+        path,
+        table.name,
+        view.name,
+        rows,
+        counted.size_bytes,
+        counted.crc,
+        footer_crc,
+        footer_bytes,
+        first_key,
+        last_key,
+    )
 
 
 def _in_schema(batch: Any, schema: Any) -> Any:

@@ -14,6 +14,7 @@ import secrets
 import threading
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import astuple, fields
+from functools import reduce
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Self
 
@@ -47,6 +48,8 @@ _PARTS: Final = 64
 _BATCH_ROWS: Final = 131_072
 #: The place of a row in its file: later rows of a key replace earlier ones.
 _PLACE: Final = "_place"
+#: More than a file has.
+_FILE_ROWS_MAX: Final = 1 << 40
 _SETTINGS: Final = {
     "spark.log.level": "ERROR",
     "spark.sql.execution.arrow.maxRecordsPerBatch": str(_BATCH_ROWS),
@@ -92,9 +95,9 @@ class SparkBulk:
 
     def sort(self, work: TableWork) -> list[LakeFile]:
         """Sort one run that is not sorted, into files for each view."""
-        from pyspark.sql import functions as f  # noqa: PLC0415 - slow to import, and seldom needed
+        from pyspark.sql import DataFrame  # noqa: PLC0415 - slow to import, and seldom needed
+        from pyspark.sql import functions as f  # noqa: PLC0415
 
-        (file,) = work.files
         folder, table, key = self._folder, work.table, list(work.table.key)
         is_raw = not work.runs[0].stage.is_remapped
         kinds = table.stored(table.primary, raw=is_raw)
@@ -105,7 +108,15 @@ class SparkBulk:
             return writer.write(work.kind, table, table.primary, rows)
 
         with _Attempt(folder, work) as attempt:
-            found = self._read(kinds, [file]).select("*", f.col("_metadata.row_index").alias(_PLACE))
+            # Files of a job are in the order of its parts.
+            places = [f.col("_metadata.row_index") + number * _FILE_ROWS_MAX for number in range(len(work.files))]
+            found = reduce(
+                DataFrame.union,
+                [
+                    self._read(kinds, [file]).select("*", place.alias(_PLACE))
+                    for file, place in zip(work.files, places, strict=True)
+                ],
+            )
             ordered = _ordered(found, key, [_PLACE], self._part_count(work.row_count))
             primary = attempt.files(ordered.mapInArrow(_writing(folder, attempt.task, write), _ANSWER))
             return attempt.done([*primary, *self._views(attempt, primary)])

@@ -9,10 +9,14 @@ What the server gets of later SCUs are changes since R, which it records and app
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Final, Self
 
 from pequod_lake import Lake
+from pequod_lake.errors import LakeError
+from pequod_lake.leases import end_lease
+from pequod_lake.states import LakeState
 from pequod_server.backing.lake.rows import rows_of
 from pequod_server.backing.mapping import Mapping
 from pequod_server.backing.store import KeyRange
@@ -28,23 +32,26 @@ from pequod_spark.reading import cut_ranges, fetched
 
 #: Rows of one task, which it has in memory as Python's objects.
 _TASK_ROWS: Final = 250_000
+#: For so long the state stays after a task has last used it, should the driver's lock break.
+_LEASE_S: Final = 3600.0
 
 
 class OtherLakeError(PequodError):
     """The database behind the server is not this lake."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, place: str) -> None:
         super().__init__(
-            f"the lake {folder} is not behind the server; name the folder of its `--backing lake:DIR`, or let Spark "
+            f"the lake {place} is not behind the server; name that of its `--backing lake:PLACE`, or let Spark "
             "read the server (`--source server`)"
         )
-        self.folder = folder
+        self.place = place
 
 
 class LakeSource:
-    """Reads the sources of one backfill from a lake, while it is open.
+    """Reads the sources of one backfill from a lake, while it is open; tasks open no catalog.
 
     Args:
+        location: The lake: its folder, or its address.
         begun: The backfill.
         mappings: How rows become keys and values, the same as the server's.
 
@@ -53,16 +60,17 @@ class LakeSource:
         LakeError: There is no lake, or it does not keep the state at which the backfill began.
     """
 
-    def __init__(self, folder: Path, mappings: Sequence[Mapping], begun: Begun) -> None:
-        self._folder = folder.resolve()
+    def __init__(self, location: str, mappings: Sequence[Mapping], begun: Begun) -> None:
+        self._location = location if "://" in location else str(Path(location).resolve())
         self._mappings = tuple(mappings)
         self._begun = begun
         self._rows: DataFrame | None = None
-        self._lake = Lake(self._folder)
+        self._lake = Lake(self._location)
         try:
             self.scu = scu_of(self._lake, begun.status.token)
             # Held until the end, so that its files stay.
             self._snapshot = self._lake.snapshot_at(scu=self.scu)
+            self._state = LakeState.of(self._snapshot, self._location, _LEASE_S)
         except BaseException:
             self._lake.close()
             raise
@@ -75,15 +83,17 @@ class LakeSource:
         """Let the files go."""
         if self._rows is not None:
             self._rows.unpersist()
+        with suppress(LakeError):
+            end_lease(self._lake.place.files, self._state.lease)
         self._snapshot.close()
         self._lake.close()
 
     def read(self, spark: SparkSession) -> Read:
         """Return what reads the rows of all sources, once."""
-        folder, mappings, scu = self._folder, self._mappings, self.scu
+        state, mappings = self._state, self._mappings
 
         def fetch(first: bytes, last: bytes) -> Iterator[Rows]:
-            with Lake(folder) as lake, lake.snapshot_at(scu=scu) as snapshot:
+            with state.opened() as snapshot:
                 # A row that the server cannot hold is not in the server either.
                 found = rows_of(snapshot, mappings, [KeyRange(first, last)], lambda _error: None)
             keys = sorted(found)
@@ -105,5 +115,5 @@ def scu_of(lake: Lake, token: Token) -> int:
     """
     scu = token.positions.get(Mark(database_of("lake", lake.catalog.name), 1))
     if scu is None:
-        raise OtherLakeError(lake.folder)
+        raise OtherLakeError(lake.place.name)
     return scu

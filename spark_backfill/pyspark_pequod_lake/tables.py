@@ -3,99 +3,84 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
-from itertools import pairwise
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final
 
-from pequod_lake import Lake
+from pequod_lake import LakeSnapshot
 from pequod_lake.conditions import bind
 from pequod_lake.errors import LakeSchemaError
 from pequod_lake.schema import LakeTable
+from pequod_lake.states import LakeState
+from pequod_spark.tasks import freeze_imports
 from pyspark.sql.datasource import DataSourceReader, InputPartition
+from pyspark.sql.types import StructType
 
-_OPTIONS: Final = {"path", "table", "freshness", "at_scu", "partitions", "where"}
-_TYPES: Final = {
-    "bool": "boolean",
-    "int32": "int",
-    "int64": "bigint",
-    "double": "double",
-    "text": "string",
-    "bytes": "binary",
-    "timestamp": "timestamp_ntz",
-}
+from pyspark_pequod_lake import options as told
+from pyspark_pequod_lake.columns import refuse_read, schema_of
+from pyspark_pequod_lake.parts import Compared, KeyPart, key_parts
+
 _EXAMPLE: Final = '[["id", ">=", 7], ["id", "<", 9]]'
-_PARTITIONS: Final = 8
-_BATCH_ROWS: Final = 65_536
-Compared = tuple[str, Any, Any]
+#: Rows of a batch that Spark gets.
+BATCH_ROWS: Final = 65_536
 
 
-def columns_of(options: Any) -> str:
-    """Return the columns of a table with their types, as Spark has them."""
-    with _opened(options) as lake:
-        return ", ".join(f"`{column.name}` {_TYPES[column.kind]}" for column in _table(lake, options).columns)
+def columns_of(options: Mapping[str, str]) -> str:
+    """Return the columns of a read that does not choose them, with their types as Spark has them.
 
-
-@dataclass
-class KeyPart(InputPartition):
-    """A part of the primary key, of one state of the lake."""
-
-    number: int
-    scu: int
-    where: tuple[Compared, ...]
+    Raises:
+        LakeError: An option is not right, or there is no such lake.
+    """
+    told.refuse_unknown(options)
+    with told.opened(options) as lake:
+        table = told.table_of(lake, options)
+        text = schema_of(table, told.columns(options, table))
+        operation = told.added_column(options, "operation_column", table)
+        scu = told.added_column(options, "scu_column", table)
+        return text + (f", `{operation}` string" if operation else "") + (f", `{scu}` bigint" if scu else "")
 
 
 class LakeTableReader(DataSourceReader):
     """Reads one table."""
 
-    def __init__(self, options: dict[str, str], columns: tuple[str, ...]) -> None:
+    def __init__(self, options: dict[str, str], schema: StructType) -> None:
+        told.refuse_unknown(options, told.READ, "a read")
         self._options = options
-        self._columns = columns
+        self._schema = schema
+        self._columns = tuple(schema.fieldNames())
 
     def partitions(self) -> Sequence[InputPartition]:
-        """Choose the state, and cut the primary key where its files say."""
-        with _opened(self._options) as lake:
-            table = _table(lake, self._options)
-            at_scu = self._options.get("at_scu")
-            level = self._options.get("freshness", "newest")
-            with lake.snapshot(level) if at_scu is None else lake.snapshot_at(scu=int(at_scu)) as snapshot:
-                wanted = int(self._options.get("partitions", str(_PARTITIONS)))
-                where = _where(self._options, table)
-                edges = [None, *_cuts(lake, table, snapshot.runs, wanted), None]
-                return [
-                    KeyPart(snapshot.number, snapshot.scu, (*where, *_between(table, low, high)))
-                    for low, high in pairwise(edges)
-                ]
+        """Choose the state, take a lease of it, and cut the primary key where its files say."""
+        options = self._options
+        lease_s, at_scu = told.lease_s(options), told.scu(options)
+        count = told.count(options, "partitions", 1) if "partitions" in options else None
+        with told.opened(options) as lake:
+            table = told.table_of(lake, options)
+            refuse_read(self._schema, table, ())
+            where = _where(options, table)
+            found: LakeSnapshot
+            if at_scu is None:
+                found = lake.snapshot(options.get("freshness", "newest"))
+            elif "freshness" in options:
+                raise LakeSchemaError("options", "`freshness` and `at_scu` both choose a state; leave one out")
+            else:
+                found = lake.snapshot_at(scu=at_scu)
+            with found as snapshot:
+                state = LakeState.of(snapshot, told.location(options), lease_s)
+                return key_parts(lake, state, table, where, count)
 
     def read(self, partition: InputPartition) -> Iterator[Any]:
         """Yield the rows of a part.
 
         Raises:
-            SnapshotGoneError: The state has expired since the read was planned.
+            LeaseLostError: The state may have been deleted since the read was planned.
         """
         assert isinstance(partition, KeyPart)
-        with _opened(self._options) as lake:
-            table = _table(lake, self._options)
-            with lake.snapshot_at(number=partition.number, last_scu=partition.scu) as snapshot:
-                # A count has no columns: Spark wants the rows all the same.
-                columns = self._columns or table.key[:1]
-                rows = snapshot.scan(table.name, partition.where, columns=columns).rows
-                yield from rows.select(list(self._columns)).to_batches(max_chunksize=_BATCH_ROWS)
+        freeze_imports()
+        for rows in partition.rows(self._columns):
+            yield from rows.select(list(self._columns)).to_batches(max_chunksize=BATCH_ROWS)
 
 
-def _opened(options: Any) -> Lake:
-    if unknown := set(options) - _OPTIONS:
-        raise LakeSchemaError("options", f"{min(unknown)!r} is no option; there are {', '.join(sorted(_OPTIONS))}")
-    if "path" not in options or "table" not in options:
-        raise LakeSchemaError("options", "`path`, the folder of the lake, and `table` are needed")
-    return Lake(options["path"])
-
-
-def _table(lake: Lake, options: Any) -> LakeTable:
-    return lake.schema.table(options["table"])
-
-
-def _where(options: Any, table: LakeTable) -> tuple[Compared, ...]:
+def _where(options: Mapping[str, str], table: LakeTable) -> tuple[Compared, ...]:
     """Return the conditions of the option ``where``: a list in JSON of column, comparison and value.
 
     Conditions of a query are not pushed: PySpark keeps what one scan has pushed for all scans of a DataFrame, and
@@ -108,19 +93,3 @@ def _where(options: Any, table: LakeTable) -> tuple[Compared, ...]:
         raise LakeSchemaError("options", f"`where` is a list such as {_EXAMPLE}, not {text!r}") from error
     bind(table, found)
     return found
-
-
-def _cuts(lake: Lake, table: LakeTable, runs: Any, count: int) -> list[Any]:
-    """Return values of the first column of the key that cut the rows into ``count`` parts, more or less."""
-    if table.column(table.key[0]).ids or count < 2:
-        return []
-    files = [file for run in runs if run.stage.is_sorted for file in run.of(table.name)]
-    starts = sorted({start[0] for file in files for start, _ in lake.reader.least_values(file, table.key[:1]) if start})
-    step = max(1, len(starts) // count)
-    return starts[step::step][: count - 1]
-
-
-def _between(table: LakeTable, low: Any, high: Any) -> list[Compared]:
-    name = table.key[0]
-    found: list[Compared] = [] if low is None else [(name, ">=", low)]
-    return found if high is None else [*found, (name, "<", high)]

@@ -78,7 +78,7 @@ def test_scus_after_the_one_that_is_read_are_caught_up(served: Served, spark: Sp
     for _ in range(3):
         last = served.twip.write()
     begun = Begun(served.connection.client, Request("t"))
-    with LakeSource(served.folder, parse_mappings(MAPPING), begun) as source:
+    with LakeSource(str(served.folder), parse_mappings(MAPPING), begun) as source:
         assert source.scu == last
         for _ in range(5):
             served.twip.write()
@@ -96,9 +96,9 @@ def test_another_lake_and_another_mapping_are_refused(served: Served, spark: Spa
     with Lake.create(tmp_path / "other", SCHEMA):
         pass
     with pytest.raises(OtherLakeError, match="not behind the server"):
-        LakeSource(tmp_path / "other", parse_mappings(MAPPING), begun)
+        LakeSource(str(tmp_path / "other"), parse_mappings(MAPPING), begun)
     other = parse_mappings(MAPPING.replace('value = "body"', 'value = "poster"'))
-    with LakeSource(served.folder, other, begun) as source, pytest.raises(SourceDiffersError):
+    with LakeSource(str(served.folder), other, begun) as source, pytest.raises(SourceDiffersError):
         begun.run(spark, read=source.read(spark))
     served.check(is_filled=False)
 

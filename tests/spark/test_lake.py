@@ -10,9 +10,12 @@ from pequod_lake import IngestLimits, Lake, MergePolicy
 from pequod_lake.errors import LakeSchemaError
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
+from pyspark.sql.types import LongType, StructType
 from pyspark_pequod_lake.tables import LakeTableReader
 
 from tests.lake.replay import SCHEMA, Call, ingest, random_calls, replayed
+
+ID = StructType().add("id", LongType())
 
 
 @pytest.mark.timeout(600)
@@ -37,7 +40,7 @@ def test_spark_reads_each_table_as_of_one_scu(spark: SparkSession, tmp_path: Pat
         assert rows == sorted(expected.rows(lake.schema.table("parts")), key=repr)
         # Only the wanted column is read, of the rows that the conditions allow.
         authority = replayed(lake.schema, uploads[:5]).rows(lake.schema.table("plain"))
-        some = spark.read.format("pequod_lake").schema("body string, id bigint").option("table", "plain")
+        some = spark.read.format("pequod_lake").option("columns", "body, id").option("table", "plain")
         narrow = some.option("freshness", "authority").option("where", '[["id", ">=", 2], ["id", "<", 6]]')
         found = narrow.load(str(folder)).select("body")
         assert sorted(row.body or "" for row in found.collect()) == sorted(
@@ -50,6 +53,6 @@ def test_spark_reads_each_table_as_of_one_scu(spark: SparkSession, tmp_path: Pat
         assert twice == len(rows) + sum(row["id"] == 2 for row in rows) > 1
         for wrong in ("id=2", '[["id", "="]]', '[["no", "=", 2]]'):
             with pytest.raises(LakeSchemaError, match="it has no column" if "no" in wrong else "`where` is a list"):
-                LakeTableReader({"path": str(folder), "table": "plain", "where": wrong}, ("id",)).partitions()
+                LakeTableReader({"path": str(folder), "table": "plain", "where": wrong}, ID).partitions()
         with pytest.raises(PySparkException, match="is no option"):
             read.option("table", "plain").option("fresh", "x").load(str(folder))

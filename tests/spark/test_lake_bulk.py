@@ -4,16 +4,18 @@ from __future__ import annotations
 
 import random
 import shutil
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
-from pequod_lake import IngestLimits, Lake, MergePolicy, StageLimits
+from pequod_lake import IngestLimits, Lake, MergePolicy, StageLimits, Upload
 from pequod_lake.errors import LakeCorruptError, LakeError
 from pequod_lake.runs import Stage
+from pequod_lake.staging import StagingJob
 from pequod_spark.lake_bulk import SparkBulk
 from pyspark.sql import SparkSession
 
-from tests.lake.replay import Call, check_snapshot, ingest, random_calls
+from tests.lake.replay import Call, check_snapshot, fill, ingest, random_calls
 
 #: Everything goes to Spark.
 BULK = StageLimits(bulk_rows=0)
@@ -61,13 +63,28 @@ def worked(folder: Path, bulk: SparkBulk | None) -> Lake:
     return lake
 
 
+def in_files(lake: Lake, name: str, calls: Sequence[Call]) -> None:
+    """Take an upload as a job of Spark writes it: a file for each of its pieces."""
+    job, pieces = StagingJob.new(60), fill(Upload(lake.schema, name), calls).pieces
+    files = [
+        job.write(lake.place.files, f"{table}-{number}", lake.schema.table(table), [piece])
+        for table, found in pieces.items()
+        for number, piece in enumerate(found)
+    ]
+    lake.take_staged(job, name, [file for file in files if file is not None])
+    job.drop(lake.place.files)
+
+
 def test_tables_are_the_same_with_spark_and_without(spark: SparkSession, tmp_path: Path) -> None:
     dice = random.Random(3)
     uploads: list[list[Call]] = []
     with Lake.create(tmp_path / "one", MANY) as lake, lake.ingestor(IngestLimits(scu_age_s=0)) as ingestor:
         for number in range(2):
             uploads.append([call for _ in range(8) for call in random_calls(dice, lake.schema)])
-            ingest(ingestor, f"u{number}", uploads[-1])
+            if number:
+                ingest(ingestor, f"u{number}", uploads[-1])
+            else:
+                in_files(lake, f"u{number}", uploads[-1])
     shutil.copytree(tmp_path / "one", tmp_path / "other")
     plain = worked(tmp_path / "one", None)
     bulk = worked(tmp_path / "other", SparkBulk(tmp_path / "other", part_rows=16))
