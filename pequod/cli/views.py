@@ -147,7 +147,13 @@ def run(
     name: Annotated[str, typer.Option("--name", metavar="NAME", help="Of this manager; else the host's.")] = "",
     lease: Annotated[
         float,
-        typer.Option("--lease", min=0.2, metavar="SECONDS", help="After this silence others take a manager's parts."),
+        typer.Option(
+            "--lease",
+            min=0.2,
+            max=3600,
+            metavar="SECONDS",
+            help="After this silence others take a manager's parts.",
+        ),
     ] = 4.0,
     metrics: Annotated[
         str | None, typer.Option("--metrics", metavar="HOST:PORT", help="Answer Prometheus here, under /metrics.")
