@@ -13,7 +13,7 @@ import asyncio
 import sys
 import time
 from collections.abc import AsyncIterator, Callable, Iterator
-from contextlib import ExitStack, asynccontextmanager, contextmanager
+from contextlib import ExitStack, asynccontextmanager, contextmanager, suppress
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
@@ -206,18 +206,25 @@ def _new_keys() -> Iterator[bytes]:
 
 
 def _cpu_of(pid: int) -> Callable[[], float]:
+    """Return what tells the CPU seconds of a process."""
+    if sys.platform == "linux":
+        # The clock of a process, to the nanosecond; accounts count in hundredths of a second.
+        clock = (~pid << 3) | 2
+        return lambda: time.clock_gettime(clock)
+    return _cpu_of_all(pid)
+
+
+def _cpu_of_all(pid: int) -> Callable[[], float]:
     """Return what tells the CPU seconds of a process and of those that it has started."""
     process = psutil.Process(pid)
 
     def seconds() -> float:
         total = 0.0
         for one in (process, *process.children(recursive=True)):
-            try:
+            with suppress(psutil.NoSuchProcess):
                 times = one.cpu_times()
-            except psutil.NoSuchProcess:
-                continue
-            # What children that have ended took is in the account of their parent.
-            total += times.user + times.system + times.children_user + times.children_system
+                # What children that have ended took is in the account of their parent.
+                total += times.user + times.system + times.children_user + times.children_system
         return total
 
     return seconds
@@ -230,7 +237,7 @@ def _database(kind: str, folder: Path) -> Iterator[tuple[str, Callable[[], float
         yield f"sqlite:{folder}/live.db", lambda: 0.0
         return
     with started_cluster(folder, {"synchronous_commit": "on"}) as server:
-        yield server.dsn, _cpu_of(server.pid)
+        yield server.dsn, _cpu_of_all(server.pid)
 
 
 @asynccontextmanager

@@ -7,11 +7,12 @@ from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
-from pequod_views import DurableView
+from pequod_views import DurableView, open_target
+from pequod_views.verifying import Verifier
 
 from pequod import AsyncClient
 from tests.cluster_faults.site import FaultSite, owner, put
-from tests.views.sites import SqliteSite, equal, installed, managing
+from tests.views.sites import SqliteSite, equal, installed, managing, until
 
 TIMELINES = DurableView.parse({"name": "timelines", "keys": "t|<user>|<time:4>|<poster>", "value": "body", "log": True})
 POSTS = DurableView.parse({"name": "posts", "keys": "p|<poster>|<time:4>", "value": "body"})
@@ -59,3 +60,27 @@ async def test_tables_go_on_whichever_server_goes_away(site: FaultSite, sqlite_s
                 await asyncio.to_thread(site.start, home)
             await write(client, 5)
             await equal(sqlite_site, client, *VIEWS)
+
+
+async def test_tables_are_compared_with_the_compute_that_their_manager_follows(
+    site: FaultSite, sqlite_site: SqliteSite
+) -> None:
+    """Revisions of two computes say nothing of each other, and each view alone may have another one."""
+    views = [
+        DurableView.parse({"name": f"v{number}", "keys": f"p|{number}<rest>|<time:4>", "value": "body"})
+        for number in range(6)
+    ]
+    async with site.client() as client:
+        for number in range(6):
+            await put(client, f"p|{number}x|0001", "Hi")
+        assert len({owner(client, view.first).id for view in views}) == 2
+        await installed(sqlite_site, client, *views)
+        target = open_target(sqlite_site.database)
+        async with managing(sqlite_site, client, views) as manager:
+            await equal(sqlite_site, client, *views)
+            await until(lambda: len(manager._running) == 1 and manager._running[0].follower.is_level)
+            await sqlite_site.fetch("UPDATE v3 SET body = 'mine'")
+            verdicts = [one for view in views for one in await Verifier(target, client).verify(view)]
+            assert [one.trouble for one in verdicts] == [""] * 6
+            assert [str(drift) for one in verdicts for drift in one.drifts] == ["p|3x|0001 has another body"]
+        await target.close()
