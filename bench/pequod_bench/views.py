@@ -110,7 +110,7 @@ class _Measured:
         self._kind = kind
         self._view_count = view_count
         self._manager_count = manager_count
-        self._keys = _new_keys()
+        self._rows = _new_rows()
         join, pattern = _TYPES[kind]
         numbers = range(view_count)
         self._joins = ";".join(join.format(number) for number in numbers) if join else ""
@@ -134,8 +134,8 @@ class _Measured:
                 with_views_s = await self._puts(client, server_cpu, level.reached)
                 before = level.changes, managers_cpu(), database_cpu(), time.monotonic()
                 for start in range(0, self._settings.rows, _BATCH):
-                    some = islice(self._keys, min(_BATCH, self._settings.rows - start))
-                    await client.multi_put(dict.fromkeys(some, b"1"))
+                    some = islice(self._rows, min(_BATCH, self._settings.rows - start))
+                    await client.multi_put(dict(some))
                 await level.reached()
                 took_s = time.monotonic() - before[3]
                 rows, manager_s, database_s = (
@@ -160,16 +160,16 @@ class _Measured:
         if self._joins:
             await client.add_join(self._joins)
         await client.multi_put({f"f|u{group:02}|g{group:02}".encode(): b"1" for group in range(_GROUPS)})
-        await client.multi_put(dict.fromkeys(islice(self._keys, 10 * _GROUPS), b"1"))
+        await client.multi_put(dict(islice(self._rows, 10 * _GROUPS)))
         await _read(client, views)
 
     async def _puts(self, client: AsyncClient, cpu: Callable[[], float], end: Callable[[], object]) -> float:
         """Write rows call by call until they are everywhere; return the server's CPU seconds."""
-        left = iter(list(islice(self._keys, self._settings.puts)))
+        left = iter(list(islice(self._rows, self._settings.puts)))
 
         async def put() -> None:
-            for key in left:
-                await client.put(key, b"1")
+            for key, value in left:
+                await client.put(key, value)
 
         before_s = cpu()
         await asyncio.gather(*(put() for _ in range(_WINDOW)))
@@ -198,20 +198,23 @@ class _Measured:
             yield lambda: sum(account() for account in accounts)
 
 
-def _new_keys() -> Iterator[bytes]:
+def _new_rows() -> Iterator[tuple[bytes, bytes]]:
+    """Yield rows of the base, each with a larger value than the one before, so that each changes a maximum."""
     number = 0
     while True:
-        yield b"b|g%02d|%07d" % (number % _GROUPS, number)
         number += 1
+        yield b"b|g%02d|%07d" % (number % _GROUPS, number), b"%d" % number
 
 
 def _cpu_of(pid: int) -> Callable[[], float]:
     """Return what tells the CPU seconds of a process."""
-    if sys.platform == "linux":
-        # The clock of a process, to the nanosecond; accounts count in hundredths of a second.
-        clock = (~pid << 3) | 2
-        return lambda: time.clock_gettime(clock)
-    return _cpu_of_all(pid)
+    # Linux has a clock of each process, to the nanosecond; accounts count in hundredths of a second.
+    clock = (~pid << 3) | 2
+    try:
+        time.clock_gettime(clock)
+    except OSError:
+        return _cpu_of_all(pid)
+    return lambda: time.clock_gettime(clock)
 
 
 def _cpu_of_all(pid: int) -> Callable[[], float]:

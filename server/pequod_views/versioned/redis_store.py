@@ -202,7 +202,7 @@ def _server(url: str, timeout_s: float) -> Server:
             retry=None,
         )
         # It does not connect yet, and finds settings that there are not.
-        pool.make_connection()
+        pool.make_connection()  # type: ignore[no-untyped-call]
     except TypeError as error:
         raise ReplicaRefusedError(shown(url), "a setting in it is none of Redis") from error
     except ValueError as error:
@@ -216,7 +216,7 @@ async def _place_of(server: Server) -> ReplicaId:
         found = await server.info("server")
     except (RedisError, OSError, TimeoutError):
         return "", ""
-    return str(found.get("run_id", "")), str(server.get_connection_kwargs().get("db", 0))
+    return str(found.get("run_id", "")), str(server.connection_pool.connection_kwargs.get("db", 0))
 
 
 def _place(table: str, key: str) -> bytes:
