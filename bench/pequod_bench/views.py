@@ -48,10 +48,12 @@ _MAIN: Final = "index"
 _GROUPS: Final = 20
 _WINDOW: Final = 16
 _BATCH: Final = 250
+#: What the accounts of processes are exact to: ten times their hundredth of a second.
+_ACCOUNT_S: Final = 0.1
 _WAIT_S: Final = 300.0
 _TIMEOUT_S: Final = 120.0
-#: What the account of a process counts in.
-_CPU_S_MIN: Final = 0.01
+#: Where an account says zero, so that nothing is divided by it.
+_CPU_S_MIN: Final = 1e-6
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,8 +70,8 @@ class Point:
     #: The rows that managers wrote for each of their CPU seconds, and for each second until all tables had all of them.
     rows_per_cpu_s: float
     rows_per_s: float
-    #: Of the database, for the same rows.
-    database_rows_per_cpu_s: float
+    #: Of the database, for the same rows; None where it took less than its account shows.
+    database_rows_per_cpu_s: float | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -148,7 +150,11 @@ class _Measured:
         return Point(
             *(self._kind, self._view_count, self._manager_count),
             *(alone_s / puts, with_views_s / puts, with_views_s / max(alone_s, _CPU_S_MIN)),
-            *(rows / max(manager_s, _CPU_S_MIN), rows / took_s, rows / max(database_s, _CPU_S_MIN)),
+            *(
+                rows / max(manager_s, _CPU_S_MIN),
+                rows / took_s,
+                rows / database_s if database_s >= _ACCOUNT_S else None,
+            ),
         )
 
     def _document(self, server: str, database: str) -> str:
