@@ -205,6 +205,19 @@ class ReplaceSettings:
 
 
 @dataclass(frozen=True, slots=True)
+class ViewsSettings:
+    """How many durable views to keep, and what is written meanwhile."""
+
+    views: Annotated[Numbers, Option(help="Numbers of views.")] = (1, 10, 50, 200)
+    managers: Annotated[Numbers, Option(help="Numbers of managers; all but the first with the most views.")] = (1, 2)
+    of_types: Annotated[int, Option(min=1, help="Views of each other type.")] = 50
+    puts: Annotated[int, Option(min=1, help="Puts, call by call, whose CPU at the server is measured.")] = 1_000
+    rows: Annotated[int, Option(min=1, help="Rows in batches; managers write one for each in each view.")] = 1_000
+    database: Annotated[Literal["postgres", "sqlite"], Option(help="Where the tables are.")] = "postgres"
+    only: Annotated[str, Option(help="Only types whose names hold this.")] = ""
+
+
+@dataclass(frozen=True, slots=True)
 class LakeDemoSettings:
     """What a lake takes in while queries run."""
 

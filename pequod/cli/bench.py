@@ -253,6 +253,29 @@ def ranges(settings: sizes.RangesSettings, bars: ProgressBars) -> Printed:
 
 @measuring(
     app,
+    "views",
+    sizes.ViewsSettings,
+    {"views": (2,), "managers": (1, 2), "of_types": 1, "puts": 20, "rows": 40, "database": "sqlite"},
+    short_help="Durable views: the CPU of a put beside them, and the rows that managers write.",
+    shown=(
+        "pequod bench views                              (some five minutes)",
+        "pequod bench views --only index --views 200 --managers 1,2,4",
+        "pequod bench views --only count --of-types 200 --database sqlite --json",
+    ),
+)
+def views(settings: sizes.ViewsSettings, bars: ProgressBars) -> Printed:
+    """Measure durable views by their type, their number and that of managers, beside the same joins without views.
+
+    µs of the server's CPU for a put, and rows that managers write, by their CPU and by the clock. In each point a put
+    changes a row of each view. Server, database and managers are processes; each table is compared in the end.
+    """
+    from pequod_bench.views import run
+
+    return run(settings, bars)
+
+
+@measuring(
+    app,
     "cluster",
     sizes.ClusterSettings,
     {"users": 100, "ticks": 2_000, "computes": (1, 2)},

@@ -14,6 +14,7 @@ from pequod.cli.connection import Json
 from pequod.cli.exits import ExitCode, fail, say
 from pequod.cli.teaching import examples
 from pequod.cli.text import json_line
+from pequod.cli.views_file import until_told
 
 if TYPE_CHECKING:
     from pequod_views.versioned import RecordStore, ShareLeases, ViewSweeper
@@ -48,7 +49,9 @@ VersionedPath = Annotated[Path, typer.Argument(metavar="FILE", help="The views, 
 )
 def serve(
     file: VersionedPath,
-    every: Annotated[float, typer.Option("--every", metavar="SECONDS", help="Between two sweeps.")] = 60.0,
+    every: Annotated[
+        float, typer.Option("--every", min=0.01, max=86400, metavar="SECONDS", help="Between two sweeps.")
+    ] = 60.0,
     output_json: Json = False,
 ) -> None:
     """Sweep again and again until Ctrl-C or SIGTERM, and print what each sweep did.
@@ -57,32 +60,26 @@ def serve(
     told of, and the next sweep goes on.
     """
     import asyncio
-    import signal
 
-    if every <= 0:
-        fail(ExitCode.USAGE, f"--every is above 0, not {every:g}")
     views = _parsed(file)
 
     async def work(store: RecordStore) -> None:
         from pequod_views.versioned import QuorumError
 
-        leases, told = views.leases(store), asyncio.Event()
-        loop = asyncio.get_running_loop()
-        for number in (signal.SIGINT, signal.SIGTERM):
-            loop.add_signal_handler(number, told.set)
+        leases = views.leases(store)
         sweeper = _sweeper(views, store, leases)
-        while not told.is_set():
-            try:
-                await _sweep(sweeper, output_json=output_json)
-            except QuorumError as error:
-                say(f"{error}; the next sweep is in {every:g} s")
-            try:
-                await asyncio.wait_for(told.wait(), every)
-            except TimeoutError:
-                continue
-        await leases.close()
+        try:
+            while True:
+                try:
+                    await _sweep(sweeper, output_json=output_json)
+                except QuorumError as error:
+                    say(f"{error}; the next sweep is in {every:g} s")
+                await asyncio.sleep(every)
+        finally:
+            await leases.close()
 
-    _run(views, work)
+    # A sweep that waits for replicas is left in its middle, as if the process died: the next one completes it.
+    _run(views, lambda store: until_told(work(store)))
 
 
 @app.command("sweep", epilog=examples("pequod versioned sweep versioned.toml"))
@@ -152,18 +149,26 @@ async def _sweep(sweeper: ViewSweeper, *, output_json: bool) -> None:
     print(text, flush=True)
 
 
-def _opened(views: VersionedFile) -> tuple[RecordStore, Callable[[], Coroutine[Any, Any, None]]]:
-    """Return the store, and what closes it."""
+async def _opened(views: VersionedFile) -> tuple[RecordStore, Callable[[], Coroutine[Any, Any, None]]]:
+    """Return the store, and what closes it; files that are not there are not made."""
     import asyncio
+
+    from pequod_views.versioned import ReplicaRefusedError
 
     if views.are_files:
         from pequod_views.versioned import SqliteReplicas
 
-        files = SqliteReplicas([Path(replica.removeprefix("sqlite:")) for replica in views.replicas])
+        paths = [Path(replica.removeprefix("sqlite:")) for replica in views.replicas]
+        files = SqliteReplicas(paths, missing="refused")
         return files, lambda: asyncio.to_thread(files.close)
     from pequod_views.versioned.redis_store import RedisReplicas
 
     servers = RedisReplicas(views.replicas)
+    try:
+        await servers.refuse_same()
+    except ReplicaRefusedError:
+        await servers.close()
+        raise
     return servers, servers.close
 
 
@@ -171,10 +176,10 @@ def _run(views: VersionedFile, work: Callable[[RecordStore], Coroutine[Any, Any,
     """Run work with the store; an error of it is a message and an exit code."""
     import asyncio
 
-    from pequod_views.versioned import EarlierFormatError, QuorumError
+    from pequod_views.versioned import EarlierFormatError, QuorumError, ReplicaRefusedError
 
     async def run_with() -> T:
-        store, close = _opened(views)
+        store, close = await _opened(views)
         try:
             return await work(store)
         finally:
@@ -186,5 +191,5 @@ def _run(views: VersionedFile, work: Callable[[RecordStore], Coroutine[Any, Any,
         fail(ExitCode.REFUSED, f"Redis needs {error.name}: {how_to_install('redis')}")
     except QuorumError as error:
         fail(ExitCode.UNREACHABLE, str(error))
-    except EarlierFormatError as error:
+    except (EarlierFormatError, ReplicaRefusedError) as error:
         fail(ExitCode.REFUSED, str(error))

@@ -81,7 +81,7 @@ def install(
                 await client.add_join(views.joins)
             return await install_views(place, client, views.views, recut=recut, adopt=adopt)
 
-    for line in run_with(views, database, work):
+    for line in run_with(views, database, work, missing="made"):
         print(line)
 
 
@@ -147,7 +147,13 @@ def run(
     name: Annotated[str, typer.Option("--name", metavar="NAME", help="Of this manager; else the host's.")] = "",
     lease: Annotated[
         float,
-        typer.Option("--lease", min=0.2, metavar="SECONDS", help="After this silence others take a manager's parts."),
+        typer.Option(
+            "--lease",
+            min=0.2,
+            max=3600,
+            metavar="SECONDS",
+            help="After this silence others take a manager's parts.",
+        ),
     ] = 4.0,
     metrics: Annotated[
         str | None, typer.Option("--metrics", metavar="HOST:PORT", help="Answer Prometheus here, under /metrics.")
@@ -175,7 +181,7 @@ def run(
             print(line, flush=True)
 
     async def work(place: Target) -> None:
-        from pequod_views import Manager, OtherServerError, TargetAwayError
+        from pequod_views import Manager, OtherServerError, TargetAwayError, TargetMissingError
         from pequod_views.followed import FollowerSettings
         from pequod_views.install import check as check_views
         from pequod_views.origins import check_server
@@ -200,6 +206,8 @@ def run(
                 try:
                     problems = await problems_with(client)
                     break
+                except TargetMissingError:
+                    raise
                 except TargetAwayError as error:
                     logging.getLogger("pequod.views").warning("%s; it is waited for", error)
                     await asyncio.sleep(_AWAY_S)
@@ -220,7 +228,7 @@ def status(file: ViewsFile, database: Database = None, json: Json = False) -> No
     """Print each part: who holds it, how old its rows may be, how far it is, and what is wrong.
 
     It asks the database alone. The state is `follows`, `begins`, `waits` (with the reason) or `free` (no manager has
-    it). Exit code 1 if nothing is installed, 4 if the database does not answer.
+    it). Exit code 1 if nothing is installed, 3 if there is no such database, 4 if it does not answer.
     """
     from dataclasses import asdict
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Coroutine
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, TypeVar
+from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeVar
 
 import typer
 
@@ -60,17 +60,27 @@ async def until_told(work: Coroutine[Any, Any, None]) -> None:
         task.result()
 
 
-def run_with(views: ViewFile, database: str | None, work: Callable[[Target], Coroutine[Any, Any, T]]) -> T:
-    """Run work with the database; an error of it is a message and an exit code."""
+def run_with(
+    views: ViewFile,
+    database: str | None,
+    work: Callable[[Target], Coroutine[Any, Any, T]],
+    *,
+    missing: Literal["made", "refused"] = "refused",
+) -> T:
+    """Run work with the database; an error of it is a message and an exit code.
+
+    Args:
+        missing: Whether a database that is a file is made.
+    """
     import asyncio
 
-    from pequod_views import TargetAwayError, ViewFileError, open_target
+    from pequod_views import TargetAwayError, TargetMissingError, ViewFileError, open_target
 
     name = database or views.database
     if name is None:
         fail(ExitCode.USAGE, "name the database: `database` in the file, or --database")
     try:
-        place = open_target(name)
+        place = open_target(name, missing=missing)
     except ViewFileError as error:
         fail(ExitCode.USAGE, str(error))
 
@@ -82,5 +92,7 @@ def run_with(views: ViewFile, database: str | None, work: Callable[[Target], Cor
 
     try:
         return asyncio.run(work_there())
+    except TargetMissingError as error:
+        fail(ExitCode.REFUSED, str(error))
     except TargetAwayError as error:
         fail(ExitCode.UNREACHABLE, str(error))

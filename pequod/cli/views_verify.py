@@ -33,7 +33,8 @@ def verify(
         bool, typer.Option("--repair", help="Write rows as they should be, delete strange ones, add lost columns.")
     ] = False,
     seconds: Annotated[
-        float, typer.Option("--wait", min=0.1, metavar="SECONDS", help="For a part to come as far as the server.")
+        float,
+        typer.Option("--wait", min=0.1, metavar="SECONDS", help="For a part to come as far as the server."),
     ] = 30.0,
     json: Json = False,
 ) -> None:

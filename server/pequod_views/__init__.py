@@ -4,7 +4,14 @@ docs/views.md tells how to use them, docs/architecture/views.md how they work.
 """
 
 from pequod_views.definition import DurableView, ViewFile, parse_views
-from pequod_views.errors import OtherServerError, PartLostError, TargetAwayError, TargetRefusedError, ViewFileError
+from pequod_views.errors import (
+    OtherServerError,
+    PartLostError,
+    TargetAwayError,
+    TargetMissingError,
+    TargetRefusedError,
+    ViewFileError,
+)
 from pequod_views.manager import Manager
 from pequod_views.targets import Target, open_target
 
@@ -15,6 +22,7 @@ __all__ = [
     "PartLostError",
     "Target",
     "TargetAwayError",
+    "TargetMissingError",
     "TargetRefusedError",
     "ViewFile",
     "ViewFileError",

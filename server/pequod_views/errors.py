@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import ClassVar
+
 from pequod.errors import PequodError
 
 
@@ -26,10 +28,18 @@ class UnfitError(PequodError):
 class TargetAwayError(PequodError):
     """The target database does not answer; it may come back."""
 
+    _TEXT: ClassVar[str] = "{target} does not answer: {reason}"
+
     def __init__(self, target: str, reason: str) -> None:
-        super().__init__(f"{target} does not answer: {reason}")
+        super().__init__(self._TEXT.format(target=target, reason=reason))
         self.target = target
         self.reason = reason
+
+
+class TargetMissingError(TargetAwayError):
+    """There is no such target database. A manager waits for it all the same: it may be restored."""
+
+    _TEXT: ClassVar[str] = "{target}: {reason}"
 
 
 class TargetRefusedError(PequodError):

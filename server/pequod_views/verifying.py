@@ -79,12 +79,16 @@ class PartVerdict:
 class WatchedRows:
     """The rows of a range as a watch shows them, with the revisions of their last changes.
 
+    Args:
+        number: That of the range in the watch.
+
     Invariants:
         1. ``rows`` is the range as of ``revision``; a key that is not in ``_changed`` has been so since ``begun``.
     """
 
-    def __init__(self, begin: RangesEvent, events: AsyncGenerator[RangesEvent]) -> None:
-        found = begin.rows.get(0)
+    def __init__(self, number: int, begin: RangesEvent, events: AsyncGenerator[RangesEvent]) -> None:
+        found = begin.rows.get(number)
+        self._number = number
         self.rows: dict[bytes, bytes] = {} if found is None else dict(zip(found.keys, found.values, strict=True))
         self.server_id = begin.server_id
         self.revision = self.begun = begin.revision
@@ -100,7 +104,7 @@ class WatchedRows:
             event = await anext(self._events)
             if event.ended:
                 raise UnverifiableError(next(iter(event.ended.values())))
-            for key, _, new in event.changes.get(0, ()):
+            for key, _, new in event.changes.get(self._number, ()):
                 self._changed[key] = event.revision
                 if new is None:
                     self.rows.pop(key, None)
@@ -136,6 +140,8 @@ class Verifier:
         self._repairs = repairs
         self._parts = f"{target.dialect.prefix}parts"
         self._notes = DriftNotes(target)
+        #: The server that a watch from a key is at.
+        self._servers: dict[bytes, str] = {}
 
     async def verify(self, view: DurableView) -> list[PartVerdict]:
         """Compare a view, part by part, and note what is found for the metrics of managers.
@@ -175,16 +181,18 @@ class Verifier:
         first, last = held.part.first, held.part.last
         verdict = PartVerdict(view.name, escaped(first))
         noted = (await OriginNotes(self._target).of_all([view.name]))[view.name]
-        events = self._client.watch_ranges([WatchedRange(first, last, rows=True)], progress_s=_PROGRESS_S)
+        before = await self._anchor(held)
+        ranges = [*before, WatchedRange(first, last, rows=True)]
+        events = self._client.watch_ranges(ranges, progress_s=_PROGRESS_S)
         async with aclosing(events):
             begin = await anext(events)
             demand_same(view.name, noted, known(as_origins(begin.origins)))
             if begin.ended:
-                verdict.trouble = begin.ended[0]
+                verdict.trouble = next(iter(begin.ended.values()))
                 return verdict
             try:
                 async with asyncio.timeout(self._wait_s) as patience:
-                    watched = WatchedRows(begin, events)
+                    watched = WatchedRows(len(before), begin, events)
                     start: bytes | None = first
                     while start is not None:
                         start, found = await self._compare(view, held, watched, start, verdict)
@@ -196,6 +204,24 @@ class Verifier:
             except TimeoutError:
                 verdict.trouble = f"it has not come in {self._wait_s:g} s as far as the server is: does a manager run?"
         return verdict
+
+    async def _anchor(self, held: HeldPart) -> list[WatchedRange]:
+        """Return what to watch before a part, so that a cluster has the server watched that its manager watches.
+
+        Revisions of two servers say nothing of each other. Each watch is at the server of its first range, and that of
+        a manager begins with one of its parts.
+        """
+        async with self._target.transaction() as transaction:
+            rows = await transaction.fetch(f"SELECT first, server_id, view FROM {self._parts} ORDER BY view, first")
+        wanted = {server for first, server, view in rows if (view, first) == held.part.place}
+        for first in dict.fromkeys([held.part.first, *(row[0] for row in rows if row[1] in wanted)]):
+            one = WatchedRange(first, first + b"\0")
+            if first not in self._servers:
+                async with aclosing(self._client.watch_ranges([one], progress_s=_PROGRESS_S)) as events:
+                    self._servers[first] = f"{(await anext(events)).server_id:016x}"
+            if self._servers[first] in wanted:
+                return [] if first == held.part.first else [one]
+        return []
 
     async def _compare(
         self, view: DurableView, held: HeldPart, watched: WatchedRows, start: bytes, verdict: PartVerdict

@@ -130,7 +130,20 @@ def test_a_report_that_is_wrong_or_not_whole_is_exit_code_1(rows: str, code: int
 
 #: The commands whose options are fields of settings, and the module of each.
 _COMMANDS = {
-    "bench": {"twip", "feed", "micro", "store", "scale", "clients", "wire", "replace", "ranges", "cluster", "compare"},
+    "bench": {
+        "twip",
+        "feed",
+        "micro",
+        "store",
+        "scale",
+        "clients",
+        "wire",
+        "replace",
+        "ranges",
+        "views",
+        "cluster",
+        "compare",
+    },
     "cluster_demo": {"demo"},
 }
 

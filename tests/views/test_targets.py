@@ -3,11 +3,19 @@
 from __future__ import annotations
 
 import asyncio
+import re
 from typing import Any
 
 import asyncpg
 import pytest
-from pequod_views import DurableView, TargetAwayError, TargetRefusedError, ViewFileError, open_target
+from pequod_views import (
+    DurableView,
+    TargetAwayError,
+    TargetMissingError,
+    TargetRefusedError,
+    ViewFileError,
+    open_target,
+)
 from pequod_views.install import check, install, uninstall
 from pequod_views.kinds import KINDS
 from pequod_views.ledger import PartLedger
@@ -282,8 +290,19 @@ async def test_a_reader_waits_for_a_token(site: Site, client: AsyncClient) -> No
     with pytest.raises(TargetRefusedError, match="no view 'w' is installed there; there are: v"):
         await wait_for(target, "w", token_at(0), 0)
     if isinstance(site, PostgresSite):
-        with pytest.raises(asyncpg.RaiseError, match="no view 'w' is installed here"):
-            await site.fetch(f"SELECT pequod_views.wait_for('w', '{token_at(0)}', 0)")
+        for arguments, reason in {
+            f"'w', '{token_at(0)}', 0": "no view 'w' is installed here",
+            f"NULL, '{token_at(0)}', 0": "the name of the view is NULL",
+            "'v', NULL, 0": "the token is NULL",
+            f"'v', '{token_at(0)}', NULL": "the number of seconds is NULL",
+            f"'v', '{token_at(0)}', 'NaN'": "not NaN",
+            f"'v', '{token_at(0)}', 'Infinity'": "not Infinity",
+            "'v', 'nonsense', 0": "'nonsense' is no token: tokens start with pq1.",
+            "'v', 'pq1.A!', 0": "'pq1.A!' is no token",
+            "'v', 'pq1.AZ86YcI', 0": "'pq1.AZ86YcI' is no token",
+        }.items():
+            with pytest.raises(asyncpg.PostgresError, match=re.escape(reason)):
+                await site.fetch(f"SELECT pequod_views.wait_for({arguments})")
     await target.close()
 
 
@@ -331,6 +350,11 @@ async def test_a_locked_sqlite_file_is_waited_for(
 async def test_names_of_databases_are_checked(postgres_site: PostgresSite) -> None:
     with pytest.raises(ViewFileError):
         open_target("mysql://x")
+    missing = open_target(postgres_site.cluster.dsn("none"))
+    with pytest.raises(TargetMissingError, match=r"/none.*: there is no such database"):
+        async with missing.transaction():
+            pass
+    await missing.close()
     away = open_target("postgresql://postgres@/postgres?host=/nowhere")
     assert away.name == "postgresql:///postgres?host=/nowhere"
     with pytest.raises(TargetAwayError):

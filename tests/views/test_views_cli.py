@@ -48,6 +48,11 @@ def views(*arguments: object) -> Result:
 
 
 def test_a_table_from_install_to_status(file: Path, target: str) -> None:
+    for command in ("status", "check", "run", "verify", "uninstall"):
+        outcome = views(command, file)
+        assert (outcome.exit_code, "there is no such file" in outcome.stderr) == (3, True)
+    assert not (file.parent / "live.db").exists()
+    (file.parent / "live.db").touch()
     assert views("status", file).exit_code == 1
     assert "nothing is installed" in views("check", file).stderr
     assert views("run", file).exit_code == 3
@@ -82,6 +87,7 @@ def test_a_table_from_install_to_status(file: Path, target: str) -> None:
 
 
 def test_uninstall_leaves_the_table_or_drops_it(file: Path) -> None:
+    (file.parent / "live.db").touch()
     assert views("uninstall", file).stdout == "nothing is installed\n"
     views("install", file)
     assert views("uninstall", file, "other").exit_code == 3
@@ -106,6 +112,11 @@ def test_what_cannot_be_read_is_a_message(file: Path, tmp_path: Path) -> None:
     assert views("check", file, "--database", "nonsense").exit_code == 2
     assert views("status", file, "--database", "postgresql://x@127.0.0.1:1/x").exit_code == 4
     assert views("run", file, "--metrics", "nonsense").exit_code == 3
+    assert views("install", file, "--database", f"sqlite:{tmp_path}/none/live.db").exit_code == 3
+    for option in ("--lease", "--wait"):
+        for seconds in ("nan", "-1"):
+            command = ("run", file) if option == "--lease" else ("wait", file, "karma", "pq1.AQ")
+            assert views(*command, option, seconds).exit_code == 2
     views("install", file)
     outcome = views("run", file, "--metrics", "nonsense")
     assert (outcome.exit_code, "HOST:PORT" in outcome.stderr) == (2, True)

@@ -24,9 +24,9 @@ from pequod.client.cluster.dividing import in_runs
 from pequod.client.cluster.following import MapFollowing, MapVersions
 from pequod.client.cluster.node import Node
 from pequod.client.cluster.routes import Routes
-from pequod.client.cluster.scans import chunks_of, next_node
+from pequod.client.cluster.scans import chunks_of
 from pequod.client.cluster.sender import ClusterSender
-from pequod.client.cluster.watching import follow_anywhere
+from pequod.client.cluster.watching import follow_anywhere, follow_ranges_somewhere
 from pequod.client.columns import Columns
 from pequod.client.connection import ServerConnection
 from pequod.client.credentials import Credentials
@@ -259,7 +259,6 @@ class ClusterConnection(Link):
             note: Notes the state that an event shows.
         """
         await self.known(asyncio.get_running_loop().time() + self.timeout_s)
-        node = next_node(self, ranges[0].first, set())
-        async with aclosing(node.connection.watch_ranges(ranges, progress_ms, note)) as events:
+        async with aclosing(follow_ranges_somewhere(self, ranges, progress_ms, note)) as events:
             async for event in events:
                 yield event

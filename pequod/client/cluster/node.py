@@ -129,6 +129,12 @@ class Node:
 
         return counted
 
+    def lose(self) -> None:
+        """Note that a stream of the server has broken; it is away until a probe is answered."""
+        self._leave()
+        if self._watching is None:
+            self._watching = asyncio.create_task(self._watch())
+
     def _leave(self) -> None:
         if not self.is_away:
             self.is_away = True

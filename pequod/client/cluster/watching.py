@@ -13,10 +13,10 @@ differences are exact, for the memory of one copy of the range.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, Callable
+from collections.abc import AsyncGenerator, Callable, Sequence
 from contextlib import aclosing
 from dataclasses import replace
-from typing import Final
+from typing import Final, TypeVar
 
 from pequod_proto import pequod_pb2 as pb
 
@@ -27,11 +27,13 @@ from pequod.client.cluster.routes import Routed
 from pequod.client.cluster.scans import next_node
 from pequod.client.retry import pause_s
 from pequod.client.watch import follow, log
+from pequod.client.watch_ranges import RangesEvent, WatchedRange
 from pequod.errors import DeadlineExceededError, UnavailableError, WatchCompactedError
 
 #: How long a watch waits for an event before it asks whether its server is alive, and for the answer.
 _QUIET_S: Final = 1.0
 _PROBE_S: Final = 1.0
+E = TypeVar("E")
 
 
 class _CopiedRows:
@@ -134,6 +136,35 @@ async def _continued(
                 raise
 
 
+async def follow_ranges_somewhere(
+    cluster: Routed, ranges: Sequence[WatchedRange], progress_ms: int, note: Callable[[pb.Header], None]
+) -> AsyncGenerator[RangesEvent]:
+    """Yield the events of many ranges, from the first server that answers, until it goes away.
+
+    Args:
+        note: Notes the state that an event shows.
+
+    Raises:
+        UnavailableError: The server is gone; or none answers.
+    """
+    tried: set[Node] = set()
+    while True:
+        node = next_node(cluster, ranges[0].first, tried)
+        tried.add(node)
+        has_begun = False
+        try:
+            events = node.connection.watch_ranges(ranges, progress_ms, note)
+            async with aclosing(_while_alive(node, events)) as living:
+                async for event in living:
+                    has_begun = True
+                    yield event
+        except UnavailableError:
+            # The next watch is to ask another one.
+            node.lose()
+            if has_begun or next_node(cluster, ranges[0].first, tried) in tried:
+                raise
+
+
 async def _at(node: Node, request: pb.WatchRequest, note: Callable[[pb.Header], None]) -> AsyncGenerator[WatchEvent]:
     """Yield the events of a watch at one server, as long as it is alive and in the cluster.
 
@@ -142,8 +173,18 @@ async def _at(node: Node, request: pb.WatchRequest, note: Callable[[pb.Header], 
     """
     asked = pb.WatchRequest()
     asked.CopyFrom(request)
-    events = follow(node.connection, asked, -1.0, note)
-    pending: asyncio.Future[WatchEvent] | None = None
+    async with aclosing(_while_alive(node, follow(node.connection, asked, -1.0, note))) as events:
+        async for event in events:
+            yield event
+
+
+async def _while_alive(node: Node, events: AsyncGenerator[E]) -> AsyncGenerator[E]:
+    """Yield what a server sends, as long as it gives signs of life.
+
+    Raises:
+        UnavailableError: The server is gone, or gives no sign of life.
+    """
+    pending: asyncio.Future[E] | None = None
     try:
         while True:
             pending = asyncio.ensure_future(anext(events))

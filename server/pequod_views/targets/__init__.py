@@ -9,25 +9,26 @@ from pequod_installed.names import how_to_install
 
 from pequod_views.errors import TargetRefusedError, ViewFileError
 from pequod_views.targets.sqlite import SqliteTarget
-from pequod_views.targets.target import PartNews, Target, TargetDialect, TargetTransaction
+from pequod_views.targets.target import Missing, PartNews, Target, TargetDialect, TargetTransaction
 
-__all__ = ["PartNews", "Target", "TargetDialect", "TargetTransaction", "open_target"]
+__all__ = ["Missing", "PartNews", "Target", "TargetDialect", "TargetTransaction", "open_target"]
 
 _POSTGRES: Final = ("postgresql://", "postgres://")
 
 
-def open_target(database: str) -> Target:
+def open_target(database: str, *, missing: Missing = "made") -> Target:
     """Return a database by its name; it is connected to when it is first used.
 
     Args:
         database: sqlite:PATH or postgresql://USER:PASSWORD@HOST/NAME.
+        missing: Whether a file that is not there is made. A database of PostgreSQL never is.
 
     Raises:
         ViewFileError: It is neither.
         TargetRefusedError: The package for PostgreSQL is not installed.
     """
     if database.startswith("sqlite:") and len(database) > len("sqlite:"):
-        return SqliteTarget(Path(database.removeprefix("sqlite:")))
+        return SqliteTarget(Path(database.removeprefix("sqlite:")), missing)
     if not database.startswith(_POSTGRES):
         raise ViewFileError("database", f"{database!r} is none; write sqlite:PATH or postgresql://...")
     try:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Final
 import asyncpg
 
 from pequod_views.definition import DurableView, TableRow, names_of
-from pequod_views.errors import TargetAwayError, TargetRefusedError
+from pequod_views.errors import TargetAwayError, TargetMissingError, TargetRefusedError
 from pequod_views.targets.target import TargetDialect, quoted
 from pequod_views.targets.waiting_sql import FUNCTIONS, FUNCTIONS_REMOVAL
 
@@ -83,7 +83,7 @@ class PostgresTarget:
             async with pool.acquire(timeout=_CONNECT_S) as connection, connection.transaction():
                 yield PostgresTransaction(connection)
         except _AWAY as error:
-            raise TargetAwayError(self.name, str(error) or type(error).__name__) from error
+            raise self._away(error) from error
         except asyncpg.PostgresError as error:
             raise TargetRefusedError(self.name, str(error)) from error
 
@@ -95,11 +95,18 @@ class PostgresTarget:
             connection = await asyncpg.connect(self._dsn, timeout=_CONNECT_S, server_settings=_SETTINGS)
             await connection.add_listener("pequod_views", news.tell)
         except _AWAY as error:
-            raise TargetAwayError(self.name, str(error) or type(error).__name__) from error
+            raise self._away(error) from error
+        except asyncpg.PostgresError as error:
+            raise TargetRefusedError(self.name, str(error)) from error
         try:
             yield news
         finally:
             connection.terminate()
+
+    def _away(self, error: Exception) -> TargetAwayError:
+        if isinstance(error, asyncpg.InvalidCatalogNameError):
+            return TargetMissingError(self.name, "there is no such database; check its name")
+        return TargetAwayError(self.name, str(error) or type(error).__name__)
 
     async def _open(self) -> asyncpg.Pool[asyncpg.Record]:
         async with self._opening:

@@ -14,9 +14,9 @@ from typing import Any, Final, TypeVar
 from uuid import UUID
 
 from pequod_views.definition import DurableView, TableRow, names_of
-from pequod_views.errors import TargetAwayError, TargetRefusedError
+from pequod_views.errors import TargetAwayError, TargetMissingError, TargetRefusedError
 from pequod_views.kinds import Cell
-from pequod_views.targets.target import TargetDialect, quoted
+from pequod_views.targets.target import Missing, TargetDialect, quoted
 
 T = TypeVar("T")
 
@@ -70,13 +70,18 @@ _DIALECT: Final = TargetDialect(
 
 
 class SqliteTarget:
-    """A SQLite file that holds views: one connection in one thread, one transaction at a time."""
+    """A SQLite file that holds views: one connection in one thread, one transaction at a time.
+
+    Args:
+        missing: Whether a file that is not there is made.
+    """
 
     dialect = _DIALECT
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, missing: Missing) -> None:
         self.name = f"sqlite:{path}"
         self._path = path
+        self._missing = missing
         self._thread = ThreadPoolExecutor(1, "pequod-views-sqlite")
         self._turn = asyncio.Lock()
         self._connection: sqlite3.Connection | None = None
@@ -132,6 +137,8 @@ class SqliteTarget:
             if (found.st_dev, found.st_ino) != self._file:
                 raise sqlite3.OperationalError("the file has been replaced")
             return self._connection
+        if not (self._path if self._missing == "refused" else self._path.parent).exists():
+            raise TargetMissingError(self.name, "there is no such file, and only `pequod views install` makes one")
         connection = sqlite3.connect(self._path, isolation_level=None, timeout=_BUSY_S, check_same_thread=False)
         try:
             # Readers see the state before a transaction while it runs, and do not wait.

@@ -9,10 +9,13 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any, Literal, Protocol, TypeAlias
 
 from pequod_views.definition import DurableView, TableRow
 from pequod_views.kinds import Cell, CellKind
+
+#: What becomes of a database that is not there, where a database is a file.
+Missing: TypeAlias = Literal["made", "refused"]
 
 
 @dataclass(frozen=True, slots=True)

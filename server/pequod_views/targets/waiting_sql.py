@@ -24,7 +24,7 @@ DECLARE
     timeline numeric;
 BEGIN
     IF left(token, 4) <> 'pq1.' THEN
-        RAISE EXCEPTION 'tokens start with pq1.';
+        RAISE EXCEPTION 'tokens start with pq1.' USING ERRCODE = 'invalid_parameter_value';
     END IF;
     data := decode(encoded || repeat('=', (4 - length(encoded) % 4) % 4), 'base64');
     WHILE at < length(data) LOOP
@@ -69,13 +69,30 @@ $$"""
 # before its transaction ends, so it looks: often at first, since most waits are for a write of a moment ago.
 _WAIT_FOR: Final = """
 CREATE OR REPLACE FUNCTION pequod_views.wait_for(view_name text, wanted text, wait_s double precision DEFAULT 1)
-RETURNS boolean LANGUAGE plpgsql VOLATILE STRICT AS $$
+RETURNS boolean LANGUAGE plpgsql VOLATILE CALLED ON NULL INPUT AS $$
 DECLARE
     began timestamptz := clock_timestamp();
 BEGIN
+    IF view_name IS NULL OR wanted IS NULL OR wait_s IS NULL THEN
+        RAISE EXCEPTION 'wait_for takes no NULL: %', CASE
+            WHEN view_name IS NULL THEN 'the name of the view is NULL'
+            WHEN wanted IS NULL THEN 'the token is NULL'
+            ELSE 'the number of seconds is NULL' END
+            USING ERRCODE = 'null_value_not_allowed';
+    END IF;
+    IF wait_s = 'NaN' OR wait_s >= 1e9 THEN
+        RAISE EXCEPTION 'wait_for waits less than 1e9 seconds, not %', wait_s
+            USING ERRCODE = 'invalid_parameter_value';
+    END IF;
+    BEGIN
+        PERFORM pequod_views.token_entries(wanted);
+    EXCEPTION WHEN data_exception THEN
+        RAISE EXCEPTION '% is no token: %', quote_literal(left(wanted, 100)), SQLERRM
+            USING ERRCODE = 'invalid_parameter_value';
+    END;
     IF NOT EXISTS (SELECT FROM pequod_views.parts WHERE view = view_name) THEN
         RAISE EXCEPTION 'no view % is installed here', quote_literal(view_name)
-            USING HINT = 'SELECT DISTINCT view FROM pequod_views.parts';
+            USING ERRCODE = 'undefined_object', HINT = 'SELECT DISTINCT view FROM pequod_views.parts';
     END IF;
     WHILE NOT pequod_views.has_reached(view_name, wanted) LOOP
         IF clock_timestamp() >= began + make_interval(secs => wait_s) THEN

@@ -7,6 +7,7 @@ from pequod_views.versioned.algorithms import NoLiveRowError, RingError, RowUnfi
 from pequod_views.versioned.coordinator import StoreSession, UpdatesRefusedError, ViewCoordinator, ViewLateError
 from pequod_views.versioned.leases import ShareLeases
 from pequod_views.versioned.records import ForgettingStore, QuorumError, RecordStore, StoredCell, StoredColumn
+from pequod_views.versioned.replicas import ReplicaRefusedError
 from pequod_views.versioned.rows import EarlierFormatError, NameRefusedError, Update, VersionedView
 from pequod_views.versioned.sqlite_store import SqliteReplicas
 from pequod_views.versioned.sweeping import Swept, ViewSweeper
@@ -20,6 +21,7 @@ __all__ = [
     "NoLiveRowError",
     "QuorumError",
     "RecordStore",
+    "ReplicaRefusedError",
     "RingError",
     "RowUnfinishedError",
     "ShareLeases",

@@ -15,6 +15,7 @@ from pequod_views.versioned.algorithms import RowUnfinishedError, get_view
 from pequod_views.versioned.leases import ShareLeases
 from pequod_views.versioned.propagation import Propagator
 from pequod_views.versioned.records import Cells, QuorumError, RecordStore, StoredCell
+from pequod_views.versioned.replicas import refuse_duration
 from pequod_views.versioned.rows import Update, VersionedView, base_column, check_text, check_views, guesses, row_of
 
 _WAIT_S: Final = 10.0
@@ -160,8 +161,10 @@ class ViewCoordinator:
             ViewLateError: It takes longer.
             EarlierFormatError: The record is of an earlier version.
             NameRefusedError: The key is not Unicode.
+            SettingError: `wait_s` is no number of seconds.
         """
         check_text("the view key", key)
+        refuse_duration("wait_s", wait_s)
         try:
             async with asyncio.timeout(wait_s):
                 if session is not None:

@@ -8,12 +8,13 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from pequod.errors import PequodError
-from pequod_views.versioned.leases import ShareLeases
+from pequod_views.versioned.leases import LEASE_S_MIN, SHARES_MAX, ShareLeases
 from pequod_views.versioned.records import RecordStore
+from pequod_views.versioned.replicas import REDIS, SQLITE, ReplicaRefusedError, refuse_twice, replica_of
 from pequod_views.versioned.rows import NameRefusedError, VersionedView, check_views
 
-_SQLITE: Final = "sqlite:"
-_REDIS: Final = ("redis://", "rediss://", "unix://")
+#: A record whose holder died waits for so long.
+_LEASE_S_MAX: Final = 3600.0
 _FILE: Final = {"replicas", "lease_s", "share_count", "view"}
 _VIEW: Final = {"name", "base", "key", "columns"}
 
@@ -39,7 +40,7 @@ class VersionedFile:
     @property
     def are_files(self) -> bool:
         """The replicas are SQLite files; else they are servers of Redis."""
-        return self.replicas[0].startswith(_SQLITE)
+        return self.replicas[0].startswith(SQLITE)
 
     def leases(self, store: RecordStore) -> ShareLeases:
         """Return the leases of this process."""
@@ -50,7 +51,7 @@ def parse_versioned(text: str) -> VersionedFile:
     """Return what a file in TOML declares.
 
     Raises:
-        VersionedFileError: It is not TOML, or has no replicas, no view, or a malformed one.
+        VersionedFileError: It is not TOML, has no replicas, one of them twice, no view, or a malformed one.
     """
     try:
         document = tomllib.loads(text)
@@ -60,12 +61,17 @@ def parse_versioned(text: str) -> VersionedFile:
     replicas, lease_s, share_count = (document.get(name) for name in ("replicas", "lease_s", "share_count"))
     if not _are_texts(replicas) or not replicas:
         raise VersionedFileError("replicas", 'it is a list of texts, such as ["sqlite:a.db", "sqlite:b.db"]')
-    if not any(all(replica.startswith(kind) for replica in replicas) for kind in (_SQLITE, _REDIS)):
+    if not any(all(replica.startswith(kind) for replica in replicas) for kind in (SQLITE, REDIS)):
         raise VersionedFileError("replicas", "each is sqlite:PATH, or each is redis://, rediss:// or unix://PATH")
-    if lease_s is not None and (type(lease_s) not in {int, float} or lease_s <= 0):
-        raise VersionedFileError("lease_s", f"it is a number of seconds above 0, not {lease_s!r}")
-    if share_count is not None and (type(share_count) is not int or share_count < 1):
-        raise VersionedFileError("share_count", f"it is a whole number above 0, not {share_count!r}")
+    if lease_s is not None and (type(lease_s) not in {int, float} or not LEASE_S_MIN <= lease_s <= _LEASE_S_MAX):
+        reason = f"it is a number of seconds from {LEASE_S_MIN:g} to {_LEASE_S_MAX:g}, not {lease_s!r}"
+        raise VersionedFileError("lease_s", reason)
+    if share_count is not None and (type(share_count) is not int or not 1 <= share_count <= SHARES_MAX):
+        raise VersionedFileError("share_count", f"it is a whole number from 1 to {SHARES_MAX}, not {share_count!r}")
+    try:
+        refuse_twice(list(map(replica_of, replicas)), replicas)
+    except ReplicaRefusedError as error:
+        raise VersionedFileError("replicas", str(error)) from error
     tables = document.get("view")
     if not isinstance(tables, list) or not tables or not all(isinstance(table, dict) for table in tables):
         raise VersionedFileError("the file", "it has no view; begin one with a line [[view]]")

@@ -26,13 +26,18 @@ from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
 from typing import Final, NamedTuple, Self
 
+from pequod.errors import SettingError
 from pequod_views.versioned.locks import RowLocks
 from pequod_views.versioned.records import QuorumError, RecordStore
+from pequod_views.versioned.replicas import refuse_duration
 from pequod_views.versioned.turns import EPOCH_FIRST, LeaseLostError, Turn, TurnStamps
 
 #: All processes over a store have to have the same.
 _SHARES: Final = 64
+SHARES_MAX: Final = 65_536
 _LEASE_S: Final = 2.0
+#: With less, a lease runs out while its holder waits for a turn of the processor.
+LEASE_S_MIN: Final = 0.05
 #: Of the time of a lease: what clocks may differ in speed.
 _DRIFT: Final = 0.1
 _BEATS: Final = 4
@@ -244,6 +249,9 @@ class ShareLeases:
     Args:
         share_count: How many shares there are; the same for all processes over a store.
         lease_s: How long others wait after a process died; the same for all processes over a store.
+
+    Raises:
+        SettingError: One of them is no such number.
     """
 
     def __init__(
@@ -254,6 +262,9 @@ class ShareLeases:
         lease_s: float = _LEASE_S,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
+        refuse_duration("lease_s", lease_s, least_s=LEASE_S_MIN)
+        if not 1 <= share_count <= SHARES_MAX:
+            raise SettingError("share_count", f"it is a whole number from 1 to {SHARES_MAX}, not {share_count!r}")
         self._locks = RowLocks()
         holder = uuid.uuid4().hex
         self._shares = [Share(store, number, holder, lease_s, clock) for number in range(share_count)]

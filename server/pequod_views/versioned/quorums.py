@@ -16,11 +16,13 @@ class Quorums(Generic[R]):
     """Replicas, each a connection of any kind.
 
     Args:
+        names: Those of the replicas, for messages.
         away: What a replica raises that does not answer.
     """
 
-    def __init__(self, replicas: Sequence[R], *away: type[Exception]) -> None:
+    def __init__(self, replicas: Sequence[R], names: Sequence[str], *away: type[Exception]) -> None:
         self.replicas = tuple(replicas)
+        self._names = tuple(names)
         self._away = away
         #: Work of replicas that were not waited for.
         self._late: set[asyncio.Future[Any]] = set()
@@ -31,22 +33,29 @@ class Quorums(Generic[R]):
         Raises:
             QuorumError: Too few answer.
         """
-        up = [replica for number, replica in enumerate(self.replicas) if number not in down]
-        working = {asyncio.ensure_future(work(replica)) for replica in up}
+        names = {
+            asyncio.ensure_future(work(replica)): name
+            for number, (replica, name) in enumerate(zip(self.replicas, self._names, strict=True))
+            if number not in down
+        }
+        working = set(names)
         self._late |= working
         for future in working:
             future.add_done_callback(self._end)
         answers: list[T] = []
+        reasons: list[str] = []
         while working and len(answers) < quorum:
             done, working = await asyncio.wait(working, return_when=asyncio.FIRST_COMPLETED)
             for future in done:
                 error = future.exception()
                 if error is None:
                     answers.append(future.result())
-                elif not isinstance(error, self._away):
+                elif isinstance(error, self._away):
+                    reasons.append(f"{names[future]}: {error or type(error).__name__}")
+                else:
                     raise error
         if len(answers) < quorum:
-            raise QuorumError(quorum, len(answers))
+            raise QuorumError(quorum, len(answers), sorted(reasons))
         return answers
 
     def _end(self, work: asyncio.Future[Any]) -> None:

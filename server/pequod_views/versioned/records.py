@@ -58,12 +58,18 @@ def merge(into: dict[StoredColumn, StoredCell], cells: Cells) -> None:
 
 
 class QuorumError(PequodError):
-    """Fewer replicas answered than the call asked for; a write may be at some of them, and may spread."""
+    """Fewer replicas answered than the call asked for; a write may be at some of them, and may spread.
 
-    def __init__(self, wanted: int, answered: int) -> None:
-        super().__init__(f"{answered} replicas answered, and {wanted} have to")
+    Args:
+        reasons: Why others did not answer, each with the name of its replica.
+    """
+
+    def __init__(self, wanted: int, answered: int, reasons: Sequence[str] = ()) -> None:
+        why = f": {'; '.join(reasons)}" if reasons else ""
+        super().__init__(f"{answered} replicas answered, and {wanted} have to{why}")
         self.wanted = wanted
         self.answered = answered
+        self.reasons = tuple(reasons)
 
 
 @dataclass(frozen=True, slots=True)

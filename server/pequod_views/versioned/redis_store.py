@@ -14,6 +14,7 @@ the others; `spread` brings it what it lacks.
 
 from __future__ import annotations
 
+import asyncio
 import uuid
 from collections.abc import Awaitable, Sequence
 from typing import Final, TypeAlias, cast
@@ -24,6 +25,14 @@ from redis.exceptions import RedisError
 from pequod_views.versioned.quorums import Quorums
 from pequod_views.versioned.records import Cells, StoredCell, StoredColumn, merge
 from pequod_views.versioned.registers import BallotRequest, Ballots, Prepare, Vote, swap_at_replicas
+from pequod_views.versioned.replicas import (
+    ReplicaId,
+    ReplicaRefusedError,
+    refuse_duration,
+    refuse_twice,
+    replica_of,
+    shown,
+)
 
 Server: TypeAlias = "redis.asyncio.Redis"
 
@@ -73,14 +82,21 @@ class RedisReplicas:
     Args:
         urls: Such as `redis://host:6379/0`, one for each replica, in any order.
         timeout_s: How long a server may take before it counts as away.
+
+    Raises:
+        ReplicaRefusedError: A server is there twice, or a URL is malformed.
+        SettingError: The timeout is no number of seconds.
     """
 
     def __init__(self, urls: Sequence[str], *, timeout_s: float = 2.0) -> None:
+        refuse_duration("timeout_s", timeout_s, least_s=0.001)
+        refuse_twice(list(map(replica_of, urls)), urls)
         self.replica_count = len(urls)
+        self._names = list(map(shown, urls))
         #: The numbers of the replicas that this process is not to ask.
         self.down: set[int] = set()
         self._servers: Quorums[Server] = Quorums(
-            [_server(url, timeout_s) for url in urls], RedisError, OSError, TimeoutError
+            [_server(url, timeout_s) for url in urls], self._names, RedisError, OSError, TimeoutError
         )
         self._ballots = Ballots(uuid.uuid4().hex)
 
@@ -89,6 +105,16 @@ class RedisReplicas:
         await self._servers.settle()
         for server in self._servers.replicas:
             await server.aclose()
+
+    async def refuse_same(self) -> None:
+        """Pass if no two of the servers that answer are one server with two names.
+
+        Raises:
+            ReplicaRefusedError: Two are.
+        """
+        places = await asyncio.gather(*map(_place_of, self._servers.replicas))
+        known = [(place, name) for place, name in zip(places, self._names, strict=True) if place[0]]
+        refuse_twice([place for place, _ in known], [name for _, name in known])
 
     async def get(self, table: str, key: str, columns: Sequence[StoredColumn] | None, quorum: int) -> Cells:
         """Return the newest of each cell."""
@@ -165,16 +191,32 @@ class RedisReplicas:
 
 
 def _server(url: str, timeout_s: float) -> Server:
-    pool = redis.asyncio.BlockingConnectionPool.from_url(
-        url,
-        max_connections=_CONNECTIONS_MAX,
-        timeout=timeout_s,
-        socket_timeout=timeout_s,
-        socket_connect_timeout=timeout_s,
-        # A request of which nobody knows whether it arrived is the caller's to send again.
-        retry=None,
-    )
+    try:
+        pool = redis.asyncio.BlockingConnectionPool.from_url(
+            url,
+            max_connections=_CONNECTIONS_MAX,
+            timeout=timeout_s,
+            socket_timeout=timeout_s,
+            socket_connect_timeout=timeout_s,
+            # A request of which nobody knows whether it arrived is the caller's to send again.
+            retry=None,
+        )
+        # It does not connect yet, and finds settings that there are not.
+        pool.make_connection()  # type: ignore[no-untyped-call]
+    except TypeError as error:
+        raise ReplicaRefusedError(shown(url), "a setting in it is none of Redis") from error
+    except ValueError as error:
+        raise ReplicaRefusedError(shown(url), str(error)) from error
     return redis.asyncio.Redis.from_pool(pool)
+
+
+async def _place_of(server: Server) -> ReplicaId:
+    """Return the name that a server gives itself, and the number of the database; nothing if it does not say it."""
+    try:
+        found = await server.info("server")
+    except (RedisError, OSError, TimeoutError):
+        return "", ""
+    return str(found.get("run_id", "")), str(server.connection_pool.connection_kwargs.get("db", 0))
 
 
 def _place(table: str, key: str) -> bytes:

@@ -13,6 +13,7 @@ from typing import Final, Literal, TypeVar
 from pequod_views.versioned.quorums import Quorums
 from pequod_views.versioned.records import Cells, StoredCell, StoredColumn, merge
 from pequod_views.versioned.registers import BallotRequest, Ballots, Prepare, Vote, swap_at_replicas
+from pequod_views.versioned.replicas import ReplicaRefusedError, file_of, refuse_twice
 
 T = TypeVar("T")
 
@@ -48,24 +49,36 @@ class SqliteReplicas:
     """Replicas in files; a replica that is marked as down neither answers nor takes writes.
 
     Args:
-        paths: One file for each replica; files are made.
+        paths: One file for each replica.
         synchronous: SQLite's setting of that name. With less than FULL a power cut may take writes back.
+        missing: Whether files that are not there are made, or refused: an empty one in the place of a replica is one
+            that has lost everything, and still counts.
+
+    Raises:
+        ReplicaRefusedError: A file is there twice, cannot be opened, is no replica, or is missing.
     """
 
-    def __init__(self, paths: Sequence[Path], *, synchronous: Literal["FULL", "NORMAL", "OFF"] = "FULL") -> None:
+    def __init__(
+        self,
+        paths: Sequence[Path],
+        *,
+        synchronous: Literal["FULL", "NORMAL", "OFF"] = "FULL",
+        missing: Literal["made", "refused"] = "made",
+    ) -> None:
+        refuse_twice([file_of(path) for path in paths], list(map(str, paths)))
         self.replica_count = len(paths)
         #: The numbers of the replicas that are away.
         self.down: set[int] = set()
-        self._quorums = Quorums(range(len(paths)), sqlite3.Error)
+        self._quorums = Quorums(range(len(paths)), list(map(str, paths)), sqlite3.Error)
         self._ballots = Ballots(uuid.uuid4().hex)
         self._threads = [ThreadPoolExecutor(1, f"pequod-replica-{number}") for number in range(len(paths))]
-        self._files = [sqlite3.connect(path, timeout=_BUSY_S, check_same_thread=False) for path in paths]
-        for file in self._files:
-            file.execute("PRAGMA journal_mode = WAL")
-            file.execute(f"PRAGMA synchronous = {synchronous}")
-            file.execute(_SCHEMA)
-            file.execute(_REGISTERS)
-            file.commit()
+        self._files: list[sqlite3.Connection] = []
+        try:
+            for path in paths:
+                self._files.append(_opened(path, synchronous, missing))
+        except ReplicaRefusedError:
+            self.close()
+            raise
 
     async def get(self, table: str, key: str, columns: Sequence[StoredColumn] | None, quorum: int) -> Cells:
         """Return the newest of each cell."""
@@ -115,9 +128,42 @@ class SqliteReplicas:
 
     def close(self) -> None:
         """Close the files."""
-        for thread, file in zip(self._threads, self._files, strict=True):
+        for thread in self._threads:
             thread.shutdown()
+        for file in self._files:
             file.close()
+
+
+def _opened(path: Path, synchronous: str, missing: Literal["made", "refused"]) -> sqlite3.Connection:
+    """Open a file.
+
+    Raises:
+        ReplicaRefusedError: It cannot be opened, is no replica, or is missing.
+    """
+    if missing == "refused" and not path.exists():
+        raise ReplicaRefusedError(str(path), "there is no such file; the programs that write make it")
+    try:
+        file = sqlite3.connect(path, timeout=_BUSY_S, check_same_thread=False)
+        try:
+            _refuse_other(file, path, missing)
+            file.execute("PRAGMA journal_mode = WAL")
+            file.execute(f"PRAGMA synchronous = {synchronous}")
+            file.execute(_SCHEMA)
+            file.execute(_REGISTERS)
+            file.commit()
+        except BaseException:
+            file.close()
+            raise
+    except sqlite3.Error as error:
+        raise ReplicaRefusedError(str(path), str(error)) from error
+    return file
+
+
+def _refuse_other(file: sqlite3.Connection, path: Path, missing: Literal["made", "refused"]) -> None:
+    """Pass if a database is a replica, or is to be one."""
+    there = {name for (name,) in file.execute("SELECT name FROM sqlite_master WHERE type = 'table'")}
+    if "cells" not in there and (there or missing == "refused"):
+        raise ReplicaRefusedError(str(path), "it is a database, and no replica")
 
 
 def _read(file: sqlite3.Connection, table: str, key: str) -> dict[StoredColumn, StoredCell]:

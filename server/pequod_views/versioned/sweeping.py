@@ -18,6 +18,7 @@ from pequod_views.versioned.algorithms import RowUnfinishedError, collect, forge
 from pequod_views.versioned.leases import ShareLeases
 from pequod_views.versioned.propagation import Propagator
 from pequod_views.versioned.records import ForgettingStore, QuorumError, RecordStore
+from pequod_views.versioned.replicas import refuse_duration
 from pequod_views.versioned.rows import (
     VersionedView,
     base_column,
@@ -50,6 +51,9 @@ class ViewSweeper:
         leases: Shared with the coordinators of the process.
         forget_s: How long a message may be under way, or a replica be without what the others have. A tombstone that
             is removed earlier may let a row come back.
+
+    Raises:
+        SettingError: `forget_s` is no number of seconds.
     """
 
     def __init__(
@@ -62,6 +66,7 @@ class ViewSweeper:
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         check_views(views)
+        refuse_duration("forget_s", forget_s)
         self._store = store
         self._views = tuple(views)
         self._propagator = Propagator(store, leases)

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import json
+import os
 import re
 import sqlite3
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -18,14 +20,15 @@ from typer.testing import CliRunner
 from pequod.cli.versioned import app
 from tests.views.versioned.schedules import VIEW
 
+REPLICAS = '"sqlite:{0}/0.db", "sqlite:{0}/1.db", "sqlite:{0}/2.db"'
 FILE = """
-replicas = ["sqlite:{0}/0.db", "sqlite:{0}/1.db", "sqlite:{0}/2.db"]
+replicas = [REPLICAS]
 [[view]]
 name = "assigned_to"
 base = "ticket"
 key = "assigned"
 columns = ["status", "title"]
-"""
+""".replace("REPLICAS", REPLICAS)
 
 
 @pytest.fixture
@@ -103,8 +106,17 @@ def test_what_cannot_be_is_said(tmp_path: Path) -> None:
         good.replace("[[view]]", "[view]"): "it has no view",
         good.replace('key = "assigned"', "key = 1"): "`key` is a text, not 1",
         good.replace('["status", "title"]', '["assigned"]'): "has it twice",
-        f"lease_s = 0\n{good}": "a number of seconds above 0",
-        f"share_count = true\n{good}": "a whole number above 0",
+        f"lease_s = 0\n{good}": "a number of seconds from 0.05",
+        f"lease_s = nan\n{good}": "not nan",
+        f"lease_s = inf\n{good}": "not inf",
+        f"share_count = {10**20}\n{good}": "a whole number from 1 to 65536",
+        good.replace("x/1.db", "x/0.db"): "x/0.db: it is one replica, and counts as 2",
+        good.replace("x/1.db", "x/../x/0.db"): "it is one replica",
+        good.replace("x/1.db", ""): "the path of a file",
+        good.replace(REPLICAS.format("x"), "'redis://h', 'redis://H:6379/0'"): "it is one replica",
+        good.replace(REPLICAS.format("x"), "'redis://:word@h:99999'"): "redis://h:99999: Port out of range",
+        good.replace(REPLICAS.format("x"), "'redis://h/x'"): "a database of Redis has a number",
+        f"share_count = true\n{good}": "a whole number from 1",
         good.split("\n", 2)[2]: "it is a list of texts",
     }.items():
         with pytest.raises(VersionedFileError, match=reason):
@@ -113,7 +125,27 @@ def test_what_cannot_be_is_said(tmp_path: Path) -> None:
     path.write_text(good.replace("sqlite:x/0.db", "redis://x"))
     assert "each is sqlite:PATH" in called("check", path, code=2)
     assert "cannot read the views" in called("sweep", tmp_path / "none.toml", code=2)
-    assert "--every is above 0" in called("serve", path, "--every", "0", code=2)
+    for seconds in ("0", "nan", "inf", "1e9"):
+        called("serve", path, "--every", seconds, code=2)
+
+
+def test_a_replica_that_is_missing_or_is_none_is_refused_and_nothing_is_made(file: Path) -> None:
+    for command in ("check", "sweep", "serve"):
+        assert "0.db: there is no such file" in called(command, file, code=3)
+    assert not list(file.parent.glob("*.db"))
+    written(file.parent, *UPDATES)
+    last = file.parent / "2.db"
+    last.unlink()
+    os.link(file.parent / "0.db", last)
+    assert "2.db: it is one replica, and counts as 2" in called("check", file, code=2)
+    last.unlink()
+    with closing(sqlite3.connect(last)) as other:
+        other.execute("CREATE TABLE mine (a)")
+    assert "it is a database, and no replica" in called("sweep", file, code=3)
+    with closing(sqlite3.connect(last)) as other:
+        assert other.execute("SELECT name FROM sqlite_master").fetchall() == [("mine",)]
+    last.write_text("no database " * 100)
+    assert "2.db: file is not a database" in called("check", file, code=3)
 
 
 async def test_a_check_says_nothing_of_a_store_that_is_empty(tmp_path: Path) -> None:

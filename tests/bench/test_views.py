@@ -1,0 +1,37 @@
+"""The benchmark of durable views: all types, several managers, and tables that are compared in the end."""
+
+import json
+
+import pytest
+from pequod_bench import views
+from pequod_views import DurableView, Target
+from typer.testing import CliRunner
+
+from pequod import AsyncClient
+from pequod.cli.app import app
+
+
+def test_views_are_measured_by_type_and_by_managers() -> None:
+    result = CliRunner().invoke(app, ["bench", "views", "--smoke", "--only", "index", "--json"])
+    assert result.exit_code == 0, result.output
+    report = json.loads(result.stdout)
+    assert [(point["type"], point["views"], point["managers"]) for point in report["points"]] == [
+        ("index", 2, 1),
+        ("index", 2, 2),
+    ]
+    for point in report["points"]:
+        assert point["rows_per_s"] > 0
+
+
+def test_a_table_that_differs_ends_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    compare = views._compare
+
+    async def change_and_compare(target: Target, client: AsyncClient, shown: tuple[DurableView, ...]) -> None:
+        async with target.transaction() as transaction:
+            await transaction.fetch("DELETE FROM v0 WHERE value > '0'")
+        await compare(target, client, shown)
+
+    monkeypatch.setattr(views, "_compare", change_and_compare)
+    result = CliRunner().invoke(app, ["bench", "views", "--smoke", "--only", "range"])
+    assert result.exit_code == 1
+    assert "the table v0 has 0 rows" in result.stderr
