@@ -156,9 +156,10 @@ class Feed:
             assert self._database is not None, "only commits of a database are half applied"
             self._database.gate.when_open(self.settle)
             return
-        # Nearly always nothing has to be settled.
         if not (self._runs or self._ending) and (taken := take_runs(self._watches, self._woken)) is not None:
-            return self._add(taken) if taken.numbers else None
+            if taken.numbers:
+                self._add(taken)
+            return
         if lacking := self._collect():
             self._loading = self._loop.create_task(self._settle_later(lacking), name="pequod watch load")
             return
