@@ -1,7 +1,7 @@
 # The native core, where it is built (pequod/native/). This is its interface, written once: a test compares it with what
 # is there. Most names are the twins of Python classes and functions, whose docstrings hold for them.
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Literal
 
 from pequod.answers.rows import Rows
@@ -238,7 +238,7 @@ class HotWaker:
 
 def use_changes(change: type, expired: type, /) -> None: ...
 def encode_changes(head: bytes, changes: Any, numbers: list[int], counts: list[int], /) -> bytes: ...
-def take_runs(watches: dict[int, Any], woken: list[int], /) -> tuple[Any, list[int], list[int]] | None: ...
+def take_runs(watches: Mapping[int, Any], woken: list[int], /) -> tuple[Any, list[int], list[int]] | None: ...
 
 # The way from a written key to those who wait for it; see pequod/native/routes.hpp.
 class Route:

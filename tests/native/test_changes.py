@@ -30,7 +30,8 @@ def random_changes(seed: int) -> list[Change]:
 
 @pytest.mark.parametrize("seed", range(60))
 def test_changes_are_what_they_are_in_python(seed: int) -> None:
-    python, native = PythonChanges(), hot.Changes()
+    python = PythonChanges()
+    native: Any = hot.Changes()
     for change in random_changes(seed):
         for changes in (python, native):
             changes.append(change)
@@ -62,6 +63,7 @@ def test_their_bytes_are_the_message(seed: int) -> None:
 
 def test_what_does_not_fit_is_refused() -> None:
     changes: Any = hot.Changes()
+    names: Any = ["no number"]
     for wrong in ((b"k", None), (b"k", "text", None), [b"k", None, None], ("k", None, None)):
         with pytest.raises(TypeError):
             changes.append(wrong)
@@ -78,7 +80,7 @@ def test_what_does_not_fit_is_refused() -> None:
     with pytest.raises(TypeError):
         changes.part(0, 2)
     with pytest.raises(TypeError):
-        hot.take_runs({}, ["no number"])
+        hot.take_runs({}, names)
     assert hot.take_runs({}, [1]) is None
     assert list(changes) == [Change(b"k", None, b"v")]
 

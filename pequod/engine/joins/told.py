@@ -7,7 +7,7 @@ take_runs: the changes of all of them, range by range <------+
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
 from pequod.answers.changes import Change, Expired
@@ -43,7 +43,7 @@ class HotWatch:
     #: Changes that were delivered and not taken yet.
     changes: Changes
     #: Contexts that are not as a scan would return them.
-    stale: dict[object, None]
+    stale: Collection[object]
     #: Ranges whose rows are not.
     lost: list[tuple[bytes, bytes]]
     #: The reason for which it has ended; None while it has not.
@@ -104,7 +104,7 @@ if not TYPE_CHECKING and core is not None:
     core.use_changes(Change, Expired)
 
 
-def take_runs(watches: dict[int, HotWatch], woken: list[int]) -> Runs | None:
+def take_runs(watches: Mapping[int, HotWatch], woken: list[int]) -> Runs | None:
     """Do what `python_take_runs` does, natively where the core is."""
     if core is None:
         return python_take_runs(watches, woken)
