@@ -371,8 +371,8 @@ class Engine(DatabaseCalls, ExpiryCalls, JoinCalls, KeptCalls, ReplaceCalls, Sho
             MissingError: Ranges of backed tables that this needs are not loaded.
 
         Cost:
-            That of a scan of the range; later some 3 µs more for each computed row that changes in the table (bench
-            row: fan-out, watched).
+            That of a scan of the range; later some 0.2 µs more for each computed row that changes in the table (bench
+            row: views: put, told), and 3 where the table has more than 16 watches.
         """
         if self._deadlines.is_due:
             self._expire_range(first, last)

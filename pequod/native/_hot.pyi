@@ -1,7 +1,7 @@
 # The native core, where it is built (pequod/native/). This is its interface, written once: a test compares it with what
 # is there. Most names are the twins of Python classes and functions, whose docstrings hold for them.
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Literal
 
 from pequod.answers.rows import Rows
@@ -210,6 +210,35 @@ PARTS_MAX: int
 
 class HotSite:
     route: Route | None
+    told: tuple[HotWatch, ...] | None
+
+# What watches are told; see pequod/native/changes.hpp and pequod/native/watches.hpp.
+class Changes:
+    def append(self, change: tuple[bytes, bytes | None, bytes | None], /) -> None: ...
+    def tell(self, key: bytes, old: bytes | None, new: bytes | None, /) -> None: ...
+    def part(self, start: int, stop: int, /) -> list[Any]: ...
+    def text_bytes(self) -> tuple[int, int]: ...
+    def __len__(self) -> int: ...
+    def __getitem__(self, at: int, /) -> Any: ...
+
+class HotWatch:
+    first: bytes
+    last: bytes | None
+    changes: Any
+    stale: dict[Any, None]
+    lost: list[tuple[bytes, bytes]]
+    ended: str | None
+    waker: Any
+    is_awake: bool
+
+class HotWaker:
+    number: int
+    woken: list[int]
+    begin: Any
+
+def use_changes(change: type, expired: type, /) -> None: ...
+def encode_changes(head: bytes, changes: Any, numbers: list[int], counts: list[int], /) -> bytes: ...
+def take_runs(watches: Mapping[int, Any], woken: list[int], /) -> tuple[Any, list[int], list[int]] | None: ...
 
 # The way from a written key to those who wait for it; see pequod/native/routes.hpp.
 class Route:

@@ -3,6 +3,7 @@
 // Each has a Python class or function of the same name, which is the reference and the fallback. The environment
 // variable PEQUOD_PURE keeps a process on these.
 #include "batch.hpp"
+#include "changes.hpp"
 #include "collect.hpp"
 #include "columns.hpp"
 #include "deadlines.hpp"
@@ -24,6 +25,7 @@
 #include "tally.hpp"
 #include "telling.hpp"
 #include "timeline.hpp"
+#include "watches.hpp"
 
 #include <cstdlib>
 #include <cstring>
@@ -37,7 +39,7 @@ KindRow KIND_ROWS[256] = {};
 namespace {
 
 // That of pequod/native/__init__.py, which takes no other.
-constexpr int INTERFACE = 26;
+constexpr int INTERFACE = 27;
 
 PyModuleDef definition = {
     PyModuleDef_HEAD_INIT, "_hot", "The native core of the engine.", -1, nullptr, nullptr, nullptr, nullptr, nullptr,
@@ -78,6 +80,8 @@ PyMODINIT_FUNC PyInit__hot() {
                            pequod::add_deadlines_type,
                            pequod::add_ends_type,
                            pequod::add_frame_types,
+                           pequod::add_changes_type,
+                           pequod::add_watch_types,
                            pequod::add_route_type,
                            pequod::add_timeline_functions,
                            pequod::add_kernel_type,

@@ -87,7 +87,8 @@ PyType_Slot slots[] = {
 
 PyType_Spec spec = {"pequod.native._hot.Route", sizeof(Route), 0, Py_TPFLAGS_DEFAULT | Py_TPFLAGS_IMMUTABLETYPE, slots};
 
-PyMemberDef site_members[] = {PEQUOD_MEMBER(HotSite, route, T_OBJECT), PEQUOD_LAST_MEMBER};
+PyMemberDef site_members[] = {PEQUOD_MEMBER(HotSite, route, T_OBJECT), PEQUOD_MEMBER(HotSite, told, T_OBJECT),
+                              PEQUOD_LAST_MEMBER};
 
 }  // namespace
 

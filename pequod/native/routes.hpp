@@ -37,10 +37,13 @@ struct HotSite {
     PyObject_HEAD
     // A route; None: Python tells those who wait.
     PyObject* route;
+    // The watches of the rows that follow, a tuple; None: nobody watches them, or `WatchIndex` finds those who do.
+    PyObject* told;
 
     template <typename Function>
     int each(Function function) {
-        return function(&route);
+        const int result = function(&route);
+        return result ? result : function(&told);
     }
 };
 

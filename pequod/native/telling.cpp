@@ -1,6 +1,7 @@
 #include "telling.hpp"
 
 #include "arguments.hpp"
+#include "copying.hpp"
 #include "counting.hpp"
 #include "routes.hpp"
 #include "state.hpp"
@@ -86,7 +87,7 @@ int is_beyond_all(const Waiting* waiting, PyObject* tail) {
 // Whether a row that goes is taken out of all who wait, or changes none of them; false: Python does it, or an error is
 // set.
 bool are_removable(const Told& told) {
-    if (told.route->is_followed || !told.waiting->count) return false;
+    if (!told.waiting->count) return false;
     if (!told.waiting->context(0)->is_capped) return true;
     PyObject* tail = tail_of(told.route, told.match);
     const bool are = tail && is_beyond_all(told.waiting, tail) > 0;
@@ -148,50 +149,12 @@ bool note_all(HotEngine* engine, const Told& told, const Change& change) {
     return true;
 }
 
-// Copy a value into a context, and tell watches what has changed; return whether it is a new row, -1: an error is set.
-int copy_and_tell(Hot* hot, PyObject* watches, PyObject* tail, PyObject* value) {
-    if (!check_all(hot->is_sound(), "contexts have native rows")) return -1;
-    const int is_covered = covers(hot, tail);
-    if (is_covered <= 0) return is_covered;
-    PyObject* old = nullptr;
-    const Put done = put(rows_of(hot), tail, value, &old);
-    if (done == Put::FAILED) return -1;
-    bool is_told = true;
-    if (!old || !is_equal(piece_of(old), piece_of(value))) {
-        static PyObject* name = PyUnicode_InternFromString("tell_computed");
-        PyObject* key = concatenated(piece_of(hot->prefix), piece_of(tail), Piece{"", 0});
-        PyObject* answer =
-            name && key ? PyObject_CallMethodObjArgs(watches, name, key, old ? old : Py_None, value, nullptr) : nullptr;
-        is_told = answer;
-        Py_XDECREF(answer);
-        Py_XDECREF(key);
-    }
-    Py_XDECREF(old);
-    return is_told ? done == Put::NEW : -1;
-}
-
-PyObject* join_of(const Told& told) { return PyObject_GetAttrString(told.site, "join"); }
-
-// The same for every context that waits; return how many have a new row, -1: an error is set.
-Py_ssize_t copy_to_watched(const Told& told, PyObject* tail, PyObject* value) {
-    PyObject* join = join_of(told);
-    PyObject* watches = join ? PyObject_GetAttrString(join, "watches") : nullptr;
-    Py_ssize_t gained = watches ? 0 : -1;
-    for (uint32_t at = 0; gained >= 0 && at < told.waiting->count; ++at) {
-        const int is_new = copy_and_tell(told.waiting->context(at), watches, tail, value);
-        gained = is_new < 0 ? -1 : gained + is_new;
-    }
-    Py_XDECREF(watches);
-    Py_XDECREF(join);
-    return gained;
-}
-
 // Copy a value into every context, as `Writer._fan_out` does. An error is set on failure.
 bool copy_to_all(HotEngine* engine, const Told& told, const Change& change) {
     PyObject* tail = tail_of(told.route, told.match);
     if (!tail) return false;
     const long long tail_bytes = change.old ? 0 : sizes.tail + PyBytes_GET_SIZE(tail);
-    const Py_ssize_t gained = told.route->is_followed ? copy_to_watched(told, tail, change.value)
+    const Py_ssize_t gained = told.route->is_followed ? copy_to_watched(told.site, told.waiting, tail, change.value)
                                                       : write_to_all(told.waiting, tail, change.value, engine->now_s);
     Py_DECREF(tail);
     if (gained < 0) return false;
@@ -200,32 +163,30 @@ bool copy_to_all(HotEngine* engine, const Told& told, const Change& change) {
     return true;
 }
 
-// Count a row more or less in every context; `changed` gets the rows that others are told of, and begins as null. An
-// error is set on failure.
+// Count a row more or less in every context. Rows that others follow than watches come to `changed`, which begins as
+// null. An error is set on failure.
 bool count_it(const Told& told, const Change& change, PyObject** changed) {
-    if (told.route->is_followed && !*changed && !(*changed = PyList_New(0))) return false;
-    PyObject* tail = tail_of(told.route, told.match);
-    PyObject* join = tail ? join_of(told) : nullptr;
-    const bool is_done = join && count_in_all(told.waiting, tail, change.value ? 1 : -1, join,
-                                              told.route->is_followed ? *changed : nullptr);
+    const bool is_watched = told.route->is_followed && told.route->tells_watches;
+    if (told.route->is_followed && !is_watched && !*changed && !(*changed = PyList_New(0))) return false;
+    PyObject* watched = is_watched ? PyList_New(0) : nullptr;
+    PyObject* tail = !is_watched || watched ? tail_of(told.route, told.match) : nullptr;
+    PyObject* join = tail ? PyObject_GetAttrString(told.site, "join") : nullptr;
+    const bool is_done = join &&
+                         count_in_all(told.waiting, tail, change.value ? 1 : -1, join,
+                                      is_watched                ? watched
+                                      : told.route->is_followed ? *changed
+                                                                : nullptr) &&
+                         (!is_watched || tell_counts(told.site, watched));
     Py_XDECREF(join);
     Py_XDECREF(tail);
+    Py_XDECREF(watched);
     return is_done;
-}
-
-// Take a row out of a context; false: an error is set.
-bool remove_from(Hot* hot, PyObject* tail) {
-    if (!check_all(hot->is_sound() && ledger_of(hot), "contexts have native rows")) return false;
-    const int is_covered = covers(hot, tail);
-    PyObject* gone = is_covered > 0 ? remove(rows_of(hot), piece_of(tail)) : nullptr;
-    if (gone) lose_row(hot);
-    Py_XDECREF(gone);
-    return is_covered >= 0;
 }
 
 // The same as `copy_to_all` for a row that has gone, or that there was before; `is_beyond`: it has no place in any of
 // those who wait. An error is set on failure.
 bool replace_in_all(const Told& told, const Change& change, PyObject* tail, bool is_beyond) {
+    PyObject* site = told.route->is_followed ? told.site : nullptr;
     Waiting* waiting = told.waiting;
     const long long size = sizes.tail + PyBytes_GET_SIZE(tail);
     const long long tail_bytes = !change.old ? size : !change.value ? -std::min(size, waiting->tail_bytes) : 0;
@@ -235,7 +196,7 @@ bool replace_in_all(const Told& told, const Change& change, PyObject* tail, bool
     Py_ssize_t gained = 0;
     if (!is_beyond && change.value) gained = write_to_all(waiting, tail, change.value, 0);
     for (uint32_t at = 0; !is_beyond && !change.value && at < waiting->count; ++at) {
-        if (!remove_from(waiting->context(at), tail)) return false;
+        if (!take_row_out(site, waiting->context(at), tail)) return false;
     }
     if (gained < 0) return false;
     fan_out(ledger, gained, tail_bytes);

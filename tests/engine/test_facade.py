@@ -10,6 +10,7 @@ from pequod.engine import (
     PINNED,
     BackedKeyError,
     Change,
+    Changes,
     ComputedKeyError,
     Engine,
     InvalidKeyError,
@@ -249,9 +250,12 @@ def test_a_prefix_narrows_a_range() -> None:
 
 
 def test_changes_take_the_bytes_of_keys_and_old_values() -> None:
-    kept, told = change_bytes([Change(b"k", b"old", b"n"), Change(b"k", None, b"n"), Change(b"k", b"n", None)])
+    changes = Changes()
+    for change in (Change(b"k", b"old", b"n"), Change(b"k", None, b"n"), Change(b"k", b"n", None)):
+        changes.append(change)
+    kept, told = change_bytes(changes)
     assert kept > told == 3 * len(b"k") + len(b"old") + 3 * len(b"n")
-    assert change_bytes([]) == (0, 0)
+    assert change_bytes(Changes()) == (0, 0)
 
 
 def test_a_refusal_shows_the_part_of_a_long_line_that_it_is_about() -> None:

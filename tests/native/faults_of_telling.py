@@ -18,9 +18,9 @@ FAULTS_OF_TELLING: Final = (
         "joins over a watched timeline are not told of its rows",
     ),
     Fault(
-        "telling.cpp",
-        "    if (!old || !is_equal(piece_of(old), piece_of(value))) {\n        static",
-        "    if (!old) {\n        static",
+        "copying.cpp",
+        "const bool is_same = old && is_equal(piece_of(old), piece_of(value));",
+        "const bool is_same = old;",
         "watches are not told of a value that takes the place of another",
     ),
     Fault(
@@ -30,8 +30,8 @@ FAULTS_OF_TELLING: Final = (
         "of many joins that read a key, some are told twice and others never",
     ),
     Fault(
-        "telling.cpp",
-        "    if (gone) lose_row(hot);\n",
+        "copying.cpp",
+        "    lose_row(hot);\n",
         "",
         "rows of records that go stay in the ledger",
     ),
@@ -67,14 +67,44 @@ FAULTS_OF_TELLING: Final = (
     ),
     Fault(
         "telling.cpp",
-        "    if (told.route->is_followed || !told.waiting->count) return false;\n",
-        "",
-        "watches and joins over a timeline are not told of a row that goes",
+        "PyObject* site = told.route->is_followed ? told.site : nullptr;",
+        "PyObject* site = nullptr;",
+        "watches over a timeline are not told of a row that goes",
     ),
     Fault(
         "telling.cpp",
         "    if (!told.waiting->context(0)->is_capped) return true;\n",
         "    return true;\n",
         "a row that goes out of a full timeline stays in it",
+    ),
+    Fault(
+        "changes.cpp",
+        "(change.is_expired ? HAS_EXPIRED : 0)",
+        "0",
+        "watches of many ranges take a key that has expired for one that was removed",
+    ),
+    Fault(
+        "changes_type.cpp",
+        "change.is_expired ? expired_class : change_class",
+        "change_class",
+        "a key that has expired looks as one that was removed",
+    ),
+    Fault(
+        "watches.cpp",
+        "if (!is_told || !holds(watch, prefix, tail)) continue;",
+        "if (!is_told) continue;",
+        "watches are told of rows beside their ranges",
+    ),
+    Fault(
+        "watches.cpp",
+        "PyList_CheckExact(watch->lost) && !PyList_GET_SIZE(watch->lost);",
+        "PyList_CheckExact(watch->lost);",
+        "a watch that has lost rows is told of them twice",
+    ),
+    Fault(
+        "watches.cpp",
+        "        watch->is_awake = false;\n",
+        "",
+        "a watch of many ranges is told once, and never again",
     ),
 )

@@ -138,10 +138,11 @@ def test_copies_that_watches_alone_follow_are_native_and_told_from_value_to_valu
     watch = engine.watch(*bounds, lambda: None)
     engine.settle(watch)
     rows = dict(zip(*engine.scan(*bounds), strict=True))
-    called = _called_by_put(engine, b"p|ann|02", b"second")
-    assert "tell_computed" in called
-    # A watch of everything follows the posts as well.
-    assert ("base_changed" in called) == (bounds == (b"", None))
+    for run in (lambda: engine.put(b"p|ann|02", b"second"), lambda: engine.remove(b"p|ann|02")):
+        # A watch of everything follows the posts as well.
+        assert {"base_changed", "tell_computed"} & set(_called(run)) == (
+            {"base_changed", "tell_computed"} if bounds == (b"", None) else set()
+        )
     random = Random(1)
     for _ in range(200):
         key = b"p|%s|%02d" % (random.choice([b"ann", b"bob", b"c"]), random.randrange(4))
@@ -159,6 +160,16 @@ def test_copies_that_watches_alone_follow_are_native_and_told_from_value_to_valu
     engine._check()
     engine.unwatch(watch)
     assert "tell_computed" not in _called_by_put(engine, b"p|ann|09", b"z")
+
+
+def test_counts_that_watches_alone_follow_are_told_natively() -> None:
+    engine = _engine("n|<a> = count p|<a>|<b>")
+    watch = engine.watch(b"n|", b"n}", lambda: None)
+    called = _called_by_put(engine, b"p|ann|02", b"second")
+    assert not {"tell_changed", "base_changed"} & set(called)
+    engine.remove(b"p|ann|01")
+    assert engine.settle(watch) == [Change(b"n|ann", b"1", b"2"), Change(b"n|ann", b"2", b"1")]
+    engine._check()
 
 
 def test_a_value_that_is_put_again_is_told_to_nobody() -> None:

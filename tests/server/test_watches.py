@@ -22,7 +22,7 @@ async def test_a_new_watch_cuts_the_changes_of_the_others() -> None:
     engine.put(b"a|1", b"y")
     await asyncio.sleep(0)
     batches = [one.take(), one.take(), one.take()]
-    assert [batch and (batch.revision, batch.changes) for batch in batches] == [
+    assert [batch and (batch.revision, list(batch.changes)) for batch in batches] == [
         (other.floor, [Change(b"a|1", None, b"x")]),
         (engine.revision, [Change(b"a|1", b"x", b"y")]),
         None,
@@ -51,7 +51,7 @@ async def test_a_watch_goes_on_after_a_revision_that_another_one_told_between_tw
     again = watches.reopen(bounds, between)
     batch = again.take()
     assert batch is not None
-    assert batch.changes == [Change(b"a|2", None, b"z")]
+    assert list(batch.changes) == [Change(b"a|2", None, b"z")]
     assert again.take() is None
     watches.forget(quick)
     with pytest.raises(WatchCompactedError, match="not kept any more"):
@@ -88,7 +88,7 @@ async def test_nothing_is_told_behind_changes_that_were_too_many() -> None:
     await asyncio.sleep(0)
     batch = feed.take()
     assert batch is not None
-    assert batch.changes == [Change(b"a|0", None, b"before")]
+    assert list(batch.changes) == [Change(b"a|0", None, b"before")]
     assert feed.take() is None
     assert "watch_changes_max" in str(feed.ended)
     feed.close()

@@ -8,12 +8,12 @@ from typing import Final
 
 from rich.console import Console
 
-from pequod_bench.micro import cluster, engine, expiry, feed, keep, members, records, wire
+from pequod_bench.micro import cluster, engine, expiry, feed, keep, members, records, watched, wire
 from pequod_bench.micro.frame import FULL, SMOKE, MicroRatio, MicroRow, Result, measure
 from pequod_bench.report.printed import Printed, print_rows
 from pequod_bench.settings import MicroSettings
 
-RATIOS: Final = (*keep.RATIOS, *records.RATIOS, *wire.RATIOS)
+RATIOS: Final = (*keep.RATIOS, *records.RATIOS, *watched.RATIOS, *wire.RATIOS)
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,7 +55,7 @@ def compared(rows: Iterable[MicroRow]) -> list[list[MicroRow]]:
 
 
 def workloads() -> Iterator[MicroRow]:
-    """Yield the rows of the engine, of both halves of the wire, and of both feeds."""
+    """Yield the rows of the engine, of both halves of the wire, of both feeds, and of watched puts."""
     yield from (
         *engine.ENGINE,
         *expiry.EXPIRY,
@@ -65,4 +65,5 @@ def workloads() -> Iterator[MicroRow]:
         *cluster.CLUSTER,
         *members.MEMBERS,
         *feed.FEED,
+        *watched.WATCHED,
     )

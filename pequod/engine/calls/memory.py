@@ -32,6 +32,15 @@ class MemoryCalls(Composed):
         self._memory.weigh(self.revision)
         return self._memory.make_room(spare_bytes)
 
+    def has_room(self, spare_bytes: int) -> bool:
+        """Return whether as many bytes are free, if need be after an eviction.
+
+        Cost:
+            O(1) while they are, by the ledger as it was weighed last; else that of `make_room`.
+        """
+        ledger = self.ledger
+        return ledger.total_bytes + spare_bytes <= ledger.limit_bytes or self.make_room(spare_bytes)
+
     def evict_ahead(self, goal_bytes: int, step_bytes: int) -> bool:
         """Evict a little, so that calls need not; return whether the goal is not reached and more can be evicted.
 

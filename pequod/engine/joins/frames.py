@@ -21,6 +21,7 @@ from sortedcontainers import SortedList
 
 from pequod.engine.joins.materialised import Materialised
 from pequod.engine.joins.plan import FrameKey
+from pequod.engine.joins.told import HotWatch
 from pequod.engine.memory.ledger import EXTRAS, HOLD, NATIVE_HOLD, NATIVE_PLACE, NATIVE_UPDATERS, UPDATERS, Ledger
 from pequod.native import Route, core
 
@@ -125,11 +126,14 @@ class Updaters(Generic[W]):
 class HotSite:
     """What a write looks at in a site before it looks for frames."""
 
-    __slots__ = ("route",)
+    __slots__ = ("route", "told")
 
     #: The way from a written key to the contexts that wait for it, for writes that run natively. None: Python brings
     #: them up to date, since the rows are not the same in all of them, or the frames are not native.
     route: Route | None
+    #: The watches of the rows that follow from it, for writes that run natively. None: nobody watches them, or the
+    #: index of the watches has to look for those who do.
+    told: tuple[HotWatch, ...] | None
 
 
 if not TYPE_CHECKING and core is not None:

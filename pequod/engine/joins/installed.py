@@ -16,7 +16,7 @@ from pequod.engine.joins.frames import Frames, Updaters
 from pequod.engine.joins.indexes import Index
 from pequod.engine.joins.level_one import level_one_of
 from pequod.engine.joins.plan import FrameKey, Plan, Step
-from pequod.engine.joins.watches import WatchIndex
+from pequod.engine.joins.watches import Watch, WatchIndex
 from pequod.engine.memory.ledger import Ledger
 from pequod.engine.read import Reads
 from pequod.language.patterns import compile_builder, cuts
@@ -52,7 +52,7 @@ class Site(Frames[Context]):
         self._tail = compile_builder(plan.tail_parts, by_name) if self.is_alike else plan.tail
         #: Whether frames have extras and give one row each: the frame key is the whole source key.
         self.gives_one_row = step.is_point and bool(step.extras) and join.is_unique
-        self.route = self._make_route()
+        self.route, self.told = self._make_route(), join.told
 
     def at(self, key: bytes, match: re.Match[bytes]) -> Updaters[Context] | None:
         """Return the updaters for a change of ``key``; ``match`` is the step's match of it.
@@ -214,6 +214,7 @@ class InstalledJoin(CompiledJoin):
             kernel.is_quiet = self._is_kernel_quiet
         for sites in self.sites:
             for site in sites:
+                site.told = self.told
                 if site.route is not None:
                     site.route.is_followed, site.route.tells_watches = is_followed, self.tells_watches
 
@@ -221,6 +222,11 @@ class InstalledJoin(CompiledJoin):
     def tells_watches(self) -> bool:
         """Whether watches are all who are told of changes of rows, and told each as it is."""
         return self.watches.count > 0 and not self.downstreams and not self.rivals and self.spec.keep is None
+
+    @property
+    def told(self) -> tuple[Watch, ...] | None:
+        """The watches that are told of changes of rows, if these are all who are told, and few."""
+        return self.watches.few if self.tells_watches else None
 
     @property
     def is_push(self) -> bool:
@@ -349,6 +355,7 @@ class InstalledJoin(CompiledJoin):
         for sites in self.sites:
             for site in sites:
                 site._check()
+                assert site.told == self.told
                 if (route := site.route) is not None:
                     assert (route.is_followed, route.tells_watches) == (self.is_followed, self.tells_watches)
         assert all(kernel.is_quiet == self._is_kernel_quiet for kernel in self._kernels.values())

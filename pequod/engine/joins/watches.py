@@ -11,17 +11,23 @@ and a watch that kept the rows of its start can follow every change from the old
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from operator import itemgetter
+from typing import Final
 
 from pequod.answers.changes import Change
 from pequod.engine.base.range_tree import RangeTree
 from pequod.engine.base.table import Table
 from pequod.engine.joins.contexts import Context
+from pequod.engine.joins.told import Changes, HotWatch
 from pequod.engine.memory.ledger import CHANGE
 from pequod.language.ranges import lower
 
+#: Of as many watches of a table each may be looked at for a key; of more, a tree finds those that hold it.
+FEW: Final = 16
 
-class Watch:
+
+class Watch(HotWatch):
     """A range ``[first, last)`` (None: to the end) whose changes are followed.
 
     Invariants:
@@ -30,38 +36,24 @@ class Watch:
         empty after settling.
     """
 
-    __slots__ = (
-        "_wake",
-        "changes",
-        "ended",
-        "first",
-        "hears_deadlines",
-        "is_awake",
-        "last",
-        "loss_count",
-        "lost",
-        "lost_rows",
-        "stale",
-    )
+    __slots__ = ("hears_deadlines", "loss_count", "lost_rows")
 
     def __init__(self, first: bytes, last: bytes | None, wake: Callable[[], None]) -> None:
         self.first = first
         self.last = last
-        self._wake = wake
+        self.waker = wake
         self.is_awake = False
         #: Whether it is told that a key has another deadline, by a change from its value to the same.
         self.hears_deadlines = False
-        #: Changes that were delivered and not taken yet.
-        self.changes: list[Change] = []
+        self.changes = Changes()
         self.stale: dict[Context, None] = {}
         #: Ranges whose contexts were dropped or whose rows were forgotten, with the rows that were delivered of them:
         #: computed ones, or those of a backed table.
-        self.lost: list[tuple[bytes, bytes]] = []
+        self.lost = []
         self.lost_rows: dict[bytes, bytes] = {}
         #: How often a range was lost.
         self.loss_count = 0
-        #: The reason for which it has ended; None while it has not.
-        self.ended: str | None = None
+        self.ended = None
 
     def covers(self, key: bytes) -> bool:
         """Return whether the key lies in the range."""
@@ -91,7 +83,7 @@ class Watch:
         """Ask for the watch to be settled soon."""
         if not self.is_awake:
             self.is_awake = True
-            self._wake()
+            self.waker()
 
     @property
     def is_behind(self) -> bool:
@@ -101,8 +93,8 @@ class Watch:
     def take(self) -> list[Change]:
         """Return the changes since the last call."""
         self.is_awake = False
-        taken, self.changes = self.changes, []
-        return taken
+        taken, self.changes = self.changes, Changes()
+        return list(taken)
 
     def end(self, reason: str) -> None:
         """End: deliver nothing more."""
@@ -116,10 +108,10 @@ class WatchIndex(RangeTree):
 
     Invariants:
         1. ``_whole`` has those that hold the whole table, which no look-up has to find; the tree has the others.
-        2. ``count`` is the number of all.
+        2. ``count`` is the number of all, and ``few`` has all of them if these are few; else it is None.
     """
 
-    __slots__ = ("_table", "_whole", "are_whole")
+    __slots__ = ("_table", "_whole", "are_whole", "few")
 
     def __init__(self, table: Table) -> None:
         super().__init__()
@@ -127,6 +119,7 @@ class WatchIndex(RangeTree):
         self._whole: dict[Watch, None] = {}
         #: Whether there are watches, and all of them hold the whole table.
         self.are_whole = False
+        self.few: tuple[Watch, ...] | None = ()
 
     def add(self, watch: Watch) -> None:
         """Add the part of a watch that lies in the table."""
@@ -149,6 +142,9 @@ class WatchIndex(RangeTree):
     def _count(self) -> None:
         self.count = len(self._tree) + len(self._whole)
         self.are_whole = self.count > 0 and not self._tree
+        self.few = None
+        if self.count <= FEW:
+            self.few = *self._whole, *(one.data for one in sorted(self._tree, key=itemgetter(0, 1)))
 
     def are_over(self, first: bytes, last: bytes) -> bool:
         """Return whether any watch shares a key with ``[first, last)``, which lies in the table."""
@@ -181,11 +177,10 @@ class WatchIndex(RangeTree):
 
         The parts of `Watch.tell` stand here, since each row that is copied comes by.
         """
-        change = Change(key, old, new)
         for watch in self._whole if self.are_whole else self._at(key):
             if watch.lost and any(first <= key < last for first, last in watch.lost):
                 continue
-            watch.changes.append(change)
+            watch.changes.tell(key, old, new)
             if not watch.is_awake:
                 watch.wake()
 
@@ -221,11 +216,10 @@ class WatchIndex(RangeTree):
         return max(watch.first, self._table.prefix), last
 
 
-def change_bytes(changes: Sequence[Change]) -> tuple[int, int]:
+def change_bytes(changes: Changes) -> tuple[int, int]:
     """Return the bytes that changes take, and those of their keys and values.
 
     They take those of the old values only, since the new ones are in the store.
     """
-    keys, olds, news = zip(*changes, strict=True) if changes else ((), (), ())
-    old_bytes = sum(map(len, keys)) + sum(map(len, filter(None, olds)))
-    return CHANGE * len(changes) + old_bytes, old_bytes + sum(map(len, filter(None, news)))
+    old_bytes, new_bytes = changes.text_bytes()
+    return CHANGE * len(changes) + old_bytes, old_bytes + new_bytes

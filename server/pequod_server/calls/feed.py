@@ -23,7 +23,19 @@ from typing import Final, Protocol
 
 from pequod.commands.columns import range_arguments
 from pequod.commands.kinds import SCAN
-from pequod.engine import Change, Engine, Lacking, MissingError, Rows, Watch, change_bytes
+from pequod.engine import (
+    Change,
+    Engine,
+    Lacking,
+    MissingError,
+    Rows,
+    Runs,
+    Waker,
+    Watch,
+    change_bytes,
+    joined,
+    take_runs,
+)
 from pequod.engine.answer import answer
 from pequod.errors import NotWatchableError, PequodError, WatchCompactedError
 from pequod.language.missing import NextGroups
@@ -81,7 +93,7 @@ class Feed:
         self.lost: dict[int, PequodError] = {}
         self._woken: list[int] = []
         # Not a method of the feed, which has the watches: such a ring would wait for the cyclic collector.
-        self._wake = _Waker(self._woken, weakref.ref(self), self._loop)
+        self._call = partial(_settle_soon, weakref.ref(self), self._loop)
         self._watches: dict[int, Watch] = {}
         self._begin()
         self.floor = self._known = engine.revision
@@ -108,7 +120,7 @@ class Feed:
         try:
             for number, bounds in enumerate(self.ranges):
                 try:
-                    self._watches[number] = self._engine.watch(*bounds, partial(self._wake, number), now=now)
+                    self._watches[number] = self._engine.watch(*bounds, Waker(number, self._woken, self._call), now=now)
                 except NotWatchableError as error:
                     self.lost[number] = error
                 except MissingError as error:
@@ -144,13 +156,17 @@ class Feed:
             assert self._database is not None, "only commits of a database are half applied"
             self._database.gate.when_open(self.settle)
             return
+        if not (self._runs or self._ending) and (taken := take_runs(self._watches, self._woken)) is not None:
+            if taken.numbers:
+                self._add(taken)
+            return
         if lacking := self._collect():
             self._loading = self._loop.create_task(self._settle_later(lacking), name="pequod watch load")
             return
         runs, self._runs = self._runs, {}
         ending, self._ending = self._ending, []
         if runs or ending:
-            self._add(runs, ending)
+            self._add(joined(runs), ending)
             if len(self.lost) == len(self.ranges):
                 self._end(str(self.lost[ending[-1]]) if ending else "no range is left")
 
@@ -180,20 +196,18 @@ class Feed:
         self._woken += behind
         return lacking
 
-    def _add(self, runs: dict[int, list[Change]], ending: Sequence[int] = ()) -> None:
+    def _add(self, runs: Runs, ending: Sequence[int] = ()) -> None:
         """Add a batch of the present revision; drop old ones, or end, if there are too many changes now."""
-        changes = list(chain.from_iterable(runs.values()))
+        changes = runs.changes
         if len(changes) > self._changes_max:
             # More changes than may wait: they need not be weighed, nor sent before the end.
             self._end(self._too_many())
             return
-        counts, revision = list(map(len, runs.values())), self._engine.revision
+        revision = self._engine.revision
         size_bytes, text_bytes = change_bytes(changes)
         sent_bytes = _COPIES * (_CHANGE_WIRE * len(changes) + text_bytes)
         self._batches.append(
-            RevisionChanges(
-                self._known, revision, changes, list(runs), counts, size_bytes, sent_bytes, self._token(), ending
-            )
+            RevisionChanges(self._known, revision, *runs, size_bytes, sent_bytes, self._token(), ending)
         )
         self._known = revision
         self._change_count += len(changes)
@@ -205,7 +219,7 @@ class Feed:
                 return
             self._drop_oldest()
         ledger = self._engine.ledger
-        if runs and ledger.total_bytes > ledger.limit_bytes and not self._engine.make_room():
+        if changes and ledger.total_bytes > ledger.limit_bytes and not self._engine.make_room():
             self.relieve()
 
     def _too_many(self) -> str:
@@ -275,7 +289,7 @@ class Feed:
             self.news.clear()
             return None
         batch = self._batches[self._sent]
-        if not self._engine.make_room(batch.sent_bytes):
+        if not self._engine.has_room(batch.sent_bytes):
             self._forget()
             self._end(_NO_MEMORY)
             return None
@@ -364,7 +378,7 @@ class Feed:
             self._floors[number] = revision
         self.floor = self._known = min(self._floors, default=self.floor)
         if runs:
-            self._add(runs)
+            self._add(joined(runs))
 
     def rest(self) -> None:
         """Note that the feed has no stream for a while."""
@@ -380,17 +394,7 @@ class Feed:
         self._forget()
 
 
-class _Waker:
-    """Notes which watches of a feed have something to settle, and has it settle in the next turn of the loop."""
-
-    __slots__ = ("_feed", "_loop", "_woken")
-
-    def __init__(self, woken: list[int], feed: weakref.ref[Feed], loop: asyncio.AbstractEventLoop) -> None:
-        self._woken = woken
-        self._feed = feed
-        self._loop = loop
-
-    def __call__(self, number: int) -> None:
-        if not self._woken and (feed := self._feed()) is not None:
-            self._loop.call_soon(feed.settle)
-        self._woken.append(number)
+def _settle_soon(feed: weakref.ref[Feed], loop: asyncio.AbstractEventLoop) -> None:
+    """Have a feed settle in the next turn of the loop."""
+    if (found := feed()) is not None:
+        loop.call_soon(found.settle)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
-from pequod.engine import Change
+from pequod.engine import Change, Changes
 
 
 class RevisionChanges(NamedTuple):
@@ -15,7 +15,7 @@ class RevisionChanges(NamedTuple):
     since: int
     revision: int
     #: The changes of all ranges, range by range.
-    changes: list[Change]
+    changes: Changes
     #: The numbers of the ranges that have changed, each once, and how many of the changes each has.
     numbers: list[int]
     counts: list[int]
@@ -31,5 +31,5 @@ class RevisionChanges(NamedTuple):
         """Yield the number of each range that has changed, and its changes."""
         start = 0
         for number, count in zip(self.numbers, self.counts, strict=True):
-            yield number, self.changes[start : start + count]
+            yield number, self.changes.part(start, start + count)
             start += count

@@ -25,7 +25,7 @@ from pequod_server.calls.reads import ReadCalls
 from pequod_server.calls.replacing import ReplaceCalls
 from pequod_server.calls.scanning import ScanCalls
 from pequod_server.calls.served import ServedEngine
-from pequod_server.calls.watching import WatchCalls
+from pequod_server.calls.watching import WatchCalls, handler_of_ranges
 from pequod_server.calls.writes import WriteCalls
 from pequod_server.cluster.joins import ClusterJoins
 from pequod_server.cluster.member import Member
@@ -50,9 +50,9 @@ def add_service(service: PequodService, server: Registry) -> None:
     Requires:
         The server registers no methods: see `Unregistered`.
     """
-    batches = {"Execute": handler_of_batches(service.Execute)}
+    own = {"Execute": handler_of_batches(service.Execute), "WatchRanges": handler_of_ranges(service.WatchRanges)}
     # Of several handlers gRPC takes the first.
-    server.add_generic_rpc_handlers((grpc.method_handlers_generic_handler(SERVICE_PATH.strip("/"), batches),))
+    server.add_generic_rpc_handlers((grpc.method_handlers_generic_handler(SERVICE_PATH.strip("/"), own),))
     add_PequodServicer_to_server(service, Unregistered(server))  # type: ignore[no-untyped-call]
 
 

@@ -7,23 +7,22 @@ from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterator, S
 from contextlib import aclosing, contextmanager
 from typing import Any, Final
 
+import grpc
 from pequod_proto import pequod_pb2 as pb
 
 from pequod.engine import Change, Expired, LimitExceededError, Rows
 from pequod.errors import BadRequestError, PequodError, WatchCompactedError, refuse_empty_watch
 from pequod_server.calls.feed import Feed
 from pequod_server.calls.feeds import Feeds, RangeStart
-from pequod_server.calls.revision_changes import RevisionChanges
 from pequod_server.calls.served import ServedEngine
+from pequod_server.calls.told_columns import ToldColumns, encoded, told_columns
 from pequod_server.config import ServerConfig
 from pequod_server.memory.admission import Admission
 from pequod_server.wire.bounds import Bounds, last_of
 from pequod_server.wire.errors import stopping_status
 from pequod_server.wire.fitting import fitting, row_sizes
-from pequod_server.wire.handlers import Context, end_call
+from pequod_server.wire.handlers import Context, Handler, end_call
 
-#: A change has both values; see `kinds` in a WatchRangesReply.
-_BOTH: Final = b"\x03"
 #: Rows that a watch looks at before it knows how large they are.
 _FIRST_ROWS: Final = 1024
 _WHOLE: Final = "a watch holds all rows of its range in memory: watch a part of the range, such as one group"
@@ -44,6 +43,11 @@ async def row_chunks(rows: Rows, admission: Admission, config: ServerConfig) -> 
             yield Rows(keys[start:stop], values[start:stop])
         # Neither many more than fit nor few: each chunk looks at the lengths of these.
         start, wanted = stop, min(4 * count, config.rows_max)
+
+
+def handler_of_ranges(watch_ranges: Callable[[pb.WatchRangesRequest, Context], Any]) -> Handler:
+    """Return the handler of WatchRanges, whose replies may be encoded already."""
+    return grpc.unary_stream_rpc_method_handler(watch_ranges, pb.WatchRangesRequest.FromString, encoded)
 
 
 class WatchCalls:
@@ -128,7 +132,7 @@ class WatchCalls:
 
     async def watch_ranges(
         self, request: pb.WatchRangesRequest, _context: Context
-    ) -> AsyncIterator[pb.WatchRangesReply]:
+    ) -> AsyncIterator[pb.WatchRangesReply | ToldColumns]:
         """Send the changes of many ranges as they come."""
         ranges = [_watched(one) for one in request.ranges]
         if not ranges:
@@ -151,11 +155,12 @@ class WatchCalls:
             yield ready
             while True:
                 while (batch := feed.take()) is not None:
-                    reply = _told_columns(self._served.header(batch.revision, batch.token), batch)
+                    reply = pb.WatchRangesReply(header=self._served.header(batch.revision, batch.token))
                     _tell_ended(reply, feed, batch.ended)
-                    del batch
-                    yield reply
-                    del reply
+                    told = told_columns(reply, batch)
+                    del batch, reply
+                    yield told
+                    del told
                 if feed.ended is not None:
                     raise feed.ended
                 if not await feed.wait(request.progress_ms / 1000):
@@ -214,27 +219,6 @@ def _told(change: Change) -> pb.Change:
     if isinstance(change, Expired):
         told.reason = pb.Change.EXPIRED
     return told
-
-
-def _told_columns(header: pb.Header, batch: RevisionChanges) -> pb.WatchRangesReply:
-    """Return changes as columns: a message for each change would take far longer to make and to read."""
-    changes = batch.changes
-    keys, olds, news = zip(*changes, strict=True) if changes else ((), (), ())
-    reply = pb.WatchRangesReply(header=header, ranges=batch.numbers, counts=batch.counts, keys=keys)
-    if None in olds or None in news or Expired in set(map(type, changes)):
-        reply.kinds = bytes(map(_kind, changes))
-        reply.olds.extend([old or b"" for old in olds])
-        reply.values.extend([new or b"" for new in news])
-    else:
-        reply.kinds = _BOTH * len(changes)
-        reply.olds.extend(olds)
-        reply.values.extend(news)
-    return reply
-
-
-def _kind(change: Change) -> int:
-    """Return which values a change has, and whether the key has expired, as the columns have it."""
-    return (change.old is not None) | (change.new is not None) << 1 | isinstance(change, Expired) << 2
 
 
 def _tell_ended(reply: pb.WatchRangesReply, feed: Feed, numbers: Sequence[int]) -> None:

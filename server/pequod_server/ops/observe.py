@@ -281,7 +281,8 @@ def _row_count(reply: object) -> int:
     kind = type(reply)
     if kind not in _HAS_KEYS:
         descriptor = getattr(kind, "DESCRIPTOR", None)
-        _HAS_KEYS[kind] = descriptor is not None and "keys" in descriptor.fields_by_name
+        # A reply that is encoded already has an attribute of its own that says how many there are.
+        _HAS_KEYS[kind] = hasattr(kind, "keys") if descriptor is None else "keys" in descriptor.fields_by_name
     return len(getattr(reply, "keys", ())) if _HAS_KEYS[kind] else 0
 
 

@@ -1,0 +1,164 @@
+"""What watches are told natively, and what Python makes of the same."""
+
+from __future__ import annotations
+
+from random import Random
+from typing import Any
+
+import pytest
+from pequod_grammar import parse
+from pequod_proto import pequod_pb2 as pb
+from pequod_server.calls.revision_changes import RevisionChanges
+from pequod_server.calls.told_columns import add_columns
+
+from pequod.engine import Change, Engine, Expired, Waker, take_runs
+from pequod.engine.joins.told import PythonChanges, python_take_runs
+from pequod.engine.joins.watches import FEW, Watch
+from tests.native.core import hot
+
+VALUES = (None, b"", b"v", b"long" * 60)
+
+
+def random_changes(seed: int) -> list[Change]:
+    random = Random(seed)
+    kinds = [Change] * 5 + [Expired]
+    return [
+        random.choice(kinds)(b"k" * random.choice([1, 9, 130]), random.choice(VALUES), random.choice(VALUES))
+        for _ in range(random.choice([0, 1, 3, 40]))
+    ]
+
+
+@pytest.mark.parametrize("seed", range(60))
+def test_changes_are_what_they_are_in_python(seed: int) -> None:
+    python = PythonChanges()
+    native: Any = hot.Changes()
+    for change in random_changes(seed):
+        for changes in (python, native):
+            changes.append(change)
+            changes.tell(b"told", change.old, change.new)
+    assert list(native) == list(python)
+    assert list(map(type, native)) == list(map(type, python))
+    assert len(native) == len(python)
+    assert native.text_bytes() == python.text_bytes()
+    assert native.part(len(python) // 3, len(python)) == python.part(len(python) // 3, len(python))
+
+
+@pytest.mark.parametrize("seed", range(60))
+def test_their_bytes_are_the_message(seed: int) -> None:
+    """A reader of protobuf finds what Python would have written."""
+    changes, random = random_changes(seed), Random(seed)
+    native, counts, left = hot.Changes(), list[int](), len(changes)
+    for change in changes:
+        native.append(change)
+    while left:
+        counts.append(random.randint(1, left))
+        left -= counts[-1]
+    numbers = [random.randrange(1000) for _ in counts]
+    head = pb.WatchRangesReply(header=pb.Header(revision=7), ended=[3], reasons=["gone"])
+    encoded = hot.encode_changes(head.SerializeToString(), native, numbers, counts)
+    python = PythonChanges(changes)
+    add_columns(head, RevisionChanges(0, 7, python, numbers, counts, 0, 0, b""))
+    assert pb.WatchRangesReply.FromString(encoded) == head
+
+
+def test_what_does_not_fit_is_refused() -> None:
+    changes: Any = hot.Changes()
+    names: Any = ["no number"]
+    for wrong in ((b"k", None), (b"k", "text", None), [b"k", None, None], ("k", None, None)):
+        with pytest.raises(TypeError):
+            changes.append(wrong)
+    with pytest.raises(TypeError):
+        changes.tell(b"k", 1, None)
+    changes.tell(b"k", None, b"v")
+    for numbers, counts in (([1], []), ([1], [2]), ([1, 2], [1])):
+        with pytest.raises(ValueError, match="counts"):
+            hot.encode_changes(b"", changes, numbers, counts)
+    with pytest.raises(OverflowError):
+        hot.encode_changes(b"", changes, [-1], [1])
+    with pytest.raises(IndexError):
+        changes[1]
+    with pytest.raises(TypeError):
+        changes.part(0, 2)
+    with pytest.raises(TypeError):
+        hot.take_runs({}, names)
+    assert hot.take_runs({}, [1]) is None
+    assert list(changes) == [Change(b"k", None, b"v")]
+
+
+def _watched(ranges: list[tuple[bytes, bytes | None]]) -> tuple[Engine, dict[int, Watch], list[int], list[int]]:
+    engine = Engine()
+    engine.add_joins(parse("t|<b>|<a> = copy p|<a>|<b>"))
+    for number in range(5):
+        engine.put(b"p|ann|%d" % number, b"first")
+    woken, calls = list[int](), list[int]()
+    watches = {
+        number: engine.watch(*bounds, Waker(number, woken, lambda: calls.append(len(woken))))
+        for number, bounds in enumerate(ranges)
+    }
+    return engine, watches, woken, calls
+
+
+def test_watches_are_told_of_their_ranges_alone_and_call_once() -> None:
+    ranges: list[tuple[bytes, bytes | None]] = [
+        (b"t|", b"t|1|ann"),
+        (b"t|1|ann", b"t|3"),
+        (b"t|3", b"t}"),
+        (b"s", b"t|2|ann\0"),
+    ]
+    engine, watches, woken, calls = _watched(ranges)
+    for number in range(5):
+        engine.put(b"p|ann|%d" % number, b"second")
+    assert len(calls) == 1
+    assert sorted(woken) == [0, 1, 2, 3]
+    runs = take_runs(dict(watches), woken)
+    assert runs is not None
+    assert not woken
+    found, start = dict[int, list[bytes]](), 0
+    for number, count in zip(runs.numbers, runs.counts, strict=True):
+        found[number] = [change.key for change in runs.changes.part(start, start + count)]
+        start += count
+    assert found == {
+        0: [b"t|0|ann"],
+        1: [b"t|1|ann", b"t|2|ann"],
+        2: [b"t|3|ann", b"t|4|ann"],
+        3: [b"t|0|ann", b"t|1|ann", b"t|2|ann"],
+    }
+    # They have their turn again.
+    engine.remove(b"p|ann|0")
+    assert len(calls) == 2
+    again = take_runs(dict(watches), woken)
+    assert again is not None
+    assert list(again.changes) == [Change(b"t|0|ann", b"second", None)] * 2
+    assert sorted(again.numbers) == [0, 3]
+    engine._check()
+
+
+def test_nothing_is_taken_while_one_has_to_be_settled() -> None:
+    engine, watches, woken, _ = _watched([(b"t|", b"t|2"), (b"t|2", b"t}")])
+    engine.put(b"p|ann|0", b"second")
+    engine.invalidate(b"t|", b"t}")
+    engine.put(b"p|ann|3", b"second")
+    for take in (take_runs, python_take_runs):
+        assert take(dict(watches), woken) is None
+        assert sorted(woken) == [0, 1]
+    assert engine.settle(watches[0]) == [Change(b"t|0|ann", b"first", b"second")]
+    # Its rows were lost, and are back now: they are told once.
+    assert engine.settle(watches[1]) == [Change(b"t|3|ann", b"first", b"second")]
+    engine.put(b"p|ann|0", b"third")
+    watches[0].end("a reason")
+    assert take_runs(dict(watches), [0]) is None
+
+
+@pytest.mark.parametrize("count", [FEW, FEW + 1])
+def test_many_watches_of_a_table_are_told_the_same(count: int) -> None:
+    engine, watches, woken, _ = _watched([(b"t|%d" % (number % 5), b"t}") for number in range(count)])
+    engine.put(b"p|ann|2", b"second")
+    assert sorted(woken) == [number for number in range(count) if number % 5 <= 2]
+    for number in woken:
+        assert engine.settle(watches[number]) == [Change(b"t|2|ann", b"first", b"second")]
+    engine._check()
+    for watch in watches.values():
+        engine.unwatch(watch)
+    engine.put(b"p|ann|2", b"third")
+    assert not any(watch.take() for watch in watches.values())
+    engine._check()
