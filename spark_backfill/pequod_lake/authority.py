@@ -92,7 +92,10 @@ class AuthorityMerge:
             ),
             default=0,
         )
-        return not files or updates > count * self._limits.whole_ratio or largest > self._limits.slice_rows
+        # Each round may touch all of the other views.
+        rounds = -(-updates // self._limits.slice_rows) if work.table.views else 1
+        is_many = updates * rounds > count * self._limits.whole_ratio
+        return updates > 0 and (not files or is_many or largest > self._limits.slice_rows)
 
     def ranged(self, work: TableWork) -> list[LakeFile]:
         """Return the files of a table: those that no update touches as they are, and new ones.
