@@ -4,7 +4,8 @@
     primary view    of each range that they touch: its rows, with the updates combined, written anew
     other views     the rows that were there before go, those that are there now come; again by ranges
 
-Where updates are many, or the authority has files whose keys are not known, all of a table is written anew.
+Where updates are many, or a range has more rows than a slice, as in lakes of the version before ranges, all of a table
+is written anew.
 """
 
 from __future__ import annotations
