@@ -40,6 +40,7 @@ RangeRows = Annotated[
     typer.Option(
         "--range-rows",
         min=1,
+        max=4_000_000,
         metavar="NUMBER",
         help="The most rows of a file of the authority; one that an update touches is written anew.",
     ),

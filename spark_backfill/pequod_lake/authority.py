@@ -4,7 +4,8 @@
     primary view    of each range that they touch: its rows, with the updates combined, written anew
     other views     the rows that were there before go, those that are there now come; again by ranges
 
-Where updates are many, or the authority has files whose keys are not known, all of a table is written anew.
+Where updates are many, or a range has more rows than a slice, as in lakes of the version before ranges, all of a table
+is written anew.
 """
 
 from __future__ import annotations
@@ -92,7 +93,10 @@ class AuthorityMerge:
             ),
             default=0,
         )
-        return not files or updates > count * self._limits.whole_ratio or largest > self._limits.slice_rows
+        # Each round may touch all of the other views.
+        rounds = -(-updates // self._limits.slice_rows) if work.table.views else 1
+        is_many = updates * rounds > count * self._limits.whole_ratio
+        return updates > 0 and (not files or is_many or largest > self._limits.slice_rows)
 
     def ranged(self, work: TableWork) -> list[LakeFile]:
         """Return the files of a table: those that no update touches as they are, and new ones.
