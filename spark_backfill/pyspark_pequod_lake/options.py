@@ -25,6 +25,11 @@ _ALL: Final = READ | WRITE | STREAM_READ | STREAM_WRITE
 _SPARKS: Final = frozenset({"paths", "checkpointlocation", "queryname", "outputmode", "triggerinterval"})
 #: What Spark hands on of a table that CREATE TABLE makes, in place of its options.
 _OF_SQL_TABLES: Final = "location"
+#: What to do in place of CREATE TABLE.
+_ROUND: Final = (
+    "use CREATE TEMPORARY VIEW posts USING pequod_lake OPTIONS (path 's3://bucket/lake', table 'posts'): Spark keeps "
+    "the options of views alone"
+)
 _LEASE_S: Final = 600.0
 
 
@@ -41,8 +46,7 @@ def refuse_unknown(options: Mapping[str, str], known: AbstractSet[str] = _ALL, w
         if lower == _OF_SQL_TABLES:
             raise LakeSchemaError(
                 "CREATE TABLE",
-                "Spark keeps no options of such a table; use CREATE TEMPORARY VIEW posts USING pequod_lake "
-                "OPTIONS (path 's3://bucket/lake', table 'posts')",
+                f"Spark keeps no options of such a table; {_ROUND}",
             )
         if lower in _ALL:
             raise LakeSchemaError("options", f"{name!r} is no option of {what}; it has {', '.join(sorted(known))}")
@@ -61,7 +65,7 @@ def location(options: Mapping[str, str]) -> str:
         raise LakeSchemaError(
             "options",
             "`path`, the folder or the address of the lake, and `table` are needed, as in "
-            '.option("table", "posts").load("s3://bucket/lake")',
+            f'.option("table", "posts").load("s3://bucket/lake"); in SQL, {_ROUND}',
         )
     path = options["path"]
     return path if "://" in path else str(Path(path).resolve())
