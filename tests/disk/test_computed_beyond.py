@@ -127,7 +127,7 @@ async def test_scans_of_a_plain_client_go_on_behind_whatever_key(tmp_path: Path)
     """A group's name may begin with another's, whose keys lie above it: e|2| is behind e|20|."""
     beyond, random = Beyond(tmp_path), Random(3)
     async with beyond, grpc.aio.insecure_channel(f"127.0.0.1:{beyond.port}") as channel:
-        stub, expected = PequodStub(channel), computed(beyond.base)
+        stub, expected = PequodStub(channel), computed(beyond.base)  # type: ignore[no-untyped-call]
         for table, first in [("e", "e|2|019"), ("e", "e|1|0"), ("n", "n|"), ("w", "w|"), ("e", "e|"), ("n", "n|2")]:
             limit = random.choice([2, 100, 1_000, 10_000])
             request = pb.ScanRequest(first=first.encode(), last=f"{table}}}".encode(), limit=limit)

@@ -48,8 +48,8 @@ def views(*arguments: object) -> Result:
 
 
 def test_a_table_from_install_to_status(file: Path, target: str) -> None:
-    for command in ("status", "check", "run", "verify", "uninstall"):
-        outcome = views(command, file)
+    for word in ("status", "check", "run", "verify", "uninstall"):
+        outcome = views(word, file)
         assert (outcome.exit_code, "there is no such file" in outcome.stderr) == (3, True)
     assert not (file.parent / "live.db").exists()
     (file.parent / "live.db").touch()
