@@ -46,7 +46,7 @@ def check_not_lost(place: str, version: int, servers: Iterable[ServerEntry]) -> 
     Raises:
         ClusterMapError: One does; the reason says what to do.
     """
-    later = sorted((one for one in servers if one.map_version > version), key=lambda one: -one.map_version)
+    later = sorted((one for one in servers if one.map_version > version), key=lambda one: (-one.map_version, one.id))
     if not later:
         return
     ids = ", ".join(one.id for one in later[:_SHOWN]) + (" and more" if len(later) > _SHOWN else "")

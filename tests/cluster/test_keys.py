@@ -33,6 +33,7 @@ def _said(keys: EtcdKeys) -> object:
 
 
 @example([(b"map", written(ClusterMap("twip", 7))), (b"map", None)])
+@example([(b"servers/c2", b"{"), (b"servers/c0", written(ENTRIES[0])), (b"servers/c2", written(ENTRIES[1]))])
 @given(st.lists(st.tuples(KEYS, VALUES), max_size=12))
 def test_changes_lead_where_reading_everything_leads(changes: list[tuple[bytes, bytes | None]]) -> None:
     keys, pairs = EtcdKeys(ROOT, "etcd"), dict[bytes, bytes]()

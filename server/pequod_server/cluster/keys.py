@@ -111,7 +111,8 @@ class EtcdKeys:
     def remains(self) -> Remains:
         """Return what there is, whatever is wrong with the map."""
         known = self._read_map()
-        return Remains(known if isinstance(known, ClusterMap) else None, tuple(self._servers.values()))
+        servers = sorted(self._servers.values(), key=lambda one: one.id)
+        return Remains(known if isinstance(known, ClusterMap) else None, tuple(servers))
 
     def __len__(self) -> int:
         """Return the number of servers."""

@@ -281,8 +281,10 @@ def _row_count(reply: object) -> int:
     kind = type(reply)
     if kind not in _HAS_KEYS:
         descriptor = getattr(kind, "DESCRIPTOR", None)
-        # A reply that is encoded already has an attribute of its own that says how many there are.
-        _HAS_KEYS[kind] = hasattr(kind, "keys") if descriptor is None else "keys" in descriptor.fields_by_name
+        # A reply that is encoded already has an attribute of its own that says how many there are; a dict has a method.
+        own = getattr(kind, "keys", None)
+        is_attribute = own is not None and not callable(own)
+        _HAS_KEYS[kind] = is_attribute if descriptor is None else "keys" in descriptor.fields_by_name
     return len(getattr(reply, "keys", ())) if _HAS_KEYS[kind] else 0
 
 

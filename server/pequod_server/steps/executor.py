@@ -209,7 +209,7 @@ class Executor:
             except (MissingError, BackedKeyError) as error:
                 waits = error.with_traceback(None)
             except LimitExceededError as error:
-                raise with_advice(kind, error) from error
+                raise with_advice(kind, error) from None
         column, arguments, numbers = bytes((kind,)), [first, second, third], [number, ttl_ms]
         if request_id:
             run: BatchRun = OnceRun(column, arguments, numbers, 0, {0: request_id}, self.ids)
@@ -221,7 +221,7 @@ class Executor:
         try:
             (outcome,) = await self._outcomes(steps, steps.run() if waits is None else steps.wait_for(waits))
         except LimitExceededError as error:
-            raise with_advice(kind, error) from error
+            raise with_advice(kind, error) from None
         return outcome, steps.earlier
 
     async def get_all(self, keys: list[bytes], demand: Demand | None) -> list[Any]:
