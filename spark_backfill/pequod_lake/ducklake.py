@@ -21,7 +21,7 @@ from pequod_lake.database import Session
 from pequod_lake.ducklake_files import WITHIN
 from pequod_lake.ducklake_rows import SnapshotRows
 from pequod_lake.ducklake_tables import FORMAT
-from pequod_lake.errors import LakeBusyError, LakeError, NoLakeError, SnapshotGoneError, StepLostError
+from pequod_lake.errors import LakeBusyError, LakeError, NoLakeError, NoSuchScuError, SnapshotGoneError, StepLostError
 from pequod_lake.leases import leased_numbers
 from pequod_lake.locks import Lock
 from pequod_lake.place import LakePlace
@@ -167,12 +167,12 @@ class DuckLakeCatalog:
         """Return the last snapshot whose newest SCU is this one.
 
         Raises:
-            SnapshotGoneError: There is no such SCU.
+            NoSuchScuError: There is no such SCU.
         """
         with self.database.reading() as db:
             (newest,) = db.execute("SELECT max(scu) FROM lake_scu").fetchone()
             if not 0 <= scu <= newest:
-                raise SnapshotGoneError(f"SCU {scu}", self.floor)
+                raise NoSuchScuError(scu, newest)
             row = db.execute("SELECT number - 1 FROM lake_scu WHERE scu = ?", (scu + 1,)).fetchone()
             if row is None:
                 row = db.execute("SELECT max(number) FROM lake_snapshot").fetchone()

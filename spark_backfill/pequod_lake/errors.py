@@ -96,6 +96,15 @@ class SnapshotGoneError(LakeError):
         self.oldest = oldest
 
 
+class NoSuchScuError(SnapshotGoneError):
+    """The lake has no SCU of this number: it is below 0, or above the newest one."""
+
+    def __init__(self, scu: int, newest: int) -> None:
+        LakeError.__init__(self, f"there is no SCU {scu}; the newest one is SCU {newest}")
+        self.asked = f"SCU {scu}"
+        self.oldest = 0
+
+
 class LeaseLostError(LakeError):
     """Nobody has read for so long what a lease kept, or written what it covered, that it may be deleted."""
 
