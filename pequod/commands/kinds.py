@@ -117,6 +117,9 @@ NUMBERS_MAX: Final = max(len(kind.numbers) for kind in KINDS)
 #: For `bytes.translate`, and by index: how many arguments and numbers a command takes; 0 for what is no kind.
 ARGUMENT_COUNTS: Final = _by_code({kind.code: len(kind.arguments) for kind in KINDS})
 NUMBER_COUNTS: Final = _by_code({kind.code: len(kind.numbers) for kind in KINDS})
+#: How many times fewer rows a scan reads at a time once memory is short, and how often it runs for a row alone then.
+SCAN_SHRINK: Final = 8
+SCAN_TRIES_MAX: Final = 4
 
 
 def packed() -> bytes:

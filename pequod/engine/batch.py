@@ -24,7 +24,16 @@ from types import MappingProxyType
 from typing import Final
 
 from pequod.commands.columns import Command, commands
-from pequod.commands.kinds import ARGUMENT_COUNTS, CONDITIONAL, KIND_OF, KINDS, NUMBER_COUNTS, SCANS
+from pequod.commands.kinds import (
+    ARGUMENT_COUNTS,
+    CONDITIONAL,
+    KIND_OF,
+    KINDS,
+    NUMBER_COUNTS,
+    SCAN_SHRINK,
+    SCAN_TRIES_MAX,
+    SCANS,
+)
 from pequod.engine.answer import Answer, answer
 from pequod.engine.engine import Engine
 from pequod.language.errors import BackedKeyError, LimitExceededError, PequodError
@@ -35,10 +44,7 @@ Waits = MissingError | BackedKeyError
 _NO_IDS: Final[Mapping[int, bytes]] = MappingProxyType({})
 
 
-#: How many times fewer rows a scan reads at a time once memory is short; and the scans of which a part needs less.
-SHRINK: Final = 8
-#: How often a scan that gives a row at a time runs for the next one, while memory is short.
-_TRIES_MAX: Final = 4
+#: The scans of which a part needs less memory.
 _SCANS_UP: Final = frozenset(kind for kind in SCANS if not KIND_OF[kind].is_down)
 
 
@@ -49,14 +55,14 @@ _IN_PARTS: Final = "count or scan a part of it, or scan it upwards, which reads 
 
 def with_advice(kind: int, error: PequodError) -> PequodError:
     """Return the error of a command with the way out, if that is another one than that of all errors of its kind."""
-    if kind in _OF_WHOLE_RANGES and isinstance(error, LimitExceededError) and is_short_of_memory(error):
-        return LimitExceededError(error.setting, error.size, error.maximum, error.advice or _IN_PARTS)
+    if kind in _OF_WHOLE_RANGES and isinstance(error, LimitExceededError) and error.is_of_memory:
+        return error.with_advice(error.advice or _IN_PARTS)
     return error
 
 
 def is_short_of_memory(error: PequodError) -> bool:
     """Return whether what fails with an error may fit into memory in smaller parts."""
-    return isinstance(error, LimitExceededError) and error.setting == "memory_limit"
+    return isinstance(error, LimitExceededError) and error.is_of_memory
 
 
 class BatchRun:
@@ -196,8 +202,8 @@ class BatchRun:
         if self._short_count == 1:
             return True
         if self.rows_max == 1:
-            return self._short_count <= _TRIES_MAX
-        self.rows_max = max(1, self.rows_max // SHRINK)
+            return self._short_count <= SCAN_TRIES_MAX
+        self.rows_max = max(1, self.rows_max // SCAN_SHRINK)
         return True
 
     def ahead(self) -> Iterator[Command]:

@@ -276,6 +276,15 @@ class LimitExceededError(PequodError):
         self.maximum = maximum
         self.advice = advice
 
+    @property
+    def is_of_memory(self) -> bool:
+        """Whether memory has no room: smaller parts may have."""
+        return self.setting == "memory_limit"
+
+    def with_advice(self, advice: str) -> LimitExceededError:
+        """Return the same error with what else to do than to raise the limit."""
+        return LimitExceededError(self.setting, self.size, self.maximum, advice)
+
 
 #: The things that each quota counts, and the ways to get below it if time alone does not help.
 _COUNTED: Final = {

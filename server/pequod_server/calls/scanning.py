@@ -9,7 +9,7 @@ from typing import Final
 from pequod_proto import pequod_pb2 as pb
 
 from pequod.commands.columns import range_arguments
-from pequod.commands.kinds import SCAN_DOWN, SCAN_LIMIT
+from pequod.commands.kinds import SCAN_DOWN, SCAN_LIMIT, SCAN_SHRINK, SCAN_TRIES_MAX
 from pequod.engine import LimitExceededError, Rows
 from pequod_server.calls.served import ServedEngine
 from pequod_server.freshness.demands import Demand
@@ -20,10 +20,6 @@ from pequod_server.wire.handlers import Context
 
 #: Rows that a scan reads before it knows how large they are.
 _FIRST_ROWS: Final = 1024
-#: How many times fewer rows are read at a time once memory is short.
-_SHRINK: Final = 8
-#: How often the next row alone is asked for while memory is short.
-_TRIES_MAX: Final = 4
 
 
 class ScanCalls:
@@ -52,10 +48,10 @@ class ScanCalls:
                 try:
                     rows, count, size = await self._chunk(request, bounds, demand, limit, room_bytes)
                 except LimitExceededError as error:
-                    if tries == _TRIES_MAX or request.reverse or error.setting != "memory_limit":
+                    if tries == SCAN_TRIES_MAX or request.reverse or not error.is_of_memory:
                         raise
                     # What fewer rows are computed from may fit; a refusal lets go of what the parts before have used.
-                    most = wanted = max(1, limit // _SHRINK)
+                    most = wanted = max(1, limit // SCAN_SHRINK)
                     tries += limit == 1
                     continue
                 tries = 0

@@ -196,9 +196,9 @@ def _advising() -> Iterator[None]:
     try:
         yield
     except LimitExceededError as error:
-        if error.setting != "memory_limit":
+        if not error.is_of_memory:
             raise
-        raise LimitExceededError(error.setting, error.size, error.maximum, _WHOLE) from error
+        raise error.with_advice(_WHOLE) from error
 
 
 def _watched(one: pb.WatchedRange) -> Bounds:
