@@ -218,6 +218,18 @@ class ViewsSettings:
 
 
 @dataclass(frozen=True, slots=True)
+class IndexesSettings:
+    """How many records with how many indexes, and what is done with them."""
+
+    records: Annotated[int, Option(min=100, help="Records.")] = 20_000
+    record_bytes: Annotated[int, Option("--record-bytes", min=1, help="Size of a text that each record has.")] = 1_000
+    operations: Annotated[int, Option(min=64, help="Reads and writes of a point.")] = 40_000
+    indexes: Annotated[Numbers, Option(help="Numbers of indexes, up to 4.")] = (1, 2, 4)
+    ratios: Annotated[Numbers, Option(help="Reads for each write; the first one for several indexes.")] = (8, 4, 2, 1)
+    lag_writes: Annotated[int, Option("--lag-writes", min=1, help="Writes whose way to a compute is timed.")] = 1_000
+
+
+@dataclass(frozen=True, slots=True)
 class LakeDemoSettings:
     """What a lake takes in while queries run."""
 

@@ -276,6 +276,29 @@ def views(settings: sizes.ViewsSettings, bars: ProgressBars) -> Printed:
 
 @measuring(
     app,
+    "indexes",
+    sizes.IndexesSettings,
+    {"records": 200, "record_bytes": 20, "operations": 128, "indexes": (1, 2), "ratios": (8,), "lag_writes": 5},
+    short_help="What indexes cost reads and writes of records, and what they save.",
+    shown=(
+        "pequod bench indexes                            (some three minutes)",
+        "pequod bench indexes --records 125000 --record-bytes 4096",
+    ),
+)
+def indexes(settings: sizes.IndexesSettings, bars: ProgressBars) -> Printed:
+    """Measure reads and writes of records with indexes at the server, on a compute, and with a count over an index.
+
+    CPU of the servers for an operation, by the number of indexes and by reads for each write; how long an index on a
+    compute is behind; and what a query takes by an index, by its keys, by a scan of all, and by a join that counts.
+    Each index is compared with the records in the end.
+    """
+    from pequod_bench.indexes import run
+
+    return run(settings, bars)
+
+
+@measuring(
+    app,
     "cluster",
     sizes.ClusterSettings,
     {"users": 100, "ticks": 2_000, "computes": (1, 2)},
