@@ -136,7 +136,7 @@ def _bulk(lake: Lake, rows: int | None, range_rows: int, master: str) -> Iterato
 
     limits = StageLimits(range_rows=range_rows)
     limits = replace(limits, bulk_rows=rows) if rows else limits
-    if rows == 0 or (rows is None and (lake.place.folder is None or not _has_spark())):
+    if rows == 0 or (rows is None and not _has_spark()):
         yield None, limits
         return
     from pequod_spark.lake_bulk import SparkBulk
@@ -148,7 +148,7 @@ def _bulk(lake: Lake, rows: int | None, range_rows: int, master: str) -> Iterato
             require_spark()
         except SparkUnavailableError as error:
             fail(ExitCode.REFUSED, str(error))
-    bulk = SparkBulk(lake.folder, master)
+    bulk = SparkBulk(lake.place.name, master)
     try:
         yield bulk, limits
     finally:

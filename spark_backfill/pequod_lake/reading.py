@@ -115,6 +115,26 @@ class LakeReader:
             for batch in source.iter_batches(batch_size=rows, columns=list(columns)):
                 yield pa.Table.from_batches([batch])
 
+    def group_rows(self, file: LakeFile) -> list[int]:
+        """Return the number of rows of each row group.
+
+        Raises:
+            LakeCorruptError: The file is not what was written.
+        """
+        with self._damage(file):
+            metadata = self._open(file).metadata
+            return [metadata.row_group(number).num_rows for number in range(metadata.num_row_groups)]
+
+    def group_batches(self, file: LakeFile, columns: Sequence[str], groups: Sequence[int], rows: int) -> Iterator[Any]:
+        """Yield the rows of some row groups, at most ``rows`` at a time.
+
+        Raises:
+            LakeCorruptError: The file is not what was written.
+        """
+        with self._damage(file), self._source(file, self._open(file)) as source:
+            for batch in source.iter_batches(batch_size=rows, row_groups=list(groups), columns=list(columns)):
+                yield pa.Table.from_batches([batch]).select(list(columns))
+
     def least_values(self, file: LakeFile, columns: Sequence[str]) -> list[tuple[tuple[Any, ...], int]]:
         """Return the least value of each column in each row group, and the group's number of rows.
 

@@ -11,7 +11,7 @@ does them.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any, Literal, Protocol
@@ -23,7 +23,7 @@ from pequod_lake.conditions import KeyBound
 from pequod_lake.ranges import files_within
 from pequod_lake.reading import LakeReader
 from pequod_lake.runs import LakeFile, Run
-from pequod_lake.schema import LakeTable
+from pequod_lake.schema import LakeSchema, LakeTable
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,6 +52,24 @@ class TableWork:
         """Return versions combined; in the authority without delete markers, unless the table keeps them."""
         rows = combined(self.table, pieces)
         return live(self.table, rows) if self.is_authority and not self.table.keeps_markers else rows
+
+
+@dataclass(frozen=True, slots=True)
+class RunWork:
+    """What the stage `id-remap` does with a raw run."""
+
+    #: As for `TableWork`.
+    kind: str
+    schema: LakeSchema
+    run: Run
+    #: The runs that know the ids of earlier SCUs.
+    earlier: tuple[Run, ...]
+    writer_id: str
+
+    @property
+    def tables(self) -> tuple[LakeTable, ...]:
+        """The tables of the run that have columns with ids."""
+        return tuple(table for table in self.schema.tables if table.has_ids and self.run.of(table.name))
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,7 +124,18 @@ def _bound(table: LakeTable, op: Literal["<", ">="], values: tuple[Any, ...]) ->
 
 
 class Bulk(Protocol):
-    """Does sorts and merges that are too much for one process; their results are those of `Stages`."""
+    """Does steps that are too much for one process; their results are those of `Stages`."""
+
+    def remap(self, work: RunWork, take_ids: Callable[[str, int], int]) -> list[LakeFile]:
+        """Write the new ids of a raw run, and its tables that have columns with ids.
+
+        Args:
+            take_ids: Takes ids of a name, by their number, and returns the first one.
+
+        Raises:
+            LakeCorruptError, LakeError: As `sort`.
+        """
+        ...
 
     def sort(self, work: TableWork) -> list[LakeFile]:
         """Sort one run that is not sorted, into files for each view.

@@ -32,7 +32,7 @@ from pequod_lake.ingest import AtPoint, no_point
 from pequod_lake.reading import LakeReader
 from pequod_lake.runs import LakeFile, LakeStep, Run, Stage, StepKind
 from pequod_lake.schema import LakeSchema, LakeTable, ids_table
-from pequod_lake.slices import Bulk, TableWork, key_slices
+from pequod_lake.slices import Bulk, RunWork, TableWork, key_slices
 from pequod_lake.writing import FileWriter
 
 
@@ -72,7 +72,7 @@ class Stages:
         level = max(run.level for run in step.runs)
         match step.kind:
             case StepKind.REMAP:
-                return NewRun(Stage.REMAPPED, 0, tuple(self._remapped(step.runs[0])))
+                return NewRun(Stage.REMAPPED, 0, tuple(self._remap(step.runs[0])))
             case StepKind.SORT:
                 return NewRun(Stage.SORTED, 0, tuple(self._sorted(step.runs[0])))
             case StepKind.MERGE:
@@ -86,11 +86,19 @@ class Stages:
 
     # id-remap.
 
+    def _remap(self, run: Run) -> Iterator[LakeFile]:
+        if self._bulk is None or run.row_count <= self._limits.bulk_rows:
+            yield from self._remapped(run)
+            return
+        work = RunWork(self._name, self._schema, run, self._before(run), self._writer.id)
+        yield from self._bulk_files(self._bulk.remap(work, self._take_ids))
+        yield from self._linked(run)
+
     def _remapped(self, run: Run) -> Iterator[LakeFile]:
         tables = {
             table.name: pa.concat_tables(self._rows(table, [run], raw=True))
             for table in self._schema.tables
-            if run.of(table.name)
+            if table.has_ids and run.of(table.name)
         }
         # Each text once, with its places: ids are looked up for these alone.
         encoded = {
@@ -109,16 +117,28 @@ class Stages:
         for table in self._schema.tables:
             if table.name not in tables:
                 continue
-            if not table.has_ids:
-                # The content is the same, and a damaged file is found by the step that reads it.
-                yield from [self._writer.link(self._name, table, file) for file in run.of(table.name)]
-                continue
             rows = tables[table.name]
             for column in table.columns:
                 if column.ids:
                     numbers = _numbers(encoded[table.name, column.name], ids[column.ids])
                     rows = rows.set_column(rows.schema.get_field_index(column.name), column.name, numbers)
             yield from self._unsorted(table, rows)
+        yield from self._linked(run)
+
+    def _linked(self, run: Run) -> Iterator[LakeFile]:
+        """Give the files of tables without ids new names: their content stays the same."""
+        for table in self._schema.tables:
+            if not table.has_ids:
+                # A damaged file is found by the step that reads it.
+                yield from [self._writer.link(self._name, table, file) for file in run.of(table.name)]
+
+    def _before(self, run: Run) -> tuple[Run, ...]:
+        return tuple(one for one in self._catalog.snapshot().runs if one.last_scu < run.first_scu)
+
+    def _take_ids(self, name: str, count: int) -> int:
+        first = self._coordinator.take_ids(name, count)
+        self._at_point("remap.ids")
+        return first
 
     def _ids(self, run: Run, name: str, encoded: Mapping[tuple[str, str], Any]) -> tuple[Any, Any]:
         """Return the ids of all texts of a run, and of these the new ones."""
@@ -131,11 +151,9 @@ class Stages:
             return None, pa.table({"key": [], "id": []})
         wanted = pc.unique(pa.chunked_array(texts, pa.string())).drop_null()
         wanted = wanted.take(pc.sort_indices(wanted))
-        earlier = [one for one in self._catalog.snapshot().runs if one.last_scu < run.first_scu]
-        known = known_ids(self._reader, earlier, name, wanted)
+        known = known_ids(self._reader, self._before(run), name, wanted)
         new = wanted.filter(pc.invert(pc.is_in(wanted, value_set=known["key"].combine_chunks())))
-        first = self._coordinator.take_ids(name, len(new)) if len(new) else 0
-        self._at_point("remap.ids")
+        first = self._take_ids(name, len(new)) if len(new) else 0
         added = pa.table({"key": new, "id": pa.array(np.arange(first, first + len(new)))})
         return pa.concat_tables([known, added]).combine_chunks(), added
 

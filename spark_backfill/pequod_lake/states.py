@@ -60,7 +60,7 @@ class LakeState:
             LeaseLostError: The lease has run out, and files may have been deleted.
         """
         what = f"the state of {self.location} after SCU {self.scu}"
-        schema, reader = _parsed(self.schema), _reader(self.location)
+        schema, reader = _parsed(self.schema), reader_at(self.location)
         try:
             with renewed(reader.files, self.lease, what):
                 yield LakeSnapshot(schema, reader, self.number, self.runs, 0.0, _Unlocked())
@@ -86,7 +86,8 @@ def files_at(location: str) -> LakeFiles:
 
 
 @lru_cache(maxsize=64)
-def _reader(location: str) -> LakeReader:
+def reader_at(location: str) -> LakeReader:
+    """Return the reader of the files at a place; a process has one for each."""
     return LakeReader(files_at(location))
 
 

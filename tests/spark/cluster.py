@@ -82,8 +82,8 @@ def main() -> None:
 
 
 @contextmanager
-def cluster(python: Path, folder: Path) -> Iterator[str]:
-    """Run a master and a worker, and yield the master's address."""
+def cluster(python: Path, folder: Path, workers: int = 1) -> Iterator[str]:
+    """Run a master and workers, and yield the master's address."""
     home = subprocess.run(
         [python, "-c", "import pyspark; print(pyspark.__path__[0])"], capture_output=True, text=True, check=True
     ).stdout.strip()
@@ -94,12 +94,12 @@ def cluster(python: Path, folder: Path) -> Iterator[str]:
     environment = {**os.environ, "SPARK_HOME": home, "SPARK_LOCAL_IP": "127.0.0.1", "SPARK_DAEMON_MEMORY": "256m"}
     commands = [
         [start[0], f"{start[1]}.master.Master", *common, "--port", str(port)],
-        [start[0], f"{start[1]}.worker.Worker", *common, "--cores", "2", "--memory", "1g", "--work-dir", str(folder),
-         address],
+        *[[start[0], f"{start[1]}.worker.Worker", *common, "--cores", "2", "--memory", "1g", "--work-dir",
+           str(folder / f"worker-{number}"), address] for number in range(workers)],
     ]  # fmt: skip
     with ExitStack() as stack:
-        for command in commands:
-            log = stack.enter_context((folder / f"{len(command)}.log").open("w"))
+        for number, command in enumerate(commands):
+            log = stack.enter_context((folder / f"{number}.log").open("w"))
             process = subprocess.Popen(command, env=environment, cwd=folder, stdout=log, stderr=log)
             stack.callback(process.wait)
             stack.callback(process.terminate)
@@ -111,11 +111,16 @@ def pequod(python: Path, *arguments: str) -> None:
     print(run(python, [sys.executable, "-m", "pequod.cli", *arguments]), end="")
 
 
+def driver_environment(python: Path) -> dict[str, str]:
+    """Return what a driver of this environment needs, whose tasks run in the workers'."""
+    # The home of this environment's PySpark; the worker has its own.
+    home = {"PYSPARK_PYTHON": str(python), "SPARK_HOME": pyspark.__path__[0]}
+    return {**home, "SPARK_LOCAL_IP": "127.0.0.1", "PYTHONPATH": ""}
+
+
 def run(python: Path, command: list[str]) -> str:
     """Run a driver from elsewhere than this folder, and return what it said."""
-    # The home of this environment's PySpark; the worker has its own.
-    environment = {**os.environ, "PYSPARK_PYTHON": str(python), "SPARK_HOME": pyspark.__path__[0]}
-    environment |= {"SPARK_LOCAL_IP": "127.0.0.1", "PYTHONPATH": ""}
+    environment = {**os.environ, **driver_environment(python)}
     done = subprocess.run(
         command, env=environment, cwd="/", stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, check=False
     )
