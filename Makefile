@@ -221,12 +221,14 @@ test-planted-engine: $(INSTALLED) ## plant faults in what keeps unless, keep and
 	$(BIN)/python -m tests.engine.planted
 
 CLUSTER := build/spark-cluster
-test-spark-cluster: $(INSTALLED) ## run Spark's commands on a standalone cluster whose worker has an environment of its own
+test-spark-cluster: KILLS = 10
+test-spark-cluster: $(INSTALLED) ## run Spark's commands, and a lake's steps while KILLS (10) executors die, on clusters with an environment of their own
 	rm -rf $(CLUSTER)
 	$(BIN)/python -m pip wheel --quiet --no-deps --wheel-dir $(CLUSTER)/dist .
 	$(PYTHON) -m venv $(CLUSTER)/worker
-	$(CLUSTER)/worker/bin/python -m pip install --quiet "$$(ls $(CLUSTER)/dist/*.whl)[spark]"
+	$(CLUSTER)/worker/bin/python -m pip install --quiet "$$(ls $(CLUSTER)/dist/*.whl)[spark,lake]"
 	$(BIN)/python -m tests.spark.cluster $(CLUSTER)/worker/bin/python
+	$(BIN)/python -m tests.spark.lake_cluster $(CLUSTER)/worker/bin/python --kills $(KILLS)
 
 soak-server: SECONDS = 300
 soak-server: $(INSTALLED) ## a server under clients that misbehave, for SECONDS (300): nothing is left of them

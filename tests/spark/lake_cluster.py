@@ -12,6 +12,7 @@ killed; the other one by a process. Their files then hold the same rows.
 from __future__ import annotations
 
 import argparse
+import logging
 import os
 import random
 import signal
@@ -165,6 +166,7 @@ def _rows(lake: Lake, run: Run, table: str, view: str, names: list[str]) -> Iter
 @contextmanager
 def _store() -> Iterator[None]:
     """Run an object store with the bucket `lakes`, which this process and all that it starts reach."""
+    logging.getLogger("werkzeug").setLevel(logging.ERROR)
     server = ThreadedMotoServer(ip_address="127.0.0.1", port=0, verbose=False)
     server.start()
     host, port = server.get_host_and_port()
