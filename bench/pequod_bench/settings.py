@@ -254,6 +254,18 @@ class RangesSettings:
 
 
 @dataclass(frozen=True, slots=True)
+class LakesSettings:
+    """Which stores get how many rows."""
+
+    rows: Annotated[Numbers, Option(metavar="NUMBER,...", help="Rows of each store.")] = (1_000_000,)
+    systems: Annotated[str, Option(metavar="NAME,...", help="Of lake, postgres, ducklake, delta, clickhouse.")] = (
+        "lake,postgres,ducklake,delta,clickhouse"
+    )
+    reads: Annotated[int, Option(min=1, help="Points that are read; a tenth of it ranges and authors.")] = 200
+    upserts: Annotated[int, Option(min=1, help="Rows that are changed at once.")] = 10_000
+
+
+@dataclass(frozen=True, slots=True)
 class CompareScale:
     """Sizes of everything that is compared; these are a good five minutes on a quiet machine."""
 

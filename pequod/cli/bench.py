@@ -253,6 +253,28 @@ def ranges(settings: sizes.RangesSettings, bars: ProgressBars) -> Printed:
 
 @measuring(
     app,
+    "lakes",
+    sizes.LakesSettings,
+    {"rows": (2_000,), "reads": 5, "upserts": 50},
+    short_help="A lake beside PostgreSQL, DuckLake, Delta and ClickHouse.",
+    shown=(
+        "pequod bench lakes                              (a minute)",
+        "pequod bench lakes --rows 1000000,10000000 --systems lake,postgres",
+    ),
+)
+def lakes(settings: sizes.LakesSettings, bars: ProgressBars) -> Printed:
+    """Load the same rows into a lake and other stores, and read and change them there; each answer is compared.
+
+    Rows a second until they are visible and until they are in two orders, CPU, disk, and ms of a point, a range, the
+    rows of an author, and a change of many rows. Stores that are not here are named, with what to install.
+    """
+    from pequod_bench.lakes.run import run
+
+    return run(settings, bars)
+
+
+@measuring(
+    app,
     "views",
     sizes.ViewsSettings,
     {"views": (2,), "managers": (1, 2), "of_types": 1, "puts": 20, "rows": 40, "database": "sqlite"},

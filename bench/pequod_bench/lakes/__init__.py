@@ -1,0 +1,1 @@
+"""A lake beside other stores for many rows: what loads, reads, updates and the disk take."""
