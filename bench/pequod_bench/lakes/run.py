@@ -14,6 +14,7 @@ import numpy as np
 import pyarrow as pa
 from rich.console import Console
 
+from pequod.errors import PequodError
 from pequod_bench.lakes import stores
 from pequod_bench.report.printed import Printed, WrongAnswerError, print_rows
 from pequod_bench.report.progress import ProgressBars
@@ -25,6 +26,10 @@ _UPLOAD_ROWS: Final = 1_000_000
 _OF_AUTHOR: Final = 100
 _RANGE: Final = 1_000
 _NEW: Final = "changed"
+
+
+class UnknownStoreError(PequodError):
+    """There is no store of this name."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,10 +73,14 @@ class LakesReport(Printed):
 
 
 def run(settings: LakesSettings, bars: ProgressBars) -> LakesReport:
-    """Measure all stores that are here, with each number of rows."""
+    """Measure all stores that are here, with each number of rows.
+
+    Raises:
+        UnknownStoreError: A name is that of none.
+    """
     names = [name.strip() for name in settings.systems.split(",")]
     if unknown := set(names) - set(stores.NAMES):
-        raise WrongAnswerError(f"there is no store {min(unknown)}; there are {', '.join(stores.NAMES)}")
+        raise UnknownStoreError(f"there is no store {min(unknown)!r}; there are {', '.join(stores.NAMES)}")
     report = LakesReport(settings.upserts)
     report.missing = {name: reason for name in names if (reason := stores.missing(name))}
     here = [name for name in names if name not in report.missing]

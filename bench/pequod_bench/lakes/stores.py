@@ -12,7 +12,6 @@ from time import process_time
 from typing import Any, Final
 
 import duckdb
-import psycopg
 import pyarrow as pa
 from pequod_lake import IngestLimits, Lake
 from pequod_lake.ducklake_tables import extension_path
@@ -92,7 +91,7 @@ class PequodLake(Store):
     def point(self, number: int) -> str | None:
         with self._lake.snapshot() as snapshot:
             found = snapshot.get("posts", number)
-        return found and str(found["body"])
+        return str(found["body"]) if found else None
 
     def between(self, low: int, high: int) -> pa.Table:
         with self._lake.snapshot() as snapshot:
@@ -113,6 +112,8 @@ class Postgres(Store):
     """PostgreSQL: COPY, then both indexes."""
 
     def __init__(self, dsn: str, pid: int) -> None:
+        import psycopg  # noqa: PLC0415 - not all that is here needs it
+
         self._pid = pid
         self._db = psycopg.connect(dsn, autocommit=True)
         self._db.execute("CREATE TABLE posts (id bigint, author bigint, created timestamp, body text)")
@@ -127,7 +128,7 @@ class Postgres(Store):
 
     def point(self, number: int) -> str | None:
         row = self._db.execute("SELECT body FROM posts WHERE id = %s", (number,)).fetchone()
-        return row and str(row[0])
+        return str(row[0]) if row else None
 
     def between(self, low: int, high: int) -> pa.Table:
         return self._table("SELECT * FROM posts WHERE id >= %s AND id < %s", (low, high))
@@ -157,7 +158,7 @@ class Postgres(Store):
             copy.write(sink.getvalue())
 
     def _table(self, query: str, values: tuple[int, ...]) -> pa.Table:
-        found = self._db.execute(query, values)  # type: ignore[arg-type]
+        found = self._db.execute(query, values)
         return pa.Table.from_pylist([dict(zip(_COLUMNS.split(", "), row, strict=True)) for row in found])
 
 
@@ -176,7 +177,7 @@ class DuckLake(Store):
 
     def point(self, number: int) -> str | None:
         row = self._db.execute("SELECT body FROM lake.posts WHERE id = ?", (number,)).fetchone()
-        return row and str(row[0])
+        return str(row[0]) if row else None
 
     def between(self, low: int, high: int) -> pa.Table:
         return self._db.execute("SELECT * FROM lake.posts WHERE id >= ? AND id < ?", (low, high)).to_arrow_table()
@@ -236,7 +237,7 @@ class ClickHouse(Store):
     def __init__(self, folder: Path) -> None:
         from chdb import session  # noqa: PLC0415 - as above
 
-        self._db = session.Session(str(folder / "clickhouse"))
+        self._db: Any = session.Session(str(folder / "clickhouse"))
         self._ask(
             "CREATE TABLE posts (id Int64, author Int64, created DateTime64(6), body String, "
             "PROJECTION by_author (SELECT * ORDER BY author, created, id)) ENGINE = ReplacingMergeTree ORDER BY id "
@@ -290,14 +291,13 @@ _STORES: Final[dict[str, Callable[[Path], Any]]] = {
 }
 NAMES: Final = tuple(_STORES)
 #: What is not always there, with the package that has it.
-_PACKAGES: Final = {"delta": "deltalake", "clickhouse": "chdb"}
+_PACKAGES: Final = {"postgres": "psycopg", "delta": "deltalake", "clickhouse": "chdb"}
 
 
 def missing(name: str) -> str:
     """Return what a store wants that is not here; empty if it can be used."""
-    if name == "postgres":
-        found = find_postgres()
-        return found.reason if isinstance(found, Missing) else ""
+    if name == "postgres" and isinstance(found := find_postgres(), Missing):
+        return found.reason
     package = _PACKAGES.get(name)
     return f"pip install {package}" if package and find_spec(package) is None else ""
 

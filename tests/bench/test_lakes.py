@@ -1,0 +1,32 @@
+"""The benchmark of lakes: it measures what is here, names what is not, and finds answers that are not right."""
+
+import json
+
+import pytest
+from pequod_bench.lakes import stores
+from typer.testing import CliRunner
+
+from pequod.cli.app import app
+
+
+def test_stores_that_are_here_are_measured_and_others_are_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(stores._PACKAGES, "delta", "no_such_package")
+    result = CliRunner().invoke(app, ["bench", "lakes", "--smoke", "--systems", "lake,ducklake,delta", "--json"])
+    assert result.exit_code == 0, result.output
+    report = json.loads(result.stdout)
+    assert [(one["store"], one["rows"]) for one in report["stores"]] == [("lake", 2_000), ("ducklake", 2_000)]
+    assert all(one["point_ms"] > 0 and one["disk_bytes_per_row"] > 0 for one in report["stores"])
+    assert report["missing"] == {"delta": "pip install no_such_package"}
+
+
+def test_a_store_that_keeps_the_old_row_ends_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(stores.PequodLake, "upsert", lambda store, rows: None)
+    result = CliRunner().invoke(app, ["bench", "lakes", "--smoke", "--systems", "lake"])
+    assert result.exit_code == 1
+    assert "and 'changed' is right" in result.stderr
+
+
+def test_an_unknown_store_is_refused() -> None:
+    result = CliRunner().invoke(app, ["bench", "lakes", "--systems", "lake,oracle"])
+    assert result.exit_code == 2
+    assert "there is no store 'oracle'; there are lake," in result.stderr
