@@ -210,7 +210,7 @@ async def _taken_us(
 
 
 def _batch(client: AsyncClient, records: _Records, ratio: int) -> AsyncBatch:
-    """Return a batch with so many reads for each write."""
+    """Return a batch with ``ratio`` reads for each write."""
     batch = client.batch()
     for number in range(_BATCH):
         if number % (ratio + 1) == 0:

@@ -34,7 +34,7 @@ class UnknownStoreError(PequodError):
 
 @dataclass(frozen=True, slots=True)
 class StoreFigures:
-    """What a store took, with so many rows."""
+    """What a store took for `rows` rows."""
 
     store: str
     rows: int
