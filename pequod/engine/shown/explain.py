@@ -81,7 +81,7 @@ def _kept(join: InstalledJoin) -> str:
         computed = computed.replace("first", "last")
     if not join.is_push:
         return f"a read computes {computed} of a group"
-    held = f"at most {plan.cap.held}" if join.is_unique else "all"
+    held = f"at most {plan.cap.held}" if plan.cap.is_unique else "all"
     return f"a first read computes {computed} of a group; {held} of its rows are held"
 
 

@@ -263,7 +263,10 @@ class Writer:
                 tail = plan.tail(env)
                 if not context.covers(tail):
                     continue
-                if join.is_unique:
+                if plan.compose is not None and new is not None:
+                    value = plan.compose(env, new)
+                    self._set(join, context, tail, value, BYTES + len(tail) + len(value))
+                elif join.is_unique:
                     self._set(join, context, tail, new, BYTES + len(tail))
                 else:
                     own_key = source_key if plan.own_key is None else plan.own_key(env)
@@ -285,7 +288,7 @@ class Writer:
         told: Told | None = [] if join.is_followed else None
         for sign, batch in batches:
             apply_batch(context, sign, batch, told)
-        self._end(join, context, told)
+        self._end(join, context, told if told is None or context.plan.compose is None else _once(told))
 
     def refill(self, join: InstalledJoin, context: Context, parts: Iterable[tuple[bytes, Batch]]) -> None:
         """Take in what was computed of the short groups of a context; the same holds."""
@@ -383,6 +386,14 @@ class Writer:
             dropped.die()
             if dropped.has_dependants:
                 todo += dropped.dependants
+
+
+def _once(told: Told) -> Told:
+    """Return one change for each row: a field of a check that changes takes the row away, and brings it again."""
+    changes: dict[bytes, tuple[bytes | None, bytes | None]] = {}
+    for tail, old, new in told:
+        changes[tail] = changes.get(tail, (old,))[0], new
+    return [(tail, old, new) for tail, (old, new) in changes.items()]
 
 
 def _as_seen(
