@@ -3,18 +3,21 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from decimal import Decimal
 from random import Random
 
-from pequod.engine import JoinSpec, Operator, Pattern, Slot, Source
+from pequod.engine import JoinSpec, Maintenance, Operator, Pattern, Pull, Push, Slot, Snapshot, Source
 from pequod.language.missing import search_of
-from pequod.language.spec import WHOLE, Bind, Path, SomeFields
+from pequod.language.spec import WHOLE, Bind, Comparator, Compare, Exists, Path, SomeFields
 from pequod.language.views import plain_join
-from tests.engine.draw import draw_absences, draw_keep
+from tests.engine.draw import BASE_TABLES, OUTPUT_TABLES, draw_absences, draw_keep, draw_pattern
 from tests.engine.draw_records import ARRAY, PATHS, draw_record_join, is_sound
 
 
 def draw_composed_join(random: Random, *, snapshots: bool = False) -> JoinSpec:
-    """Draw a join whose value has fields of at least two sources."""
+    """Draw a join whose value has fields of at least two sources; mostly one that has rows."""
+    if random.random() < 0.7:
+        return _draw_simple(random, snapshots=snapshots)
     while True:
         spec = draw_record_join(random, snapshots=snapshots)
         if len(spec.sources) == 1 and random.random() < 0.9:
@@ -28,6 +31,36 @@ def draw_composed_join(random: Random, *, snapshots: bool = False) -> JoinSpec:
         spec = replace(spec, output=_showing_all(random, spec))
         spec = draw_keep(random, draw_absences(random, spec) if random.random() < 0.2 else spec)
         if spec.is_composed and is_sound(spec):
+            return spec
+
+
+def _draw_simple(random: Random, *, snapshots: bool) -> JoinSpec:
+    """Draw a copy of all slots, and checks of some of them, with few conditions."""
+    while True:
+        names = ["x", "y", "z"][: random.choice([1, 2, 2, 3])]
+        widths = {name: random.choice([None, None, 1]) for name in names}
+        operators = [Operator.COPY, *random.choices([Operator.CHECK, Operator.OPTIONAL], k=random.choice([1, 1, 2]))]
+        sources = []
+        for number, operator in enumerate(operators):
+            chosen = names if operator is Operator.COPY else random.sample(names, random.randint(1, len(names)))
+            table = random.choice([*BASE_TABLES * 2, *OUTPUT_TABLES])
+            pattern = draw_pattern(random, table, random.sample(chosen, len(chosen)), widths)
+            source = Source(operator, pattern)
+            if random.random() < 0.3:
+                path = random.choice(PATHS)
+                source = replace(
+                    source, conditions=(random.choice([Exists(path), Compare(path, Comparator.NOT_EQUAL, '"a"')]),)
+                )
+            sources.append(replace(source, given=_draw_fields(random, source, number)))
+        if random.random() < 0.5:
+            random.shuffle(sources)
+        maintenance: Maintenance = random.choice([Push()] * 6 + [Pull()])
+        if snapshots and random.random() < 0.3:
+            maintenance = Snapshot(Decimal(random.choice(["1", "2.5"])))
+        output = Pattern((random.choice(OUTPUT_TABLES) + b"|", Slot("x")))
+        spec = JoinSpec(output, tuple(sources), maintenance)
+        spec = draw_keep(random, replace(spec, output=_showing_all(random, spec)))
+        if is_sound(spec):
             return spec
 
 
