@@ -166,7 +166,7 @@ def _check_sources(spec: JoinSpec) -> None:
     values = [source for source in spec.sources if source.operator.gives_value]
     if not values:
         raise JoinError(
-            "the join has no value source: all its sources are `check` or `unless`",
+            "the join has no value source: all its sources are `check`, `check?` or `unless`",
             hint="exactly one source is copy, count, sum, avg, min or max; it gives the value",
             span=spec.span,
         )
