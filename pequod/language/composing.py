@@ -21,8 +21,8 @@ from pequod.language.spec import DELIMITER, JoinSpec, Slot, SomeFields, Source
 
 #: (values of slots, what the value source gives) -> the output's value.
 Compose = Callable[[Environment, bytes], bytes]
-#: In the place of the delimiter: control characters are escaped in JSON.
-_STAND_IN: Final = b"\x01"
+#: What stands in the place of the delimiter: control characters are escaped in JSON.
+STAND_IN: Final = b"\x01"
 
 
 def object_slot(depth: int) -> Slot:
@@ -32,7 +32,7 @@ def object_slot(depth: int) -> Slot:
 
 def hidden(given: bytes) -> bytes:
     """Return an object in JSON as a slot has it."""
-    return given.replace(DELIMITER, _STAND_IN)
+    return given.replace(DELIMITER, STAND_IN)
 
 
 def nulls(source: Source) -> bytes:
@@ -61,7 +61,7 @@ def compile_composition(spec: JoinSpec, numbers: dict[str, int]) -> Compose | No
     ]
 
     def compose(env: Environment, value: bytes) -> bytes:
-        members = [(value if at is None else env[at].replace(_STAND_IN, DELIMITER))[1:-1] for at in places]
+        members = [(value if at is None else env[at].replace(STAND_IN, DELIMITER))[1:-1] for at in places]
         return b"{%b}" % b",".join(filter(None, members))
 
     return compose

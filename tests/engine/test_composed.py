@@ -1,7 +1,6 @@
 """Values with fields of several sources: walks over a few shapes of joins, whose keys find each other often."""
 
 from random import Random
-from typing import Final
 
 import pytest
 from pequod_grammar import parse
@@ -10,86 +9,36 @@ from pequod.engine import Change, Engine
 from tests.engine.draw_transactions import draw_transaction
 from tests.engine.earlier import draw_earlier
 from tests.engine.random_walk import draw_add, draw_backfill_step, small_limits
+from tests.engine.shapes import SHAPES, draw_output_range, draw_row_key, draw_row_value
 from tests.engine.walker import Step, Walker
-
-#: Rows of r (two slots) meet records of l and m (one slot).
-SHAPES: Final = {
-    "decided": "o|<x>|<y> = copy r|<x>|<y> as {s: a} check l|<y> as {n: b}",
-    "eager": "o|<x>|<y> = check l|<y> as {n: b} copy r|<y>|<x> as {s: a}",
-    "outer": "o|<x>|<y> = copy r|<x>|<y> as {s: a} check? l|<y> as {n: b, m: a}",
-    "outer, eager": "o|<y>|<x> = check l|<y> as {n: b} check? m|<y> with a != 1 as {m: b} copy r|<y>|<x> as {s: a}",
-    "three": "o|<x>|<y> = check? site|all as {t: b} check l|<x> as {n: b} copy r|<x>|<y> as {s: a} check? m|<y> as {c}",
-    "by a field": "o|<n>|<y>|<x> = check l|<y> with b = <n> as {n: a} copy r|<y>|<x> as {s: a}",
-    "by elements": "o|<n>|<x>|<y> = check l|<y> with c[] = <n> as {n: a} copy r|<y>|<x> as {s: a} check? m|<n> as {m: b}",
-    "kept": "o|<x>|<y> = copy r|<x>|<y> as {s: a} check? l|<y> as {n: b} keep last 2 of <x>",
-    "kept, eager": "o|<y>|<x> = check l|<y> as {n: b} copy r|<y>|<x> as {s: a} keep first 2",
-    "pulled": "o|<x>|<y> = pull copy r|<x>|<y> as {s: a} check? l|<y> as {n: b}",
-    "of computed rows": """c|<y> = count r|<x>|<y>;
-        o|<x>|<y> = copy r|<x>|<y> as {s: a} check? c|<y> with . > 1 as {count: .} check l|<y> as {n: b};
-        p|<n>|<x>|<y> = copy o|<x>|<y> with n = <n> as {s, count};
-        q|<x>|<y> = copy r|<x>|<y> as {s: a} check? p|<x>|<x>|<y> as {n: count}""",
-    "of each other": """o|<x>|<y> = copy r|<x>|<y> as {s: a} check? l|<y> as {n: b};
-        full|<x>|<y> = copy r|<x>|<y> as {s: a} check? r|<y>|<x> as {back: a};
-        o|<y>|<x> = check l|<y> copy r|<y>|<x> as {z: a} unless m|<x> check? m|<x> as {n: b}""",
-}
-_NAMES: Final = ("a", "b", "ab")
-_FIELDS: Final = (b"1", b"2", b'"a|b"', b'"a"', b'"b"', b"null", b"1.50", b'"\\u0001|\\\\"', b'{"d":"|"}')
-
-
-def _key(random: Random) -> bytes:
-    table = random.choice(["r", "r", "r", "l", "l", "m", "site"])
-    if table == "site":
-        return b"site|all"
-    names = random.choices(_NAMES[: random.choice([2, 2, 3])], k=2 if table == "r" else 1)
-    return "|".join([table, *names]).encode()
-
-
-def _value(random: Random) -> bytes:
-    if random.random() < 0.08:
-        return random.choice([b"1", b"x", b"{}", b"[]", b'{"b":"\\ud800"}'])
-    fields = [b'"%b":%b' % (name, random.choice(_FIELDS)) for name in (b"a", b"b") if random.random() < 0.9]
-    elements = b",".join(random.choices(_FIELDS, k=random.randrange(3)))
-    return b"{%b}" % b",".join([*fields, b'"c":[%b]' % elements])
-
-
-def _range(random: Random) -> tuple[bytes, bytes]:
-    table = random.choice(["o", "o", "o", "p", "q", "full"])
-    name = random.choice(_NAMES)
-    return random.choice(
-        [
-            (f"{table}|".encode(), f"{table}}}".encode()),
-            (f"{table}|{name}|".encode(), f"{table}|{name}}}".encode()),
-            (f"{table}|{name}|b".encode(), f"{table}|{name}|c".encode()),
-        ]
-    )
 
 
 def _step(random: Random, walker: Walker) -> Step:
     chance = random.random()
     if chance < 0.4:
-        return Step("put", (_key(random), _value(random)))
+        return Step("put", (draw_row_key(random), draw_row_value(random)))
     if chance < 0.52:
-        return Step("remove", (_key(random),))
+        return Step("remove", (draw_row_key(random),))
     if chance < 0.56:
-        rows = {_key(random): _value(random) for _ in range(4)}
+        rows = {draw_row_key(random): draw_row_value(random) for _ in range(4)}
         return Step("put_all", (tuple(sorted(rows.items())),))
     if chance < 0.58:
         return Step("transact", (draw_transaction(random, walker.specs, walker.model.base),))
     if chance < 0.6:
         return draw_add(random, walker)
     if chance < 0.63:
-        return Step("watch", _range(random))
+        return Step("watch", draw_output_range(random))
     if chance < 0.7:
         return Step("settle", (random.randrange(5),))
     if chance < 0.72:
         return Step("evict", (1,))
     if chance < 0.74:
-        return Step("invalidate", _range(random))
+        return Step("invalidate", draw_output_range(random))
     if walker.backed and chance < 0.77:
         return Step(random.choice(["forget", "load"]), random.choice([(b"l|", b"l}"), (b"l|a", b"l|b"), (b"m|", b"s")]))
     if chance < 0.8:
         return draw_backfill_step(random, walker)
-    return Step("scan", (*_range(random), random.choice([None, None, 1]), random.random() < 0.2))
+    return Step("scan", (*draw_output_range(random), random.choice([None, None, 1]), random.random() < 0.2))
 
 
 def walk(seed: int, joins: str, step_count: int) -> None:
@@ -100,7 +49,7 @@ def walk(seed: int, joins: str, step_count: int) -> None:
         if random.random() < 0.3:
             walker.take(Step("back", (b"l", b"m")))
         script = [*draw_earlier(random, specs), *(Step("add", (spec,)) for spec in specs)]
-        script += [Step("put", (_key(random), _value(random))) for _ in range(8)]
+        script += [Step("put", (draw_row_key(random), draw_row_value(random))) for _ in range(8)]
         for step in script:
             walker.take(step)
         for _ in range(step_count):
