@@ -227,7 +227,7 @@ def _keep(spec: JoinSpec, keep: Keep, rows: dict[bytes, bytes]) -> dict[bytes, b
 
 
 def tuples_of(spec: JoinSpec, rows: dict[bytes, bytes]) -> Iterator[tuple[dict[str, bytes], bytes, bytes]]:
-    """Yield each tuple of source keys that match consistently: its slots, the value source's key, and what they give."""
+    """Yield each tuple of source keys that match consistently: slots, the value source's key, and what is given."""
     for slots, key, given in _tuples(spec, rows, 0, {}):
         yield slots, key, composed(given) if spec.is_composed else given[0]
 

@@ -1,9 +1,9 @@
-"""Values with fields of several sources: objects that checks give, on their way into the output's value.
+r"""Values with fields of several sources: objects that checks give, on their way into the output's value.
 
     rated|<user>|<id> = copy r|<user>|<id> as {stars} check l|<id> as {name}
 
     r|ann|7  {"stars": 5}       gives   {"stars":5}
-    l|7      {"name": "A|B"}    gives   {"name":"A|B"}    as slot <1> of the plain key    l|7|{"name":"A\\x01B"}
+    l|7      {"name": "A|B"}    gives   {"name":"A|B"}    as slot <1> of the plain key    l|7|{"name":"A\x01B"}
     rated|ann|7                 has     {"stars":5,"name":"A|B"}
 
 A slot ends at a delimiter, so the object has another byte in its place, one that JSON never has. A change of a field is

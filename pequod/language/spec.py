@@ -33,7 +33,7 @@ class Operator(StrEnum):
     """The contribution of a source to an output key (paper §3)."""
 
     CHECK = "check"
-    #: A check whose row may be missing: the fields that it gives are null then (a left outer join).
+    #: Its row may be missing, and the fields that it gives are null then: a left outer join.
     OPTIONAL = "check?"
     COPY = "copy"
     COUNT = "count"
@@ -57,7 +57,7 @@ class Operator(StrEnum):
     @property
     def binds_slots(self) -> bool:
         """Whether a row of the source has to be there, and gives slots their values."""
-        return self is not Operator.OPTIONAL and self is not Operator.UNLESS
+        return self not in (Operator.OPTIONAL, Operator.UNLESS)
 
 
 class NumberForm(StrEnum):
@@ -260,14 +260,12 @@ class Source:
 
     @property
     def gives_fields(self) -> bool:
-        """Whether it gives fields of the output's value beside the value source: a check with an `as`."""
+        """Whether it adds fields to what the value source gives: a check with an `as`."""
         return self.given is not None and not self.operator.gives_value
 
     def paths(self) -> Iterator[Path]:
         """Yield the paths of its conditions and of what it gives."""
-        for condition in self.conditions:
-            if not isinstance(condition, CompareSlot):
-                yield condition.path
+        yield from (one.path for one in self.conditions if not isinstance(one, CompareSlot))
         if isinstance(self.given, OneField):
             yield self.given.path
         elif self.given is not None:

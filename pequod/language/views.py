@@ -7,7 +7,7 @@
     plain                     copy p|<user>|<id>|<kind>                     the user's own keys come first
 
     rated|<user>|<id> = copy r|<user>|<id> as {stars} check l|<id> as {name}
-    plain                     copy r|<user>|<id>          check l|<id>|<1>  the object of a check is a slot (`composing.py`)
+    plain                     copy r|<user>|<id> check l|<id>|<1>           an object that it gives is a slot: composing
 
 Plain keys begin with slots that are known when the source is read. If the table's own keys do so, a plain key is the
 own key, followed by the slots of fields. Else it is in an order of its own, and an index keeps the rows in this order.

@@ -1,6 +1,6 @@
-"""Values with fields of several sources, as a Spark column.
+r"""Values with fields of several sources, as a Spark column.
 
-slot of a check   {"name":"A\\x01B"}    null where a `check?` has no record
+slot of a check   {"name":"A\x01B"}    null where a `check?` has no record
 value             {"stars":5}           what the value source gives
 composed          {"stars":5,"name":"A|B"}
 """

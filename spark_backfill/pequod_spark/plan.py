@@ -6,7 +6,7 @@ r"""Cache joins compiled to DataFrames: Spark computes a range of outputs from b
        |                 |
     match, slots      match, slots        keys.take_apart
         \               /
-         join on poster                   slots that sources share; those after `unless`, left anti; `check?`, left outer
+         join on poster                   slots that sources share; `unless`, left anti; `check?`, left outer
                |
      put together the value               composed.value, if several sources give fields
                |

@@ -13,7 +13,7 @@ SHAPES: Final = {
     "outer, eager": "o|<y>|<x> = check l|<y> as {n: b} check? m|<y> with a != 1 as {m: b} copy r|<y>|<x> as {s: a}",
     "three": "o|<x>|<y> = check? site|all as {t: b} check l|<x> as {n: b} copy r|<x>|<y> as {s: a} check? m|<y> as {c}",
     "by a field": "o|<n>|<y>|<x> = check l|<y> with b = <n> as {n: a} copy r|<y>|<x> as {s: a}",
-    "by elements": "o|<n>|<x>|<y> = check l|<y> with c[] = <n> as {n: a} copy r|<y>|<x> as {s: a} check? m|<n> as {m: b}",
+    "by elements": "o|<n>|<x>|<y> = check l|<y> with c[] = <n> as {n: a} copy r|<y>|<x> as {s: a} check? m|<n> as {m}",
     "kept": "o|<x>|<y> = copy r|<x>|<y> as {s: a} check? l|<y> as {n: b} keep last 2 of <x>",
     "kept, eager": "o|<y>|<x> = check l|<y> as {n: b} copy r|<y>|<x> as {s: a} keep first 2",
     "pulled": "o|<x>|<y> = pull copy r|<x>|<y> as {s: a} check? l|<y> as {n: b}",

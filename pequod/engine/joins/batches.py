@@ -109,6 +109,14 @@ def _apply_rows(context: Context, sign: int, batch: Batch, told: Told | None) ->
     context.gain_rows(gained, gained_bytes)
 
 
+def once(told: Told) -> Told:
+    """Return one change for each row: a field of a check that changes takes the row away, and brings it again."""
+    changes: dict[bytes, tuple[bytes | None, bytes | None]] = {}
+    for tail, old, new in told:
+        changes[tail] = changes.get(tail, (old,))[0], new
+    return [(tail, old, new) for tail, (old, new) in changes.items()]
+
+
 def take_frames(context: Context, batch: Batch) -> None:
     """Add a context to the updaters at the frames of an execution."""
     for site, frame_keys, extras in zip(context.frames, batch.frame_keys, batch.extras, strict=True):
