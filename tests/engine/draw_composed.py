@@ -48,9 +48,8 @@ def _draw_simple(random: Random, *, snapshots: bool) -> JoinSpec:
             source = Source(operator, pattern)
             if random.random() < 0.3:
                 path = random.choice(PATHS)
-                source = replace(
-                    source, conditions=(random.choice([Exists(path), Compare(path, Comparator.NOT_EQUAL, '"a"')]),)
-                )
+                condition = Exists(path) if random.random() < 0.5 else Compare(path, Comparator.NOT_EQUAL, '"a"')
+                source = replace(source, conditions=(condition,))
             sources.append(replace(source, given=_draw_fields(random, source, number)))
         if random.random() < 0.5:
             random.shuffle(sources)
