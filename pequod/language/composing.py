@@ -17,7 +17,7 @@ from typing import Final
 
 from pequod.language.forms import Misfit, json_text
 from pequod.language.patterns import Environment
-from pequod.language.spec import DELIMITER, JoinSpec, Slot, SomeFields, Source
+from pequod.language.spec import DELIMITER, JoinSpec, Pattern, Slot, SomeFields, Source
 
 #: (values of slots, what the value source gives) -> the output's value.
 Compose = Callable[[Environment, bytes], bytes]
@@ -28,6 +28,13 @@ STAND_IN: Final = b"\x01"
 def object_slot(depth: int) -> Slot:
     """Return the slot of the object that a source gives; no slot of a join has such a name."""
     return Slot(str(depth))
+
+
+def without_object(plain: Pattern) -> Pattern:
+    """Return the pattern of plain keys without the object at their end."""
+    *rest, literal, _ = plain.parts
+    assert isinstance(literal, bytes), "a delimiter is before the object"
+    return Pattern((*rest, literal[:-1]) if len(literal) > 1 else tuple(rest))
 
 
 def hidden(given: bytes) -> bytes:

@@ -211,7 +211,7 @@ class Plan:
         #: The slots in that rest.
         self.tail_slots = {numbers[part.name] for part in self.tail_parts if isinstance(part, Slot)}
         #: Which rows of its contexts there are; None: all of them.
-        self.cap = None if spec.keep is None else Cap(spec, level)
+        self.cap = None if spec.keep is None else Cap(declared or spec, level)
         self.value_depth = spec.value_depth
         #: Environment -> the key of the value source.
         self.value_key: Builder = compile_builder(spec.value_source.pattern.parts, numbers)

@@ -21,6 +21,7 @@ from pequod.engine.joins.contexts import StatusRange
 from pequod.engine.joins.indexes import Index
 from pequod.engine.joins.installed import InstalledJoin
 from pequod.engine.memory.story import Dropped
+from pequod.language.composing import without_object
 from pequod.language.slots import known_run
 from pequod.language.spec import Pattern, Slot, Snapshot
 
@@ -88,7 +89,8 @@ def _kept(join: InstalledJoin) -> str:
 def _explain_source(join: InstalledJoin, depth: int, known: set[str]) -> SourceExplanation:
     source = join.spec.sources[depth]
     index = join.indexes[depth]
-    parts = join.plain.sources[depth].pattern.parts
+    plain = join.plain.sources[depth].pattern
+    parts = (without_object(plain) if source.gives_fields else plain).parts
     is_pulled = any(upstream.is_pull for upstream in join.upstreams[depth])
     if index is not None and index.lens.view.is_indexed and is_pulled:
         # It reads the source's own keys.
