@@ -48,7 +48,7 @@ class JoinLexer(RegexLexer):  # type: ignore[misc]  # Pygments ships no types.
         "root": [
             (r"\s+", Text),
             (r"(?<![^\s;])(//|#)[^\n]*", Comment.Single),
-            (r"(?<![^\s;=])(check|unless|copy|count|sum|avg|min|max|with|as)(?![^\s;={])", Keyword),
+            (r"(?<![^\s;=])(check\??|unless|copy|count|sum|avg|min|max|with|as)(?![^\s;={])", Keyword),
             (r"(?<![^\s;=])(keep)(\s+)(first|last)(\s+)(\d+)", bygroups(Keyword, Text, Keyword, Text, Number)),
             (r"(?<=\d\s)of(?=\s)", Keyword),
             (r"(?<![^\s;=])(push|pull|snapshot)(?![^\s;=])", Keyword.Type),

@@ -10,6 +10,10 @@ _BY_SLOTS: Final = (
     "an aggregate has one key for each set of the output's slots: `karma|<author> = count vote|<author>|<id>`"
 )
 _CHECK: Final = "a source is an operator and a pattern, and `check` joins one more: `check s|<user>|<poster>`"
+_OUTER: Final = (
+    "`check?` joins one whose record may be missing, and gives nulls then: "
+    "`copy owns|<user>|<film> as {since} check? rating|<user>|<film> as {stars}`"
+)
 _ONE_VALUE: Final = "compare with one value, or give a slot the value: `status = <status>`"
 
 _UNLESS: Final = "`unless` leaves out the rows for which a key is there: `unless mute|<user>|<poster>`"
@@ -35,8 +39,10 @@ SQL: Final = {
     "from": "a source is an operator and a pattern: `copy article|<id>`",
     "join": _CHECK,
     "inner": _CHECK,
-    "left": f"{_CHECK}. There is no outer join",
-    "outer": f"{_CHECK}. There is no outer join",
+    "left": _OUTER,
+    "right": f"{_OUTER}; write it from the other side",
+    "full": f"{_OUTER}; a full join is two joins with one output, the other one with `unless`",
+    "outer": _OUTER,
     "on": "sources are joined where slots have one name: `check s|<user>|<poster> copy p|<poster>|<time>`",
     "union": "write two joins with the same output, with a `;` between them",
     "in": _ONE_VALUE,

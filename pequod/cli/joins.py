@@ -25,8 +25,8 @@ A cache join says how computed keys follow from others:
     t|<user>|<time:10>|<poster> = check s|<user>|<poster> copy p|<poster>|<time>
     ^ what is computed            ^ where from
 <name> is a slot that runs to the next |, <name:10> one of exactly 10 bytes. One source gives the value
-(copy, count, sum, avg, min or max), all others are check. Between = and the sources may stand push (the default:
-kept up to date), pull (computed on each read) or snapshot SECONDS (kept that long).
+(copy, count, sum, avg, min or max), all others are check, check? or unless. Between = and the sources may stand push
+(the default: kept up to date), pull (computed on each read) or snapshot SECONDS (kept that long).
 """
 
 app: Final = typer.Typer(help=_HELP, no_args_is_help=True, rich_markup_mode=None)

@@ -24,6 +24,7 @@ from pequod.language.spec import (
     Operator,
     Path,
     Slot,
+    SomeFields,
     Source,
 )
 
@@ -98,6 +99,17 @@ def _given(source: Source, record: object, value: bytes) -> bytes | None:
         return _print({name: fields[0] for name, fields in chosen.items() if fields})
     except TypeError:
         return None
+
+
+def unseen(source: Source) -> bytes:
+    """Return what a source gives where it has no record: nulls."""
+    assert isinstance(source.given, SomeFields)
+    return _print({name: None for name, _ in source.given.fields})
+
+
+def composed(objects: list[bytes]) -> bytes:
+    """Return the object with the fields of some."""
+    return _print({name: member for one in objects for name, member in parse(one.decode()).items()})
 
 
 def _holding(condition: Condition, slots: dict[str, bytes], record: object) -> list[dict[str, bytes]]:

@@ -24,7 +24,7 @@ from functools import lru_cache
 from pequod.answers.rows import Rows
 from pequod.answers.transacted import Outcome, Transacted
 from pequod.commands.kinds import NAMES
-from pequod.engine.naive_records import seen
+from pequod.engine.naive_records import composed, seen, unseen
 from pequod.language.conditions import Condition, IfAbsent, IfValue, Met, Unmet
 from pequod.language.deadlines import KEEP
 from pequod.language.spec import (
@@ -227,27 +227,31 @@ def _keep(spec: JoinSpec, keep: Keep, rows: dict[bytes, bytes]) -> dict[bytes, b
 
 
 def tuples_of(spec: JoinSpec, rows: dict[bytes, bytes]) -> Iterator[tuple[dict[str, bytes], bytes, bytes]]:
-    """Yield each tuple of source keys that match consistently: its slots, the value source's key, and what it gives."""
-    return _tuples(spec, rows, 0, {})
+    """Yield each tuple of source keys that match consistently: slots, the value source's key, and what is given."""
+    for slots, key, given in _tuples(spec, rows, 0, {}):
+        yield slots, key, composed(given) if spec.is_composed else given[0]
 
 
 def _tuples(
     spec: JoinSpec, rows: dict[bytes, bytes], number: int, slots: dict[str, bytes]
-) -> Iterator[tuple[dict[str, bytes], bytes, bytes]]:
+) -> Iterator[tuple[dict[str, bytes], bytes, list[bytes]]]:
     if number == len(spec.sources):
-        yield slots, b"", b""
+        yield slots, b"", []
         return
     source = spec.sources[number]
     if source.operator is Operator.UNLESS:
         if not any(_matches(source, rows, slots)):
             yield from _tuples(spec, rows, number + 1, slots)
         return
-    for key, found, given in _matches(source, rows, slots):
+    matches = list(_matches(source, rows, slots))
+    if source.operator is Operator.OPTIONAL and not matches:
+        matches = [(b"", {}, unseen(source))]
+    for key, found, given in matches:
         for bound, value_key, shown in _tuples(spec, rows, number + 1, {**slots, **found}):
-            if source.operator is Operator.CHECK:
-                yield bound, value_key, shown
+            if source.operator.gives_value:
+                yield bound, key, [given, *shown]
             else:
-                yield bound, key, given
+                yield bound, value_key, [given, *shown] if source.given is not None else shown
 
 
 def _matches(

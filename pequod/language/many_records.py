@@ -111,7 +111,7 @@ class RecordRun:
         self._parse()
         for name, form in lens.binds:
             self._bind(name, form)
-        if lens.checks:
+        if lens.checks or lens.gives_fields:
             return self._show_each_by_itself()
         given = self._given()
         if lens.each is None:

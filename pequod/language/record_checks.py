@@ -181,7 +181,7 @@ def _bind_first(name: str, form: FormOf) -> Check:
 def compile_given(source: Source) -> Give:
     """Compile what a source gives for a value."""
     given: Given | None = source.given
-    if not source.operator.gives_value or (source.operator is Operator.COUNT and given is None):
+    if given is None and (source.operator is Operator.COUNT or not source.operator.gives_value):
         return lambda _value, _record: b""
     if given is None:
         return lambda value, _record: value

@@ -99,15 +99,21 @@ def _check_given(source: Source) -> None:
     given = source.given
     if given is None:
         return
-    if not source.operator.gives_value:
+    if source.operator is Operator.UNLESS:
         raise JoinError(
             f"the source {source.operator} {source.pattern} gives no value, so that `as {given}` has no meaning",
-            hint="write `as` after the source that gives the value",
+            hint="write `as` after a source whose rows are there",
             span=given.span,
         )
     if not isinstance(given, SomeFields):
+        if not source.operator.gives_value:
+            raise JoinError(
+                f"the source {source.operator} {source.pattern} gives fields of the value, not the value itself",
+                hint=f"name them in braces: `as {{{given}}}`" if given.path.names else "name it: `as {value: .}`",
+                span=given.span,
+            )
         return
-    if source.operator is not Operator.COPY:
+    if source.operator is not Operator.COPY and source.operator.gives_value:
         raise JoinError(
             f"{source.operator} takes one field, not an object of some",
             hint=f"write, for example, `{source.operator} {source.pattern} as {_first_path(given)}`",

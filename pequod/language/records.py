@@ -13,6 +13,12 @@ other parts of the engine know only this plain join.
     copy karma|<author> with . = <points>      karma|bob  12    ->  karma|12|bob  12
 
 A source that looks at values themselves sees each as a record with one field; what is no JSON scalar has none.
+
+    check? l|<id> as {name}     l|7  {"name": "Ann"}    ->  l|7|{"name":"Ann"}
+                                l|8  absent             ->  l|8|{"name":null}
+
+The object that a check gives is the last slot of its plain key. A key of a source that may be missing has a plain row
+always (`Lens.absent`): to the rest of the engine it is a check that never fails.
 """
 
 from __future__ import annotations
@@ -22,6 +28,7 @@ from collections.abc import Callable
 from decimal import Decimal
 from typing import Final, NamedTuple, Protocol, cast
 
+from pequod.language.composing import hidden, nulls
 from pequod.language.forms import ABSENT, OWN_FIELD, TEXT_BYTES_MAX, FormOf, Misfit, getter, slot_form
 from pequod.language.numerals import Vast
 from pequod.language.parsing import read_json
@@ -93,6 +100,7 @@ class Lens:
 
     __slots__ = (
         "_match_plain",
+        "_nulls",
         "_own_key",
         "begins_with_own",
         "binds",
@@ -100,8 +108,10 @@ class Lens:
         "checks",
         "each",
         "give",
+        "gives_fields",
         "has_own_values",
         "is_of_whole_values",
+        "is_optional",
         "is_own",
         "key_slot_count",
         "match",
@@ -122,7 +132,8 @@ class Lens:
         each = next((one for one in source.conditions if isinstance(one, Bind) and one.is_each), None)
         binds = [one for one in source.conditions if isinstance(one, Bind) and not one.is_each]
         names = [*matcher.names, *(one.slot.name for one in binds), *([each.slot.name] if each else [])]
-        # The slots of the key come first, then those of fields, at last that of elements.
+        # The slots of the key come first, then those of fields, that of elements, and that of the object it gives.
+        names += [slot.name for slot in view.pattern.slots() if slot.name not in names]
         numbers = {name: number for number, name in enumerate(dict.fromkeys(names))}
         self.key_slot_count = len(matcher.names)
         checks = compile_selections(source, numbers) + compile_binds(binds, numbers, set(matcher.names))
@@ -133,14 +144,19 @@ class Lens:
         #: The array of which each element gives a row, if there is one.
         self.each: Each | None = None
         if each is not None:
-            is_bound = each.slot.name in names[:-1]
+            is_bound = each.slot.name in {*matcher.names, *(one.slot.name for one in binds)}
             self.each = Each(getter(each.path), slot_form(each.slot), numbers[each.slot.name], is_bound)
+        #: Whether what the source gives is the last slot of the plain key, and not a value.
+        self.gives_fields = source.gives_fields
+        #: Whether a key without a record has a plain row too, one of nulls.
+        self.is_optional = source.operator is Operator.OPTIONAL
+        self._nulls = hidden(nulls(source)) if self.is_optional else b""
         #: What the source gives for a value and its record, or why it gives nothing.
         self.give = compile_given(source)
         #: Whether the rows' values are not those of the table.
         self.has_own_values = source.given is not None or not _shows_values(source.operator)
         #: Its quick half; None: there is none.
-        self.quick = None if self.checks or self.each else _compile_quick(view)
+        self.quick = None if self.checks or self.each or self.gives_fields else _compile_quick(view)
         #: Slots -> the plain key.
         self.build: Builder = compile_builder(view.pattern.parts, numbers)
         #: ``template % tuple(slots)`` is the same; the numbers of the slots in their order there.
@@ -195,7 +211,15 @@ class Lens:
             if given.__class__ is not bytes:
                 return cast("Misfit", given)
             value = given
-        return self.build(slots), value
+        return self._plain_row(slots, value) if self.gives_fields else (self.build(slots), value)
+
+    def absent(self, key: bytes) -> Shown:
+        """Return the plain rows of a key of the table that shows no record: none unless the source may be missing."""
+        match = self.match(key) if self.is_optional else None
+        return {} if match is None else {self.build([*match.groups(), self._nulls]): b""}
+
+    def _plain_row(self, slots: list[bytes], given: bytes) -> tuple[bytes, bytes]:
+        return (self.build([*slots, hidden(given)]), b"") if self.gives_fields else (self.build(slots), given)
 
     def record_of(self, found: object) -> Record | Misfit:
         """Return the record in which the fields of a parsed value are looked up."""
@@ -228,7 +252,9 @@ class Lens:
         given = self.give(value, record)
         if isinstance(given, Misfit):
             return given
-        return {self.build(slots): given} if self.each is None else self._show_each(self.each, slots, given, record)
+        if self.each is None:
+            return dict([self._plain_row(slots, given)])
+        return self._show_each(self.each, slots, given, record)
 
     def _show_each(self, each: Each, slots: list[bytes], given: bytes, record: Record) -> Shown | Misfit:
         elements = each.get(record)
@@ -245,7 +271,8 @@ class Lens:
                 misfit = text
             elif not each.is_bound or text == known:
                 slots[each.number] = text
-                shown[self.build(slots)] = given
+                plain, shown_value = self._plain_row(slots, given)
+                shown[plain] = shown_value
         return shown or misfit
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from itertools import pairwise
 
+from pequod.language.composed_rules import check_composed, check_optional
 from pequod.language.errors import JoinError, Span
 from pequod.language.record_rules import check_records
 from pequod.language.spec import DELIMITER, FORM_WIDTH, SOURCES_MAX, JoinSpec, Operator, Pattern, Slot, Snapshot
@@ -26,12 +27,14 @@ def check_spec(spec: JoinSpec) -> None:
         check_pattern(pattern)
     for source in spec.sources:
         check_records(source)
+        check_optional(source)
         for slot in source.slots():
             check_slot(slot, source.span)
     _check_widths(spec)
     _check_sources(spec)
     _check_bound(spec)
     _check_absences(spec)
+    check_composed(spec)
     _check_keep(spec)
     if isinstance(spec.maintenance, Snapshot) and not (
         spec.maintenance.age_s.is_finite() and spec.maintenance.age_s > 0
@@ -163,7 +166,7 @@ def _check_sources(spec: JoinSpec) -> None:
     values = [source for source in spec.sources if source.operator.gives_value]
     if not values:
         raise JoinError(
-            "the join has no value source: all its sources are `check` or `unless`",
+            "the join has no value source: all its sources are `check`, `check?` or `unless`",
             hint="exactly one source is copy, count, sum, avg, min or max; it gives the value",
             span=spec.span,
         )
@@ -188,19 +191,28 @@ def _check_bound(spec: JoinSpec) -> None:
 
 
 def _check_absences(spec: JoinSpec) -> None:
-    """Refuse an `unless` with a slot that only a later source gives a value to, or that another `unless` has."""
+    """Refuse an `unless` with a slot that only a later source gives a value to, or that another `unless` has.
+
+    All slots of a `check?` have values before it.
+    """
     bound: set[str] = set()
     free: set[str] = set()
     later = {slot.name for source in spec.sources for slot in source.bound()}
     for source in spec.sources:
         bound |= {slot.name for slot in source.bound()}
-        if source.operator is not Operator.UNLESS:
+        if source.operator.binds_slots:
             continue
         for name in dict.fromkeys(slot.name for slot in source.slots() if slot.name not in bound):
             if name in later:
                 raise JoinError(
                     f"<{name}> has no value where `{source}` is looked at",
                     hint=f"write it after the source that gives <{name}> a value",
+                    span=source.span,
+                )
+            if source.operator is Operator.OPTIONAL:
+                raise JoinError(
+                    f"no source gives a value to <{name}>, so that `{source}` may have several records of a row",
+                    hint="each slot of a `check?` has a value from a source before it",
                     span=source.span,
                 )
             if name in free:

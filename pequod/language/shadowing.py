@@ -48,10 +48,12 @@ def hides(earlier: JoinSpec, later: JoinSpec) -> bool:
     if names is None or isinstance(earlier.maintenance, Snapshot) or earlier.keep is not None:
         # Until a snapshot is taken again, the later join shows the rows that are newer; and those that are not kept.
         return False
-    there = [other for other in later.sources if other.operator is not Operator.UNLESS]
+    there = [other for other in later.sources if other.operator.binds_slots]
     for source in earlier.sources:
         if source.operator is Operator.UNLESS:
             return False
+        if source.operator is Operator.OPTIONAL:
+            continue
         found = (_found_in(source, other, names) for other in there)
         names = next((one for one in found if one is not None), None)
         if names is None:

@@ -33,6 +33,8 @@ class Operator(StrEnum):
     """The contribution of a source to an output key (paper §3)."""
 
     CHECK = "check"
+    #: Its row may be missing, and the fields that it gives are null then: a left outer join.
+    OPTIONAL = "check?"
     COPY = "copy"
     COUNT = "count"
     SUM = "sum"
@@ -50,7 +52,12 @@ class Operator(StrEnum):
     @property
     def gives_value(self) -> bool:
         """Whether the source gives the value of the output key."""
-        return self is not Operator.CHECK and self is not Operator.UNLESS
+        return self not in (Operator.CHECK, Operator.OPTIONAL, Operator.UNLESS)
+
+    @property
+    def binds_slots(self) -> bool:
+        """Whether a row of the source has to be there, and gives slots their values."""
+        return self not in (Operator.OPTIONAL, Operator.UNLESS)
 
 
 class NumberForm(StrEnum):
@@ -251,11 +258,14 @@ class Source:
         """Whether the values of its keys are looked at: they are records, objects in JSON, or fields themselves."""
         return bool(self.conditions) or self.given is not None
 
+    @property
+    def gives_fields(self) -> bool:
+        """Whether it adds fields to what the value source gives: a check with an `as`."""
+        return self.given is not None and not self.operator.gives_value
+
     def paths(self) -> Iterator[Path]:
         """Yield the paths of its conditions and of what it gives."""
-        for condition in self.conditions:
-            if not isinstance(condition, CompareSlot):
-                yield condition.path
+        yield from (one.path for one in self.conditions if not isinstance(one, CompareSlot))
         if isinstance(self.given, OneField):
             yield self.given.path
         elif self.given is not None:
@@ -274,8 +284,8 @@ class Source:
                 yield condition.slot
 
     def bound(self) -> Iterator[Slot]:
-        """Yield the slots that a row of the source gives values to; what must not be there gives none."""
-        return iter(()) if self.operator is Operator.UNLESS else self.slots()
+        """Yield the slots that a row of the source gives values to; what may be missing gives none."""
+        return self.slots() if self.operator.binds_slots else iter(())
 
     def __str__(self) -> str:
         text = f"{self.operator} {self.pattern}"
@@ -367,6 +377,11 @@ class JoinSpec:
         return self.value_source.operator is Operator.COPY and all(
             slot.name in shown for source in self.sources for slot in source.bound()
         )
+
+    @property
+    def is_composed(self) -> bool:
+        """Whether the output's value has fields of several sources."""
+        return any(source.gives_fields for source in self.sources)
 
     @property
     def is_decided(self) -> bool:

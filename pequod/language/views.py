@@ -6,6 +6,9 @@
     kind|<user>|<kind>|<id> = copy p|<user>|<id> with kind = <kind>
     plain                     copy p|<user>|<id>|<kind>                     the user's own keys come first
 
+    rated|<user>|<id> = copy r|<user>|<id> as {stars} check l|<id> as {name}
+    plain                     copy r|<user>|<id> check l|<id>|<1>           an object that it gives is a slot: composing
+
 Plain keys begin with slots that are known when the source is read. If the table's own keys do so, a plain key is the
 own key, followed by the slots of fields. Else it is in an order of its own, and an index keeps the rows in this order.
 """
@@ -14,6 +17,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
+from pequod.language.composing import object_slot
 from pequod.language.spec import DELIMITER, Bind, CompareSlot, Condition, JoinSpec, Operator, Pattern, Slot, Source
 
 
@@ -41,6 +45,8 @@ class RecordView:
 
 def _seeing_alike(source: Source) -> Operator:
     """Return one operator for all that see the same of a record: `check` and `unless` see whether there is a row."""
+    if source.operator is Operator.OPTIONAL:
+        return source.operator
     if not source.operator.gives_value:
         return Operator.CHECK
     if source.operator is Operator.COUNT:
@@ -72,10 +78,12 @@ def plain_join(spec: JoinSpec) -> tuple[JoinSpec, list[RecordView | None]]:
     known = set(wanted[:1])
     sources: list[Source] = []
     views: list[RecordView | None] = []
-    for source in spec.sources:
+    for depth, source in enumerate(spec.sources):
         if source.has_records:
-            view = _view(source, known, wanted)
-            sources.append(Source(source.operator, view.pattern, source.span))
+            view = _view(source, known, wanted, [object_slot(depth)] if source.gives_fields else [])
+            # What may be missing has a plain row always: one of nulls where there is no record.
+            operator = Operator.CHECK if source.operator is Operator.OPTIONAL else source.operator
+            sources.append(Source(operator, view.pattern, source.span))
             views.append(view)
         else:
             sources.append(source)
@@ -84,19 +92,19 @@ def plain_join(spec: JoinSpec) -> tuple[JoinSpec, list[RecordView | None]]:
     return replace(spec, sources=tuple(sources)), views
 
 
-def _view(source: Source, known: set[str], wanted: list[str]) -> RecordView:
+def _view(source: Source, known: set[str], wanted: list[str], objects: list[Slot]) -> RecordView:
     slots = list(dict.fromkeys(source.slots()))
     keyed = {slot.name for slot in source.pattern.slots()}
     fields = [slot for slot in slots if slot.name not in keyed]
     first = next(source.pattern.slots(), None)
     is_led = first is None or first.name in known
     if is_led or not known.intersection(slot.name for slot in fields):
-        return RecordView(source, _joined(source.pattern.parts, fields), is_indexed=False)
+        return RecordView(source, _joined(source.pattern.parts, fields + objects), is_indexed=False)
     # Known slots first, then the order of the output, so that bounds of a read narrow the rest.
     order = {name: number for number, name in enumerate(wanted)}
     slots.sort(key=lambda slot: (slot.name not in known, order.get(slot.name, len(order))))
     table = source.pattern.literal_prefix.partition(DELIMITER)[0] + DELIMITER
-    return RecordView(source, _joined((table, slots[0]), slots[1:]), is_indexed=True)
+    return RecordView(source, _joined((table, slots[0]), slots[1:] + objects), is_indexed=True)
 
 
 def _joined(parts: tuple[bytes | Slot, ...], slots: list[Slot]) -> Pattern:

@@ -43,7 +43,7 @@ def _aggregate(operator: Operator) -> Column:
             return f.min(rank(value)).getField("value")
         case Operator.MAX:
             return f.max(rank(value)).getField("value")
-        case Operator.SUM | Operator.AVG | Operator.CHECK | Operator.UNLESS:
+        case Operator.SUM | Operator.AVG | Operator.CHECK | Operator.OPTIONAL | Operator.UNLESS:
             raise AssertionError(f"{operator} is no aggregate of Spark's")
         case _:
             assert_never(operator)

@@ -118,9 +118,7 @@ def _contexts(spec: JoinSpec, level: int, read: Read, first: bytes, last: bytes)
     """Return the contexts that one source alone names, also those without rows; None if no source can."""
     leading, run = _run(spec, level)
     found = []
-    there = [
-        one for one in zip(spec.sources, plain_join(spec)[1], strict=True) if one[0].operator is not Operator.UNLESS
-    ]
+    there = [one for one in zip(spec.sources, plain_join(spec)[1], strict=True) if one[0].operator.binds_slots]
     for source, view in there:
         pattern, within = source.pattern, keys_of(source.pattern)
         rows = clip(read(*within), *within, take_apart(pattern, f.col("key")).matches)

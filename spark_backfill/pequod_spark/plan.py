@@ -6,7 +6,9 @@ r"""Cache joins compiled to DataFrames: Spark computes a range of outputs from b
        |                 |
     match, slots      match, slots        keys.take_apart
         \               /
-         join on poster                   slots that sources share; those after `unless`, left anti
+         join on poster                   slots that sources share; `unless`, left anti; `check?`, left outer
+               |
+     put together the value               composed.value, if several sources give fields
                |
      put together the key                 keys.put_together
                |
@@ -36,6 +38,7 @@ from pequod.language.patterns import may_overlap
 from pequod.language.slots import number_slots
 from pequod.language.spec import JoinSpec, Operator
 from pequod.language.views import RecordView, plain_join
+from pequod_spark.composed import composed_value
 from pequod_spark.contributions import combine
 from pequod_spark.keys import put_together, take_apart
 from pequod_spark.needs import Need, computing, needs
@@ -134,19 +137,23 @@ class SparkPlan:
         whole = keys_of(spec.output)
         first, last = meet(first, last, whole)
         fixed = fixed_slots(spec, first, last)
-        columns = {name: f"slot_{number}" for name, number in number_slots(spec).items()}
-        _, views = plain_join(spec)
+        plain, views = plain_join(spec)
+        columns = {name: f"slot_{number}" for name, number in number_slots(plain).items()}
         seen = dict(zip(spec.sources, views, strict=True))
         needed = needs(self._joins, spec, first, last)
-        there = [need for need in needed if need.source.operator is not Operator.UNLESS]
+        there = [need for need in needed if need.source.operator.binds_slots]
         sources = [
             self._source(need, seen[need.source], columns, fixed, one_of if need.source.operator.gives_value else 1)
             for need in _join_order(there)
         ]
         joined = reduce(_join, sources)
         for need in needed:
-            if need.source.operator is Operator.UNLESS:
-                joined = _without(joined, self._source(need, seen[need.source], columns, fixed, 1))
+            if not need.source.operator.binds_slots:
+                without = need.source.operator is Operator.UNLESS
+                source = self._source(need, seen[need.source], columns, fixed, 1)
+                joined = (_without if without else _perhaps)(joined, source)
+        if spec.is_composed:
+            joined = joined.withColumn("value", composed_value(spec, columns))
         slots = {name: f.col(column) for name, column in columns.items()}
         keyed = joined.withColumn("key", put_together(spec.output.parts, slots))
         # All keys are in the whole range, and with a filter Spark would make each key twice.
@@ -217,6 +224,12 @@ def _without(left: DataFrame, right: DataFrame) -> DataFrame:
     """Return the rows of ``left`` to which no row of ``right`` fits; columns of ``right`` alone fit with anything."""
     shared = [column for column in left.columns if column in right.columns]
     return left.join(right, shared or f.lit(True), "left_anti")  # noqa: FBT003 - a column
+
+
+def _perhaps(left: DataFrame, right: DataFrame) -> DataFrame:
+    """Return all rows of ``left``, each with the row of ``right`` that fits, if there is one."""
+    shared = [column for column in left.columns if column in right.columns]
+    return left.join(right, shared or f.lit(True), "left_outer")  # noqa: FBT003 - a column
 
 
 def _join_order(sources: Sequence[Need]) -> list[Need]:

@@ -1,10 +1,11 @@
-"""Random cases of joins with `unless`, `keep` or `.`, among joins of all kinds: the engine is as the naive model.
+"""Random cases of joins with `unless`, `keep`, `.` or `check?`, among joins of all kinds: the engine is as the model.
 
     python -m tests.engine.cases --cases 500000 --seed 1
 
 A case is a step of a random walk (`random_walk`) after which the two have been compared. The walks take turns: plain
-ones, with backfills, records, a database, one that can be asked by fields, replacements. Walks in which no join has
-one of the three do not count. PEQUOD_PURE=1 has the engine without the native core take them.
+ones, with backfills, records, a database, one that can be asked by fields, replacements, values with fields of several
+sources. Walks in which no join has one of the four do not count. PEQUOD_PURE=1 has the engine without the native core
+take them.
 
 Each walk follows from its seed alone, whatever process takes it. One that fails is printed with its seed and, as short
 as it could be made, its steps.
@@ -37,10 +38,13 @@ _KINDS: Final[tuple[dict[str, bool], ...]] = (
     {"records": True, "backed": True, "searched": True},
     {"replacements": True},
     {"replacements": True, "backed": True, "records": True},
+    {"composed": True},
+    {"composed": True, "backed": True},
+    {"composed": True, "backfills": True},
 )
 _STEPS: Final = 60
 #: The words, as they stand in joins.
-_ADDITIONS: Final = {"unless": " unless ", "keep": " keep ", ".": r" with \. |, \. | as \."}
+_ADDITIONS: Final = {"unless": " unless ", "keep": " keep ", ".": r" with \. |, \. | as \.", "check?": r" check\? "}
 #: Walks that are handed to the processes together; all of them are over before the next ones begin.
 _ROUND: Final = 32
 #: How often the run says how far it is.
@@ -51,7 +55,7 @@ class Walked(NamedTuple):
     """What came of the walk of one seed."""
 
     seed: int
-    #: The steps that were compared, and which of the three their joins had.
+    #: The steps that were compared, and which of the four their joins had.
     cases: int
     additions: set[str]
     #: The shortest script that was found of a difference; None: there was none.
@@ -59,7 +63,7 @@ class Walked(NamedTuple):
 
 
 def additions(steps: list[Step]) -> set[str]:
-    """Return which of the three the joins of a walk have."""
+    """Return which of the four the joins of a walk have."""
     joins = [str(part) for step in steps for part in step.arguments if isinstance(part, JoinSpec)]
     return {name for name, words in _ADDITIONS.items() if any(re.search(words, join) for join in joins)}
 
@@ -92,7 +96,7 @@ class Count:
         self.by_addition: Counter[str] = Counter()
 
     def add(self, walked: Walked) -> None:
-        """Count a walk, if one of its joins has one of the three."""
+        """Count a walk, if one of its joins has one of the four."""
         self.total += walked.cases if walked.additions else 0
         self.mixed += walked.cases if len(walked.additions) > 1 else 0
         self.by_addition.update(dict.fromkeys(walked.additions, walked.cases))

@@ -44,13 +44,13 @@ def draw_join(random: Random, *, snapshots: bool = False) -> JoinSpec:
             operator = Operator.AVG
         table = random.choice(BASE_TABLES * 2 + OUTPUT_TABLES)
         names = [random.choice(NAMES) for _ in range(random.choice([1, 2, 2, 2, 3]))]
-        sources.append(Source(operator, _pattern(random, table, names, widths)))
+        sources.append(Source(operator, draw_pattern(random, table, names, widths)))
     bound = list(dict.fromkeys(slot.name for source in sources for slot in source.pattern.slots()))
     random.shuffle(bound)
     shown = bound[: random.choice([len(bound), len(bound), random.randint(0, len(bound))])]
     if random.random() < 0.1 and shown:
         shown.append(random.choice(shown))
-    output = _pattern(random, random.choice(OUTPUT_TABLES), shown, widths)
+    output = draw_pattern(random, random.choice(OUTPUT_TABLES), shown, widths)
     maintenance: Maintenance = random.choice([Push()] * 5 + [Pull()])
     if snapshots and random.random() < 0.3:
         maintenance = Snapshot(Decimal(random.choice(["1", "2.5"])))
@@ -83,7 +83,7 @@ def draw_absences(random: Random, spec: JoinSpec) -> JoinSpec:
         free = {f"free{number}": random.choice([None, None, 1, 2])}
         names = random.choices([*slots, *free], k=random.choice([1, 2, 2, 3]))
         table = random.choice(BASE_TABLES * 2 + OUTPUT_TABLES)
-        sources.insert(at, Source(Operator.UNLESS, _pattern(random, table, names, {**slots, **free})))
+        sources.insert(at, Source(Operator.UNLESS, draw_pattern(random, table, names, {**slots, **free})))
     return replace(spec, sources=tuple(sources[:SOURCES_MAX]))
 
 
@@ -102,12 +102,13 @@ def draw_decided_timeline(random: Random) -> JoinSpec:
         operator = random.choice([Operator.CHECK, Operator.UNLESS])
         free = {f"free{number}": random.choice([None, 1])} if operator is Operator.UNLESS else {}
         names = ["x", *random.choices(["y", "z", *free], k=random.choice([1, 1, 2]))]
-        pattern = _pattern(random, random.choice(BASE_TABLES * 2 + OUTPUT_TABLES), names, {**slots, **free})
+        pattern = draw_pattern(random, random.choice(BASE_TABLES * 2 + OUTPUT_TABLES), names, {**slots, **free})
         sources.append(Source(operator, pattern))
     return replace(spec, sources=tuple(sources))
 
 
-def _pattern(random: Random, table: bytes, names: list[str], widths: dict[str, int | None]) -> Pattern:
+def draw_pattern(random: Random, table: bytes, names: list[str], widths: dict[str, int | None]) -> Pattern:
+    """Draw a pattern with some slots, in their order."""
     parts: list[bytes | Slot] = [table + b"|"]
     for position, name in enumerate(names):
         parts.append(Slot(name, widths[name]))

@@ -98,11 +98,11 @@ def draw_record_join(random: Random, *, snapshots: bool = False) -> JoinSpec:
         if bound and random.random() < 0.6:
             # What a field binds is usually shown.
             spec = replace(spec, output=_showing(random, spec.output, random.choice(bound)))
-        if spec.has_records and _is_sound(spec):
+        if spec.has_records and is_sound(spec):
             return spec
 
 
-def _is_sound(spec: JoinSpec) -> bool:
+def is_sound(spec: JoinSpec) -> bool:
     """Return whether each `unless` has its slots where they may stand."""
     try:
         check_spec(spec)

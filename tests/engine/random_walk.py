@@ -29,6 +29,7 @@ from tests.engine.draw import (
     draw_range,
     draw_timeline,
 )
+from tests.engine.draw_composed import draw_composed_join, draw_searching_composed_join
 from tests.engine.draw_rankings import draw_ranking
 from tests.engine.draw_records import draw_record_join, draw_searching_join, draw_value
 from tests.engine.draw_transactions import draw_transaction
@@ -80,6 +81,8 @@ def draw_step(random: Random, walker: Walker, *, snapshots: bool, limits: bool =
         return Step("limit", (draw_limit(random),))
     if chance < 0.58:
         draw = draw_record_join if any(spec.has_records for spec in specs) else draw_join
+        if any(spec.is_composed for spec in specs):
+            draw = draw_composed_join
         return Step("add", (draw(random, snapshots=snapshots),))
     if chance < 0.6:
         return Step("drop", (random.randrange(10),))
@@ -140,14 +143,15 @@ def draw_replacement_step(random: Random, walker: Walker, *, snapshots: bool) ->
     return Step("replace_some", (random.choice([0, 1, 2, 5]),))
 
 
-def draw_fit_join(random: Random, *, records: bool = False) -> JoinSpec:
+def draw_fit_join(random: Random, *, records: bool = False, composed: bool = False) -> JoinSpec:
     """Draw a join that can be backfilled; often the timeline, which has loops of its own."""
-    if not records and random.random() < 0.3:
+    if not (records or composed) and random.random() < 0.3:
         return random.choice([draw_timeline, draw_kept_timeline])(random)
     while True:
-        spec = (draw_record_join if records else draw_join)(random)
+        spec = (draw_composed_join if composed else draw_record_join if records else draw_join)(random)
         tables = {source.pattern.literal_prefix.partition(b"|")[0] for source in spec.sources}
-        if spec.sources[-1].operator is not Operator.CHECK and spec.maintenance == Push() and tables <= {*BASE_TABLES}:
+        is_last = spec.sources[-1].operator not in (Operator.CHECK, Operator.OPTIONAL)
+        if is_last and spec.maintenance == Push() and tables <= {*BASE_TABLES}:
             return spec
 
 
@@ -160,6 +164,7 @@ def walk(
     records: bool = False,
     searched: bool = False,
     replacements: bool = False,
+    composed: bool = False,
     taken: list[Step] | None = None,
 ) -> list[Step] | None:
     """Walk ``step_count`` steps, on an engine that has met others before: see `earlier`.
@@ -179,10 +184,15 @@ def walk(
         walker.is_replacing = replacements
         script = [Step("add", (draw_join(random, snapshots=snapshots),)) for _ in range(random.choice([1, 1, 2, 3]))]
         if searched:
-            script = [Step("add", (draw_searching_join(random, snapshots=snapshots),)) for _ in script]
+            draw = draw_searching_composed_join if composed else draw_searching_join
+            script = [Step("add", (draw(random, snapshots=snapshots),)) for _ in script]
         elif backfills:
             draws = range(random.choice([1, 1, 2]))
-            script = [Step("add", (draw_fit_join(random, records=records),)) for _ in draws]
+            script = [Step("add", (draw_fit_join(random, records=records, composed=composed),)) for _ in draws]
+        elif composed:
+            script = [Step("add", (draw_composed_join(random, snapshots=snapshots),)) for _ in script]
+            if random.random() < 0.3:
+                script += [Step("add", (draw_record_join(random),))]
         elif records:
             script = [Step("add", (draw_record_join(random, snapshots=snapshots),)) for _ in script]
             script += [Step("add", (draw_join(random),)) for _ in range(random.choice([0, 0, 1]))]
@@ -279,6 +289,7 @@ def main() -> int:
     parser.add_argument("--backed", action="store_true", help="with a database behind some tables")
     parser.add_argument("--backfills", action="store_true", help="with joins that can be backfilled, and backfills")
     parser.add_argument("--records", action="store_true", help="with joins over the fields of records")
+    parser.add_argument("--composed", action="store_true", help="with values that have fields of several sources")
     parser.add_argument("--searched", action="store_true", help="with a database that can be asked by fields")
     parser.add_argument("--replacements", action="store_true", help="with many joins that take the places of others")
     options = parser.parse_args()
@@ -293,6 +304,7 @@ def main() -> int:
             records=options.records or options.searched,
             searched=options.searched,
             replacements=options.replacements,
+            composed=options.composed,
         )
         if script is not None:
             print(f"seed {seed}:", *map(describe, script), sep="\n")

@@ -288,6 +288,14 @@ def test_random_walks_over_records_that_a_database_is_searched_for_agree() -> No
         assert script is None, f"python -m tests.engine.random_walk --searched --seed {seed} --steps 40"
 
 
+def test_random_walks_over_fields_of_several_sources_agree() -> None:
+    for seed in range(60):
+        backed, backfills, searched = seed % 4 == 1, seed % 4 == 2, seed % 4 == 3
+        script = walk(seed, 40, composed=True, backed=backed or searched, backfills=backfills, searched=searched)
+        flags = "--composed" + " --backed" * backed + " --backfills" * backfills + " --searched" * searched
+        assert script is None, f"python -m tests.engine.random_walk {flags} --seed {seed} --steps 40"
+
+
 def test_random_walks_with_replacements_agree() -> None:
     for seed in range(100):
         records, backed = seed % 3 == 0, seed % 4 == 1

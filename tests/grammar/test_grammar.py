@@ -85,8 +85,8 @@ def test_spans_point_at_the_text() -> None:
     assert text[source.pattern.span.start : source.pattern.span.end] == "e|<y>"
 
 
-OPERATORS = "operators are check, copy, count, sum, avg, min, max, unless"
-SOURCE = "a source is an operator and a pattern: check, copy, count, sum, avg, min, max, unless"
+OPERATORS = "operators are check, check?, copy, count, sum, avg, min, max, unless"
+SOURCE = "a source is an operator and a pattern: check, check?, copy, count, sum, avg, min, max, unless"
 EXAMPLE = "a join reads `output = check source copy source;`"
 #: text -> the whole message; ^ and ~ mark the place in the text's line.
 REFUSED = {
@@ -94,9 +94,9 @@ REFUSED = {
     "t|<a> t|<b> = copy x|<b>": f"1:7 't|<b>' stands where `=` is expected after the output pattern\nhint: {EXAMPLE}",
     "= copy x|<a>": f"1:1 '=' stands where a pattern is expected\nhint: {EXAMPLE}",
     "t|<a> =": "1:8 the text ends where a source is expected\nhint: a source is an operator and a pattern: "
-    "check, copy, count, sum, avg, min, max, unless",
+    "check, check?, copy, count, sum, avg, min, max, unless",
     "t|<a> = ;": "1:9 ';' stands where a source is expected\nhint: a source is an operator and a pattern: "
-    "check, copy, count, sum, avg, min, max, unless",
+    "check, check?, copy, count, sum, avg, min, max, unless",
     "t|<a> = copi x|<a>": f"1:9 'copi' is no operator\nhint: did you mean `copy`? {OPERATORS}",
     "t|<a> = psuh copy x|<a>": f"1:9 'psuh' is no operator\nhint: did you mean `push`? {OPERATORS}",
     "t|<a> = copy x|<a> zip y|<a>": f"1:20 'zip' is no operator\nhint: {OPERATORS}",
@@ -109,7 +109,7 @@ REFUSED = {
     "t|<a> = copy ;": f"1:14 ';' stands where a pattern is expected\nhint: {EXAMPLE}",
     "t|<a> = copy": f"1:13 the text ends where a pattern is expected\nhint: {EXAMPLE}",
     "t|<a> = copy x|<a> =": "1:20 '=' stands where the next source is expected\nhint: a source is an operator and a "
-    "pattern: check, copy, count, sum, avg, min, max, unless",
+    "pattern: check, check?, copy, count, sum, avg, min, max, unless",
     "t|<a> = copy x|<a> u|<b> = copy y|<b>": "1:20 a new join starts before the last one is ended\nhint: put a `;` "
     "between them",
     "t|<a> = copy x|<a>\n2|<b> = copy y|<b>": "2:1 a new join starts before the last one is ended\nhint: put a `;` "
@@ -150,7 +150,7 @@ REFUSED = {
     "it, or give it a width, such as <a:8>",
     "t|<a>|<b> = copy x|<a>": "1:1 no source gives a value to <b> of the output t|<a>|<b>\nhint: every slot of the output "
     "must occur in a source; is it spelled the same there?",
-    "t|<a> = check x|<a>": "1:1 the join has no value source: all its sources are `check` or `unless`\nhint: exactly one source is "
+    "t|<a> = check x|<a>": "1:1 the join has no value source: all its sources are `check`, `check?` or `unless`\nhint: exactly one source is "
     "copy, count, sum, avg, min or max; it gives the value",
     "t|<a> = copy x|<a> min y|<a>": "1:20 the join has 2 value sources: copy x|<a>, min y|<a>\nhint: exactly one source "
     "gives the value; make the others `check`",

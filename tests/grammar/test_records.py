@@ -246,7 +246,10 @@ def test_mistakes_are_shown_with_place_reason_and_hint(text: str, expected: tupl
 @pytest.mark.parametrize(
     ("text", "reason"),
     [
-        ("t|<a> = check x|<a> as b copy y|<a>", "the source check x|<a> gives no value, so that `as b` has no meaning"),
+        (
+            "t|<a> = unless x|<a> as b copy y|<a>",
+            "the source unless x|<a> gives no value, so that `as b` has no meaning",
+        ),
         ("t|<a> = sum x|<a> as {b}", "sum takes one field, not an object of some"),
         ("t|<a> = count x|<a> as {b, c}", "count takes one field, not an object of some"),
         ("t|<b> = copy x|<a> with c = <d>", "no source gives a value to <b> of the output t|<b>"),

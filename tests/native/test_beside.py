@@ -3,7 +3,7 @@
 The engine here is compared with the naive model too, by `Walker.take`.
 """
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from random import Random
 
 import hypothesis.strategies as st
@@ -11,7 +11,9 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from pequod_grammar import parse
 
+from pequod.engine import JoinSpec
 from tests.engine.draw import BASE_TABLES, draw_join, draw_kept_timeline, draw_timeline
+from tests.engine.draw_composed import draw_composed_join
 from tests.engine.draw_rankings import draw_ranking
 from tests.engine.draw_records import draw_record_join
 from tests.engine.earlier import draw_beginning, draw_earlier
@@ -40,14 +42,15 @@ def check_quick(walker: Walker) -> None:
         assert list(zip(*found, strict=True)) == walker.model.scan(view.first, view.last)
 
 
-@pytest.mark.parametrize("kind", ["timelines", "kept", "any", "backed", "backfills", "records", "rankings"])
+@pytest.mark.parametrize("kind", ["timelines", "kept", "any", "backed", "backfills", "records", "composed", "rankings"])
 @settings(deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(random=st.randoms(use_true_random=True), seed=st.integers(0, 1 << 30), step_count=st.integers(1, 60))
 def test_the_native_engine_is_as_the_pure_one(
     twin: PureTwin, kind: str, random: Random, seed: int, step_count: int
 ) -> None:
-    draws = {"timelines": draw_timeline, "kept": draw_kept_timeline}
-    draw = {**draws, "backfills": draw_fit_join, "records": draw_record_join}.get(kind, draw_join)
+    draws: dict[str, Callable[[Random], JoinSpec]] = {"timelines": draw_timeline, "kept": draw_kept_timeline}
+    draws |= {"backfills": draw_fit_join, "records": draw_record_join, "composed": draw_composed_join}
+    draw = draws.get(kind, draw_join)
     backed = tuple(random.sample(BASE_TABLES, random.choice([1, 2, 3]))) if kind == "backed" else ()
     with small_limits(Random(seed)):
         walker = begin(seed, backed)

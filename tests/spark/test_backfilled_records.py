@@ -32,11 +32,11 @@ AT_A_TIME = 3
 class Drawn:
     """A join over records, drawn with its rows, and a backfill of it that has begun."""
 
-    def __init__(self, random: Random) -> None:
+    def __init__(self, random: Random, *, composed: bool = False) -> None:
         self.random = random
         while True:
             self.engine, self.model = Engine(), NaiveModel()
-            spec = draw_fit_join(random, records=True)
+            spec = draw_fit_join(random, records=True, composed=composed)
             self.engine.add_joins([spec])
             self.model.add(spec)
             self.change(40)
@@ -98,9 +98,10 @@ def is_covered(backfill: Backfill, key: bytes) -> bool:
     return not backfill.join.coverage.gaps(key, key + b"\0")
 
 
-@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("seed", range(4))
 def test_random_joins_over_records_are_backfilled(spark: SparkSession, seed: int) -> None:
-    drawn = [Drawn(Random(seed * AT_A_TIME + number)) for number in range(AT_A_TIME)]
+    randoms = [Random(seed * AT_A_TIME + number) for number in range(AT_A_TIME)]
+    drawn = [Drawn(random, composed=seed == 3) for random in randoms]
     frames = [one.rows(spark).withColumn("plan", f.lit(number)) for number, one in enumerate(drawn)]
     rows = reduce(DataFrame.union, frames).toArrow()
     for number, one in enumerate(drawn):

@@ -19,6 +19,7 @@ from tests.engine import draw
 from tests.engine.draw import draw_join, draw_key, draw_range
 from tests.engine.draw_records import draw_record_join, draw_value
 from tests.engine.joins import CELEBRITY, NEWP
+from tests.engine.shapes import SHAPES, draw_row_key, draw_row_value
 from tests.spark.rows import frame_of, rows_of
 
 
@@ -68,6 +69,16 @@ def test_random_joins_that_keep_rows_give_what_the_model_gives(
     monkeypatch.setattr(draw, "KEEP_NONE", 0)
     random = Random(seed)
     compare_with_model(spark, random, draw_model(random))
+
+
+@pytest.mark.parametrize("shape", ["by elements", "of computed rows", "of each other"])
+def test_values_with_fields_of_several_sources_are_those_of_the_model(spark: SparkSession, shape: str) -> None:
+    random = Random(shape)
+    rows = {draw_row_key(random): draw_row_value(random) for _ in range(60)}
+    model = model_of(SHAPES[shape], rows)
+    found = rows_of(compile_scan(model.joins, read_from(frame_of(spark, rows))))
+    assert found == model.scan(b"", None)
+    assert any(b"null" in value for key, value in found if key.startswith(b"o|")) or shape == "of computed rows"
 
 
 def compare_with_model(spark: SparkSession, random: Random, model: NaiveModel) -> None:

@@ -122,6 +122,10 @@ def _karma(base: Base) -> dict[str, int]:
     return dict(Counter(author for author, _id, _voter, _ in _of(base, "vote")))
 
 
+def _karma_over_1(base: Base) -> dict[str, int]:
+    return {author: karma for author, karma in _karma(base).items() if karma > 1}
+
+
 def _grouped(pairs: Iterator[tuple[str, Any]], of: Callable[[list[Any]], Any]) -> Rows:
     groups = defaultdict(list)
     for group, value in pairs:
@@ -192,6 +196,13 @@ CLASSES: Final = (
         _TIMELINE,
         {"keys": "t|<user>|<time:3>|<poster>", "value": "body"},
         lambda base: [heard[:4] for heard in _heard(base)],
+    ),
+    ViewClass(
+        "outer_join",
+        """karma|<author> = count vote|<author>|<id>|<voter>;
+        told|<poster>|<time:3> = copy p|<poster>|<time:3> as {body} check? karma|<poster> with . > 1 as {karma: .}""",
+        {"keys": "told|<poster>|<time:3>", "fields": {"body": "body", "karma": _integer("karma")}},
+        lambda base: [(*post[:3], _karma_over_1(base).get(post[0])) for post in _posts(base)],
     ),
     ViewClass(
         "selection_and_projection",

@@ -85,11 +85,13 @@ def _apply_rows(context: Context, sign: int, batch: Batch, told: Told | None) ->
     if context.kept is not None:
         for tail, value in zip(batch.tails, batch.values, strict=True):
             if covers(tail):
-                changes = context.place(tail, value if sign > 0 else None, BYTES + len(tail))
+                own_bytes = BYTES + len(tail) + (0 if context.plan.compose is None else len(value))
+                changes = context.place(tail, value if sign > 0 else None, own_bytes)
                 if told is not None:
                     told += changes
         return
     gained = gained_bytes = 0
+    has_own_values = context.plan.compose is not None
     for tail, value in zip(batch.tails, batch.values, strict=True):
         if not covers(tail):
             continue
@@ -97,7 +99,7 @@ def _apply_rows(context: Context, sign: int, batch: Batch, told: Told | None) ->
             before, after = rows.put(tail, value), value
             if before is None:
                 gained += 1
-                gained_bytes += BYTES + len(tail)
+                gained_bytes += BYTES + len(tail) + (len(value) if has_own_values else 0)
         else:
             before, after = rows.remove(tail), None
             if before is not None:
@@ -105,6 +107,14 @@ def _apply_rows(context: Context, sign: int, batch: Batch, told: Told | None) ->
         if told is not None:
             told.append((tail, before, after))
     context.gain_rows(gained, gained_bytes)
+
+
+def once(told: Told) -> Told:
+    """Return one change for each row: a field of a check that changes takes the row away, and brings it again."""
+    changes: dict[bytes, tuple[bytes | None, bytes | None]] = {}
+    for tail, old, new in told:
+        changes[tail] = changes.get(tail, (old,))[0], new
+    return [(tail, old, new) for tail, (old, new) in changes.items()]
 
 
 def take_frames(context: Context, batch: Batch) -> None:

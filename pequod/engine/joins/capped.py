@@ -58,15 +58,15 @@ class Cap:
         keep = spec.keep
         assert keep is not None
         assert level <= len(keep.slots), "a context has whole groups"
-        self.count = keep.count
-        self.is_last = keep.is_last
+        self.count, self.is_last = keep.count, keep.is_last
         self.is_unique = spec.is_unique
         #: How many spare rows of a group stay when there are more than twice this number.
         self.spare_count = max(SPARES_MIN, keep.count // _ROWS_A_SPARE)
         #: Whether a context is one group.
         self.is_single = level == len(keep.slots)
         #: Whether fan-outs may append rows to a context, and leave it to others to drop what is too much.
-        self.takes_appends = self.is_last and self.is_single and self.is_unique and not spec.is_decided
+        is_copied = spec.is_unique and not (spec.is_decided or spec.is_composed)
+        self.takes_appends = self.is_last and self.is_single and is_copied
         self._match = compile_group(spec)
 
     @property

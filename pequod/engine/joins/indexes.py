@@ -125,15 +125,15 @@ class Index:
     def look(self, key: bytes, value: bytes | None) -> Shown:
         """Return the plain rows that a row of the table shows."""
         shown = _NOTHING if value is None else self.lens.show(key, value, self._parse)
-        return _NOTHING if isinstance(shown, Misfit) else shown
+        return self.lens.absent(key) if isinstance(shown, Misfit) or not shown else shown
 
     def look_at_new(self, key: bytes, value: bytes | None) -> Shown:
         """Return the same for a row that has just been written; if there are none, count the reason."""
         shown = _NOTHING if value is None else self.lens.show(key, value, self._parse)
         if isinstance(shown, Misfit):
             self._count(shown, key)
-            return _NOTHING
-        return shown
+            return self.lens.absent(key)
+        return shown or self.lens.absent(key)
 
     def use(self, read_number: int) -> None:
         """Note that a read uses the rows."""

@@ -42,8 +42,9 @@ class Site(Frames[Context]):
         self.step = step
         self.is_last = step is plan.steps[-1]
         has_own_tail = timeline.is_on and plan.tail_slots <= {number for _, number in step.bindings}
-        #: Whether each source key makes one row under a context's prefix, whose tail is the same in all contexts.
-        self.is_alike = join.is_unique and has_own_tail
+        is_copied = join.is_unique and plan.compose is None
+        #: Whether each source key makes one row under a context's prefix, which is the same in all contexts.
+        self.is_alike = is_copied and has_own_tail
         #: The same for a row that counts it, which may have others beside it.
         self.is_counted = join.spec.value_source.operator is Operator.COUNT and plan.cap is None and has_own_tail
         groups = {number: group for group, number in step.bindings}
@@ -51,7 +52,7 @@ class Site(Frames[Context]):
         #: The slots of a matching key -> the tail of its row.
         self._tail = compile_builder(plan.tail_parts, by_name) if self.is_alike else plan.tail
         #: Whether frames have extras and give one row each: the frame key is the whole source key.
-        self.gives_one_row = step.is_point and bool(step.extras) and join.is_unique
+        self.gives_one_row = step.is_point and bool(step.extras) and is_copied
         self.route, self.told = self._make_route(), join.told
 
     def at(self, key: bytes, match: re.Match[bytes]) -> Updaters[Context] | None:

@@ -17,6 +17,7 @@ from typing import Any, NamedTuple
 
 from pequod.engine.joins.capped import Cap
 from pequod.engine.joins.timeline import Timeline, compile_splice, compile_timeline
+from pequod.language.composing import Compose, compile_composition
 from pequod.language.containing import Containing
 from pequod.language.patterns import Builder, Environment, Matcher, compile_builder, compile_matcher
 from pequod.language.ranges import prefix_end
@@ -168,6 +169,7 @@ class Plan:
 
     __slots__ = (
         "cap",
+        "compose",
         "env_size",
         "fixed",
         "is_point",
@@ -209,10 +211,12 @@ class Plan:
         #: The slots in that rest.
         self.tail_slots = {numbers[part.name] for part in self.tail_parts if isinstance(part, Slot)}
         #: Which rows of its contexts there are; None: all of them.
-        self.cap = None if spec.keep is None else Cap(spec, level)
+        self.cap = None if spec.keep is None else Cap(declared or spec, level)
         self.value_depth = spec.value_depth
         #: Environment -> the key of the value source.
         self.value_key: Builder = compile_builder(spec.value_source.pattern.parts, numbers)
+        #: (environment, what the value source gives) -> the value; None: it is that.
+        self.compose: Compose | None = compile_composition(declared or spec, numbers)
         source = (declared or spec).value_source
         #: The same for the table's own key, if the source sees its records: it decides which value a copy shows.
         self.own_key = compile_builder(source.pattern.parts, numbers) if source.has_records else None

@@ -46,7 +46,11 @@ class _Differences:
         self._sources = sources
 
     def of_keys(self, step: Step, changed: _Changed) -> Iterator[tuple[int, Batch]]:
-        """Yield the differences that keys of a source make, each by itself."""
+        """Yield the differences that keys of a source make, each by itself: first what they take away.
+
+        Two plain keys of a check may give one row, one after the other, if they differ in the fields that they give.
+        """
+        gained = []
         for key, old in changed.items():
             new = self._sources.get(step.depth, key)
             if old == new or (not step.is_value and (old is None) == (new is None)):
@@ -56,7 +60,8 @@ class _Differences:
                 if old is not None:
                     yield -1, self._execution().resume(frame, key, old)
                 if new is not None:
-                    yield 1, self._execution().resume(frame, key, new)
+                    gained.append((1, self._execution().resume(frame, key, new)))
+        yield from gained
 
     def of_absences(self, step: Step, changed: _Changed) -> Iterator[tuple[int, Batch]]:
         """Yield the differences that the keys of an `unless` make: those of each frame together.

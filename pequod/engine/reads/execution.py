@@ -388,7 +388,8 @@ class Execution:
             if not self._is_unique:
                 own_key = self._plan.own_key
                 self._batch.source_keys.append(self._source_key if own_key is None else own_key(self._env))
-            self._batch.values.append(self._value)
+            compose = self._plan.compose
+            self._batch.values.append(self._value if compose is None else compose(self._env, self._value))
             if len(self._batch.tails) > self._room:
                 self._room = self._sources.make_room(self._batch.tails)
 

@@ -33,14 +33,19 @@ def read_shown(index: Index, prefix: bytes, first: bytes, last: bytes | None, re
     """
     lens = index.lens
     start, stop = index.range
+    match = None if lens.view.is_indexed else lens.begins_with_own(prefix)
     if lens.view.is_indexed:
         own = read(b"", start, stop)
-    elif (match := lens.begins_with_own(prefix)) is not None:
+    elif match is not None:
         own = read(match.group(), b"", b"\0")
     else:
         # An own key sorts before its plain keys, and is a prefix of them.
         own = read(prefix, first if lens.is_own else b"", last)
     shown = index.show(own)
+    if lens.is_optional and not shown.keys:
+        assert match is not None, "all slots of its own keys are known"
+        absent = lens.absent(match.group())
+        shown = Rows([*absent], [*absent.values()])
     lowest, highest = prefix + first, None if last is None else prefix + last
     keys = shown.keys
     if not keys or (keys[0] >= lowest and keys[0].startswith(prefix) and _ends_within(keys[-1], prefix, highest)):

@@ -21,6 +21,7 @@ from pequod.engine.joins.contexts import StatusRange
 from pequod.engine.joins.indexes import Index
 from pequod.engine.joins.installed import InstalledJoin
 from pequod.engine.memory.story import Dropped
+from pequod.language.composing import without_object
 from pequod.language.slots import known_run
 from pequod.language.spec import Pattern, Slot, Snapshot
 
@@ -81,14 +82,15 @@ def _kept(join: InstalledJoin) -> str:
         computed = computed.replace("first", "last")
     if not join.is_push:
         return f"a read computes {computed} of a group"
-    held = f"at most {plan.cap.held}" if join.is_unique else "all"
+    held = f"at most {plan.cap.held}" if plan.cap.is_unique else "all"
     return f"a first read computes {computed} of a group; {held} of its rows are held"
 
 
 def _explain_source(join: InstalledJoin, depth: int, known: set[str]) -> SourceExplanation:
     source = join.spec.sources[depth]
     index = join.indexes[depth]
-    parts = join.plain.sources[depth].pattern.parts
+    plain = join.plain.sources[depth].pattern
+    parts = (without_object(plain) if source.gives_fields else plain).parts
     is_pulled = any(upstream.is_pull for upstream in join.upstreams[depth])
     if index is not None and index.lens.view.is_indexed and is_pulled:
         # It reads the source's own keys.

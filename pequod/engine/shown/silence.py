@@ -29,7 +29,7 @@ from pequod.language.patterns import compile_matcher
 from pequod.language.ranges import prefix_end
 from pequod.language.records import parse_value
 from pequod.language.shadowing import hides, is_alike
-from pequod.language.spec import DELIMITER, Operator, Pattern, Slot
+from pequod.language.spec import DELIMITER, Pattern, Slot
 
 #: Keys that are looked at of one source, and in one call: some 0.5 µs each.
 KEYS_MAX: Final = 2000
@@ -131,8 +131,8 @@ class Silence:
     def _findings(self, join: InstalledJoin) -> Iterator[Finding]:
         seen = set()
         for depth, source in enumerate(join.spec.sources):
-            # What a join computes is not looked at: nothing is computed for it. What must not be there hides no row.
-            is_seen = not join.upstreams[depth] and source.operator is not Operator.UNLESS
+            # What a join computes is not looked at: nothing is computed for it. What may be missing hides no row.
+            is_seen = not join.upstreams[depth] and source.operator.binds_slots
             finding = self._look(join, depth, source.pattern) if is_seen else None
             if finding is not None and finding not in seen:
                 seen.add(finding)

@@ -13,7 +13,7 @@ from typing import Final
 
 from pequod.answers.changes import Change
 from pequod.engine.joins import timeline
-from pequod.engine.joins.batches import Batch, Told, apply_batch, combine, take_frames
+from pequod.engine.joins.batches import Batch, Told, apply_batch, combine, once, take_frames
 from pequod.engine.joins.contexts import Context
 from pequod.engine.joins.frames import Updaters
 from pequod.engine.joins.hits import Hits
@@ -29,7 +29,6 @@ from pequod.engine.writes.copying import copy_and_tell
 
 #: A context with more entries in its log than this is computed again: by then, the log is about as long as the rows.
 LOG_MAX = 10_000
-_PRESENT = b""
 
 
 class Writer:
@@ -169,7 +168,7 @@ class Writer:
         elif not (step.is_value and site.is_last):
             if not step.is_value and old is not None:
                 # Only the presence of the key counts.
-                old = _PRESENT
+                old = b""
             # All logs share the object of the old value.
             grows_bytes = LOG_ENTRY + len(key) + (0 if old is None else len(old) // len(updaters.contexts))
             for context in updaters.contexts:
@@ -264,7 +263,8 @@ class Writer:
                 if not context.covers(tail):
                     continue
                 if join.is_unique:
-                    self._set(join, context, tail, new, BYTES + len(tail))
+                    row = new if new is None or plan.compose is None else plan.compose(env, new)
+                    self._set(join, context, tail, row, BYTES + len(tail) + (0 if row is new else len(row or b"")))
                 else:
                     own_key = source_key if plan.own_key is None else plan.own_key(env)
                     for change in context.contribute(join.aggregate, tail, own_key, old, new):
@@ -285,7 +285,7 @@ class Writer:
         told: Told | None = [] if join.is_followed else None
         for sign, batch in batches:
             apply_batch(context, sign, batch, told)
-        self._end(join, context, told)
+        self._end(join, context, told if told is None or context.plan.compose is None else once(told))
 
     def refill(self, join: InstalledJoin, context: Context, parts: Iterable[tuple[bytes, Batch]]) -> None:
         """Take in what was computed of the short groups of a context; the same holds."""
