@@ -5,6 +5,7 @@ A test that is asked for by its file or its id runs, whatever stands here.
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Final
 
 import pytest
@@ -87,18 +88,26 @@ def choose(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Take from `items` what the options leave out.
 
     Raises:
-        pytest.UsageError: A listed id is that of no test.
+        pytest.UsageError: A listed id is that of no test: its file is not there, or was collected whole without it.
     """
     short, long = config.getoption("short"), config.getoption("long")
     if not short and not long:
         return
-    listed = [item for item in items if _is_left_out(item.nodeid)]
-    found = {name for item in listed for name in (item.nodeid, item.nodeid.partition("[")[0])}
-    if unknown := [name for name in LEFT_OUT if name not in found]:
+    if unknown := _unknown(config, items):
         raise pytest.UsageError(f"tests/left_out.py lists what is no test: {', '.join(unknown)}")
     out = [item for item in items if _is_left_out(item.nodeid) is short]
     items[:] = [item for item in items if _is_left_out(item.nodeid) is not short]
     config.hook.pytest_deselected(items=out)
+
+
+def _unknown(config: pytest.Config, items: list[pytest.Item]) -> list[str]:
+    # Of a file some tests of which were asked for by their ids, the others were not collected.
+    asked = {argument.partition("::")[0] for argument in config.args if "::" in argument}
+    cut = {Path(config.invocation_params.dir, file).resolve() for file in asked}
+    found = {name for item in items for name in (item.nodeid, item.nodeid.partition("[")[0])}
+    collected = {item.nodeid.partition("::")[0] for item in items if item.path not in cut}
+    files = {name: name.partition("::")[0] for name in LEFT_OUT if name not in found}
+    return [name for name, file in files.items() if file in collected or not (config.rootpath / file).exists()]
 
 
 def _is_left_out(name: str) -> bool:
