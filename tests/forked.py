@@ -40,6 +40,7 @@ FORKS.set_forkserver_preload(
         "pequod_views.targets.postgres",
         "tests.soak.heavy",
         "tests.soak.mischief",
+        "tests.warm",
         "uvloop",
     ]
 )

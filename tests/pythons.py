@@ -107,7 +107,8 @@ def tested(version: str, python: Path, tests: tuple[str, ...]) -> bool:
     print(f"CPython {version}: {shown}", end="", flush=True)
     if "(native)" not in shown:
         return False
-    command = [str(own), "-m", "pytest", "-q", "-n", "logical", "--maxprocesses", "6", "-p", "no:cacheprovider", *tests]
+    command = [str(own), "-m", "pytest", "-q", "-n", "logical", "--maxprocesses", "6", "-p", "no:cacheprovider"]
+    command += ["--short", *tests]
     quick = os.environ | {"HYPOTHESIS_PROFILE": "quick"}
     return subprocess.run(command, cwd=ROOT, env=quick, check=False).returncode == 0
 

@@ -2,8 +2,9 @@
 
 `--wheel` before the folder is for a wheel, which carries a copy of the library nghttp2 beside the core, if it is here.
 
-It is one extension of a few C++ files without dependencies, so the compiler is called as Python's own build would call
-it; setuptools would have to be installed first, and says less of what is missing.
+It is one extension of C++ files without dependencies, so the compiler is called as Python's own build would call it,
+for as many files at once as there are cores; setuptools would have to be installed first, and says less of what is
+missing.
 
 Exit code 1 and one line if there is no compiler, or it fails: Pequod then runs on its Python classes, and a file beside
 them keeps the reason, for `pequod --version` and `pequod serve`.
@@ -19,6 +20,7 @@ import subprocess
 import sys
 import sysconfig
 import tempfile
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 #: Beside where the core would be, and in a wheel without it: why it could not be compiled. pip does not show it.
@@ -34,6 +36,11 @@ _FLAGS = (
     "-fvisibility=hidden",
     "-Wall",
     "-Wextra",
+)
+#: What is compiled once rather than with each source.
+_HEADERS = (
+    *("Python.h", "structmember.h", "algorithm", "array", "cstddef", "cstdint"),
+    *("cstring", "iterator", "limits", "memory", "utility"),
 )
 #: With these a compiler is a linter, which `make check` runs. clang-tidy's checks of bugs and of performance found
 #: one harmless place more, in a minute and a half.
@@ -64,27 +71,47 @@ def build(folder: Path) -> Path:
     include = sysconfig.get_path("include")
     if not (Path(include) / "Python.h").exists():
         raise BuildError(f"Python's headers are not installed (python3-dev has them): {include}/Python.h")
-    with tempfile.TemporaryDirectory() as scratch:
+    compiler = [*_compiler(), *_FLAGS, *shlex.split(os.environ.get("CXXFLAGS", "")), f"-I{include}"]
+    with tempfile.TemporaryDirectory() as scratch, ThreadPoolExecutor(os.cpu_count()) as pool:
+        precompiled = _precompiled(compiler, Path(scratch))
+
+        def compiled(source: Path) -> str:
+            made = Path(scratch, f"{source.relative_to(_SOURCES)}.o".replace(os.sep, "-"))
+            _run([*compiler, *precompiled, "-c", str(source), "-o", str(made)])
+            return str(made)
+
+        objects = list(pool.map(compiled, sorted(_SOURCES.rglob("*.cpp"))))
         built = Path(scratch) / target.name
-        command = [
-            *_compiler(),
-            *_FLAGS,
-            *shlex.split(os.environ.get("CXXFLAGS", "")),
-            *_LINK,
-            f"-I{include}",
-            *map(str, sorted(_SOURCES.rglob("*.cpp"))),
-            *_LIBRARIES,
-            "-o",
-            str(built),
-        ]
-        done = subprocess.run(command, capture_output=True, text=True, check=False)
-        if done.returncode:
-            print(shlex.join(command), done.stderr, sep="\n", file=sys.stderr)
-            errors = [line for line in done.stderr.splitlines() if "error" in line] or [f"exit code {done.returncode}"]
-            raise BuildError(f"the C++ compiler failed: {errors[0]}")
+        _run([*compiler, *_LINK, *objects, *_LIBRARIES, "-o", str(built)])
         # Moved, not written: a process that has the former one loaded goes on with it.
         moved = shutil.copy2(built, folder / f".{target.name}.{os.getpid()}")
         return Path(moved).replace(target)
+
+
+def _precompiled(compiler: list[str], scratch: Path) -> list[str]:
+    """Compile the headers that most sources have, and return the options that use them: it halves the time of a build.
+
+    Without them a build takes longer, so whatever fails here is no error. The linter goes without, and so sees what a
+    source does not include itself.
+    """
+    header = scratch / "headers.hpp"
+    header.write_text("".join(f"#include <{name}>\n" for name in _HEADERS))
+    command = [*compiler, "-x", "c++-header", str(header), "-o", f"{header}.gch"]
+    done = subprocess.run(command, capture_output=True, check=False)
+    return [] if done.returncode else ["-include", str(header)]
+
+
+def _run(command: list[str]) -> None:
+    """Run the compiler.
+
+    Raises:
+        BuildError: It fails; what it says is shown.
+    """
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    if done.returncode:
+        print(shlex.join(command), done.stderr, sep="\n", file=sys.stderr)
+        errors = [line for line in done.stderr.splitlines() if "error" in line] or [f"exit code {done.returncode}"]
+        raise BuildError(f"the C++ compiler failed: {errors[0]}")
 
 
 def copy_nghttp2(folder: Path) -> Path | None:

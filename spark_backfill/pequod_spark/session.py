@@ -11,6 +11,7 @@ import shutil
 import subprocess
 import sys
 from collections.abc import Mapping
+from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
@@ -76,7 +77,7 @@ def require_spark() -> None:
         SparkUnavailableError: PySpark is not installed, or no Java is found, or the one found is too old.
 
     Cost:
-        Runs ``java -version``: about 0.1 s.
+        Runs ``java -version`` once in a process: about 0.1 s.
     """
     require_pyspark()
     java = find_java()
@@ -103,8 +104,9 @@ def find_java() -> Path:
     return Path(found)
 
 
+@cache
 def java_version(java: Path) -> int:
-    """Return the major version of a Java, such as 17.
+    """Return the major version of a Java, such as 17; it is asked once.
 
     Raises:
         SparkUnavailableError: It does not run, or does not print a version.

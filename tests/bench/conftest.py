@@ -4,16 +4,14 @@ from __future__ import annotations
 
 import pytest
 
-from tests.bench.forked_site import ForkedSiteServer
-from tests.forked import started_server
+from tests.bench.forked_process import forked_process
 
-#: The modules that start servers.
-_STARTING = ("systems.pequod_system", "twip", "wire.places")
+#: The modules that start processes: most by `systems.server.started_server`.
+_STARTING = ("systems.server", "systems.site", "feed.run", "views")
 
 
 @pytest.fixture
 def forked_servers(monkeypatch: pytest.MonkeyPatch) -> None:
     """Have runs fork their servers; for each way of starting them there are tests without this."""
     for module in _STARTING:
-        monkeypatch.setattr(f"pequod_bench.{module}.started_server", started_server)
-    monkeypatch.setattr("pequod_bench.systems.site.SiteServer", ForkedSiteServer)
+        monkeypatch.setattr(f"pequod_bench.{module}.ServerProcess", forked_process)

@@ -18,6 +18,7 @@ from pequod.client import Client
 from tests.forked import started_server
 
 
+@pytest.mark.usefixtures("forked_servers")
 def test_every_form_runs_and_reports() -> None:
     result = CliRunner().invoke(app, ["bench", "clients", "--smoke", "--json"])
     assert result.exit_code == 0, result.stderr
@@ -30,6 +31,7 @@ def test_every_form_runs_and_reports() -> None:
         assert form["server_cpu_us"] >= 0
 
 
+@pytest.mark.usefixtures("forked_servers")
 def test_one_form_on_the_loop_of_asyncio() -> None:
     arguments = ["--smoke", "--only", "AsyncClient.get, 10 ", "--client-loop", "asyncio"]
     result = CliRunner().invoke(app, ["bench", "clients", *arguments])

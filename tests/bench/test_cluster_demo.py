@@ -13,6 +13,7 @@ def demo(*arguments: str) -> tuple[int, str]:
     return done.exit_code, done.output
 
 
+@pytest.mark.usefixtures("forked_servers")
 @pytest.mark.timeout(300)
 def test_timelines_are_exact_after_a_compute_and_a_home_were_killed() -> None:
     code, text = demo("--users", "60", "--ticks", "900", "--batch", "16", "--json")

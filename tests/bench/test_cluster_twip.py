@@ -24,6 +24,7 @@ def test_twip_on_clusters_is_right_whatever_their_size() -> None:
     assert "exact" in printed.getvalue()
 
 
+@pytest.mark.usefixtures("forked_servers")
 def test_twip_on_a_server_with_workers_is_right_and_says_what_the_home_takes() -> None:
     report = run(ClusterSettings(users=60, ticks=600, tweet_bytes=5, batch=16, workers=(2,)), QUIET)
     assert not report.fault()

@@ -23,6 +23,7 @@ def postgres() -> None:
         lacking(found.reason)
 
 
+@pytest.mark.usefixtures("forked_servers")
 def test_each_page_is_what_sql_gives_and_a_killed_cache_changes_nothing() -> None:
     report = feed.run(TINY, QUIET)
     ours, *theirs = report.sides

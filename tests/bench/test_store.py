@@ -10,6 +10,7 @@ from typer.testing import CliRunner
 from pequod.cli.app import app
 
 
+@pytest.mark.usefixtures("forked_servers")
 @pytest.mark.parametrize(
     ("name", "measures"),
     [
@@ -25,6 +26,7 @@ def test_figures_are_measured(name: str, measures: list[str]) -> None:
     assert [figure["measure"] for figure in json.loads(result.stdout)["figures"]] == measures
 
 
+@pytest.mark.usefixtures("forked_servers")
 def test_a_row_that_is_not_as_it_was_written_ends_it(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(beyond, "value_of", lambda number, version: filled.value_of(number + 1, version))
     result = CliRunner().invoke(app, ["bench", "store", "--smoke", "--only", "beyond"])

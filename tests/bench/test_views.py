@@ -11,6 +11,7 @@ from pequod import AsyncClient
 from pequod.cli.app import app
 
 
+@pytest.mark.usefixtures("forked_servers")
 def test_views_are_measured_by_type_and_by_managers() -> None:
     result = CliRunner().invoke(app, ["bench", "views", "--smoke", "--only", "index", "--json"])
     assert result.exit_code == 0, result.output
@@ -23,6 +24,7 @@ def test_views_are_measured_by_type_and_by_managers() -> None:
         assert point["rows_per_s"] > 0
 
 
+@pytest.mark.usefixtures("forked_servers")
 def test_a_table_that_differs_ends_it(monkeypatch: pytest.MonkeyPatch) -> None:
     compare = views._compare
 

@@ -59,7 +59,10 @@ assert done.returncode == 4, done.stderr
 """
 _SPARK = """
 from pequod_spark.session import spark_session
-spark = spark_session()
+# One query is planned and run: to compile it takes longer.
+quick = {"spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
+         "spark.sql.codegen.wholeStage": "false", "spark.sql.codegen.factoryMode": "NO_CODEGEN"}
+spark = spark_session("local[1]", settings=quick)
 rows = spark.read.format("pequod").options(target=TARGET, prefix="vote|").load().collect()
 assert [bytes(row.key) for row in rows] == [b"vote|ann|1|bob"], rows
 spark.stop()

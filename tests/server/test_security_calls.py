@@ -64,7 +64,6 @@ async def _outcome(call: Any, request: Any, *, is_stream: bool) -> grpc.StatusCo
     return grpc.StatusCode(await call.code())
 
 
-@pytest.mark.parametrize("method", METHODS, ids=lambda method: method.name)
 @pytest.mark.parametrize(
     "metadata",
     [
@@ -80,19 +79,20 @@ async def _outcome(call: Any, request: Any, *, is_stream: bool) -> grpc.StatusCo
     ],
 )
 async def test_nobody_comes_in_without_a_token_that_is_known(
-    stub: Any, server: PequodServer, method: Any, metadata: tuple[tuple[str, str], ...]
+    stub: Any, server: PequodServer, metadata: tuple[tuple[str, str], ...]
 ) -> None:
     revision = server.engine.revision
-    is_stream = method.name == "Execute"
-    request = REQUESTS.get(method.name, getattr(pb, method.input_type.name)())
-    call = getattr(stub, method.name)(*(() if is_stream else (request,)), metadata=metadata)
-    with pytest.raises(aio.AioRpcError) as caught:
-        if is_stream or isinstance(call, aio.UnaryStreamCall):
-            await call.read()
-        else:
-            await call
-    assert caught.value.code() is grpc.StatusCode.UNAUTHENTICATED
-    assert server.engine.revision == revision
+    for method in METHODS:
+        is_stream = method.name == "Execute"
+        request = REQUESTS.get(method.name, getattr(pb, method.input_type.name)())
+        call = getattr(stub, method.name)(*(() if is_stream else (request,)), metadata=metadata)
+        with pytest.raises(aio.AioRpcError) as caught:
+            if is_stream or isinstance(call, aio.UnaryStreamCall):
+                await call.read()
+            else:
+                await call
+        assert caught.value.code() is grpc.StatusCode.UNAUTHENTICATED, method.name
+        assert server.engine.revision == revision, method.name
 
 
 @pytest.mark.parametrize("method", METHODS, ids=lambda method: method.name)

@@ -21,6 +21,7 @@ from pequod.cli.app import app
 from pequod.client.background import BackgroundLoop
 from pequod.freshness import Latest
 from tests.lake.conftest import MEMORY
+from tests.lake.empty import empty_lake
 from tests.lake.twip import JOIN, MAPPING, SCHEMA, Twip
 
 
@@ -30,7 +31,7 @@ class Served:
     def __init__(self, path: Path) -> None:
         self.folder, self.mapping = path / "lake", path / "mapping.toml"
         self.mapping.write_text(MAPPING)
-        self.lake = Lake.create(self.folder, SCHEMA)
+        self.lake = empty_lake(self.folder, SCHEMA)
         self.ingestor = self.lake.ingestor(IngestLimits(scu_age_s=0))
         self.twip = Twip(self.ingestor, 1)
         self.background = BackgroundLoop("served")

@@ -6,13 +6,14 @@ import random
 from pathlib import Path
 
 import pytest
-from pequod_lake import IngestLimits, Lake, MergePolicy
+from pequod_lake import IngestLimits, MergePolicy
 from pequod_lake.errors import LakeSchemaError
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 from pyspark.sql.types import LongType, StructType
 from pyspark_pequod_lake.tables import LakeTableReader
 
+from tests.lake.empty import empty_lake
 from tests.lake.replay import SCHEMA, Call, ingest, random_calls, replayed
 
 ID = StructType().add("id", LongType())
@@ -23,7 +24,7 @@ def test_spark_reads_each_table_as_of_one_scu(spark: SparkSession, tmp_path: Pat
     dice = random.Random(5)
     uploads: list[list[Call]] = []
     folder = tmp_path / "lake"
-    with Lake.create(folder, SCHEMA) as lake:
+    with empty_lake(folder, SCHEMA) as lake:
         with lake.ingestor(IngestLimits(scu_age_s=0)) as ingestor:
             worker = lake.worker(MergePolicy(fan_in=2, authority_after_s=0))
             for number in range(8):

@@ -15,6 +15,7 @@ from pequod_lake.staging import StagingJob
 from pequod_spark.lake_bulk import SparkBulk
 from pyspark.sql import SparkSession
 
+from tests.lake.empty import empty_lake
 from tests.lake.replay import Call, check_snapshot, fill, ingest, random_calls
 
 #: Everything goes to Spark.
@@ -78,7 +79,7 @@ def in_files(lake: Lake, name: str, calls: Sequence[Call]) -> None:
 def test_tables_are_the_same_with_spark_and_without(spark: SparkSession, tmp_path: Path) -> None:
     dice = random.Random(3)
     uploads: list[list[Call]] = []
-    with Lake.create(tmp_path / "one", MANY) as lake, lake.ingestor(IngestLimits(scu_age_s=0)) as ingestor:
+    with empty_lake(tmp_path / "one", MANY) as lake, lake.ingestor(IngestLimits(scu_age_s=0)) as ingestor:
         for number in range(2):
             uploads.append([call for _ in range(8) for call in random_calls(dice, lake.schema)])
             if number:
@@ -107,7 +108,7 @@ def test_tables_are_the_same_with_spark_and_without(spark: SparkSession, tmp_pat
 def test_a_damaged_file_is_said_by_the_task_that_reads_it_and_nothing_is_left(
     spark: SparkSession, tmp_path: Path
 ) -> None:
-    with Lake.create(tmp_path / "lake", PLAIN) as lake, lake.ingestor(IngestLimits(scu_age_s=0)) as ingestor:
+    with empty_lake(tmp_path / "lake", PLAIN) as lake, lake.ingestor(IngestLimits(scu_age_s=0)) as ingestor:
         for number in range(2):
             upload = ingestor.upload(f"u{number}")
             upload.put("plain", {"id": [number, 7], "body": ["x", "y"]})
@@ -130,7 +131,7 @@ def test_a_damaged_file_is_said_by_the_task_that_reads_it_and_nothing_is_left(
 
 
 def test_what_spark_cannot_do_is_an_error_of_the_lake(spark: SparkSession, tmp_path: Path) -> None:
-    with Lake.create(tmp_path / "lake", PLAIN) as lake, lake.ingestor(IngestLimits(scu_age_s=0)) as ingestor:
+    with empty_lake(tmp_path / "lake", PLAIN) as lake, lake.ingestor(IngestLimits(scu_age_s=0)) as ingestor:
         upload = ingestor.upload("u")
         upload.put("plain", {"id": [1], "body": ["x"]})
         ingestor.take(upload)

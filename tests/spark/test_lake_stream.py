@@ -16,6 +16,8 @@ from pyspark.sql.types import LongType, StringType, StructType, TimestampNTZType
 from pyspark_pequod_lake.stream import LakeStreamReader
 from pyspark_pequod_lake.tables import LakeTableReader
 
+from tests.lake.empty import empty_lake
+
 SCHEMA = """
 [[id]]
 name = "user"
@@ -44,7 +46,7 @@ Offset = dict[str, int]
 
 @pytest.fixture
 def lake(tmp_path: Path) -> Iterator[Lake]:
-    with Lake.create(tmp_path / "lake", SCHEMA) as lake:
+    with empty_lake(tmp_path / "lake", SCHEMA) as lake:
         yield lake
 
 

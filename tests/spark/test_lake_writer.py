@@ -18,6 +18,7 @@ from pyspark_pequod_lake.source import DefaultSource
 from pyspark_pequod_lake.stream import LakeStreamReader
 from pyspark_pequod_lake.writer import BatchWriter, StreamWriter
 
+from tests.lake.empty import empty_lake
 from tests.spark import dying
 
 SCHEMA = """
@@ -41,7 +42,7 @@ POSTS = "id bigint, author string, body string"
 
 @pytest.fixture
 def lake(tmp_path: Path) -> Iterator[Lake]:
-    with Lake.create(tmp_path / "lake", SCHEMA) as lake:
+    with empty_lake(tmp_path / "lake", SCHEMA) as lake:
         yield lake
 
 
@@ -100,7 +101,7 @@ def test_operations_of_rows_and_of_streams_go_from_lake_to_lake(
             upload.delete("posts", {"id": gone})
             ingestor.take(upload)
     source = {"path": str(lake.folder), "table": "posts", "operation_column": "op", "scus_per_batch": "1"}
-    with Lake.create(tmp_path / "copy", SCHEMA) as copy:
+    with empty_lake(tmp_path / "copy", SCHEMA) as copy:
 
         def follow(form: str, start: str) -> None:
             read = spark.readStream.format("pequod_lake").options(**source, start=start).load()

@@ -54,8 +54,10 @@ def test_a_wrong_java_home_is_named(monkeypatch: pytest.MonkeyPatch, tmp_path: P
 
 
 def test_newer_javas_are_fine(tmp_path: Path) -> None:
-    assert java_version(fake_java(tmp_path, 'openjdk version "21-ea" 2023-09-19')) == 21
-    assert java_version(fake_java(tmp_path, 'openjdk version "25" 2025-09-16')) == 25
+    for says, version in (('openjdk version "21-ea" 2023-09-19', 21), ('openjdk version "25" 2025-09-16', 25)):
+        folder = tmp_path / str(version)
+        folder.mkdir()
+        assert java_version(fake_java(folder, says)) == version
 
 
 def test_something_else_called_java_is_said(tmp_path: Path) -> None:

@@ -26,10 +26,22 @@ POSTED = "posted|<poster> = count p|<poster>|<time>"
 NAMES = ("w0", "w1", "w2")
 
 
-@pytest.fixture
-def server() -> Iterator[Workers]:
+@pytest.fixture(scope="module")
+def running() -> Iterator[Workers]:
     with Workers(3) as server:
         yield server
+
+
+@pytest.fixture
+def server(running: Workers) -> Iterator[Workers]:
+    """Three workers that have no rows, and the join of the settings only."""
+    yield running
+    with Client(running.target, timeout_s=60) as client:
+        for join in client.joins():
+            if join.name != "t":
+                client.drop_join(join.name)
+        for table in ("p|", "vote|"):
+            client.remove_range(prefix=table)
 
 
 def addresses(server: Workers) -> dict[str, str]:
