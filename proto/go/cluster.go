@@ -2,6 +2,7 @@ package pequod
 
 import (
 	"context"
+	"maps"
 	"slices"
 	"strings"
 	"sync"
@@ -22,7 +23,7 @@ type cluster struct {
 	seeds []*node
 	mutex sync.Mutex
 	nodes map[string]*node
-	ranks *rankings
+	ranks *ranking
 	// routes are nil until the map is known, and failed says why it is not; changed is closed when there is news.
 	routes  *routes
 	failed  *Error
@@ -35,11 +36,8 @@ func (c *cluster) close() {
 	c.end()
 	c.mutex.Lock()
 	defer c.mutex.Unlock()
-	for _, n := range c.seeds {
-		n.close()
-	}
-	for _, n := range c.nodes {
-		n.close()
+	for _, n := range slices.AppendSeq(c.seeds, maps.Values(c.nodes)) {
+		_ = n.connection.Close()
 	}
 }
 
@@ -81,15 +79,7 @@ func (c *cluster) candidates(ctx context.Context, to route) ([]*node, *Error) {
 	if failed != nil {
 		return nil, failed
 	}
-	there, away := []*node{}, []*node{}
-	for _, n := range to(routes) {
-		if n.isAway() {
-			away = append(away, n)
-		} else {
-			there = append(there, n)
-		}
-	}
-	return append(there, away...), nil
+	return sorted(to(routes), (*node).isAway), nil
 }
 
 // learn leaves the server that tells the map if a refusal names a newer one.
@@ -111,11 +101,8 @@ func (c *cluster) follow() {
 			servers = append(anywhere(c.routes), servers...)
 		}
 		c.mutex.Unlock()
-		slices.SortStableFunc(servers, func(one, other *node) int {
-			return btoi(one.address == left || one.isAway()) - btoi(other.address == left || other.isAway())
-		})
 		var failed *Error
-		for _, n := range servers {
+		for _, n := range sorted(servers, func(n *node) bool { return n.address == left || n.isAway() }) {
 			var told bool
 			if told, failed = c.followOne(n); told {
 				left, tries = n.address, 0
@@ -197,16 +184,23 @@ func (c *cluster) take(state *pb.FollowClusterReply) {
 	}
 	for id, n := range c.nodes {
 		if nodes[id] != n {
-			n.close()
-		}
-	}
-	// What is told next may be a difference from this state.
-	reached := &pb.FollowClusterReply{Header: state.Header, Map: state.Map}
-	for _, one := range state.Servers {
-		if nodes[one.Id] != nil {
-			reached.Servers = append(reached.Servers, one)
+			_ = n.connection.Close()
 		}
 	}
 	c.nodes = nodes
-	c.tell(newRoutes(reached, nodes, c.zone, c.ranks), nil)
+	c.tell(newRoutes(state, nodes, c.zone, c.ranks), nil)
+}
+
+// sorted returns servers with those last of which something holds.
+func sorted(servers []*node, isLast func(*node) bool) []*node {
+	var last []*node
+	found := make([]*node, 0, len(servers))
+	for _, n := range servers {
+		if isLast(n) {
+			last = append(last, n)
+		} else {
+			found = append(found, n)
+		}
+	}
+	return append(found, last...)
 }

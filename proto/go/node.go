@@ -6,7 +6,6 @@ import (
 	"math"
 	"net"
 	"strings"
-	"sync"
 	"sync/atomic"
 	"time"
 
@@ -33,12 +32,10 @@ type node struct {
 	address    string
 	connection *grpc.ClientConn
 	stub       pb.PequodClient
-	life       context.Context
-	end        context.CancelFunc
+	// idle are streams that wait for batches.
+	idle chan *stream
 	// silent is when it may be asked again after it gave no sign of life, in nanoseconds since 1970.
-	silent  atomic.Int64
-	mutex   sync.Mutex
-	streams []*stream
+	silent atomic.Int64
 }
 
 // bearer sends the token with each call.
@@ -81,67 +78,20 @@ func (c *cluster) dial(address string) (*node, error) {
 	if err != nil {
 		return nil, refusal(codes.InvalidArgument, ReasonSetting, "target: "+err.Error())
 	}
-	n := &node{address: address, connection: connection, stub: pb.NewPequodClient(connection)}
-	n.life, n.end = context.WithCancel(c.life)
-	return n, nil
-}
-
-func (n *node) close() {
-	n.end()
-	_ = n.connection.Close()
+	return &node{address: address, connection: connection, stub: pb.NewPequodClient(connection), idle: make(chan *stream, idleMax)}, nil
 }
 
 func (n *node) isAway() bool {
 	return n.connection.GetState() == connectivity.TransientFailure || time.Now().UnixNano() < n.silent.Load()
 }
 
-func (n *node) probe(ctx context.Context) (*grpc_health_v1.HealthCheckResponse, error) {
-	return grpc_health_v1.NewHealthClient(n.connection).Check(ctx, &grpc_health_v1.HealthCheckRequest{})
-}
-
-// reach waits for a connection: what is sent without one may go out later, and the caller would not know it.
-func (n *node) reach(ctx context.Context) *Error {
-	for {
-		state := n.connection.GetState()
-		switch state {
-		case connectivity.Ready:
-			return nil
-		case connectivity.TransientFailure:
-			// The error of a call says why.
-			_, err := n.probe(ctx)
-			if failed := errorOf(ctx, err); failed != nil {
-				failed.Unapplied = true
-				return failed
-			}
-			return nil
-		}
-		n.connection.Connect()
-		if !n.connection.WaitForStateChange(ctx, state) {
-			failed := errorOf(ctx, ctx.Err())
-			failed.Unapplied = true
-			return failed
-		}
-	}
-}
-
-// guarded returns how often a server is probed that is silent, 0 for never.
-func guarded(is bool, every time.Duration) time.Duration {
-	if is {
-		return every
-	}
-	return 0
-}
-
-// try makes an attempt at this server; it ends when the server gives no sign of life, if it is guarded.
+// try makes an attempt at this server. It is probed each time that it has said nothing for some time, 0 for never, and left
+// if it gives no sign of life.
 func (n *node) try(ctx context.Context, guard time.Duration, attempt func(context.Context, *node) error) *Error {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
-	defer context.AfterFunc(n.life, func() { cancel(gone(n.address + " is no server of this client any more")) })()
 	if guard > 0 {
 		go n.guard(ctx, guard, cancel)
-	}
-	if failed := n.reach(ctx); failed != nil {
-		return failed
 	}
 	return errorOf(ctx, attempt(ctx, n))
 }
@@ -150,7 +100,7 @@ func (n *node) guard(ctx context.Context, every time.Duration, leave context.Can
 	for wait(ctx, every) {
 		if !n.isAlive(ctx) && ctx.Err() == nil {
 			n.silent.Store(time.Now().Add(quiet).UnixNano())
-			leave(&Error{Code: codes.Unavailable, Reason: ReasonUnavailable, Message: n.address + " gives no sign of life"})
+			leave(refusal(codes.Unavailable, ReasonUnavailable, n.address+" gives no sign of life"))
 			return
 		}
 	}
@@ -160,7 +110,7 @@ func (n *node) guard(ctx context.Context, every time.Duration, leave context.Can
 func (n *node) isAlive(ctx context.Context) bool {
 	ctx, cancel := context.WithTimeout(ctx, silence)
 	defer cancel()
-	told, err := n.probe(ctx)
+	told, err := grpc_health_v1.NewHealthClient(n.connection).Check(ctx, &grpc_health_v1.HealthCheckRequest{})
 	if failed := errorOf(ctx, err); failed != nil {
 		return failed.Reason != ReasonUnavailable && failed.Reason != ReasonDeadlineExceeded
 	}

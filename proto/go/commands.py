@@ -1,0 +1,174 @@
+"""Write what belongs to each command of the Go client: `python proto/go/commands.py > proto/go/commands.go`.
+
+A command is a row of the table of kinds, and a row of `CALLS` here: from both come its number, its method of a batch and of
+a client, and what is read of its reply.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import Final, NamedTuple
+
+from pequod.client.retry import HARMLESS_TWICE
+from pequod.commands import kinds
+from pequod.commands.kinds import CONDITIONAL, DECIDED, KINDS, CommandKind, Gives
+from pequod.language import transactions
+
+
+class Call(NamedTuple):
+    """A method of the same name of batches and of clients."""
+
+    name: str
+    kind: int
+    #: What it does, in a batch.
+    does: str
+    #: What a client's method gives beside; empty for nothing.
+    gives: str
+    #: The number that the command always has, in place of a time to live.
+    number: str = ""
+
+
+CALLS: Final = (
+    Call("Get", kinds.GET, "reads a value", "nil if there is no such key"),
+    Call("Put", kinds.PUT_TTL, "writes a base key", ""),
+    Call("PutIf", kinds.PUT_IF, "writes a base key if a condition is met", ""),
+    Call("Remove", kinds.REMOVE, "removes a base key", "and returns whether it was there"),
+    Call("RemoveIf", kinds.REMOVE_IF, "removes a base key if a condition is met", ""),
+    Call("Add", kinds.ADD, "adds a decimal in plain digits to the value of a base key", "and returns the sum"),
+    Call("Expire", kinds.EXPIRE, "has a base key expire after some time", "and returns whether it is there"),
+    Call("Persist", kinds.EXPIRE, "has a base key live for ever", "and returns whether it is there", number="0"),
+    Call("TTL", kinds.TTL, "tells how long a key lives from now on", "and whether it is there"),
+    Call("Count", kinds.COUNT, "counts the keys of a range", ""),
+)
+
+#: The compares of transactions: the name, the operator, what it holds of, and whether it has a value or a number.
+COMPARES: Final = (
+    ("Absent", transactions.IS_ABSENT, "the key is not there", ""),
+    ("Present", transactions.IS_PRESENT, "the key is there", ""),
+    ("Equal", transactions.EQUAL, "the key has the value", "value []byte"),
+    ("NotEqual", transactions.NOT_EQUAL, "the key has another value, or is not there", "value []byte"),
+    ("Less", transactions.LESS, "the value of the key is a number below this one", "number string"),
+    ("Greater", transactions.GREATER, "the value of the key is a number above this one", "number string"),
+)
+
+#: The parameter, and the argument that it becomes, by what the table of kinds says an argument is.
+_ARGUMENTS: Final = {
+    "key": ("key string", "[]byte(key)"),
+    "value": ("value []byte", "value"),
+    "delta": ("delta string", "[]byte(delta)"),
+    "expected": ("condition Condition", "condition.expected"),
+    "first": ("over Range", "first"),
+    "last": ("", "last"),
+}
+
+#: What a method of a client returns, and how it is made of a Result; what is read from a reply.
+_GIVES: Final = {
+    Gives.VALUE: ("[]byte", "got.Value", "if r.Found { r.Value = there(take(&from.Values)) }"),
+    Gives.NOTHING: ("", "", ""),
+    Gives.WAS_THERE: ("bool", "got.Found", ""),
+    Gives.ROWS: ("[]Row", "got.Rows", "r.Rows = append(r.Rows, takeRows(from)...)"),
+    Gives.COUNT: ("uint64", "got.Count", "r.Count = take(&from.Counts)"),
+    Gives.MET: (
+        "Outcome",
+        "Outcome{got.Met, got.Value}",
+        "r.Met = status == statusOK; if status == statusUnmet { r.Value = there(take(&from.Values)) }",
+    ),
+    Gives.REMAINING: ("time.Duration, bool", "got.TTL, got.Found", "if r.Found { r.TTL = lives(take(&from.Counts)) }"),
+}
+
+
+def _go(name: str) -> str:
+    """Return the name of a kind, such as PUT_IF, with capital letters as Go has them."""
+    return "".join(word if word in {"TTL", "OK"} else word.capitalize() for word in name.split("_"))
+
+
+def _cases(codes: Iterable[int]) -> str:
+    return ", ".join(f"kind{_go(kinds.NAMES[code])}" for code in sorted(codes))
+
+
+def _numbers(kind: CommandKind, call: Call) -> tuple[list[str], list[str]]:
+    """Return the parameters that become the numbers of a command, and these."""
+    parameters, numbers = [], []
+    for name in kind.numbers:
+        if name == "condition":
+            numbers.append("condition.number")
+        elif call.number:
+            numbers.append(call.number)
+        elif "value" in kind.arguments:
+            parameters.append("options *PutOptions")
+            numbers.append("b.deadline(options)")
+        else:
+            parameters.append("ttl time.Duration")
+            numbers.append("b.milliseconds(ttl)")
+    return parameters, numbers
+
+
+def _methods(call: Call) -> str:
+    """Return both methods of a call."""
+    kind = kinds.KIND_OF[call.kind]
+    made, numbers = _numbers(kind, call)
+    given = [_ARGUMENTS[name] for name in kind.arguments]
+    parameters = ", ".join([*(parameter for parameter, _ in given if parameter), *made])
+    names = ", ".join(parameter.split()[0] for parameter in parameters.split(", "))
+    columns = ", ".join((f"[]uint64{{{', '.join(numbers)}}}" if numbers else "nil", *(one for _, one in given)))
+    bounds = "first, last := over.bounds();" if kind.is_of_range else ""
+    types, got, _ = _GIVES[kind.gives]
+    if call.kind == kinds.ADD:
+        types, got = "string", "string(got.Value)"
+    returns, result, taken = (f"({types}, error)", f"{got}, err", "got") if types else ("error", "err", "_")
+    told = f"{call.does}, {call.gives}" if call.gives.startswith("nil") else f"{call.does} {call.gives}".strip()
+    return f"""
+// {call.name} {call.does}.
+func (b *Batch) {call.name}({parameters}) {{ {bounds} b.add(kind{_go(kind.name)}, {columns}) }}
+
+// {call.name} {told.replace(" and returns", ", and returns")}.
+func (c *Client) {call.name}(ctx context.Context, {parameters}) {returns} {{
+    {taken}, err := c.one(ctx, func(b *Batch) {{ b.{call.name}({names}) }})
+    return {result}
+}}"""
+
+
+def _compare(name: str, operator: int, holds: str, parameter: str) -> str:
+    value = {"": "nil", "value []byte": "value", "number string": "[]byte(number)"}[parameter]
+    return f"""
+// {name} holds if {holds}.
+func {name}(key string{parameter and ", "}{parameter}) Compare {{ return Compare{{key, {operator}, {value}}} }}"""
+
+
+def _predicate(name: str, told: str, holds: Callable[[CommandKind], bool]) -> str:
+    return f"""
+// {name} returns whether {told}.
+func {name}(kind byte) bool {{
+    switch kind {{
+    case {_cases(kind.code for kind in KINDS if holds(kind))}:
+        return true
+    }}
+    return false
+}}"""
+
+
+def main() -> None:
+    """Print the file, but for its format."""
+    print('// Code generated by commands.py. DO NOT EDIT.\n\npackage pequod\n\nimport ("context"; "time")\n\nimport pb "pequod/v1"')
+    print("\n// The kinds of commands that a batch has, and the statuses of commands in a reply.\nconst (")
+    print("\n".join(f"kind{_go(kind.name)} = {kind.code}" for kind in KINDS))
+    for status in ("OK", "ABSENT", "FAILED", "PART", "UNMET"):
+        print(f"status{_go(status)} = {getattr(kinds, status)}")
+    print(")")
+    print(_predicate("isWrite", "a command of a kind changes anything", lambda kind: kind.is_write))
+    told = "a command of a kind goes by the present value: with an id it is done once though it is sent twice"
+    print(_predicate("isDecided", told, lambda kind: kind.code in DECIDED))
+    print("\n// take reads what a command gives from the columns of a reply.")
+    print("func (r *Result) take(kind, status byte, from *pb.ExecuteReply) {\nswitch kind {")
+    for gives, (_, _, reading) in _GIVES.items():
+        if reading:
+            print(f"case {_cases(kind.code for kind in KINDS if kind.gives is gives)}:\n{reading.replace('; if', chr(10) + 'if')}")
+    print("}\n}")
+    print("\n// harmlessTwice are the calls that may be made again whether or not they were applied.")
+    print("var harmlessTwice = map[string]bool{")
+    print("".join(f'"/pequod.v1.Pequod/{name}": true,\n' for name in sorted(HARMLESS_TWICE)) + "}")
+    print("\n".join([*map(_methods, CALLS), *(_compare(*one) for one in COMPARES)]))
+
+
+if __name__ == "__main__":
+    main()
