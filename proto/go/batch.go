@@ -15,12 +15,14 @@ import (
 // Batch is commands that go out together, and run in their order; one that fails does not stop the others. The zero value
 // is an empty batch.
 type Batch struct {
-	commands []command
+	commands []*command
 	level    *pb.Freshness
 	err      error
 }
 
+// command is one of a batch, at a position in it.
 type command struct {
+	at        int
 	kind      byte
 	arguments [][]byte
 	numbers   []uint64
@@ -46,18 +48,11 @@ func (b *Batch) add(kind byte, numbers []uint64, arguments ...[]byte) {
 	if kind == kindPutTTL && numbers[0] == 0 {
 		kind, numbers = kindPut, nil
 	}
-	b.commands = append(b.commands, command{kind, arguments, numbers, b.level})
+	b.commands = append(b.commands, &command{len(b.commands), kind, arguments, numbers, b.level})
 }
 
-// deadline returns the time to live of a put as commands have it, 0 for ever; what is wrong with it, Run says.
-func (b *Batch) deadline(options *PutOptions) uint64 {
-	number, err := options.number()
-	b.err = errors.Join(b.err, err)
-	return number
-}
-
-func (b *Batch) milliseconds(ttl time.Duration) uint64 {
-	number, err := milliseconds(ttl)
+// number notes an error of a number, for Run to return.
+func (b *Batch) number(number uint64, err error) uint64 {
 	b.err = errors.Join(b.err, err)
 	return number
 }
@@ -80,151 +75,14 @@ func (b *Batch) Scan(over Range, options *ScanOptions) {
 	}
 }
 
-// one runs a command by itself.
-func (c *Client) one(ctx context.Context, add func(*Batch)) (Result, error) {
-	var batch Batch
-	add(&batch)
-	results, err := c.Run(ctx, &batch)
-	if err != nil {
-		return Result{}, err
-	}
-	return results[0], results[0].Err
-}
-
-// Run sends a batch, and returns the result of each command. The commands of one server run in their order; in a cluster
-// those that write and those that read go in turns, so that reads follow the writes before them.
-func (c *Client) Run(ctx context.Context, batch *Batch) ([]Result, error) {
-	if batch.err != nil || len(batch.commands) == 0 {
-		return nil, batch.err
-	}
-	ctx, cancel := c.limited(ctx)
-	defer cancel()
-	known, failed := c.known(ctx)
-	if failed != nil {
-		return nil, failed
-	}
-	r := &run{client: c, commands: batch.commands, results: make([]Result, len(batch.commands))}
-	if c.options.Retries > 0 && slices.ContainsFunc(r.commands, func(one command) bool { return isDecided(one.kind) }) {
-		r.id = requestID(12)
-	}
-	if len(known.nodes) == 1 {
-		if failed = r.part(ctx, counted(0, len(r.commands))); failed != nil {
-			return nil, failed
-		}
-		return r.results, nil
-	}
-	for start, end := 0, 0; start < len(r.commands); start = end {
-		for end < len(r.commands) && isWrite(r.commands[end].kind) == isWrite(r.commands[start].kind) {
-			end++
-		}
-		var parts sync.WaitGroup
-		for _, part := range divided(known, counted(start, end), r.route) {
-			parts.Go(func() { r.part(ctx, part) })
-		}
-		parts.Wait()
-	}
-	return r.results, nil
-}
-
-func counted(start, end int) []int {
-	found := make([]int, 0, end-start)
-	for at := start; at < end; at++ {
-		found = append(found, at)
+// columns returns commands as columns.
+func columns(commands []*command) *pb.CommandColumns {
+	found := &pb.CommandColumns{Kinds: make([]byte, len(commands)), Arguments: make([][]byte, 0, 2*len(commands))}
+	for number, one := range commands {
+		found.Kinds[number] = one.kind
+		found.Arguments, found.Numbers = append(found.Arguments, one.arguments...), append(found.Numbers, one.numbers...)
 	}
 	return found
-}
-
-// divided returns the positions of each server's part of what has routes.
-func divided(r *routes, positions []int, of func(int) route) map[*node][]int {
-	parts := map[*node][]int{}
-	for _, at := range positions {
-		var best *node
-		if nodes := of(at)(r); len(nodes) > 0 {
-			best = nodes[0]
-		}
-		parts[best] = append(parts[best], at)
-	}
-	return parts
-}
-
-// run is a batch on its way.
-type run struct {
-	client   *Client
-	commands []command
-	results  []Result
-	// id is that of the batch, and with its position that of a command which is done once; nil for none.
-	id []byte
-}
-
-func (r *run) route(at int) route {
-	if one := &r.commands[at]; isWrite(one.kind) {
-		return writes(one.arguments[0])
-	}
-	return reads(r.commands[at].arguments[0])
-}
-
-// care returns what may be done with some commands whose outcome is not known.
-func (r *run) care(positions []int) care {
-	found := reading
-	for _, at := range positions {
-		one := &r.commands[at]
-		switch {
-		case isWrite(one.kind) && (r.id == nil || !isDecided(one.kind)):
-			return once
-		case isWrite(one.kind) || one.level.GetLatest() || r.client.level.GetLatest():
-			found = harmless
-		}
-	}
-	return found
-}
-
-// part runs commands at one server, and those that it refuses at others; it returns why there are no results.
-func (r *run) part(ctx context.Context, left []int) *Error {
-	care := r.care(left)
-	failed := r.client.run(ctx, r.route(left[0]), care, func(ctx context.Context, n *node) error {
-		reply, err := n.execute(ctx, r.request(left))
-		if err != nil {
-			return err
-		}
-		r.client.seen.note(reply.Token)
-		var again []int
-		var refused error
-		for _, at := range left {
-			r.results[at] = next(r.commands[at].kind, reply)
-			e, isError := r.results[at].Err.(*Error)
-			if isError && (e.Reason == ReasonNotHome || care == reading && e.isUnloaded()) {
-				again, refused = append(again, at), e
-			}
-		}
-		left = again
-		return refused
-	})
-	if failed == nil || failed.Reason == ReasonNotHome || failed.isUnloaded() {
-		return nil
-	}
-	for _, at := range left {
-		r.results[at] = Result{Err: failed}
-	}
-	return failed
-}
-
-// request returns commands as columns.
-func (r *run) request(positions []int) *pb.ExecuteRequest {
-	request := &pb.ExecuteRequest{Freshness: r.client.added(r.client.level), BatchId: r.id}
-	for number, at := range positions {
-		one := &r.commands[at]
-		request.Kinds = append(request.Kinds, one.kind)
-		request.Arguments = append(request.Arguments, one.arguments...)
-		request.Numbers = append(request.Numbers, one.numbers...)
-		if one.level != nil && !isWrite(one.kind) {
-			request.FreshCommands = append(request.FreshCommands, uint32(number))
-			request.FreshLevels = append(request.FreshLevels, r.client.added(one.level))
-		}
-		if r.id != nil && len(positions) < len(r.commands) {
-			request.BatchPositions = append(request.BatchPositions, uint32(at))
-		}
-	}
-	return request
 }
 
 // take takes the next one from a column of a reply.
@@ -258,4 +116,191 @@ func next(kind byte, from *pb.ExecuteReply) (result Result) {
 	result.Found = status != statusAbsent
 	result.take(kind, status, from)
 	return result
+}
+
+// one runs a command by itself.
+func (c *Client) one(ctx context.Context, add func(*Batch)) (Result, error) {
+	var batch Batch
+	add(&batch)
+	results, err := c.Run(ctx, &batch)
+	if err != nil {
+		return Result{}, err
+	}
+	return results[0], results[0].Err
+}
+
+// run is a batch on its way.
+type run struct {
+	client  *Client
+	results []Result
+	// id is that of the batch, and with its position that of a command which is done once; nil for none.
+	id []byte
+}
+
+// Run sends a batch, and returns the result of each command. The commands of one server run in their order; in a cluster
+// those that write and those that read go in turns, so that reads follow the writes before them.
+func (c *Client) Run(ctx context.Context, batch *Batch) ([]Result, error) {
+	left := batch.commands
+	if batch.err != nil || len(left) == 0 {
+		return nil, batch.err
+	}
+	ctx, cancel := c.limited(ctx)
+	defer cancel()
+	known, failed := c.known(ctx)
+	if failed != nil {
+		return nil, failed
+	}
+	r := &run{client: c, results: make([]Result, len(left))}
+	if c.options.Retries > 0 && slices.ContainsFunc(left, func(one *command) bool { return isDecided(one.kind) }) {
+		r.id = requestID(12)
+	}
+	if len(known.nodes) == 1 {
+		if failed = r.part(ctx, left); failed != nil {
+			return nil, failed
+		}
+		return r.results, nil
+	}
+	for len(left) > 0 {
+		end := slices.IndexFunc(left, func(one *command) bool { return isWrite(one.kind) != isWrite(left[0].kind) })
+		if end < 0 {
+			end = len(left)
+		}
+		var parts sync.WaitGroup
+		for _, part := range divided(known, left[:end], (*command).route) {
+			parts.Go(func() { r.part(ctx, part) })
+		}
+		parts.Wait()
+		left = left[end:]
+	}
+	return r.results, nil
+}
+
+// divided returns each server's part of what has routes.
+func divided[T any](r *routes, all []T, routeOf func(T) route) map[*node][]T {
+	if len(r.nodes) == 1 {
+		return map[*node][]T{nil: all}
+	}
+	parts := map[*node][]T{}
+	for _, one := range all {
+		var best *node
+		if nodes := routeOf(one)(r); len(nodes) > 0 {
+			best = nodes[0]
+		}
+		parts[best] = append(parts[best], one)
+	}
+	return parts
+}
+
+func (one *command) route() route {
+	if isWrite(one.kind) {
+		return writes(string(one.arguments[0]))
+	}
+	return reads(string(one.arguments[0]))
+}
+
+// care returns what may be done with some commands whose outcome is not known.
+func (r *run) care(part []*command) care {
+	found := reading
+	for _, one := range part {
+		switch {
+		case isWrite(one.kind) && (r.id == nil || !isDecided(one.kind)):
+			return once
+		case isWrite(one.kind) || one.level.GetLatest() || r.client.level.GetLatest():
+			found = harmless
+		}
+	}
+	return found
+}
+
+// part runs commands at one server, and those that it refuses at others; it returns why there are no results.
+func (r *run) part(ctx context.Context, left []*command) *Error {
+	care := r.care(left)
+	failed := r.client.run(ctx, left[0].route(), care, func(ctx context.Context, n *node) error {
+		reply, err := n.execute(ctx, r.request(left))
+		if err != nil {
+			return err
+		}
+		r.client.seen.note(reply.Token)
+		var again []*command
+		var refused error
+		for _, one := range left {
+			r.results[one.at] = next(one.kind, reply)
+			e, isError := r.results[one.at].Err.(*Error)
+			if isError && (e.Reason == ReasonNotHome || care.isRead && e.isUnloaded()) {
+				again, refused = append(again, one), e
+			}
+		}
+		left = again
+		return refused
+	})
+	if failed == nil || failed.Reason == ReasonNotHome || failed.isUnloaded() {
+		return nil
+	}
+	for _, one := range left {
+		r.results[one.at] = Result{Err: failed}
+	}
+	return failed
+}
+
+func (r *run) request(part []*command) *pb.ExecuteRequest {
+	all := columns(part)
+	request := &pb.ExecuteRequest{Kinds: all.Kinds, Arguments: all.Arguments, Numbers: all.Numbers, BatchId: r.id}
+	request.Freshness = r.client.added(r.client.level)
+	for number, one := range part {
+		if one.level != nil && !isWrite(one.kind) {
+			request.FreshCommands = append(request.FreshCommands, uint32(number))
+			request.FreshLevels = append(request.FreshLevels, r.client.added(one.level))
+		}
+		if r.id != nil && len(part) < len(r.results) {
+			request.BatchPositions = append(request.BatchPositions, uint32(one.at))
+		}
+	}
+	return request
+}
+
+// Compare is what the value of a base key has to be in a transaction.
+type Compare struct {
+	key      string
+	operator byte
+	value    []byte
+}
+
+// Transaction runs Then if all of If hold, and otherwise Else, at one revision, all or none.
+type Transaction struct {
+	If         []Compare
+	Then, Else Batch
+}
+
+// Transact runs a transaction; it returns whether all compares held, and the results of the commands that ran.
+func (c *Client) Transact(ctx context.Context, t *Transaction) (held bool, results []Result, err error) {
+	if err := errors.Join(t.Then.err, t.Else.err); err != nil {
+		return false, nil, err
+	}
+	request := &pb.TransactionRequest{Freshness: c.added(c.level)}
+	request.Then, request.Otherwise = columns(t.Then.commands), columns(t.Else.commands)
+	for _, one := range t.If {
+		request.CompareKeys = append(request.CompareKeys, []byte(one.key))
+		request.CompareOperators = append(request.CompareOperators, one.operator)
+		request.CompareValues = append(request.CompareValues, one.value)
+	}
+	if c.options.Retries > 0 && hasWrites(request) {
+		request.RequestId = requestID(16)
+	}
+	got, err := c.stub().Transaction(ctx, request)
+	if err != nil {
+		return false, nil, err
+	}
+	ran := &t.Else
+	if got.Held {
+		ran = &t.Then
+	}
+	reply := &pb.ExecuteReply{Statuses: got.Statuses, Keys: got.Keys, Values: got.Values, Counts: got.Counts}
+	for _, one := range ran.commands {
+		results = append(results, next(one.kind, reply))
+	}
+	return got.Held, results, nil
+}
+
+func hasWrites(request *pb.TransactionRequest) bool {
+	return slices.ContainsFunc(slices.Concat(request.Then.GetKinds(), request.Otherwise.GetKinds()), isWrite)
 }

@@ -16,13 +16,20 @@ import (
 )
 
 // care is what may be done with a call whose outcome is not known.
-type care int
+type care struct {
+	// isHarmless says that it does no harm twice.
+	isHarmless bool
+	// isRead says that another server may have loaded what this one cannot load now.
+	isRead bool
+	// silence is how long its server may say nothing before it is probed, where there is another one; 0: for ever.
+	silence time.Duration
+}
 
-const (
-	once      care = iota // it must not be repeated
-	following             // it does no harm twice, and its server may be silent
-	harmless              // it does no harm twice
-	reading               // and another server may have loaded what this one cannot load now
+var (
+	once      = care{}
+	harmless  = care{isHarmless: true, silence: silence}
+	following = care{isHarmless: true, silence: quiet}
+	reading   = care{isHarmless: true, isRead: true, silence: silence}
 )
 
 func careOf(method string, request any) care {
@@ -54,23 +61,27 @@ func careOfReads(level *pb.Freshness) care {
 
 // routeOf returns where a call goes: a home does not know which keys are computed, so that most go where keys are read.
 func routeOf(request any) route {
+	var keys [][]byte
 	switch request := request.(type) {
 	case *pb.TransactionRequest:
-		return reads(slices.Concat(request.CompareKeys, request.Then.GetArguments(), request.Otherwise.GetArguments())...)
+		keys = slices.Concat(request.CompareKeys, request.Then.GetArguments(), request.Otherwise.GetArguments())
 	case *pb.RemoveRangeRequest:
-		return writes(request.First)
+		return writes(string(request.First))
 	case interface{ GetKey() []byte }:
-		return reads(request.GetKey())
+		keys = [][]byte{request.GetKey()}
 	case interface{ GetKeys() [][]byte }:
-		return reads(request.GetKeys()...)
+		keys = request.GetKeys()
 	case interface{ GetFirst() []byte }:
-		return reads(request.GetFirst())
+		keys = [][]byte{request.GetFirst()}
 	case interface{ GetRange() *pb.Range }:
 		if request.GetRange() != nil {
-			return reads(request.GetRange().First)
+			keys = [][]byte{request.GetRange().First}
 		}
 	}
-	return anywhere
+	if len(keys) == 0 {
+		return anywhere
+	}
+	return reads(string(keys[0]))
 }
 
 // Invoke makes a call of a generated stub: pb.NewPequodClient(client) has the calls that Client itself does not have. They
@@ -131,17 +142,21 @@ func (c *cluster) run(ctx context.Context, to route, care care, attempt func(con
 		}
 		failed = c.deserted()
 		var lacking *Error
+		silence := care.silence
+		if len(nodes) == 1 {
+			silence = 0
+		}
 	round:
 		for _, n := range nodes {
-			failed = n.try(ctx, c.guard(care, len(nodes)), attempt)
+			failed = n.try(ctx, silence, attempt)
 			switch {
 			case failed == nil:
 				return nil
-			case failed.Reason == ReasonUnavailable && (failed.Unapplied || care != once):
+			case failed.Reason == ReasonUnavailable && (failed.Unapplied || care.isHarmless):
 			case failed.Reason == ReasonNotHome && c.isCluster:
 				c.learn(failed)
 				break round
-			case care == reading && failed.isUnloaded():
+			case care.isRead && failed.isUnloaded():
 				lacking = failed
 			case lacking != nil && failed.Reason == ReasonDeadlineExceeded:
 				return lacking
@@ -156,17 +171,6 @@ func (c *cluster) run(ctx context.Context, to route, care care, attempt func(con
 			return failed
 		}
 	}
-}
-
-// guard returns how often a silent server is probed, 0 for never: where there is no other one, its answer is awaited.
-func (c *cluster) guard(care care, count int) time.Duration {
-	switch {
-	case care == following && c.isCluster:
-		return quiet
-	case care > following && count > 1:
-		return silence
-	}
-	return 0
 }
 
 // pause returns the time after some failed tries, half of it random, so that clients do not return at once.

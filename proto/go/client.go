@@ -43,7 +43,8 @@ type Client struct {
 // Dial returns a client of the server at HOST:PORT, or of the cluster that pequod+cluster://HOST:PORT,HOST:PORT?zone=ZONE
 // names by some of its servers. It connects with the first call.
 func Dial(target string, options *Options) (*Client, error) {
-	c := &cluster{target: target, nodes: map[string]*node{}, ranks: newRanking(), changed: make(chan struct{})}
+	c := &cluster{target: target, ranks: newRanking()}
+	c.tell(nil, nil, nil)
 	if options != nil {
 		c.options = *options
 	}
@@ -70,7 +71,7 @@ func Dial(target string, options *Options) (*Client, error) {
 	} else {
 		c.take(&pb.FollowClusterReply{Map: &pb.ClusterMap{}, Servers: []*pb.ClusterServer{
 			{Id: target, Address: target, Roles: []string{"home", "compute"}, State: "ready"},
-		}})
+		}}, nil)
 	}
 	return &Client{cluster: c, seen: &seen{}}, nil
 }

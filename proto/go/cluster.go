@@ -1,11 +1,13 @@
 package pequod
 
 import (
+	"cmp"
 	"context"
 	"maps"
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 
 	"google.golang.org/grpc/codes"
 
@@ -21,51 +23,52 @@ type cluster struct {
 	end          context.CancelFunc
 	// seeds are whom to ask for the map where no server of the map answers.
 	seeds []*node
-	mutex sync.Mutex
-	nodes map[string]*node
 	ranks *ranking
-	// routes are nil until the map is known, and failed says why it is not; changed is closed when there is news.
-	routes  *routes
-	failed  *Error
-	changed chan struct{}
-	// leave ends the stream that tells the map.
-	leave context.CancelFunc
+	news  atomic.Pointer[news]
+	// mutex is held while servers come and go.
+	mutex sync.Mutex
 }
 
-func (c *cluster) close() {
-	c.end()
-	c.mutex.Lock()
-	defer c.mutex.Unlock()
-	for _, n := range slices.AppendSeq(c.seeds, maps.Values(c.nodes)) {
-		_ = n.connection.Close()
+// news is what is known of the map: the routes, or why there are none.
+type news struct {
+	routes *routes
+	failed *Error
+	// leave ends the stream that has told it; changed is closed when there is more.
+	leave   context.CancelFunc
+	changed chan struct{}
+}
+
+func (c *cluster) tell(routes *routes, failed *Error, leave context.CancelFunc) {
+	if before := c.news.Swap(&news{routes, failed, leave, make(chan struct{})}); before != nil {
+		close(before.changed)
 	}
 }
 
-// tell notes what is known of the map, and wakes those who wait for it.
-//
-// REQUIRES: the mutex.
-func (c *cluster) tell(routes *routes, failed *Error) {
-	c.routes, c.failed = routes, failed
-	close(c.changed)
-	c.changed = make(chan struct{})
+func (c *cluster) close() {
+	c.mutex.Lock()
+	defer c.mutex.Unlock()
+	c.end()
+	servers := c.seeds
+	if now := c.news.Load(); now.routes != nil {
+		servers = slices.AppendSeq(slices.Clone(servers), maps.Values(now.routes.nodes))
+	}
+	for _, n := range servers {
+		_ = n.connection.Close()
+	}
 }
 
 // known returns the routes, and waits for the map if need be.
 func (c *cluster) known(ctx context.Context) (*routes, *Error) {
 	for {
-		c.mutex.Lock()
-		routes, failed, changed := c.routes, c.failed, c.changed
-		c.mutex.Unlock()
+		now := c.news.Load()
 		switch {
 		case c.life.Err() != nil:
 			return nil, refusal(codes.Canceled, ReasonClosed, "the client is closed")
-		case routes != nil:
-			return routes, nil
-		case failed != nil:
-			return nil, failed
+		case now.routes != nil || now.failed != nil:
+			return now.routes, now.failed
 		}
 		select {
-		case <-changed:
+		case <-now.changed:
 		case <-c.life.Done():
 		case <-ctx.Done():
 			return nil, errorOf(ctx, ctx.Err())
@@ -82,12 +85,23 @@ func (c *cluster) candidates(ctx context.Context, to route) ([]*node, *Error) {
 	return sorted(to(routes), (*node).isAway), nil
 }
 
+// sorted returns servers with those last of which something holds.
+func sorted(servers []*node, isLast func(*node) bool) []*node {
+	var found, last []*node
+	for _, n := range servers {
+		if isLast(n) {
+			last = append(last, n)
+		} else {
+			found = append(found, n)
+		}
+	}
+	return append(found, last...)
+}
+
 // learn leaves the server that tells the map if a refusal names a newer one.
 func (c *cluster) learn(refused *Error) {
-	c.mutex.Lock()
-	defer c.mutex.Unlock()
-	if c.leave != nil && refused.number("map_version") > c.routes.state.Map.Version {
-		c.leave()
+	if now := c.news.Load(); now.leave != nil && refused.number("map_version") > now.routes.state.Map.Version {
+		now.leave()
 	}
 }
 
@@ -95,12 +109,10 @@ func (c *cluster) learn(refused *Error) {
 func (c *cluster) follow() {
 	var left string
 	for tries := 1; wait(c.life, pause(tries)/10); tries++ {
-		c.mutex.Lock()
-		servers := slices.Clone(c.seeds)
-		if c.routes != nil {
-			servers = append(anywhere(c.routes), servers...)
+		servers := c.seeds
+		if now := c.news.Load(); now.routes != nil {
+			servers = slices.Concat(anywhere(now.routes), servers)
 		}
-		c.mutex.Unlock()
 		var failed *Error
 		for _, n := range sorted(servers, func(n *node) bool { return n.address == left || n.isAway() }) {
 			var told bool
@@ -109,30 +121,23 @@ func (c *cluster) follow() {
 				break
 			}
 		}
-		c.mutex.Lock()
-		if c.routes == nil {
-			c.tell(nil, failed)
+		if c.news.Load().routes == nil {
+			c.tell(nil, failed, nil)
 		}
-		c.mutex.Unlock()
 	}
 }
 
 // followOne follows one server to the end of its stream, and returns whether it has told a state.
 func (c *cluster) followOne(n *node) (told bool, failed *Error) {
-	ctx, cancel := context.WithCancel(c.life)
-	defer cancel()
-	c.mutex.Lock()
-	c.leave = cancel
-	c.mutex.Unlock()
+	ctx, leave := context.WithCancel(c.life)
+	defer leave()
 	failed = n.try(ctx, quiet, func(ctx context.Context, n *node) error {
 		stream, err := n.stub.FollowCluster(ctx, &pb.FollowClusterRequest{Differences: true})
-		var known *pb.FollowClusterReply
+		var state, reply *pb.FollowClusterReply
 		for err == nil {
-			var state *pb.FollowClusterReply
-			if state, err = stream.Recv(); err == nil {
-				told = true
-				known = after(known, state)
-				c.take(known)
+			if reply, err = stream.Recv(); err == nil {
+				state, told = after(state, reply), true
+				c.take(state, leave)
 			}
 		}
 		return err
@@ -142,22 +147,16 @@ func (c *cluster) followOne(n *node) (told bool, failed *Error) {
 
 // after returns the state that a reply leads to: the whole one, or a difference from the one before.
 func after(before, reply *pb.FollowClusterReply) *pb.FollowClusterReply {
-	if before == nil || !reply.IsDifference {
+	if !reply.IsDifference {
 		return reply
 	}
-	changed := map[string]*pb.ClusterServer{}
+	state := &pb.FollowClusterReply{Map: cmp.Or(reply.Map, before.Map), Servers: slices.Clone(reply.Servers)}
+	changed := slices.Clone(reply.Gone)
 	for _, one := range reply.Servers {
-		changed[one.Id] = one
-	}
-	for _, id := range reply.Gone {
-		changed[id] = nil
-	}
-	state := &pb.FollowClusterReply{Header: reply.Header, Map: reply.Map, Servers: slices.Clone(reply.Servers)}
-	if state.Map == nil {
-		state.Map = before.Map
+		changed = append(changed, one.Id)
 	}
 	for _, one := range before.Servers {
-		if _, is := changed[one.Id]; !is {
+		if !slices.Contains(changed, one.Id) {
 			state.Servers = append(state.Servers, one)
 		}
 	}
@@ -165,42 +164,31 @@ func after(before, reply *pb.FollowClusterReply) *pb.FollowClusterReply {
 	return state
 }
 
-// take goes by a state, unless a newer one is known.
-func (c *cluster) take(state *pb.FollowClusterReply) {
+// take goes by a state, unless a newer one is known; leave ends the stream that has told it.
+func (c *cluster) take(state *pb.FollowClusterReply, leave context.CancelFunc) {
 	c.mutex.Lock()
 	defer c.mutex.Unlock()
-	if c.life.Err() != nil || c.routes != nil && state.Map.Version < c.routes.state.Map.Version {
+	before, nodes := map[string]*node{}, map[string]*node{}
+	now := c.news.Load().routes
+	if now != nil {
+		before = now.nodes
+	}
+	if c.life.Err() != nil || now != nil && state.Map.Version < now.state.Map.Version {
 		return
 	}
-	nodes := map[string]*node{}
 	for _, one := range state.Servers {
-		n, err := c.nodes[one.Id], error(nil)
+		n := before[one.Id]
 		if n == nil || n.address != one.Address {
-			n, err = c.dial(one.Address)
+			n, _ = c.dial(one.Address)
 		}
-		if err == nil {
+		if n != nil {
 			nodes[one.Id] = n
 		}
 	}
-	for id, n := range c.nodes {
+	for id, n := range before {
 		if nodes[id] != n {
 			_ = n.connection.Close()
 		}
 	}
-	c.nodes = nodes
-	c.tell(newRoutes(state, nodes, c.zone, c.ranks), nil)
-}
-
-// sorted returns servers with those last of which something holds.
-func sorted(servers []*node, isLast func(*node) bool) []*node {
-	var last []*node
-	found := make([]*node, 0, len(servers))
-	for _, n := range servers {
-		if isLast(n) {
-			last = append(last, n)
-		} else {
-			found = append(found, n)
-		}
-	}
-	return append(found, last...)
+	c.tell(newRoutes(state, nodes, c.zone, c.ranks), nil, leave)
 }

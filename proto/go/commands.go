@@ -103,7 +103,7 @@ func (c *Client) Get(ctx context.Context, key string) ([]byte, error) {
 
 // Put writes a base key.
 func (b *Batch) Put(key string, value []byte, options *PutOptions) {
-	b.add(kindPutTTL, []uint64{b.deadline(options)}, []byte(key), value)
+	b.add(kindPutTTL, []uint64{b.number(options.number())}, []byte(key), value)
 }
 
 // Put writes a base key.
@@ -114,7 +114,7 @@ func (c *Client) Put(ctx context.Context, key string, value []byte, options *Put
 
 // PutIf writes a base key if a condition is met.
 func (b *Batch) PutIf(key string, value []byte, condition Condition, options *PutOptions) {
-	b.add(kindPutIf, []uint64{condition.number, b.deadline(options)}, []byte(key), value, condition.expected)
+	b.add(kindPutIf, []uint64{condition.number, b.number(options.number())}, []byte(key), value, condition.expected)
 }
 
 // PutIf writes a base key if a condition is met.
@@ -154,7 +154,7 @@ func (c *Client) Add(ctx context.Context, key string, delta string) (string, err
 
 // Expire has a base key expire after some time.
 func (b *Batch) Expire(key string, ttl time.Duration) {
-	b.add(kindExpire, []uint64{b.milliseconds(ttl)}, []byte(key))
+	b.add(kindExpire, []uint64{b.number(milliseconds(ttl))}, []byte(key))
 }
 
 // Expire has a base key expire after some time, and returns whether it is there.
@@ -188,6 +188,24 @@ func (b *Batch) Count(over Range) { first, last := over.bounds(); b.add(kindCoun
 func (c *Client) Count(ctx context.Context, over Range) (uint64, error) {
 	got, err := c.one(ctx, func(b *Batch) { b.Count(over) })
 	return got.Count, err
+}
+
+// AddJoin installs the joins of a text, all or none.
+func (c *Client) AddJoin(ctx context.Context, text string) ([]*pb.Join, error) {
+	got, err := c.stub().AddJoin(ctx, &pb.AddJoinRequest{Text: text})
+	return got.GetJoins(), err
+}
+
+// DropJoin drops a join and exactly its outputs.
+func (c *Client) DropJoin(ctx context.Context, name string) error {
+	_, err := c.stub().DropJoin(ctx, &pb.DropJoinRequest{Name: name})
+	return err
+}
+
+// Joins returns the installed joins, the earliest first.
+func (c *Client) Joins(ctx context.Context) ([]*pb.Join, error) {
+	got, err := c.stub().ListJoins(ctx, &pb.ListJoinsRequest{})
+	return got.GetJoins(), err
 }
 
 // Absent holds if the key is not there.

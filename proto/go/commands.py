@@ -41,6 +41,14 @@ CALLS: Final = (
     Call("Count", kinds.COUNT, "counts the keys of a range", ""),
 )
 
+#: Calls of the contract with a reply: what a method is called and does, its parameter, the call, its request, what is given
+#: of its reply.
+WRAPPED: Final = (
+    ("AddJoin", "installs the joins of a text, all or none", "text string", "AddJoin", "Text: text", "Joins"),
+    ("DropJoin", "drops a join and exactly its outputs", "name string", "DropJoin", "Name: name", ""),
+    ("Joins", "returns the installed joins, the earliest first", "", "ListJoins", "", "Joins"),
+)
+
 #: The compares of transactions: the name, the operator, what it holds of, and whether it has a value or a number.
 COMPARES: Final = (
     ("Absent", transactions.IS_ABSENT, "the key is not there", ""),
@@ -96,10 +104,10 @@ def _numbers(kind: CommandKind, call: Call) -> tuple[list[str], list[str]]:
             numbers.append(call.number)
         elif "value" in kind.arguments:
             parameters.append("options *PutOptions")
-            numbers.append("b.deadline(options)")
+            numbers.append("b.number(options.number())")
         else:
             parameters.append("ttl time.Duration")
-            numbers.append("b.milliseconds(ttl)")
+            numbers.append("b.number(milliseconds(ttl))")
     return parameters, numbers
 
 
@@ -124,6 +132,16 @@ func (b *Batch) {call.name}({parameters}) {{ {bounds} b.add(kind{_go(kind.name)}
 // {call.name} {told.replace(" and returns", ", and returns")}.
 func (c *Client) {call.name}(ctx context.Context, {parameters}) {returns} {{
     {taken}, err := c.one(ctx, func(b *Batch) {{ b.{call.name}({names}) }})
+    return {result}
+}}"""
+
+
+def _wrapped(name: str, does: str, parameter: str, call: str, request: str, gives: str) -> str:
+    returns, result, taken = ("([]*pb.Join, error)", f"got.Get{gives}(), err", "got") if gives else ("error", "err", "_")
+    return f"""
+// {name} {does}.
+func (c *Client) {name}(ctx context.Context{parameter and ", "}{parameter}) {returns} {{
+    {taken}, err := c.stub().{call}(ctx, &pb.{call}Request{{{request}}})
     return {result}
 }}"""
 
@@ -167,7 +185,7 @@ def main() -> None:
     print("\n// harmlessTwice are the calls that may be made again whether or not they were applied.")
     print("var harmlessTwice = map[string]bool{")
     print("".join(f'"/pequod.v1.Pequod/{name}": true,\n' for name in sorted(HARMLESS_TWICE)) + "}")
-    print("\n".join([*map(_methods, CALLS), *(_compare(*one) for one in COMPARES)]))
+    print("\n".join([*map(_methods, CALLS), *(_wrapped(*one) for one in WRAPPED), *(_compare(*one) for one in COMPARES)]))
 
 
 if __name__ == "__main__":

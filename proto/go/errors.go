@@ -74,17 +74,14 @@ func refusal(code codes.Code, reason Reason, message string) *Error {
 // errorOf returns the error of a call that was made with ctx; nil for nil.
 func errorOf(ctx context.Context, err error) *Error {
 	var known *Error
-	if err == nil || errors.As(err, &known) {
-		return known
-	}
-	if errors.As(context.Cause(ctx), &known) {
+	if err == nil || errors.As(err, &known) || errors.As(context.Cause(ctx), &known) {
 		return known
 	}
 	if ctx.Err() != nil {
 		err = ctx.Err()
 	}
-	said := status.Convert(err)
-	if errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded) {
+	said, isSaid := status.FromError(err)
+	if !isSaid {
 		said = status.FromContextError(err)
 	}
 	e := &Error{Code: said.Code(), Message: said.Message(), cause: err}

@@ -99,24 +99,28 @@ func (c *Client) MultiGet(ctx context.Context, keys ...string) ([][]byte, error)
 	if failed != nil {
 		return nil, failed
 	}
-	values := make([][]byte, len(keys))
-	for _, part := range divided(routes, counted(0, len(keys)), func(at int) route { return reads([]byte(keys[at])) }) {
+	found := make(map[string][]byte, len(keys))
+	for _, part := range divided(routes, keys, reads) {
 		for len(part) > 0 {
 			request := &pb.MultiGetRequest{Freshness: c.added(c.level)}
-			for _, at := range part {
-				request.Keys = append(request.Keys, []byte(keys[at]))
+			for _, key := range part {
+				request.Keys = append(request.Keys, []byte(key))
 			}
 			got, err := c.stub().MultiGet(ctx, request)
 			if err != nil {
 				return nil, err
 			}
-			for i, value := range got.Values {
-				if got.Present[i] {
-					values[part[i]] = there(value)
+			for at, value := range got.Values {
+				if got.Present[at] {
+					found[part[at]] = there(value)
 				}
 			}
 			part = part[len(got.Values):]
 		}
+	}
+	values := make([][]byte, len(keys))
+	for at, key := range keys {
+		values[at] = found[key]
 	}
 	return values, nil
 }

@@ -2,7 +2,9 @@ package pequod
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"io"
 	"math"
 	"net"
 	"strings"
@@ -16,6 +18,7 @@ import (
 	"google.golang.org/grpc/credentials"
 	"google.golang.org/grpc/credentials/insecure"
 	"google.golang.org/grpc/health/grpc_health_v1"
+	"google.golang.org/protobuf/proto"
 
 	pb "pequod/v1"
 )
@@ -25,6 +28,8 @@ const (
 	silence = 200 * time.Millisecond
 	// quiet is the same for streams whose server need not say anything.
 	quiet = time.Second
+	// idleMax is how many streams of a server wait for batches.
+	idleMax = 16
 )
 
 // node is a server as this client sees it.
@@ -85,13 +90,13 @@ func (n *node) isAway() bool {
 	return n.connection.GetState() == connectivity.TransientFailure || time.Now().UnixNano() < n.silent.Load()
 }
 
-// try makes an attempt at this server. It is probed each time that it has said nothing for some time, 0 for never, and left
-// if it gives no sign of life.
-func (n *node) try(ctx context.Context, guard time.Duration, attempt func(context.Context, *node) error) *Error {
+// try makes an attempt at this server. It is probed each time that some time has passed, 0 for never, and left if it gives
+// no sign of life.
+func (n *node) try(ctx context.Context, every time.Duration, attempt func(context.Context, *node) error) *Error {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
-	if guard > 0 {
-		go n.guard(ctx, guard, cancel)
+	if every > 0 {
+		go n.guard(ctx, every, cancel)
 	}
 	return errorOf(ctx, attempt(ctx, n))
 }
@@ -115,4 +120,74 @@ func (n *node) isAlive(ctx context.Context) bool {
 		return failed.Reason != ReasonUnavailable && failed.Reason != ReasonDeadlineExceeded
 	}
 	return told.Status != grpc_health_v1.HealthCheckResponse_NOT_SERVING
+}
+
+// stream is a live call of Execute, which one batch has at a time: a stream for each batch would triple what a get takes.
+type stream struct {
+	pb.Pequod_ExecuteClient
+	cancel context.CancelFunc
+	number uint64
+}
+
+// stream returns a stream that waits, or a new one: it outlives the call that makes it.
+func (n *node) stream(ctx context.Context) (*stream, error) {
+	select {
+	case waiting := <-n.idle:
+		return waiting, nil
+	default:
+	}
+	life, cancel := context.WithCancel(context.Background())
+	defer context.AfterFunc(ctx, cancel)()
+	made, err := n.stub.Execute(life)
+	if err != nil {
+		cancel()
+		return nil, sent(ctx, err, false)
+	}
+	return &stream{made, cancel, 0}, nil
+}
+
+// execute runs a batch, and returns its reply in one piece.
+func (n *node) execute(ctx context.Context, request *pb.ExecuteRequest) (*pb.ExecuteReply, error) {
+	s, err := n.stream(ctx)
+	if err != nil {
+		return nil, err
+	}
+	stop := context.AfterFunc(ctx, s.cancel)
+	reply, err := s.exchange(ctx, request)
+	if !stop() || err != nil {
+		s.cancel()
+		return reply, err
+	}
+	select {
+	case n.idle <- s:
+	default:
+		s.cancel()
+	}
+	return reply, nil
+}
+
+func (s *stream) exchange(ctx context.Context, request *pb.ExecuteRequest) (*pb.ExecuteReply, error) {
+	s.number++
+	request.Batch = s.number
+	if err := s.Send(request); err != nil {
+		isUnsent := errors.Is(err, io.EOF)
+		if isUnsent {
+			// The stream has ended before; Recv says why.
+			_, err = s.Recv()
+		}
+		return nil, sent(ctx, err, !isUnsent)
+	}
+	whole, err := s.Recv()
+	for more := whole; err == nil && more.More; {
+		if more, err = s.Recv(); err == nil {
+			statuses := append(whole.Statuses, more.Statuses...)
+			token := Token{string(whole.Token)}.Merge(Token{string(more.Token)})
+			proto.Merge(whole, more)
+			whole.Statuses, whole.Token = statuses, []byte(token.raw)
+		}
+	}
+	if err == nil && whole.Batch != s.number {
+		err = fmt.Errorf("the server replied to batch %d of a stream before batch %d", whole.Batch, s.number)
+	}
+	return whole, err
 }

@@ -119,7 +119,7 @@ func (c *Client) pages(ctx context.Context, over Range, options *ScanOptions) it
 func (c *Client) chunk(ctx context.Context, request *pb.ScanRequest) (chunk *pb.ScanReply, failed *Error) {
 	ctx, cancel := c.limited(ctx)
 	defer cancel()
-	failed = c.run(ctx, reads(request.First), careOfReads(request.Freshness), func(ctx context.Context, n *node) error {
+	failed = c.run(ctx, reads(string(request.First)), careOfReads(request.Freshness), func(ctx context.Context, n *node) error {
 		stream, err := n.stub.Scan(ctx, request)
 		if err == nil {
 			chunk, err = stream.Recv()

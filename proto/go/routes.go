@@ -14,17 +14,8 @@ import (
 // route returns the servers for a call, the best first.
 type route func(*routes) []*node
 
-// reads returns the servers for a call that begins at the first of some keys; without keys, that is anywhere.
-func reads(keys ...[]byte) route {
-	if len(keys) == 0 {
-		return anywhere
-	}
-	return func(r *routes) []*node { return r.readers(string(keys[0])) }
-}
-
-func writes(key []byte) route {
-	return func(r *routes) []*node { return r.writers(string(key)) }
-}
+func reads(key string) route  { return func(r *routes) []*node { return r.readers(key) } }
+func writes(key string) route { return func(r *routes) []*node { return r.writers(key) } }
 
 // anywhere returns the computes, and then the others.
 func anywhere(r *routes) []*node {
@@ -64,36 +55,31 @@ func newRoutes(state *pb.FollowClusterReply, nodes map[string]*node, zone string
 }
 
 // with returns the servers of a role, in a home group or in any, that can be reached.
-func (r *routes) with(role, group string) (found []*pb.ClusterServer) {
-	for _, one := range r.state.Servers {
-		if r.nodes[one.Id] != nil && slices.Contains(one.Roles, role) && (group == "" || one.Group == group) {
-			found = append(found, one)
-		}
-	}
-	return found
+func (r *routes) with(role, group string) []*pb.ClusterServer {
+	return those(r.state.Servers, func(one *pb.ClusterServer) bool {
+		return r.nodes[one.Id] != nil && slices.Contains(one.Roles, role) && (group == "" || one.Group == group)
+	})
 }
 
 func (r *routes) isCompute(server *pb.ClusterServer) bool { return r.byID[server.Id] != nil }
 
 // present returns the servers in the best state that there is; if some of them have a version of the map, those.
-func present(servers []*pb.ClusterServer, version uint64) (found []*pb.ClusterServer) {
+func present(servers []*pb.ClusterServer, version uint64) []*pb.ClusterServer {
 	for _, state := range []string{"ready", "draining", "joining"} {
-		var current []*pb.ClusterServer
-		for _, one := range servers {
-			if one.State == state {
-				found = append(found, one)
-				if one.MapVersion == 0 || one.MapVersion >= version {
-					current = append(current, one)
-				}
-			}
-		}
+		found := those(servers, func(one *pb.ClusterServer) bool { return one.State == state })
+		current := those(found, func(one *pb.ClusterServer) bool { return one.MapVersion == 0 || one.MapVersion >= version })
 		if len(current) > 0 {
 			return current
 		} else if len(found) > 0 {
-			break
+			return found
 		}
 	}
-	return found
+	return nil
+}
+
+// those returns the servers of which something holds.
+func those(servers []*pb.ClusterServer, holds func(*pb.ClusterServer) bool) []*pb.ClusterServer {
+	return slices.DeleteFunc(slices.Clone(servers), func(one *pb.ClusterServer) bool { return !holds(one) })
 }
 
 func (r *routes) nodesOf(servers []*pb.ClusterServer) (found []*node) {

@@ -67,7 +67,7 @@ func (c *Client) Watch(ctx context.Context, over Range, options *WatchOptions) i
 		}
 		reconnect := cmp.Or(options.Reconnect, 30*time.Second)
 		for {
-			failed := cmp.Or(c.run(ctx, reads(w.request.First), following, w.follow), w.broken)
+			failed := cmp.Or(c.run(ctx, reads(string(w.request.First)), following, w.follow), w.broken)
 			if w.isOver {
 				return
 			}
@@ -83,7 +83,7 @@ func (c *Client) Watch(ctx context.Context, over Range, options *WatchOptions) i
 func (w *watch) follow(ctx context.Context, n *node) error {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
-	late := time.AfterFunc(w.client.options.Timeout, func() { cancel(context.DeadlineExceeded) })
+	late := time.AfterFunc(w.client.options.Timeout, func() { cancel(errorOf(ctx, context.DeadlineExceeded)) })
 	defer late.Stop()
 	stream, err := n.stub.Watch(ctx, w.request)
 	isReady, isAgain, begun := false, !w.heard.IsZero(), w.heard
@@ -112,9 +112,6 @@ func (w *watch) follow(ctx context.Context, n *node) error {
 			return nil
 		}
 		event = &Event{}
-	}
-	if context.Cause(ctx) == context.DeadlineExceeded {
-		return context.DeadlineExceeded
 	}
 	w.broken = errorOf(ctx, err)
 	if w.broken.Reason == ReasonUnavailable && w.heard != begun {
