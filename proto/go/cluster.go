@@ -170,11 +170,14 @@ func (c *cluster) take(state *pb.FollowClusterReply, leave context.CancelFunc) {
 	defer c.mutex.Unlock()
 	before, nodes := map[string]*node{}, map[string]*node{}
 	now := c.news.Load().routes
-	if now != nil {
-		before = now.nodes
-	}
-	if c.life.Err() != nil || now != nil && state.Map.Version < now.state.Map.Version {
+	switch {
+	case c.life.Err() != nil:
 		return
+	case now != nil && state.Map.Version < now.state.Map.Version:
+		c.tell(now, nil, leave)
+		return
+	case now != nil:
+		before = now.nodes
 	}
 	for _, one := range state.Servers {
 		n := before[one.Id]

@@ -24,11 +24,12 @@ const (
 	kindPutTTL    = 11
 	kindExpire    = 12
 	kindTTL       = 13
-	statusOK      = 0
-	statusAbsent  = 1
-	statusFailed  = 2
-	statusPart    = 3
-	statusUnmet   = 4
+
+	statusOK     = 0
+	statusAbsent = 1
+	statusFailed = 2
+	statusPart   = 3
+	statusUnmet  = 4
 )
 
 // isWrite returns whether a command of a kind changes anything.
@@ -175,7 +176,7 @@ func (c *Client) Persist(ctx context.Context, key string) (bool, error) {
 // TTL tells how long a key lives from now on.
 func (b *Batch) TTL(key string) { b.add(kindTTL, nil, []byte(key)) }
 
-// TTL tells how long a key lives from now on and whether it is there.
+// TTL tells how long a key lives from now on, and whether it is there.
 func (c *Client) TTL(ctx context.Context, key string) (time.Duration, bool, error) {
 	got, err := c.one(ctx, func(b *Batch) { b.TTL(key) })
 	return got.TTL, got.Found, err

@@ -1,7 +1,7 @@
 """Write what belongs to each command of the Go client: `python proto/go/commands.py > proto/go/commands.go`.
 
-A command is a row of the table of kinds, and a row of `CALLS` here: from both come its number, its method of a batch and of
-a client, and what is read of its reply.
+A command is a row of the table of kinds, and a row of `CALLS` here: from both come its number, its method of a batch
+and of a client, and what is read of its reply. Which calls may be made twice is what the Python client says.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from typing import Final, NamedTuple
 
 from pequod.client.retry import HARMLESS_TWICE
 from pequod.commands import kinds
-from pequod.commands.kinds import CONDITIONAL, DECIDED, KINDS, CommandKind, Gives
+from pequod.commands.kinds import DECIDED, KINDS, CommandKind, Gives
 from pequod.language import transactions
 
 
@@ -22,27 +22,27 @@ class Call(NamedTuple):
     kind: int
     #: What it does, in a batch.
     does: str
-    #: What a client's method gives beside; empty for nothing.
+    #: What a client's method says beside that; empty for nothing.
     gives: str
     #: The number that the command always has, in place of a time to live.
     number: str = ""
 
 
 CALLS: Final = (
-    Call("Get", kinds.GET, "reads a value", "nil if there is no such key"),
+    Call("Get", kinds.GET, "reads a value", ", nil if there is no such key"),
     Call("Put", kinds.PUT_TTL, "writes a base key", ""),
     Call("PutIf", kinds.PUT_IF, "writes a base key if a condition is met", ""),
-    Call("Remove", kinds.REMOVE, "removes a base key", "and returns whether it was there"),
+    Call("Remove", kinds.REMOVE, "removes a base key", ", and returns whether it was there"),
     Call("RemoveIf", kinds.REMOVE_IF, "removes a base key if a condition is met", ""),
-    Call("Add", kinds.ADD, "adds a decimal in plain digits to the value of a base key", "and returns the sum"),
-    Call("Expire", kinds.EXPIRE, "has a base key expire after some time", "and returns whether it is there"),
-    Call("Persist", kinds.EXPIRE, "has a base key live for ever", "and returns whether it is there", number="0"),
-    Call("TTL", kinds.TTL, "tells how long a key lives from now on", "and whether it is there"),
+    Call("Add", kinds.ADD, "adds a decimal in plain digits to the value of a base key", ", and returns the sum"),
+    Call("Expire", kinds.EXPIRE, "has a base key expire after some time", ", and returns whether it is there"),
+    Call("Persist", kinds.EXPIRE, "has a base key live for ever", ", and returns whether it is there", number="0"),
+    Call("TTL", kinds.TTL, "tells how long a key lives from now on", ", and whether it is there"),
     Call("Count", kinds.COUNT, "counts the keys of a range", ""),
 )
 
-#: Calls of the contract with a reply: what a method is called and does, its parameter, the call, its request, what is given
-#: of its reply.
+#: Calls of the contract: what a method is called and does, its parameter, the call, its request, and what is given of
+#: its reply.
 WRAPPED: Final = (
     ("AddJoin", "installs the joins of a text, all or none", "text string", "AddJoin", "Text: text", "Joins"),
     ("DropJoin", "drops a join and exactly its outputs", "name string", "DropJoin", "Name: name", ""),
@@ -124,12 +124,11 @@ def _methods(call: Call) -> str:
     if call.kind == kinds.ADD:
         types, got = "string", "string(got.Value)"
     returns, result, taken = (f"({types}, error)", f"{got}, err", "got") if types else ("error", "err", "_")
-    told = f"{call.does}, {call.gives}" if call.gives.startswith("nil") else f"{call.does} {call.gives}".strip()
     return f"""
 // {call.name} {call.does}.
 func (b *Batch) {call.name}({parameters}) {{ {bounds} b.add(kind{_go(kind.name)}, {columns}) }}
 
-// {call.name} {told.replace(" and returns", ", and returns")}.
+// {call.name} {call.does}{call.gives}.
 func (c *Client) {call.name}(ctx context.Context, {parameters}) {returns} {{
     {taken}, err := c.one(ctx, func(b *Batch) {{ b.{call.name}({names}) }})
     return {result}
@@ -137,7 +136,9 @@ func (c *Client) {call.name}(ctx context.Context, {parameters}) {returns} {{
 
 
 def _wrapped(name: str, does: str, parameter: str, call: str, request: str, gives: str) -> str:
-    returns, result, taken = ("([]*pb.Join, error)", f"got.Get{gives}(), err", "got") if gives else ("error", "err", "_")
+    returns, result, taken = (
+        ("([]*pb.Join, error)", f"got.Get{gives}(), err", "got") if gives else ("error", "err", "_")
+    )
     return f"""
 // {name} {does}.
 func (c *Client) {name}(ctx context.Context{parameter and ", "}{parameter}) {returns} {{
@@ -165,27 +166,54 @@ func {name}(kind byte) bool {{
 }}"""
 
 
+def _numbered(names: Iterable[tuple[str, int]]) -> str:
+    return "".join(f"{name} = {number}\n" for name, number in names)
+
+
+def _taking() -> str:
+    """Return what reads the columns of a reply."""
+    cases = (
+        f"case {_cases(kind.code for kind in KINDS if kind.gives is gives)}:\n{reading}"
+        for gives, (_, _, reading) in _GIVES.items()
+        if reading
+    )
+    return "\n".join(
+        (
+            "\n// take reads what a command gives from the columns of a reply.",
+            "func (r *Result) take(kind, status byte, from *pb.ExecuteReply) {\nswitch kind {",
+            *cases,
+            "}\n}",
+        )
+    )
+
+
+def _harmless() -> str:
+    calls = "".join(f'"/pequod.v1.Pequod/{name}": true,\n' for name in sorted(HARMLESS_TWICE))
+    return f"""
+// harmlessTwice are the calls that may be made again whether or not they were applied.
+var harmlessTwice = map[string]bool{{
+{calls}}}"""
+
+
 def main() -> None:
     """Print the file, but for its format."""
-    print('// Code generated by commands.py. DO NOT EDIT.\n\npackage pequod\n\nimport ("context"; "time")\n\nimport pb "pequod/v1"')
-    print("\n// The kinds of commands that a batch has, and the statuses of commands in a reply.\nconst (")
-    print("\n".join(f"kind{_go(kind.name)} = {kind.code}" for kind in KINDS))
-    for status in ("OK", "ABSENT", "FAILED", "PART", "UNMET"):
-        print(f"status{_go(status)} = {getattr(kinds, status)}")
-    print(")")
+    print("// Code generated by commands.py. DO NOT EDIT.\n\npackage pequod\n")
+    print('import ("context"; "time")\n\nimport pb "pequod/v1"\n')
+    print("// The kinds of commands that a batch has, and the statuses of commands in a reply.\nconst (")
+    print(_numbered((f"kind{_go(kind.name)}", kind.code) for kind in KINDS))
+    statuses = ("OK", "ABSENT", "FAILED", "PART", "UNMET")
+    print(_numbered((f"status{_go(name)}", getattr(kinds, name)) for name in statuses) + ")")
     print(_predicate("isWrite", "a command of a kind changes anything", lambda kind: kind.is_write))
     told = "a command of a kind goes by the present value: with an id it is done once though it is sent twice"
     print(_predicate("isDecided", told, lambda kind: kind.code in DECIDED))
-    print("\n// take reads what a command gives from the columns of a reply.")
-    print("func (r *Result) take(kind, status byte, from *pb.ExecuteReply) {\nswitch kind {")
-    for gives, (_, _, reading) in _GIVES.items():
-        if reading:
-            print(f"case {_cases(kind.code for kind in KINDS if kind.gives is gives)}:\n{reading.replace('; if', chr(10) + 'if')}")
-    print("}\n}")
-    print("\n// harmlessTwice are the calls that may be made again whether or not they were applied.")
-    print("var harmlessTwice = map[string]bool{")
-    print("".join(f'"/pequod.v1.Pequod/{name}": true,\n' for name in sorted(HARMLESS_TWICE)) + "}")
-    print("\n".join([*map(_methods, CALLS), *(_wrapped(*one) for one in WRAPPED), *(_compare(*one) for one in COMPARES)]))
+    print(_taking())
+    print(_harmless())
+    for call in CALLS:
+        print(_methods(call))
+    for wrapped in WRAPPED:
+        print(_wrapped(*wrapped))
+    for compare in COMPARES:
+        print(_compare(*compare))
 
 
 if __name__ == "__main__":
