@@ -17,11 +17,12 @@ generate = $(PROTOC) --python_out=$(1) --pyi_out=$(1) --grpc_python_out=$(1) peq
 GO ?= $(firstword $(shell command -v go) $(wildcard /usr/local/go/bin/go))
 GO_CLIENT := proto/go
 GO_TOOLS := build/go
-GO_GENERATED := v1/pequod.pb.go v1/pequod_grpc.pb.go reasons.go
+GO_GENERATED := v1/pequod.pb.go v1/pequod_grpc.pb.go reasons.go commands.go
 # $(1): the folder that gets the code.
 generate_go = $(BIN)/python -m grpc_tools.protoc -I proto --plugin=$(GO_TOOLS)/protoc-gen-go --go_out=$(1) \
     --go_opt=module=pequod --plugin=$(GO_TOOLS)/protoc-gen-go-grpc --go-grpc_out=$(1) --go-grpc_opt=module=pequod \
-    pequod/v1/pequod.proto && $(BIN)/python $(GO_CLIENT)/reasons.py | $(GO)fmt > $(1)/reasons.go
+    pequod/v1/pequod.proto && $(BIN)/python $(GO_CLIENT)/reasons.py | $(GO)fmt > $(1)/reasons.go && \
+    $(BIN)/python $(GO_CLIENT)/commands.py | $(GO)fmt > $(1)/commands.go
 
 .DEFAULT_GOAL := help
 .PHONY: help go go-check install install-dev demo ran test test-long test-pythons test-extras test-quick check format typescript typescript-check proto proto-check interface interface-check coverage soak chaos freshness fuzz \

@@ -3,69 +3,30 @@ package pequod
 import (
 	"context"
 	"errors"
-	"fmt"
-	"io"
 	"slices"
 	"sync"
 	"time"
 
 	"google.golang.org/grpc/codes"
-	"google.golang.org/protobuf/proto"
 
 	pb "pequod/v1"
-)
-
-// The kinds of commands that a batch has, as the contract numbers them.
-const (
-	kindGet = iota + 1
-	kindPut
-	kindRemove
-	kindScan
-	kindScanLimit
-	kindScanDown
-	kindCount
-	kindPutIf
-	kindRemoveIf
-	kindAdd
-	kindPutTTL
-	kindExpire
-	kindTTL
-)
-
-// The statuses of commands in a reply.
-const (
-	statusAbsent = iota + 1
-	statusFailed
-	statusPart
-	statusUnmet
 )
 
 // Batch is commands that go out together, and run in their order; one that fails does not stop the others. The zero value
 // is an empty batch.
 type Batch struct {
-	commands []command
+	commands []*command
 	level    *pb.Freshness
 	err      error
 }
 
+// command is one of a batch, at a position in it.
 type command struct {
+	at        int
 	kind      byte
 	arguments [][]byte
 	numbers   []uint64
 	level     *pb.Freshness
-}
-
-func (c command) isWrite() bool {
-	switch c.kind {
-	case kindGet, kindScan, kindScanLimit, kindScanDown, kindCount, kindTTL:
-		return false
-	}
-	return true
-}
-
-// hasID returns whether the command is done once though it is sent twice.
-func (c command) hasID() bool {
-	return c.kind == kindPutIf || c.kind == kindRemoveIf || c.kind == kindAdd
 }
 
 // Result is that of a command.
@@ -83,85 +44,104 @@ type Result struct {
 	Err error
 }
 
-func (b *Batch) add(kind byte, arguments [][]byte, numbers ...uint64) {
-	b.commands = append(b.commands, command{kind, arguments, numbers, b.level})
+func (b *Batch) add(kind byte, numbers []uint64, arguments ...[]byte) {
+	if kind == kindPutTTL && numbers[0] == 0 {
+		kind, numbers = kindPut, nil
+	}
+	b.commands = append(b.commands, &command{len(b.commands), kind, arguments, numbers, b.level})
 }
 
-func key(key string, more ...[]byte) [][]byte { return append([][]byte{[]byte(key)}, more...) }
+// number notes an error of a number, for Run to return.
+func (b *Batch) number(number uint64, err error) uint64 {
+	b.err = errors.Join(b.err, err)
+	return number
+}
 
 // At says how fresh the answers to the reads are that are added from now on.
 func (b *Batch) At(level Freshness) { b.level = level.level }
-
-// Get reads a value.
-func (b *Batch) Get(of string) { b.add(kindGet, key(of)) }
-
-// Put writes a base key.
-func (b *Batch) Put(to string, value []byte, options *PutOptions) {
-	ttl, err := options.number()
-	b.err = errors.Join(b.err, err)
-	if ttl == 0 {
-		b.add(kindPut, key(to, value))
-	} else {
-		b.add(kindPutTTL, key(to, value), ttl)
-	}
-}
-
-// PutIf writes a base key if a condition is met.
-func (b *Batch) PutIf(to string, value []byte, condition Condition, options *PutOptions) {
-	ttl, err := options.number()
-	b.err = errors.Join(b.err, err)
-	b.add(kindPutIf, key(to, value, condition.expected), uint64(condition.number), ttl)
-}
-
-// Remove removes a base key.
-func (b *Batch) Remove(one string) { b.add(kindRemove, key(one)) }
-
-// RemoveIf removes a base key if a condition is met.
-func (b *Batch) RemoveIf(one string, condition Condition) {
-	b.add(kindRemoveIf, key(one, condition.expected), uint64(condition.number))
-}
-
-// Add adds a decimal to the value of a base key.
-func (b *Batch) Add(to, delta string) { b.add(kindAdd, key(to, []byte(delta))) }
-
-// Expire has a base key expire after some time.
-func (b *Batch) Expire(one string, ttl time.Duration) {
-	number, err := milliseconds(ttl)
-	b.err = errors.Join(b.err, err)
-	b.add(kindExpire, key(one), number)
-}
-
-// Persist has a base key live for ever.
-func (b *Batch) Persist(one string) { b.add(kindExpire, key(one), 0) }
-
-// TTL asks how long a key lives from now on.
-func (b *Batch) TTL(of string) { b.add(kindTTL, key(of)) }
-
-// Count counts the keys of a range.
-func (b *Batch) Count(over Range) {
-	first, last := over.bounds()
-	b.add(kindCount, [][]byte{first, last})
-}
 
 // Scan reads the rows of a range.
 func (b *Batch) Scan(over Range, options *ScanOptions) {
 	first, last := over.bounds()
 	switch {
 	case options == nil || options.Limit == 0 && !options.Reverse:
-		b.add(kindScan, [][]byte{first, last})
+		b.add(kindScan, nil, first, last)
 	case options.Limit < 0:
-		b.add(kindScan, [][]byte{first, first})
+		b.add(kindScan, nil, first, first)
 	case options.Reverse:
-		b.add(kindScanDown, [][]byte{first, last}, uint64(options.Limit))
+		b.add(kindScanDown, []uint64{uint64(options.Limit)}, first, last)
 	default:
-		b.add(kindScanLimit, [][]byte{first, last}, uint64(options.Limit))
+		b.add(kindScanLimit, []uint64{uint64(options.Limit)}, first, last)
 	}
+}
+
+// columns returns commands as columns.
+func columns(commands []*command) *pb.CommandColumns {
+	found := &pb.CommandColumns{Kinds: make([]byte, len(commands)), Arguments: make([][]byte, 0, 2*len(commands))}
+	for number, one := range commands {
+		found.Kinds[number] = one.kind
+		found.Arguments, found.Numbers = append(found.Arguments, one.arguments...), append(found.Numbers, one.numbers...)
+	}
+	return found
+}
+
+// take takes the next one from a column of a reply.
+func take[T any](column *[]T) (found T) {
+	if len(*column) > 0 {
+		found, *column = (*column)[0], (*column)[1:]
+	}
+	return found
+}
+
+func takeRows(from *pb.ExecuteReply) []Row {
+	count := min(take(&from.Counts), uint64(len(from.Keys)), uint64(len(from.Values)))
+	rows := rowsOf(from.Keys[:count], from.Values[:count])
+	from.Keys, from.Values = from.Keys[count:], from.Values[count:]
+	return rows
+}
+
+// next takes the result of a command of a kind from the columns of a reply.
+func next(kind byte, from *pb.ExecuteReply) (result Result) {
+	if len(from.Statuses) == 0 {
+		return Result{Err: refusal(codes.Internal, "", "the reply has no status of a command")}
+	}
+	status := take(&from.Statuses)
+	for ; status == statusPart; status = take(&from.Statuses) {
+		result.take(kind, status, from)
+	}
+	if status == statusFailed {
+		e := take(&from.Errors)
+		return Result{Err: &Error{Code: codes.Code(e.GetCode()), Reason: Reason(e.GetReason()), Message: e.GetMessage(), Facts: e.GetFacts()}}
+	}
+	result.Found = status != statusAbsent
+	result.take(kind, status, from)
+	return result
+}
+
+// one runs a command by itself.
+func (c *Client) one(ctx context.Context, add func(*Batch)) (Result, error) {
+	var batch Batch
+	add(&batch)
+	results, err := c.Run(ctx, &batch)
+	if err != nil {
+		return Result{}, err
+	}
+	return results[0], results[0].Err
+}
+
+// run is a batch on its way.
+type run struct {
+	client  *Client
+	results []Result
+	// id is that of the batch, and with its position that of a command which is done once; nil for none.
+	id []byte
 }
 
 // Run sends a batch, and returns the result of each command. The commands of one server run in their order; in a cluster
 // those that write and those that read go in turns, so that reads follow the writes before them.
 func (c *Client) Run(ctx context.Context, batch *Batch) ([]Result, error) {
-	if batch.err != nil || len(batch.commands) == 0 {
+	left := batch.commands
+	if batch.err != nil || len(left) == 0 {
 		return nil, batch.err
 	}
 	ctx, cancel := c.limited(ctx)
@@ -170,76 +150,62 @@ func (c *Client) Run(ctx context.Context, batch *Batch) ([]Result, error) {
 	if failed != nil {
 		return nil, failed
 	}
-	run := &run{client: c, commands: batch.commands, results: make([]Result, len(batch.commands))}
-	if c.options.Retries > 0 && slices.ContainsFunc(run.commands, command.hasID) {
-		run.id = requestID(12)
+	r := &run{client: c, results: make([]Result, len(left))}
+	if c.options.Retries > 0 && slices.ContainsFunc(left, func(one *command) bool { return isDecided(one.kind) }) {
+		r.id = requestID(12)
 	}
 	if len(known.nodes) == 1 {
-		if failed = run.part(ctx, counted(0, len(run.commands))); failed != nil {
+		if failed = r.part(ctx, left); failed != nil {
 			return nil, failed
 		}
-		return run.results, nil
+		return r.results, nil
 	}
-	for start, end := 0, 0; start < len(run.commands); start = end {
-		isWrite := run.commands[start].isWrite()
-		for end < len(run.commands) && run.commands[end].isWrite() == isWrite {
-			end++
+	for len(left) > 0 {
+		end := slices.IndexFunc(left, func(one *command) bool { return isWrite(one.kind) != isWrite(left[0].kind) })
+		if end < 0 {
+			end = len(left)
 		}
 		var parts sync.WaitGroup
-		for _, part := range divided(known, counted(start, end), run.route) {
-			parts.Go(func() { run.part(ctx, part) })
+		for _, part := range divided(known, left[:end], (*command).route) {
+			parts.Go(func() { r.part(ctx, part) })
 		}
 		parts.Wait()
+		left = left[end:]
 	}
-	return run.results, nil
+	return r.results, nil
 }
 
-func counted(start, end int) []int {
-	found := make([]int, 0, end-start)
-	for at := start; at < end; at++ {
-		found = append(found, at)
+// divided returns each server's part of what has routes.
+func divided[T any](r *routes, all []T, routeOf func(T) route) map[*node][]T {
+	if len(r.nodes) == 1 {
+		return map[*node][]T{nil: all}
 	}
-	return found
-}
-
-// divided returns the positions of each server's part of what has routes.
-func divided(r *routes, positions []int, of func(int) route) map[*node][]int {
-	parts := map[*node][]int{}
-	for _, at := range positions {
+	parts := map[*node][]T{}
+	for _, one := range all {
 		var best *node
-		if nodes := of(at)(r); len(nodes) > 0 {
+		if nodes := routeOf(one)(r); len(nodes) > 0 {
 			best = nodes[0]
 		}
-		parts[best] = append(parts[best], at)
+		parts[best] = append(parts[best], one)
 	}
 	return parts
 }
 
-// run is a batch on its way.
-type run struct {
-	client   *Client
-	commands []command
-	results  []Result
-	// id is that of the batch, and with its position that of a command which is done once; nil for none.
-	id []byte
-}
-
-func (r *run) route(at int) route {
-	if one := &r.commands[at]; one.isWrite() {
+func (one *command) route() route {
+	if isWrite(one.kind) {
 		return writes(string(one.arguments[0]))
 	}
-	return reads(string(r.commands[at].arguments[0]))
+	return reads(string(one.arguments[0]))
 }
 
 // care returns what may be done with some commands whose outcome is not known.
-func (r *run) care(positions []int) care {
+func (r *run) care(part []*command) care {
 	found := reading
-	for _, at := range positions {
-		one := &r.commands[at]
+	for _, one := range part {
 		switch {
-		case one.isWrite() && (r.id == nil || !one.hasID()):
+		case isWrite(one.kind) && (r.id == nil || !isDecided(one.kind)):
 			return once
-		case one.isWrite() || one.level.GetLatest() || r.client.level.GetLatest():
+		case isWrite(one.kind) || one.level.GetLatest() || r.client.level.GetLatest():
 			found = harmless
 		}
 	}
@@ -247,181 +213,94 @@ func (r *run) care(positions []int) care {
 }
 
 // part runs commands at one server, and those that it refuses at others; it returns why there are no results.
-func (r *run) part(ctx context.Context, left []int) *Error {
+func (r *run) part(ctx context.Context, left []*command) *Error {
 	care := r.care(left)
-	failed := r.client.run(ctx, r.route(left[0]), care, func(ctx context.Context, n *node) error {
+	failed := r.client.run(ctx, left[0].route(), care, func(ctx context.Context, n *node) error {
 		reply, err := n.execute(ctx, r.request(left))
 		if err != nil {
 			return err
 		}
 		r.client.seen.note(reply.Token)
-		d := &decoder{statuses: reply.Statuses, keys: reply.Keys, values: reply.Values, counts: reply.Counts, errors: reply.Errors}
-		var again []int
+		var again []*command
 		var refused error
-		for _, at := range left {
-			r.results[at] = d.next(r.commands[at].kind)
-			e, ok := r.results[at].Err.(*Error)
-			if ok && (e.Reason == ReasonNotHome || care == reading && isUnloaded(e)) {
-				again, refused = append(again, at), e
+		for _, one := range left {
+			r.results[one.at] = next(one.kind, reply)
+			e, isError := r.results[one.at].Err.(*Error)
+			if isError && (e.Reason == ReasonNotHome || care.isRead && e.isUnloaded()) {
+				again, refused = append(again, one), e
 			}
 		}
 		left = again
 		return refused
 	})
-	if failed == nil || failed.Reason == ReasonNotHome || isUnloaded(failed) {
+	if failed == nil || failed.Reason == ReasonNotHome || failed.isUnloaded() {
 		return nil
 	}
-	for _, at := range left {
-		r.results[at] = Result{Err: failed}
+	for _, one := range left {
+		r.results[one.at] = Result{Err: failed}
 	}
 	return failed
 }
 
-// request returns commands as columns.
-func (r *run) request(positions []int) *pb.ExecuteRequest {
-	request := &pb.ExecuteRequest{Freshness: r.client.added(r.client.level), BatchId: r.id}
-	for number, at := range positions {
-		one := &r.commands[at]
-		request.Kinds = append(request.Kinds, one.kind)
-		request.Arguments = append(request.Arguments, one.arguments...)
-		request.Numbers = append(request.Numbers, one.numbers...)
-		if one.level != nil && !one.isWrite() {
+func (r *run) request(part []*command) *pb.ExecuteRequest {
+	all := columns(part)
+	request := &pb.ExecuteRequest{Kinds: all.Kinds, Arguments: all.Arguments, Numbers: all.Numbers, BatchId: r.id}
+	request.Freshness = r.client.added(r.client.level)
+	for number, one := range part {
+		if one.level != nil && !isWrite(one.kind) {
 			request.FreshCommands = append(request.FreshCommands, uint32(number))
 			request.FreshLevels = append(request.FreshLevels, r.client.added(one.level))
 		}
-		if r.id != nil && len(positions) < len(r.commands) {
-			request.BatchPositions = append(request.BatchPositions, uint32(at))
+		if r.id != nil && len(part) < len(r.results) {
+			request.BatchPositions = append(request.BatchPositions, uint32(one.at))
 		}
 	}
 	return request
 }
 
-// decoder takes the columns of a reply apart.
-type decoder struct {
-	statuses     []byte
-	keys, values [][]byte
-	counts       []uint64
-	errors       []*pb.CommandError
+// Compare is what the value of a base key has to be in a transaction.
+type Compare struct {
+	key      string
+	operator byte
+	value    []byte
 }
 
-func take[T any](column *[]T) (found T) {
-	if len(*column) > 0 {
-		found, *column = (*column)[0], (*column)[1:]
-	}
-	return found
+// Transaction runs Then if all of If hold, and otherwise Else, at one revision, all or none.
+type Transaction struct {
+	If         []Compare
+	Then, Else Batch
 }
 
-func (d *decoder) rows(count uint64) []Row {
-	rows := make([]Row, 0, min(count, uint64(len(d.keys))))
-	for range count {
-		rows = append(rows, Row{string(take(&d.keys)), there(take(&d.values))})
+// Transact runs a transaction; it returns whether all compares held, and the results of the commands that ran.
+func (c *Client) Transact(ctx context.Context, t *Transaction) (held bool, results []Result, err error) {
+	if err := errors.Join(t.Then.err, t.Else.err); err != nil {
+		return false, nil, err
 	}
-	return rows
-}
-
-func (d *decoder) next(kind byte) (result Result) {
-	if len(d.statuses) == 0 {
-		return Result{Err: refusal(codes.Internal, "", "the reply has no status of a command")}
+	request := &pb.TransactionRequest{Freshness: c.added(c.level)}
+	request.Then, request.Otherwise = columns(t.Then.commands), columns(t.Else.commands)
+	for _, one := range t.If {
+		request.CompareKeys = append(request.CompareKeys, []byte(one.key))
+		request.CompareOperators = append(request.CompareOperators, one.operator)
+		request.CompareValues = append(request.CompareValues, one.value)
 	}
-	status := take(&d.statuses)
-	for ; status == statusPart; status = take(&d.statuses) {
-		result.Rows = append(result.Rows, d.rows(take(&d.counts))...)
+	if c.options.Retries > 0 && hasWrites(request) {
+		request.RequestId = requestID(16)
 	}
-	if status == statusFailed {
-		e := take(&d.errors)
-		return Result{Err: &Error{Code: codes.Code(e.GetCode()), Reason: Reason(e.GetReason()), Message: e.GetMessage(), Facts: e.GetFacts()}}
-	}
-	result.Found = status != statusAbsent
-	switch kind {
-	case kindScan, kindScanLimit, kindScanDown:
-		result.Rows = append(result.Rows, d.rows(take(&d.counts))...)
-	case kindCount:
-		result.Count = take(&d.counts)
-	case kindPutIf, kindRemoveIf:
-		if result.Met = status == 0; status == statusUnmet {
-			result.Value = there(take(&d.values))
-		}
-	case kindGet, kindAdd:
-		if result.Found {
-			result.Value = there(take(&d.values))
-		}
-	case kindTTL:
-		if result.Found {
-			result.TTL = lives(take(&d.counts))
-		}
-	}
-	return result
-}
-
-// stream is a live call of Execute, which one batch has at a time: a stream for each batch would triple what a get takes.
-type stream struct {
-	pb.Pequod_ExecuteClient
-	cancel context.CancelFunc
-	number uint64
-}
-
-// idleMax is how many streams wait for batches.
-const idleMax = 16
-
-func (n *node) stream() (*stream, error) {
-	n.mutex.Lock()
-	defer n.mutex.Unlock()
-	if last := len(n.streams) - 1; last >= 0 {
-		found := n.streams[last]
-		n.streams = n.streams[:last]
-		return found, nil
-	}
-	ctx, cancel := context.WithCancel(n.life)
-	made, err := n.stub.Execute(ctx)
+	got, err := c.stub().Transaction(ctx, request)
 	if err != nil {
-		cancel()
-		return nil, err
+		return false, nil, err
 	}
-	return &stream{made, cancel, 0}, nil
+	ran := &t.Else
+	if got.Held {
+		ran = &t.Then
+	}
+	reply := &pb.ExecuteReply{Statuses: got.Statuses, Keys: got.Keys, Values: got.Values, Counts: got.Counts}
+	for _, one := range ran.commands {
+		results = append(results, next(one.kind, reply))
+	}
+	return got.Held, results, nil
 }
 
-// execute runs a batch, and returns its reply in one piece.
-func (n *node) execute(ctx context.Context, request *pb.ExecuteRequest) (*pb.ExecuteReply, error) {
-	s, err := n.stream()
-	if err != nil {
-		return nil, err
-	}
-	stop := context.AfterFunc(ctx, s.cancel)
-	reply, err := s.exchange(request)
-	n.mutex.Lock()
-	defer n.mutex.Unlock()
-	if stop() && err == nil && len(n.streams) < idleMax {
-		n.streams = append(n.streams, s)
-	} else {
-		s.cancel()
-	}
-	return reply, err
-}
-
-func (s *stream) exchange(request *pb.ExecuteRequest) (*pb.ExecuteReply, error) {
-	s.number++
-	request.Batch = s.number
-	if err := s.Send(request); err != nil {
-		isUnsent := errors.Is(err, io.EOF)
-		if isUnsent {
-			// The stream has ended before; Recv says why.
-			_, err = s.Recv()
-		}
-		failed := errorOf(s.Context(), err)
-		failed.Unapplied = isUnsent
-		return nil, failed
-	}
-	whole, err := s.Recv()
-	for more := whole; err == nil && more.More; {
-		if more, err = s.Recv(); err == nil {
-			statuses := append(whole.Statuses, more.Statuses...)
-			token := Token{string(whole.Token)}.Merge(Token{string(more.Token)})
-			proto.Merge(whole, more)
-			whole.Statuses, whole.Token = statuses, []byte(token.raw)
-		}
-	}
-	if err == nil && whole.Batch != s.number {
-		err = fmt.Errorf("the server replied to batch %d of a stream before batch %d", whole.Batch, s.number)
-	}
-	return whole, err
+func hasWrites(request *pb.TransactionRequest) bool {
+	return slices.ContainsFunc(slices.Concat(request.Then.GetKinds(), request.Otherwise.GetKinds()), isWrite)
 }

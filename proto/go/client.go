@@ -6,16 +6,13 @@
 package pequod
 
 import (
+	"cmp"
 	"context"
-	"crypto/rand"
 	"crypto/tls"
-	"math"
-	mathrand "math/rand/v2"
 	"net/url"
 	"strings"
 	"time"
 
-	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 
 	pb "pequod/v1"
@@ -46,20 +43,16 @@ type Client struct {
 // Dial returns a client of the server at HOST:PORT, or of the cluster that pequod+cluster://HOST:PORT,HOST:PORT?zone=ZONE
 // names by some of its servers. It connects with the first call.
 func Dial(target string, options *Options) (*Client, error) {
-	c := &cluster{target: target, nodes: map[string]*node{}, ranks: newRankings(), changed: make(chan struct{})}
+	c := &cluster{target: target, ranks: newRanking()}
+	c.tell(nil, nil, nil)
 	if options != nil {
 		c.options = *options
 	}
-	if c.options.Timeout == 0 {
-		c.options.Timeout = 10 * time.Second
-	}
-	if c.options.Retries == 0 {
-		c.options.Retries = 3
-	}
+	c.options.Timeout = cmp.Or(c.options.Timeout, 10*time.Second)
+	c.options.Retries = cmp.Or(c.options.Retries, 3)
 	c.life, c.end = context.WithCancel(context.Background())
-	names := target
+	names, query, _ := strings.Cut(target, "?")
 	names, c.isCluster = strings.CutPrefix(names, "pequod+cluster://")
-	names, query, _ := strings.Cut(names, "?")
 	asked, err := url.ParseQuery(query)
 	c.zone = asked.Get("zone")
 	if asked.Del("zone"); err != nil || len(asked) > 0 {
@@ -78,7 +71,7 @@ func Dial(target string, options *Options) (*Client, error) {
 	} else {
 		c.take(&pb.FollowClusterReply{Map: &pb.ClusterMap{}, Servers: []*pb.ClusterServer{
 			{Id: target, Address: target, Roles: []string{"home", "compute"}, State: "ready"},
-		}})
+		}}, nil)
 	}
 	return &Client{cluster: c, seen: &seen{}}, nil
 }
@@ -100,11 +93,11 @@ func (c *Client) Session(token Token) *Client {
 }
 
 // Token returns the state of all replies to this client without its sessions, or of all to this session.
-func (c *Client) Token() Token { return c.seen.get() }
+func (c *Client) Token() Token { return c.seen.note(nil) }
 
 // added returns what a read asks for that asks for a level: a session adds what it has seen.
 func (c *Client) added(level *pb.Freshness) *pb.Freshness {
-	token := c.seen.get()
+	token := c.Token()
 	if !c.isSession || token == (Token{}) || level != nil && level.GetAfter() == nil {
 		return level
 	}
@@ -113,114 +106,4 @@ func (c *Client) added(level *pb.Freshness) *pb.Freshness {
 		merged.WaitMs = level.WaitMs
 	}
 	return merged
-}
-
-// care is what may be done with a call whose outcome is not known.
-type care int
-
-const (
-	once     care = iota // it must not be repeated
-	harmless             // it does no harm twice
-	reading              // and another server may have loaded what this one cannot load now
-)
-
-func careOf(level *pb.Freshness) care {
-	if level.GetLatest() {
-		return harmless
-	}
-	return reading
-}
-
-// requestID returns random bytes.
-func requestID(count int) []byte {
-	id := make([]byte, count)
-	_, _ = rand.Read(id)
-	return id
-}
-
-// call makes a call that has one reply.
-func call[Q any, R interface{ GetHeader() *pb.Header }](
-	ctx context.Context, c *Client, to route, care care,
-	method func(pb.PequodClient, context.Context, Q, ...grpc.CallOption) (R, error), request Q,
-) (got R, err error) {
-	ctx, cancel := c.limited(ctx)
-	defer cancel()
-	failed := c.run(ctx, to, care, func(ctx context.Context, n *node) (err error) {
-		got, err = method(n.stub, ctx, request)
-		return err
-	})
-	if failed != nil {
-		return got, failed
-	}
-	c.seen.note(got.GetHeader().GetToken())
-	return got, nil
-}
-
-func (c *cluster) limited(ctx context.Context) (context.Context, context.CancelFunc) {
-	if _, ok := ctx.Deadline(); ok {
-		return context.WithCancel(ctx)
-	}
-	return context.WithTimeout(ctx, c.options.Timeout)
-}
-
-// run has a server do something: the next one if it goes away, and all anew after a pause.
-func (c *cluster) run(ctx context.Context, to route, care care, attempt func(context.Context, *node) error) *Error {
-	for tries := 1; ; tries++ {
-		nodes, failed := c.candidates(ctx, to)
-		if failed != nil {
-			return failed
-		}
-		failed = gone(c.target + ": no server of it does this")
-		var lacking *Error
-	round:
-		for _, n := range nodes {
-			failed = n.try(ctx, guarded(care != once && len(nodes) > 1, silence), attempt)
-			switch {
-			case failed == nil:
-				return nil
-			case failed.Reason == ReasonUnavailable && (failed.Unapplied || care != once):
-			case failed.Reason == ReasonNotHome && c.isCluster:
-				c.learn(failed)
-				break round
-			case care == reading && isUnloaded(failed):
-				lacking = failed
-			case lacking != nil && failed.Reason == ReasonDeadlineExceeded:
-				return lacking
-			default:
-				return failed
-			}
-		}
-		if lacking != nil {
-			return lacking
-		}
-		if tries > c.options.Retries || !wait(ctx, pause(tries)) {
-			return failed
-		}
-	}
-}
-
-// isUnloaded returns whether a server lacks what a read needs while its homes are away.
-func isUnloaded(e *Error) bool {
-	return e.Reason == ReasonBackingUnavailable || e.Reason == ReasonBackingStale
-}
-
-// pause returns the time after some failed tries, half of it random, so that clients do not return at once.
-func pause(tries int) time.Duration {
-	longest := min(0.1*math.Pow(3, float64(tries-1)), 2)
-	return time.Duration(longest * (0.5 + 0.5*mathrand.Float64()) * float64(time.Second))
-}
-
-// wait returns whether a time has passed before the context ends.
-func wait(ctx context.Context, length time.Duration) bool {
-	if deadline, ok := ctx.Deadline(); ok && time.Until(deadline) <= length {
-		return false
-	}
-	timer := time.NewTimer(length)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-		return true
-	case <-ctx.Done():
-		return false
-	}
 }

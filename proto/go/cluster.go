@@ -1,10 +1,13 @@
 package pequod
 
 import (
+	"cmp"
 	"context"
+	"maps"
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 
 	"google.golang.org/grpc/codes"
 
@@ -20,54 +23,52 @@ type cluster struct {
 	end          context.CancelFunc
 	// seeds are whom to ask for the map where no server of the map answers.
 	seeds []*node
+	ranks *ranking
+	news  atomic.Pointer[news]
+	// mutex is held while servers come and go.
 	mutex sync.Mutex
-	nodes map[string]*node
-	ranks *rankings
-	// routes are nil until the map is known, and failed says why it is not; changed is closed when there is news.
-	routes  *routes
-	failed  *Error
+}
+
+// news is what is known of the map: the routes, or why there are none.
+type news struct {
+	routes *routes
+	failed *Error
+	// leave ends the stream that has told it; changed is closed when there is more.
+	leave   context.CancelFunc
 	changed chan struct{}
-	// leave ends the stream that tells the map.
-	leave context.CancelFunc
+}
+
+func (c *cluster) tell(routes *routes, failed *Error, leave context.CancelFunc) {
+	if before := c.news.Swap(&news{routes, failed, leave, make(chan struct{})}); before != nil {
+		close(before.changed)
+	}
 }
 
 func (c *cluster) close() {
-	c.end()
 	c.mutex.Lock()
 	defer c.mutex.Unlock()
-	for _, n := range c.seeds {
-		n.close()
+	c.end()
+	servers := c.seeds
+	if now := c.news.Load(); now.routes != nil {
+		servers = slices.AppendSeq(slices.Clone(servers), maps.Values(now.routes.nodes))
 	}
-	for _, n := range c.nodes {
-		n.close()
+	for _, n := range servers {
+		_ = n.connection.Close()
 	}
-}
-
-// tell notes what is known of the map, and wakes those who wait for it.
-//
-// REQUIRES: the mutex.
-func (c *cluster) tell(routes *routes, failed *Error) {
-	c.routes, c.failed = routes, failed
-	close(c.changed)
-	c.changed = make(chan struct{})
 }
 
 // known returns the routes, and waits for the map if need be.
 func (c *cluster) known(ctx context.Context) (*routes, *Error) {
 	for {
-		c.mutex.Lock()
-		routes, failed, changed := c.routes, c.failed, c.changed
-		c.mutex.Unlock()
+		now := c.news.Load()
 		switch {
 		case c.life.Err() != nil:
 			return nil, refusal(codes.Canceled, ReasonClosed, "the client is closed")
-		case routes != nil:
-			return routes, nil
-		case failed != nil:
-			return nil, failed
+		case now.routes != nil || now.failed != nil:
+			return now.routes, now.failed
 		}
 		select {
-		case <-changed:
+		case <-now.changed:
 		case <-c.life.Done():
 		case <-ctx.Done():
 			return nil, errorOf(ctx, ctx.Err())
@@ -81,23 +82,26 @@ func (c *cluster) candidates(ctx context.Context, to route) ([]*node, *Error) {
 	if failed != nil {
 		return nil, failed
 	}
-	there, away := []*node{}, []*node{}
-	for _, n := range to(routes) {
-		if n.isAway() {
-			away = append(away, n)
+	return sorted(to(routes), (*node).isAway), nil
+}
+
+// sorted returns servers with those last of which something holds.
+func sorted(servers []*node, isLast func(*node) bool) []*node {
+	var found, last []*node
+	for _, n := range servers {
+		if isLast(n) {
+			last = append(last, n)
 		} else {
-			there = append(there, n)
+			found = append(found, n)
 		}
 	}
-	return append(there, away...), nil
+	return append(found, last...)
 }
 
 // learn leaves the server that tells the map if a refusal names a newer one.
 func (c *cluster) learn(refused *Error) {
-	c.mutex.Lock()
-	defer c.mutex.Unlock()
-	if c.leave != nil && refused.number("map_version") > c.routes.state.Map.Version {
-		c.leave()
+	if now := c.news.Load(); now.leave != nil && refused.number("map_version") > now.routes.state.Map.Version {
+		now.leave()
 	}
 }
 
@@ -105,47 +109,35 @@ func (c *cluster) learn(refused *Error) {
 func (c *cluster) follow() {
 	var left string
 	for tries := 1; wait(c.life, pause(tries)/10); tries++ {
-		c.mutex.Lock()
-		servers := slices.Clone(c.seeds)
-		if c.routes != nil {
-			servers = append(anywhere(c.routes), servers...)
+		servers := c.seeds
+		if now := c.news.Load(); now.routes != nil {
+			servers = slices.Concat(anywhere(now.routes), servers)
 		}
-		c.mutex.Unlock()
-		slices.SortStableFunc(servers, func(one, other *node) int {
-			return btoi(one.address == left || one.isAway()) - btoi(other.address == left || other.isAway())
-		})
 		var failed *Error
-		for _, n := range servers {
+		for _, n := range sorted(servers, func(n *node) bool { return n.address == left || n.isAway() }) {
 			var told bool
 			if told, failed = c.followOne(n); told {
 				left, tries = n.address, 0
 				break
 			}
 		}
-		c.mutex.Lock()
-		if c.routes == nil {
-			c.tell(nil, failed)
+		if c.news.Load().routes == nil {
+			c.tell(nil, failed, nil)
 		}
-		c.mutex.Unlock()
 	}
 }
 
 // followOne follows one server to the end of its stream, and returns whether it has told a state.
 func (c *cluster) followOne(n *node) (told bool, failed *Error) {
-	ctx, cancel := context.WithCancel(c.life)
-	defer cancel()
-	c.mutex.Lock()
-	c.leave = cancel
-	c.mutex.Unlock()
+	ctx, leave := context.WithCancel(c.life)
+	defer leave()
 	failed = n.try(ctx, quiet, func(ctx context.Context, n *node) error {
 		stream, err := n.stub.FollowCluster(ctx, &pb.FollowClusterRequest{Differences: true})
-		var known *pb.FollowClusterReply
+		var state, reply *pb.FollowClusterReply
 		for err == nil {
-			var state *pb.FollowClusterReply
-			if state, err = stream.Recv(); err == nil {
-				told = true
-				known = after(known, state)
-				c.take(known)
+			if reply, err = stream.Recv(); err == nil {
+				state, told = after(state, reply), true
+				c.take(state, leave)
 			}
 		}
 		return err
@@ -155,22 +147,16 @@ func (c *cluster) followOne(n *node) (told bool, failed *Error) {
 
 // after returns the state that a reply leads to: the whole one, or a difference from the one before.
 func after(before, reply *pb.FollowClusterReply) *pb.FollowClusterReply {
-	if before == nil || !reply.IsDifference {
+	if !reply.IsDifference {
 		return reply
 	}
-	changed := map[string]*pb.ClusterServer{}
+	state := &pb.FollowClusterReply{Map: cmp.Or(reply.Map, before.Map), Servers: slices.Clone(reply.Servers)}
+	changed := slices.Clone(reply.Gone)
 	for _, one := range reply.Servers {
-		changed[one.Id] = one
-	}
-	for _, id := range reply.Gone {
-		changed[id] = nil
-	}
-	state := &pb.FollowClusterReply{Header: reply.Header, Map: reply.Map, Servers: slices.Clone(reply.Servers)}
-	if state.Map == nil {
-		state.Map = before.Map
+		changed = append(changed, one.Id)
 	}
 	for _, one := range before.Servers {
-		if _, is := changed[one.Id]; !is {
+		if !slices.Contains(changed, one.Id) {
 			state.Servers = append(state.Servers, one)
 		}
 	}
@@ -178,35 +164,34 @@ func after(before, reply *pb.FollowClusterReply) *pb.FollowClusterReply {
 	return state
 }
 
-// take goes by a state, unless a newer one is known.
-func (c *cluster) take(state *pb.FollowClusterReply) {
+// take goes by a state, unless a newer one is known; leave ends the stream that has told it.
+func (c *cluster) take(state *pb.FollowClusterReply, leave context.CancelFunc) {
 	c.mutex.Lock()
 	defer c.mutex.Unlock()
-	if c.life.Err() != nil || c.routes != nil && state.Map.Version < c.routes.state.Map.Version {
+	before, nodes := map[string]*node{}, map[string]*node{}
+	now := c.news.Load().routes
+	switch {
+	case c.life.Err() != nil:
 		return
+	case now != nil && state.Map.Version < now.state.Map.Version:
+		c.tell(now, nil, leave)
+		return
+	case now != nil:
+		before = now.nodes
 	}
-	nodes := map[string]*node{}
 	for _, one := range state.Servers {
-		n, err := c.nodes[one.Id], error(nil)
+		n := before[one.Id]
 		if n == nil || n.address != one.Address {
-			n, err = c.dial(one.Address)
+			n, _ = c.dial(one.Address)
 		}
-		if err == nil {
+		if n != nil {
 			nodes[one.Id] = n
 		}
 	}
-	for id, n := range c.nodes {
+	for id, n := range before {
 		if nodes[id] != n {
-			n.close()
+			_ = n.connection.Close()
 		}
 	}
-	// What is told next may be a difference from this state.
-	reached := &pb.FollowClusterReply{Header: state.Header, Map: state.Map}
-	for _, one := range state.Servers {
-		if nodes[one.Id] != nil {
-			reached.Servers = append(reached.Servers, one)
-		}
-	}
-	c.nodes = nodes
-	c.tell(newRoutes(reached, nodes, c.zone, c.ranks), nil)
+	c.tell(newRoutes(state, nodes, c.zone, c.ranks), nil, leave)
 }

@@ -19,6 +19,9 @@ type Reason string
 
 func (r Reason) Error() string { return string(r) }
 
+// serverStopping is the reason of a server that has done nothing, since it stops.
+const serverStopping Reason = "ServerStopping"
+
 // Error says why a call, or a command of a batch, has failed.
 type Error struct {
 	Code    codes.Code
@@ -44,44 +47,41 @@ func (e *Error) Is(target error) bool { return e.Reason == target }
 // Unwrap returns the error of the context, of gRPC or of the network behind this one.
 func (e *Error) Unwrap() error { return e.cause }
 
+// Bytes returns a fact that is bytes, such as the key; nil if there is none of the name.
+func (e *Error) Bytes(name string) []byte {
+	text, isKnown := e.Facts[name+"_hex"]
+	if found, err := hex.DecodeString(text); isKnown && err == nil {
+		return found
+	}
+	return nil
+}
+
 // number returns a fact that is a number, 0 if there is none.
 func (e *Error) number(name string) (number uint64) {
 	number, _ = strconv.ParseUint(e.Facts[name], 10, 64)
 	return number
 }
 
-// Bytes returns a fact that is bytes, such as the key; nil if there is none of the name.
-func (e *Error) Bytes(name string) []byte {
-	if text, ok := e.Facts[name+"_hex"]; ok {
-		if found, err := hex.DecodeString(text); err == nil {
-			return found
-		}
-	}
-	return nil
+// isUnloaded returns whether a server lacks what a read needs while its homes are away.
+func (e *Error) isUnloaded() bool {
+	return e.Reason == ReasonBackingUnavailable || e.Reason == ReasonBackingStale
 }
 
 func refusal(code codes.Code, reason Reason, message string) *Error {
 	return &Error{Code: code, Reason: reason, Message: message}
 }
 
-func gone(message string) *Error {
-	return &Error{Code: codes.Unavailable, Reason: ReasonUnavailable, Message: message, Unapplied: true}
-}
-
 // errorOf returns the error of a call that was made with ctx; nil for nil.
 func errorOf(ctx context.Context, err error) *Error {
 	var known *Error
-	if err == nil || errors.As(err, &known) {
-		return known
-	}
-	if cause := context.Cause(ctx); cause != nil && errors.As(cause, &known) {
+	if err == nil || errors.As(err, &known) || errors.As(context.Cause(ctx), &known) {
 		return known
 	}
 	if ctx.Err() != nil {
 		err = ctx.Err()
 	}
-	said := status.Convert(err)
-	if errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded) {
+	said, isSaid := status.FromError(err)
+	if !isSaid {
 		said = status.FromContextError(err)
 	}
 	e := &Error{Code: said.Code(), Message: said.Message(), cause: err}
@@ -104,4 +104,12 @@ func errorOf(ctx context.Context, err error) *Error {
 	return e
 }
 
-const serverStopping Reason = "ServerStopping"
+// sent returns the error of a call that was made with ctx: one that has reached no server was not applied.
+func sent(ctx context.Context, err error, isSent bool) error {
+	failed := errorOf(ctx, err)
+	if failed == nil {
+		return nil
+	}
+	failed.Unapplied = failed.Unapplied || !isSent
+	return failed
+}

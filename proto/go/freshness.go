@@ -1,9 +1,11 @@
 package pequod
 
 import (
+	"bytes"
 	"cmp"
 	"encoding/base64"
 	"encoding/binary"
+	"io"
 	"maps"
 	"slices"
 	"strings"
@@ -11,6 +13,7 @@ import (
 	"time"
 
 	"google.golang.org/grpc/codes"
+	"google.golang.org/protobuf/proto"
 
 	pb "pequod/v1"
 )
@@ -49,31 +52,27 @@ func (t Token) String() string {
 
 // mark names the history that positions belong to: a database, and its timeline.
 type mark struct {
-	database string
+	database [4]byte
 	timeline uint64
 }
 
 // entries returns how far each history has come; nil if these bytes are no token.
 func (t Token) entries() map[mark]uint64 {
-	rest, ok := strings.CutPrefix(t.raw, tokenVersion)
-	if !ok {
+	raw, isToken := strings.CutPrefix(t.raw, tokenVersion)
+	if !isToken {
 		return nil
 	}
-	found := map[mark]uint64{}
-	for len(rest) > 0 {
-		if len(rest) < 4 {
+	found, rest := map[mark]uint64{}, strings.NewReader(raw)
+	for rest.Len() > 0 {
+		var each mark
+		_, err := io.ReadFull(rest, each.database[:])
+		timeline, wrong := binary.ReadUvarint(rest)
+		position, missing := binary.ReadUvarint(rest)
+		if err != nil || wrong != nil || missing != nil {
 			return nil
 		}
-		timeline, width := binary.Uvarint([]byte(rest[4:]))
-		if width <= 0 {
-			return nil
-		}
-		position, more := binary.Uvarint([]byte(rest[4+width:]))
-		if more <= 0 {
-			return nil
-		}
-		found[mark{rest[:4], timeline}] = position
-		rest = rest[4+width+more:]
+		each.timeline = timeline
+		found[each] = position
 	}
 	return found
 }
@@ -92,9 +91,9 @@ func (t Token) Merge(other Token) Token {
 	}
 	raw := []byte(tokenVersion)
 	for _, each := range slices.SortedFunc(maps.Keys(found), func(one, two mark) int {
-		return cmp.Or(cmp.Compare(one.database, two.database), cmp.Compare(one.timeline, two.timeline))
+		return cmp.Or(bytes.Compare(one.database[:], two.database[:]), cmp.Compare(one.timeline, two.timeline))
 	}) {
-		raw = binary.AppendUvarint(append(raw, each.database...), each.timeline)
+		raw = binary.AppendUvarint(append(raw, each.database[:]...), each.timeline)
 		raw = binary.AppendUvarint(raw, found[each])
 	}
 	return Token{string(raw)}
@@ -122,8 +121,7 @@ func MaxAge(age time.Duration) Freshness {
 
 // Within returns the same level for reads that wait for it at most this long, in place of a second.
 func (f Freshness) Within(wait time.Duration) Freshness {
-	milliseconds := uint32(max(wait.Milliseconds(), 0))
-	return Freshness{&pb.Freshness{Level: f.level.GetLevel(), WaitMs: &milliseconds}}
+	return Freshness{&pb.Freshness{Level: f.level.GetLevel(), WaitMs: proto.Uint32(uint32(max(wait.Milliseconds(), 0)))}}
 }
 
 // seen is what a session has seen.
@@ -132,14 +130,10 @@ type seen struct {
 	token Token
 }
 
-func (s *seen) get() Token {
-	s.mutex.Lock()
-	defer s.mutex.Unlock()
-	return s.token
-}
-
-func (s *seen) note(raw []byte) {
+// note adds the token of a reply, and returns what has been seen by now.
+func (s *seen) note(raw []byte) Token {
 	s.mutex.Lock()
 	defer s.mutex.Unlock()
 	s.token = s.token.Merge(Token{string(raw)})
+	return s.token
 }

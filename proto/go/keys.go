@@ -39,8 +39,9 @@ func milliseconds(ttl time.Duration) (uint64, error) {
 }
 
 func refusedTTL(ttl time.Duration, rule string) *Error {
-	return &Error{Code: codes.InvalidArgument, Reason: ReasonInvalidTtl, Message: "no key lives for " + ttl.String() + ": " + rule,
-		Facts: map[string]string{"ttl": ttl.String(), "rule": rule}}
+	failed := refusal(codes.InvalidArgument, ReasonInvalidTtl, "no key lives for "+ttl.String()+": "+rule)
+	failed.Facts = map[string]string{"ttl": ttl.String(), "rule": rule}
+	return failed
 }
 
 // number returns the time to live as commands have it, 0 for ever.
@@ -56,9 +57,16 @@ func (o *PutOptions) number() (uint64, error) {
 	return milliseconds(o.TTL)
 }
 
+func lives(milliseconds uint64) time.Duration {
+	if milliseconds == keep {
+		return Forever
+	}
+	return time.Duration(milliseconds) * time.Millisecond
+}
+
 // Condition is what the present value of a key has to be for a write to be done.
 type Condition struct {
-	number   uint32
+	number   uint64
 	expected []byte
 }
 
@@ -77,78 +85,6 @@ type Outcome struct {
 	Present []byte
 }
 
-// one runs a command by itself.
-func (c *Client) one(ctx context.Context, add func(*Batch)) (Result, error) {
-	var batch Batch
-	add(&batch)
-	results, err := c.Run(ctx, &batch)
-	if err != nil {
-		return Result{}, err
-	}
-	return results[0], results[0].Err
-}
-
-// Get returns a value, nil if there is no such key.
-func (c *Client) Get(ctx context.Context, key string) ([]byte, error) {
-	got, err := c.one(ctx, func(b *Batch) { b.Get(key) })
-	return got.Value, err
-}
-
-// Put writes a base key.
-func (c *Client) Put(ctx context.Context, key string, value []byte, options *PutOptions) error {
-	_, err := c.one(ctx, func(b *Batch) { b.Put(key, value, options) })
-	return err
-}
-
-// PutIf writes a base key if a condition is met.
-func (c *Client) PutIf(ctx context.Context, key string, value []byte, condition Condition, options *PutOptions) (Outcome, error) {
-	got, err := c.one(ctx, func(b *Batch) { b.PutIf(key, value, condition, options) })
-	return Outcome{got.Met, got.Value}, err
-}
-
-// Remove removes a base key, and returns whether it was there.
-func (c *Client) Remove(ctx context.Context, key string) (bool, error) {
-	got, err := c.one(ctx, func(b *Batch) { b.Remove(key) })
-	return got.Found, err
-}
-
-// RemoveIf removes a base key if a condition is met.
-func (c *Client) RemoveIf(ctx context.Context, key string, condition Condition) (Outcome, error) {
-	got, err := c.one(ctx, func(b *Batch) { b.RemoveIf(key, condition) })
-	return Outcome{got.Met, got.Value}, err
-}
-
-// Add adds a decimal in plain digits to the value of a base key, and returns the sum.
-func (c *Client) Add(ctx context.Context, key, delta string) (string, error) {
-	got, err := c.one(ctx, func(b *Batch) { b.Add(key, delta) })
-	return string(got.Value), err
-}
-
-// Expire has a base key expire after some time, and returns whether it is there.
-func (c *Client) Expire(ctx context.Context, key string, ttl time.Duration) (bool, error) {
-	got, err := c.one(ctx, func(b *Batch) { b.Expire(key, ttl) })
-	return got.Found, err
-}
-
-// Persist has a base key live for ever, and returns whether it is there.
-func (c *Client) Persist(ctx context.Context, key string) (bool, error) {
-	got, err := c.one(ctx, func(b *Batch) { b.Persist(key) })
-	return got.Found, err
-}
-
-// TTL returns how long a key lives from now on, and whether it is there.
-func (c *Client) TTL(ctx context.Context, key string) (time.Duration, bool, error) {
-	got, err := c.one(ctx, func(b *Batch) { b.TTL(key) })
-	return got.TTL, got.Found, err
-}
-
-func lives(milliseconds uint64) time.Duration {
-	if milliseconds == keep {
-		return Forever
-	}
-	return time.Duration(milliseconds) * time.Millisecond
-}
-
 // there returns bytes that are not nil.
 func there(value []byte) []byte {
 	if value == nil {
@@ -159,29 +95,32 @@ func there(value []byte) []byte {
 
 // MultiGet returns the values of keys in their order, nil for each that is absent. Those of one server are of one moment.
 func (c *Client) MultiGet(ctx context.Context, keys ...string) ([][]byte, error) {
-	values := make([][]byte, len(keys))
 	routes, failed := c.known(ctx)
 	if failed != nil {
 		return nil, failed
 	}
-	for _, part := range divided(routes, counted(0, len(keys)), func(at int) route { return reads(keys[at]) }) {
+	found := make(map[string][]byte, len(keys))
+	for _, part := range divided(routes, keys, reads) {
 		for len(part) > 0 {
-			level := c.added(c.level)
-			request := &pb.MultiGetRequest{Freshness: level}
-			for _, at := range part {
-				request.Keys = append(request.Keys, []byte(keys[at]))
+			request := &pb.MultiGetRequest{Freshness: c.added(c.level)}
+			for _, key := range part {
+				request.Keys = append(request.Keys, []byte(key))
 			}
-			got, err := call(ctx, c, reads(keys[part[0]]), careOf(level), pb.PequodClient.MultiGet, request)
+			got, err := c.stub().MultiGet(ctx, request)
 			if err != nil {
 				return nil, err
 			}
-			for i, value := range got.Values {
-				if got.Present[i] {
-					values[part[i]] = there(value)
+			for at, value := range got.Values {
+				if got.Present[at] {
+					found[part[at]] = there(value)
 				}
 			}
 			part = part[len(got.Values):]
 		}
+	}
+	values := make([][]byte, len(keys))
+	for at, key := range keys {
+		values[at] = found[key]
 	}
 	return values, nil
 }
@@ -199,6 +138,6 @@ func (c *Client) MultiPut(ctx context.Context, rows []Row, options *PutOptions) 
 	for _, row := range rows {
 		request.Keys, request.Values = append(request.Keys, []byte(row.Key)), append(request.Values, row.Value)
 	}
-	_, err = call(ctx, c, reads(rows[0].Key), once, pb.PequodClient.MultiPut, request)
+	_, err = c.stub().MultiPut(ctx, request)
 	return err
 }

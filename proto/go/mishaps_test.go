@@ -2,6 +2,7 @@ package pequod_test
 
 import (
 	"context"
+	"crypto/rand"
 	"crypto/tls"
 	"crypto/x509"
 	"errors"
@@ -13,6 +14,7 @@ import (
 	"time"
 
 	"pequod"
+	pb "pequod/v1"
 )
 
 // until waits until something holds.
@@ -83,6 +85,28 @@ func TestATransactionWhoseReplyIsLostIsDoneOnce(t *testing.T) {
 	}
 }
 
+func TestAnAddOfTheGeneratedStubIsRepeatedIfItHasAnID(t *testing.T) {
+	direct, ctx := dial(t), within(t)
+	p, client := through(t, os.Getenv("PEQUOD_TARGET"), nil)
+	for _, id := range []string{rand.Text()[:16], ""} {
+		empty(ctx, t, direct)
+		session := client.Session(pequod.Token{})
+		err := lost(ctx, t, client, p, func() bool { return value(ctx, direct, "n") == "5" }, func() error {
+			request := &pb.AddRequest{Key: []byte("n"), Delta: []byte("5"), RequestId: []byte(id)}
+			_, err := pb.NewPequodClient(session).Add(ctx, request)
+			return err
+		})
+		if id != "" && (err != nil || session.Token() == (pequod.Token{})) {
+			t.Fatal("with an id: the error is", err, "and the session has seen", session.Token())
+		} else if id == "" && !errors.Is(err, pequod.ReasonUnavailable) {
+			t.Fatal("without an id: the error is", err)
+		}
+		if sum := value(ctx, direct, "n"); sum != "5" {
+			t.Fatal("the sum is", sum)
+		}
+	}
+}
+
 func TestAPutWhoseReplyIsLostIsNotRepeated(t *testing.T) {
 	direct, ctx := dial(t), within(t)
 	empty(ctx, t, direct)
@@ -100,9 +124,11 @@ func TestACallThatReachesNobodyIsUnapplied(t *testing.T) {
 	ctx := within(t)
 	p, client := through(t, os.Getenv("PEQUOD_TARGET"), &pequod.Options{Retries: -1})
 	p.cut(true)
-	var e *pequod.Error
-	if err := client.Put(ctx, "k", nil, nil); !errors.As(err, &e) || e.Reason != pequod.ReasonUnavailable || !e.Unapplied {
-		t.Fatal("the error is", err)
+	for _, err := range []error{client.Put(ctx, "k", nil, nil), client.MultiPut(ctx, []pequod.Row{{Key: "k"}}, nil)} {
+		var e *pequod.Error
+		if !errors.As(err, &e) || e.Reason != pequod.ReasonUnavailable || !e.Unapplied {
+			t.Fatal("the error is", err)
+		}
 	}
 }
 

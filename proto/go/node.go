@@ -2,11 +2,12 @@ package pequod
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"io"
 	"math"
 	"net"
 	"strings"
-	"sync"
 	"sync/atomic"
 	"time"
 
@@ -17,6 +18,7 @@ import (
 	"google.golang.org/grpc/credentials"
 	"google.golang.org/grpc/credentials/insecure"
 	"google.golang.org/grpc/health/grpc_health_v1"
+	"google.golang.org/protobuf/proto"
 
 	pb "pequod/v1"
 )
@@ -26,6 +28,8 @@ const (
 	silence = 200 * time.Millisecond
 	// quiet is the same for streams whose server need not say anything.
 	quiet = time.Second
+	// idleMax is how many streams of a server wait for batches.
+	idleMax = 16
 )
 
 // node is a server as this client sees it.
@@ -33,12 +37,10 @@ type node struct {
 	address    string
 	connection *grpc.ClientConn
 	stub       pb.PequodClient
-	life       context.Context
-	end        context.CancelFunc
+	// idle are streams that wait for batches.
+	idle chan *stream
 	// silent is when it may be asked again after it gave no sign of life, in nanoseconds since 1970.
-	silent  atomic.Int64
-	mutex   sync.Mutex
-	streams []*stream
+	silent atomic.Int64
 }
 
 // bearer sends the token with each call.
@@ -81,67 +83,20 @@ func (c *cluster) dial(address string) (*node, error) {
 	if err != nil {
 		return nil, refusal(codes.InvalidArgument, ReasonSetting, "target: "+err.Error())
 	}
-	n := &node{address: address, connection: connection, stub: pb.NewPequodClient(connection)}
-	n.life, n.end = context.WithCancel(c.life)
-	return n, nil
-}
-
-func (n *node) close() {
-	n.end()
-	_ = n.connection.Close()
+	return &node{address: address, connection: connection, stub: pb.NewPequodClient(connection), idle: make(chan *stream, idleMax)}, nil
 }
 
 func (n *node) isAway() bool {
 	return n.connection.GetState() == connectivity.TransientFailure || time.Now().UnixNano() < n.silent.Load()
 }
 
-func (n *node) probe(ctx context.Context) (*grpc_health_v1.HealthCheckResponse, error) {
-	return grpc_health_v1.NewHealthClient(n.connection).Check(ctx, &grpc_health_v1.HealthCheckRequest{})
-}
-
-// reach waits for a connection: what is sent without one may go out later, and the caller would not know it.
-func (n *node) reach(ctx context.Context) *Error {
-	for {
-		state := n.connection.GetState()
-		switch state {
-		case connectivity.Ready:
-			return nil
-		case connectivity.TransientFailure:
-			// The error of a call says why.
-			_, err := n.probe(ctx)
-			if failed := errorOf(ctx, err); failed != nil {
-				failed.Unapplied = true
-				return failed
-			}
-			return nil
-		}
-		n.connection.Connect()
-		if !n.connection.WaitForStateChange(ctx, state) {
-			failed := errorOf(ctx, ctx.Err())
-			failed.Unapplied = true
-			return failed
-		}
-	}
-}
-
-// guarded returns how often a server is probed that is silent, 0 for never.
-func guarded(is bool, every time.Duration) time.Duration {
-	if is {
-		return every
-	}
-	return 0
-}
-
-// try makes an attempt at this server; it ends when the server gives no sign of life, if it is guarded.
-func (n *node) try(ctx context.Context, guard time.Duration, attempt func(context.Context, *node) error) *Error {
+// try makes an attempt at this server. It is probed each time that some time has passed, 0 for never, and left if it gives
+// no sign of life.
+func (n *node) try(ctx context.Context, every time.Duration, attempt func(context.Context, *node) error) *Error {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
-	defer context.AfterFunc(n.life, func() { cancel(gone(n.address + " is no server of this client any more")) })()
-	if guard > 0 {
-		go n.guard(ctx, guard, cancel)
-	}
-	if failed := n.reach(ctx); failed != nil {
-		return failed
+	if every > 0 {
+		go n.guard(ctx, every, cancel)
 	}
 	return errorOf(ctx, attempt(ctx, n))
 }
@@ -150,7 +105,7 @@ func (n *node) guard(ctx context.Context, every time.Duration, leave context.Can
 	for wait(ctx, every) {
 		if !n.isAlive(ctx) && ctx.Err() == nil {
 			n.silent.Store(time.Now().Add(quiet).UnixNano())
-			leave(&Error{Code: codes.Unavailable, Reason: ReasonUnavailable, Message: n.address + " gives no sign of life"})
+			leave(refusal(codes.Unavailable, ReasonUnavailable, n.address+" gives no sign of life"))
 			return
 		}
 	}
@@ -160,9 +115,79 @@ func (n *node) guard(ctx context.Context, every time.Duration, leave context.Can
 func (n *node) isAlive(ctx context.Context) bool {
 	ctx, cancel := context.WithTimeout(ctx, silence)
 	defer cancel()
-	told, err := n.probe(ctx)
+	told, err := grpc_health_v1.NewHealthClient(n.connection).Check(ctx, &grpc_health_v1.HealthCheckRequest{})
 	if failed := errorOf(ctx, err); failed != nil {
 		return failed.Reason != ReasonUnavailable && failed.Reason != ReasonDeadlineExceeded
 	}
 	return told.Status != grpc_health_v1.HealthCheckResponse_NOT_SERVING
+}
+
+// stream is a live call of Execute, which one batch has at a time: a stream for each batch would triple what a get takes.
+type stream struct {
+	pb.Pequod_ExecuteClient
+	cancel context.CancelFunc
+	number uint64
+}
+
+// stream returns a stream that waits, or a new one: it outlives the call that makes it.
+func (n *node) stream(ctx context.Context) (*stream, error) {
+	select {
+	case waiting := <-n.idle:
+		return waiting, nil
+	default:
+	}
+	life, cancel := context.WithCancel(context.Background())
+	defer context.AfterFunc(ctx, cancel)()
+	made, err := n.stub.Execute(life)
+	if err != nil {
+		cancel()
+		return nil, sent(ctx, err, false)
+	}
+	return &stream{made, cancel, 0}, nil
+}
+
+// execute runs a batch, and returns its reply in one piece.
+func (n *node) execute(ctx context.Context, request *pb.ExecuteRequest) (*pb.ExecuteReply, error) {
+	s, err := n.stream(ctx)
+	if err != nil {
+		return nil, err
+	}
+	stop := context.AfterFunc(ctx, s.cancel)
+	reply, err := s.exchange(ctx, request)
+	if !stop() || err != nil {
+		s.cancel()
+		return reply, err
+	}
+	select {
+	case n.idle <- s:
+	default:
+		s.cancel()
+	}
+	return reply, nil
+}
+
+func (s *stream) exchange(ctx context.Context, request *pb.ExecuteRequest) (*pb.ExecuteReply, error) {
+	s.number++
+	request.Batch = s.number
+	if err := s.Send(request); err != nil {
+		isUnsent := errors.Is(err, io.EOF)
+		if isUnsent {
+			// The stream has ended before; Recv says why.
+			_, err = s.Recv()
+		}
+		return nil, sent(ctx, err, !isUnsent)
+	}
+	whole, err := s.Recv()
+	for more := whole; err == nil && more.More; {
+		if more, err = s.Recv(); err == nil {
+			statuses := append(whole.Statuses, more.Statuses...)
+			token := Token{string(whole.Token)}.Merge(Token{string(more.Token)})
+			proto.Merge(whole, more)
+			whole.Statuses, whole.Token = statuses, []byte(token.raw)
+		}
+	}
+	if err == nil && whole.Batch != s.number {
+		err = fmt.Errorf("the server replied to batch %d of a stream before batch %d", whole.Batch, s.number)
+	}
+	return whole, err
 }

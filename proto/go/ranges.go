@@ -51,8 +51,45 @@ type Page struct {
 	Next *Range
 }
 
-func (c *Client) scanRequest(over Range, options *ScanOptions) *pb.ScanRequest {
-	request := &pb.ScanRequest{Freshness: c.added(c.level)}
+// Scan yields the rows of a range. They come in pieces, each exact at its own moment.
+func (c *Client) Scan(ctx context.Context, over Range, options *ScanOptions) iter.Seq2[Row, error] {
+	return func(yield func(Row, error) bool) {
+		for page, err := range c.pages(ctx, over, options) {
+			if err != nil {
+				yield(Row{}, err)
+				return
+			}
+			for _, row := range page.Rows {
+				if !yield(row, nil) {
+					return
+				}
+			}
+		}
+	}
+}
+
+// Rows returns the rows of a range together.
+func (c *Client) Rows(ctx context.Context, over Range, options *ScanOptions) (rows []Row, err error) {
+	for page, err := range c.pages(ctx, over, options) {
+		if err != nil {
+			return rows, err
+		}
+		rows = append(rows, page.Rows...)
+	}
+	return rows, nil
+}
+
+// Page returns the first rows of a range, as many as one message has.
+func (c *Client) Page(ctx context.Context, over Range, options *ScanOptions) (page Page, err error) {
+	for page, err := range c.pages(ctx, over, options) {
+		return page, err
+	}
+	return page, err
+}
+
+// pages yields the parts of a scan, one call for each. Each is of a state that has at least what was shown before.
+func (c *Client) pages(ctx context.Context, over Range, options *ScanOptions) iter.Seq2[Page, error] {
+	request := &pb.ScanRequest{Freshness: c.added(c.level), OneChunk: true}
 	request.First, request.Last = over.bounds()
 	if options != nil {
 		request.Reverse, request.KeysOnly = options.Reverse, options.KeysOnly
@@ -60,79 +97,21 @@ func (c *Client) scanRequest(over Range, options *ScanOptions) *pb.ScanRequest {
 			request.Limit = &limit
 		}
 	}
-	return request
-}
-
-// Scan yields the rows of a range. They come in pieces, each exact at its own moment.
-func (c *Client) Scan(ctx context.Context, over Range, options *ScanOptions) iter.Seq2[Row, error] {
-	return func(yield func(Row, error) bool) {
-		err := c.chunks(ctx, c.scanRequest(over, options), func(chunk *pb.ScanReply) bool {
-			for _, row := range rowsOf(chunk.Keys, chunk.Values) {
-				if !yield(row, nil) {
-					return false
-				}
+	return func(yield func(Page, error) bool) {
+		for isFirst := true; ; isFirst = false {
+			chunk, failed := c.chunk(ctx, request)
+			if failed != nil && !isFirst && failed.Reason == ReasonTokenLost {
+				failed = refusal(codes.Unavailable, ReasonUnavailable, "the server went away in a scan, and no other has its state; scan again")
 			}
-			return true
-		})
-		if err != nil {
-			yield(Row{}, err)
-		}
-	}
-}
-
-// Rows returns the rows of a range together.
-func (c *Client) Rows(ctx context.Context, over Range, options *ScanOptions) (rows []Row, err error) {
-	err = c.chunks(ctx, c.scanRequest(over, options), func(chunk *pb.ScanReply) bool {
-		rows = append(rows, rowsOf(chunk.Keys, chunk.Values)...)
-		return true
-	})
-	return rows, err
-}
-
-// Page returns the first rows of a range, as many as one message has.
-func (c *Client) Page(ctx context.Context, over Range, options *ScanOptions) (page Page, err error) {
-	request := c.scanRequest(over, options)
-	err = c.chunks(ctx, request, func(chunk *pb.ScanReply) bool {
-		page.Rows = rowsOf(chunk.Keys, chunk.Values)
-		if chunk.ResumeKey != nil {
-			page.Next = &Range{First: string(request.First), Last: string(request.Last)}
-			if request.Reverse {
-				page.Next.Last = string(chunk.ResumeKey)
-			} else {
-				page.Next.First = string(chunk.ResumeKey)
+			if failed != nil {
+				yield(Page{}, failed)
+				return
 			}
-		}
-		return false
-	})
-	return page, err
-}
-
-func rowsOf(keys, values [][]byte) []Row {
-	rows := make([]Row, len(keys))
-	for at, key := range keys {
-		rows[at].Key = string(key)
-		if len(values) > 0 {
-			rows[at].Value = there(values[at])
-		}
-	}
-	return rows
-}
-
-// chunks has a function take the parts of a scan, one call for each, until it returns false. Each part is of a state that
-// has at least what was shown before.
-func (c *Client) chunks(ctx context.Context, request *pb.ScanRequest, take func(*pb.ScanReply) bool) error {
-	request.OneChunk = true
-	for isFirst := true; ; isFirst = false {
-		chunk, failed := c.chunk(ctx, request)
-		switch {
-		case failed == nil && take(chunk) && advance(request, chunk):
+			page := Page{rowsOf(chunk.Keys, chunk.Values), advance(request, chunk)}
+			if !yield(page, nil) || page.Next == nil || request.Limit != nil && *request.Limit == 0 {
+				return
+			}
 			request.Freshness = After(Token{string(chunk.Header.GetToken())}).level
-		case failed == nil:
-			return nil
-		case !isFirst && failed.Reason == ReasonTokenLost:
-			return refusal(codes.Unavailable, ReasonUnavailable, "the server went away in a scan, and no other has its state; scan again")
-		default:
-			return failed
 		}
 	}
 }
@@ -140,7 +119,7 @@ func (c *Client) chunks(ctx context.Context, request *pb.ScanRequest, take func(
 func (c *Client) chunk(ctx context.Context, request *pb.ScanRequest) (chunk *pb.ScanReply, failed *Error) {
 	ctx, cancel := c.limited(ctx)
 	defer cancel()
-	failed = c.run(ctx, reads(string(request.First)), careOf(request.Freshness), func(ctx context.Context, n *node) error {
+	failed = c.run(ctx, reads(string(request.First)), careOfReads(request.Freshness), func(ctx context.Context, n *node) error {
 		stream, err := n.stub.Scan(ctx, request)
 		if err == nil {
 			chunk, err = stream.Recv()
@@ -154,10 +133,10 @@ func (c *Client) chunk(ctx context.Context, request *pb.ScanRequest) (chunk *pb.
 	return chunk, failed
 }
 
-// advance has a request ask for the rows after a part, and returns whether there are any.
-func advance(request *pb.ScanRequest, chunk *pb.ScanReply) bool {
+// advance has a request ask for the rows after a part, and returns the range of these; nil if there are none.
+func advance(request *pb.ScanRequest, chunk *pb.ScanReply) *Range {
 	if chunk.ResumeKey == nil {
-		return false
+		return nil
 	}
 	if request.Reverse {
 		request.Last = chunk.ResumeKey
@@ -165,16 +144,20 @@ func advance(request *pb.ScanRequest, chunk *pb.ScanReply) bool {
 		request.First = chunk.ResumeKey
 	}
 	if request.Limit != nil {
-		*request.Limit -= uint64(len(chunk.Keys))
-		return *request.Limit > 0
+		*request.Limit -= min(*request.Limit, uint64(len(chunk.Keys)))
 	}
-	return true
+	return &Range{First: string(request.First), Last: string(request.Last)}
 }
 
-// Count returns how many keys a range has.
-func (c *Client) Count(ctx context.Context, over Range) (uint64, error) {
-	got, err := c.one(ctx, func(b *Batch) { b.Count(over) })
-	return got.Count, err
+func rowsOf(keys, values [][]byte) []Row {
+	rows := make([]Row, len(keys))
+	for at, key := range keys {
+		rows[at].Key = string(key)
+		if len(values) > 0 {
+			rows[at].Value = there(values[at])
+		}
+	}
+	return rows
 }
 
 // RemoveRange removes the base keys of a range, at one home group after the other, and returns how many there were.
@@ -185,8 +168,7 @@ func (c *Client) RemoveRange(ctx context.Context, over Range) (removed uint64, e
 	}
 	first, last := over.bounds()
 	for _, part := range routes.homeParts(first, last) {
-		got, err := call(ctx, c, writes(string(part.First)), once, pb.PequodClient.RemoveRange,
-			&pb.RemoveRangeRequest{First: part.First, Last: part.Last})
+		got, err := c.stub().RemoveRange(ctx, &pb.RemoveRangeRequest{First: part.First, Last: part.Last})
 		if err != nil {
 			return removed, err
 		}

@@ -14,8 +14,8 @@ import (
 )
 
 const (
-	// ranksKept are the servers that are kept for a group; with fewer left than ranksLeft, all are ranked anew.
-	ranksKept, ranksLeft = 8, 4
+	// ranksKept are the servers that are kept for a group; with no more left than sparesMin, all are ranked anew.
+	ranksKept = 8
 	// sparesMin are the spares that a read has at least, if there are servers for them.
 	sparesMin = 3
 	// groupsMax are the groups whose servers are kept.
@@ -24,19 +24,21 @@ const (
 	changesMax = 256
 )
 
-// scored is a server with its score for a group.
+// scored is a server with its score for a group; far is 1 outside of the zone that is read first.
 type scored struct {
 	id    string
+	far   int
 	score float64
 }
 
-// byScore sorts the greatest score first; of servers with one score, the greatest id.
+// byScore sorts servers of the zone first, then the greatest score; of servers with one score, the greatest id.
 func byScore(one, other scored) int {
-	return cmp.Or(cmp.Compare(other.score, one.score), cmp.Compare(other.id, one.id))
+	return cmp.Or(cmp.Compare(one.far, other.far), cmp.Compare(other.score, one.score), cmp.Compare(other.id, one.id))
 }
 
 // hasher hashes groups for one server.
 type hasher struct {
+	far    int
 	weight float64
 	keyed  hash.Hash
 }
@@ -50,13 +52,6 @@ func (h *hasher) score(group []byte) float64 {
 	return -h.weight / math.Log(even)
 }
 
-func weightOf(server *pb.ClusterServer) float64 {
-	if server.Weight != nil {
-		return *server.Weight
-	}
-	return 1
-}
-
 // ranked is what is kept for a group: its first servers, as of a number of changes.
 type ranked struct {
 	changes int
@@ -67,7 +62,7 @@ type ranked struct {
 type ranking struct {
 	mutex   sync.Mutex
 	servers map[string]*hasher
-	// changed are the latest servers that have come, gone, or got another weight; changes counts them all.
+	// changed are the latest servers that have come, gone, or changed; changes counts them all.
 	changed []string
 	changes int
 	groups  map[string]ranked
@@ -77,32 +72,37 @@ func newRanking() *ranking {
 	return &ranking{servers: map[string]*hasher{}, groups: map[string]ranked{}}
 }
 
-// update has these servers ranked from now on.
-func (k *ranking) update(servers []*pb.ClusterServer) {
+// update has these servers ranked from now on, those of a zone before the others; an empty zone has them all.
+func (k *ranking) update(servers []*pb.ClusterServer, zone string) {
 	k.mutex.Lock()
 	defer k.mutex.Unlock()
-	present, changed := map[string]*hasher{}, []string{}
+	present, before := map[string]*hasher{}, len(k.changed)
 	for _, one := range servers {
-		known, weight := k.servers[one.Id], weightOf(one)
-		if known == nil || known.weight != weight {
+		known, far, weight := k.servers[one.Id], 0, 1.0
+		if zone != "" && one.Zone != zone {
+			far = 1
+		}
+		if one.Weight != nil {
+			weight = *one.Weight
+		}
+		if known == nil || known.far != far || known.weight != weight {
 			// An id has 63 bytes at most, and a key of the hash may have 64.
 			keyed, err := blake2b.New(8, []byte(one.Id))
 			if err != nil {
 				continue
 			}
-			known = &hasher{weight, keyed}
-			changed = append(changed, one.Id)
+			known = &hasher{far, weight, keyed}
+			k.changed = append(k.changed, one.Id)
 		}
 		present[one.Id] = known
 	}
 	for id := range k.servers {
 		if present[id] == nil {
-			changed = append(changed, id)
+			k.changed = append(k.changed, id)
 		}
 	}
 	k.servers = present
-	k.changes += len(changed)
-	k.changed = append(k.changed, changed...)
+	k.changes += len(k.changed) - before
 	k.changed = slices.Clone(k.changed[max(0, len(k.changed)-changesMax):])
 }
 
@@ -114,18 +114,14 @@ func (k *ranking) first(group string) []scored {
 	if isKept && kept.changes == k.changes {
 		return kept.first
 	}
-	var found []scored
-	if isKept {
-		found = k.carriedOn(group, kept)
-	}
-	if len(found) == 0 {
-		found = k.best(group, ranksKept)
+	if kept.first = k.carriedOn(group, kept); len(kept.first) <= sparesMin {
+		kept.first = k.best(group, ranksKept)
 	}
 	if len(k.groups) >= groupsMax {
 		clear(k.groups)
 	}
-	k.groups[group] = ranked{k.changes, found}
-	return found
+	k.groups[group] = ranked{k.changes, kept.first}
+	return kept.first
 }
 
 // carriedOn returns the first servers for a group by those that were the first before some changes; none if too few are left.
@@ -136,13 +132,13 @@ func (k *ranking) carriedOn(group string, kept ranked) []scored {
 	}
 	changed := k.changed[len(k.changed)-missed:]
 	found := slices.DeleteFunc(slices.Clone(kept.first), func(one scored) bool { return slices.Contains(changed, one.id) })
-	if len(found) < ranksLeft {
+	if len(found) <= sparesMin {
 		return nil
 	}
 	last := found[len(found)-1]
 	for at, id := range changed {
 		if server := k.servers[id]; server != nil && !slices.Contains(changed[:at], id) {
-			found = append(found, scored{id, server.score([]byte(group))})
+			found = append(found, scored{id, server.far, server.score([]byte(group))})
 		}
 	}
 	slices.SortFunc(found, byScore)
@@ -156,7 +152,7 @@ func (k *ranking) carriedOn(group string, kept ranked) []scored {
 func (k *ranking) best(group string, wanted int) []scored {
 	found, text := make([]scored, 0, min(wanted, len(k.servers))+1), []byte(group)
 	for id, server := range k.servers {
-		one := scored{id, server.score(text)}
+		one := scored{id, server.far, server.score(text)}
 		if len(found) == wanted && byScore(one, found[wanted-1]) > 0 {
 			continue
 		}
@@ -166,26 +162,3 @@ func (k *ranking) best(group string, wanted int) []scored {
 	}
 	return found
 }
-
-// rankings ranks the computes of a zone before the others, from one state to the next.
-type rankings struct{ near, far *ranking }
-
-func newRankings() *rankings { return &rankings{newRanking(), newRanking()} }
-
-// update ranks the computes of a state, also those that no reads go to: they may be back in the next one.
-func (k *rankings) update(servers []*pb.ClusterServer, zone string) {
-	var near, far []*pb.ClusterServer
-	for _, one := range servers {
-		if !slices.Contains(one.Roles, "compute") {
-			continue
-		} else if isNear(one, zone) {
-			near = append(near, one)
-		} else {
-			far = append(far, one)
-		}
-	}
-	k.near.update(near)
-	k.far.update(far)
-}
-
-func isNear(server *pb.ClusterServer, zone string) bool { return zone == "" || server.Zone == zone }

@@ -19,22 +19,19 @@ func writes(key string) route { return func(r *routes) []*node { return r.writer
 
 // anywhere returns the computes, and then the others.
 func anywhere(r *routes) []*node {
-	others := slices.DeleteFunc(slices.Clone(r.state.Servers), func(one *pb.ClusterServer) bool {
-		return r.near[one.Id] != nil || r.far[one.Id] != nil
-	})
-	return r.nodesOf(slices.Concat(r.computes, others))
+	return r.nodesOf(slices.Concat(r.computes, slices.DeleteFunc(slices.Clone(r.state.Servers), r.isCompute)))
 }
 
 // routes finds the servers of keys in one state of a cluster, as all clients do.
 type routes struct {
-	state    *pb.FollowClusterReply
-	nodes    map[string]*node
-	zone     string
-	ranks    *rankings
+	state *pb.FollowClusterReply
+	nodes map[string]*node
+	zone  string
+	ranks *ranking
+	// computes are those that reads go to, also by id.
 	computes []*pb.ClusterServer
-	// near and far are the computes of the zone and the others, by id.
-	near, far map[string]*pb.ClusterServer
-	mutex     sync.Mutex
+	byID     map[string]*pb.ClusterServer
+	mutex    sync.Mutex
 	// found are the nodes of groups, by what they are asked for.
 	found map[asked][]*node
 }
@@ -45,20 +42,53 @@ type asked struct {
 	isWritten   bool
 }
 
-// newRoutes returns the routes in a state; the rankings are those of the states before.
-func newRoutes(state *pb.FollowClusterReply, nodes map[string]*node, zone string, ranks *rankings) *routes {
-	r := &routes{state: state, nodes: nodes, zone: zone, ranks: ranks, found: map[asked][]*node{}}
-	ranks.update(state.Servers, zone)
-	r.computes = r.present("compute", "", state.Map.Version)
-	r.near, r.far = map[string]*pb.ClusterServer{}, map[string]*pb.ClusterServer{}
+// newRoutes returns the routes in a state; the ranking is that of the states before.
+func newRoutes(state *pb.FollowClusterReply, nodes map[string]*node, zone string, ranks *ranking) *routes {
+	r := &routes{state: state, nodes: nodes, zone: zone, ranks: ranks, byID: map[string]*pb.ClusterServer{}, found: map[asked][]*node{}}
+	// Also those are ranked that no reads go to: they may be back in the next state.
+	ranks.update(r.with("compute", ""), zone)
+	r.computes = present(r.with("compute", ""), state.Map.Version)
 	for _, one := range r.computes {
-		if isNear(one, zone) {
-			r.near[one.Id] = one
-		} else {
-			r.far[one.Id] = one
-		}
+		r.byID[one.Id] = one
 	}
 	return r
+}
+
+// with returns the servers of a role, in a home group or in any, that can be reached.
+func (r *routes) with(role, group string) []*pb.ClusterServer {
+	return those(r.state.Servers, func(one *pb.ClusterServer) bool {
+		return r.nodes[one.Id] != nil && slices.Contains(one.Roles, role) && (group == "" || one.Group == group)
+	})
+}
+
+func (r *routes) isCompute(server *pb.ClusterServer) bool { return r.byID[server.Id] != nil }
+
+// present returns the servers in the best state that there is; if some of them have a version of the map, those.
+func present(servers []*pb.ClusterServer, version uint64) []*pb.ClusterServer {
+	for _, state := range []string{"ready", "draining", "joining"} {
+		found := those(servers, func(one *pb.ClusterServer) bool { return one.State == state })
+		current := those(found, func(one *pb.ClusterServer) bool { return one.MapVersion == 0 || one.MapVersion >= version })
+		if len(current) > 0 {
+			return current
+		} else if len(found) > 0 {
+			return found
+		}
+	}
+	return nil
+}
+
+// those returns the servers of which something holds.
+func those(servers []*pb.ClusterServer, holds func(*pb.ClusterServer) bool) []*pb.ClusterServer {
+	return slices.DeleteFunc(slices.Clone(servers), func(one *pb.ClusterServer) bool { return !holds(one) })
+}
+
+func (r *routes) nodesOf(servers []*pb.ClusterServer) (found []*node) {
+	for _, one := range servers {
+		if n := r.nodes[one.Id]; n != nil {
+			found = append(found, n)
+		}
+	}
+	return found
 }
 
 // kept returns the nodes for what is asked, found once.
@@ -74,34 +104,6 @@ func (r *routes) kept(one asked, find func() []*node) []*node {
 		r.found[one] = nodes
 	}
 	return nodes
-}
-
-// present returns the servers of a role in the best state that there is; if some of them have a version of the map, those.
-func (r *routes) present(role, group string, version uint64) (found []*pb.ClusterServer) {
-	for _, state := range []string{"ready", "draining", "joining"} {
-		var current []*pb.ClusterServer
-		for _, one := range r.state.Servers {
-			if one.State == state && slices.Contains(one.Roles, role) && (group == "" || one.Group == group) {
-				found = append(found, one)
-				if one.MapVersion == 0 || one.MapVersion >= version {
-					current = append(current, one)
-				}
-			}
-		}
-		if len(current) > 0 {
-			return current
-		} else if len(found) > 0 {
-			break
-		}
-	}
-	return found
-}
-
-func (r *routes) nodesOf(servers []*pb.ClusterServer) (found []*node) {
-	for _, one := range servers {
-		found = append(found, r.nodes[one.Id])
-	}
-	return found
 }
 
 // group returns the prefix that a key shares with the keys that are computed at the same server.
@@ -125,63 +127,17 @@ func (r *routes) group(key string) (string, *pb.ClusterPlacement) {
 		}
 		end += at + 1
 	}
-	if end < len(placement.Prefix) {
-		return string(placement.Prefix), placement
-	}
-	return key[:end], placement
+	return key[:max(end, len(placement.Prefix))], placement
 }
 
-// ranked returns the servers of a group: its owner, then its spares.
-func (r *routes) ranked(group string, servers []*pb.ClusterServer) []*pb.ClusterServer {
-	these, by := newRanking(), map[string]*pb.ClusterServer{}
-	these.update(servers)
-	for _, one := range servers {
-		by[one.Id] = one
-	}
-	found := make([]*pb.ClusterServer, 0, len(servers))
+// ranked returns servers as a group has them: its owner, then its spares, those of a zone before the others.
+func (r *routes) ranked(group string, servers []*pb.ClusterServer, zone string) (found []*node) {
+	these := newRanking()
+	these.update(servers, zone)
 	for _, one := range these.best(group, len(servers)) {
-		found = append(found, by[one.id])
+		found = append(found, r.nodes[one.id])
 	}
 	return found
-}
-
-// first returns the first computes of a group; none if too few are kept.
-func (r *routes) first(group string) (found []*pb.ClusterServer) {
-	for _, side := range []struct {
-		ranks   *ranking
-		present map[string]*pb.ClusterServer
-	}{{r.ranks.near, r.near}, {r.ranks.far, r.far}} {
-		count := 0
-		for _, one := range side.ranks.first(group) {
-			if server := side.present[one.id]; server != nil {
-				found = append(found, server)
-				count++
-			}
-		}
-		if count < min(sparesMin+1, len(side.present)) {
-			return nil
-		} else if count < len(side.present) {
-			// Others of this side come before those of the other one.
-			break
-		}
-	}
-	return found
-}
-
-// all returns all computes of a group, those of the zone first.
-func (r *routes) all(group string) []*pb.ClusterServer {
-	servers := r.ranked(group, r.computes)
-	slices.SortStableFunc(servers, func(one, other *pb.ClusterServer) int {
-		return btoi(!isNear(one, r.zone)) - btoi(!isNear(other, r.zone))
-	})
-	return servers
-}
-
-func btoi(is bool) int {
-	if is {
-		return 1
-	}
-	return 0
 }
 
 // readers returns servers for a read that begins at a key: the first ones of its group, or all if none of them is there.
@@ -189,7 +145,7 @@ func (r *routes) readers(key string) []*node {
 	group, placement := r.group(key)
 	found := r.firstReaders(group, placement)
 	if len(found) < len(r.computes) && !slices.ContainsFunc(found, func(n *node) bool { return !n.isAway() }) {
-		found = r.nodesOf(r.all(group))
+		found = r.ranked(group, r.computes, r.zone)
 	}
 	if spread := min(int(placement.ReadSpread), len(found)); spread > 1 {
 		found = slices.Clone(found)
@@ -201,27 +157,30 @@ func (r *routes) readers(key string) []*node {
 
 // firstReaders returns the first computes of a group, some at least: the owner, then its spares.
 func (r *routes) firstReaders(group string, placement *pb.ClusterPlacement) []*node {
-	return r.kept(asked{group: group}, func() []*node {
-		var found []*pb.ClusterServer
+	return r.kept(asked{group: group}, func() (found []*node) {
 		if placement.ReadSpread <= sparesMin && len(r.computes) > ranksKept {
-			found = r.first(group)
+			for _, one := range r.ranks.first(group) {
+				if r.byID[one.id] != nil {
+					found = append(found, r.nodes[one.id])
+				}
+			}
 		}
-		if len(found) == 0 {
-			found = r.all(group)
+		if len(found) <= sparesMin {
+			return r.ranked(group, r.computes, r.zone)
 		}
-		return r.nodesOf(found)
+		return found
 	})
 }
 
 // writers returns the servers for a write: the homes of the key, then computes, which hand it on.
 func (r *routes) writers(key string) []*node {
-	home, ok := r.homeGroup(key)
-	if !ok {
+	home, isOwned := r.homeGroup(key)
+	if !isOwned {
 		return r.readers(key)
 	}
 	group, _ := r.group(key)
 	found := slices.Clone(r.kept(asked{group, home, true}, func() []*node {
-		return r.nodesOf(r.ranked(group, r.present("home", home, 0)))
+		return r.ranked(group, present(r.with("home", home), 0), "")
 	}))
 	for _, n := range r.readers(key) {
 		if !slices.Contains(found, n) {

@@ -40,7 +40,7 @@ func TestKeysGoWhereOtherClientsSendThem(t *testing.T) {
 			nodes[server.Id] = &node{}
 			ids[nodes[server.Id]] = server.Id
 		}
-		r := newRoutes(state, nodes, one.Zone, newRankings())
+		r := newRoutes(state, nodes, one.Zone, newRanking())
 		names := func(nodes []*node) (found []string) {
 			for _, n := range nodes {
 				found = append(found, ids[n])
@@ -87,14 +87,14 @@ func someState(count, drained int, left map[int]bool) (*pb.FollowClusterReply, m
 // TestServersOfGroupsAreKeptThroughChanges compares what is kept with what is found anew, while servers come, go and drain.
 func TestServersOfGroupsAreKeptThroughChanges(t *testing.T) {
 	for _, zone := range []string{"", "x"} {
-		ranks, left := newRankings(), map[int]bool{}
+		ranks, left := newRanking(), map[int]bool{}
 		for round := range 60 {
 			left[round*7%40] = round%3 != 0
 			state, nodes := someState(40+round%4, round%5, left)
-			kept, anew := newRoutes(state, nodes, zone, ranks), newRoutes(state, nodes, zone, newRankings())
+			kept, anew := newRoutes(state, nodes, zone, ranks), newRoutes(state, nodes, zone, newRanking())
 			for group := range 30 {
 				name := fmt.Sprintf("t|%d|", group)
-				all := anew.nodesOf(anew.all(name))
+				all := anew.ranked(name, anew.computes, zone)
 				found := kept.firstReaders(name, &pb.ClusterPlacement{})
 				if len(found) < sparesMin+1 || !slices.Equal(found, all[:len(found)]) {
 					t.Fatalf("zone %q, round %d: %s is read at %v, not %v", zone, round, name, found, all)
@@ -106,11 +106,11 @@ func TestServersOfGroupsAreKeptThroughChanges(t *testing.T) {
 
 // TestAChangeCostsAGroupThatIsKeptSomeHashes counts the groups that are ranked among all servers.
 func TestAChangeCostsAGroupThatIsKeptSomeHashes(t *testing.T) {
-	ranks := newRankings()
+	ranks := newRanking()
 	state, nodes := someState(1000, 0, nil)
 	newRoutes(state, nodes, "", ranks).firstReaders("t|ann|", &pb.ClusterPlacement{})
-	owner := ranks.near.groups["t|ann|"].first[0].id
-	for _, server := range ranks.near.servers {
+	owner := ranks.groups["t|ann|"].first[0].id
+	for _, server := range ranks.servers {
 		server.keyed = nil // Hashing with it would end the test.
 	}
 	state.Servers = slices.DeleteFunc(state.Servers, func(one *pb.ClusterServer) bool { return one.Id == owner })
@@ -152,7 +152,7 @@ func TestHomesAreFoundAmongManyRanges(t *testing.T) {
 		})
 	}
 	state.Map.HomeRanges = append(state.Map.HomeRanges, &pb.ClusterHomeRange{First: []byte("z"), Group: "c"})
-	r := newRoutes(state, nodes, "", newRankings())
+	r := newRoutes(state, nodes, "", newRanking())
 	for key, wanted := range map[string]string{
 		"p|000000": "a", "p|000000|x": "a", "p|000001": "", "p|000002": "b", "p|019998|": "b", "p|019999": "", "a": "",
 		"z": "c", "~": "c",
@@ -166,7 +166,7 @@ func TestHomesAreFoundAmongManyRanges(t *testing.T) {
 // BenchmarkReaders finds the servers of a group that is new, and of one that is known, among a thousand.
 func BenchmarkReaders(b *testing.B) {
 	state, nodes := someState(1000, 0, nil)
-	ranks := newRankings()
+	ranks := newRanking()
 	r := newRoutes(state, nodes, "", ranks)
 	b.Run("new", func(b *testing.B) {
 		for number := range b.N {

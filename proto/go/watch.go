@@ -42,9 +42,11 @@ type watch struct {
 	client  *Client
 	request *pb.WatchRequest
 	yield   func(*Event, error) bool
-	// heard is when the watch, or the latest event, came; hasBegun says that there was an event.
-	heard            time.Time
-	hasBegun, isOver bool
+	// heard is when the latest event came, zero before the first; broken is what interrupted the watch after it.
+	heard  time.Time
+	broken *Error
+	// isOver says that the caller has enough.
+	isOver bool
 }
 
 // Watch yields what happens in a range: first an event as soon as the watch stands, then one for each change of its rows
@@ -55,7 +57,7 @@ func (c *Client) Watch(ctx context.Context, over Range, options *WatchOptions) i
 		options = &WatchOptions{}
 	}
 	return func(yield func(*Event, error) bool) {
-		w := &watch{client: c, yield: yield, heard: time.Now()}
+		w := &watch{client: c, yield: yield}
 		w.request = &pb.WatchRequest{
 			Rows: options.Rows, Freshness: c.added(c.level), ProgressMs: uint32(options.Progress.Milliseconds()),
 		}
@@ -63,45 +65,28 @@ func (c *Client) Watch(ctx context.Context, over Range, options *WatchOptions) i
 		if options.After != nil {
 			w.request.After = &pb.Header{ServerId: options.After.ServerID, Revision: options.After.Revision}
 		}
-		if failed := w.run(ctx, cmp.Or(options.Reconnect, 30*time.Second)); failed != nil && !w.isOver {
-			yield(nil, failed)
+		reconnect := cmp.Or(options.Reconnect, 30*time.Second)
+		for {
+			failed := cmp.Or(c.run(ctx, reads(string(w.request.First)), following, w.follow), w.broken)
+			if w.isOver {
+				return
+			}
+			if failed.Reason != ReasonUnavailable || time.Since(w.heard) > reconnect || !wait(ctx, pause(1)) {
+				yield(nil, failed)
+				return
+			}
 		}
 	}
 }
 
-// run follows the server, anew after each interruption, until the caller has enough or the server cannot go on.
-func (w *watch) run(ctx context.Context, reconnect time.Duration) *Error {
-	for tries := 1; ; tries++ {
-		nodes, failed := w.client.candidates(ctx, reads(string(w.request.First)))
-		if failed != nil {
-			return failed
-		}
-		failed = gone(w.client.target + ": no server of it answers reads")
-		for _, n := range nodes {
-			before := w.heard
-			failed = n.try(ctx, guarded(w.client.isCluster, quiet), w.follow)
-			if w.isOver || failed.Reason != ReasonUnavailable {
-				return failed
-			}
-			if w.heard != before {
-				tries = 0
-			}
-		}
-		away := w.hasBegun && time.Since(w.heard) > reconnect
-		if away || !w.hasBegun && tries > w.client.options.Retries || !wait(ctx, pause(max(tries, 1))) {
-			return failed
-		}
-	}
-}
-
-// follow yields the events of one server.
+// follow yields the events of one server. Where there were some, an interruption is no failure.
 func (w *watch) follow(ctx context.Context, n *node) error {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
-	late := time.AfterFunc(w.client.options.Timeout, func() { cancel(context.DeadlineExceeded) })
+	late := time.AfterFunc(w.client.options.Timeout, func() { cancel(errorOf(ctx, context.DeadlineExceeded)) })
 	defer late.Stop()
 	stream, err := n.stub.Watch(ctx, w.request)
-	isReady, isAgain := false, w.hasBegun
+	isReady, isAgain, begun := false, !w.heard.IsZero(), w.heard
 	event := &Event{}
 	if w.request.Rows {
 		event.Rows = []Row{}
@@ -120,7 +105,7 @@ func (w *watch) follow(ctx context.Context, n *node) error {
 		w.client.seen.note(reply.Header.Token)
 		w.request.Rows, w.request.Freshness = false, nil
 		w.request.After = &pb.Header{ServerId: event.ServerID, Revision: event.Revision}
-		w.heard, w.hasBegun = time.Now(), true
+		w.heard = time.Now()
 		// The watch that goes on has told nothing yet.
 		if !(isAgain && reply.Ready) && !w.yield(event, nil) {
 			w.isOver = true
@@ -128,10 +113,11 @@ func (w *watch) follow(ctx context.Context, n *node) error {
 		}
 		event = &Event{}
 	}
-	if context.Cause(ctx) == context.DeadlineExceeded {
-		return context.DeadlineExceeded
+	w.broken = errorOf(ctx, err)
+	if w.broken.Reason == ReasonUnavailable && w.heard != begun {
+		return nil
 	}
-	return err
+	return w.broken
 }
 
 func (e *Event) take(reply *pb.WatchReply) {
