@@ -45,6 +45,6 @@ async def test_a_case_that_differs_fails_the_runner(target: str, tmp_path: Path)
 
 
 def test_the_client_names_every_refusal_of_a_server() -> None:
-    text = (FOLDER / "src/errors.ts").read_text()
+    text = (FOLDER / "src/generated/reasons.ts").read_text()
     (union,) = re.findall(r"type Refusal =(.*?);", text, re.DOTALL)
     assert re.findall(r'"(\w+)"', union) == sorted(kind.__name__ for kind in REFUSALS)
