@@ -65,16 +65,16 @@ export abstract class Calls extends CallMethods {
   /** The values of keys in their order; in a cluster, those of one server are of one moment. */
   async multiGet(keys: readonly Data[], read: Read = {}): Promise<(Buffer | undefined)[]> {
     const wanted = keys.map(bytesOf);
-    const found: (Buffer | undefined)[] = wanted.map(() => undefined);
-    const get = async (places: number[]): Promise<void> => {
-      const some = places.map((at) => wanted[at] ?? NONE);
-      const request = { keys: some, ...this.fresh(read) };
-      const { values, present } = await this.ask(rpc.multiGet, request, { read: some[0] ?? NONE }, true);
-      values.forEach((value, place) => (found[places[place] ?? 0] = present[place] ? bufferOf(value) : undefined));
-      if (values.length < places.length) await get(places.slice(values.length));
-    };
-    await Promise.all((await this.link.parts(wanted.map((read) => ({ read })))).map(get));
-    return found;
+    return this.link.divided(wanted.map((read) => ({ read })), async (places) => {
+      let found: (Buffer | undefined)[] = [];
+      while (found.length < places.length) {
+        const some = places.slice(found.length).map((at) => wanted[at] ?? NONE);
+        const request = { keys: some, ...this.fresh(read) };
+        const { values, present } = await this.ask(rpc.multiGet, request, { read: some[0] ?? NONE }, true);
+        found = found.concat(values.map((value, at) => (present[at] ? bufferOf(value) : undefined)));
+      }
+      return found;
+    });
   }
 
   /** Write many keys, all or none. */
@@ -185,19 +185,17 @@ export abstract class Calls extends CallMethods {
   /** Run commands, in a cluster those of each server by themselves; again those whose keys have another home now. */
   private async run(commands: Command[], read: Read, mayDivide = this.mayDivide, tries = 1): Promise<Results> {
     if (commands.length === 0) return [];
-    const results: Results = [];
     // A compute hands writes on to homes; a home does not compute.
     const isAsked = (one: Command) => isRead(one) || !mayDivide;
     const routes = commands.map((one): Route => (isAsked(one) ? { read: keyOf(one) } : { write: keyOf(one) }));
-    const parts = mayDivide ? await this.link.parts(routes) : [[...commands.keys()]];
-    await Promise.all(parts.map(async (places) => {
+    const make = (places: number[]): Promise<Results> => {
       const some = places.flatMap((at) => commands[at] ?? []);
-      const found = await this.execute(some, routes[places[0] ?? 0] ?? "any", read).catch((error: unknown) => {
-        if (parts.length === 1 || !(error instanceof PequodError)) throw error;
+      return this.execute(some, routes[places[0] ?? 0] ?? "any", read).catch((error: unknown) => {
+        if (some.length === commands.length || !(error instanceof PequodError)) throw error;
         return some.map(() => error);
       });
-      places.forEach((at, number) => (results[at] = found[number]));
-    }));
+    };
+    const results = await (mayDivide ? this.link.divided(routes, make) : make([...commands.keys()]));
     const isMoved = (one: unknown) => one instanceof PequodError && one.reason === "NotHomeError";
     const moved = results.flatMap((one, at) => (isMoved(one) ? [at] : []));
     if (moved.length && mayDivide && tries <= this.link.retries && (await this.link.learn())) {
@@ -229,7 +227,8 @@ export abstract class Calls extends CallMethods {
     const { limit, reverse = false } = range;
     let rest = { ...fieldsOf(range), ...this.fresh(range) };
     for (let left = limit; ; ) {
-      const request = { ...rest, reverse, keysOnly, oneChunk: true, ...(left === undefined ? {} : { limit: BigInt(left) }) };
+      const most = left === undefined ? {} : { limit: BigInt(left) };
+      const request = { ...rest, ...most, reverse, keysOnly, oneChunk: true };
       const chunk: ScanReply = await this.ask(rpc.scan, request, { read: rest.first }, true);
       yield chunk;
       if (left !== undefined) left -= chunk.keys.length;

@@ -4,7 +4,8 @@ import { setTimeout as sleep } from "node:timers/promises";
 import { create } from "@bufbuild/protobuf";
 import { type Bounds, type Range, boundsOf, fieldsOf, isBefore } from "./data.js";
 import { PequodError, closed, unavailable } from "./errors.js";
-import { type ClusterServer, type FollowClusterReply, FollowClusterReplySchema, Pequod } from "./generated/pequod_pb.js";
+import { type ClusterServer, type FollowClusterReply, FollowClusterReplySchema } from "./generated/pequod_pb.js";
+import { Pequod } from "./generated/pequod_pb.js";
 import { groupOf, homeOf, present, stateAfter } from "./map.js";
 import { KEPT, Rankings, ranked } from "./ranks.js";
 import { type Security, Server } from "./server.js";
@@ -98,17 +99,22 @@ export class Link {
     return found.sort((one, two) => Number(one.awayUntil > now) - Number(two.awayUntil > now));
   }
 
-  /** The positions of what goes to each server. */
-  async parts(routes: readonly Route[]): Promise<number[][]> {
+  /** Make something of what goes to each server, by its places; the results in the order of the routes. */
+  async divided<T>(routes: readonly Route[], make: (places: number[]) => Promise<T[]>): Promise<T[]> {
     const state = await this.map();
-    const places = new Map<string, number[]>();
-    routes.forEach((route, at) => {
+    const parts = new Map<string, number[]>();
+    for (const [at, route] of routes.entries()) {
       const address = this.entries(route, state)[0]?.address ?? "";
-      const some = places.get(address) ?? [];
-      some.push(at);
-      places.set(address, some);
-    });
-    return [...places.values()];
+      const places = parts.get(address) ?? [];
+      places.push(at);
+      parts.set(address, places);
+    }
+    const results: T[] = [];
+    await Promise.all([...parts.values()].map(async (places) => {
+      const made = await make(places);
+      made.forEach((result, number) => (results[places[number] ?? 0] = result));
+    }));
+    return results;
   }
 
   /** The parts of a range that one server each removes. */

@@ -19,7 +19,9 @@ export interface Security {
 }
 
 /** A method with one request; its replies are one or more. */
-export type Method<I extends DescMessage, O extends DescMessage> = DescMethodUnary<I, O> | DescMethodServerStreaming<I, O>;
+export type Method<I extends DescMessage, O extends DescMessage> =
+  | DescMethodUnary<I, O>
+  | DescMethodServerStreaming<I, O>;
 /** When a call ends: at the deadline; if the first reply is not there in time; by the signal. */
 export type Limits = { deadline?: number; firstMs?: number; signal?: AbortSignal | undefined };
 
@@ -96,7 +98,8 @@ export class Server {
   async execute(request: MessageInitShape<typeof ExecuteRequestSchema>, deadline: number): Promise<ExecuteReply[]> {
     this.idle = this.idle.filter(({ hasEnded }) => !hasEnded);
     const { execute } = Pequod.method;
-    const stream = this.idle.pop() ?? new BatchStream(this.client.makeBidiStreamRequest(...coded(execute), this.metadata));
+    const begin = () => this.client.makeBidiStreamRequest(...coded(execute), this.metadata);
+    const stream = this.idle.pop() ?? new BatchStream(begin());
     this.calls.add(stream);
     try {
       const pieces = await stream.send(create(execute.input, request), deadline - Date.now());

@@ -37,7 +37,9 @@ export abstract class CommandMethods {
 
   /** Write a key if its present value meets the condition. */
   putIf(key: Data, value: Data, condition: Condition, lifetime: Lifetime = {}): this {
-    return this.added(commandOf(PUT_IF, [key, value, expectedOf(condition)], [conditionOf(condition), ttlOf(lifetime)]));
+    return this.added(
+      commandOf(PUT_IF, [key, value, expectedOf(condition)], [conditionOf(condition), ttlOf(lifetime)]),
+    );
   }
 
   /** Remove a key; true if it was there. */
@@ -72,13 +74,13 @@ export abstract class CommandMethods {
 
   /** The rows of a range: of one moment, if they fit into one message. */
   scan(range: ScanRange = {}): this {
-    if (range.reverse) return this.added(commandOf(SCAN_DOWN, [...rangeOf(range)], [BigInt(range.limit ?? 0)], range));
-    return this.added(commandOf(SCAN_LIMIT, [...rangeOf(range)], [BigInt(range.limit ?? 0)], range));
+    if (range.reverse) return this.added(commandOf(SCAN_DOWN, rangeOf(range), [BigInt(range.limit ?? 0)], range));
+    return this.added(commandOf(SCAN_LIMIT, rangeOf(range), [BigInt(range.limit ?? 0)], range));
   }
 
   /** The number of keys in a range. */
   count(range: Range & Read = {}): this {
-    return this.added(commandOf(COUNT, [...rangeOf(range)], [], range));
+    return this.added(commandOf(COUNT, rangeOf(range), [], range));
   }
 }
 
@@ -134,12 +136,12 @@ export abstract class CallMethods {
 
   /** The rows of a range: of one moment, if they fit into one message. */
   scan(range: ScanRange = {}): Promise<Row[]> {
-    if (range.reverse) return this.one(commandOf(SCAN_DOWN, [...rangeOf(range)], [BigInt(range.limit ?? 0)], range));
-    return this.one(commandOf(SCAN_LIMIT, [...rangeOf(range)], [BigInt(range.limit ?? 0)], range));
+    if (range.reverse) return this.one(commandOf(SCAN_DOWN, rangeOf(range), [BigInt(range.limit ?? 0)], range));
+    return this.one(commandOf(SCAN_LIMIT, rangeOf(range), [BigInt(range.limit ?? 0)], range));
   }
 
   /** The number of keys in a range. */
   count(range: Range & Read = {}): Promise<number> {
-    return this.one(commandOf(COUNT, [...rangeOf(range)], [], range));
+    return this.one(commandOf(COUNT, rangeOf(range), [], range));
   }
 }
