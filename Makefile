@@ -132,17 +132,18 @@ TYPESCRIPT := proto/typescript
 RPC := $(BIN)/python -c 'import pathlib, google.rpc.status_pb2 as status; print(pathlib.Path(status.__file__).parents[2])'
 generate_typescript = $(BIN)/python -m grpc_tools.protoc -I proto/pequod/v1 -I $$($(RPC)) \
     --plugin=protoc-gen-es=$(TYPESCRIPT)/node_modules/.bin/protoc-gen-es --es_opt=target=ts,import_extension=js \
-    --es_out=$(1) pequod.proto google/rpc/status.proto google/rpc/error_details.proto
+    --es_out=$(1) pequod.proto google/rpc/status.proto google/rpc/error_details.proto && \
+    $(BIN)/python $(TYPESCRIPT)/commands.py $(1)
 
 $(TYPESCRIPT)/node_modules/.package-lock.json: $(TYPESCRIPT)/package-lock.json
 	cd $(TYPESCRIPT) && npm ci --no-audit --no-fund --ignore-scripts
 	@touch $@
 
-typescript: $(INSTALLED) $(TYPESCRIPT)/node_modules/.package-lock.json ## generate the messages of the TypeScript client anew, and compile it (needs Node.js)
+typescript: $(INSTALLED) $(TYPESCRIPT)/node_modules/.package-lock.json ## generate the code of the TypeScript client anew, and compile it (needs Node.js)
 	$(call generate_typescript,$(TYPESCRIPT)/src/generated)
 	cd $(TYPESCRIPT) && npm run build
 
-typescript-check: $(INSTALLED) $(TYPESCRIPT)/node_modules/.package-lock.json ## see that the committed messages of the TypeScript client are what the .proto gives
+typescript-check: $(INSTALLED) $(TYPESCRIPT)/node_modules/.package-lock.json ## see that the generated code of the TypeScript client is committed
 	@scratch=$$(mktemp -d) && trap 'rm -r "$$scratch"' EXIT && \
 	$(call generate_typescript,$$scratch) && \
 	diff -rq $$scratch $(TYPESCRIPT)/src/generated || { echo 'run `make typescript` and commit'; exit 1; }

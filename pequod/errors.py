@@ -217,9 +217,8 @@ class UnassignedKeyError(PequodError):
     """The table of a key belongs to databases, and none of those that this server knows has the key's range."""
 
     def __init__(self, key: bytes) -> None:
-        super().__init__(
-            f"{shown(key)} lies in no range of the databases behind this server; give its range to one of them"
-        )
+        hint = f"in a cluster by `pequod cluster add-home PLACE GROUP {shown(key.partition(b'|')[0])}`"
+        super().__init__(f"{shown(key)} lies in no range of the databases behind this server; give it to one, {hint}")
         self.key = key
 
 

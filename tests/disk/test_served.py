@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 from aiohttp import ClientSession
+from pequod_bench.systems.server import free_port
 from pequod_server import PequodServer, ServerConfig
 from pequod_server.data.disk import Fsync
 from pequod_server.data.errors import DamagedError, FolderError
@@ -19,7 +20,7 @@ from pequod.engine import Engine
 from pequod.errors import SettingError, TokenLostError
 from pequod.freshness import after, database_of
 from tests.disk.folders import contents, killed, lose_machine, served
-from tests.forked import ForkedServer
+from tests.forked import ForkedServer, run_command
 
 KARMA = "karma|<author> = count vote|<author>|<voter>"
 TIMELINE = "t|<user>|<time:3>|<poster> = check s|<user>|<poster> copy p|<poster>|<time:3>"
@@ -42,6 +43,26 @@ async def test_rows_and_joins_of_clients_are_there_after_a_restart(tmp_path: Pat
         assert await client.count("t|ann|", "t|ann}") == 2
     async with served(tmp_path / "data") as (_, client):
         assert [join.name for join in await client.joins()] == ["t"], "those of the settings are the settings' alone"
+
+
+async def test_a_server_of_a_cluster_refuses_a_folder_that_has_joins(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with served(tmp_path / "data") as (_, client):
+        await client.add_join(KARMA)
+        await client.put("vote|ann|bob", "")
+    address = f"127.0.0.1:{free_port()}"
+    place = tmp_path / "cluster.toml"
+    place.write_text(
+        f'cluster = "twip"\nversion = 1\n[[servers]]\nid = "c1"\naddress = "{address}"\nroles = ["compute"]\n'
+    )
+    with monkeypatch.context() as shell:
+        shell.setenv("PEQUOD_CLUSTER", f"static:{place}")
+        done = run_command("serve", "--listen", address, "--data", str(tmp_path / "data"))
+    assert done.code == 3
+    assert "it has joins ('karma')" in done.err and "without the variable PEQUOD_CLUSTER" in done.err
+    async with served(tmp_path / "data") as (_, client):
+        assert await client.get("karma|ann") == b"1", "nothing was changed"
 
 
 async def test_a_kill_leaves_all_rows_and_joins(tmp_path: Path) -> None:

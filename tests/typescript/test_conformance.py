@@ -1,9 +1,11 @@
-"""The conformance script, run by the TypeScript client against a real server; and the names of its errors."""
+"""The conformance script, run by the TypeScript client against a real server; and what is generated of it."""
 
 from __future__ import annotations
 
 import json
 import re
+import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -44,7 +46,8 @@ async def test_a_case_that_differs_fails_the_runner(target: str, tmp_path: Path)
     assert [line.partition(": ")[0] for line in said.splitlines()] == [*(one["name"] for one in wrong), "0 of 4 cases"]
 
 
-def test_the_client_names_every_refusal_of_a_server() -> None:
-    text = (FOLDER / "src/errors.ts").read_text()
-    (union,) = re.findall(r"type Refusal =(.*?);", text, re.DOTALL)
-    assert re.findall(r'"(\w+)"', union) == sorted(kind.__name__ for kind in REFUSALS)
+def test_the_methods_of_commands_and_the_names_of_errors_are_those_of_the_tables(tmp_path: Path) -> None:
+    subprocess.run([sys.executable, FOLDER / "commands.py", tmp_path], check=True)
+    for name in ("commands.ts", "reasons.ts"):
+        assert (FOLDER / "src/generated" / name).read_text() == (tmp_path / name).read_text(), "run: make typescript"
+    assert set(re.findall(r'"(\w+)"', (tmp_path / "reasons.ts").read_text())) > {kind.__name__ for kind in REFUSALS}

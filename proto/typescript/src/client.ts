@@ -1,12 +1,8 @@
 /** Clients, of a server or of a cluster, and their sessions. */
 
-import { Calls } from "./calls.js";
-import { Cluster } from "./cluster.js";
+import { Calls, type State } from "./calls.js";
 import { type Freshness, Token, tokenOf } from "./freshness.js";
-import type { Header } from "./generated/pequod_pb.js";
 import { Link, type Options } from "./link.js";
-
-type State = Pick<Header, "token" | "ageMs" | "serverId" | "revision">;
 
 /** A client of the server at HOST:PORT, or of the cluster at `pequod+cluster://HOST:PORT,HOST:PORT`. */
 export class Client extends Calls {
@@ -18,7 +14,7 @@ export class Client extends Calls {
   protected readonly mayDivide = true;
 
   constructor(target: string, options: Options = {}) {
-    super(target.startsWith("pequod+cluster://") ? new Cluster(target, options) : new Link(target, options));
+    super(new Link(target, options));
   }
 
   /** A view of this client whose reads never go back: they show what the session has written and read. */

@@ -41,3 +41,7 @@ export function fieldsOf(range: Range): Bounds {
   const [first, last] = boundsOf(range);
   return last === undefined ? { first } : { first, last };
 }
+
+/** Columns of keys and values as rows; without values, a row has its key twice. */
+export const rowsOf = ({ keys, values }: { keys: Uint8Array[]; values: Uint8Array[] }): Row[] =>
+  keys.map((key, at) => [bufferOf(key), bufferOf(values[at] ?? key)]);

@@ -6,22 +6,10 @@ import { type ServiceError, status } from "@grpc/grpc-js";
 import { type ErrorInfo, ErrorInfoSchema } from "./generated/google/rpc/error_details_pb.js";
 import { StatusSchema } from "./generated/google/rpc/status_pb.js";
 import type { CommandError } from "./generated/pequod_pb.js";
+import type { Reason } from "./generated/reasons.js";
 
 export type Code = keyof typeof status;
-
-/** What servers refuse. */
-type Refusal =
-  | "BackedKeyError" | "BackfillEndedError" | "BackingStaleError" | "BackingUnavailableError" | "BadRequestError"
-  | "ClusterMapError" | "ComputedKeyError" | "CoordinatorUnavailableError" | "DiskFullError" | "InvalidConditionError"
-  | "InvalidDeltaError" | "InvalidKeyError" | "InvalidPieceError" | "InvalidTokenError" | "InvalidTtlError"
-  | "JoinError" | "LimitExceededError" | "MapChangedError" | "MapFixedError" | "MixedWriteError" | "NoClusterError"
-  | "NoDeadlineError" | "NotBackfillableError" | "NotHomeError" | "NotNumberError" | "NotReplaceableError"
-  | "NotWatchableError" | "PackError" | "PermissionDeniedError" | "QuotaExceededError" | "ReplacementEndedError"
-  | "SchemaError" | "SnapshotError" | "StaleError" | "SumTooLongError" | "TokenLostError" | "TransactionError"
-  | "UnassignedKeyError" | "UnauthenticatedError" | "UnknownBackfillError" | "UnknownJoinError"
-  | "WatchCompactedError" | "WriteRefusedError";
-/** PequodError stands for what this client does not know, of a newer server. */
-export type Reason = Refusal | "UnavailableError" | "DeadlineExceededError" | "ClosedError" | "PequodError";
+export type { Reason };
 
 /** Anything that Pequod refuses or cannot do; the text says what to do about it. */
 export class PequodError extends Error {
@@ -47,6 +35,9 @@ export class PequodError extends Error {
 
 export const unavailable = (message: string, isUnapplied: boolean) =>
   new PequodError("UNAVAILABLE", "UnavailableError", message, {}, isUnapplied);
+
+export const closed = () =>
+  new PequodError("CANCELLED", "ClosedError", "this client has been closed; make another one");
 
 /** The error of one command of a batch. */
 export const errorOfCommand = (error: CommandError) =>

@@ -24,34 +24,33 @@ export class Token {
   /** The token of a state that has what both have: of each database and timeline the greatest position. */
   merged(other: Token | undefined): Token {
     if (other === undefined || Buffer.compare(this.bytes, other.bytes) === 0) return this;
-    const positions = new Map([...entriesOf(this.bytes)]);
-    for (const [mark, position] of entriesOf(other.bytes)) {
-      if (position > (positions.get(mark) ?? -1n)) positions.set(mark, position);
+    const latest = new Map<string, Entry>();
+    for (const entry of [...entriesOf(this.bytes), ...entriesOf(other.bytes)]) {
+      if (entry.position >= (latest.get(entry.name)?.position ?? 0n)) latest.set(entry.name, entry);
     }
-    const marks = [...positions].map(([mark, position]) => ({ at: Buffer.from(mark, "hex"), position }));
-    marks.sort((one, two) => Buffer.compare(one.at.subarray(0, 4), two.at.subarray(0, 4)) || timeline(one.at, two.at));
     const writer = new BinaryWriter().raw(Uint8Array.of(1));
-    for (const { at, position } of marks) writer.raw(at).uint64(position);
+    for (const { database, timeline, position } of [...latest.values()].sort(inOrder)) {
+      writer.raw(database).uint64(timeline).uint64(position);
+    }
     return new Token(writer.finish());
   }
 }
 
-/** After its version, a token has for each mark four bytes of the database, its timeline, and the position. */
-function* entriesOf(token: Uint8Array): Generator<[mark: string, position: bigint]> {
+interface Entry { name: string; database: Uint8Array; timeline: bigint; position: bigint }
+
+/** After its version, a token has entries: four bytes of the database, its timeline, and the position. */
+function* entriesOf(token: Uint8Array): Generator<Entry> {
   const reader = new BinaryReader(token.subarray(1));
   while (reader.pos < reader.len) {
-    const first = reader.pos;
     reader.pos += 4;
-    reader.uint64();
-    const mark = Buffer.from(token.subarray(1 + first, 1 + reader.pos)).toString("hex");
-    yield [mark, BigInt(reader.uint64())];
+    const database = token.subarray(reader.pos - 3, reader.pos + 1);
+    const [timeline, position] = [BigInt(reader.uint64()), BigInt(reader.uint64())];
+    yield { name: `${Buffer.from(database).toString("hex")} ${timeline}`, database, timeline, position };
   }
 }
 
-const timeline = (one: Buffer, two: Buffer): number => {
-  const [left, right] = [one, two].map((mark) => BigInt(new BinaryReader(mark.subarray(4)).uint64()));
-  return Number((left ?? 0n) - (right ?? 0n));
-};
+const inOrder = (one: Entry, two: Entry): number =>
+  Buffer.compare(one.database, two.database) || Number(one.timeline - two.timeline);
 
 /** How fresh an answer has to be; the read waits for that `waitMs` at most, which is 1000 unless said. */
 export type Freshness = { waitMs?: number } & (

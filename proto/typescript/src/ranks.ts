@@ -1,124 +1,78 @@
 /** The servers of groups in rendezvous order; the first ones of a group are kept while servers come and go. */
 
 import { blake2b } from "@noble/hashes/blake2.js";
-import { type ClusterServer, type FollowClusterReply } from "./generated/pequod_pb.js";
+import type { ClusterServer } from "./generated/pequod_pb.js";
 
 /** Servers that are kept for a group; with fewer left than `LEFT_MIN`, all are ranked anew. */
 export const KEPT = 8;
 const LEFT_MIN = 4;
 /** The spares that a read has at least, if there are servers for them. */
-export const SPARES_MIN = 3;
+const SPARES_MIN = 3;
 const GROUPS_MAX = 65_536;
-/** Changes that are known; for a group that was not asked for since, all servers are ranked anew. */
-const CHANGES_MAX = 256;
 
-interface Scored { id: string; score: number }
+type Claimant = Pick<ClusterServer, "id" | "weight" | "zone">;
+interface Claim { id: string; isFar: boolean; score: number }
 
-/** How great the claim of a server to a group is; the greatest wins, as for every other client. */
-function score(server: string, weight: number, group: Buffer): number {
-  const hashed = blake2b(group, { dkLen: 8, key: Buffer.from(server) });
+/** How great the claim of a server to a group is, as for every other client. */
+function claimOf({ id, weight = 1, zone }: Claimant, group: Buffer, near: string | null): Claim {
+  const hashed = blake2b(group, { dkLen: 8, key: Buffer.from(id) });
   const even = (Number(Buffer.from(hashed).readBigUInt64BE() >> 12n) + 0.5) / 2 ** 52;
-  return -weight / Math.log(even);
+  return { id, isFar: near !== null && zone !== near, score: -weight / Math.log(even) };
 }
 
-/** The greatest score first; of servers with one score, the greatest id. */
-const byScore = (one: Scored, two: Scored): number => two.score - one.score || (one.id < two.id ? 1 : -1);
+/** Those of the zone first; then the greatest score, and of servers with one score the greatest id. */
+const inOrder = (one: Claim, two: Claim): number =>
+  Number(one.isFar) - Number(two.isFar) || two.score - one.score || (one.id < two.id ? 1 : -1);
 
-export function ranked(group: Buffer, servers: ClusterServer[]): ClusterServer[] {
-  const byId = new Map(servers.map((one) => [one.id, one]));
-  const found = servers.map(({ id, weight }) => ({ id, score: score(id, weight ?? 1, group) }));
-  return found.sort(byScore).map(({ id }) => byId.get(id)!);
+/** All of the servers for a group: the owner, then its spares; those of a zone before the others. */
+export function ranked(group: Buffer, servers: Iterable<ClusterServer>, zone: string | null = null): ClusterServer[] {
+  const claims = Array.from(servers, (server) => ({ server, ...claimOf(server, group, zone) }));
+  return claims.sort(inOrder).map(({ server }) => server);
 }
 
-/** Ranks servers for groups: a server that comes or goes costs a group that is kept some hashes, not all. */
-class Ranking {
-  private weights = new Map<string, number>();
-  /** The latest servers that have come, gone, or got another weight; `changes` counts them all. */
-  private changed: string[] = [];
-  private changes = 0;
-  private readonly groups = new Map<string, { changes: number; first: Scored[] }>();
-
-  update(servers: ClusterServer[]): void {
-    const before = this.weights;
-    this.weights = new Map(servers.map(({ id, weight }) => [id, weight ?? 1]));
-    const changed = [
-      ...[...this.weights].filter(([id, weight]) => before.get(id) !== weight).map(([id]) => id),
-      ...[...before.keys()].filter((id) => !this.weights.has(id)),
-    ];
-    this.changes += changed.length;
-    this.changed = [...this.changed, ...changed].slice(-CHANGES_MAX);
-  }
-
-  /** The first servers for a group, or all: the owner, then its spares. */
-  first(group: Buffer): Scored[] {
-    const name = group.toString("latin1");
-    const kept = this.groups.get(name);
-    if (kept?.changes === this.changes) return kept.first;
-    const first = (kept && this.carriedOn(group, kept)) ?? this.rankedAnew(group);
-    if (this.groups.size >= GROUPS_MAX) this.groups.clear();
-    this.groups.set(name, { changes: this.changes, first });
-    return first;
-  }
-
-  /** By those that were the first before some changes; undefined if too few are left. */
-  private carriedOn(group: Buffer, kept: { changes: number; first: Scored[] }): Scored[] | undefined {
-    const missed = this.changes - kept.changes;
-    if (missed > Math.min(this.changed.length, this.weights.size / 2)) return undefined;
-    const changed = new Set(this.changed.slice(-missed));
-    const left = kept.first.filter(({ id }) => !changed.has(id));
-    const last = left.at(-1);
-    if (last === undefined || left.length < LEFT_MIN) return undefined;
-    const come = [...changed].filter((id) => this.weights.has(id));
-    const found = [...left, ...come.map((id) => this.scored(id, group))].sort(byScore);
-    // Those behind the last one that is left may come after others, which are not kept.
-    return found.slice(0, Math.min(KEPT, found.indexOf(last) + 1));
-  }
-
-  private rankedAnew(group: Buffer): Scored[] {
-    return [...this.weights.keys()].map((id) => this.scored(id, group)).sort(byScore).slice(0, KEPT);
-  }
-
-  private scored(id: string, group: Buffer): Scored {
-    return { id, score: score(id, this.weights.get(id) ?? 1, group) };
-  }
-}
-
-/** The computes ranked for groups, those of a zone before the others; kept from one state to the next. */
+/** Ranks computes for groups: one that comes or goes costs a group that is kept some hashes, not all. */
 export class Rankings {
-  private readonly near = new Ranking();
-  private readonly far = new Ranking();
+  /** Each state of the cluster is a round; `since` is the one in which a server came, or got its weight or zone. */
+  private round = 0;
+  private known = new Map<string, { server: ClusterServer; since: number }>();
+  private readonly kept = new Map<string, { round: number; first: Claim[] }>();
 
-  constructor(private readonly zone: string | null) {}
+  constructor(readonly zone: string | null) {}
 
-  isNear(server: ClusterServer): boolean {
-    return this.zone === null || server.zone === this.zone;
-  }
-
-  /** Rank the computes of a state, also those that no reads go to: they may be back in the next one. */
-  update(state: FollowClusterReply): void {
-    const computes = state.servers.filter(({ roles }) => roles.includes("compute"));
-    this.near.update(computes.filter((one) => this.isNear(one)));
-    this.far.update(computes.filter((one) => !this.isNear(one)));
+  /** Take the computes of a state, also those that no reads go to: they may be back in the next one. */
+  update(computes: ClusterServer[]): void {
+    const before = this.known;
+    this.round++;
+    this.known = new Map();
+    for (const server of computes) {
+      const known = before.get(server.id);
+      const isSame = known && known.server.weight === server.weight && known.server.zone === server.zone;
+      this.known.set(server.id, { server, since: isSame ? known.since : this.round });
+    }
   }
 
   /** The first servers for a group among those that reads go to; undefined if too few are kept. */
   first(group: Buffer, present: ReadonlyMap<string, ClusterServer>): ClusterServer[] | undefined {
-    const found: ClusterServer[] = [];
-    const sizes = [0, 0];
-    for (const one of present.values()) sizes[this.isNear(one) ? 0 : 1]! += 1;
-    for (const [side, ranking] of [this.near, this.far].entries()) {
-      const some = ranking.first(group).flatMap(({ id }) => present.get(id) ?? []);
-      if (some.length < Math.min(SPARES_MIN + 1, sizes[side]!)) return undefined;
-      found.push(...some);
-      // Others of this side come before those of the other one.
-      if (some.length < sizes[side]!) break;
+    const name = group.toString("latin1");
+    let kept = this.kept.get(name);
+    if (kept?.round !== this.round) {
+      kept = { round: this.round, first: this.renewed(group, kept?.first ?? [], kept?.round ?? 0) };
+      if (this.kept.size >= GROUPS_MAX) this.kept.clear();
+      this.kept.set(name, kept);
     }
-    return found;
+    const found = kept.first.flatMap(({ id }) => present.get(id) ?? []);
+    return found.length < Math.min(SPARES_MIN + 1, present.size) ? undefined : found;
   }
 
-  /** All servers for a group among those that reads go to, those of the zone first. */
-  all(group: Buffer, present: ClusterServer[]): ClusterServer[] {
-    const isFar = (one: ClusterServer) => Number(!this.isNear(one));
-    return ranked(group, present).sort((one, two) => isFar(one) - isFar(two));
+  /** The first claims, by those that were the first in an earlier round, if enough of them are left. */
+  private renewed(group: Buffer, first: Claim[], round: number): Claim[] {
+    const left = first.filter(({ id }) => (this.known.get(id)?.since ?? Infinity) <= round);
+    const last = left.length < LEFT_MIN ? undefined : left.at(-1);
+    const come = [...this.known.values()].filter(({ since }) => last === undefined || since > round);
+    const claims = come.map(({ server }) => claimOf(server, group, this.zone));
+    if (last === undefined) return claims.sort(inOrder).slice(0, KEPT);
+    const found = [...left, ...claims].sort(inOrder);
+    // Those behind the last one that is left may come after others, which are not kept.
+    return found.slice(0, Math.min(KEPT, found.indexOf(last) + 1));
   }
 }

@@ -3,7 +3,7 @@
 import type { DescMessage, DescMethod, DescMethodServerStreaming, DescMethodUnary } from "@bufbuild/protobuf";
 import { type MessageInitShape, type MessageShape, create, fromBinary, toBinary } from "@bufbuild/protobuf";
 import * as grpc from "@grpc/grpc-js";
-import { PequodError, errorOfCall, unavailable } from "./errors.js";
+import { PequodError, closed, errorOfCall, unavailable } from "./errors.js";
 import { type ExecuteReply, type ExecuteRequest, type ExecuteRequestSchema, Pequod } from "./generated/pequod_pb.js";
 
 /** How a client reaches servers and proves who it is; keys and certificates are PEM. */
@@ -18,6 +18,13 @@ export interface Security {
   insecure?: boolean;
 }
 
+/** A method with one request; its replies are one or more. */
+export type Method<I extends DescMessage, O extends DescMessage> =
+  | DescMethodUnary<I, O>
+  | DescMethodServerStreaming<I, O>;
+/** When a call ends: at the deadline; if the first reply is not there in time; by the signal. */
+export type Limits = { deadline?: number; firstMs?: number; signal?: AbortSignal | undefined };
+
 const CHANNEL = {
   "grpc.max_receive_message_length": -1,
   // Retries find a server that was started again; unless said, gRPC waits for up to two minutes.
@@ -25,15 +32,17 @@ const CHANNEL = {
   "grpc.max_reconnect_backoff_ms": 2000,
 };
 const LOCAL = /^(127\.[\d.]+|localhost|\[::1\]|unix:.*?)(:\d+)?$/;
+/** Streams of batches that are kept for further ones. */
+const IDLE_MAX = 8;
 
 export class Server {
-  private readonly client: grpc.Client;
-  private readonly metadata = new grpc.Metadata();
-  private readonly streams = new Map<string, BatchStream>();
-  private readonly calls = new Set<{ cancel(): void }>();
-  private isClosed = false;
   /** Until then, others are asked first: it did not answer. */
   awayUntil = 0;
+  private readonly client: grpc.Client;
+  private readonly metadata = new grpc.Metadata();
+  private readonly calls = new Set<{ cancel(): void }>();
+  private idle: BatchStream[] = [];
+  private isClosed = false;
 
   constructor(readonly address: string, security: Security) {
     const { ca, certificate, key, token, insecure } = security;
@@ -47,139 +56,114 @@ export class Server {
     if (token !== undefined) this.metadata.set("authorization", `Bearer ${token}`);
   }
 
-  unary<I extends DescMessage, O extends DescMessage>(
-    method: DescMethodUnary<I, O>, request: MessageInitShape<I>, deadline: number,
-  ): Promise<MessageShape<O>> {
-    const [path, encode, decode] = coded(method);
-    return new Promise((resolve, reject) => {
-      const message = create(method.input, request) as MessageShape<I>;
-      this.client.makeUnaryRequest(path, encode, decode, message, this.metadata, { deadline }, (error, reply) => {
-        if (error !== null || reply === undefined) reject(this.failed(error as grpc.ServiceError));
-        else resolve(reply);
-      });
-    });
-  }
-
-  /** Replies until the stream ends; who leaves the iterator, or aborts the signal, ends the call. */
+  /** Replies until the call ends; who leaves the iterator ends it. */
   async *stream<I extends DescMessage, O extends DescMessage>(
-    method: DescMethodServerStreaming<I, O>, request: MessageInitShape<I>, deadline?: number, signal?: AbortSignal,
+    method: Method<I, O>, request: MessageInitShape<I>, { deadline, firstMs, signal }: Limits,
   ): AsyncGenerator<MessageShape<O>, void> {
-    const [path, encode, decode] = coded(method);
     const message = create(method.input, request) as MessageShape<I>;
     const options = deadline === undefined ? {} : { deadline };
-    const call = this.client.makeServerStreamRequest(path, encode, decode, message, this.metadata, options);
-    yield* this.replies(call, signal);
-  }
-
-  /** The first reply of a stream, which is then ended. */
-  async first<I extends DescMessage, O extends DescMessage>(
-    method: DescMethodServerStreaming<I, O>, request: MessageInitShape<I>, deadline: number,
-  ): Promise<MessageShape<O>> {
-    for await (const reply of this.stream(method, request, deadline)) return reply;
-    throw unavailable(`${this.address} gave no reply`, false);
-  }
-
-  /**
-   * The pieces of the reply to a batch. All batches go through one stream, in their order, as a new one would cost more
-   * than most of them; those whose reads may wait for a level go through another one.
-   */
-  execute(request: MessageInitShape<typeof ExecuteRequestSchema>, deadline: number): Promise<ExecuteReply[]> {
-    const lane = request.freshness !== undefined || request.freshLevels?.length ? "level" : "plain";
-    let stream = this.streams.get(lane);
-    if (stream === undefined || stream.hasEnded) {
-      const [path, encode, decode] = coded(Pequod.method.execute);
-      const call = this.client.makeBidiStreamRequest(path, encode, decode, this.metadata);
-      stream = new BatchStream(call, (error) => this.failed(error));
-      this.streams.set(lane, stream);
-    }
-    return stream.send(create(Pequod.method.execute.input, request), deadline - Date.now());
-  }
-
-  private async *replies<T>(call: grpc.ClientReadableStream<T>, signal?: AbortSignal): AsyncGenerator<T, void> {
+    const call = this.client.makeServerStreamRequest(...coded(method), message, this.metadata, options);
     const leave = () => call.cancel();
+    let silence: PequodError | undefined;
+    const timer = firstMs && setTimeout(() => {
+      silence = unavailable(`${this.address} is silent`, true);
+      leave();
+    }, firstMs);
     signal?.addEventListener("abort", leave);
     this.calls.add(call);
     try {
-      for await (const reply of call) yield reply as T;
+      for await (const reply of call) {
+        clearTimeout(timer);
+        yield reply as MessageShape<O>;
+      }
     } catch (error) {
-      if (!signal?.aborted) throw this.failed(error as grpc.ServiceError);
+      if (!signal?.aborted) throw silence ?? this.failed(error as Error);
     } finally {
+      clearTimeout(timer);
       signal?.removeEventListener("abort", leave);
       this.calls.delete(call);
-      call.cancel();
+      leave();
     }
   }
 
-  private failed(error: grpc.ServiceError): Error {
-    if (this.isClosed) return closed();
-    if (typeof error.code !== "number") return error;
-    const failed = errorOfCall(error, this.address);
-    if (failed.reason === "UnavailableError") this.awayUntil = Date.now() + 1000;
-    return failed;
+  /** The first reply, of most methods the only one. */
+  async first<I extends DescMessage, O extends DescMessage>(
+    method: Method<I, O>, request: MessageInitShape<I>, deadline: number,
+  ): Promise<MessageShape<O>> {
+    for await (const reply of this.stream(method, request, { deadline })) return reply;
+    throw unavailable(`${this.address} gave no reply`, false);
+  }
+
+  /** The pieces of the reply to a batch. Streams are kept, as a new one would cost more than most batches. */
+  async execute(request: MessageInitShape<typeof ExecuteRequestSchema>, deadline: number): Promise<ExecuteReply[]> {
+    this.idle = this.idle.filter(({ hasEnded }) => !hasEnded);
+    const { execute } = Pequod.method;
+    const begin = () => this.client.makeBidiStreamRequest(...coded(execute), this.metadata);
+    const stream = this.idle.pop() ?? new BatchStream(begin());
+    this.calls.add(stream);
+    try {
+      const pieces = await stream.send(create(execute.input, request), deadline - Date.now());
+      if (this.idle.length < IDLE_MAX) this.idle.push(stream);
+      else stream.cancel();
+      return pieces;
+    } catch (error) {
+      throw this.failed(error as Error);
+    } finally {
+      this.calls.delete(stream);
+    }
   }
 
   /** Calls under way fail. */
   close(): void {
     this.isClosed = true;
-    for (const call of [...this.calls, ...this.streams.values()]) call.cancel();
+    for (const call of [...this.calls, ...this.idle]) call.cancel();
     this.client.close();
+  }
+
+  private failed(error: Error): Error {
+    if (this.isClosed) return closed();
+    const failed = "details" in error ? errorOfCall(error as grpc.ServiceError, this.address) : error;
+    if (failed instanceof PequodError && failed.reason === "UnavailableError") this.awayUntil = Date.now() + 1000;
+    return failed;
   }
 }
 
-interface SentBatch {
-  pieces: ExecuteReply[];
-  resolve: (pieces: ExecuteReply[]) => void;
-  reject: (error: unknown) => void;
-  timer: NodeJS.Timeout;
-}
-
-/** A stream of batches, whose replies come in the order of the batches. */
+/** A stream that carries one batch after another. */
 class BatchStream {
   hasEnded = false;
-  private readonly sent: SentBatch[] = [];
+  private pieces: ExecuteReply[] = [];
+  private batch: { resolve: (pieces: ExecuteReply[]) => void; reject: (error: Error) => void } | undefined;
 
-  constructor(
-    private readonly call: grpc.ClientDuplexStream<ExecuteRequest, ExecuteReply>,
-    failed: (error: grpc.ServiceError) => Error,
-  ) {
+  constructor(private readonly call: grpc.ClientDuplexStream<ExecuteRequest, ExecuteReply>) {
     call.on("data", (piece: ExecuteReply) => {
-      this.sent[0]?.pieces.push(piece);
-      if (piece.more) return;
-      const batch = this.sent.shift();
-      clearTimeout(batch?.timer);
-      batch?.resolve(batch.pieces);
+      this.pieces.push(piece);
+      if (!piece.more) this.batch?.resolve(this.pieces.splice(0));
     });
-    call.on("error", (error) => this.end(failed(error as grpc.ServiceError)));
+    call.on("error", (error) => this.end(error));
     call.on("end", () => this.end(unavailable("the server ended the stream of batches", false)));
   }
 
-  send(request: ExecuteRequest, timeoutMs: number): Promise<ExecuteReply[]> {
-    return new Promise((resolve, reject) => {
-      const timer = setTimeout(() => this.late(batch), timeoutMs);
-      const batch = { pieces: [], resolve, reject, timer };
-      this.sent.push(batch);
-      this.call.write(request);
-    });
+  async send(request: ExecuteRequest, timeoutMs: number): Promise<ExecuteReply[]> {
+    const late = new PequodError("DEADLINE_EXCEEDED", "DeadlineExceededError", "the server did not answer in time");
+    const timer = setTimeout(() => this.end(late), timeoutMs);
+    try {
+      return await new Promise((resolve, reject) => {
+        this.batch = { resolve, reject };
+        this.call.write(request);
+      });
+    } finally {
+      clearTimeout(timer);
+    }
   }
 
   cancel(): void {
     this.call.cancel();
   }
 
-  /** The batches behind a late one would wait for it: those that may be sent again are, through another stream. */
-  private late(batch: SentBatch): void {
-    batch.reject(new PequodError("DEADLINE_EXCEEDED", "DeadlineExceededError", "the server did not answer in time"));
-    this.sent.splice(this.sent.indexOf(batch), 1);
-    this.end(unavailable("a batch before this one was late", false));
-    this.call.cancel();
-  }
-
   private end(error: Error): void {
     this.hasEnded = true;
-    for (const { reject, timer } of this.sent.splice(0)) {
-      clearTimeout(timer);
-      reject(error);
-    }
+    this.batch?.reject(error);
+    this.cancel();
   }
 }
 
@@ -189,6 +173,3 @@ const coded = <I extends DescMessage, O extends DescMessage>(method: DescMethod 
     (message: MessageShape<I>) => Buffer.from(toBinary(method.input, message)),
     (bytes: Buffer) => fromBinary(method.output, bytes),
   ] as const;
-
-export const closed = () =>
-  new PequodError("CANCELLED", "ClosedError", "this client has been closed; make another one");

@@ -1,8 +1,8 @@
 /** Watches: the changes of a range as they happen, across broken connections. */
 
 import { setTimeout as sleep } from "node:timers/promises";
-import type { Read } from "./commands.js";
-import { type Data, type Row, bufferOf, fieldsOf, maybe } from "./data.js";
+import type { Read } from "./command.js";
+import { type Range, type Row, bufferOf, fieldsOf, maybe, rowsOf } from "./data.js";
 import { PequodError, unavailable } from "./errors.js";
 import { Token, levelOf } from "./freshness.js";
 import { Change_Reason, type Header, Pequod, type WatchReply } from "./generated/pequod_pb.js";
@@ -41,10 +41,11 @@ export interface WatchOptions extends Read {
 
 /** The events of a range, the first as soon as the watch stands. */
 export async function* follow(
-  link: Link, first: Data, last: Data | undefined, options: WatchOptions, note: (header: Header) => void,
+  link: Link, range: Range, options: WatchOptions, note: (header: Header) => void,
 ): AsyncGenerator<WatchEvent, void> {
   const { rows = false, freshness, reconnectMs = 30_000, progressMs = 0, signal } = options;
-  const bounds = fieldsOf({ first, last });
+  const bounds = fieldsOf(range);
+  const limits = { firstMs: link.timeoutMs, signal };
   let after = options.after;
   let hasBegun = false;
   let lostAt: number | undefined;
@@ -55,30 +56,22 @@ export async function* follow(
     const state = after === undefined ? {} : { after: { serverId: after.serverId, revision: after.revision } };
     const request = { ...bounds, rows: rows && !hasBegun, progressMs, ...level, ...state };
     let taken: Row[] = [];
-    const silent = new AbortController();
-    const timer = setTimeout(() => silent.abort(), link.timeoutMs);
-    const ending = signal === undefined ? silent.signal : AbortSignal.any([silent.signal, signal]);
     try {
-      for await (const reply of server.stream(Pequod.method.watch, request, undefined, ending)) {
-        clearTimeout(timer);
-        taken = taken.concat(reply.keys.map((key, at) => [bufferOf(key), bufferOf(reply.values[at] ?? key)]));
-        if (reply.header !== undefined && (reply.ready || reply.keys.length === 0)) {
-          [lostAt, tries] = [undefined, 0];
-          note(reply.header);
-          after = reply.header;
-          // The watch that goes on has told nothing yet.
-          if (!reply.ready || !hasBegun) yield eventOf(reply, reply.header, reply.ready && rows ? taken : undefined);
-          hasBegun = true;
-        }
+      for await (const reply of server.stream(Pequod.method.watch, request, limits)) {
+        taken = taken.concat(rowsOf(reply));
+        if (reply.header === undefined || (reply.keys.length && !reply.ready)) continue;
+        [lostAt, tries, after] = [undefined, 0, reply.header];
+        note(reply.header);
+        // The watch that goes on has told nothing yet.
+        if (!reply.ready || !hasBegun) yield eventOf(reply, reply.header, reply.ready && rows ? taken : undefined);
+        hasBegun = true;
       }
       if (signal?.aborted) return;
-      throw unavailable(`${server.address} ${silent.signal.aborted ? "is silent" : "ended the watch"}`, true);
+      throw unavailable(`${server.address} ended the watch`, true);
     } catch (error) {
       lostAt ??= Date.now();
       const isLate = hasBegun ? Date.now() - lostAt > reconnectMs : tries >= link.retries;
       if (!(error instanceof PequodError) || error.reason !== "UnavailableError" || isLate) throw error;
-    } finally {
-      clearTimeout(timer);
     }
     await sleep(pauseMs(++tries));
   }

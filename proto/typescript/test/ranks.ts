@@ -2,9 +2,9 @@
 
 import { create } from "@bufbuild/protobuf";
 import { readFileSync } from "node:fs";
-import { stateAfter } from "../src/cluster.js";
 import { type FollowClusterReply, FollowClusterReplySchema } from "../src/generated/pequod_pb.js";
-import { Rankings } from "../src/ranks.js";
+import { stateAfter } from "../src/map.js";
+import { Rankings, ranked } from "../src/ranks.js";
 
 interface Given { id: string; weight: number; zone: string; state: string }
 
@@ -23,10 +23,10 @@ for (const [at, given] of states.entries()) {
   const state = stateAfter(known, create(FollowClusterReplySchema, at ? difference : { map, servers }));
   if (state.map?.version !== 3n) throw new Error("the map is lost");
   known = state;
-  rankings.update(state);
+  rankings.update(state.servers);
   const ready = state.servers.filter((one) => one.state === "ready");
   const present = new Map(ready.map((one) => [one.id, one]));
   const found = groups.map((group) => rankings.first(Buffer.from(group), present)?.map(({ id }) => id) ?? null);
-  const all = groups.map((group) => rankings.all(Buffer.from(group), ready).map(({ id }) => id));
+  const all = groups.map((group) => ranked(Buffer.from(group), ready, rankings.zone).map(({ id }) => id));
   process.stdout.write(`${JSON.stringify({ found, all })}\n`);
 }

@@ -79,7 +79,8 @@ class FolderLoading:
             The engine has the joins of the settings, and no rows.
 
         Raises:
-            FolderError, DamagedError: It cannot be used, or what it has does not fit the settings.
+            FolderError, DamagedError: It cannot be used, or what it has does not fit the settings: a cluster's server
+                goes by the joins of the map, and would lose those of the folder.
         """
         rows = self._disk.open()
         own = {join.spec for join in self._engine.joins()}
@@ -90,6 +91,8 @@ class FolderLoading:
             elif self._known is not None:
                 own = set(parse(self._known) if self._known else ())
                 self.others = [join for join in (parse(meta.joins) if meta.joins else ()) if join not in own]
+            else:
+                self._refuse_joins(meta.joins)
             await self._find_tables(rows)
             ids = list(rows.ids())
         except RowsError as error:
@@ -142,6 +145,18 @@ class FolderLoading:
         if not self._keeps_joins and self._known is None:
             return str
         return lambda: "".join(f"{join.spec};\n" for join in self._engine.joins() if join.spec not in own)
+
+    def _refuse_joins(self, text: str) -> None:
+        if not text:
+            return
+        names = ", ".join(shown(join.output.table) for join in parse(text))
+        raise FolderError(
+            self._path,
+            f"it has joins ({names}), and a server of a cluster goes by those of the cluster's map alone. To have the "
+            "server by itself, start it without `cluster`, and without the variable PEQUOD_CLUSTER. To bring it into "
+            "the cluster, start it once by itself, note what `pequod join list` shows, drop these joins with `pequod "
+            "join drop`, and add them again in the cluster",
+        )
 
     def _add_joins(self, text: str) -> None:
         if not text:
