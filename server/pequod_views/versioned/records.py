@@ -72,6 +72,15 @@ class QuorumError(PequodError):
         self.reasons = tuple(reasons)
 
 
+class StatementRefusedError(PequodError):
+    """A store does not take a request, such as a write that is too large for it; nothing was done."""
+
+    def __init__(self, store: str, reason: str) -> None:
+        super().__init__(f"{store}: {reason}")
+        self.store = store
+        self.reason = reason
+
+
 @dataclass(frozen=True, slots=True)
 class Get:
     """Read cells of a record from ``quorum`` replicas; None: all of them. The reply has the newest of each."""
