@@ -208,6 +208,7 @@ class CassandraReplicas:
         statement.fetch_size = None
         return await self._nodes.ask(statement, quorum, _PAUSE_S)
 
+
 def consistency(quorum: int, replica_count: int) -> int:
     """Return the level of Cassandra that waits for some of so many replicas.
 

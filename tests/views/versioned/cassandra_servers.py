@@ -84,6 +84,9 @@ concurrent_reads: 8
 concurrent_writes: 8
 concurrent_compactors: 1
 paxos_variant: v2
+read_request_timeout: 10s
+write_request_timeout: 10s
+cas_contention_timeout: 5s
 data_file_directories: [{folder}/data]
 commitlog_directory: {folder}/commitlog
 saved_caches_directory: {folder}/caches

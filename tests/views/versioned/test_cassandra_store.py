@@ -23,12 +23,12 @@ from pequod_views.versioned import (
 from pequod_views.versioned.rows import NameRefusedError, base_column
 
 from tests.forked import run_command
+from tests.views.versioned.cassandra_servers import skip_without_cassandra
 from tests.views.versioned.conftest import NewLeases
 from tests.views.versioned.masters import run
 from tests.views.versioned.oracle import view_of
 from tests.views.versioned.test_versioned_cli import FILE, REPLICAS
 from tests.views.versioned.test_versioned_processes import read_until_propagated, serving
-from tests.views.versioned.cassandra_servers import skip_without_cassandra
 
 skip_without_cassandra()
 
@@ -154,9 +154,9 @@ async def test_what_cassandra_cannot_keep_is_refused_and_nothing_is_written(
     for time in (-1, TIMESTAMP_MAX + 1):
         with pytest.raises(NameRefusedError, match="Cassandra has those from 0"):
             await store.put(table, "k", {B: StoredCell("x", 1), A: StoredCell("x", time)}, 3)
-    with pytest.raises(NameRefusedError, match="the key 'x+\\.\\.\\.' is refused"):
+    with pytest.raises(NameRefusedError, match=r"the key 'x+\.\.\.' is refused"):
         await store.put(table, long, {A: StoredCell("x", 1)}, 3)
-    with pytest.raises(NameRefusedError, match="the column 'x+\\.\\.\\.' is refused"):
+    with pytest.raises(NameRefusedError, match=r"the column 'x+\.\.\.' is refused"):
         await store.put(table, "k", {StoredColumn(long): StoredCell("x", 1)}, 3)
     with pytest.raises(StatementRefusedError, match="exceeds allowed maximum"):
         await store.put(table, "k", {A: StoredCell(long * 100, 1), B: StoredCell("x", 1)}, 3)
@@ -215,7 +215,9 @@ async def test_views_are_kept_over_it(store: CassandraReplicas, table: str, new_
 
 async def test_the_command_line_keeps_views_in_it(store: CassandraReplicas, table: str, tmp_path: Path) -> None:
     file = tmp_path / "versioned.toml"
-    text = FILE.replace(REPLICAS, f'"{ADDRESS}"').replace('"ticket"', f'"{table}"').replace("assigned_to", f"of {table}")
+    text = (
+        FILE.replace(REPLICAS, f'"{ADDRESS}"').replace('"ticket"', f'"{table}"').replace("assigned_to", f"of {table}")
+    )
     file.write_text(text)
     for key in ("1", "2"):
         await store.put(table, key, {base_column("assigned"): StoredCell("a", 1)}, 2)
