@@ -119,7 +119,10 @@ def check(file: VersionedPath, output_json: Json = False) -> None:
         else:
             for text in checked.wrong:
                 print(text)
-            print(f"{checked.records} records, {checked.pending} not propagated yet, {len(checked.wrong)} wrong")
+            without = _without(checked.replicas_away)
+            print(
+                f"{checked.records} records, {checked.pending} not propagated yet, {len(checked.wrong)} wrong{without}"
+            )
         return not checked.wrong
 
     if not _run(views, work):
@@ -147,8 +150,16 @@ def _sweeper(views: VersionedFile, store: RecordStore, leases: ShareLeases) -> V
 
 async def _sweep(sweeper: ViewSweeper, *, output_json: bool) -> None:
     swept = asdict(await sweeper.sweep())
-    text = json_line(swept) if output_json else ", ".join(f"{name} {count}" for name, count in swept.items())
-    print(text, flush=True)
+    if output_json:
+        print(json_line(swept), flush=True)
+        return
+    away = swept.pop("replicas_away")
+    print(", ".join(f"{name} {count}" for name, count in swept.items()) + _without(away), flush=True)
+
+
+def _without(away: int) -> str:
+    """Return what to say of replicas that did not answer."""
+    return f", without what {away} that did not answer alone have" if away else ""
 
 
 async def _opened(views: VersionedFile) -> tuple[RecordStore, Callable[[], Coroutine[Any, Any, None]]]:

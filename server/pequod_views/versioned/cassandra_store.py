@@ -30,7 +30,7 @@ from cassandra.query import BatchStatement, BatchType, PreparedStatement, tuple_
 from pequod.errors import SettingError
 from pequod_views.versioned.cassandra_address import CassandraAddress
 from pequod_views.versioned.cassandra_nodes import CassandraNodes
-from pequod_views.versioned.records import Cells, QuorumError, StoredCell, StoredColumn
+from pequod_views.versioned.records import Cells, KeyPage, QuorumError, StoredCell, StoredColumn
 from pequod_views.versioned.replicas import ReplicaRefusedError, refuse_duration
 from pequod_views.versioned.rows import NameRefusedError
 
@@ -42,6 +42,8 @@ _PART_BYTES: Final = 3
 #: When another node is asked as well; swaps that meet at two nodes hold each other up.
 _PAUSE_S: Final = 0.02
 _SWAP_PAUSE_S: Final = 0.25
+#: How long scans do without a replica that was away.
+_AWAY_S: Final = 10.0
 _LEVELS: Final = {1: ConsistencyLevel.ONE, 2: ConsistencyLevel.TWO, 3: ConsistencyLevel.THREE}
 #: Each column of the tables, to be compared with those that are there.
 _TABLES: Final = {
@@ -82,6 +84,9 @@ class CassandraReplicas:
         self._nodes = CassandraNodes(session, address, max(replica_count, 2), timeout_s)
         self._statements = statements
         self._timeout_s = timeout_s
+        #: Until when scans ask a majority, and how many replicas were away then.
+        self._scan_all_s = float("-inf")
+        self._away = 0
 
     @classmethod
     async def open(cls, address: str, *, timeout_s: float = 2.0, missing: Literal["made", "refused"] = "made") -> Self:
@@ -154,32 +159,44 @@ class CassandraReplicas:
         if cells:
             await self._ask(batch, quorum)
 
-    async def keys(self, table: str, after: str | None, count: int) -> Sequence[str]:
-        """Return the first keys of a table that come after one, by their tokens, as a majority has them.
+    async def keys(self, table: str, after: str | None, count: int) -> KeyPage:
+        """Return the first keys of a table that come after one, by their tokens.
 
         Cost:
             The keys of all tables between the first and the last are read.
         """
-        found: list[str] = []
+        found, replicas_away = list[str](), 0
         place = None if after is None else (table, after)
         while len(found) < count:
-            if place is None:
-                page = await self._ask(self._statements[_KEYS].bind((count,)), self.replica_count // 2 + 1)
-            else:
-                page = await self._page(place, count)
+            page, away = await self._page(place, count)
+            replicas_away = max(replicas_away, away)
             if not page:
                 break
             found += [key for name, key in page if name == table]
             place = page[-1]
         # Keys beyond the count are read again with the next page.
-        return found[:count]
+        return KeyPage(found[:count], replicas_away)
 
-    async def _page(self, place: tuple[str, str], count: int) -> list[tuple[str, str]]:
-        """Return records after one, those with the same token first, which come in the order of their bytes."""
-        majority = self.replica_count // 2 + 1
-        beside = await self._ask(self._statements[_KEYS_BESIDE].bind(place), majority)
+    async def _page(self, place: tuple[str, str] | None, count: int) -> tuple[list[tuple[str, str]], int]:
+        """Return records after one, of any table, and how many replicas did not answer."""
+        if place is None:
+            return await self._scan(_KEYS, (count,))
+        # Those with the same token come first, in the order of their bytes.
+        beside, _ = await self._scan(_KEYS_BESIDE, place)
         behind = sorted((one for one in beside if _bytes(*one) > _bytes(*place)), key=lambda one: _bytes(*one))
-        return behind + list(await self._ask(self._statements[_KEYS_AFTER].bind((*place, count)), majority))
+        after, replicas_away = await self._scan(_KEYS_AFTER, (*place, count))
+        return behind + after, replicas_away
+
+    async def _scan(self, text: str, parameters: tuple[object, ...]) -> tuple[list[tuple[str, str]], int]:
+        """Ask all replicas, or a majority if one is away or was a short while ago."""
+        loop = asyncio.get_running_loop()
+        if loop.time() >= self._scan_all_s:
+            try:
+                return await self._ask(self._statements[text].bind(parameters), self.replica_count), 0
+            except QuorumError as error:
+                self._scan_all_s = loop.time() + _AWAY_S
+                self._away = max(self.replica_count - error.answered, 1)
+        return await self._ask(self._statements[text].bind(parameters), self.replica_count // 2 + 1), self._away
 
     async def swap(self, register: str, old: str | None, new: str | None) -> str | None:
         """Set a register if it has another value.

@@ -72,6 +72,14 @@ class QuorumError(PequodError):
         self.reasons = tuple(reasons)
 
 
+class KeyPage(NamedTuple):
+    """Keys of a table, in the order of the store."""
+
+    keys: Sequence[str]
+    #: How many replicas did not answer: what they alone have is not there.
+    replicas_away: int
+
+
 class StatementRefusedError(PequodError):
     """A store does not take a request, such as a write that is too large for it; nothing was done."""
 
@@ -133,10 +141,13 @@ class RecordStore(Protocol):
         """
         ...
 
-    async def keys(self, table: str, after: str | None, count: int) -> Sequence[str]:
+    async def keys(self, table: str, after: str | None, count: int) -> KeyPage:
         """Return the first keys of a table that come after ``after``, in the store's order; None is before all keys.
 
-        A record that the replicas that answer lack may be left out; the next sweep finds it.
+        They are those of all replicas that answer, each of which is waited for until it counts as away.
+
+        Raises:
+            QuorumError: Less than a majority of the replicas answers.
         """
         ...
 

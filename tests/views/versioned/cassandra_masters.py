@@ -55,7 +55,7 @@ class Cassandra:
         end = time.monotonic() + _WAIT_S_MAX
         while True:
             try:
-                return await CassandraReplicas.open(ADDRESS)
+                return await CassandraReplicas.open(ADDRESS, timeout_s=5.0)
             except QuorumError:
                 if time.monotonic() > end:
                     raise

@@ -32,7 +32,7 @@ class Links:
         self._free = asyncio.Event()
         self._loop = asyncio.new_event_loop()
         self._thread = threading.Thread(target=self._loop.run_forever, daemon=True)
-        self._tasks: set[asyncio.Task[None]] = set()
+        self._servers: list[asyncio.Server] = []
 
     def open(self) -> None:
         """Begin to listen.
@@ -63,9 +63,12 @@ class Links:
         self._loop.close()
 
     async def _cancel(self) -> None:
-        for task in self._tasks:
+        for server in self._servers:
+            server.close()
+        tasks = asyncio.all_tasks() - {asyncio.current_task()}
+        for task in tasks:
             task.cancel()
-        await asyncio.gather(*self._tasks, return_exceptions=True)
+        await asyncio.gather(*tasks, return_exceptions=True)
 
     async def _listen(self, address: str) -> None:
         async def accept(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -73,13 +76,7 @@ class Links:
                 await self._join(address, reader, writer)
             writer.close()
 
-        server = await asyncio.start_server(accept, address, self._port)
-        task = asyncio.create_task(self._serve(server))
-        self._tasks.add(task)
-
-    async def _serve(self, server: asyncio.Server) -> None:
-        async with server:
-            await asyncio.Event().wait()
+        self._servers.append(await asyncio.start_server(accept, address, self._port))
 
     async def _join(self, to: str, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         head = await reader.readexactly(_HEAD_BYTES)
