@@ -36,7 +36,7 @@ from pequod_views.versioned.records import QuorumError, StatementRefusedError
 #: Of the time that answers take: what the newest of them counts.
 _NEWEST: Final = 0.1
 _TIMES: Final = 3.0
-#: What a node raises that cannot do what it is asked to now.
+#: Errors of a node that cannot do its part now.
 AWAY: Final = (
     RequestExecutionException,
     OperationTimedOut,
@@ -65,7 +65,7 @@ class CassandraNodes:
         self._timeout_s = timeout_s
         #: How many requests of each node take longer than they should.
         self._late: Counter[Host] = Counter()
-        #: What answers take, by the least time that another node waits: those of another kind take longer.
+        #: The time that answers take, by the least time that another node waits: those of another kind take longer.
         self._usual_s: dict[float, float] = {}
 
     async def ask(self, statement: Any, wanted: int, pause_s: float) -> list[Any]:
@@ -81,7 +81,7 @@ class CassandraNodes:
         """
         loop, nodes = asyncio.get_running_loop(), self._nodes(statement)
         while_s = min(max(pause_s, _TIMES * self._usual_s.get(pause_s, 0.0)), max(pause_s, self._timeout_s / 4))
-        #: Who was asked, and when.
+        #: The nodes that were asked, and when.
         working: dict[asyncio.Future[list[Any]], tuple[Host, float]] = {}
         failures: dict[Host, Exception] = {}
         while True:

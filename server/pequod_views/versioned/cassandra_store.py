@@ -227,7 +227,7 @@ class CassandraReplicas:
 
 
 def consistency(quorum: int, replica_count: int) -> int:
-    """Return the level of Cassandra that waits for some of so many replicas.
+    """Return the level of Cassandra that waits for `quorum` of the replicas.
 
     Raises:
         QuorumError: There are not as many.

@@ -19,7 +19,7 @@ class KeyScan:
     def __init__(self, store: RecordStore, table: str) -> None:
         self._store = store
         self._table = table
-        #: Those that did not answer, at most for a page.
+        #: How many did not answer, of a page that the fewest answered.
         self.replicas_away = 0
 
     async def __aiter__(self) -> AsyncIterator[str]:
