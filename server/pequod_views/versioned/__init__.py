@@ -8,6 +8,7 @@ from pequod_views.versioned.coordinator import StoreSession, UpdatesRefusedError
 from pequod_views.versioned.leases import ShareLeases
 from pequod_views.versioned.records import (
     ForgettingStore,
+    LimitedStore,
     QuorumError,
     RecordStore,
     StatementRefusedError,
@@ -24,6 +25,7 @@ __all__ = [
     "EarlierFormatError",
     "ForgettingStore",
     "LeaseLostError",
+    "LimitedStore",
     "NameRefusedError",
     "NoLiveRowError",
     "QuorumError",

@@ -131,9 +131,19 @@ class CassandraReplicas:
         """Disconnect."""
         await asyncio.to_thread(self._session.cluster.shutdown)
 
+    def check_record(self, table: str, key: str) -> None:
+        """Pass if Cassandra can keep a record under a key.
+
+        Raises:
+            NameRefusedError: The key is too long.
+        """
+        if len(_bytes(table, key)) > _KEY_BYTES_MAX:
+            reason = f"it is longer than {_KEY_BYTES_MAX - 2 * _PART_BYTES} bytes with the name of its table"
+            raise NameRefusedError("the key", f"{key[:20]}...", reason)
+
     async def get(self, table: str, key: str, columns: Sequence[StoredColumn] | None, quorum: int) -> Cells:
         """Return the newest of each cell."""
-        _check_key(table, key)
+        self.check_record(table, key)
         if columns is None:
             statement = self._statements[_GET].bind((table, key))
         else:
@@ -149,7 +159,7 @@ class CassandraReplicas:
             QuorumError: Too few replicas answer.
             StatementRefusedError: The cells are too large together.
         """
-        _check_key(table, key)
+        self.check_record(table, key)
         for column, cell in cells.items():
             _check_cell(column, cell)
         # All cells of a record are in one partition: such a batch is one change there, seen as a whole or not at all.
@@ -294,13 +304,6 @@ def _check_tables(session: Session, place: CassandraAddress, missing: Literal["m
             raise ReplicaRefusedError(place.shown, f"its table {table!r} is another one, and no replica")
         if table not in there:
             session.execute(statement, timeout=60.0)
-
-
-def _check_key(table: str, key: str) -> None:
-    """Pass if Cassandra can keep a record under a key."""
-    if len(_bytes(table, key)) > _KEY_BYTES_MAX:
-        reason = f"it is longer than {_KEY_BYTES_MAX - 2 * _PART_BYTES} bytes with the name of its table"
-        raise NameRefusedError("the key", f"{key[:20]}...", reason)
 
 
 def _check_cell(column: StoredColumn, cell: StoredCell) -> None:

@@ -173,3 +173,16 @@ class ForgettingStore(Protocol):
             QuorumError: Too few replicas answer; some may have removed them.
         """
         ...
+
+
+@runtime_checkable
+class LimitedStore(Protocol):
+    """A store that does not take all keys, such as long ones; it is asked before anything is written."""
+
+    def check_record(self, table: str, key: str) -> None:
+        """Pass if a record can have a key.
+
+        Raises:
+            NameRefusedError: It cannot.
+        """
+        ...

@@ -185,6 +185,20 @@ async def test_what_cassandra_cannot_keep_is_refused_and_nothing_is_written(
     assert (await store.keys(table, None, 10)).keys == [fits]
 
 
+async def test_a_view_key_that_is_too_long_for_a_row_is_refused_and_the_base_is_not_written(
+    store: CassandraReplicas, table: str, new_leases: NewLeases
+) -> None:
+    view = VersionedView(f"of {table}", table, "assigned", ())
+    long = "x" * ((1 << 16) - 1 - 6 - len(view.name) - len("key "))
+    coordinator = ViewCoordinator(store, [view], new_leases(store))
+    with pytest.raises(NameRefusedError, match="is refused"):
+        await coordinator.put(Update(table, "1", "assigned", StoredCell(f"{long}x", 1)), 2)
+    assert (await store.keys(table, None, 10)).keys == []
+    await coordinator.put(Update(table, "1", "assigned", StoredCell(long, 1)), 2)
+    await coordinator.settle()
+    assert await coordinator.get_view(view, long) == {"1": {}}
+
+
 async def test_a_keyspace_that_is_none_is_refused(servers: CassandraServers) -> None:
     with pytest.raises(ReplicaRefusedError, match="no keyspace 'nowhere'; make it: CREATE KEYSPACE"):
         await CassandraReplicas.open(f"cassandra://{HOSTS[0]}/nowhere")
