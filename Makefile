@@ -27,7 +27,7 @@ generate_go = $(BIN)/python -m grpc_tools.protoc -I proto --plugin=$(GO_TOOLS)/p
 .DEFAULT_GOAL := help
 .PHONY: help go go-check install install-dev demo ran test test-long test-pythons test-extras test-quick check format typescript typescript-check proto proto-check interface interface-check coverage soak chaos freshness fuzz \
         figures bench-micro test-optimised test-spark-versions test-spark-cluster docs docs-serve \
-        behaviours cases test-planted test-planted-engine soak-memory soak-server soak-calls soak-workers soak-capped shake simulate simulate-groups views-chaos cluster-chaos cluster-patroni chaos-lake-spark kill beyond linearizable watching damage test-pure test-grpcio test-client-grpcio test-go-race test-shelf differ test-sanitised test-leaks wheels clean
+        behaviours cases test-planted test-planted-engine soak-memory soak-server soak-calls soak-workers soak-capped shake simulate simulate-groups views-chaos views-cassandra cluster-chaos cluster-patroni chaos-lake-spark kill beyond linearizable watching damage test-pure test-grpcio test-client-grpcio test-go-race test-shelf differ test-sanitised test-leaks wheels clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-15s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -297,6 +297,18 @@ views-masters: $(INSTALLED) ## have two and three processes write the same recor
 
 views-redis: $(INSTALLED) ## the same over three servers of Redis, which are stopped and killed as well, RUNS (200) times, from SEED (0) on
 	$(BIN)/python -m tests.views.versioned.redis_masters --runs $(RUNS) --seed $(SEED)
+
+CASSANDRA_JARS := build/cassandra
+$(CASSANDRA_JARS)/.fetched: tests/views/versioned/cassandra.pom.xml
+	@command -v mvn >/dev/null && command -v java >/dev/null || { echo 'the nodes of Cassandra need Java 17, and Maven to fetch them'; exit 1; }
+	mvn --quiet --batch-mode --file $< org.apache.maven.plugins:maven-dependency-plugin:3.6.1:copy-dependencies \
+		-DoutputDirectory=$(abspath $(CASSANDRA_JARS)) -DincludeScope=runtime
+	@touch $@
+
+views-cassandra: export PEQUOD_CASSANDRA_JARS = $(abspath $(CASSANDRA_JARS))
+views-cassandra: $(INSTALLED) $(CASSANDRA_JARS)/.fetched ## the same over three nodes of Cassandra, and its links (needs Java 17 and Maven): RUNS (200), a quarter of an hour on two cores
+	$(BIN)/python -m pytest -q -n0 tests/views/versioned/test_cassandra_store.py --timeout=1200
+	$(BIN)/python -m tests.views.versioned.cassandra_masters --runs $(RUNS) --seed $(SEED)
 
 chaos-lake: $(INSTALLED) ## torment a lake RUNS (200) times: kills, full disks, files cut short or gone, clocks; and compare
 	$(BIN)/python -m tests.lake.faults --runs $(RUNS)

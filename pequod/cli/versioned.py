@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Coroutine
 from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Final, TypeVar
+from typing import TYPE_CHECKING, Annotated, Any, Final, TypeVar, assert_never
 
 import typer
 from pequod_installed.names import how_to_install
@@ -25,6 +25,7 @@ _HELP: Final = """Keep views inside a store of records that has no master.
 \b
 The views are a file in TOML:
     replicas = ["redis://a:6379", "redis://b:6379", "redis://c:6379"]      or each sqlite:PATH
+               or ["cassandra://host,host/keyspace"], which has as many replicas as the keyspace says
     lease_s = 2.0           the same for all processes over the store, and so share_count = 64
     [[view]]
     name = "assigned_to"
@@ -34,7 +35,8 @@ The views are a file in TOML:
 
 \b
 Programs write through `pequod_views.versioned.ViewCoordinator`, which propagates their writes. `serve` completes what
-programs that died have left, and collects stale rows. docs/views.md tells the rest. Redis needs the extra redis.
+programs that died have left, and collects stale rows. docs/views.md tells the rest. Redis needs the extra
+redis, Cassandra the extra cassandra.
 """
 T = TypeVar("T")
 
@@ -117,7 +119,10 @@ def check(file: VersionedPath, output_json: Json = False) -> None:
         else:
             for text in checked.wrong:
                 print(text)
-            print(f"{checked.records} records, {checked.pending} not propagated yet, {len(checked.wrong)} wrong")
+            without = _without(checked.replicas_away)
+            print(
+                f"{checked.records} records, {checked.pending} not propagated yet, {len(checked.wrong)} wrong{without}"
+            )
         return not checked.wrong
 
     if not _run(views, work):
@@ -145,8 +150,16 @@ def _sweeper(views: VersionedFile, store: RecordStore, leases: ShareLeases) -> V
 
 async def _sweep(sweeper: ViewSweeper, *, output_json: bool) -> None:
     swept = asdict(await sweeper.sweep())
-    text = json_line(swept) if output_json else ", ".join(f"{name} {count}" for name, count in swept.items())
-    print(text, flush=True)
+    if output_json:
+        print(json_line(swept), flush=True)
+        return
+    away = swept.pop("replicas_away")
+    print(", ".join(f"{name} {count}" for name, count in swept.items()) + _without(away), flush=True)
+
+
+def _without(away: int) -> str:
+    """Return what to say of replicas that did not answer."""
+    return f", without what {away} that did not answer alone have" if away else ""
 
 
 async def _opened(views: VersionedFile) -> tuple[RecordStore, Callable[[], Coroutine[Any, Any, None]]]:
@@ -155,28 +168,37 @@ async def _opened(views: VersionedFile) -> tuple[RecordStore, Callable[[], Corou
 
     from pequod_views.versioned import ReplicaRefusedError
 
-    if views.are_files:
-        from pequod_views.versioned import SqliteReplicas
+    match views.kind:
+        case "sqlite":
+            from pequod_views.versioned import SqliteReplicas
 
-        paths = [Path(replica.removeprefix("sqlite:")) for replica in views.replicas]
-        files = SqliteReplicas(paths, missing="refused")
-        return files, lambda: asyncio.to_thread(files.close)
-    from pequod_views.versioned.redis_store import RedisReplicas
+            paths = [Path(replica.removeprefix("sqlite:")) for replica in views.replicas]
+            files = SqliteReplicas(paths, missing="refused")
+            return files, lambda: asyncio.to_thread(files.close)
+        case "redis":
+            from pequod_views.versioned.redis_store import RedisReplicas
 
-    servers = RedisReplicas(views.replicas)
-    try:
-        await servers.refuse_same()
-    except ReplicaRefusedError:
-        await servers.close()
-        raise
-    return servers, servers.close
+            servers = RedisReplicas(views.replicas)
+            try:
+                await servers.refuse_same()
+            except ReplicaRefusedError:
+                await servers.close()
+                raise
+            return servers, servers.close
+        case "cassandra":
+            from pequod_views.versioned.cassandra_store import CassandraReplicas
+
+            nodes = await CassandraReplicas.open(views.replicas[0], missing="refused")
+            return nodes, nodes.close
+        case _:
+            assert_never(views.kind)
 
 
 def _run(views: VersionedFile, work: Callable[[RecordStore], Coroutine[Any, Any, T]]) -> T:
     """Run work with the store; an error of it is a message and an exit code."""
     import asyncio
 
-    from pequod_views.versioned import EarlierFormatError, QuorumError, ReplicaRefusedError
+    from pequod_views.versioned import EarlierFormatError, QuorumError, ReplicaRefusedError, StatementRefusedError
 
     async def run_with() -> T:
         store, close = await _opened(views)
@@ -188,8 +210,10 @@ def _run(views: VersionedFile, work: Callable[[RecordStore], Coroutine[Any, Any,
     try:
         return asyncio.run(run_with())
     except ModuleNotFoundError as error:
+        if views.kind == "cassandra":
+            fail(ExitCode.REFUSED, f"Cassandra needs {error.name}: {how_to_install('cassandra')}")
         fail(ExitCode.REFUSED, f"Redis needs {error.name}: {how_to_install('redis')}")
     except QuorumError as error:
         fail(ExitCode.UNREACHABLE, str(error))
-    except (EarlierFormatError, ReplicaRefusedError) as error:
+    except (EarlierFormatError, ReplicaRefusedError, StatementRefusedError) as error:
         fail(ExitCode.REFUSED, str(error))

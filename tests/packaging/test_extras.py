@@ -115,6 +115,17 @@ async def read():
         await store.close()
 assert asyncio.run(read()) == 0
 """
+_CASSANDRA = """
+import asyncio
+from pequod_views.versioned import QuorumError
+from pequod_views.versioned.cassandra_store import CassandraReplicas
+async def opened():
+    try:
+        await CassandraReplicas.open("cassandra://127.0.0.1:1/nowhere")
+    except QuorumError as error:
+        return error.answered
+assert asyncio.run(opened()) == 0
+"""
 _FILES = """
 import subprocess
 subprocess.run([*PEQUOD, "dump", "--prefix", "vote|", "-o", "votes.parquet", "--target", TARGET], check=True)
@@ -167,6 +178,7 @@ USES = {
     "lake-postgres": _LAKE_POSTGRES,
     "views": _VIEWS,
     "redis": _REDIS,
+    "cassandra": _CASSANDRA,
     "jwt": _JWT,
     "files": _FILES,
     "shell": _SHELL,

@@ -6,7 +6,15 @@ Not part of the server, whose views need none of this. docs/views.md tells when 
 from pequod_views.versioned.algorithms import NoLiveRowError, RingError, RowUnfinishedError
 from pequod_views.versioned.coordinator import StoreSession, UpdatesRefusedError, ViewCoordinator, ViewLateError
 from pequod_views.versioned.leases import ShareLeases
-from pequod_views.versioned.records import ForgettingStore, QuorumError, RecordStore, StoredCell, StoredColumn
+from pequod_views.versioned.records import (
+    ForgettingStore,
+    LimitedStore,
+    QuorumError,
+    RecordStore,
+    StatementRefusedError,
+    StoredCell,
+    StoredColumn,
+)
 from pequod_views.versioned.replicas import ReplicaRefusedError
 from pequod_views.versioned.rows import EarlierFormatError, NameRefusedError, Update, VersionedView
 from pequod_views.versioned.sqlite_store import SqliteReplicas
@@ -17,6 +25,7 @@ __all__ = [
     "EarlierFormatError",
     "ForgettingStore",
     "LeaseLostError",
+    "LimitedStore",
     "NameRefusedError",
     "NoLiveRowError",
     "QuorumError",
@@ -26,6 +35,7 @@ __all__ = [
     "RowUnfinishedError",
     "ShareLeases",
     "SqliteReplicas",
+    "StatementRefusedError",
     "StoreSession",
     "StoredCell",
     "StoredColumn",

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Final
 
 from pequod_views.versioned.records import EMPTY, Cells, RecordStore
 from pequod_views.versioned.rows import (
@@ -18,8 +17,7 @@ from pequod_views.versioned.rows import (
     row_of,
     undone,
 )
-
-_PAGE: Final = 1000
+from pequod_views.versioned.scanning import KeyScan
 
 
 @dataclass(slots=True)
@@ -30,6 +28,8 @@ class Checked:
     records: int = 0
     #: Those with writes that are not propagated yet: nothing is said of them.
     pending: int = 0
+    #: Replicas that did not tell which records they have: one that they alone have was not looked at.
+    replicas_away: int = 0
     #: Sentences, one for each record that a view has in another way than its base.
     wrong: list[str] = field(default_factory=list)
 
@@ -44,20 +44,14 @@ async def check_rows(store: RecordStore, views: Sequence[VersionedView]) -> Chec
     check_views(views)
     checked = Checked()
     for view in views:
-        async for base_key in _keys(store, view.base):
+        base, rows = KeyScan(store, view.base), KeyScan(store, view.name)
+        async for base_key in base:
             checked.records += 1
             await _check_record(store, view, base_key, checked)
-        async for record in _keys(store, view.name):
+        async for record in rows:
             await _check_rows(store, view, record, checked)
+        checked.replicas_away = max(checked.replicas_away, base.replicas_away, rows.replicas_away)
     return checked
-
-
-async def _keys(store: RecordStore, table: str) -> AsyncIterator[str]:
-    after: str | None = None
-    while keys := await store.keys(table, after, _PAGE):
-        for key in keys:
-            yield key
-        after = keys[-1]
 
 
 async def _get(store: RecordStore, table: str, key: str) -> Cells:

@@ -14,9 +14,19 @@ from pequod.errors import PequodError
 from pequod_views.versioned.algorithms import RowUnfinishedError, get_view
 from pequod_views.versioned.leases import ShareLeases
 from pequod_views.versioned.propagation import Propagator
-from pequod_views.versioned.records import Cells, QuorumError, RecordStore, StoredCell
+from pequod_views.versioned.records import Cells, LimitedStore, QuorumError, RecordStore, StoredCell
 from pequod_views.versioned.replicas import refuse_duration
-from pequod_views.versioned.rows import Update, VersionedView, base_column, check_text, check_views, guesses, row_of
+from pequod_views.versioned.rows import (
+    ROOT,
+    Update,
+    VersionedView,
+    base_column,
+    check_text,
+    check_views,
+    guesses,
+    record_of,
+    row_of,
+)
 
 _WAIT_S: Final = 10.0
 
@@ -94,10 +104,13 @@ class ViewCoordinator:
 
         Raises:
             QuorumError: See `put`.
+            NameRefusedError: The store does not take a row of a view, such as one with a long key; nothing was done.
         """
         _check_one_record(updates)
         table, key = updates[0].table, updates[0].key
         concerned = {view: some for view in self._views if (some := _concerning(view, updates))}
+        for view in concerned:
+            self._check_rows(view, updates)
         # Before the write: what the record has afterwards may not be in the view yet.
         rows = await self._guesses(list(concerned), key, quorum)
         failure: QuorumError | None = None
@@ -112,6 +125,15 @@ class ViewCoordinator:
                 session.expect(task, view.name)
         if failure is not None:
             raise failure
+
+    def _check_rows(self, view: VersionedView, updates: Sequence[Update]) -> None:
+        """Pass if the store takes the rows that a view will have of updates."""
+        if not isinstance(self._store, LimitedStore):
+            return
+        base_key = updates[0].key
+        values = [update.cell.value for update in updates if update.column == view.key_column]
+        for row in (ROOT, *map(row_of, values)):
+            self._store.check_record(view.name, record_of(row, base_key))
 
     def _start(self, work: Coroutine[None, None, None]) -> asyncio.Task[None]:
         task = asyncio.create_task(work)

@@ -3,16 +3,27 @@
 from __future__ import annotations
 
 import tomllib
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any, Final, Literal, TypeAlias
 
 from pequod.errors import PequodError
+from pequod_views.versioned.cassandra_address import CassandraAddress
 from pequod_views.versioned.leases import LEASE_S_MIN, SHARES_MAX, ShareLeases
 from pequod_views.versioned.records import RecordStore
-from pequod_views.versioned.replicas import REDIS, SQLITE, ReplicaRefusedError, refuse_twice, replica_of
+from pequod_views.versioned.replicas import (
+    CASSANDRA,
+    REDIS,
+    SQLITE,
+    ReplicaRefusedError,
+    refuse_twice,
+    replica_of,
+    shown,
+)
 from pequod_views.versioned.rows import NameRefusedError, VersionedView, check_views
 
+#: The store's.
+StoreKind: TypeAlias = Literal["sqlite", "redis", "cassandra"]
 #: A record whose holder died waits for so long.
 _LEASE_S_MAX: Final = 3600.0
 _FILE: Final = {"replicas", "lease_s", "share_count", "view"}
@@ -38,9 +49,11 @@ class VersionedFile:
     share_count: int
 
     @property
-    def are_files(self) -> bool:
-        """The replicas are SQLite files; else they are servers of Redis."""
-        return self.replicas[0].startswith(SQLITE)
+    def kind(self) -> StoreKind:
+        """What the replicas are."""
+        if self.replicas[0].startswith(CASSANDRA):
+            return "cassandra"
+        return "sqlite" if self.replicas[0].startswith(SQLITE) else "redis"
 
     def leases(self, store: RecordStore) -> ShareLeases:
         """Return the leases of this process."""
@@ -61,15 +74,16 @@ def parse_versioned(text: str) -> VersionedFile:
     replicas, lease_s, share_count = (document.get(name) for name in ("replicas", "lease_s", "share_count"))
     if not _are_texts(replicas) or not replicas:
         raise VersionedFileError("replicas", 'it is a list of texts, such as ["sqlite:a.db", "sqlite:b.db"]')
-    if not any(all(replica.startswith(kind) for replica in replicas) for kind in (SQLITE, REDIS)):
-        raise VersionedFileError("replicas", "each is sqlite:PATH, or each is redis://, rediss:// or unix://PATH")
+    if not any(all(replica.startswith(kind) for replica in replicas) for kind in (SQLITE, REDIS, CASSANDRA)):
+        kinds = "each is sqlite:PATH, or each is redis://, rediss:// or unix://PATH, or it is one cassandra://"
+        raise VersionedFileError("replicas", kinds)
     if lease_s is not None and (type(lease_s) not in {int, float} or not LEASE_S_MIN <= lease_s <= _LEASE_S_MAX):
         reason = f"it is a number of seconds from {LEASE_S_MIN:g} to {_LEASE_S_MAX:g}, not {lease_s!r}"
         raise VersionedFileError("lease_s", reason)
     if share_count is not None and (type(share_count) is not int or not 1 <= share_count <= SHARES_MAX):
         raise VersionedFileError("share_count", f"it is a whole number from 1 to {SHARES_MAX}, not {share_count!r}")
     try:
-        refuse_twice(list(map(replica_of, replicas)), replicas)
+        _check_replicas(replicas)
     except ReplicaRefusedError as error:
         raise VersionedFileError("replicas", str(error)) from error
     tables = document.get("view")
@@ -81,6 +95,16 @@ def parse_versioned(text: str) -> VersionedFile:
     except NameRefusedError as error:
         raise VersionedFileError("the file", str(error)) from error
     return VersionedFile(tuple(replicas), views, float(lease_s or 2.0), share_count or 64)
+
+
+def _check_replicas(replicas: Sequence[str]) -> None:
+    """Pass if addresses can be those of replicas."""
+    if not replicas[0].startswith(CASSANDRA):
+        refuse_twice(list(map(replica_of, replicas)), replicas)
+        return
+    CassandraAddress.of(replicas[0])
+    if len(replicas) > 1:
+        raise ReplicaRefusedError(shown(replicas[1]), "a keyspace of Cassandra is one address, and knows its replicas")
 
 
 def _view(table: Mapping[str, Any]) -> VersionedView:

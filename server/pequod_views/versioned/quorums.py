@@ -33,6 +33,17 @@ class Quorums(Generic[R]):
         Raises:
             QuorumError: Too few answer.
         """
+        return await self._ask(work, quorum, quorum, down)
+
+    async def ask_all(self, work: Callable[[R], Awaitable[T]], least: int, down: set[int]) -> list[T]:
+        """Have all replicas work that are not down; return what all of them answer that can.
+
+        Raises:
+            QuorumError: Fewer than `least` answer.
+        """
+        return await self._ask(work, len(self.replicas), least, down)
+
+    async def _ask(self, work: Callable[[R], Awaitable[T]], wanted: int, least: int, down: set[int]) -> list[T]:
         names = {
             asyncio.ensure_future(work(replica)): name
             for number, (replica, name) in enumerate(zip(self.replicas, self._names, strict=True))
@@ -44,7 +55,7 @@ class Quorums(Generic[R]):
             future.add_done_callback(self._end)
         answers: list[T] = []
         reasons: list[str] = []
-        while working and len(answers) < quorum:
+        while working and len(answers) < wanted:
             done, working = await asyncio.wait(working, return_when=asyncio.FIRST_COMPLETED)
             for future in done:
                 error = future.exception()
@@ -54,8 +65,8 @@ class Quorums(Generic[R]):
                     reasons.append(f"{names[future]}: {error or type(error).__name__}")
                 else:
                     raise error
-        if len(answers) < quorum:
-            raise QuorumError(quorum, len(answers), sorted(reasons))
+        if len(answers) < least:
+            raise QuorumError(least, len(answers), sorted(reasons))
         return answers
 
     def _end(self, work: asyncio.Future[Any]) -> None:

@@ -72,6 +72,23 @@ class QuorumError(PequodError):
         self.reasons = tuple(reasons)
 
 
+class KeyPage(NamedTuple):
+    """Keys of a table, in the order of the store."""
+
+    keys: Sequence[str]
+    #: How many replicas did not answer: what they alone have is not there.
+    replicas_away: int
+
+
+class StatementRefusedError(PequodError):
+    """A store does not take a request, such as a write that is too large for it; nothing was done."""
+
+    def __init__(self, store: str, reason: str) -> None:
+        super().__init__(f"{store}: {reason}")
+        self.store = store
+        self.reason = reason
+
+
 @dataclass(frozen=True, slots=True)
 class Get:
     """Read cells of a record from ``quorum`` replicas; None: all of them. The reply has the newest of each."""
@@ -124,10 +141,13 @@ class RecordStore(Protocol):
         """
         ...
 
-    async def keys(self, table: str, after: str | None, count: int) -> Sequence[str]:
+    async def keys(self, table: str, after: str | None, count: int) -> KeyPage:
         """Return the first keys of a table that come after ``after``, in the store's order; None is before all keys.
 
-        A record that the replicas that answer lack may be left out; the next sweep finds it.
+        They are those of all replicas that answer, each of which is waited for until it counts as away.
+
+        Raises:
+            QuorumError: Less than a majority of the replicas answers.
         """
         ...
 
@@ -151,5 +171,18 @@ class ForgettingStore(Protocol):
 
         Raises:
             QuorumError: Too few replicas answer; some may have removed them.
+        """
+        ...
+
+
+@runtime_checkable
+class LimitedStore(Protocol):
+    """A store that does not take all keys, such as long ones; it is asked before anything is written."""
+
+    def check_record(self, table: str, key: str) -> None:
+        """Pass if a record can have a key.
+
+        Raises:
+            NameRefusedError: It cannot.
         """
         ...

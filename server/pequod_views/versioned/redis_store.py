@@ -23,7 +23,7 @@ import redis.asyncio
 from redis.exceptions import RedisError
 
 from pequod_views.versioned.quorums import Quorums
-from pequod_views.versioned.records import Cells, StoredCell, StoredColumn, merge
+from pequod_views.versioned.records import Cells, KeyPage, StoredCell, StoredColumn, merge
 from pequod_views.versioned.registers import BallotRequest, Ballots, Prepare, Vote, swap_at_replicas
 from pequod_views.versioned.replicas import (
     ReplicaId,
@@ -33,6 +33,7 @@ from pequod_views.versioned.replicas import (
     replica_of,
     shown,
 )
+from pequod_views.versioned.scanning import KeyScan
 
 Server: TypeAlias = "redis.asyncio.Redis"
 
@@ -152,16 +153,17 @@ class RedisReplicas:
 
         await self._servers.ask(run, quorum, self.down)
 
-    async def keys(self, table: str, after: str | None, count: int) -> Sequence[str]:
-        """Return the first keys of a table after one, as a majority of the replicas has them."""
+    async def keys(self, table: str, after: str | None, count: int) -> KeyPage:
+        """Return the first keys of a table after one."""
         begin = b"-" if after is None else b"(" + after.encode()
 
         async def read(server: Server) -> list[bytes]:
             found = server.zrangebylex(b"keys " + table.encode(), begin, b"+", start=0, num=count)
             return await cast("Awaitable[list[bytes]]", found)
 
-        pages = await self._servers.ask(read, self.replica_count // 2 + 1, self.down)
-        return [key.decode() for key in sorted({key for page in pages for key in page})[:count]]
+        pages = await self._servers.ask_all(read, self.replica_count // 2 + 1, self.down)
+        keys = sorted({key for page in pages for key in page})[:count]
+        return KeyPage([key.decode() for key in keys], self.replica_count - len(pages))
 
     async def swap(self, register: str, old: str | None, new: str | None) -> str | None:
         """Set a register if it has another value."""
@@ -183,11 +185,9 @@ class RedisReplicas:
 
     async def spread(self, table: str) -> None:
         """Bring the replicas of a table that can be reached to one state (anti-entropy), such as after one returned."""
-        up, after = self.replica_count - len(self.down), None
-        while keys := await self.keys(table, after, 1000):
-            for key in keys:
-                await self.put(table, key, await self.get(table, key, None, up), up)
-            after = keys[-1]
+        up = self.replica_count - len(self.down)
+        async for key in KeyScan(self, table):
+            await self.put(table, key, await self.get(table, key, None, up), up)
 
 
 def _server(url: str, timeout_s: float) -> Server:

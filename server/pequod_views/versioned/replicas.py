@@ -21,6 +21,7 @@ ReplicaId: TypeAlias = tuple[str, ...]
 
 SQLITE: Final = "sqlite:"
 REDIS: Final = ("redis://", "rediss://", "unix://")
+CASSANDRA: Final = "cassandra://"
 _REDIS_PORT: Final = 6379
 
 

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Final, Literal, TypeVar
 
 from pequod_views.versioned.quorums import Quorums
-from pequod_views.versioned.records import Cells, StoredCell, StoredColumn, merge
+from pequod_views.versioned.records import Cells, KeyPage, StoredCell, StoredColumn, merge
 from pequod_views.versioned.registers import BallotRequest, Ballots, Prepare, Vote, swap_at_replicas
 from pequod_views.versioned.replicas import ReplicaRefusedError, file_of, refuse_twice
 
@@ -92,10 +92,17 @@ class SqliteReplicas:
         rows = [(table, key, *column, *cell) for column, cell in cells.items()]
         await self._ask(lambda file: _write(file, rows), quorum)
 
-    async def keys(self, table: str, after: str | None, count: int) -> Sequence[str]:
+    async def keys(self, table: str, after: str | None, count: int) -> KeyPage:
         """Return the first keys of a table after one."""
-        found = await self._ask(lambda file: file.execute(_KEYS, (table, after, count)).fetchall(), 1)
-        return sorted({key for rows in found for (key,) in rows})[:count]
+
+        def read(file: sqlite3.Connection) -> list[tuple[str]]:
+            return file.execute(_KEYS, (table, after, count)).fetchall()
+
+        pages = await self._quorums.ask_all(
+            lambda number: self._run(number, read), self.replica_count // 2 + 1, self.down
+        )
+        keys = sorted({key for rows in pages for (key,) in rows})[:count]
+        return KeyPage(keys, self.replica_count - len(pages))
 
     async def forget(self, table: str, key: str, cells: Cells, quorum: int) -> None:
         """Remove cells."""

@@ -9,15 +9,14 @@ view record    live row that is not ready              -> finished
 from __future__ import annotations
 
 import time
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Final
 
 from pequod_views.versioned.algorithms import RowUnfinishedError, collect, forget
 from pequod_views.versioned.leases import ShareLeases
 from pequod_views.versioned.propagation import Propagator
-from pequod_views.versioned.records import ForgettingStore, QuorumError, RecordStore
+from pequod_views.versioned.records import Cells, ForgettingStore, QuorumError, RecordStore
 from pequod_views.versioned.replicas import refuse_duration
 from pequod_views.versioned.rows import (
     VersionedView,
@@ -30,8 +29,7 @@ from pequod_views.versioned.rows import (
     swept_rows,
     undone,
 )
-
-_PAGE: Final = 1000
+from pequod_views.versioned.scanning import KeyScan
 
 
 @dataclass(slots=True)
@@ -42,6 +40,8 @@ class Swept:
     finished: int = 0
     collected: int = 0
     forgotten: int = 0
+    #: Replicas that did not tell which records they have: what they alone have is left to a later sweep.
+    replicas_away: int = 0
 
 
 class ViewSweeper:
@@ -84,22 +84,16 @@ class ViewSweeper:
         """
         swept = Swept()
         for view in self._views:
-            async for key in self._keys(view.base):
-                await self._complete(view, key, swept)
-            async for record in self._keys(view.name):
-                await self._tidy(view, record, swept)
+            base, rows = KeyScan(self._store, view.base), KeyScan(self._store, view.name)
+            async for key in base:
+                await self._complete(view, key, await base.record(key), swept)
+            async for record in rows:
+                await self._tidy(view, record, await rows.record(record), swept)
+            swept.replicas_away = max(swept.replicas_away, base.replicas_away, rows.replicas_away)
         return swept
 
-    async def _keys(self, table: str) -> AsyncIterator[str]:
-        after: str | None = None
-        while keys := await self._store.keys(table, after, _PAGE):
-            for key in keys:
-                yield key
-            after = keys[-1]
-
-    async def _complete(self, view: VersionedView, key: str, swept: Swept) -> None:
+    async def _complete(self, view: VersionedView, key: str, cells: Cells, swept: Swept) -> None:
         """Propagate what a base record has and its marks do not have."""
-        cells = await self._store.get(view.base, key, None, self._propagator.majority)
         updates = undone(view, key, cells)
         column = base_column(view.key_column)
         if not updates:
@@ -111,10 +105,9 @@ class ViewSweeper:
         await self._propagator.mark(view, updates)
         swept.propagated += len(updates)
 
-    async def _tidy(self, view: VersionedView, record: str, swept: Swept) -> None:
+    async def _tidy(self, view: VersionedView, record: str, cells: Cells, swept: Swept) -> None:
         """Finish, collect and remove rows in a record of a view."""
         majority = self._propagator.majority
-        cells = await self._store.get(view.name, record, None, majority)
         check_cells(view.name, record, cells)
         found = swept_rows(record, cells)
         for base_key in found.unfinished:

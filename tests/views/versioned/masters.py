@@ -38,6 +38,7 @@ from pequod_views.versioned import (
     ViewSweeper,
 )
 from pequod_views.versioned.records import Cells, newest
+from pequod_views.versioned.scanning import KeyScan
 
 from tests.forked import FORKS
 from tests.views.versioned.oracle import rows_in, updates_in, view_of
@@ -119,10 +120,8 @@ class Sqlite:
 
 async def records(store: RecordStore, table: str) -> dict[str, Cells]:
     """Return the records of a table, as a majority has them."""
-    keys: list[str] = []
-    while page := await store.keys(table, keys[-1] if keys else None, 1000):
-        keys += page
-    return {key: await store.get(table, key, None, store.replica_count // 2 + 1) for key in keys}
+    majority = store.replica_count // 2 + 1
+    return {key: await store.get(table, key, None, majority) async for key in KeyScan(store, table)}
 
 
 def _note(file: Path, what: object) -> None:

@@ -18,8 +18,9 @@ from pequod_views.versioned import (
     VersionedView,
     ViewCoordinator,
 )
-from pequod_views.versioned.rows import base_column
+from pequod_views.versioned.rows import NameRefusedError, base_column
 
+from tests.views.versioned.conftest import NewLeases
 from tests.views.versioned.oracle import view_of
 from tests.views.versioned.updates import random_updates
 
@@ -96,3 +97,29 @@ async def test_a_column_that_no_view_has_is_only_written(store: SqliteReplicas, 
     coordinator = ViewCoordinator(store, [VIEW], leases)
     await coordinator.put(Update("ticket", "1", "colour", StoredCell("red", 1)), 3)
     assert await coordinator.get("ticket", "1", 1) == {base_column("colour"): StoredCell("red", 1)}
+
+
+class ShortReplicas(SqliteReplicas):
+    """A store whose keys have eight characters at most."""
+
+    def check_record(self, table: str, key: str) -> None:
+        if len(key) > 8:
+            raise NameRefusedError("the key", key, f"it is too long for {table}")
+
+
+async def test_a_view_key_whose_row_the_store_does_not_take_is_refused_before_anything_is_written(
+    tmp_path: Path, new_leases: NewLeases
+) -> None:
+    store = ShortReplicas([tmp_path / f"{number}.db" for number in range(3)])
+    leases = new_leases(store)
+    coordinator = ViewCoordinator(store, [VIEW, BY_STATUS], leases)
+    for key, column, value in (("1", "assigned", "robin"), ("1", "status", "opened"), ("1234", "assigned", "kim")):
+        with pytest.raises(NameRefusedError, match="too long for"):
+            await coordinator.put(Update("ticket", key, column, StoredCell(value, 1)), 2)
+        assert (await store.keys("ticket", None, 10)).keys == []
+    await coordinator.put(Update("ticket", "1", "assigned", StoredCell("kim", 1)), 2)
+    await coordinator.put(Update("ticket", "1", "title", StoredCell("as long as it likes", 1)), 2)
+    await coordinator.settle()
+    assert list(await coordinator.get_view(VIEW, "kim")) == ["1"]
+    await leases.close()
+    store.close()

@@ -54,13 +54,13 @@ async def test_keys_come_in_order_and_records_are_forgotten_where_nothing_newer_
     for name in names:
         await store.put("t", name, {A: StoredCell("x", 5)}, 3)
     await store.put("t u", "other", {A: StoredCell("x", 5)}, 3)
-    assert await store.keys("t", None, 100) == sorted(names)
-    assert await store.keys("t", "a", 2) == ["a b", "b"]
+    assert (await store.keys("t", None, 100)).keys == sorted(names)
+    assert (await store.keys("t", "a", 2)).keys == ["a b", "b"]
     await store.forget("t", "a", {A: StoredCell("x", 4)}, 3)
     assert await store.get("t", "a", None, 3) == {A: StoredCell("x", 5)}
     await store.forget("t", "a", {A: StoredCell("x", 5)}, 3)
     assert await store.get("t", "a", None, 3) == {}
-    assert await store.keys("t", None, 100) == sorted({*names} - {"a"})
+    assert (await store.keys("t", None, 100)).keys == sorted({*names} - {"a"})
 
 
 async def test_a_register_is_set_once(store: RedisReplicas, servers: RedisServers) -> None:

@@ -23,6 +23,7 @@ from pequod_views.versioned import (
     ViewSweeper,
 )
 from pequod_views.versioned.algorithms import RowUnfinishedError, collect
+from pequod_views.versioned.checking import check_rows
 from pequod_views.versioned.propagation import Propagator
 from pequod_views.versioned.records import Cells
 from pequod_views.versioned.rows import READY, ROOT, base_column, row_of, swept_rows
@@ -173,15 +174,27 @@ async def test_a_sweep_keeps_a_base_write_whose_update_it_propagates(store: Dyin
     store.down = {1, 2}
     await store.put(update.table, update.key, {base_column(update.column): update.cell}, 1)
     store.down = {2}
-    async with asyncio.timeout(20):
-        # A sweep goes through the keys of the replica that answers first: the next one finds what that one lacks.
-        while not (swept := await ViewSweeper(store, [VIEW], leases).sweep()).propagated:
-            pass
-    assert swept.propagated == 1
+    assert await ViewSweeper(store, [VIEW], leases).sweep() == Swept(propagated=1, replicas_away=1)
     store.down = {0}
     coordinator = ViewCoordinator(store, [VIEW], leases)
     assert await shown(coordinator, VIEW) == view_of(VIEW, [update])
     assert await coordinator.get("ticket", "1", 2) == {base_column("assigned"): update.cell}
+
+
+@pytest.mark.parametrize("lone", range(3))
+async def test_a_sweep_finds_what_one_replica_alone_has_and_says_when_it_did_not_ask_it(
+    store: DyingReplicas, leases: ShareLeases, lone: int
+) -> None:
+    update = Update("ticket", "1", "assigned", StoredCell("a", 1))
+    store.down = {0, 1, 2} - {lone}
+    await store.put(update.table, update.key, {base_column(update.column): update.cell}, 1)
+    store.down = {lone}
+    assert await ViewSweeper(store, [VIEW], leases).sweep() == Swept(replicas_away=1)
+    assert (await check_rows(store, [VIEW])).replicas_away == 1
+    store.down = set()
+    assert await ViewSweeper(store, [VIEW], leases).sweep() == Swept(propagated=1)
+    checked = await check_rows(store, [VIEW])
+    assert (checked.records, checked.replicas_away, checked.wrong) == (1, 0, [])
 
 
 async def test_a_collector_finishes_the_row_to_which_a_stale_one_leads(

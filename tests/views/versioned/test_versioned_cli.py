@@ -68,7 +68,7 @@ def test_a_sweep_propagates_and_a_check_finds_nothing_wrong(file: Path) -> None:
     assert called("check", file) == "2 records, 2 not propagated yet, 0 wrong\n"
     assert called("sweep", file) == "propagated 3, finished 0, collected 0, forgotten 0\n"
     assert set(json.loads(called("sweep", file, "--json")).values()) == {0}
-    assert json.loads(called("check", file, "--json")) == {"records": 2, "pending": 0, "wrong": []}
+    assert json.loads(called("check", file, "--json")) == {"records": 2, "pending": 0, "replicas_away": 0, "wrong": []}
 
 
 @pytest.mark.parametrize(
