@@ -52,6 +52,13 @@ def show_all(
     Returns:
         The plain keys in no order, each once, and their values.
     """
+    if len(keys) == 1:
+        # As a check of one key reads: columns are for many, and took a third of such a first read.
+        found = lens.show(keys[0], values[0], parse_long)
+        if isinstance(found, Misfit):
+            note(found, keys[0])
+            return [], []
+        return [*found], [*found.values()]
     shown_keys: list[bytes] = []
     shown_values: list[bytes] = []
     start = 0

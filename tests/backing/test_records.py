@@ -69,6 +69,7 @@ TABLES = (
     "INSERT INTO orders VALUES ('1', 'eu', '2026-11-21', 10), ('2', 'eu', '2026-11-21', 5)",
     "INSERT INTO orders VALUES ('3', 'us', '2026-11-22', 1)",
     "INSERT INTO reviews VALUES ('1', 'tea', 'd1', 'good', 5), ('2', 'rum', 'd1', 'bad', 1), ('3', 'tea', 'd2', '', 3)",
+    "INSERT INTO reviews VALUES ('4', 'jam', 'd1', 'fine', 4), ('5', 'pan', 'd1', '', 2)",
 )
 CHANGES = (
     "UPDATE articles SET author = 'liz' WHERE id = '3'",
@@ -79,10 +80,13 @@ CHANGES = (
     """UPDATE posts SET doc = '{"tags": ["old"], "time": 8}' WHERE id = 'a'""",
     "UPDATE orders SET region = 'us', day = '2026-11-22' WHERE id = '1'",
     "DELETE FROM orders WHERE id = '3'",
+    "INSERT INTO items VALUES ('jam', 'Jam', 2, 0, 'shut', false, 'food')",
+    "DELETE FROM items WHERE id = 'pan'",
     "DELETE FROM reviews WHERE id = '1'",
     "UPDATE reviews SET date = 'd0' WHERE id = '3'",
 )
-#: One of each kind, and the examples of PNUTS §4: an index, an equijoin, a selection, aggregates of groups.
+#: One of each kind, and the examples of PNUTS §4: an index, an equijoin, a selection, aggregates of groups. Then joins
+#: with columns of both sides, inner and left outer.
 JOINS = """
     by_author|<author>|<id> = copy article|<id> with author = <author> as {title, votes};
     cheap|<price:8>|<id> = copy item|<id> with price = <price:8>, stock > 0, status = "open" as {name, price};
@@ -94,6 +98,8 @@ JOINS = """
     open|<id> = copy item|<id> with status = "open" as name;
     number|<category> = count item|<id> with category = <category>;
     worth|<category> = sum item|<id> with category = <category> as price;
+    named|<item>|<id> = copy review|<id> with item = <item> as {rating} check item|<item> with visible = true as {name};
+    priced|<item>|<id> = copy review|<id> with item = <item> as {rating} check? item|<item> as {name, price};
 """
 Rows = Sequence[Sequence[object]]
 Query = Callable[[str], Rows]
@@ -139,6 +145,18 @@ def expected(query: Query) -> dict[str, dict[str, str]]:
         "number": {
             f"number|{category}": str(count)
             for category, count in query("SELECT category, count(*) FROM items GROUP BY category")
+        },
+        "named": {
+            f"named|{item}|{key}": shown({"rating": rating, "name": name})
+            for item, key, rating, name in query(
+                f"SELECT item, r.id, rating, name FROM reviews r JOIN items i ON i.id = item WHERE i.id IN ({visible})"
+            )
+        },
+        "priced": {
+            f"priced|{item}|{key}": shown({"rating": rating, "name": name, "price": price})
+            for item, key, rating, name, price in query(
+                "SELECT item, r.id, rating, name, price FROM reviews r LEFT JOIN items i ON i.id = item"
+            )
         },
         "worth": {
             f"worth|{category}": str(price)
