@@ -166,9 +166,9 @@ class Kept:
         """
         self._fill(context, rows, value_bytes, lambda _: is_all)
 
-    def fill_cut(self, context: Materialised, rows: Rows) -> None:
+    def fill_cut(self, context: Materialised, rows: Rows, value_bytes: int) -> None:
         """Take in rows as `fill` does, of which each group has its innermost ones: if they are too few, all of them."""
-        self._fill(context, rows, 0, lambda row_count: row_count < self.cap.count)
+        self._fill(context, rows, value_bytes, lambda row_count: row_count < self.cap.count)
 
     def _fill(self, context: Materialised, rows: Rows, value_bytes: int, has_all: Callable[[int], bool]) -> None:
         """Take in rows; ``has_all`` returns whether a group with this number of rows has all of them."""

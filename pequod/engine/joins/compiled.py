@@ -101,7 +101,8 @@ class CompiledJoin:
         self.is_unique = spec.is_unique
         #: Where `keep` leaves some rows alone, and sources decide about each: contexts compute the same rows, each by
         #: itself, where a fan-out would give one tail to all.
-        self.tails = RowTails(ledger, is_shared=spec.keep is not None and spec.is_unique and spec.is_decided)
+        is_shared = spec.keep is not None and spec.is_unique and spec.is_decided and not spec.is_composed
+        self.tails = RowTails(ledger, is_shared=is_shared)
 
     @property
     def snapshot_age_s(self) -> float | None:

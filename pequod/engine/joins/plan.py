@@ -248,6 +248,10 @@ class Plan:
             environment[number] = value
         return environment
 
+    def value_bytes(self, values: Sequence[bytes]) -> int:
+        """Return the bytes of a row's value that only the row holds, by two that stand for all: none of a copy's."""
+        return (len(values[0]) + len(values[-1])) // 2 if self.compose is not None and values else 0
+
     def widen(self, first: bytes, last: bytes, prefix: bytes) -> tuple[bytes, bytes]:
         """Return the range to compute for a read of ``[first, last)``: where some rows are kept, that of whole groups.
 

@@ -289,10 +289,11 @@ def _take_rows(
     stop = len(piece.tails) if bounds.last >= context.end else bisect_left(piece.tails, bounds.last[length:])
     tails, values = list(piece.tails[start:stop]), list(piece.values[start:stop])
     if backfill.join.is_unique:
+        value_bytes = context.plan.value_bytes(values)
         if context.kept is None:
-            context.take_rows(*_lay_over(Rows(tails, values), context, copied))
+            context.take_rows(*_lay_over(Rows(tails, values), context, copied), value_bytes)
             return
-        context.kept.fill_cut(context, Rows(tails, values))
+        context.kept.fill_cut(context, Rows(tails, values), value_bytes)
         for tail, value in copied.items():
             if context.covers(tail):
                 context.place(tail, value, BYTES + len(tail))

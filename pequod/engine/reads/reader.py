@@ -217,10 +217,7 @@ class Reader:
         states: dict[bytes, State] = {}
         rows = combine(join, batch, states)
         aggregate = join.aggregate
-        value_bytes = 0 if join.is_unique else aggregate.value_bytes
-        if context.plan.compose is not None and rows.values:
-            # As of tails, two stand for all.
-            value_bytes = (len(rows.values[0]) + len(rows.values[-1])) // 2
+        value_bytes = context.plan.value_bytes(rows.values) if join.is_unique else aggregate.value_bytes
         if context.kept is not None:
             context.kept.fill(context, rows, value_bytes, is_all=batch.is_all)
         else:
