@@ -98,9 +98,11 @@ def _size_of(text: str) -> int:
     from pydantic_core import PydanticCustomError
 
     try:
-        return int(size_of(int(text) if text.isdecimal() else text))
+        size = size_of(text)
     except PydanticCustomError as error:
         fail(ExitCode.USAGE, f"--max-bytes {error.message()}")
+    assert isinstance(size, int), "a size that is text is read"
+    return size
 
 
 def _advice(place: str, bounds: Bounds, kinds: set[Only]) -> Advice:

@@ -50,7 +50,7 @@ def spread(
 ) -> None:
     """Share the reads of one hot group of keys over several computes. Each of them computes it, and keeps it.
 
-    It is a hint, as a placement is: any server answers any read. Clients of all languages go by it at once.
+    It is a hint, as a placement is: any server answers any read. Clients in Python and Go go by it at once.
     """
     from pequod.cluster import edits
 

@@ -10,6 +10,7 @@ that is spread stays spread until it is much colder, and weights change by a qua
 
 from __future__ import annotations
 
+import builtins
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import groupby
@@ -72,9 +73,9 @@ class Move:
     reason: str
 
     @property
-    def splits(self) -> tuple[bytes, ...]:
+    def splits(self) -> list[builtins.bytes]:
         """The keys at which it cuts the home range."""
-        return tuple(key for key in (self.first, self.last) if key not in (self.home.first, self.home.last))
+        return [key for key in (self.first, self.last) if key not in (self.home.first, self.home.last)]
 
 
 @dataclass(frozen=True, slots=True)

@@ -34,7 +34,7 @@ def test_the_part_that_evens_out_the_home_groups_moves() -> None:
     advice = advise(MAP, [busy, home("b", (b"s|", b"s}", 50, 0.20))], Bounds())
     (move,) = advice.moves
     assert (move.first, move.last, move.to, move.keys, move.bytes) == (b"p|", b"p|c|", "b", 100, 10_000)
-    assert move.splits == (b"p|c|",)
+    assert move.splits == [b"p|c|"]
     assert move.reason == "group a has 0.80 cores, the mean is 0.50 cores; this part has 0.30 cores"
     assert [(one.group, round(one.cores_after, 6), one.bytes_after) for one in advice.balance] == [
         ("a", 0.5, 20_000),

@@ -16,7 +16,7 @@ from pequod_server.calls.served import ServedEngine
 from pequod_server.cluster.joins import ClusterJoins
 from pequod_server.cluster.member import Member
 from pequod_server.heat.meter import HeatMeter
-from pequod_server.heat.ranges import heat_of_ranges
+from pequod_server.heat.range_heat import heat_of_ranges
 from pequod_server.joins import JoinLimits
 from pequod_server.ops.statistics import collected
 from pequod_server.ops.tallies import Tallies

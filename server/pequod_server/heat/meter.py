@@ -80,7 +80,7 @@ class HeatMeter:
         self._window_s = self._cpu_s = self._sampled_s = 0.0
 
     def note(self, key: bytes, is_write: bool, seconds: float, commands: int = 1) -> None:  # noqa: FBT001 - each call
-        """Take note of a call, or of a batch with so many commands like this one."""
+        """Take note of a call, or of a batch of some commands; the key is that of one of them."""
         seconds = min(seconds, _CALL_S_MAX)
         self._due_s += seconds
         if self._due_s >= _SAMPLE_S:

@@ -22,14 +22,14 @@ from heapq import nlargest
 
 
 @dataclass(slots=True)
-class Counted:
-    """What is known of one group."""
+class GroupTime:
+    """One group: an upper bound of its time, and by how much it may be off."""
 
     #: At most: what it took, and what it may have taken before it was kept.
     cpu_s: float
     reads: float
     writes: float
-    #: It took at least ``cpu_s - error_s``.
+    #: The time that it certainly took is ``cpu_s - error_s``.
     error_s: float
 
 
@@ -46,7 +46,7 @@ class Sketch:
 
     def __init__(self, capacity: int) -> None:
         self._capacity = capacity
-        self._groups: dict[bytes, Counted] = {}
+        self._groups: dict[bytes, GroupTime] = {}
         self.floor_s = 0.0
 
     def __len__(self) -> int:
@@ -56,7 +56,7 @@ class Sketch:
         """Count time and commands of a group; `shrink` has to follow before long."""
         one = self._groups.get(group)
         if one is None:
-            one = self._groups[group] = Counted(self.floor_s, 0.0, 0.0, self.floor_s)
+            one = self._groups[group] = GroupTime(self.floor_s, 0.0, 0.0, self.floor_s)
         one.cpu_s += cpu_s
         one.reads += reads
         one.writes += writes
@@ -82,6 +82,6 @@ class Sketch:
             one.writes *= factor
             one.error_s *= factor
 
-    def top(self, count: int) -> list[tuple[bytes, Counted]]:
+    def top(self, count: int) -> list[tuple[bytes, GroupTime]]:
         """Return the groups that certainly took most, the first of them the most."""
         return nlargest(count, self._groups.items(), key=lambda entry: entry[1].cpu_s - entry[1].error_s)
