@@ -12,6 +12,7 @@ from operator import index
 from typing import Final, NamedTuple
 
 from pequod.answers.changes import Change
+from pequod.answers.heat import HeatStatistics
 from pequod.answers.rows import Rows
 from pequod.answers.statistics import Statistics
 from pequod.errors import PequodError
@@ -98,6 +99,8 @@ class ServerStatistics(Statistics):
     subscription_bounds: int = 0
     #: Of the server's program; empty if the server does not say it.
     version: str = ""
+    #: Which keys its processor time goes to.
+    heat: HeatStatistics = field(default_factory=HeatStatistics)
 
     @property
     def backing(self) -> BackingStatistics | None:

@@ -18,7 +18,7 @@ LAYERS = (
     "http2/relay http2/relay_link http2/relay_end",
     "http2/hot_calls http2/hot_batches http2/hot_runs http2/reads",
     "http2/session http2/client",
-    "http2/output http2/fields http2/lease http2/owners",
+    "http2/output http2/fields http2/lease http2/owners http2/samples",
     "http2/library http2/stream",
     "http2/nghttp2_check",
     "http2/nghttp2",

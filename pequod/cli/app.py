@@ -74,7 +74,8 @@ _COMMANDS: Final[dict[str, Maker]] = {
     "snapshot": in_group("snapshot", "snapshot"),
     "data": in_group("data", "folders"),
     "cluster": in_group(
-        "cluster", "cluster", "cluster_status", "cluster_map", "cluster_move", "cluster_clean", "cluster_demo"
+        *("cluster", "cluster", "cluster_status", "cluster_advise", "cluster_shares", "cluster_map", "cluster_move"),
+        *("cluster_clean", "cluster_demo"),
     ),
     "views": in_group("views", "views"),
     "versioned": in_group("versioned", "versioned"),

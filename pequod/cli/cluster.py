@@ -236,7 +236,7 @@ def drain(
         print(f"{server} is {'ready' if undo else 'draining'}")
 
     operated(place, ask)
-    _say_copy(place)
+    say_copy(place)
 
 
 def change(place: str, edit: Callable[[ClusterMap], ClusterMap]) -> None:
@@ -261,10 +261,11 @@ def change_by(place: str, act: Callable[[ClusterEditor], Awaitable[ClusterMap]])
         fail(
             ExitCode.REFUSED, f"these servers do not have it after {_TAKE_IN_S:g} s: {', '.join(late)}; see their logs"
         )
-    _say_copy(place)
+    say_copy(place)
 
 
-def _say_copy(place: str) -> None:
+def say_copy(place: str) -> None:
+    """Say what is left to do where the map is in a file."""
     if place.startswith("static:"):
         say(f"copy {place.removeprefix('static:')} to all servers; each reads it again within a second")
 

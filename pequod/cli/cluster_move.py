@@ -58,7 +58,9 @@ def move(
         fail(ExitCode.REFUSED, "servers do not say in a file which map they go by; a move needs a map in etcd")
     if undo == (to is not None):
         fail(ExitCode.USAGE, "give --to GROUP, or --undo")
-    operated(place, lambda editor: _undo(editor, bounds) if to is None else _move(editor, bounds, to, copied))
+    operated(
+        place, lambda editor: _undo(editor, bounds) if to is None else move_range(editor, bounds, to, copied=copied)
+    )
 
 
 async def _undo(editor: ClusterEditor, bounds: tuple[bytes, bytes]) -> None:
@@ -73,7 +75,8 @@ async def _undo(editor: ClusterEditor, bounds: tuple[bytes, bytes]) -> None:
         fail(ExitCode.ABSENT, f"no range moves within these bounds; what moves is {others}")
 
 
-async def _move(editor: ClusterEditor, bounds: tuple[bytes, bytes], group: str, copied: bool) -> None:
+async def move_range(editor: ClusterEditor, bounds: tuple[bytes, bytes], group: str, *, copied: bool = False) -> None:
+    """Move a range, and print what is done."""
     from pequod_server.cluster.moving import Move, WrittenBesideError
 
     move = Move(editor, bounds, group, OpenHome, print, say)

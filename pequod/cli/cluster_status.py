@@ -14,11 +14,12 @@ from pequod.cli.connection import DEFAULT_TARGET, Json, Target, connection_setti
 from pequod.cli.exits import ExitCode, say
 from pequod.cli.tables import print_table
 from pequod.cli.teaching import examples
-from pequod.cli.text import json_line
+from pequod.cli.text import escaped, json_line
 
 if TYPE_CHECKING:
     from pequod_server.cluster.operating import ClusterEditor
 
+    from pequod.answers.heat import GroupHeat
     from pequod.calls import ServerStatistics
     from pequod.cluster.map import ClusterState
     from pequod.cluster.servers import ServerEntry
@@ -26,6 +27,10 @@ if TYPE_CHECKING:
 app: Final = typer.Typer()
 
 _COLUMNS: Final = ("id", "roles", "group", "zone", "address", "state", "map", "keys", "bytes", "computed", "behind")
+_HEAT_COLUMNS: Final = ("id", "hot group", "cores", "reads/s", "writes/s", "computes")
+#: Hot groups of each server that are shown, and what a group takes of a core at the least.
+_HOT_SHOWN: Final = 3
+_HOT_CORES: Final = 0.01
 _FOLLOWER_COLUMNS: Final = ("home", "compute", "subscriptions", "events behind", "changes", "bytes", "reloads")
 
 
@@ -88,6 +93,8 @@ def status(
     map       the version of the map that it goes by; with a file, servers do not say it
     keys      base keys in its memory; computed: rows that its joins have materialised
     behind    the age of what it has of its databases
+    Then the groups of keys that servers work for most, of late, from a hundredth of a core on, and at how many computes
+    each is read.
     Then each compute that follows a home: the ranges whose changes the home tells it (subscriptions), the events that
     it was not told yet, and what it was told.
     Exit code 1 if a server does not answer, or goes by an older map; or by a later one than is at PLACE: then it says
@@ -155,6 +162,10 @@ def _print(state: ClusterState, lines: list[ServerLine]) -> None:
     for home in known.home_ranges:
         print(f"{home}: group {home.group}{home.state}")
     print_table(_COLUMNS, map(_cells, lines))
+    heat = [cells for one in lines for cells in _heat_cells(state, one)]
+    if heat:
+        print()
+        print_table(_HEAT_COLUMNS, heat)
     followers = [cells for one in lines for cells in _follower_cells(one)]
     if followers:
         print()
@@ -179,6 +190,26 @@ def _cells(one: ServerLine) -> tuple[str, ...]:
         _figure(one.computed),
         "" if one.behind_s is None else f"{one.behind_s:.1f} s",
     )
+
+
+def _hottest(one: ServerLine) -> list[GroupHeat]:
+    found = () if one.statistics is None else one.statistics.heat.groups
+    return [group for group in found[:_HOT_SHOWN] if group.cores >= _HOT_CORES]
+
+
+def _heat_cells(state: ClusterState, one: ServerLine) -> list[tuple[str, ...]]:
+    """Return a line for each hot group of a server."""
+    return [
+        (
+            one.server.id,
+            escaped(hot.group),
+            f"{hot.cores:.2f}",
+            f"{hot.reads:,.0f}",
+            f"{hot.writes:,.0f}",
+            str(state.map.read_spread_of(hot.group)),
+        )
+        for hot in _hottest(one)
+    ]
 
 
 def _follower_cells(one: ServerLine) -> list[tuple[str, ...]]:
@@ -223,6 +254,16 @@ def _print_json(state: ClusterState, lines: list[ServerLine]) -> None:
                     "used_bytes": one.used_bytes,
                     "computed": one.computed,
                     "behind_s": one.behind_s,
+                    "cores": None if one.statistics is None else round(one.statistics.heat.cores, 4),
+                    "hottest": [
+                        {
+                            "group": escaped(hot.group),
+                            "cores": round(hot.cores, 4),
+                            "reads": round(hot.reads, 1),
+                            "writes": round(hot.writes, 1),
+                        }
+                        for hot in _hottest(one)
+                    ],
                     "followers": [
                         {
                             "id": peer.id,

@@ -26,6 +26,7 @@ from pequod.answers.explanations import (
     SourceExplanation,
     Upkeep,
 )
+from pequod.answers.heat import GroupHeat, HeatStatistics, RangeHeat
 from pequod.answers.joins import Join, ReplacementStatus
 from pequod.answers.statistics import ContextStatistics, JoinStatistics, MemoryStatistics, TableStatistics
 from pequod.calls import BackfillStatus, BackingStatistics, PeerStatistics, ServerStatistics
@@ -123,6 +124,11 @@ def statistics(message: pb.StatsReply) -> ServerStatistics:
         databases=tuple(_filled(BackingStatistics, one) for one in message.databases),
         peers=tuple(_filled(PeerStatistics, one) for one in message.peers),
         subscription_bounds=message.subscription_bounds,
+        heat=HeatStatistics(
+            message.heat.cores,
+            tuple(_filled(GroupHeat, one) for one in message.heat.groups),
+            tuple(_filled(RangeHeat, one) for one in message.heat.ranges),
+        ),
     )
 
 

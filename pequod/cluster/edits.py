@@ -40,6 +40,46 @@ def unplaced(known: ClusterMap, prefix: bytes) -> ClusterMap:
     return _next(known, placements=others)
 
 
+def spread(known: ClusterMap, group: bytes, over: int) -> ClusterMap:
+    """Return the map in which the reads of one group of keys are spread over a number of computes; 1: over none.
+
+    Raises:
+        ClusterMapError: It is no group of this map, or the number is not possible.
+    """
+    if not known.is_group(group):
+        whole = known.group_of(group) if group else group
+        hint = f"; the group of that key is {shown(whole)}" if whole != group else ""
+        raise ClusterMapError(f"group {shown(group)}", f"it is no group of this map{hint}")
+    others = tuple(one for one in known.placements if one.prefix != group)
+    rest = replace(known, placements=others)
+    if over == 1 and rest.is_group(group) and rest.read_spread_of(group) == 1:
+        return _next(known, placements=others)
+    present = next((one for one in known.placements if one.prefix == group), None)
+    # With the slots that make the group now, longer keys stay in it.
+    level = group.count(b"|") - 1 if present is None else present.level
+    return placed(known, Placement(group, level, over))
+
+
+def split(known: ClusterMap, keys: Iterable[bytes]) -> ClusterMap:
+    """Return the map in which home ranges are cut at some keys; all stay in their groups.
+
+    Raises:
+        ClusterMapError: A key is of no home range, or one starts there already, or its range moves.
+    """
+    homes = known.home_ranges
+    for key in keys:
+        known_home = next((one for one in homes if one.first <= key and (one.last is None or key < one.last)), None)
+        if known_home is None:
+            raise ClusterMapError(f"key {shown(key)}", "it belongs to no home range")
+        if known_home.first == key:
+            raise ClusterMapError(str(known_home), "it starts at this key already")
+        if known_home.state:
+            raise ClusterMapError(str(known_home), f"it is cut when it is at rest; now it {known_home.state[2:]}")
+        before, after = replace(known_home, last=key), replace(known_home, first=key)
+        homes = tuple(part for one in homes for part in ((before, after) if one is known_home else (one,)))
+    return _next(known, home_ranges=homes)
+
+
 def owned(known: ClusterMap, homes: Iterable[HomeRange]) -> ClusterMap:
     """Return the map with more home ranges.
 

@@ -147,6 +147,10 @@ class ClusterMap:
         """Return the prefix that a key shares with the keys that are computed at the same server."""
         return grouping(self.placements).group_of(key)
 
+    def is_group(self, prefix: bytes) -> bool:
+        """Return whether all keys with a prefix, and no others, are one group."""
+        return prefix.endswith(b"|") and self.group_of(prefix + b"x|") == prefix
+
     def read_spread_of(self, group: bytes) -> int:
         """Return the number of computes over which reads of a group are spread."""
         return grouping(self.placements).read_spread_of(group)

@@ -561,6 +561,7 @@ class HotCalls:
     answered: int
     reads: int
     answered_s: float
+    sample_every_s: float
     relayed_count: int
     passed: int
     returned: int
@@ -578,6 +579,7 @@ class HotCalls:
         /,
     ) -> None: ...
     def tallies(self) -> list[tuple[int, float, list[int]]]: ...
+    def samples(self) -> list[tuple[bytes, bool, float, float]]: ...
     def batch_tallies(self) -> tuple[tuple[int, float, list[int]], list[int], int, list[int]]: ...
     def relay_by(
         self,

@@ -837,11 +837,13 @@ class PartExplanation(_message.Message):
     def __init__(self, first: _Optional[bytes] = ..., last: _Optional[bytes] = ..., state: _Optional[str] = ..., rows: _Optional[int] = ..., updaters: _Optional[int] = ..., log_entries: _Optional[int] = ...) -> None: ...
 
 class StatsRequest(_message.Message):
-    __slots__ = ()
-    def __init__(self) -> None: ...
+    __slots__ = ("with_ranges",)
+    WITH_RANGES_FIELD_NUMBER: _ClassVar[int]
+    with_ranges: bool
+    def __init__(self, with_ranges: _Optional[bool] = ...) -> None: ...
 
 class StatsReply(_message.Message):
-    __slots__ = ("header", "loose_keys", "tables", "joins", "databases", "memory", "peers", "subscription_bounds", "version", "expiring_keys", "expired_keys", "calls", "call_bounds_s", "commands")
+    __slots__ = ("header", "loose_keys", "tables", "joins", "databases", "memory", "peers", "subscription_bounds", "version", "expiring_keys", "expired_keys", "calls", "call_bounds_s", "commands", "heat")
     class CommandsEntry(_message.Message):
         __slots__ = ("key", "value")
         KEY_FIELD_NUMBER: _ClassVar[int]
@@ -863,6 +865,7 @@ class StatsReply(_message.Message):
     CALLS_FIELD_NUMBER: _ClassVar[int]
     CALL_BOUNDS_S_FIELD_NUMBER: _ClassVar[int]
     COMMANDS_FIELD_NUMBER: _ClassVar[int]
+    HEAT_FIELD_NUMBER: _ClassVar[int]
     header: Header
     loose_keys: int
     tables: _containers.RepeatedCompositeFieldContainer[TableStatistics]
@@ -877,7 +880,50 @@ class StatsReply(_message.Message):
     calls: _containers.RepeatedCompositeFieldContainer[CallStatistics]
     call_bounds_s: _containers.RepeatedScalarFieldContainer[float]
     commands: _containers.ScalarMap[str, int]
-    def __init__(self, header: _Optional[_Union[Header, _Mapping]] = ..., loose_keys: _Optional[int] = ..., tables: _Optional[_Iterable[_Union[TableStatistics, _Mapping]]] = ..., joins: _Optional[_Iterable[_Union[JoinStatistics, _Mapping]]] = ..., databases: _Optional[_Iterable[_Union[BackingStatistics, _Mapping]]] = ..., memory: _Optional[_Union[MemoryStatistics, _Mapping]] = ..., peers: _Optional[_Iterable[_Union[PeerStatistics, _Mapping]]] = ..., subscription_bounds: _Optional[int] = ..., version: _Optional[str] = ..., expiring_keys: _Optional[int] = ..., expired_keys: _Optional[int] = ..., calls: _Optional[_Iterable[_Union[CallStatistics, _Mapping]]] = ..., call_bounds_s: _Optional[_Iterable[float]] = ..., commands: _Optional[_Mapping[str, int]] = ...) -> None: ...
+    heat: HeatStatistics
+    def __init__(self, header: _Optional[_Union[Header, _Mapping]] = ..., loose_keys: _Optional[int] = ..., tables: _Optional[_Iterable[_Union[TableStatistics, _Mapping]]] = ..., joins: _Optional[_Iterable[_Union[JoinStatistics, _Mapping]]] = ..., databases: _Optional[_Iterable[_Union[BackingStatistics, _Mapping]]] = ..., memory: _Optional[_Union[MemoryStatistics, _Mapping]] = ..., peers: _Optional[_Iterable[_Union[PeerStatistics, _Mapping]]] = ..., subscription_bounds: _Optional[int] = ..., version: _Optional[str] = ..., expiring_keys: _Optional[int] = ..., expired_keys: _Optional[int] = ..., calls: _Optional[_Iterable[_Union[CallStatistics, _Mapping]]] = ..., call_bounds_s: _Optional[_Iterable[float]] = ..., commands: _Optional[_Mapping[str, int]] = ..., heat: _Optional[_Union[HeatStatistics, _Mapping]] = ...) -> None: ...
+
+class HeatStatistics(_message.Message):
+    __slots__ = ("cores", "groups", "ranges")
+    CORES_FIELD_NUMBER: _ClassVar[int]
+    GROUPS_FIELD_NUMBER: _ClassVar[int]
+    RANGES_FIELD_NUMBER: _ClassVar[int]
+    cores: float
+    groups: _containers.RepeatedCompositeFieldContainer[GroupHeat]
+    ranges: _containers.RepeatedCompositeFieldContainer[RangeHeat]
+    def __init__(self, cores: _Optional[float] = ..., groups: _Optional[_Iterable[_Union[GroupHeat, _Mapping]]] = ..., ranges: _Optional[_Iterable[_Union[RangeHeat, _Mapping]]] = ...) -> None: ...
+
+class GroupHeat(_message.Message):
+    __slots__ = ("group", "cores", "cores_error", "reads", "writes")
+    GROUP_FIELD_NUMBER: _ClassVar[int]
+    CORES_FIELD_NUMBER: _ClassVar[int]
+    CORES_ERROR_FIELD_NUMBER: _ClassVar[int]
+    READS_FIELD_NUMBER: _ClassVar[int]
+    WRITES_FIELD_NUMBER: _ClassVar[int]
+    group: bytes
+    cores: float
+    cores_error: float
+    reads: float
+    writes: float
+    def __init__(self, group: _Optional[bytes] = ..., cores: _Optional[float] = ..., cores_error: _Optional[float] = ..., reads: _Optional[float] = ..., writes: _Optional[float] = ...) -> None: ...
+
+class RangeHeat(_message.Message):
+    __slots__ = ("first", "last", "keys", "bytes", "cores", "reads", "writes")
+    FIRST_FIELD_NUMBER: _ClassVar[int]
+    LAST_FIELD_NUMBER: _ClassVar[int]
+    KEYS_FIELD_NUMBER: _ClassVar[int]
+    BYTES_FIELD_NUMBER: _ClassVar[int]
+    CORES_FIELD_NUMBER: _ClassVar[int]
+    READS_FIELD_NUMBER: _ClassVar[int]
+    WRITES_FIELD_NUMBER: _ClassVar[int]
+    first: bytes
+    last: bytes
+    keys: int
+    bytes: int
+    cores: float
+    reads: float
+    writes: float
+    def __init__(self, first: _Optional[bytes] = ..., last: _Optional[bytes] = ..., keys: _Optional[int] = ..., bytes: _Optional[int] = ..., cores: _Optional[float] = ..., reads: _Optional[float] = ..., writes: _Optional[float] = ...) -> None: ...
 
 class CallStatistics(_message.Message):
     __slots__ = ("method", "calls", "failed", "seconds", "buckets")

@@ -125,7 +125,8 @@ class PequodServer:
         self.peers = self._peers(groups)
         add_peer_service(self.peers, self._server)
         self.service.tell_following(self.peers.following)
-        self.service.tell_calls(self.instruments.tallies, self.instruments.slow)
+        self.service.tell_calls(self.instruments.tallies, self.instruments.slow, self.instruments.heat)
+        self.peers.on_load = self.instruments.heat.note
         self._add_collectors()
         self._gateway = self._make_gateway()
         self._standard = StandardServices(self._server, channelz=config.channelz)

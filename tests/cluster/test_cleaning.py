@@ -41,7 +41,7 @@ async def test_what_a_move_has_left_is_shown_and_removed(
         editor = ClusterEditor(cluster.etcd.setting(cluster.name))
         stack.push_async_callback(editor.close)
         await old.multi_put({f"p00|{row}": "x" for row in range(5)} | {"p01|1": "stays"})
-        await cluster_move._move(editor, BOUNDS, "b", copied=False)
+        await cluster_move.move_range(editor, BOUNDS, "b", copied=False)
         await new.put("p00|9", "new")
         capsys.readouterr()
         for bounds, is_dry, said in (
@@ -118,8 +118,8 @@ async def test_groups_beside_one_database_keep_their_rows(
         editor = ClusterEditor(cluster.etcd.setting(cluster.name))
         stack.push_async_callback(editor.close)
         with pytest.raises(ClusterMapError, match="are beside one database"):
-            await cluster_move._move(editor, (b"s|", b"s}"), "b", copied=False)
-        await cluster_move._move(editor, (b"s|", b"s}"), "b", copied=True)
+            await cluster_move.move_range(editor, (b"s|", b"s}"), "b", copied=False)
+        await cluster_move.move_range(editor, (b"s|", b"s}"), "b", copied=True)
         await cluster_clean._clean(editor, (b"s|", b"s}"), dry_run=False)
         assert "nothing is left there" in capsys.readouterr().err
         assert await (await client_of(new, stack)).get("s|ann|bob") == b"one"

@@ -109,7 +109,7 @@ async def test_a_move_that_ends_anywhere_is_run_again_or_undone(
             await old.multi_put(rows)
             deadly.left = step
             with pytest.raises(KilledError):
-                await cluster_move._move(editor, bounds, "b", copied=False)
+                await cluster_move.move_range(editor, bounds, "b", copied=False)
             known = (await editor.state()).map
             home = known.home_range_of(bounds[0])
             assert home is not None
@@ -134,7 +134,7 @@ async def test_a_move_that_ends_anywhere_is_run_again_or_undone(
                 rows[f"{table}0"] = "changed"
                 del rows[f"{table}1"]
             if not (is_over or (is_undone and has_come)):
-                await cluster_move._move(editor, bounds, "b", copied=False)
+                await cluster_move.move_range(editor, bounds, "b", copied=False)
                 await taken_in(servers, (await editor.state()).map)
             assert dict(await new.scan(prefix=table)) == {key.encode(): one.encode() for key, one in rows.items()}
             await new.put(f"{table}9", "new")
@@ -182,7 +182,7 @@ async def test_what_is_written_while_rows_are_copied_comes_along(
                 lambda: old.remove("p00|7"),
             ],
         )
-        await cluster_move._move(editor, (b"p00|", b"p00}"), "b", copied=False)
+        await cluster_move.move_range(editor, (b"p00|", b"p00}"), "b", copied=False)
         assert not meanwhile.left
         assert " changes meanwhile, a to b" in capsys.readouterr().out
         found = {key.decode(): value.decode() for key, value in await new.scan(prefix="p00|")}
@@ -212,7 +212,7 @@ async def test_a_change_that_is_left_out_of_the_copy_is_found_before_anything_mo
         await old.multi_put({"p00|1": "one", "p00|2": "two"})
         Meanwhile(monkeypatch, [lambda: old.put("p00|1", "changed")])
         with pytest.raises(ClusterMapError, match=r"is not the same at h2 as at h1, as 'p00.1'; nothing has moved"):
-            await cluster_move._move(editor, (b"p00|", b"p00}"), "b", copied=False)
+            await cluster_move.move_range(editor, (b"p00|", b"p00}"), "b", copied=False)
         await old.put("p00|1", "writes go on")
 
 
@@ -244,11 +244,11 @@ async def test_a_command_that_was_overtaken_changes_nothing_any_more(
             with monkeypatch.context() as patched:
                 patched.setattr(copying.RangeCopy, at_end, step)
                 with pytest.raises(NotHomeError if at_end == "copy" else ClusterMapError):
-                    await cluster_move._move(editors[0], bounds, "b", copied=False)
+                    await cluster_move.move_range(editors[0], bounds, "b", copied=False)
             known = (await editors[1].state()).map.home_range_of(b"p00|1")
             assert known is not None
             assert (known.group, known.copies_to) == ("a", "b")
-        await cluster_move._move(editors[1], bounds, "b", copied=False)
+        await cluster_move.move_range(editors[1], bounds, "b", copied=False)
         assert await new.get("p00|1") == b"compare"
 
 
@@ -260,7 +260,7 @@ async def test_keys_take_their_deadlines_with_them(homes: tuple[Cluster, PequodS
         stack.push_async_callback(editor.close)
         await old.multi_put({"p00|1": "one", "p00|2": "two"})
         assert await old.expire("p00|1", 3_600)
-        await cluster_move._move(editor, (b"p00|", b"p00}"), "b", copied=False)
+        await cluster_move.move_range(editor, (b"p00|", b"p00}"), "b", copied=False)
         left_s = [await new.ttl(key) for key in ("p00|1", "p00|2", "p00|3")]
         assert left_s[0] is not None
         assert 3_500 < left_s[0] <= 3_600
@@ -295,12 +295,12 @@ async def test_rows_that_were_copied_by_other_means_are_compared(
         await old.multi_put({"p00|1": "one", "p00|2": "two"})
         for rows, reason in (({}, "is not the same"), ({"p00|1": "one", "p00|2": "other"}, "is not the same")):
             with pytest.raises(ClusterMapError, match=reason):
-                await cluster_move._move(editor, bounds, "b", copied=True)
+                await cluster_move.move_range(editor, bounds, "b", copied=True)
             await copied(servers[1], rows)
         await copied(servers[1], {"p00|2": "two", "p00|3": "more"})
         with pytest.raises(ClusterMapError, match=r"has keys in it that h1 does not have, as 'p00\|3'"):
-            await cluster_move._move(editor, bounds, "b", copied=True)
+            await cluster_move.move_range(editor, bounds, "b", copied=True)
         await copied(servers[1], {"p00|3": None})
-        await cluster_move._move(editor, bounds, "b", copied=True)
+        await cluster_move.move_range(editor, bounds, "b", copied=True)
         assert "2 rows compared" in capsys.readouterr().out
         assert await new.scan(prefix="p00|") == [(b"p00|1", b"one"), (b"p00|2", b"two")]

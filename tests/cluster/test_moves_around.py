@@ -86,7 +86,7 @@ async def move(cluster: Cluster, around: Connection, change: int) -> None:
     await around.execute("INSERT INTO pequod_base (key, value) VALUES ($1, 'x')", AROUND)
     editor = Committing(cluster.etcd.setting(cluster.name), around, change)
     try:
-        await cluster_move._move(editor, BOUNDS, "b", copied=False)
+        await cluster_move.move_range(editor, BOUNDS, "b", copied=False)
     finally:
         await editor.close()
 

@@ -54,7 +54,7 @@ async def moved(place: str, bounds: tuple[bytes, bytes]) -> None:
     while True:
         editor = ClusterEditor(place)
         try:
-            await cluster_move._move(editor, bounds, "b", copied=False)
+            await cluster_move.move_range(editor, bounds, "b", copied=False)
         except PequodError as error:
             if isinstance(error, ClusterMapError) and "it is in b already" in str(error):
                 return

@@ -210,6 +210,18 @@ FAULTS_OF_HOT_CALLS: Final = (
         "a batch that has one request id twice runs natively",
     ),
     Fault(
+        "http2/samples.cpp",
+        "for (size_t one = 0; one < chosen; ++one) at += KIND_ROWS[kinds[one]].argument_count;",
+        "at = chosen;",
+        "a sample of a batch names a value, or the end of a range, as the key that takes the time",
+    ),
+    Fault(
+        "http2/samples.cpp",
+        "if (PyList_GET_SIZE(samples->list) >= SAMPLES_MAX) return true;",
+        "",
+        "samples that nobody takes fill the memory",
+    ),
+    Fault(
         "batch_message.cpp",
         "for (size_t at = 0; at < batch->argument_count; ++at) move(batch->arguments + at);",
         "",

@@ -147,7 +147,7 @@ class Operator:
             if group is None:
                 await cluster_move._undo(self._editor, (first, last))
             else:
-                await cluster_move._move(self._editor, (first, last), group, copied=False)
+                await cluster_move.move_range(self._editor, (first, last), group, copied=False)
         except (PequodError, typer.Exit):
             self.refusals += 1
             return False

@@ -158,6 +158,10 @@ class SimulatedCoordinator:
         """Refuse: nobody drains here."""
         raise NotImplementedError(server_id, state)
 
+    async def ask_weight(self, server_id: str, weight: float) -> None:
+        """Refuse: nobody weighs here."""
+        raise NotImplementedError(server_id, weight)
+
     def reload(self) -> None:
         """Do nothing: changes are told."""
 

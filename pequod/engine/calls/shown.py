@@ -110,6 +110,17 @@ class ShownCalls(Composed):
         """
         return collect(self._store, self._catalog, self.ledger, lambda: self.revision, now)
 
+    def sampled(self, first: bytes, last: bytes | None, parts: int) -> list[tuple[bytes, int, int]]:
+        """Return client-written and loaded keys of a range, each with the rows and the bytes that it stands for.
+
+        Args:
+            parts: As many parts of equal numbers of rows can be told apart.
+
+        Cost:
+            O(groups in the range, some thousands of them at most): a few ms.
+        """
+        return splits.sizes(self._store, first, last, parts)
+
     def splits(self, first: bytes, last: bytes | None, count: int) -> list[bytes]:
         """Return keys that cut ``[first, last)`` into about ``count`` parts of about equal numbers of rows.
 

@@ -58,6 +58,23 @@ def find(store: Store, joins: Iterable[InstalledJoin], first: bytes, last: bytes
     return choose(_sample(store, joins, first, last, max(step, 1)), first, count)
 
 
+def sizes(store: Store, first: bytes, last: bytes | None, parts: int) -> list[tuple[bytes, int, int]]:
+    """Return keys of base rows, each with the numbers of rows and of bytes that it stands for.
+
+    Rows of one table count as equally long.
+    """
+    found: list[tuple[bytes, int, int]] = []
+    for table in store.tables_of(first, last):
+        start, stop = table.clip(first, last)
+        if start >= stop or not table.entry_count:
+            continue
+        row_bytes = (table.key_bytes + table.value_bytes) / table.entry_count
+        step = max(1, table.count(start, stop) // (parts * _SAMPLES))
+        sample = table.sample(start, stop, step, GROUPS_MAX)
+        found += [(key, count, round(count * row_bytes)) for key, count in sample]
+    return found
+
+
 def _sample(
     store: Store, joins: Iterable[InstalledJoin], first: bytes, last: bytes | None, step: int
 ) -> Iterator[tuple[bytes, int]]:

@@ -34,6 +34,9 @@ HOT_METHODS: Final = (
 SlowCall = tuple[int, float, Fields, bytes]
 #: Seconds, kinds, first argument (None: there is none) and number of rows of a batch that took long.
 SlowBatch = tuple[float, bytes, bytes | None, int]
+#: A key, or where a range starts, and whether it was written; how many seconds of answering it stands for, and how many
+#: of them a command like this one takes.
+Sample = tuple[bytes, bool, float, float]
 #: How many there were, their seconds, and how many fell into each bucket.
 Tally = tuple[int, float, list[int]]
 
@@ -80,6 +83,8 @@ class NativeHotCalls(Protocol):
     reads: int
     #: When the last call was answered, by the clock of `time.monotonic`.
     answered_s: float
+    #: The time that a sample stands for, at the least; 0: each call is one.
+    sample_every_s: float
     #: How many calls are on their way to other workers; how many have gone there, and how many of these came back
     #: unanswered.
     relayed_count: int
@@ -88,6 +93,9 @@ class NativeHotCalls(Protocol):
 
     def tallies(self) -> list[Tally]:
         """Return a tally of the calls of each of `HOT_METHODS`."""
+
+    def samples(self) -> list[Sample]:
+        """Return what the time of calls and batches went to since the last look."""
 
     def batch_tallies(self) -> tuple[Tally, list[int], int, list[int]]:
         """Return a tally of the batches, how their sizes fell into buckets, all their commands, and those by kind."""

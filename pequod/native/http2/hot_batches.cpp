@@ -106,6 +106,8 @@ bool end_batch(Session* self, const HotTurn& turn, Stream* stream, double* at_s,
     const double now = monotonic(), seconds = now - *at_s;
     *at_s = now;
     tally_batch(turn.calls, batch, seconds);
+    Samples* samples = &turn.calls->samples;
+    if (samples->is_due(seconds) && !sample_batch(samples, batch, seconds)) return false;
     if (seconds >= turn.calls->slow_s && !tell_slow_batch(&done->slow_batches, batch, seconds)) return false;
     ++turn.calls->reads;
     if (done->last_stream == stream->id) return true;

@@ -6,6 +6,7 @@
 
 #include <cstddef>
 #include <ctime>
+#include <utility>
 
 namespace pequod::http2 {
 
@@ -89,6 +90,7 @@ PyObject* hot_new(PyTypeObject* type, PyObject* arguments, PyObject*) {
     calls->reply_bytes_max = size_t(reply_bytes_max);
     calls->chunk_bytes = size_t(chunk_bytes);
     calls->slow_s = slow_s;
+    calls->samples.every_s = SAMPLE_S;
     return object;
 }
 
@@ -97,7 +99,7 @@ void hot_dealloc(PyObject* object) {
     const HotCalls* calls = hot_of(object);
     const Relay& relay = calls->relay;
     for (PyObject* one : {calls->engine, calls->is_new, calls->remember, reinterpret_cast<PyObject*>(calls->batch),
-                          relay.owners, relay.tables, relay.links}) {
+                          relay.owners, relay.tables, relay.links, calls->samples.list}) {
         Py_XDECREF(one);
     }
     type->tp_free(object);
@@ -113,7 +115,15 @@ PyObject* hot_tallies(PyObject* object, PyObject*) {
     return found;
 }
 
+// samples(): what the time went to since the last look: a key, whether it was written, how much time it stands for, and
+// how much of it one command took.
+PyObject* hot_samples(PyObject* object, PyObject*) {
+    PyObject** list = &hot_of(object)->samples.list;
+    return *list ? std::exchange(*list, nullptr) : PyList_New(0);
+}
+
 PyMethodDef methods[] = {
+    {"samples", hot_samples, METH_NOARGS, nullptr},
     {"tallies", hot_tallies, METH_NOARGS, nullptr},
     {"batch_tallies", hot_batch_tallies, METH_NOARGS, nullptr},
     {"relay_by", as_function(hot_relay_by), METH_FASTCALL, nullptr},
@@ -122,6 +132,7 @@ PyMethodDef methods[] = {
 PyMemberDef members[] = {
     {"answered", T_ULONGLONG, offsetof(HotCalls, answered), READONLY, nullptr},
     {"answered_s", T_DOUBLE, offsetof(HotCalls, answered_s), READONLY, nullptr},
+    {"sample_every_s", T_DOUBLE, offsetof(HotCalls, samples.every_s), 0, nullptr},
     {"reads", T_ULONGLONG, offsetof(HotCalls, reads), READONLY, nullptr},
     {"relayed_count", T_PYSSIZET, offsetof(HotCalls, relay.count), READONLY, nullptr},
     {"passed", T_ULONGLONG, offsetof(HotCalls, relay.passed), READONLY, nullptr},

@@ -10,12 +10,14 @@
 //     hot_answer.cpp   one call: its message, its rights, its command, its reply
 //     hot_keys.cpp     one call of many keys
 //     hot_batches.cpp  the messages of Execute, once Python has taken the first one of a stream
+//     samples.cpp      which keys the time goes to
 //     relay.cpp        one call that another worker answers
 #pragma once
 
 #include "../batch.hpp"
 #include "../key_ranges.hpp"
 #include "lease.hpp"
+#include "samples.hpp"
 #include "session.hpp"
 
 #include <iterator>
@@ -102,6 +104,8 @@ struct HotCalls {
     // The one that runs, or ran last; null: there is none yet.
     Batch* batch;
     Relay relay;
+    // Of these, and of batches.
+    Samples samples;
 };
 
 extern PyTypeObject* hot_calls_type;

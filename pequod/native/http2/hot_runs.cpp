@@ -13,6 +13,11 @@ constexpr Py_ssize_t TURN_SIZE = 7;
 // So many of a queue that have run are forgotten, though others wait behind them.
 constexpr size_t RUN_MAX = 256;
 
+bool sample_one(Samples* samples, const Stream* stream, double seconds) {
+    const Piece message = {reinterpret_cast<const char*>(stream->in.front()) + HEAD_BYTES, stream->next().size};
+    return sample_call(samples, message, is_write(HotMethod(stream->hot_method)), seconds);
+}
+
 // Answer one call, or give it to Python; false: an error is set.
 bool run_one(Session* self, const HotTurn& turn, Stream* stream, double* at_s, Done* done) {
     HotRights may;
@@ -32,6 +37,7 @@ bool run_one(Session* self, const HotTurn& turn, Stream* stream, double* at_s, D
     *at_s = turn.calls->answered_s = now;
     add_to(turn.calls->tallies + stream->hot_method, seconds);
     if (seconds >= turn.calls->slow_s && !tell_slow(&done->slow, stream, seconds)) return false;
+    if (turn.calls->samples.is_due(seconds) && !sample_one(&turn.calls->samples, stream, seconds)) return false;
     ++done->answered;
     ++self->hot_answered;
     ++turn.calls->answered;

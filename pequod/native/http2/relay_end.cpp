@@ -71,6 +71,7 @@ bool answer(RelayEnd* self, const HotTurn& turn, const RelayHead& call, Piece me
     ++calls->answered;
     ++calls->reads;
     if (seconds >= calls->slow_s && !tell_slow(&self->slow, self->stream, seconds)) return false;
+    if (calls->samples.is_due(seconds) && !sample_call(&calls->samples, message, false, seconds)) return false;
     const Bytes& reply = self->stream->reply;
     return tell(self, call, ANSWERED, {reinterpret_cast<const char*>(reply.front()), reply.left()});
 }

@@ -5180,7 +5180,9 @@ func (x *PartExplanation) GetLogEntries() uint64 {
 }
 
 type StatsRequest struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Of a home: with the heat of its home ranges, for which some thousands of keys are looked at.
+	WithRanges    bool `protobuf:"varint,1,opt,name=with_ranges,json=withRanges,proto3" json:"with_ranges,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -5215,6 +5217,13 @@ func (*StatsRequest) Descriptor() ([]byte, []int) {
 	return file_pequod_v1_pequod_proto_rawDescGZIP(), []int{72}
 }
 
+func (x *StatsRequest) GetWithRanges() bool {
+	if x != nil {
+		return x.WithRanges
+	}
+	return false
+}
+
 type StatsReply struct {
 	state  protoimpl.MessageState `protogen:"open.v1"`
 	Header *Header                `protobuf:"bytes,1,opt,name=header,proto3" json:"header,omitempty"`
@@ -5241,6 +5250,7 @@ type StatsReply struct {
 	CallBoundsS []float64 `protobuf:"fixed64,13,rep,packed,name=call_bounds_s,json=callBoundsS,proto3" json:"call_bounds_s,omitempty"`
 	// Commands of batches by the names of their kinds.
 	Commands      map[string]uint64 `protobuf:"bytes,14,rep,name=commands,proto3" json:"commands,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"varint,2,opt,name=value"`
+	Heat          *HeatStatistics   `protobuf:"bytes,15,opt,name=heat,proto3" json:"heat,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -5373,6 +5383,252 @@ func (x *StatsReply) GetCommands() map[string]uint64 {
 	return nil
 }
 
+func (x *StatsReply) GetHeat() *HeatStatistics {
+	if x != nil {
+		return x.Heat
+	}
+	return nil
+}
+
+// What the processor time of a server goes to, by samples of the calls; what is long ago counts less, half of it after
+// 30 seconds.
+type HeatStatistics struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The cores that the process keeps busy.
+	Cores float64 `protobuf:"fixed64,1,opt,name=cores,proto3" json:"cores,omitempty"`
+	// The groups of keys that it works for most, the hottest first.
+	Groups []*GroupHeat `protobuf:"bytes,2,rep,name=groups,proto3" json:"groups,omitempty"`
+	// The parts of the home ranges that belong here, in key order, if they were asked for.
+	Ranges        []*RangeHeat `protobuf:"bytes,3,rep,name=ranges,proto3" json:"ranges,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *HeatStatistics) Reset() {
+	*x = HeatStatistics{}
+	mi := &file_pequod_v1_pequod_proto_msgTypes[74]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *HeatStatistics) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*HeatStatistics) ProtoMessage() {}
+
+func (x *HeatStatistics) ProtoReflect() protoreflect.Message {
+	mi := &file_pequod_v1_pequod_proto_msgTypes[74]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use HeatStatistics.ProtoReflect.Descriptor instead.
+func (*HeatStatistics) Descriptor() ([]byte, []int) {
+	return file_pequod_v1_pequod_proto_rawDescGZIP(), []int{74}
+}
+
+func (x *HeatStatistics) GetCores() float64 {
+	if x != nil {
+		return x.Cores
+	}
+	return 0
+}
+
+func (x *HeatStatistics) GetGroups() []*GroupHeat {
+	if x != nil {
+		return x.Groups
+	}
+	return nil
+}
+
+func (x *HeatStatistics) GetRanges() []*RangeHeat {
+	if x != nil {
+		return x.Ranges
+	}
+	return nil
+}
+
+// A group of keys, as the map of the cluster makes them; without one, the table and the first slot.
+type GroupHeat struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	Group []byte                 `protobuf:"bytes,1,opt,name=group,proto3" json:"group,omitempty"`
+	// What it takes of a core at the least, and this much more at the most.
+	Cores      float64 `protobuf:"fixed64,2,opt,name=cores,proto3" json:"cores,omitempty"`
+	CoresError float64 `protobuf:"fixed64,3,opt,name=cores_error,json=coresError,proto3" json:"cores_error,omitempty"`
+	// Commands a second.
+	Reads         float64 `protobuf:"fixed64,4,opt,name=reads,proto3" json:"reads,omitempty"`
+	Writes        float64 `protobuf:"fixed64,5,opt,name=writes,proto3" json:"writes,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *GroupHeat) Reset() {
+	*x = GroupHeat{}
+	mi := &file_pequod_v1_pequod_proto_msgTypes[75]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *GroupHeat) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*GroupHeat) ProtoMessage() {}
+
+func (x *GroupHeat) ProtoReflect() protoreflect.Message {
+	mi := &file_pequod_v1_pequod_proto_msgTypes[75]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use GroupHeat.ProtoReflect.Descriptor instead.
+func (*GroupHeat) Descriptor() ([]byte, []int) {
+	return file_pequod_v1_pequod_proto_rawDescGZIP(), []int{75}
+}
+
+func (x *GroupHeat) GetGroup() []byte {
+	if x != nil {
+		return x.Group
+	}
+	return nil
+}
+
+func (x *GroupHeat) GetCores() float64 {
+	if x != nil {
+		return x.Cores
+	}
+	return 0
+}
+
+func (x *GroupHeat) GetCoresError() float64 {
+	if x != nil {
+		return x.CoresError
+	}
+	return 0
+}
+
+func (x *GroupHeat) GetReads() float64 {
+	if x != nil {
+		return x.Reads
+	}
+	return 0
+}
+
+func (x *GroupHeat) GetWrites() float64 {
+	if x != nil {
+		return x.Writes
+	}
+	return 0
+}
+
+// A part of a home range.
+type RangeHeat struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	First []byte                 `protobuf:"bytes,1,opt,name=first,proto3" json:"first,omitempty"`
+	// Absent: to the last key.
+	Last []byte `protobuf:"bytes,2,opt,name=last,proto3,oneof" json:"last,omitempty"`
+	// Base rows that are in memory here, by a sample.
+	Keys          uint64  `protobuf:"varint,3,opt,name=keys,proto3" json:"keys,omitempty"`
+	Bytes         uint64  `protobuf:"varint,4,opt,name=bytes,proto3" json:"bytes,omitempty"`
+	Cores         float64 `protobuf:"fixed64,5,opt,name=cores,proto3" json:"cores,omitempty"`
+	Reads         float64 `protobuf:"fixed64,6,opt,name=reads,proto3" json:"reads,omitempty"`
+	Writes        float64 `protobuf:"fixed64,7,opt,name=writes,proto3" json:"writes,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *RangeHeat) Reset() {
+	*x = RangeHeat{}
+	mi := &file_pequod_v1_pequod_proto_msgTypes[76]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *RangeHeat) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*RangeHeat) ProtoMessage() {}
+
+func (x *RangeHeat) ProtoReflect() protoreflect.Message {
+	mi := &file_pequod_v1_pequod_proto_msgTypes[76]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use RangeHeat.ProtoReflect.Descriptor instead.
+func (*RangeHeat) Descriptor() ([]byte, []int) {
+	return file_pequod_v1_pequod_proto_rawDescGZIP(), []int{76}
+}
+
+func (x *RangeHeat) GetFirst() []byte {
+	if x != nil {
+		return x.First
+	}
+	return nil
+}
+
+func (x *RangeHeat) GetLast() []byte {
+	if x != nil {
+		return x.Last
+	}
+	return nil
+}
+
+func (x *RangeHeat) GetKeys() uint64 {
+	if x != nil {
+		return x.Keys
+	}
+	return 0
+}
+
+func (x *RangeHeat) GetBytes() uint64 {
+	if x != nil {
+		return x.Bytes
+	}
+	return 0
+}
+
+func (x *RangeHeat) GetCores() float64 {
+	if x != nil {
+		return x.Cores
+	}
+	return 0
+}
+
+func (x *RangeHeat) GetReads() float64 {
+	if x != nil {
+		return x.Reads
+	}
+	return 0
+}
+
+func (x *RangeHeat) GetWrites() float64 {
+	if x != nil {
+		return x.Writes
+	}
+	return 0
+}
+
 // The calls of a method that ended, streams of requests and watches left out, and the time that the server took for them.
 type CallStatistics struct {
 	state  protoimpl.MessageState `protogen:"open.v1"`
@@ -5390,7 +5646,7 @@ type CallStatistics struct {
 
 func (x *CallStatistics) Reset() {
 	*x = CallStatistics{}
-	mi := &file_pequod_v1_pequod_proto_msgTypes[74]
+	mi := &file_pequod_v1_pequod_proto_msgTypes[77]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5402,7 +5658,7 @@ func (x *CallStatistics) String() string {
 func (*CallStatistics) ProtoMessage() {}
 
 func (x *CallStatistics) ProtoReflect() protoreflect.Message {
-	mi := &file_pequod_v1_pequod_proto_msgTypes[74]
+	mi := &file_pequod_v1_pequod_proto_msgTypes[77]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5415,7 +5671,7 @@ func (x *CallStatistics) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CallStatistics.ProtoReflect.Descriptor instead.
 func (*CallStatistics) Descriptor() ([]byte, []int) {
-	return file_pequod_v1_pequod_proto_rawDescGZIP(), []int{74}
+	return file_pequod_v1_pequod_proto_rawDescGZIP(), []int{77}
 }
 
 func (x *CallStatistics) GetMethod() string {
@@ -5474,7 +5730,7 @@ type PeerStatistics struct {
 
 func (x *PeerStatistics) Reset() {
 	*x = PeerStatistics{}
-	mi := &file_pequod_v1_pequod_proto_msgTypes[75]
+	mi := &file_pequod_v1_pequod_proto_msgTypes[78]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5486,7 +5742,7 @@ func (x *PeerStatistics) String() string {
 func (*PeerStatistics) ProtoMessage() {}
 
 func (x *PeerStatistics) ProtoReflect() protoreflect.Message {
-	mi := &file_pequod_v1_pequod_proto_msgTypes[75]
+	mi := &file_pequod_v1_pequod_proto_msgTypes[78]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5499,7 +5755,7 @@ func (x *PeerStatistics) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PeerStatistics.ProtoReflect.Descriptor instead.
 func (*PeerStatistics) Descriptor() ([]byte, []int) {
-	return file_pequod_v1_pequod_proto_rawDescGZIP(), []int{75}
+	return file_pequod_v1_pequod_proto_rawDescGZIP(), []int{78}
 }
 
 func (x *PeerStatistics) GetId() string {
@@ -5591,7 +5847,7 @@ type BackingStatistics struct {
 
 func (x *BackingStatistics) Reset() {
 	*x = BackingStatistics{}
-	mi := &file_pequod_v1_pequod_proto_msgTypes[76]
+	mi := &file_pequod_v1_pequod_proto_msgTypes[79]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5603,7 +5859,7 @@ func (x *BackingStatistics) String() string {
 func (*BackingStatistics) ProtoMessage() {}
 
 func (x *BackingStatistics) ProtoReflect() protoreflect.Message {
-	mi := &file_pequod_v1_pequod_proto_msgTypes[76]
+	mi := &file_pequod_v1_pequod_proto_msgTypes[79]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5616,7 +5872,7 @@ func (x *BackingStatistics) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use BackingStatistics.ProtoReflect.Descriptor instead.
 func (*BackingStatistics) Descriptor() ([]byte, []int) {
-	return file_pequod_v1_pequod_proto_rawDescGZIP(), []int{76}
+	return file_pequod_v1_pequod_proto_rawDescGZIP(), []int{79}
 }
 
 func (x *BackingStatistics) GetMode() string {
@@ -5762,7 +6018,7 @@ type MemoryStatistics struct {
 
 func (x *MemoryStatistics) Reset() {
 	*x = MemoryStatistics{}
-	mi := &file_pequod_v1_pequod_proto_msgTypes[77]
+	mi := &file_pequod_v1_pequod_proto_msgTypes[80]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5774,7 +6030,7 @@ func (x *MemoryStatistics) String() string {
 func (*MemoryStatistics) ProtoMessage() {}
 
 func (x *MemoryStatistics) ProtoReflect() protoreflect.Message {
-	mi := &file_pequod_v1_pequod_proto_msgTypes[77]
+	mi := &file_pequod_v1_pequod_proto_msgTypes[80]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5787,7 +6043,7 @@ func (x *MemoryStatistics) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use MemoryStatistics.ProtoReflect.Descriptor instead.
 func (*MemoryStatistics) Descriptor() ([]byte, []int) {
-	return file_pequod_v1_pequod_proto_rawDescGZIP(), []int{77}
+	return file_pequod_v1_pequod_proto_rawDescGZIP(), []int{80}
 }
 
 func (x *MemoryStatistics) GetLimitBytes() uint64 {
@@ -5909,7 +6165,7 @@ type TableStatistics struct {
 
 func (x *TableStatistics) Reset() {
 	*x = TableStatistics{}
-	mi := &file_pequod_v1_pequod_proto_msgTypes[78]
+	mi := &file_pequod_v1_pequod_proto_msgTypes[81]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5921,7 +6177,7 @@ func (x *TableStatistics) String() string {
 func (*TableStatistics) ProtoMessage() {}
 
 func (x *TableStatistics) ProtoReflect() protoreflect.Message {
-	mi := &file_pequod_v1_pequod_proto_msgTypes[78]
+	mi := &file_pequod_v1_pequod_proto_msgTypes[81]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5934,7 +6190,7 @@ func (x *TableStatistics) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TableStatistics.ProtoReflect.Descriptor instead.
 func (*TableStatistics) Descriptor() ([]byte, []int) {
-	return file_pequod_v1_pequod_proto_rawDescGZIP(), []int{78}
+	return file_pequod_v1_pequod_proto_rawDescGZIP(), []int{81}
 }
 
 func (x *TableStatistics) GetTable() []byte {
@@ -6002,7 +6258,7 @@ type JoinStatistics struct {
 
 func (x *JoinStatistics) Reset() {
 	*x = JoinStatistics{}
-	mi := &file_pequod_v1_pequod_proto_msgTypes[79]
+	mi := &file_pequod_v1_pequod_proto_msgTypes[82]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6014,7 +6270,7 @@ func (x *JoinStatistics) String() string {
 func (*JoinStatistics) ProtoMessage() {}
 
 func (x *JoinStatistics) ProtoReflect() protoreflect.Message {
-	mi := &file_pequod_v1_pequod_proto_msgTypes[79]
+	mi := &file_pequod_v1_pequod_proto_msgTypes[82]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6027,7 +6283,7 @@ func (x *JoinStatistics) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use JoinStatistics.ProtoReflect.Descriptor instead.
 func (*JoinStatistics) Descriptor() ([]byte, []int) {
-	return file_pequod_v1_pequod_proto_rawDescGZIP(), []int{79}
+	return file_pequod_v1_pequod_proto_rawDescGZIP(), []int{82}
 }
 
 func (x *JoinStatistics) GetJoin() string {
@@ -6162,7 +6418,7 @@ type ContextStatistics struct {
 
 func (x *ContextStatistics) Reset() {
 	*x = ContextStatistics{}
-	mi := &file_pequod_v1_pequod_proto_msgTypes[80]
+	mi := &file_pequod_v1_pequod_proto_msgTypes[83]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6174,7 +6430,7 @@ func (x *ContextStatistics) String() string {
 func (*ContextStatistics) ProtoMessage() {}
 
 func (x *ContextStatistics) ProtoReflect() protoreflect.Message {
-	mi := &file_pequod_v1_pequod_proto_msgTypes[80]
+	mi := &file_pequod_v1_pequod_proto_msgTypes[83]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6187,7 +6443,7 @@ func (x *ContextStatistics) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ContextStatistics.ProtoReflect.Descriptor instead.
 func (*ContextStatistics) Descriptor() ([]byte, []int) {
-	return file_pequod_v1_pequod_proto_rawDescGZIP(), []int{80}
+	return file_pequod_v1_pequod_proto_rawDescGZIP(), []int{83}
 }
 
 func (x *ContextStatistics) GetPrefix() []byte {
@@ -6219,7 +6475,7 @@ type SlowCallsRequest struct {
 
 func (x *SlowCallsRequest) Reset() {
 	*x = SlowCallsRequest{}
-	mi := &file_pequod_v1_pequod_proto_msgTypes[81]
+	mi := &file_pequod_v1_pequod_proto_msgTypes[84]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6231,7 +6487,7 @@ func (x *SlowCallsRequest) String() string {
 func (*SlowCallsRequest) ProtoMessage() {}
 
 func (x *SlowCallsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_pequod_v1_pequod_proto_msgTypes[81]
+	mi := &file_pequod_v1_pequod_proto_msgTypes[84]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6244,7 +6500,7 @@ func (x *SlowCallsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SlowCallsRequest.ProtoReflect.Descriptor instead.
 func (*SlowCallsRequest) Descriptor() ([]byte, []int) {
-	return file_pequod_v1_pequod_proto_rawDescGZIP(), []int{81}
+	return file_pequod_v1_pequod_proto_rawDescGZIP(), []int{84}
 }
 
 type SlowCallsReply struct {
@@ -6260,7 +6516,7 @@ type SlowCallsReply struct {
 
 func (x *SlowCallsReply) Reset() {
 	*x = SlowCallsReply{}
-	mi := &file_pequod_v1_pequod_proto_msgTypes[82]
+	mi := &file_pequod_v1_pequod_proto_msgTypes[85]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6272,7 +6528,7 @@ func (x *SlowCallsReply) String() string {
 func (*SlowCallsReply) ProtoMessage() {}
 
 func (x *SlowCallsReply) ProtoReflect() protoreflect.Message {
-	mi := &file_pequod_v1_pequod_proto_msgTypes[82]
+	mi := &file_pequod_v1_pequod_proto_msgTypes[85]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6285,7 +6541,7 @@ func (x *SlowCallsReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SlowCallsReply.ProtoReflect.Descriptor instead.
 func (*SlowCallsReply) Descriptor() ([]byte, []int) {
-	return file_pequod_v1_pequod_proto_rawDescGZIP(), []int{82}
+	return file_pequod_v1_pequod_proto_rawDescGZIP(), []int{85}
 }
 
 func (x *SlowCallsReply) GetHeader() *Header {
@@ -6338,7 +6594,7 @@ type SlowCall struct {
 
 func (x *SlowCall) Reset() {
 	*x = SlowCall{}
-	mi := &file_pequod_v1_pequod_proto_msgTypes[83]
+	mi := &file_pequod_v1_pequod_proto_msgTypes[86]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6350,7 +6606,7 @@ func (x *SlowCall) String() string {
 func (*SlowCall) ProtoMessage() {}
 
 func (x *SlowCall) ProtoReflect() protoreflect.Message {
-	mi := &file_pequod_v1_pequod_proto_msgTypes[83]
+	mi := &file_pequod_v1_pequod_proto_msgTypes[86]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6363,7 +6619,7 @@ func (x *SlowCall) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SlowCall.ProtoReflect.Descriptor instead.
 func (*SlowCall) Descriptor() ([]byte, []int) {
-	return file_pequod_v1_pequod_proto_rawDescGZIP(), []int{83}
+	return file_pequod_v1_pequod_proto_rawDescGZIP(), []int{86}
 }
 
 func (x *SlowCall) GetAtS() float64 {
@@ -6472,7 +6728,7 @@ type SaveSnapshotRequest struct {
 
 func (x *SaveSnapshotRequest) Reset() {
 	*x = SaveSnapshotRequest{}
-	mi := &file_pequod_v1_pequod_proto_msgTypes[84]
+	mi := &file_pequod_v1_pequod_proto_msgTypes[87]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6484,7 +6740,7 @@ func (x *SaveSnapshotRequest) String() string {
 func (*SaveSnapshotRequest) ProtoMessage() {}
 
 func (x *SaveSnapshotRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_pequod_v1_pequod_proto_msgTypes[84]
+	mi := &file_pequod_v1_pequod_proto_msgTypes[87]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6497,7 +6753,7 @@ func (x *SaveSnapshotRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SaveSnapshotRequest.ProtoReflect.Descriptor instead.
 func (*SaveSnapshotRequest) Descriptor() ([]byte, []int) {
-	return file_pequod_v1_pequod_proto_rawDescGZIP(), []int{84}
+	return file_pequod_v1_pequod_proto_rawDescGZIP(), []int{87}
 }
 
 type SaveSnapshotReply struct {
@@ -6516,7 +6772,7 @@ type SaveSnapshotReply struct {
 
 func (x *SaveSnapshotReply) Reset() {
 	*x = SaveSnapshotReply{}
-	mi := &file_pequod_v1_pequod_proto_msgTypes[85]
+	mi := &file_pequod_v1_pequod_proto_msgTypes[88]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6528,7 +6784,7 @@ func (x *SaveSnapshotReply) String() string {
 func (*SaveSnapshotReply) ProtoMessage() {}
 
 func (x *SaveSnapshotReply) ProtoReflect() protoreflect.Message {
-	mi := &file_pequod_v1_pequod_proto_msgTypes[85]
+	mi := &file_pequod_v1_pequod_proto_msgTypes[88]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6541,7 +6797,7 @@ func (x *SaveSnapshotReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SaveSnapshotReply.ProtoReflect.Descriptor instead.
 func (*SaveSnapshotReply) Descriptor() ([]byte, []int) {
-	return file_pequod_v1_pequod_proto_rawDescGZIP(), []int{85}
+	return file_pequod_v1_pequod_proto_rawDescGZIP(), []int{88}
 }
 
 func (x *SaveSnapshotReply) GetHeader() *Header {
@@ -6594,7 +6850,7 @@ type RestoreSnapshotRequest struct {
 
 func (x *RestoreSnapshotRequest) Reset() {
 	*x = RestoreSnapshotRequest{}
-	mi := &file_pequod_v1_pequod_proto_msgTypes[86]
+	mi := &file_pequod_v1_pequod_proto_msgTypes[89]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6606,7 +6862,7 @@ func (x *RestoreSnapshotRequest) String() string {
 func (*RestoreSnapshotRequest) ProtoMessage() {}
 
 func (x *RestoreSnapshotRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_pequod_v1_pequod_proto_msgTypes[86]
+	mi := &file_pequod_v1_pequod_proto_msgTypes[89]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6619,7 +6875,7 @@ func (x *RestoreSnapshotRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RestoreSnapshotRequest.ProtoReflect.Descriptor instead.
 func (*RestoreSnapshotRequest) Descriptor() ([]byte, []int) {
-	return file_pequod_v1_pequod_proto_rawDescGZIP(), []int{86}
+	return file_pequod_v1_pequod_proto_rawDescGZIP(), []int{89}
 }
 
 type RestoreSnapshotReply struct {
@@ -6635,7 +6891,7 @@ type RestoreSnapshotReply struct {
 
 func (x *RestoreSnapshotReply) Reset() {
 	*x = RestoreSnapshotReply{}
-	mi := &file_pequod_v1_pequod_proto_msgTypes[87]
+	mi := &file_pequod_v1_pequod_proto_msgTypes[90]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6647,7 +6903,7 @@ func (x *RestoreSnapshotReply) String() string {
 func (*RestoreSnapshotReply) ProtoMessage() {}
 
 func (x *RestoreSnapshotReply) ProtoReflect() protoreflect.Message {
-	mi := &file_pequod_v1_pequod_proto_msgTypes[87]
+	mi := &file_pequod_v1_pequod_proto_msgTypes[90]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6660,7 +6916,7 @@ func (x *RestoreSnapshotReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RestoreSnapshotReply.ProtoReflect.Descriptor instead.
 func (*RestoreSnapshotReply) Descriptor() ([]byte, []int) {
-	return file_pequod_v1_pequod_proto_rawDescGZIP(), []int{87}
+	return file_pequod_v1_pequod_proto_rawDescGZIP(), []int{90}
 }
 
 func (x *RestoreSnapshotReply) GetHeader() *Header {
@@ -6707,7 +6963,7 @@ type SnapshotBlock struct {
 
 func (x *SnapshotBlock) Reset() {
 	*x = SnapshotBlock{}
-	mi := &file_pequod_v1_pequod_proto_msgTypes[88]
+	mi := &file_pequod_v1_pequod_proto_msgTypes[91]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6719,7 +6975,7 @@ func (x *SnapshotBlock) String() string {
 func (*SnapshotBlock) ProtoMessage() {}
 
 func (x *SnapshotBlock) ProtoReflect() protoreflect.Message {
-	mi := &file_pequod_v1_pequod_proto_msgTypes[88]
+	mi := &file_pequod_v1_pequod_proto_msgTypes[91]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6732,7 +6988,7 @@ func (x *SnapshotBlock) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SnapshotBlock.ProtoReflect.Descriptor instead.
 func (*SnapshotBlock) Descriptor() ([]byte, []int) {
-	return file_pequod_v1_pequod_proto_rawDescGZIP(), []int{88}
+	return file_pequod_v1_pequod_proto_rawDescGZIP(), []int{91}
 }
 
 func (x *SnapshotBlock) GetHead() *SnapshotHead {
@@ -6787,7 +7043,7 @@ type SnapshotHead struct {
 
 func (x *SnapshotHead) Reset() {
 	*x = SnapshotHead{}
-	mi := &file_pequod_v1_pequod_proto_msgTypes[89]
+	mi := &file_pequod_v1_pequod_proto_msgTypes[92]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6799,7 +7055,7 @@ func (x *SnapshotHead) String() string {
 func (*SnapshotHead) ProtoMessage() {}
 
 func (x *SnapshotHead) ProtoReflect() protoreflect.Message {
-	mi := &file_pequod_v1_pequod_proto_msgTypes[89]
+	mi := &file_pequod_v1_pequod_proto_msgTypes[92]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6812,7 +7068,7 @@ func (x *SnapshotHead) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SnapshotHead.ProtoReflect.Descriptor instead.
 func (*SnapshotHead) Descriptor() ([]byte, []int) {
-	return file_pequod_v1_pequod_proto_rawDescGZIP(), []int{89}
+	return file_pequod_v1_pequod_proto_rawDescGZIP(), []int{92}
 }
 
 func (x *SnapshotHead) GetFormat() string {
@@ -6874,7 +7130,7 @@ type SnapshotBacking struct {
 
 func (x *SnapshotBacking) Reset() {
 	*x = SnapshotBacking{}
-	mi := &file_pequod_v1_pequod_proto_msgTypes[90]
+	mi := &file_pequod_v1_pequod_proto_msgTypes[93]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6886,7 +7142,7 @@ func (x *SnapshotBacking) String() string {
 func (*SnapshotBacking) ProtoMessage() {}
 
 func (x *SnapshotBacking) ProtoReflect() protoreflect.Message {
-	mi := &file_pequod_v1_pequod_proto_msgTypes[90]
+	mi := &file_pequod_v1_pequod_proto_msgTypes[93]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6899,7 +7155,7 @@ func (x *SnapshotBacking) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SnapshotBacking.ProtoReflect.Descriptor instead.
 func (*SnapshotBacking) Descriptor() ([]byte, []int) {
-	return file_pequod_v1_pequod_proto_rawDescGZIP(), []int{90}
+	return file_pequod_v1_pequod_proto_rawDescGZIP(), []int{93}
 }
 
 func (x *SnapshotBacking) GetPosition() uint64 {
@@ -6953,7 +7209,7 @@ type SnapshotEnd struct {
 
 func (x *SnapshotEnd) Reset() {
 	*x = SnapshotEnd{}
-	mi := &file_pequod_v1_pequod_proto_msgTypes[91]
+	mi := &file_pequod_v1_pequod_proto_msgTypes[94]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6965,7 +7221,7 @@ func (x *SnapshotEnd) String() string {
 func (*SnapshotEnd) ProtoMessage() {}
 
 func (x *SnapshotEnd) ProtoReflect() protoreflect.Message {
-	mi := &file_pequod_v1_pequod_proto_msgTypes[91]
+	mi := &file_pequod_v1_pequod_proto_msgTypes[94]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6978,7 +7234,7 @@ func (x *SnapshotEnd) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SnapshotEnd.ProtoReflect.Descriptor instead.
 func (*SnapshotEnd) Descriptor() ([]byte, []int) {
-	return file_pequod_v1_pequod_proto_rawDescGZIP(), []int{91}
+	return file_pequod_v1_pequod_proto_rawDescGZIP(), []int{94}
 }
 
 func (x *SnapshotEnd) GetKeys() uint64 {
@@ -7024,7 +7280,7 @@ type Backfill struct {
 
 func (x *Backfill) Reset() {
 	*x = Backfill{}
-	mi := &file_pequod_v1_pequod_proto_msgTypes[92]
+	mi := &file_pequod_v1_pequod_proto_msgTypes[95]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7036,7 +7292,7 @@ func (x *Backfill) String() string {
 func (*Backfill) ProtoMessage() {}
 
 func (x *Backfill) ProtoReflect() protoreflect.Message {
-	mi := &file_pequod_v1_pequod_proto_msgTypes[92]
+	mi := &file_pequod_v1_pequod_proto_msgTypes[95]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7049,7 +7305,7 @@ func (x *Backfill) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Backfill.ProtoReflect.Descriptor instead.
 func (*Backfill) Descriptor() ([]byte, []int) {
-	return file_pequod_v1_pequod_proto_rawDescGZIP(), []int{92}
+	return file_pequod_v1_pequod_proto_rawDescGZIP(), []int{95}
 }
 
 func (x *Backfill) GetId() uint64 {
@@ -7188,7 +7444,7 @@ type BeginBackfillRequest struct {
 
 func (x *BeginBackfillRequest) Reset() {
 	*x = BeginBackfillRequest{}
-	mi := &file_pequod_v1_pequod_proto_msgTypes[93]
+	mi := &file_pequod_v1_pequod_proto_msgTypes[96]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7200,7 +7456,7 @@ func (x *BeginBackfillRequest) String() string {
 func (*BeginBackfillRequest) ProtoMessage() {}
 
 func (x *BeginBackfillRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_pequod_v1_pequod_proto_msgTypes[93]
+	mi := &file_pequod_v1_pequod_proto_msgTypes[96]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7213,7 +7469,7 @@ func (x *BeginBackfillRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use BeginBackfillRequest.ProtoReflect.Descriptor instead.
 func (*BeginBackfillRequest) Descriptor() ([]byte, []int) {
-	return file_pequod_v1_pequod_proto_rawDescGZIP(), []int{93}
+	return file_pequod_v1_pequod_proto_rawDescGZIP(), []int{96}
 }
 
 func (x *BeginBackfillRequest) GetJoin() string {
@@ -7261,7 +7517,7 @@ type BeginBackfillReply struct {
 
 func (x *BeginBackfillReply) Reset() {
 	*x = BeginBackfillReply{}
-	mi := &file_pequod_v1_pequod_proto_msgTypes[94]
+	mi := &file_pequod_v1_pequod_proto_msgTypes[97]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7273,7 +7529,7 @@ func (x *BeginBackfillReply) String() string {
 func (*BeginBackfillReply) ProtoMessage() {}
 
 func (x *BeginBackfillReply) ProtoReflect() protoreflect.Message {
-	mi := &file_pequod_v1_pequod_proto_msgTypes[94]
+	mi := &file_pequod_v1_pequod_proto_msgTypes[97]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7286,7 +7542,7 @@ func (x *BeginBackfillReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use BeginBackfillReply.ProtoReflect.Descriptor instead.
 func (*BeginBackfillReply) Descriptor() ([]byte, []int) {
-	return file_pequod_v1_pequod_proto_rawDescGZIP(), []int{94}
+	return file_pequod_v1_pequod_proto_rawDescGZIP(), []int{97}
 }
 
 func (x *BeginBackfillReply) GetHeader() *Header {
@@ -7318,7 +7574,7 @@ type ReadBackfillRequest struct {
 
 func (x *ReadBackfillRequest) Reset() {
 	*x = ReadBackfillRequest{}
-	mi := &file_pequod_v1_pequod_proto_msgTypes[95]
+	mi := &file_pequod_v1_pequod_proto_msgTypes[98]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7330,7 +7586,7 @@ func (x *ReadBackfillRequest) String() string {
 func (*ReadBackfillRequest) ProtoMessage() {}
 
 func (x *ReadBackfillRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_pequod_v1_pequod_proto_msgTypes[95]
+	mi := &file_pequod_v1_pequod_proto_msgTypes[98]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7343,7 +7599,7 @@ func (x *ReadBackfillRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReadBackfillRequest.ProtoReflect.Descriptor instead.
 func (*ReadBackfillRequest) Descriptor() ([]byte, []int) {
-	return file_pequod_v1_pequod_proto_rawDescGZIP(), []int{95}
+	return file_pequod_v1_pequod_proto_rawDescGZIP(), []int{98}
 }
 
 func (x *ReadBackfillRequest) GetId() uint64 {
@@ -7398,7 +7654,7 @@ type ReadBackfillReply struct {
 
 func (x *ReadBackfillReply) Reset() {
 	*x = ReadBackfillReply{}
-	mi := &file_pequod_v1_pequod_proto_msgTypes[96]
+	mi := &file_pequod_v1_pequod_proto_msgTypes[99]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7410,7 +7666,7 @@ func (x *ReadBackfillReply) String() string {
 func (*ReadBackfillReply) ProtoMessage() {}
 
 func (x *ReadBackfillReply) ProtoReflect() protoreflect.Message {
-	mi := &file_pequod_v1_pequod_proto_msgTypes[96]
+	mi := &file_pequod_v1_pequod_proto_msgTypes[99]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7423,7 +7679,7 @@ func (x *ReadBackfillReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReadBackfillReply.ProtoReflect.Descriptor instead.
 func (*ReadBackfillReply) Descriptor() ([]byte, []int) {
-	return file_pequod_v1_pequod_proto_rawDescGZIP(), []int{96}
+	return file_pequod_v1_pequod_proto_rawDescGZIP(), []int{99}
 }
 
 func (x *ReadBackfillReply) GetHeader() *Header {
@@ -7499,7 +7755,7 @@ type LoadBackfillRequest struct {
 
 func (x *LoadBackfillRequest) Reset() {
 	*x = LoadBackfillRequest{}
-	mi := &file_pequod_v1_pequod_proto_msgTypes[97]
+	mi := &file_pequod_v1_pequod_proto_msgTypes[100]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7511,7 +7767,7 @@ func (x *LoadBackfillRequest) String() string {
 func (*LoadBackfillRequest) ProtoMessage() {}
 
 func (x *LoadBackfillRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_pequod_v1_pequod_proto_msgTypes[97]
+	mi := &file_pequod_v1_pequod_proto_msgTypes[100]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7524,7 +7780,7 @@ func (x *LoadBackfillRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LoadBackfillRequest.ProtoReflect.Descriptor instead.
 func (*LoadBackfillRequest) Descriptor() ([]byte, []int) {
-	return file_pequod_v1_pequod_proto_rawDescGZIP(), []int{97}
+	return file_pequod_v1_pequod_proto_rawDescGZIP(), []int{100}
 }
 
 func (x *LoadBackfillRequest) GetId() uint64 {
@@ -7625,7 +7881,7 @@ type LoadBackfillReply struct {
 
 func (x *LoadBackfillReply) Reset() {
 	*x = LoadBackfillReply{}
-	mi := &file_pequod_v1_pequod_proto_msgTypes[98]
+	mi := &file_pequod_v1_pequod_proto_msgTypes[101]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7637,7 +7893,7 @@ func (x *LoadBackfillReply) String() string {
 func (*LoadBackfillReply) ProtoMessage() {}
 
 func (x *LoadBackfillReply) ProtoReflect() protoreflect.Message {
-	mi := &file_pequod_v1_pequod_proto_msgTypes[98]
+	mi := &file_pequod_v1_pequod_proto_msgTypes[101]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7650,7 +7906,7 @@ func (x *LoadBackfillReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LoadBackfillReply.ProtoReflect.Descriptor instead.
 func (*LoadBackfillReply) Descriptor() ([]byte, []int) {
-	return file_pequod_v1_pequod_proto_rawDescGZIP(), []int{98}
+	return file_pequod_v1_pequod_proto_rawDescGZIP(), []int{101}
 }
 
 func (x *LoadBackfillReply) GetHeader() *Header {
@@ -7694,7 +7950,7 @@ type RenewBackfillRequest struct {
 
 func (x *RenewBackfillRequest) Reset() {
 	*x = RenewBackfillRequest{}
-	mi := &file_pequod_v1_pequod_proto_msgTypes[99]
+	mi := &file_pequod_v1_pequod_proto_msgTypes[102]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7706,7 +7962,7 @@ func (x *RenewBackfillRequest) String() string {
 func (*RenewBackfillRequest) ProtoMessage() {}
 
 func (x *RenewBackfillRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_pequod_v1_pequod_proto_msgTypes[99]
+	mi := &file_pequod_v1_pequod_proto_msgTypes[102]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7719,7 +7975,7 @@ func (x *RenewBackfillRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RenewBackfillRequest.ProtoReflect.Descriptor instead.
 func (*RenewBackfillRequest) Descriptor() ([]byte, []int) {
-	return file_pequod_v1_pequod_proto_rawDescGZIP(), []int{99}
+	return file_pequod_v1_pequod_proto_rawDescGZIP(), []int{102}
 }
 
 func (x *RenewBackfillRequest) GetId() uint64 {
@@ -7760,7 +8016,7 @@ type RenewBackfillReply struct {
 
 func (x *RenewBackfillReply) Reset() {
 	*x = RenewBackfillReply{}
-	mi := &file_pequod_v1_pequod_proto_msgTypes[100]
+	mi := &file_pequod_v1_pequod_proto_msgTypes[103]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7772,7 +8028,7 @@ func (x *RenewBackfillReply) String() string {
 func (*RenewBackfillReply) ProtoMessage() {}
 
 func (x *RenewBackfillReply) ProtoReflect() protoreflect.Message {
-	mi := &file_pequod_v1_pequod_proto_msgTypes[100]
+	mi := &file_pequod_v1_pequod_proto_msgTypes[103]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7785,7 +8041,7 @@ func (x *RenewBackfillReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RenewBackfillReply.ProtoReflect.Descriptor instead.
 func (*RenewBackfillReply) Descriptor() ([]byte, []int) {
-	return file_pequod_v1_pequod_proto_rawDescGZIP(), []int{100}
+	return file_pequod_v1_pequod_proto_rawDescGZIP(), []int{103}
 }
 
 func (x *RenewBackfillReply) GetHeader() *Header {
@@ -7814,7 +8070,7 @@ type EndBackfillRequest struct {
 
 func (x *EndBackfillRequest) Reset() {
 	*x = EndBackfillRequest{}
-	mi := &file_pequod_v1_pequod_proto_msgTypes[101]
+	mi := &file_pequod_v1_pequod_proto_msgTypes[104]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7826,7 +8082,7 @@ func (x *EndBackfillRequest) String() string {
 func (*EndBackfillRequest) ProtoMessage() {}
 
 func (x *EndBackfillRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_pequod_v1_pequod_proto_msgTypes[101]
+	mi := &file_pequod_v1_pequod_proto_msgTypes[104]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7839,7 +8095,7 @@ func (x *EndBackfillRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use EndBackfillRequest.ProtoReflect.Descriptor instead.
 func (*EndBackfillRequest) Descriptor() ([]byte, []int) {
-	return file_pequod_v1_pequod_proto_rawDescGZIP(), []int{101}
+	return file_pequod_v1_pequod_proto_rawDescGZIP(), []int{104}
 }
 
 func (x *EndBackfillRequest) GetId() uint64 {
@@ -7873,7 +8129,7 @@ type EndBackfillReply struct {
 
 func (x *EndBackfillReply) Reset() {
 	*x = EndBackfillReply{}
-	mi := &file_pequod_v1_pequod_proto_msgTypes[102]
+	mi := &file_pequod_v1_pequod_proto_msgTypes[105]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7885,7 +8141,7 @@ func (x *EndBackfillReply) String() string {
 func (*EndBackfillReply) ProtoMessage() {}
 
 func (x *EndBackfillReply) ProtoReflect() protoreflect.Message {
-	mi := &file_pequod_v1_pequod_proto_msgTypes[102]
+	mi := &file_pequod_v1_pequod_proto_msgTypes[105]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7898,7 +8154,7 @@ func (x *EndBackfillReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use EndBackfillReply.ProtoReflect.Descriptor instead.
 func (*EndBackfillReply) Descriptor() ([]byte, []int) {
-	return file_pequod_v1_pequod_proto_rawDescGZIP(), []int{102}
+	return file_pequod_v1_pequod_proto_rawDescGZIP(), []int{105}
 }
 
 func (x *EndBackfillReply) GetHeader() *Header {
@@ -7923,7 +8179,7 @@ type ListBackfillsRequest struct {
 
 func (x *ListBackfillsRequest) Reset() {
 	*x = ListBackfillsRequest{}
-	mi := &file_pequod_v1_pequod_proto_msgTypes[103]
+	mi := &file_pequod_v1_pequod_proto_msgTypes[106]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7935,7 +8191,7 @@ func (x *ListBackfillsRequest) String() string {
 func (*ListBackfillsRequest) ProtoMessage() {}
 
 func (x *ListBackfillsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_pequod_v1_pequod_proto_msgTypes[103]
+	mi := &file_pequod_v1_pequod_proto_msgTypes[106]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7948,7 +8204,7 @@ func (x *ListBackfillsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListBackfillsRequest.ProtoReflect.Descriptor instead.
 func (*ListBackfillsRequest) Descriptor() ([]byte, []int) {
-	return file_pequod_v1_pequod_proto_rawDescGZIP(), []int{103}
+	return file_pequod_v1_pequod_proto_rawDescGZIP(), []int{106}
 }
 
 type ListBackfillsReply struct {
@@ -7962,7 +8218,7 @@ type ListBackfillsReply struct {
 
 func (x *ListBackfillsReply) Reset() {
 	*x = ListBackfillsReply{}
-	mi := &file_pequod_v1_pequod_proto_msgTypes[104]
+	mi := &file_pequod_v1_pequod_proto_msgTypes[107]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7974,7 +8230,7 @@ func (x *ListBackfillsReply) String() string {
 func (*ListBackfillsReply) ProtoMessage() {}
 
 func (x *ListBackfillsReply) ProtoReflect() protoreflect.Message {
-	mi := &file_pequod_v1_pequod_proto_msgTypes[104]
+	mi := &file_pequod_v1_pequod_proto_msgTypes[107]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7987,7 +8243,7 @@ func (x *ListBackfillsReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListBackfillsReply.ProtoReflect.Descriptor instead.
 func (*ListBackfillsReply) Descriptor() ([]byte, []int) {
-	return file_pequod_v1_pequod_proto_rawDescGZIP(), []int{104}
+	return file_pequod_v1_pequod_proto_rawDescGZIP(), []int{107}
 }
 
 func (x *ListBackfillsReply) GetHeader() *Header {
@@ -8018,7 +8274,7 @@ type FollowClusterRequest struct {
 
 func (x *FollowClusterRequest) Reset() {
 	*x = FollowClusterRequest{}
-	mi := &file_pequod_v1_pequod_proto_msgTypes[105]
+	mi := &file_pequod_v1_pequod_proto_msgTypes[108]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8030,7 +8286,7 @@ func (x *FollowClusterRequest) String() string {
 func (*FollowClusterRequest) ProtoMessage() {}
 
 func (x *FollowClusterRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_pequod_v1_pequod_proto_msgTypes[105]
+	mi := &file_pequod_v1_pequod_proto_msgTypes[108]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8043,7 +8299,7 @@ func (x *FollowClusterRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FollowClusterRequest.ProtoReflect.Descriptor instead.
 func (*FollowClusterRequest) Descriptor() ([]byte, []int) {
-	return file_pequod_v1_pequod_proto_rawDescGZIP(), []int{105}
+	return file_pequod_v1_pequod_proto_rawDescGZIP(), []int{108}
 }
 
 func (x *FollowClusterRequest) GetOnce() bool {
@@ -8084,7 +8340,7 @@ type FollowClusterReply struct {
 
 func (x *FollowClusterReply) Reset() {
 	*x = FollowClusterReply{}
-	mi := &file_pequod_v1_pequod_proto_msgTypes[106]
+	mi := &file_pequod_v1_pequod_proto_msgTypes[109]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8096,7 +8352,7 @@ func (x *FollowClusterReply) String() string {
 func (*FollowClusterReply) ProtoMessage() {}
 
 func (x *FollowClusterReply) ProtoReflect() protoreflect.Message {
-	mi := &file_pequod_v1_pequod_proto_msgTypes[106]
+	mi := &file_pequod_v1_pequod_proto_msgTypes[109]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8109,7 +8365,7 @@ func (x *FollowClusterReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FollowClusterReply.ProtoReflect.Descriptor instead.
 func (*FollowClusterReply) Descriptor() ([]byte, []int) {
-	return file_pequod_v1_pequod_proto_rawDescGZIP(), []int{106}
+	return file_pequod_v1_pequod_proto_rawDescGZIP(), []int{109}
 }
 
 func (x *FollowClusterReply) GetHeader() *Header {
@@ -8167,7 +8423,7 @@ type ClusterMap struct {
 
 func (x *ClusterMap) Reset() {
 	*x = ClusterMap{}
-	mi := &file_pequod_v1_pequod_proto_msgTypes[107]
+	mi := &file_pequod_v1_pequod_proto_msgTypes[110]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8179,7 +8435,7 @@ func (x *ClusterMap) String() string {
 func (*ClusterMap) ProtoMessage() {}
 
 func (x *ClusterMap) ProtoReflect() protoreflect.Message {
-	mi := &file_pequod_v1_pequod_proto_msgTypes[107]
+	mi := &file_pequod_v1_pequod_proto_msgTypes[110]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8192,7 +8448,7 @@ func (x *ClusterMap) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ClusterMap.ProtoReflect.Descriptor instead.
 func (*ClusterMap) Descriptor() ([]byte, []int) {
-	return file_pequod_v1_pequod_proto_rawDescGZIP(), []int{107}
+	return file_pequod_v1_pequod_proto_rawDescGZIP(), []int{110}
 }
 
 func (x *ClusterMap) GetCluster() string {
@@ -8254,7 +8510,7 @@ type ClusterReplacement struct {
 
 func (x *ClusterReplacement) Reset() {
 	*x = ClusterReplacement{}
-	mi := &file_pequod_v1_pequod_proto_msgTypes[108]
+	mi := &file_pequod_v1_pequod_proto_msgTypes[111]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8266,7 +8522,7 @@ func (x *ClusterReplacement) String() string {
 func (*ClusterReplacement) ProtoMessage() {}
 
 func (x *ClusterReplacement) ProtoReflect() protoreflect.Message {
-	mi := &file_pequod_v1_pequod_proto_msgTypes[108]
+	mi := &file_pequod_v1_pequod_proto_msgTypes[111]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8279,7 +8535,7 @@ func (x *ClusterReplacement) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ClusterReplacement.ProtoReflect.Descriptor instead.
 func (*ClusterReplacement) Descriptor() ([]byte, []int) {
-	return file_pequod_v1_pequod_proto_rawDescGZIP(), []int{108}
+	return file_pequod_v1_pequod_proto_rawDescGZIP(), []int{111}
 }
 
 func (x *ClusterReplacement) GetVersion() uint64 {
@@ -8331,7 +8587,7 @@ type ClusterPlacement struct {
 
 func (x *ClusterPlacement) Reset() {
 	*x = ClusterPlacement{}
-	mi := &file_pequod_v1_pequod_proto_msgTypes[109]
+	mi := &file_pequod_v1_pequod_proto_msgTypes[112]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8343,7 +8599,7 @@ func (x *ClusterPlacement) String() string {
 func (*ClusterPlacement) ProtoMessage() {}
 
 func (x *ClusterPlacement) ProtoReflect() protoreflect.Message {
-	mi := &file_pequod_v1_pequod_proto_msgTypes[109]
+	mi := &file_pequod_v1_pequod_proto_msgTypes[112]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8356,7 +8612,7 @@ func (x *ClusterPlacement) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ClusterPlacement.ProtoReflect.Descriptor instead.
 func (*ClusterPlacement) Descriptor() ([]byte, []int) {
-	return file_pequod_v1_pequod_proto_rawDescGZIP(), []int{109}
+	return file_pequod_v1_pequod_proto_rawDescGZIP(), []int{112}
 }
 
 func (x *ClusterPlacement) GetPrefix() []byte {
@@ -8399,7 +8655,7 @@ type ClusterHomeRange struct {
 
 func (x *ClusterHomeRange) Reset() {
 	*x = ClusterHomeRange{}
-	mi := &file_pequod_v1_pequod_proto_msgTypes[110]
+	mi := &file_pequod_v1_pequod_proto_msgTypes[113]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8411,7 +8667,7 @@ func (x *ClusterHomeRange) String() string {
 func (*ClusterHomeRange) ProtoMessage() {}
 
 func (x *ClusterHomeRange) ProtoReflect() protoreflect.Message {
-	mi := &file_pequod_v1_pequod_proto_msgTypes[110]
+	mi := &file_pequod_v1_pequod_proto_msgTypes[113]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8424,7 +8680,7 @@ func (x *ClusterHomeRange) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ClusterHomeRange.ProtoReflect.Descriptor instead.
 func (*ClusterHomeRange) Descriptor() ([]byte, []int) {
-	return file_pequod_v1_pequod_proto_rawDescGZIP(), []int{110}
+	return file_pequod_v1_pequod_proto_rawDescGZIP(), []int{113}
 }
 
 func (x *ClusterHomeRange) GetFirst() []byte {
@@ -8496,7 +8752,7 @@ type ClusterServer struct {
 
 func (x *ClusterServer) Reset() {
 	*x = ClusterServer{}
-	mi := &file_pequod_v1_pequod_proto_msgTypes[111]
+	mi := &file_pequod_v1_pequod_proto_msgTypes[114]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8508,7 +8764,7 @@ func (x *ClusterServer) String() string {
 func (*ClusterServer) ProtoMessage() {}
 
 func (x *ClusterServer) ProtoReflect() protoreflect.Message {
-	mi := &file_pequod_v1_pequod_proto_msgTypes[111]
+	mi := &file_pequod_v1_pequod_proto_msgTypes[114]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8521,7 +8777,7 @@ func (x *ClusterServer) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ClusterServer.ProtoReflect.Descriptor instead.
 func (*ClusterServer) Descriptor() ([]byte, []int) {
-	return file_pequod_v1_pequod_proto_rawDescGZIP(), []int{111}
+	return file_pequod_v1_pequod_proto_rawDescGZIP(), []int{114}
 }
 
 func (x *ClusterServer) GetId() string {
@@ -8598,7 +8854,7 @@ type PeerPlace struct {
 
 func (x *PeerPlace) Reset() {
 	*x = PeerPlace{}
-	mi := &file_pequod_v1_pequod_proto_msgTypes[112]
+	mi := &file_pequod_v1_pequod_proto_msgTypes[115]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8610,7 +8866,7 @@ func (x *PeerPlace) String() string {
 func (*PeerPlace) ProtoMessage() {}
 
 func (x *PeerPlace) ProtoReflect() protoreflect.Message {
-	mi := &file_pequod_v1_pequod_proto_msgTypes[112]
+	mi := &file_pequod_v1_pequod_proto_msgTypes[115]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8623,7 +8879,7 @@ func (x *PeerPlace) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PeerPlace.ProtoReflect.Descriptor instead.
 func (*PeerPlace) Descriptor() ([]byte, []int) {
-	return file_pequod_v1_pequod_proto_rawDescGZIP(), []int{112}
+	return file_pequod_v1_pequod_proto_rawDescGZIP(), []int{115}
 }
 
 func (x *PeerPlace) GetTimeline() uint64 {
@@ -8653,7 +8909,7 @@ type PeerHistory struct {
 
 func (x *PeerHistory) Reset() {
 	*x = PeerHistory{}
-	mi := &file_pequod_v1_pequod_proto_msgTypes[113]
+	mi := &file_pequod_v1_pequod_proto_msgTypes[116]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8665,7 +8921,7 @@ func (x *PeerHistory) String() string {
 func (*PeerHistory) ProtoMessage() {}
 
 func (x *PeerHistory) ProtoReflect() protoreflect.Message {
-	mi := &file_pequod_v1_pequod_proto_msgTypes[113]
+	mi := &file_pequod_v1_pequod_proto_msgTypes[116]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8678,7 +8934,7 @@ func (x *PeerHistory) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PeerHistory.ProtoReflect.Descriptor instead.
 func (*PeerHistory) Descriptor() ([]byte, []int) {
-	return file_pequod_v1_pequod_proto_rawDescGZIP(), []int{113}
+	return file_pequod_v1_pequod_proto_rawDescGZIP(), []int{116}
 }
 
 func (x *PeerHistory) GetDatabase() []byte {
@@ -8724,7 +8980,7 @@ type PeerLoadRequest struct {
 
 func (x *PeerLoadRequest) Reset() {
 	*x = PeerLoadRequest{}
-	mi := &file_pequod_v1_pequod_proto_msgTypes[114]
+	mi := &file_pequod_v1_pequod_proto_msgTypes[117]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8736,7 +8992,7 @@ func (x *PeerLoadRequest) String() string {
 func (*PeerLoadRequest) ProtoMessage() {}
 
 func (x *PeerLoadRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_pequod_v1_pequod_proto_msgTypes[114]
+	mi := &file_pequod_v1_pequod_proto_msgTypes[117]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8749,7 +9005,7 @@ func (x *PeerLoadRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PeerLoadRequest.ProtoReflect.Descriptor instead.
 func (*PeerLoadRequest) Descriptor() ([]byte, []int) {
-	return file_pequod_v1_pequod_proto_rawDescGZIP(), []int{114}
+	return file_pequod_v1_pequod_proto_rawDescGZIP(), []int{117}
 }
 
 func (x *PeerLoadRequest) GetVersionMin() uint32 {
@@ -8826,7 +9082,7 @@ type PeerNextGroups struct {
 
 func (x *PeerNextGroups) Reset() {
 	*x = PeerNextGroups{}
-	mi := &file_pequod_v1_pequod_proto_msgTypes[115]
+	mi := &file_pequod_v1_pequod_proto_msgTypes[118]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8838,7 +9094,7 @@ func (x *PeerNextGroups) String() string {
 func (*PeerNextGroups) ProtoMessage() {}
 
 func (x *PeerNextGroups) ProtoReflect() protoreflect.Message {
-	mi := &file_pequod_v1_pequod_proto_msgTypes[115]
+	mi := &file_pequod_v1_pequod_proto_msgTypes[118]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8851,7 +9107,7 @@ func (x *PeerNextGroups) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PeerNextGroups.ProtoReflect.Descriptor instead.
 func (*PeerNextGroups) Descriptor() ([]byte, []int) {
-	return file_pequod_v1_pequod_proto_rawDescGZIP(), []int{115}
+	return file_pequod_v1_pequod_proto_rawDescGZIP(), []int{118}
 }
 
 func (x *PeerNextGroups) GetPrefix() []byte {
@@ -8919,7 +9175,7 @@ type PeerLoadReply struct {
 
 func (x *PeerLoadReply) Reset() {
 	*x = PeerLoadReply{}
-	mi := &file_pequod_v1_pequod_proto_msgTypes[116]
+	mi := &file_pequod_v1_pequod_proto_msgTypes[119]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8931,7 +9187,7 @@ func (x *PeerLoadReply) String() string {
 func (*PeerLoadReply) ProtoMessage() {}
 
 func (x *PeerLoadReply) ProtoReflect() protoreflect.Message {
-	mi := &file_pequod_v1_pequod_proto_msgTypes[116]
+	mi := &file_pequod_v1_pequod_proto_msgTypes[119]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8944,7 +9200,7 @@ func (x *PeerLoadReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PeerLoadReply.ProtoReflect.Descriptor instead.
 func (*PeerLoadReply) Descriptor() ([]byte, []int) {
-	return file_pequod_v1_pequod_proto_rawDescGZIP(), []int{116}
+	return file_pequod_v1_pequod_proto_rawDescGZIP(), []int{119}
 }
 
 func (x *PeerLoadReply) GetKeys() [][]byte {
@@ -9027,7 +9283,7 @@ type PeerFeedRequest struct {
 
 func (x *PeerFeedRequest) Reset() {
 	*x = PeerFeedRequest{}
-	mi := &file_pequod_v1_pequod_proto_msgTypes[117]
+	mi := &file_pequod_v1_pequod_proto_msgTypes[120]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9039,7 +9295,7 @@ func (x *PeerFeedRequest) String() string {
 func (*PeerFeedRequest) ProtoMessage() {}
 
 func (x *PeerFeedRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_pequod_v1_pequod_proto_msgTypes[117]
+	mi := &file_pequod_v1_pequod_proto_msgTypes[120]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9052,7 +9308,7 @@ func (x *PeerFeedRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PeerFeedRequest.ProtoReflect.Descriptor instead.
 func (*PeerFeedRequest) Descriptor() ([]byte, []int) {
-	return file_pequod_v1_pequod_proto_rawDescGZIP(), []int{117}
+	return file_pequod_v1_pequod_proto_rawDescGZIP(), []int{120}
 }
 
 func (x *PeerFeedRequest) GetHello() *PeerFeedHello {
@@ -9112,7 +9368,7 @@ type PeerFeedHello struct {
 
 func (x *PeerFeedHello) Reset() {
 	*x = PeerFeedHello{}
-	mi := &file_pequod_v1_pequod_proto_msgTypes[118]
+	mi := &file_pequod_v1_pequod_proto_msgTypes[121]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9124,7 +9380,7 @@ func (x *PeerFeedHello) String() string {
 func (*PeerFeedHello) ProtoMessage() {}
 
 func (x *PeerFeedHello) ProtoReflect() protoreflect.Message {
-	mi := &file_pequod_v1_pequod_proto_msgTypes[118]
+	mi := &file_pequod_v1_pequod_proto_msgTypes[121]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9137,7 +9393,7 @@ func (x *PeerFeedHello) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PeerFeedHello.ProtoReflect.Descriptor instead.
 func (*PeerFeedHello) Descriptor() ([]byte, []int) {
-	return file_pequod_v1_pequod_proto_rawDescGZIP(), []int{118}
+	return file_pequod_v1_pequod_proto_rawDescGZIP(), []int{121}
 }
 
 func (x *PeerFeedHello) GetVersionMin() uint32 {
@@ -9244,7 +9500,7 @@ type PeerFeedReply struct {
 
 func (x *PeerFeedReply) Reset() {
 	*x = PeerFeedReply{}
-	mi := &file_pequod_v1_pequod_proto_msgTypes[119]
+	mi := &file_pequod_v1_pequod_proto_msgTypes[122]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9256,7 +9512,7 @@ func (x *PeerFeedReply) String() string {
 func (*PeerFeedReply) ProtoMessage() {}
 
 func (x *PeerFeedReply) ProtoReflect() protoreflect.Message {
-	mi := &file_pequod_v1_pequod_proto_msgTypes[119]
+	mi := &file_pequod_v1_pequod_proto_msgTypes[122]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9269,7 +9525,7 @@ func (x *PeerFeedReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PeerFeedReply.ProtoReflect.Descriptor instead.
 func (*PeerFeedReply) Descriptor() ([]byte, []int) {
-	return file_pequod_v1_pequod_proto_rawDescGZIP(), []int{119}
+	return file_pequod_v1_pequod_proto_rawDescGZIP(), []int{122}
 }
 
 func (x *PeerFeedReply) GetVersion() uint32 {
@@ -9400,7 +9656,7 @@ type PeerPositionRequest struct {
 
 func (x *PeerPositionRequest) Reset() {
 	*x = PeerPositionRequest{}
-	mi := &file_pequod_v1_pequod_proto_msgTypes[120]
+	mi := &file_pequod_v1_pequod_proto_msgTypes[123]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9412,7 +9668,7 @@ func (x *PeerPositionRequest) String() string {
 func (*PeerPositionRequest) ProtoMessage() {}
 
 func (x *PeerPositionRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_pequod_v1_pequod_proto_msgTypes[120]
+	mi := &file_pequod_v1_pequod_proto_msgTypes[123]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9425,7 +9681,7 @@ func (x *PeerPositionRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PeerPositionRequest.ProtoReflect.Descriptor instead.
 func (*PeerPositionRequest) Descriptor() ([]byte, []int) {
-	return file_pequod_v1_pequod_proto_rawDescGZIP(), []int{120}
+	return file_pequod_v1_pequod_proto_rawDescGZIP(), []int{123}
 }
 
 func (x *PeerPositionRequest) GetLatest() bool {
@@ -9449,7 +9705,7 @@ type PeerPositionReply struct {
 
 func (x *PeerPositionReply) Reset() {
 	*x = PeerPositionReply{}
-	mi := &file_pequod_v1_pequod_proto_msgTypes[121]
+	mi := &file_pequod_v1_pequod_proto_msgTypes[124]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9461,7 +9717,7 @@ func (x *PeerPositionReply) String() string {
 func (*PeerPositionReply) ProtoMessage() {}
 
 func (x *PeerPositionReply) ProtoReflect() protoreflect.Message {
-	mi := &file_pequod_v1_pequod_proto_msgTypes[121]
+	mi := &file_pequod_v1_pequod_proto_msgTypes[124]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9474,7 +9730,7 @@ func (x *PeerPositionReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PeerPositionReply.ProtoReflect.Descriptor instead.
 func (*PeerPositionReply) Descriptor() ([]byte, []int) {
-	return file_pequod_v1_pequod_proto_rawDescGZIP(), []int{121}
+	return file_pequod_v1_pequod_proto_rawDescGZIP(), []int{124}
 }
 
 func (x *PeerPositionReply) GetPlace() *PeerPlace {
@@ -9527,7 +9783,7 @@ type PeerWriteRequest struct {
 
 func (x *PeerWriteRequest) Reset() {
 	*x = PeerWriteRequest{}
-	mi := &file_pequod_v1_pequod_proto_msgTypes[122]
+	mi := &file_pequod_v1_pequod_proto_msgTypes[125]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9539,7 +9795,7 @@ func (x *PeerWriteRequest) String() string {
 func (*PeerWriteRequest) ProtoMessage() {}
 
 func (x *PeerWriteRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_pequod_v1_pequod_proto_msgTypes[122]
+	mi := &file_pequod_v1_pequod_proto_msgTypes[125]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9552,7 +9808,7 @@ func (x *PeerWriteRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PeerWriteRequest.ProtoReflect.Descriptor instead.
 func (*PeerWriteRequest) Descriptor() ([]byte, []int) {
-	return file_pequod_v1_pequod_proto_rawDescGZIP(), []int{122}
+	return file_pequod_v1_pequod_proto_rawDescGZIP(), []int{125}
 }
 
 func (x *PeerWriteRequest) GetKeys() [][]byte {
@@ -9615,7 +9871,7 @@ type PeerWriteReply struct {
 
 func (x *PeerWriteReply) Reset() {
 	*x = PeerWriteReply{}
-	mi := &file_pequod_v1_pequod_proto_msgTypes[123]
+	mi := &file_pequod_v1_pequod_proto_msgTypes[126]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9627,7 +9883,7 @@ func (x *PeerWriteReply) String() string {
 func (*PeerWriteReply) ProtoMessage() {}
 
 func (x *PeerWriteReply) ProtoReflect() protoreflect.Message {
-	mi := &file_pequod_v1_pequod_proto_msgTypes[123]
+	mi := &file_pequod_v1_pequod_proto_msgTypes[126]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9640,7 +9896,7 @@ func (x *PeerWriteReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PeerWriteReply.ProtoReflect.Descriptor instead.
 func (*PeerWriteReply) Descriptor() ([]byte, []int) {
-	return file_pequod_v1_pequod_proto_rawDescGZIP(), []int{123}
+	return file_pequod_v1_pequod_proto_rawDescGZIP(), []int{126}
 }
 
 func (x *PeerWriteReply) GetPlace() *PeerPlace {
@@ -9669,7 +9925,7 @@ type PeerAddRequest struct {
 
 func (x *PeerAddRequest) Reset() {
 	*x = PeerAddRequest{}
-	mi := &file_pequod_v1_pequod_proto_msgTypes[124]
+	mi := &file_pequod_v1_pequod_proto_msgTypes[127]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9681,7 +9937,7 @@ func (x *PeerAddRequest) String() string {
 func (*PeerAddRequest) ProtoMessage() {}
 
 func (x *PeerAddRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_pequod_v1_pequod_proto_msgTypes[124]
+	mi := &file_pequod_v1_pequod_proto_msgTypes[127]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9694,7 +9950,7 @@ func (x *PeerAddRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PeerAddRequest.ProtoReflect.Descriptor instead.
 func (*PeerAddRequest) Descriptor() ([]byte, []int) {
-	return file_pequod_v1_pequod_proto_rawDescGZIP(), []int{124}
+	return file_pequod_v1_pequod_proto_rawDescGZIP(), []int{127}
 }
 
 func (x *PeerAddRequest) GetKey() []byte {
@@ -9728,7 +9984,7 @@ type PeerAddReply struct {
 
 func (x *PeerAddReply) Reset() {
 	*x = PeerAddReply{}
-	mi := &file_pequod_v1_pequod_proto_msgTypes[125]
+	mi := &file_pequod_v1_pequod_proto_msgTypes[128]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9740,7 +9996,7 @@ func (x *PeerAddReply) String() string {
 func (*PeerAddReply) ProtoMessage() {}
 
 func (x *PeerAddReply) ProtoReflect() protoreflect.Message {
-	mi := &file_pequod_v1_pequod_proto_msgTypes[125]
+	mi := &file_pequod_v1_pequod_proto_msgTypes[128]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9753,7 +10009,7 @@ func (x *PeerAddReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PeerAddReply.ProtoReflect.Descriptor instead.
 func (*PeerAddReply) Descriptor() ([]byte, []int) {
-	return file_pequod_v1_pequod_proto_rawDescGZIP(), []int{125}
+	return file_pequod_v1_pequod_proto_rawDescGZIP(), []int{128}
 }
 
 func (x *PeerAddReply) GetPlace() *PeerPlace {
@@ -9787,7 +10043,7 @@ type PeerWriteIfRequest struct {
 
 func (x *PeerWriteIfRequest) Reset() {
 	*x = PeerWriteIfRequest{}
-	mi := &file_pequod_v1_pequod_proto_msgTypes[126]
+	mi := &file_pequod_v1_pequod_proto_msgTypes[129]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9799,7 +10055,7 @@ func (x *PeerWriteIfRequest) String() string {
 func (*PeerWriteIfRequest) ProtoMessage() {}
 
 func (x *PeerWriteIfRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_pequod_v1_pequod_proto_msgTypes[126]
+	mi := &file_pequod_v1_pequod_proto_msgTypes[129]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9812,7 +10068,7 @@ func (x *PeerWriteIfRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PeerWriteIfRequest.ProtoReflect.Descriptor instead.
 func (*PeerWriteIfRequest) Descriptor() ([]byte, []int) {
-	return file_pequod_v1_pequod_proto_rawDescGZIP(), []int{126}
+	return file_pequod_v1_pequod_proto_rawDescGZIP(), []int{129}
 }
 
 func (x *PeerWriteIfRequest) GetKey() []byte {
@@ -9870,7 +10126,7 @@ type PeerWriteIfReply struct {
 
 func (x *PeerWriteIfReply) Reset() {
 	*x = PeerWriteIfReply{}
-	mi := &file_pequod_v1_pequod_proto_msgTypes[127]
+	mi := &file_pequod_v1_pequod_proto_msgTypes[130]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9882,7 +10138,7 @@ func (x *PeerWriteIfReply) String() string {
 func (*PeerWriteIfReply) ProtoMessage() {}
 
 func (x *PeerWriteIfReply) ProtoReflect() protoreflect.Message {
-	mi := &file_pequod_v1_pequod_proto_msgTypes[127]
+	mi := &file_pequod_v1_pequod_proto_msgTypes[130]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9895,7 +10151,7 @@ func (x *PeerWriteIfReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PeerWriteIfReply.ProtoReflect.Descriptor instead.
 func (*PeerWriteIfReply) Descriptor() ([]byte, []int) {
-	return file_pequod_v1_pequod_proto_rawDescGZIP(), []int{127}
+	return file_pequod_v1_pequod_proto_rawDescGZIP(), []int{130}
 }
 
 func (x *PeerWriteIfReply) GetPlace() *PeerPlace {
@@ -9931,7 +10187,7 @@ type PeerTransactionRequest struct {
 
 func (x *PeerTransactionRequest) Reset() {
 	*x = PeerTransactionRequest{}
-	mi := &file_pequod_v1_pequod_proto_msgTypes[128]
+	mi := &file_pequod_v1_pequod_proto_msgTypes[131]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9943,7 +10199,7 @@ func (x *PeerTransactionRequest) String() string {
 func (*PeerTransactionRequest) ProtoMessage() {}
 
 func (x *PeerTransactionRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_pequod_v1_pequod_proto_msgTypes[128]
+	mi := &file_pequod_v1_pequod_proto_msgTypes[131]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9956,7 +10212,7 @@ func (x *PeerTransactionRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PeerTransactionRequest.ProtoReflect.Descriptor instead.
 func (*PeerTransactionRequest) Descriptor() ([]byte, []int) {
-	return file_pequod_v1_pequod_proto_rawDescGZIP(), []int{128}
+	return file_pequod_v1_pequod_proto_rawDescGZIP(), []int{131}
 }
 
 func (x *PeerTransactionRequest) GetTransaction() *TransactionRequest {
@@ -9991,7 +10247,7 @@ type PeerTransactionReply struct {
 
 func (x *PeerTransactionReply) Reset() {
 	*x = PeerTransactionReply{}
-	mi := &file_pequod_v1_pequod_proto_msgTypes[129]
+	mi := &file_pequod_v1_pequod_proto_msgTypes[132]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -10003,7 +10259,7 @@ func (x *PeerTransactionReply) String() string {
 func (*PeerTransactionReply) ProtoMessage() {}
 
 func (x *PeerTransactionReply) ProtoReflect() protoreflect.Message {
-	mi := &file_pequod_v1_pequod_proto_msgTypes[129]
+	mi := &file_pequod_v1_pequod_proto_msgTypes[132]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -10016,7 +10272,7 @@ func (x *PeerTransactionReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PeerTransactionReply.ProtoReflect.Descriptor instead.
 func (*PeerTransactionReply) Descriptor() ([]byte, []int) {
-	return file_pequod_v1_pequod_proto_rawDescGZIP(), []int{129}
+	return file_pequod_v1_pequod_proto_rawDescGZIP(), []int{132}
 }
 
 func (x *PeerTransactionReply) GetPlace() *PeerPlace {
@@ -10428,8 +10684,10 @@ const file_pequod_v1_pequod_proto_rawDesc = "" +
 	"\x04rows\x18\x04 \x01(\x04R\x04rows\x12\x1a\n" +
 	"\bupdaters\x18\x05 \x01(\x04R\bupdaters\x12\x1f\n" +
 	"\vlog_entries\x18\x06 \x01(\x04R\n" +
-	"logEntries\"\x0e\n" +
-	"\fStatsRequest\"\xc3\x05\n" +
+	"logEntries\"/\n" +
+	"\fStatsRequest\x12\x1f\n" +
+	"\vwith_ranges\x18\x01 \x01(\bR\n" +
+	"withRanges\"\xf2\x05\n" +
 	"\n" +
 	"StatsReply\x12)\n" +
 	"\x06header\x18\x01 \x01(\v2\x11.pequod.v1.HeaderR\x06header\x12\x1d\n" +
@@ -10447,10 +10705,31 @@ const file_pequod_v1_pequod_proto_rawDesc = "" +
 	"\fexpired_keys\x18\v \x01(\x04R\vexpiredKeys\x12/\n" +
 	"\x05calls\x18\f \x03(\v2\x19.pequod.v1.CallStatisticsR\x05calls\x12\"\n" +
 	"\rcall_bounds_s\x18\r \x03(\x01R\vcallBoundsS\x12?\n" +
-	"\bcommands\x18\x0e \x03(\v2#.pequod.v1.StatsReply.CommandsEntryR\bcommands\x1a;\n" +
+	"\bcommands\x18\x0e \x03(\v2#.pequod.v1.StatsReply.CommandsEntryR\bcommands\x12-\n" +
+	"\x04heat\x18\x0f \x01(\v2\x19.pequod.v1.HeatStatisticsR\x04heat\x1a;\n" +
 	"\rCommandsEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
-	"\x05value\x18\x02 \x01(\x04R\x05value:\x028\x01\"\x8a\x01\n" +
+	"\x05value\x18\x02 \x01(\x04R\x05value:\x028\x01\"\x82\x01\n" +
+	"\x0eHeatStatistics\x12\x14\n" +
+	"\x05cores\x18\x01 \x01(\x01R\x05cores\x12,\n" +
+	"\x06groups\x18\x02 \x03(\v2\x14.pequod.v1.GroupHeatR\x06groups\x12,\n" +
+	"\x06ranges\x18\x03 \x03(\v2\x14.pequod.v1.RangeHeatR\x06ranges\"\x86\x01\n" +
+	"\tGroupHeat\x12\x14\n" +
+	"\x05group\x18\x01 \x01(\fR\x05group\x12\x14\n" +
+	"\x05cores\x18\x02 \x01(\x01R\x05cores\x12\x1f\n" +
+	"\vcores_error\x18\x03 \x01(\x01R\n" +
+	"coresError\x12\x14\n" +
+	"\x05reads\x18\x04 \x01(\x01R\x05reads\x12\x16\n" +
+	"\x06writes\x18\x05 \x01(\x01R\x06writes\"\xb1\x01\n" +
+	"\tRangeHeat\x12\x14\n" +
+	"\x05first\x18\x01 \x01(\fR\x05first\x12\x17\n" +
+	"\x04last\x18\x02 \x01(\fH\x00R\x04last\x88\x01\x01\x12\x12\n" +
+	"\x04keys\x18\x03 \x01(\x04R\x04keys\x12\x14\n" +
+	"\x05bytes\x18\x04 \x01(\x04R\x05bytes\x12\x14\n" +
+	"\x05cores\x18\x05 \x01(\x01R\x05cores\x12\x14\n" +
+	"\x05reads\x18\x06 \x01(\x01R\x05reads\x12\x16\n" +
+	"\x06writes\x18\a \x01(\x01R\x06writesB\a\n" +
+	"\x05_last\"\x8a\x01\n" +
 	"\x0eCallStatistics\x12\x16\n" +
 	"\x06method\x18\x01 \x01(\tR\x06method\x12\x14\n" +
 	"\x05calls\x18\x02 \x01(\x04R\x05calls\x12\x16\n" +
@@ -10941,7 +11220,7 @@ func file_pequod_v1_pequod_proto_rawDescGZIP() []byte {
 }
 
 var file_pequod_v1_pequod_proto_enumTypes = make([]protoimpl.EnumInfo, 1)
-var file_pequod_v1_pequod_proto_msgTypes = make([]protoimpl.MessageInfo, 133)
+var file_pequod_v1_pequod_proto_msgTypes = make([]protoimpl.MessageInfo, 136)
 var file_pequod_v1_pequod_proto_goTypes = []any{
 	(Change_Reason)(0),              // 0: pequod.v1.Change.Reason
 	(*Freshness)(nil),               // 1: pequod.v1.Freshness
@@ -11018,65 +11297,68 @@ var file_pequod_v1_pequod_proto_goTypes = []any{
 	(*PartExplanation)(nil),         // 72: pequod.v1.PartExplanation
 	(*StatsRequest)(nil),            // 73: pequod.v1.StatsRequest
 	(*StatsReply)(nil),              // 74: pequod.v1.StatsReply
-	(*CallStatistics)(nil),          // 75: pequod.v1.CallStatistics
-	(*PeerStatistics)(nil),          // 76: pequod.v1.PeerStatistics
-	(*BackingStatistics)(nil),       // 77: pequod.v1.BackingStatistics
-	(*MemoryStatistics)(nil),        // 78: pequod.v1.MemoryStatistics
-	(*TableStatistics)(nil),         // 79: pequod.v1.TableStatistics
-	(*JoinStatistics)(nil),          // 80: pequod.v1.JoinStatistics
-	(*ContextStatistics)(nil),       // 81: pequod.v1.ContextStatistics
-	(*SlowCallsRequest)(nil),        // 82: pequod.v1.SlowCallsRequest
-	(*SlowCallsReply)(nil),          // 83: pequod.v1.SlowCallsReply
-	(*SlowCall)(nil),                // 84: pequod.v1.SlowCall
-	(*SaveSnapshotRequest)(nil),     // 85: pequod.v1.SaveSnapshotRequest
-	(*SaveSnapshotReply)(nil),       // 86: pequod.v1.SaveSnapshotReply
-	(*RestoreSnapshotRequest)(nil),  // 87: pequod.v1.RestoreSnapshotRequest
-	(*RestoreSnapshotReply)(nil),    // 88: pequod.v1.RestoreSnapshotReply
-	(*SnapshotBlock)(nil),           // 89: pequod.v1.SnapshotBlock
-	(*SnapshotHead)(nil),            // 90: pequod.v1.SnapshotHead
-	(*SnapshotBacking)(nil),         // 91: pequod.v1.SnapshotBacking
-	(*SnapshotEnd)(nil),             // 92: pequod.v1.SnapshotEnd
-	(*Backfill)(nil),                // 93: pequod.v1.Backfill
-	(*BeginBackfillRequest)(nil),    // 94: pequod.v1.BeginBackfillRequest
-	(*BeginBackfillReply)(nil),      // 95: pequod.v1.BeginBackfillReply
-	(*ReadBackfillRequest)(nil),     // 96: pequod.v1.ReadBackfillRequest
-	(*ReadBackfillReply)(nil),       // 97: pequod.v1.ReadBackfillReply
-	(*LoadBackfillRequest)(nil),     // 98: pequod.v1.LoadBackfillRequest
-	(*LoadBackfillReply)(nil),       // 99: pequod.v1.LoadBackfillReply
-	(*RenewBackfillRequest)(nil),    // 100: pequod.v1.RenewBackfillRequest
-	(*RenewBackfillReply)(nil),      // 101: pequod.v1.RenewBackfillReply
-	(*EndBackfillRequest)(nil),      // 102: pequod.v1.EndBackfillRequest
-	(*EndBackfillReply)(nil),        // 103: pequod.v1.EndBackfillReply
-	(*ListBackfillsRequest)(nil),    // 104: pequod.v1.ListBackfillsRequest
-	(*ListBackfillsReply)(nil),      // 105: pequod.v1.ListBackfillsReply
-	(*FollowClusterRequest)(nil),    // 106: pequod.v1.FollowClusterRequest
-	(*FollowClusterReply)(nil),      // 107: pequod.v1.FollowClusterReply
-	(*ClusterMap)(nil),              // 108: pequod.v1.ClusterMap
-	(*ClusterReplacement)(nil),      // 109: pequod.v1.ClusterReplacement
-	(*ClusterPlacement)(nil),        // 110: pequod.v1.ClusterPlacement
-	(*ClusterHomeRange)(nil),        // 111: pequod.v1.ClusterHomeRange
-	(*ClusterServer)(nil),           // 112: pequod.v1.ClusterServer
-	(*PeerPlace)(nil),               // 113: pequod.v1.PeerPlace
-	(*PeerHistory)(nil),             // 114: pequod.v1.PeerHistory
-	(*PeerLoadRequest)(nil),         // 115: pequod.v1.PeerLoadRequest
-	(*PeerNextGroups)(nil),          // 116: pequod.v1.PeerNextGroups
-	(*PeerLoadReply)(nil),           // 117: pequod.v1.PeerLoadReply
-	(*PeerFeedRequest)(nil),         // 118: pequod.v1.PeerFeedRequest
-	(*PeerFeedHello)(nil),           // 119: pequod.v1.PeerFeedHello
-	(*PeerFeedReply)(nil),           // 120: pequod.v1.PeerFeedReply
-	(*PeerPositionRequest)(nil),     // 121: pequod.v1.PeerPositionRequest
-	(*PeerPositionReply)(nil),       // 122: pequod.v1.PeerPositionReply
-	(*PeerWriteRequest)(nil),        // 123: pequod.v1.PeerWriteRequest
-	(*PeerWriteReply)(nil),          // 124: pequod.v1.PeerWriteReply
-	(*PeerAddRequest)(nil),          // 125: pequod.v1.PeerAddRequest
-	(*PeerAddReply)(nil),            // 126: pequod.v1.PeerAddReply
-	(*PeerWriteIfRequest)(nil),      // 127: pequod.v1.PeerWriteIfRequest
-	(*PeerWriteIfReply)(nil),        // 128: pequod.v1.PeerWriteIfReply
-	(*PeerTransactionRequest)(nil),  // 129: pequod.v1.PeerTransactionRequest
-	(*PeerTransactionReply)(nil),    // 130: pequod.v1.PeerTransactionReply
-	nil,                             // 131: pequod.v1.CommandError.FactsEntry
-	nil,                             // 132: pequod.v1.StatsReply.CommandsEntry
-	nil,                             // 133: pequod.v1.SlowCall.KindsEntry
+	(*HeatStatistics)(nil),          // 75: pequod.v1.HeatStatistics
+	(*GroupHeat)(nil),               // 76: pequod.v1.GroupHeat
+	(*RangeHeat)(nil),               // 77: pequod.v1.RangeHeat
+	(*CallStatistics)(nil),          // 78: pequod.v1.CallStatistics
+	(*PeerStatistics)(nil),          // 79: pequod.v1.PeerStatistics
+	(*BackingStatistics)(nil),       // 80: pequod.v1.BackingStatistics
+	(*MemoryStatistics)(nil),        // 81: pequod.v1.MemoryStatistics
+	(*TableStatistics)(nil),         // 82: pequod.v1.TableStatistics
+	(*JoinStatistics)(nil),          // 83: pequod.v1.JoinStatistics
+	(*ContextStatistics)(nil),       // 84: pequod.v1.ContextStatistics
+	(*SlowCallsRequest)(nil),        // 85: pequod.v1.SlowCallsRequest
+	(*SlowCallsReply)(nil),          // 86: pequod.v1.SlowCallsReply
+	(*SlowCall)(nil),                // 87: pequod.v1.SlowCall
+	(*SaveSnapshotRequest)(nil),     // 88: pequod.v1.SaveSnapshotRequest
+	(*SaveSnapshotReply)(nil),       // 89: pequod.v1.SaveSnapshotReply
+	(*RestoreSnapshotRequest)(nil),  // 90: pequod.v1.RestoreSnapshotRequest
+	(*RestoreSnapshotReply)(nil),    // 91: pequod.v1.RestoreSnapshotReply
+	(*SnapshotBlock)(nil),           // 92: pequod.v1.SnapshotBlock
+	(*SnapshotHead)(nil),            // 93: pequod.v1.SnapshotHead
+	(*SnapshotBacking)(nil),         // 94: pequod.v1.SnapshotBacking
+	(*SnapshotEnd)(nil),             // 95: pequod.v1.SnapshotEnd
+	(*Backfill)(nil),                // 96: pequod.v1.Backfill
+	(*BeginBackfillRequest)(nil),    // 97: pequod.v1.BeginBackfillRequest
+	(*BeginBackfillReply)(nil),      // 98: pequod.v1.BeginBackfillReply
+	(*ReadBackfillRequest)(nil),     // 99: pequod.v1.ReadBackfillRequest
+	(*ReadBackfillReply)(nil),       // 100: pequod.v1.ReadBackfillReply
+	(*LoadBackfillRequest)(nil),     // 101: pequod.v1.LoadBackfillRequest
+	(*LoadBackfillReply)(nil),       // 102: pequod.v1.LoadBackfillReply
+	(*RenewBackfillRequest)(nil),    // 103: pequod.v1.RenewBackfillRequest
+	(*RenewBackfillReply)(nil),      // 104: pequod.v1.RenewBackfillReply
+	(*EndBackfillRequest)(nil),      // 105: pequod.v1.EndBackfillRequest
+	(*EndBackfillReply)(nil),        // 106: pequod.v1.EndBackfillReply
+	(*ListBackfillsRequest)(nil),    // 107: pequod.v1.ListBackfillsRequest
+	(*ListBackfillsReply)(nil),      // 108: pequod.v1.ListBackfillsReply
+	(*FollowClusterRequest)(nil),    // 109: pequod.v1.FollowClusterRequest
+	(*FollowClusterReply)(nil),      // 110: pequod.v1.FollowClusterReply
+	(*ClusterMap)(nil),              // 111: pequod.v1.ClusterMap
+	(*ClusterReplacement)(nil),      // 112: pequod.v1.ClusterReplacement
+	(*ClusterPlacement)(nil),        // 113: pequod.v1.ClusterPlacement
+	(*ClusterHomeRange)(nil),        // 114: pequod.v1.ClusterHomeRange
+	(*ClusterServer)(nil),           // 115: pequod.v1.ClusterServer
+	(*PeerPlace)(nil),               // 116: pequod.v1.PeerPlace
+	(*PeerHistory)(nil),             // 117: pequod.v1.PeerHistory
+	(*PeerLoadRequest)(nil),         // 118: pequod.v1.PeerLoadRequest
+	(*PeerNextGroups)(nil),          // 119: pequod.v1.PeerNextGroups
+	(*PeerLoadReply)(nil),           // 120: pequod.v1.PeerLoadReply
+	(*PeerFeedRequest)(nil),         // 121: pequod.v1.PeerFeedRequest
+	(*PeerFeedHello)(nil),           // 122: pequod.v1.PeerFeedHello
+	(*PeerFeedReply)(nil),           // 123: pequod.v1.PeerFeedReply
+	(*PeerPositionRequest)(nil),     // 124: pequod.v1.PeerPositionRequest
+	(*PeerPositionReply)(nil),       // 125: pequod.v1.PeerPositionReply
+	(*PeerWriteRequest)(nil),        // 126: pequod.v1.PeerWriteRequest
+	(*PeerWriteReply)(nil),          // 127: pequod.v1.PeerWriteReply
+	(*PeerAddRequest)(nil),          // 128: pequod.v1.PeerAddRequest
+	(*PeerAddReply)(nil),            // 129: pequod.v1.PeerAddReply
+	(*PeerWriteIfRequest)(nil),      // 130: pequod.v1.PeerWriteIfRequest
+	(*PeerWriteIfReply)(nil),        // 131: pequod.v1.PeerWriteIfReply
+	(*PeerTransactionRequest)(nil),  // 132: pequod.v1.PeerTransactionRequest
+	(*PeerTransactionReply)(nil),    // 133: pequod.v1.PeerTransactionReply
+	nil,                             // 134: pequod.v1.CommandError.FactsEntry
+	nil,                             // 135: pequod.v1.StatsReply.CommandsEntry
+	nil,                             // 136: pequod.v1.SlowCall.KindsEntry
 }
 var file_pequod_v1_pequod_proto_depIdxs = []int32{
 	1,   // 0: pequod.v1.GetRequest.freshness:type_name -> pequod.v1.Freshness
@@ -11104,7 +11386,7 @@ var file_pequod_v1_pequod_proto_depIdxs = []int32{
 	1,   // 22: pequod.v1.ExecuteRequest.freshness:type_name -> pequod.v1.Freshness
 	1,   // 23: pequod.v1.ExecuteRequest.fresh_levels:type_name -> pequod.v1.Freshness
 	34,  // 24: pequod.v1.ExecuteReply.errors:type_name -> pequod.v1.CommandError
-	131, // 25: pequod.v1.CommandError.facts:type_name -> pequod.v1.CommandError.FactsEntry
+	134, // 25: pequod.v1.CommandError.facts:type_name -> pequod.v1.CommandError.FactsEntry
 	2,   // 26: pequod.v1.WatchRequest.after:type_name -> pequod.v1.Header
 	1,   // 27: pequod.v1.WatchRequest.freshness:type_name -> pequod.v1.Freshness
 	2,   // 28: pequod.v1.WatchReply.header:type_name -> pequod.v1.Header
@@ -11144,149 +11426,152 @@ var file_pequod_v1_pequod_proto_depIdxs = []int32{
 	42,  // 62: pequod.v1.RangeExplanation.notes:type_name -> pequod.v1.Note
 	72,  // 63: pequod.v1.CoverageExplanation.parts:type_name -> pequod.v1.PartExplanation
 	2,   // 64: pequod.v1.StatsReply.header:type_name -> pequod.v1.Header
-	79,  // 65: pequod.v1.StatsReply.tables:type_name -> pequod.v1.TableStatistics
-	80,  // 66: pequod.v1.StatsReply.joins:type_name -> pequod.v1.JoinStatistics
-	77,  // 67: pequod.v1.StatsReply.databases:type_name -> pequod.v1.BackingStatistics
-	78,  // 68: pequod.v1.StatsReply.memory:type_name -> pequod.v1.MemoryStatistics
-	76,  // 69: pequod.v1.StatsReply.peers:type_name -> pequod.v1.PeerStatistics
-	75,  // 70: pequod.v1.StatsReply.calls:type_name -> pequod.v1.CallStatistics
-	132, // 71: pequod.v1.StatsReply.commands:type_name -> pequod.v1.StatsReply.CommandsEntry
-	81,  // 72: pequod.v1.JoinStatistics.largest:type_name -> pequod.v1.ContextStatistics
-	81,  // 73: pequod.v1.JoinStatistics.hottest:type_name -> pequod.v1.ContextStatistics
-	2,   // 74: pequod.v1.SlowCallsReply.header:type_name -> pequod.v1.Header
-	84,  // 75: pequod.v1.SlowCallsReply.calls:type_name -> pequod.v1.SlowCall
-	133, // 76: pequod.v1.SlowCall.kinds:type_name -> pequod.v1.SlowCall.KindsEntry
-	2,   // 77: pequod.v1.SaveSnapshotReply.header:type_name -> pequod.v1.Header
-	2,   // 78: pequod.v1.RestoreSnapshotReply.header:type_name -> pequod.v1.Header
-	90,  // 79: pequod.v1.SnapshotBlock.head:type_name -> pequod.v1.SnapshotHead
-	92,  // 80: pequod.v1.SnapshotBlock.end:type_name -> pequod.v1.SnapshotEnd
-	91,  // 81: pequod.v1.SnapshotHead.backing:type_name -> pequod.v1.SnapshotBacking
-	61,  // 82: pequod.v1.Backfill.sources:type_name -> pequod.v1.Range
-	2,   // 83: pequod.v1.BeginBackfillReply.header:type_name -> pequod.v1.Header
-	93,  // 84: pequod.v1.BeginBackfillReply.backfill:type_name -> pequod.v1.Backfill
-	2,   // 85: pequod.v1.ReadBackfillReply.header:type_name -> pequod.v1.Header
-	2,   // 86: pequod.v1.LoadBackfillReply.header:type_name -> pequod.v1.Header
-	2,   // 87: pequod.v1.RenewBackfillReply.header:type_name -> pequod.v1.Header
-	93,  // 88: pequod.v1.RenewBackfillReply.backfill:type_name -> pequod.v1.Backfill
-	2,   // 89: pequod.v1.EndBackfillReply.header:type_name -> pequod.v1.Header
-	93,  // 90: pequod.v1.EndBackfillReply.backfill:type_name -> pequod.v1.Backfill
-	2,   // 91: pequod.v1.ListBackfillsReply.header:type_name -> pequod.v1.Header
-	93,  // 92: pequod.v1.ListBackfillsReply.backfills:type_name -> pequod.v1.Backfill
-	2,   // 93: pequod.v1.FollowClusterReply.header:type_name -> pequod.v1.Header
-	108, // 94: pequod.v1.FollowClusterReply.map:type_name -> pequod.v1.ClusterMap
-	112, // 95: pequod.v1.FollowClusterReply.servers:type_name -> pequod.v1.ClusterServer
-	110, // 96: pequod.v1.ClusterMap.placements:type_name -> pequod.v1.ClusterPlacement
-	111, // 97: pequod.v1.ClusterMap.home_ranges:type_name -> pequod.v1.ClusterHomeRange
-	109, // 98: pequod.v1.ClusterMap.replacement:type_name -> pequod.v1.ClusterReplacement
-	113, // 99: pequod.v1.PeerHistory.ends:type_name -> pequod.v1.PeerPlace
-	116, // 100: pequod.v1.PeerLoadRequest.next:type_name -> pequod.v1.PeerNextGroups
-	113, // 101: pequod.v1.PeerLoadReply.place:type_name -> pequod.v1.PeerPlace
-	34,  // 102: pequod.v1.PeerLoadReply.refusal:type_name -> pequod.v1.CommandError
-	119, // 103: pequod.v1.PeerFeedRequest.hello:type_name -> pequod.v1.PeerFeedHello
-	113, // 104: pequod.v1.PeerFeedHello.since:type_name -> pequod.v1.PeerPlace
-	114, // 105: pequod.v1.PeerFeedReply.history:type_name -> pequod.v1.PeerHistory
-	113, // 106: pequod.v1.PeerPositionReply.place:type_name -> pequod.v1.PeerPlace
-	113, // 107: pequod.v1.PeerWriteReply.place:type_name -> pequod.v1.PeerPlace
-	113, // 108: pequod.v1.PeerAddReply.place:type_name -> pequod.v1.PeerPlace
-	113, // 109: pequod.v1.PeerWriteIfReply.place:type_name -> pequod.v1.PeerPlace
-	10,  // 110: pequod.v1.PeerTransactionRequest.transaction:type_name -> pequod.v1.TransactionRequest
-	113, // 111: pequod.v1.PeerTransactionReply.place:type_name -> pequod.v1.PeerPlace
-	11,  // 112: pequod.v1.PeerTransactionReply.transaction:type_name -> pequod.v1.TransactionReply
-	3,   // 113: pequod.v1.Pequod.Get:input_type -> pequod.v1.GetRequest
-	5,   // 114: pequod.v1.Pequod.Put:input_type -> pequod.v1.PutRequest
-	14,  // 115: pequod.v1.Pequod.Remove:input_type -> pequod.v1.RemoveRequest
-	7,   // 116: pequod.v1.Pequod.WriteIf:input_type -> pequod.v1.WriteIfRequest
-	10,  // 117: pequod.v1.Pequod.Transaction:input_type -> pequod.v1.TransactionRequest
-	12,  // 118: pequod.v1.Pequod.Add:input_type -> pequod.v1.AddRequest
-	16,  // 119: pequod.v1.Pequod.Expire:input_type -> pequod.v1.ExpireRequest
-	18,  // 120: pequod.v1.Pequod.Ttl:input_type -> pequod.v1.TtlRequest
-	20,  // 121: pequod.v1.Pequod.MultiGet:input_type -> pequod.v1.MultiGetRequest
-	22,  // 122: pequod.v1.Pequod.MultiPut:input_type -> pequod.v1.MultiPutRequest
-	24,  // 123: pequod.v1.Pequod.RemoveRange:input_type -> pequod.v1.RemoveRangeRequest
-	26,  // 124: pequod.v1.Pequod.Scan:input_type -> pequod.v1.ScanRequest
-	28,  // 125: pequod.v1.Pequod.Count:input_type -> pequod.v1.CountRequest
-	30,  // 126: pequod.v1.Pequod.Splits:input_type -> pequod.v1.SplitsRequest
-	32,  // 127: pequod.v1.Pequod.Execute:input_type -> pequod.v1.ExecuteRequest
-	35,  // 128: pequod.v1.Pequod.Watch:input_type -> pequod.v1.WatchRequest
-	38,  // 129: pequod.v1.Pequod.WatchRanges:input_type -> pequod.v1.WatchRangesRequest
-	43,  // 130: pequod.v1.Pequod.AddJoin:input_type -> pequod.v1.AddJoinRequest
-	45,  // 131: pequod.v1.Pequod.CheckJoin:input_type -> pequod.v1.CheckJoinRequest
-	49,  // 132: pequod.v1.Pequod.DropJoin:input_type -> pequod.v1.DropJoinRequest
-	52,  // 133: pequod.v1.Pequod.ReplaceJoin:input_type -> pequod.v1.ReplaceJoinRequest
-	54,  // 134: pequod.v1.Pequod.ListReplacements:input_type -> pequod.v1.ListReplacementsRequest
-	56,  // 135: pequod.v1.Pequod.EndReplacement:input_type -> pequod.v1.EndReplacementRequest
-	58,  // 136: pequod.v1.Pequod.ListJoins:input_type -> pequod.v1.ListJoinsRequest
-	60,  // 137: pequod.v1.Pequod.Explain:input_type -> pequod.v1.ExplainRequest
-	67,  // 138: pequod.v1.Pequod.Invalidate:input_type -> pequod.v1.InvalidateRequest
-	73,  // 139: pequod.v1.Pequod.Stats:input_type -> pequod.v1.StatsRequest
-	82,  // 140: pequod.v1.Pequod.SlowCalls:input_type -> pequod.v1.SlowCallsRequest
-	85,  // 141: pequod.v1.Pequod.SaveSnapshot:input_type -> pequod.v1.SaveSnapshotRequest
-	87,  // 142: pequod.v1.Pequod.RestoreSnapshot:input_type -> pequod.v1.RestoreSnapshotRequest
-	94,  // 143: pequod.v1.Pequod.BeginBackfill:input_type -> pequod.v1.BeginBackfillRequest
-	96,  // 144: pequod.v1.Pequod.ReadBackfill:input_type -> pequod.v1.ReadBackfillRequest
-	98,  // 145: pequod.v1.Pequod.LoadBackfill:input_type -> pequod.v1.LoadBackfillRequest
-	100, // 146: pequod.v1.Pequod.RenewBackfill:input_type -> pequod.v1.RenewBackfillRequest
-	102, // 147: pequod.v1.Pequod.EndBackfill:input_type -> pequod.v1.EndBackfillRequest
-	104, // 148: pequod.v1.Pequod.ListBackfills:input_type -> pequod.v1.ListBackfillsRequest
-	106, // 149: pequod.v1.Pequod.FollowCluster:input_type -> pequod.v1.FollowClusterRequest
-	115, // 150: pequod.v1.PequodPeer.Load:input_type -> pequod.v1.PeerLoadRequest
-	115, // 151: pequod.v1.PequodPeer.Loads:input_type -> pequod.v1.PeerLoadRequest
-	118, // 152: pequod.v1.PequodPeer.Feed:input_type -> pequod.v1.PeerFeedRequest
-	121, // 153: pequod.v1.PequodPeer.Position:input_type -> pequod.v1.PeerPositionRequest
-	123, // 154: pequod.v1.PequodPeer.Write:input_type -> pequod.v1.PeerWriteRequest
-	127, // 155: pequod.v1.PequodPeer.WriteIf:input_type -> pequod.v1.PeerWriteIfRequest
-	129, // 156: pequod.v1.PequodPeer.Transaction:input_type -> pequod.v1.PeerTransactionRequest
-	125, // 157: pequod.v1.PequodPeer.Add:input_type -> pequod.v1.PeerAddRequest
-	4,   // 158: pequod.v1.Pequod.Get:output_type -> pequod.v1.GetReply
-	6,   // 159: pequod.v1.Pequod.Put:output_type -> pequod.v1.PutReply
-	15,  // 160: pequod.v1.Pequod.Remove:output_type -> pequod.v1.RemoveReply
-	8,   // 161: pequod.v1.Pequod.WriteIf:output_type -> pequod.v1.WriteIfReply
-	11,  // 162: pequod.v1.Pequod.Transaction:output_type -> pequod.v1.TransactionReply
-	13,  // 163: pequod.v1.Pequod.Add:output_type -> pequod.v1.AddReply
-	17,  // 164: pequod.v1.Pequod.Expire:output_type -> pequod.v1.ExpireReply
-	19,  // 165: pequod.v1.Pequod.Ttl:output_type -> pequod.v1.TtlReply
-	21,  // 166: pequod.v1.Pequod.MultiGet:output_type -> pequod.v1.MultiGetReply
-	23,  // 167: pequod.v1.Pequod.MultiPut:output_type -> pequod.v1.MultiPutReply
-	25,  // 168: pequod.v1.Pequod.RemoveRange:output_type -> pequod.v1.RemoveRangeReply
-	27,  // 169: pequod.v1.Pequod.Scan:output_type -> pequod.v1.ScanReply
-	29,  // 170: pequod.v1.Pequod.Count:output_type -> pequod.v1.CountReply
-	31,  // 171: pequod.v1.Pequod.Splits:output_type -> pequod.v1.SplitsReply
-	33,  // 172: pequod.v1.Pequod.Execute:output_type -> pequod.v1.ExecuteReply
-	36,  // 173: pequod.v1.Pequod.Watch:output_type -> pequod.v1.WatchReply
-	39,  // 174: pequod.v1.Pequod.WatchRanges:output_type -> pequod.v1.WatchRangesReply
-	44,  // 175: pequod.v1.Pequod.AddJoin:output_type -> pequod.v1.AddJoinReply
-	46,  // 176: pequod.v1.Pequod.CheckJoin:output_type -> pequod.v1.CheckJoinReply
-	50,  // 177: pequod.v1.Pequod.DropJoin:output_type -> pequod.v1.DropJoinReply
-	53,  // 178: pequod.v1.Pequod.ReplaceJoin:output_type -> pequod.v1.ReplaceJoinReply
-	55,  // 179: pequod.v1.Pequod.ListReplacements:output_type -> pequod.v1.ListReplacementsReply
-	57,  // 180: pequod.v1.Pequod.EndReplacement:output_type -> pequod.v1.EndReplacementReply
-	59,  // 181: pequod.v1.Pequod.ListJoins:output_type -> pequod.v1.ListJoinsReply
-	62,  // 182: pequod.v1.Pequod.Explain:output_type -> pequod.v1.ExplainReply
-	68,  // 183: pequod.v1.Pequod.Invalidate:output_type -> pequod.v1.InvalidateReply
-	74,  // 184: pequod.v1.Pequod.Stats:output_type -> pequod.v1.StatsReply
-	83,  // 185: pequod.v1.Pequod.SlowCalls:output_type -> pequod.v1.SlowCallsReply
-	86,  // 186: pequod.v1.Pequod.SaveSnapshot:output_type -> pequod.v1.SaveSnapshotReply
-	88,  // 187: pequod.v1.Pequod.RestoreSnapshot:output_type -> pequod.v1.RestoreSnapshotReply
-	95,  // 188: pequod.v1.Pequod.BeginBackfill:output_type -> pequod.v1.BeginBackfillReply
-	97,  // 189: pequod.v1.Pequod.ReadBackfill:output_type -> pequod.v1.ReadBackfillReply
-	99,  // 190: pequod.v1.Pequod.LoadBackfill:output_type -> pequod.v1.LoadBackfillReply
-	101, // 191: pequod.v1.Pequod.RenewBackfill:output_type -> pequod.v1.RenewBackfillReply
-	103, // 192: pequod.v1.Pequod.EndBackfill:output_type -> pequod.v1.EndBackfillReply
-	105, // 193: pequod.v1.Pequod.ListBackfills:output_type -> pequod.v1.ListBackfillsReply
-	107, // 194: pequod.v1.Pequod.FollowCluster:output_type -> pequod.v1.FollowClusterReply
-	117, // 195: pequod.v1.PequodPeer.Load:output_type -> pequod.v1.PeerLoadReply
-	117, // 196: pequod.v1.PequodPeer.Loads:output_type -> pequod.v1.PeerLoadReply
-	120, // 197: pequod.v1.PequodPeer.Feed:output_type -> pequod.v1.PeerFeedReply
-	122, // 198: pequod.v1.PequodPeer.Position:output_type -> pequod.v1.PeerPositionReply
-	124, // 199: pequod.v1.PequodPeer.Write:output_type -> pequod.v1.PeerWriteReply
-	128, // 200: pequod.v1.PequodPeer.WriteIf:output_type -> pequod.v1.PeerWriteIfReply
-	130, // 201: pequod.v1.PequodPeer.Transaction:output_type -> pequod.v1.PeerTransactionReply
-	126, // 202: pequod.v1.PequodPeer.Add:output_type -> pequod.v1.PeerAddReply
-	158, // [158:203] is the sub-list for method output_type
-	113, // [113:158] is the sub-list for method input_type
-	113, // [113:113] is the sub-list for extension type_name
-	113, // [113:113] is the sub-list for extension extendee
-	0,   // [0:113] is the sub-list for field type_name
+	82,  // 65: pequod.v1.StatsReply.tables:type_name -> pequod.v1.TableStatistics
+	83,  // 66: pequod.v1.StatsReply.joins:type_name -> pequod.v1.JoinStatistics
+	80,  // 67: pequod.v1.StatsReply.databases:type_name -> pequod.v1.BackingStatistics
+	81,  // 68: pequod.v1.StatsReply.memory:type_name -> pequod.v1.MemoryStatistics
+	79,  // 69: pequod.v1.StatsReply.peers:type_name -> pequod.v1.PeerStatistics
+	78,  // 70: pequod.v1.StatsReply.calls:type_name -> pequod.v1.CallStatistics
+	135, // 71: pequod.v1.StatsReply.commands:type_name -> pequod.v1.StatsReply.CommandsEntry
+	75,  // 72: pequod.v1.StatsReply.heat:type_name -> pequod.v1.HeatStatistics
+	76,  // 73: pequod.v1.HeatStatistics.groups:type_name -> pequod.v1.GroupHeat
+	77,  // 74: pequod.v1.HeatStatistics.ranges:type_name -> pequod.v1.RangeHeat
+	84,  // 75: pequod.v1.JoinStatistics.largest:type_name -> pequod.v1.ContextStatistics
+	84,  // 76: pequod.v1.JoinStatistics.hottest:type_name -> pequod.v1.ContextStatistics
+	2,   // 77: pequod.v1.SlowCallsReply.header:type_name -> pequod.v1.Header
+	87,  // 78: pequod.v1.SlowCallsReply.calls:type_name -> pequod.v1.SlowCall
+	136, // 79: pequod.v1.SlowCall.kinds:type_name -> pequod.v1.SlowCall.KindsEntry
+	2,   // 80: pequod.v1.SaveSnapshotReply.header:type_name -> pequod.v1.Header
+	2,   // 81: pequod.v1.RestoreSnapshotReply.header:type_name -> pequod.v1.Header
+	93,  // 82: pequod.v1.SnapshotBlock.head:type_name -> pequod.v1.SnapshotHead
+	95,  // 83: pequod.v1.SnapshotBlock.end:type_name -> pequod.v1.SnapshotEnd
+	94,  // 84: pequod.v1.SnapshotHead.backing:type_name -> pequod.v1.SnapshotBacking
+	61,  // 85: pequod.v1.Backfill.sources:type_name -> pequod.v1.Range
+	2,   // 86: pequod.v1.BeginBackfillReply.header:type_name -> pequod.v1.Header
+	96,  // 87: pequod.v1.BeginBackfillReply.backfill:type_name -> pequod.v1.Backfill
+	2,   // 88: pequod.v1.ReadBackfillReply.header:type_name -> pequod.v1.Header
+	2,   // 89: pequod.v1.LoadBackfillReply.header:type_name -> pequod.v1.Header
+	2,   // 90: pequod.v1.RenewBackfillReply.header:type_name -> pequod.v1.Header
+	96,  // 91: pequod.v1.RenewBackfillReply.backfill:type_name -> pequod.v1.Backfill
+	2,   // 92: pequod.v1.EndBackfillReply.header:type_name -> pequod.v1.Header
+	96,  // 93: pequod.v1.EndBackfillReply.backfill:type_name -> pequod.v1.Backfill
+	2,   // 94: pequod.v1.ListBackfillsReply.header:type_name -> pequod.v1.Header
+	96,  // 95: pequod.v1.ListBackfillsReply.backfills:type_name -> pequod.v1.Backfill
+	2,   // 96: pequod.v1.FollowClusterReply.header:type_name -> pequod.v1.Header
+	111, // 97: pequod.v1.FollowClusterReply.map:type_name -> pequod.v1.ClusterMap
+	115, // 98: pequod.v1.FollowClusterReply.servers:type_name -> pequod.v1.ClusterServer
+	113, // 99: pequod.v1.ClusterMap.placements:type_name -> pequod.v1.ClusterPlacement
+	114, // 100: pequod.v1.ClusterMap.home_ranges:type_name -> pequod.v1.ClusterHomeRange
+	112, // 101: pequod.v1.ClusterMap.replacement:type_name -> pequod.v1.ClusterReplacement
+	116, // 102: pequod.v1.PeerHistory.ends:type_name -> pequod.v1.PeerPlace
+	119, // 103: pequod.v1.PeerLoadRequest.next:type_name -> pequod.v1.PeerNextGroups
+	116, // 104: pequod.v1.PeerLoadReply.place:type_name -> pequod.v1.PeerPlace
+	34,  // 105: pequod.v1.PeerLoadReply.refusal:type_name -> pequod.v1.CommandError
+	122, // 106: pequod.v1.PeerFeedRequest.hello:type_name -> pequod.v1.PeerFeedHello
+	116, // 107: pequod.v1.PeerFeedHello.since:type_name -> pequod.v1.PeerPlace
+	117, // 108: pequod.v1.PeerFeedReply.history:type_name -> pequod.v1.PeerHistory
+	116, // 109: pequod.v1.PeerPositionReply.place:type_name -> pequod.v1.PeerPlace
+	116, // 110: pequod.v1.PeerWriteReply.place:type_name -> pequod.v1.PeerPlace
+	116, // 111: pequod.v1.PeerAddReply.place:type_name -> pequod.v1.PeerPlace
+	116, // 112: pequod.v1.PeerWriteIfReply.place:type_name -> pequod.v1.PeerPlace
+	10,  // 113: pequod.v1.PeerTransactionRequest.transaction:type_name -> pequod.v1.TransactionRequest
+	116, // 114: pequod.v1.PeerTransactionReply.place:type_name -> pequod.v1.PeerPlace
+	11,  // 115: pequod.v1.PeerTransactionReply.transaction:type_name -> pequod.v1.TransactionReply
+	3,   // 116: pequod.v1.Pequod.Get:input_type -> pequod.v1.GetRequest
+	5,   // 117: pequod.v1.Pequod.Put:input_type -> pequod.v1.PutRequest
+	14,  // 118: pequod.v1.Pequod.Remove:input_type -> pequod.v1.RemoveRequest
+	7,   // 119: pequod.v1.Pequod.WriteIf:input_type -> pequod.v1.WriteIfRequest
+	10,  // 120: pequod.v1.Pequod.Transaction:input_type -> pequod.v1.TransactionRequest
+	12,  // 121: pequod.v1.Pequod.Add:input_type -> pequod.v1.AddRequest
+	16,  // 122: pequod.v1.Pequod.Expire:input_type -> pequod.v1.ExpireRequest
+	18,  // 123: pequod.v1.Pequod.Ttl:input_type -> pequod.v1.TtlRequest
+	20,  // 124: pequod.v1.Pequod.MultiGet:input_type -> pequod.v1.MultiGetRequest
+	22,  // 125: pequod.v1.Pequod.MultiPut:input_type -> pequod.v1.MultiPutRequest
+	24,  // 126: pequod.v1.Pequod.RemoveRange:input_type -> pequod.v1.RemoveRangeRequest
+	26,  // 127: pequod.v1.Pequod.Scan:input_type -> pequod.v1.ScanRequest
+	28,  // 128: pequod.v1.Pequod.Count:input_type -> pequod.v1.CountRequest
+	30,  // 129: pequod.v1.Pequod.Splits:input_type -> pequod.v1.SplitsRequest
+	32,  // 130: pequod.v1.Pequod.Execute:input_type -> pequod.v1.ExecuteRequest
+	35,  // 131: pequod.v1.Pequod.Watch:input_type -> pequod.v1.WatchRequest
+	38,  // 132: pequod.v1.Pequod.WatchRanges:input_type -> pequod.v1.WatchRangesRequest
+	43,  // 133: pequod.v1.Pequod.AddJoin:input_type -> pequod.v1.AddJoinRequest
+	45,  // 134: pequod.v1.Pequod.CheckJoin:input_type -> pequod.v1.CheckJoinRequest
+	49,  // 135: pequod.v1.Pequod.DropJoin:input_type -> pequod.v1.DropJoinRequest
+	52,  // 136: pequod.v1.Pequod.ReplaceJoin:input_type -> pequod.v1.ReplaceJoinRequest
+	54,  // 137: pequod.v1.Pequod.ListReplacements:input_type -> pequod.v1.ListReplacementsRequest
+	56,  // 138: pequod.v1.Pequod.EndReplacement:input_type -> pequod.v1.EndReplacementRequest
+	58,  // 139: pequod.v1.Pequod.ListJoins:input_type -> pequod.v1.ListJoinsRequest
+	60,  // 140: pequod.v1.Pequod.Explain:input_type -> pequod.v1.ExplainRequest
+	67,  // 141: pequod.v1.Pequod.Invalidate:input_type -> pequod.v1.InvalidateRequest
+	73,  // 142: pequod.v1.Pequod.Stats:input_type -> pequod.v1.StatsRequest
+	85,  // 143: pequod.v1.Pequod.SlowCalls:input_type -> pequod.v1.SlowCallsRequest
+	88,  // 144: pequod.v1.Pequod.SaveSnapshot:input_type -> pequod.v1.SaveSnapshotRequest
+	90,  // 145: pequod.v1.Pequod.RestoreSnapshot:input_type -> pequod.v1.RestoreSnapshotRequest
+	97,  // 146: pequod.v1.Pequod.BeginBackfill:input_type -> pequod.v1.BeginBackfillRequest
+	99,  // 147: pequod.v1.Pequod.ReadBackfill:input_type -> pequod.v1.ReadBackfillRequest
+	101, // 148: pequod.v1.Pequod.LoadBackfill:input_type -> pequod.v1.LoadBackfillRequest
+	103, // 149: pequod.v1.Pequod.RenewBackfill:input_type -> pequod.v1.RenewBackfillRequest
+	105, // 150: pequod.v1.Pequod.EndBackfill:input_type -> pequod.v1.EndBackfillRequest
+	107, // 151: pequod.v1.Pequod.ListBackfills:input_type -> pequod.v1.ListBackfillsRequest
+	109, // 152: pequod.v1.Pequod.FollowCluster:input_type -> pequod.v1.FollowClusterRequest
+	118, // 153: pequod.v1.PequodPeer.Load:input_type -> pequod.v1.PeerLoadRequest
+	118, // 154: pequod.v1.PequodPeer.Loads:input_type -> pequod.v1.PeerLoadRequest
+	121, // 155: pequod.v1.PequodPeer.Feed:input_type -> pequod.v1.PeerFeedRequest
+	124, // 156: pequod.v1.PequodPeer.Position:input_type -> pequod.v1.PeerPositionRequest
+	126, // 157: pequod.v1.PequodPeer.Write:input_type -> pequod.v1.PeerWriteRequest
+	130, // 158: pequod.v1.PequodPeer.WriteIf:input_type -> pequod.v1.PeerWriteIfRequest
+	132, // 159: pequod.v1.PequodPeer.Transaction:input_type -> pequod.v1.PeerTransactionRequest
+	128, // 160: pequod.v1.PequodPeer.Add:input_type -> pequod.v1.PeerAddRequest
+	4,   // 161: pequod.v1.Pequod.Get:output_type -> pequod.v1.GetReply
+	6,   // 162: pequod.v1.Pequod.Put:output_type -> pequod.v1.PutReply
+	15,  // 163: pequod.v1.Pequod.Remove:output_type -> pequod.v1.RemoveReply
+	8,   // 164: pequod.v1.Pequod.WriteIf:output_type -> pequod.v1.WriteIfReply
+	11,  // 165: pequod.v1.Pequod.Transaction:output_type -> pequod.v1.TransactionReply
+	13,  // 166: pequod.v1.Pequod.Add:output_type -> pequod.v1.AddReply
+	17,  // 167: pequod.v1.Pequod.Expire:output_type -> pequod.v1.ExpireReply
+	19,  // 168: pequod.v1.Pequod.Ttl:output_type -> pequod.v1.TtlReply
+	21,  // 169: pequod.v1.Pequod.MultiGet:output_type -> pequod.v1.MultiGetReply
+	23,  // 170: pequod.v1.Pequod.MultiPut:output_type -> pequod.v1.MultiPutReply
+	25,  // 171: pequod.v1.Pequod.RemoveRange:output_type -> pequod.v1.RemoveRangeReply
+	27,  // 172: pequod.v1.Pequod.Scan:output_type -> pequod.v1.ScanReply
+	29,  // 173: pequod.v1.Pequod.Count:output_type -> pequod.v1.CountReply
+	31,  // 174: pequod.v1.Pequod.Splits:output_type -> pequod.v1.SplitsReply
+	33,  // 175: pequod.v1.Pequod.Execute:output_type -> pequod.v1.ExecuteReply
+	36,  // 176: pequod.v1.Pequod.Watch:output_type -> pequod.v1.WatchReply
+	39,  // 177: pequod.v1.Pequod.WatchRanges:output_type -> pequod.v1.WatchRangesReply
+	44,  // 178: pequod.v1.Pequod.AddJoin:output_type -> pequod.v1.AddJoinReply
+	46,  // 179: pequod.v1.Pequod.CheckJoin:output_type -> pequod.v1.CheckJoinReply
+	50,  // 180: pequod.v1.Pequod.DropJoin:output_type -> pequod.v1.DropJoinReply
+	53,  // 181: pequod.v1.Pequod.ReplaceJoin:output_type -> pequod.v1.ReplaceJoinReply
+	55,  // 182: pequod.v1.Pequod.ListReplacements:output_type -> pequod.v1.ListReplacementsReply
+	57,  // 183: pequod.v1.Pequod.EndReplacement:output_type -> pequod.v1.EndReplacementReply
+	59,  // 184: pequod.v1.Pequod.ListJoins:output_type -> pequod.v1.ListJoinsReply
+	62,  // 185: pequod.v1.Pequod.Explain:output_type -> pequod.v1.ExplainReply
+	68,  // 186: pequod.v1.Pequod.Invalidate:output_type -> pequod.v1.InvalidateReply
+	74,  // 187: pequod.v1.Pequod.Stats:output_type -> pequod.v1.StatsReply
+	86,  // 188: pequod.v1.Pequod.SlowCalls:output_type -> pequod.v1.SlowCallsReply
+	89,  // 189: pequod.v1.Pequod.SaveSnapshot:output_type -> pequod.v1.SaveSnapshotReply
+	91,  // 190: pequod.v1.Pequod.RestoreSnapshot:output_type -> pequod.v1.RestoreSnapshotReply
+	98,  // 191: pequod.v1.Pequod.BeginBackfill:output_type -> pequod.v1.BeginBackfillReply
+	100, // 192: pequod.v1.Pequod.ReadBackfill:output_type -> pequod.v1.ReadBackfillReply
+	102, // 193: pequod.v1.Pequod.LoadBackfill:output_type -> pequod.v1.LoadBackfillReply
+	104, // 194: pequod.v1.Pequod.RenewBackfill:output_type -> pequod.v1.RenewBackfillReply
+	106, // 195: pequod.v1.Pequod.EndBackfill:output_type -> pequod.v1.EndBackfillReply
+	108, // 196: pequod.v1.Pequod.ListBackfills:output_type -> pequod.v1.ListBackfillsReply
+	110, // 197: pequod.v1.Pequod.FollowCluster:output_type -> pequod.v1.FollowClusterReply
+	120, // 198: pequod.v1.PequodPeer.Load:output_type -> pequod.v1.PeerLoadReply
+	120, // 199: pequod.v1.PequodPeer.Loads:output_type -> pequod.v1.PeerLoadReply
+	123, // 200: pequod.v1.PequodPeer.Feed:output_type -> pequod.v1.PeerFeedReply
+	125, // 201: pequod.v1.PequodPeer.Position:output_type -> pequod.v1.PeerPositionReply
+	127, // 202: pequod.v1.PequodPeer.Write:output_type -> pequod.v1.PeerWriteReply
+	131, // 203: pequod.v1.PequodPeer.WriteIf:output_type -> pequod.v1.PeerWriteIfReply
+	133, // 204: pequod.v1.PequodPeer.Transaction:output_type -> pequod.v1.PeerTransactionReply
+	129, // 205: pequod.v1.PequodPeer.Add:output_type -> pequod.v1.PeerAddReply
+	161, // [161:206] is the sub-list for method output_type
+	116, // [116:161] is the sub-list for method input_type
+	116, // [116:116] is the sub-list for extension type_name
+	116, // [116:116] is the sub-list for extension extendee
+	0,   // [0:116] is the sub-list for field type_name
 }
 
 func init() { file_pequod_v1_pequod_proto_init() }
@@ -11326,23 +11611,24 @@ func file_pequod_v1_pequod_proto_init() {
 		(*InvalidateRequest_Join)(nil),
 		(*InvalidateRequest_Range)(nil),
 	}
-	file_pequod_v1_pequod_proto_msgTypes[75].OneofWrappers = []any{}
 	file_pequod_v1_pequod_proto_msgTypes[76].OneofWrappers = []any{}
-	file_pequod_v1_pequod_proto_msgTypes[93].OneofWrappers = []any{}
+	file_pequod_v1_pequod_proto_msgTypes[78].OneofWrappers = []any{}
+	file_pequod_v1_pequod_proto_msgTypes[79].OneofWrappers = []any{}
 	file_pequod_v1_pequod_proto_msgTypes[96].OneofWrappers = []any{}
-	file_pequod_v1_pequod_proto_msgTypes[109].OneofWrappers = []any{}
-	file_pequod_v1_pequod_proto_msgTypes[110].OneofWrappers = []any{}
-	file_pequod_v1_pequod_proto_msgTypes[111].OneofWrappers = []any{}
-	file_pequod_v1_pequod_proto_msgTypes[119].OneofWrappers = []any{}
-	file_pequod_v1_pequod_proto_msgTypes[126].OneofWrappers = []any{}
-	file_pequod_v1_pequod_proto_msgTypes[127].OneofWrappers = []any{}
+	file_pequod_v1_pequod_proto_msgTypes[99].OneofWrappers = []any{}
+	file_pequod_v1_pequod_proto_msgTypes[112].OneofWrappers = []any{}
+	file_pequod_v1_pequod_proto_msgTypes[113].OneofWrappers = []any{}
+	file_pequod_v1_pequod_proto_msgTypes[114].OneofWrappers = []any{}
+	file_pequod_v1_pequod_proto_msgTypes[122].OneofWrappers = []any{}
+	file_pequod_v1_pequod_proto_msgTypes[129].OneofWrappers = []any{}
+	file_pequod_v1_pequod_proto_msgTypes[130].OneofWrappers = []any{}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_pequod_v1_pequod_proto_rawDesc), len(file_pequod_v1_pequod_proto_rawDesc)),
 			NumEnums:      1,
-			NumMessages:   133,
+			NumMessages:   136,
 			NumExtensions: 0,
 			NumServices:   2,
 		},

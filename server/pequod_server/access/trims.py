@@ -63,7 +63,10 @@ class Trims:
             for named in (kept.largest, kept.hottest):
                 _keep(named, lambda context: _may_see(role, *within(context.prefix, b"", None)))
         _keep(reply.tables, lambda kept: _may_see(role, *within(kept.table + DELIMITER, b"", None)))
+        _keep(reply.heat.groups, lambda one: _may_see(role, *within(one.group, b"", None)))
+        _keep(reply.heat.ranges, lambda one: _may_see(role, one.first, one.last if one.HasField("last") else None))
         if not _may_see(role, b"", None):
+            reply.heat.cores = 0
             reply.loose_keys = reply.expiring_keys = reply.expired_keys = 0
             # The error may say where a database is.
             for one in reply.databases:

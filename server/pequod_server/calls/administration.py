@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import time
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Any
@@ -13,6 +14,9 @@ from pequod.engine import JoinError
 from pequod.errors import BadRequestError
 from pequod_server.calls.served import ServedEngine
 from pequod_server.cluster.joins import ClusterJoins
+from pequod_server.cluster.member import Member
+from pequod_server.heat.meter import HeatMeter
+from pequod_server.heat.range_heat import heat_of_ranges
 from pequod_server.joins import JoinLimits
 from pequod_server.ops.statistics import collected
 from pequod_server.ops.tallies import Tallies
@@ -27,10 +31,18 @@ class AdministrationCalls:
 
     Args:
         cluster_joins: The joins of the cluster; None: joins are this server's own.
+        member: This server in its cluster; None: it belongs to none.
     """
 
-    def __init__(self, served: ServedEngine, snapshots: Snapshots, cluster_joins: ClusterJoins | None = None) -> None:
+    def __init__(
+        self,
+        served: ServedEngine,
+        snapshots: Snapshots,
+        cluster_joins: ClusterJoins | None = None,
+        member: Member | None = None,
+    ) -> None:
         self._cluster_joins = cluster_joins
+        self._member = member
         self._served = served
         self._engine = served.engine
         self._join_limits = JoinLimits(served.config)
@@ -39,6 +51,8 @@ class AdministrationCalls:
         self.following: Callable[[], Awaitable[encode.PeersFollowing]] = _nobody
         #: The counts of calls and batches; None: there are none.
         self.tallies: Tallies | None = None
+        #: Knows which keys the time goes to; None: nobody does.
+        self.heat: HeatMeter | None = None
         #: The facts of the latest slow calls, the latest last.
         self.slow: Sequence[Mapping[str, Any]] = ()
         #: Called when the joins are others.
@@ -105,13 +119,20 @@ class AdministrationCalls:
             count = self._engine.invalidate(request.range.first, last_of(request.range))
         return pb.InvalidateReply(header=self._served.header(), contexts=count)
 
-    async def stats(self, _request: pb.StatsRequest, _context: Context) -> pb.StatsReply:
+    async def stats(self, request: pb.StatsRequest, _context: Context) -> pb.StatsReply:
         """Return what the server holds and has done."""
         collection = await collected(self._engine)
         following = await self.following()
         reply = encode.statistics(collection, self._served.header(), self._served.databases.statistics(), following)
         if self.tallies is not None:
             self.tallies.say(reply)
+        if self.heat is not None:
+            self.heat.say(reply)
+            if request.with_ranges and self._member is not None:
+                known, group = self._member.map, self._member.entry.group
+                for part in heat_of_ranges(self._engine, self.heat, known, group):
+                    reply.heat.ranges.append(part)
+                    await asyncio.sleep(0)
         return reply
 
     async def slow_calls(self, _request: pb.SlowCallsRequest, _context: Context) -> pb.SlowCallsReply:

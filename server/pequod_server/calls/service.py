@@ -32,6 +32,7 @@ from pequod_server.cluster.member import Member
 from pequod_server.config import ServerConfig
 from pequod_server.database.databases import Databases
 from pequod_server.freshness.own import OwnHistory
+from pequod_server.heat.meter import HeatMeter
 from pequod_server.memory.admission import Admission
 from pequod_server.ops.observe import BatchSink, BatchTraces
 from pequod_server.ops.tallies import Tallies
@@ -110,7 +111,7 @@ class PequodService:
         self.Watch, self.WatchRanges = self._watches.watch, self._watches.watch_ranges
 
         cluster_joins = None if member is None else ClusterJoins(engine, member)
-        self._administration = administration = AdministrationCalls(served, snapshots, cluster_joins)
+        self._administration = administration = AdministrationCalls(served, snapshots, cluster_joins, member)
         self.AddJoin, self.CheckJoin = administration.add_join, JoinChecks(served, cluster_joins).check
         self.DropJoin = administration.drop_join
         self.ListJoins = administration.list_joins
@@ -147,8 +148,9 @@ class PequodService:
         """Show in the statistics who follows this server's base data."""
         self._administration.following = following
 
-    def tell_calls(self, tallies: Tallies | None, slow: Sequence[Mapping[str, Any]]) -> None:
-        """Show how many calls and batches there were, if they are counted, and which of the latest were slow."""
+    def tell_calls(self, tallies: Tallies | None, slow: Sequence[Mapping[str, Any]], heat: HeatMeter) -> None:
+        """Show how many calls there were, if they are counted, which were slow, and which keys the time goes to."""
+        self._administration.heat = heat
         self._administration.tallies = tallies
         self._administration.slow = slow
 

@@ -97,6 +97,15 @@ class ClusterCoordinator(Protocol):
         """
         ...
 
+    async def ask_weight(self, server_id: str, weight: float) -> None:
+        """Have a compute take another share of the groups, until it is started again; as `ask_state`.
+
+        Raises:
+            ClusterMapError: There is no such server, or the weight is not possible.
+            MapFixedError, CoordinatorUnavailableError: As `put_map`.
+        """
+        ...
+
     def reload(self) -> None:
         """Look at once for what is new, where that is not told."""
         ...

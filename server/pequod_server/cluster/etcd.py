@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import AsyncGenerator, AsyncIterator, Iterable, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterable, Sequence
 from contextlib import aclosing, suppress
 from dataclasses import replace
 from typing import Final
@@ -328,13 +328,25 @@ class EtcdCoordinator:
             ClusterMapError: There is no such server.
             CoordinatorUnavailableError: No node answers, or they are too few to agree.
         """
+        await self._ask(server_id, lambda entry: replace(entry, state=state))
+
+    async def ask_weight(self, server_id: str, weight: float) -> None:
+        """Have a compute take another share of the groups; its lease stays.
+
+        Raises:
+            ClusterMapError: There is no such server, or the weight is not possible.
+            CoordinatorUnavailableError: No node answers, or they are too few to agree.
+        """
+        await self._ask(server_id, lambda entry: replace(entry, weight=weight))
+
+    async def _ask(self, server_id: str, change: Callable[[ServerEntry], ServerEntry]) -> None:
         key = self._servers_key + server_id.encode()
         while True:
             found = (await self._calls.read(key)).kvs
             if not found:
                 known = ", ".join(server.id for server in (await self.read()).servers) or "none"
                 raise ClusterMapError(f"server {server_id}", f"it is not there; there is {known}")
-            entry = replace(read_server(found[0].value), state=state)
+            entry = change(read_server(found[0].value))
             unchanged = etcd.Compare(target=etcd.Compare.MOD, key=key, mod_revision=found[0].mod_revision)
             put = etcd.PutRequest(key=key, value=written(entry), lease=found[0].lease)
             request = etcd.TransactionRequest(compare=[unchanged], success=[etcd.Operation(put=put)])

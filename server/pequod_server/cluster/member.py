@@ -272,8 +272,9 @@ class Member:
             mine = next((server for server in state.servers if server.id == self._entry.id), None)
             is_present = mine is not None and mine.map_version in (0, self._entry.map_version)
             if mine is not None and is_present and self._is_registered and mine.state is not ServerState.JOINING:
-                # The state that an operator gave it; the states that it gave itself come back in their order.
-                self._entry = replace(self._entry, state=mine.state)
+                # The state and the weight that an operator gave it; the states that it gave itself come back in their
+                # order.
+                self._entry = replace(self._entry, state=mine.state, weight=mine.weight)
             self._learn(state)
             # Its lease has ended, or the coordinator lost it.
             if self._is_registered and mine is None:

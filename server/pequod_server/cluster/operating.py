@@ -13,7 +13,7 @@ from typing import Final
 from pequod.cluster.document import TEMPLATE
 from pequod.cluster.lost import check_not_lost
 from pequod.cluster.map import ClusterMap, ClusterState
-from pequod.cluster.servers import ServerState
+from pequod.cluster.servers import ServerEntry, ServerState
 from pequod.errors import ClusterMapError, MapChangedError
 from pequod_server.backing.turns import ended
 from pequod_server.cluster.coordinator import ClusterCoordinator, Remains
@@ -173,12 +173,27 @@ class ClusterEditor:
         """
         if self.file is None:
             await self._coordinator.ask_state(server_id, state)
-            return
-        known = read_file(self.file)
+        else:
+            self._set(self.file, server_id, lambda entry: replace(entry, state=state))
+
+    async def set_weight(self, server_id: str, weight: float) -> None:
+        """Have a compute take another share of the groups.
+
+        Raises:
+            ClusterMapError: There is no such server, or the weight is not possible.
+            CoordinatorUnavailableError: The coordinator does not answer.
+        """
+        if self.file is None:
+            await self._coordinator.ask_weight(server_id, weight)
+        else:
+            self._set(self.file, server_id, lambda entry: replace(entry, weight=weight))
+
+    def _set(self, path: Path, server_id: str, change: Callable[[ServerEntry], ServerEntry]) -> None:
+        known = read_file(path)
         if server_id not in (ids := [server.id for server in known.servers]):
             raise ClusterMapError(f"{self.place}, servers", f"none has the id {server_id}; there is {', '.join(ids)}")
-        servers = tuple(replace(one, state=state) if one.id == server_id else one for one in known.servers)
-        write_file(self.file, replace(known, servers=servers))
+        servers = tuple(change(one) if one.id == server_id else one for one in known.servers)
+        write_file(path, replace(known, servers=servers))
 
     async def taken_in(self, version: int, within_s: float, groups: Collection[str] | None = None) -> list[str]:
         """Wait until the ready servers go by a map; return the ids of those that do not after some seconds.

@@ -114,6 +114,14 @@ class StaticCoordinator:
         """
         raise MapFixedError(self.place, read_file(self._path).map.version + 1)
 
+    async def ask_weight(self, server_id: str, weight: float) -> None:  # noqa: ARG002 - the protocol's
+        """Refuse it: see `put_map`.
+
+        Raises:
+            MapFixedError: Always.
+        """
+        raise MapFixedError(self.place, read_file(self._path).map.version + 1)
+
     def reload(self) -> None:
         """Read the file at once."""
         self._is_hurried.set()

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 import grpc
@@ -13,14 +12,18 @@ from grpc import aio
 from pequod_installed.names import how_to_install
 from pequod_proto import pequod_pb2 as pb
 
+from pequod.cluster.grouping import grouping
 from pequod.engine import Engine
 from pequod.native.http2 import NativeHotCalls
+from pequod_server.backing.turns import ended
 from pequod_server.cluster.member import Member
 from pequod_server.config import ServerConfig
 from pequod_server.database.databases import Databases
 from pequod_server.freshness.questions import LevelCounters
+from pequod_server.heat.meter import HeatMeter
 from pequod_server.once.memory import RequestIds
 from pequod_server.ops.clock import keep_time
+from pequod_server.ops.heated import HeatedCalls
 from pequod_server.ops.logs import CallLog
 from pequod_server.ops.observe import (
     BatchReply,
@@ -77,14 +80,17 @@ class Instruments:
         # The imports are here since what they bring in takes half a second, and only some servers need it.
         call_log = CallLog(config.slow_ms / 1000 if config.slow_ms else None, lambda: engine.rows_computed)
         self._call_log = call_log
-        sinks: list[Sink] = [call_log]
-        self._batch_sinks: list[BatchSink] = [call_log.executed]
+        #: Measures which keys the time goes to.
+        self.heat = HeatMeter()
+        heated = HeatedCalls(self.heat)
+        sinks: list[Sink] = [call_log, heated]
+        self._batch_sinks: list[BatchSink] = [call_log.executed, heated.executed]
         self._address = address or config.metrics
         self._metrics = self._web = self._provider = None
         #: Makes the spans of batches; None without traces.
         self.batch_traces: BatchTraces | None = None
         self._engine = engine
-        self._clock: asyncio.Task[None] | None = None
+        self._tasks: list[asyncio.Task[None]] = []
         #: The counts of calls and batches; None: nothing shows them.
         self.tallies: Tallies | None = None
         if config.metrics or config.http:
@@ -98,7 +104,9 @@ class Instruments:
 
             self._metrics = Metrics(engine, self.tallies)
             from pequod_server.ops.collectors import DatabaseCollector, ExpiryCollector  # noqa: PLC0415
+            from pequod_server.ops.heat_collector import HeatCollector  # noqa: PLC0415
 
+            self._metrics.add(HeatCollector(self.heat))
             self._metrics.add(DatabaseCollector(databases))
             self._metrics.add(ExpiryCollector(engine, databases.expiring))
             self._web = WebServer(
@@ -146,6 +154,7 @@ class Instruments:
 
     def count_hot(self, hot: NativeHotCalls) -> None:
         """Add the calls and batches that the native core answers to the counts."""
+        self.heat.hot = hot
         if self.tallies is not None:
             self.tallies.count_hot(hot)
 
@@ -166,7 +175,8 @@ class Instruments:
             self._metrics.add(make())
 
     def follow(self, member: Member) -> None:
-        """Show this server in its cluster among the metrics."""
+        """Show this server in its cluster among the metrics, and its heat by the groups of the cluster's map."""
+        self.heat.grouping = lambda: grouping(member.map.placements)
         if self._metrics is not None:
             from pequod_server.ops.collectors import ClusterCollector  # noqa: PLC0415 - as in the constructor
 
@@ -190,14 +200,14 @@ class Instruments:
                 await self.stop()
                 raise
         on_late = None if self._metrics is None else self._metrics.lag.observe
-        self._clock = asyncio.create_task(keep_time(self._engine, on_late), name="pequod clock")
+        self._tasks = [
+            asyncio.create_task(keep_time(self._engine, on_late), name="pequod clock"),
+            asyncio.create_task(self.heat.run(), name="pequod heat"),
+        ]
 
     async def stop(self) -> None:
         """Close everything; spans that were not sent yet are."""
-        if self._clock is not None:
-            self._clock.cancel()
-            with suppress(asyncio.CancelledError):
-                await self._clock
+        await ended(self._tasks)
         if self._web is not None:
             await self._web.stop()
         provider, self._provider = self._provider, None

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import time
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import aclosing, asynccontextmanager, nullcontext
 
@@ -89,6 +90,8 @@ class PeerService:
         self.gone = FeedCounters()
         self._sweeping: asyncio.Task[None] | None = None
         self._load_streams: set[LoadStream] = set()
+        #: Called after each load with its first key, that it was read, the seconds, and the number of ranges.
+        self.on_load: Callable[[bytes, bool, float, int], None] = lambda *_: None
         self.Load = self._load
         self.Loads = self._loads
         self.Feed = self._feed
@@ -169,6 +172,7 @@ class PeerService:
             for one in ranges:
                 self._rules.refuse_load(one.first, one.last)
         self.origin.wake()
+        began_s = time.perf_counter()
         feed = None
         if request.feed:
             feed = self.feeds.get(request.feed)
@@ -179,6 +183,8 @@ class PeerService:
         found = await read_ranges(self.origin, None if feed is None else feed.subscriber, ranges, next_of)
         self.gone.loads += 1
         self.gone.loaded_rows += len(found.keys)
+        if ranges:
+            self.on_load(ranges[0].first, False, time.perf_counter() - began_s, len(ranges))  # noqa: FBT003 - it read
         if feed is not None:
             feed.catch_up()
         start = 0

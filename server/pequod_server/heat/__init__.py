@@ -1,0 +1,1 @@
+"""Heat: which keys a server's processor time goes to, by samples."""

@@ -1,0 +1,54 @@
+"""Tells the heat meter of calls and batches that are not hot."""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+import grpc
+
+from pequod.commands.kinds import WRITES
+from pequod_server.heat.meter import HeatMeter
+from pequod_server.ops.observe import BatchReply, BatchRequest, BatchWork, Call, Closer
+
+_PEER: Final = "pequod.v1.PequodPeer/"
+#: Methods by the field that has their first key, and whether they write.
+_METHODS: Final[dict[str, tuple[str, bool]]] = {
+    **dict.fromkeys(("Get", "Ttl"), ("key", False)),
+    **dict.fromkeys(("Put", "Remove", "WriteIf", "Add", "Expire"), ("key", True)),
+    **dict.fromkeys(("Count", "Scan"), ("first", False)),
+    "MultiGet": ("keys", False),
+    "MultiPut": ("keys", True),
+    f"{_PEER}Write": ("keys", True),
+}
+
+
+class HeatedCalls:
+    """A sink of calls and of batches."""
+
+    def __init__(self, meter: HeatMeter) -> None:
+        self._meter = meter
+
+    def opened(self, call: Call) -> Closer:
+        """Take note of a call at its end."""
+        found = _METHODS.get(call.method)
+        return _nothing if found is None else lambda _, duration_s: self._closed(call, *found, duration_s)
+
+    def executed(self, request: BatchRequest, _reply: BatchReply, _work: BatchWork, duration_s: float) -> None:
+        """Take note of a batch: its first command stands for all."""
+        kinds, arguments = request.kinds, request.arguments
+        if kinds and arguments:
+            self._meter.note(arguments[0], kinds[0] in WRITES, duration_s, len(kinds))
+
+    def _closed(self, call: Call, field: str, is_write: bool, duration_s: float) -> None:  # noqa: FBT001 - each call
+        if call.request is None:
+            return
+        found: Any = getattr(call.request, field)
+        if isinstance(found, bytes):
+            # A scan by a prefix has no other start.
+            self._meter.note(found or getattr(call.request, "prefix", b""), is_write, duration_s)
+        elif found:
+            self._meter.note(found[0], is_write, duration_s, len(found))
+
+
+def _nothing(_code: grpc.StatusCode, _duration_s: float) -> None:
+    return None

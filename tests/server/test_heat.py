@@ -1,0 +1,103 @@
+"""Which keys a server's time goes to: the sketch against exact counts, the meter by its own clock, ranges in parts."""
+
+from __future__ import annotations
+
+from collections import Counter
+from random import Random
+
+import pytest
+from pequod_server.heat.meter import HALF_LIFE_S, HeatMeter
+from pequod_server.heat.range_heat import heat_of_ranges
+from pequod_server.heat.sketch import Sketch
+
+from pequod.cluster.grouping import Grouping, Placement
+from pequod.cluster.map import ClusterMap, HomeRange
+from pequod.engine import Engine
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_the_sketch_is_never_off_by_more_than_it_says(seed: int) -> None:
+    random, sketch, exact = Random(seed), Sketch(8), Counter[bytes]()
+    for _ in range(60):
+        for _ in range(random.randrange(30)):
+            group = b"t|%d|" % int(random.paretovariate(1.0))
+            exact[group] += 1
+            sketch.add(group, 1.0, reads=1.0, writes=0.0)
+        sketch.shrink()
+        assert len(sketch) <= 8
+        kept = dict(sketch.top(8))
+        for group, one in kept.items():
+            assert one.cpu_s - one.error_s <= exact[group] <= one.cpu_s
+        assert all(count <= sketch.floor_s for group, count in exact.items() if group not in kept)
+    assert sketch.top(1)[0][0] == b"t|1|"
+
+
+class Clock:
+    """Time that passes when a test says so, and half of it is the processor's."""
+
+    def __init__(self) -> None:
+        self.now_s = 0.0
+
+    def __call__(self) -> float:
+        return self.now_s
+
+    def process_s(self) -> float:
+        return self.now_s / 2
+
+
+def metered(clock: Clock, *keys: tuple[bytes, bool, float, int]) -> HeatMeter:
+    meter = HeatMeter(clock, clock.process_s)
+    for key, is_write, seconds, commands in keys:
+        meter.note(key, is_write, seconds, commands)
+    clock.now_s += 1.0
+    meter.tick()
+    return meter
+
+
+def test_time_is_shared_out_by_the_samples_of_calls() -> None:
+    clock = Clock()
+    meter = metered(clock, (b"t|ann|1", False, 0.003, 1), (b"t|bob|1", False, 0.001, 10), (b"p|bob|1", True, 0.001, 1))
+    assert meter.cores == 0.5
+    ann, *others = meter.groups()
+    assert (ann.group, round(ann.cores, 6), ann.reads, ann.writes) == (b"t|ann|", 0.3, 1.0, 0.0)
+    assert {one.group: (round(one.reads), one.writes) for one in others} == {b"t|bob|": (10, 0.0), b"p|bob|": (0, 1.0)}
+    clock.now_s += HALF_LIFE_S
+    meter.note(b"t|bob|1", False, 0.005)
+    meter.tick()
+    assert meter.groups()[0].group == b"t|bob|", "what was before counts half"
+
+
+def test_calls_that_are_quick_count_together_and_slow_ones_up_to_a_bound() -> None:
+    clock = Clock()
+    quick = [(b"t|ann|1", False, 0.0001, 1)] * 12
+    meter = metered(clock, *quick, (b"t|bob|1", False, 3.0, 1))
+    shares = {one.group: one.cores for one in meter.groups()}
+    assert shares[b"t|bob|"] / shares[b"t|ann|"] == pytest.approx(0.0052 / 0.001)
+    meter.grouping = lambda: Grouping((Placement(b"t|", level=0),))
+    meter.note(b"t|ann|1", False, 0.001)
+    meter.tick()
+    assert b"t|" in {one.group for one in meter.groups()}
+
+
+def test_home_ranges_are_told_in_parts_by_rows_and_by_heat() -> None:
+    engine, clock = Engine(), Clock()
+    for user in "abcdefgh":
+        for number in range(100):
+            engine.put(b"p|%s|%03d" % (user.encode(), number), b"x" * 9)
+    known = ClusterMap("twip", 1, home_ranges=(HomeRange(b"p|", b"p}", "a"), HomeRange(b"s|", b"s}", "b")))
+    calls = [(b"p|c|001", True, 0.004, 1), (b"p|f|001", False, 0.001, 1), (b"s|x|y", False, 0.002, 1)]
+    meter = metered(clock, *calls)
+    parts = list(heat_of_ranges(engine, meter, known, "a"))
+    assert sum(part.keys for part in parts) == 800
+    assert sum(part.bytes for part in parts) == 800 * 16
+    assert [part.first for part in parts] == sorted({part.first for part in parts})
+    assert len(parts) > 4
+    (hot,) = (part for part in parts if part.first == b"p|c|")
+    assert hot.last == b"p|c}", "what is hot is a part of its own"
+    assert hot.cores == pytest.approx(0.5 * 4 / 7)
+    assert hot.writes == 1.0
+    assert sum(part.cores for part in parts) == pytest.approx(0.5 * 5 / 7)
+    (other,) = heat_of_ranges(engine, meter, known, "b")
+    assert other.keys == 0
+    assert other.cores == pytest.approx(0.5 * 2 / 7)
+    assert not list(heat_of_ranges(engine, meter, known, ""))
