@@ -69,8 +69,8 @@ Changes* new_changes();
 // Begin the run of a range that has none yet. False: an error is set.
 bool begin_run(Changes* changes, uint32_t number);
 
-// Add a change to a run. The key is of two parts; the values are exact `bytes`, or null, and borrowed. False: an error is
-// set.
+// Add a change to a run. The key is of two parts; the values are exact `bytes`, or null, and borrowed. False: an error
+// is set.
 bool add_change(Changes* changes, uint32_t run, Piece prefix, Piece tail, PyObject* old, PyObject* value,
                 bool is_expired = false);
 

@@ -183,8 +183,8 @@ bool add_python_change(Changes* changes, uint32_t run, PyObject* change) {
                            is_bound(PyTuple_GET_ITEM(change, 2));
     if (!are_classes_there() || !check_all(is_change, "a change is a key and two values, bytes or None")) return false;
     const bool is_expired = reinterpret_cast<PyObject*>(Py_TYPE(change)) == expired_class;
-    return add_change(changes, run, piece_of(PyTuple_GET_ITEM(change, 0)), {"", 0}, or_null(PyTuple_GET_ITEM(change, 1)),
-                      or_null(PyTuple_GET_ITEM(change, 2)), is_expired);
+    return add_change(changes, run, piece_of(PyTuple_GET_ITEM(change, 0)), {"", 0},
+                      or_null(PyTuple_GET_ITEM(change, 1)), or_null(PyTuple_GET_ITEM(change, 2)), is_expired);
 }
 
 bool add_told(Changes* changes, uint32_t run, PyObject* const* arguments, Py_ssize_t count) {

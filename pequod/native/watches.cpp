@@ -30,7 +30,8 @@ bool is_tellable(PyObject* object) {
     if (!is_of(object, watch_type)) return false;
     const HotWatch* watch = watch_of(object);
     return watch->first && PyBytes_CheckExact(watch->first) && watch->last && is_bound(watch->last) &&
-           (is_changes(watch->changes) || is_lane(watch->changes)) && watch->lost && PyList_CheckExact(watch->lost) && !PyList_GET_SIZE(watch->lost);
+           (is_changes(watch->changes) || is_lane(watch->changes)) && watch->lost && PyList_CheckExact(watch->lost) &&
+           !PyList_GET_SIZE(watch->lost);
 }
 
 // What it was told is all that there is to know.

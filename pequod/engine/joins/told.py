@@ -114,9 +114,7 @@ class PythonLane:
     woken: list[int]
     begin: Callable[[], object]
 
-    def __init__(
-        self, changes: PythonChanges, number: int, woken: list[int], begin: Callable[[], object]
-    ) -> None:
+    def __init__(self, changes: PythonChanges, number: int, woken: list[int], begin: Callable[[], object]) -> None:
         self.changes = changes
         self.number = number
         self.woken = woken

@@ -16,10 +16,10 @@ import asyncio
 import time
 import weakref
 from collections import defaultdict, deque
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from itertools import chain
-from typing import Final, Protocol
+from typing import Final
 
 from pequod.commands.columns import range_arguments
 from pequod.commands.kinds import SCAN
@@ -39,8 +39,8 @@ from pequod.engine import (
 from pequod.engine.answer import answer
 from pequod.errors import NotWatchableError, PequodError, WatchCompactedError
 from pequod.language.missing import NextGroups
-from pequod_server.calls.revision_changes import RevisionChanges
-from pequod_server.database.gate import Gates
+from pequod_server.calls.behind import Database
+from pequod_server.calls.revision_changes import RevisionChanges, runs_of
 from pequod_server.wire.bounds import Bounds
 from pequod_server.wire.publishing import public
 
@@ -49,17 +49,6 @@ _COPIES: Final = 3
 #: The most bytes that a change takes on the wire beside its key and values.
 _CHANGE_WIRE: Final = 16
 _NO_MEMORY: Final = "there is no memory (memory_limit) for the changes that wait to be taken"
-
-
-class Database(Protocol):
-    """The databases behind the engine, as watches see them."""
-
-    #: Closed while a commit is half applied.
-    gate: Gates
-
-    async def load_patiently(self, lacking: Iterable[Lacking]) -> None:
-        """Load ranges, however long that takes."""
-        ...
 
 
 class Feed:
@@ -153,8 +142,8 @@ class Feed:
         """Take the changes that the engine has for the watches; while a commit is half applied, wait for its end."""
         if self.is_settled and self.ended is None:
             self._known = self._engine.revision
-        is_idle = not self._told and not self._woken
-        if is_idle or self._loading is not None or self._is_closed or self.ended is not None:
+        is_busy = self._loading is not None or self._is_closed or self.ended is not None
+        if is_busy or not (self._told or self._woken):
             return
         if self._is_half():
             assert self._database is not None, "only commits of a database are half applied"
@@ -192,25 +181,20 @@ class Feed:
                     lacking += error.lacking
                     behind.append(number)
                     continue
-                self._note(number, changes)
+                if changes:
+                    self._runs.setdefault(number, []).extend(changes)
                 if watch.ended is not None:
                     self.lost[number] = WatchCompactedError(watch.ended)
                     self._ending.append(number)
-        # What settles one range may be told to others.
         self._keep_told()
         self._woken += behind
         return lacking
 
     def _keep_told(self) -> None:
-        """Take what the watches were told, range by range."""
-        told, start = take_runs({}, [], self._told), 0
+        """Take what the watches were told; what settles one range may be told to others, too."""
+        told = take_runs({}, [], self._told)
         assert told is not None, "no watch is asked"
-        for number, count in told.runs():
-            self._note(number, told.part(start, start + count))
-            start += count
-
-    def _note(self, number: int, changes: list[Change]) -> None:
-        if changes:
+        for number, changes in runs_of(told):
             self._runs.setdefault(number, []).extend(changes)
 
     def _add(self, changes: Changes, ending: Sequence[int] = ()) -> None:

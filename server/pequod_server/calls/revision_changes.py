@@ -26,7 +26,12 @@ class RevisionChanges(NamedTuple):
 
     def runs(self) -> Iterator[tuple[int, list[Change]]]:
         """Yield the number of each range that has changed, and its changes."""
-        start = 0
-        for number, count in self.changes.runs():
-            yield number, self.changes.part(start, start + count)
-            start += count
+        return runs_of(self.changes)
+
+
+def runs_of(changes: Changes) -> Iterator[tuple[int, list[Change]]]:
+    """Yield the number of each range that has changes, and these."""
+    start = 0
+    for number, count in changes.runs():
+        yield number, changes.part(start, start + count)
+        start += count
