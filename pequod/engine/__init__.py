@@ -19,7 +19,7 @@ from pequod.answers.statistics import JoinStatistics, MemoryStatistics, Statisti
 from pequod.engine.engine import Engine
 from pequod.engine.joins.compiled import JoinInfo
 from pequod.engine.joins.timeline import general_way
-from pequod.engine.joins.told import Changes, Lane, joined, take_runs
+from pequod.engine.joins.told import Changes, ToldLane, joined, take_runs
 from pequod.engine.joins.watches import Watch, change_bytes
 from pequod.engine.memory.eviction import PINNED
 from pequod.engine.memory.ledger import UNLIMITED, Ledger
@@ -96,7 +96,6 @@ __all__ = [
     "JoinSpec",
     "JoinStatistics",
     "Lacking",
-    "Lane",
     "Ledger",
     "LimitExceededError",
     "LoadCounts",
@@ -134,6 +133,7 @@ __all__ = [
     "Span",
     "Statistics",
     "TableStatistics",
+    "ToldLane",
     "Uncomputed",
     "Uncounted",
     "Unindexed",

@@ -31,8 +31,8 @@ struct HotWatch {
     }
 };
 
-// What one of many watches of an owner is told, and how it asks for a turn: `HotLane`, the base of `Lane`. It is both
-// the `changes` and the `waker` of its watch.
+// What one of many watches of an owner is told, and how it asks for a turn: `HotLane`, the base of `ToldLane`. It is
+// both the `changes` and the `waker` of its watch.
 struct HotLane {
     PyObject_HEAD
     // What all of them are told: `Changes`.

@@ -11,7 +11,7 @@ from pequod_proto import pequod_pb2 as pb
 from pequod_server.calls.revision_changes import RevisionChanges
 from pequod_server.calls.told_columns import add_columns
 
-from pequod.engine import Change, Changes, Engine, Expired, Lane, take_runs
+from pequod.engine import Change, Changes, Engine, Expired, ToldLane, take_runs
 from pequod.engine.joins.told import PythonChanges, PythonLane, python_take_runs
 from pequod.engine.joins.watches import FEW, Watch
 from tests.native.core import hot
@@ -50,7 +50,7 @@ def test_their_bytes_are_the_message(seed: int) -> None:
     native, python = hot.Changes(), PythonChanges()
     lanes = [
         [lane(changes, number * 77, woken, list) for number in range(9)]
-        for lane, changes in ((Lane, native), (PythonLane, python))
+        for lane, changes in ((ToldLane, native), (PythonLane, python))
     ]
     for beat in range(3):
         for change in random_changes(3 * seed + beat):
@@ -108,7 +108,7 @@ def test_what_does_not_fit_is_refused() -> None:
     with pytest.raises(TypeError):
         hot.take_runs({}, names, changes)
     assert hot.take_runs({}, [1], changes) is None
-    lane: Any = Lane(changes, 3, [], list)
+    lane: Any = ToldLane(changes, 3, [], list)
     with pytest.raises(TypeError):
         lane.append(names)
     lane.changes = None
@@ -126,7 +126,7 @@ def _watched(
         engine.put(b"p|ann|%d" % number, b"first")
     woken, calls, told = list[int](), list[int](), Changes()
     watches = {
-        number: engine.watch(*bounds, Lane(told, number, woken, lambda: calls.append(len(told))))
+        number: engine.watch(*bounds, ToldLane(told, number, woken, lambda: calls.append(len(told))))
         for number, bounds in enumerate(ranges)
     }
     return engine, watches, woken, calls, told

@@ -1,6 +1,6 @@
 """What watches are told: the changes of their rows in order, and how they ask for their turn.
 
-put --> a Lane of each watch --> the Changes of all of them, and one call when the first comes
+put --> a ToldLane of each watch --> the Changes of all of them, and one call when the first comes
                                     |
 take_runs: the same, range by range +
 
@@ -105,7 +105,7 @@ class HotWatch:
 
 
 class PythonLane:
-    """What one of many watches of an owner is told; see `Lane`."""
+    """What one of many watches of an owner is told; see `ToldLane`."""
 
     __slots__ = ("begin", "changes", "number", "woken")
 
@@ -177,7 +177,7 @@ def joined(runs: Mapping[int, Sequence[Change]]) -> Changes:
     return found
 
 
-class Lane(HotLane):
+class ToldLane(HotLane):
     """What one of many watches of an owner is told: its part of their changes. It is the waker of the watch as well.
 
     Args:

@@ -28,9 +28,9 @@ from pequod.engine import (
     Changes,
     Engine,
     Lacking,
-    Lane,
     MissingError,
     Rows,
+    ToldLane,
     Watch,
     change_bytes,
     joined,
@@ -111,7 +111,7 @@ class Feed:
         try:
             for number, bounds in enumerate(self.ranges):
                 try:
-                    lane = Lane(self._told, number, self._woken, self._call)
+                    lane = ToldLane(self._told, number, self._woken, self._call)
                     self._watches[number] = self._engine.watch(*bounds, lane, now=now)
                 except NotWatchableError as error:
                     self.lost[number] = error
