@@ -13,25 +13,25 @@ import asyncio
 import sys
 import time
 from collections.abc import AsyncIterator, Callable, Iterator
-from contextlib import ExitStack, asynccontextmanager, contextmanager, suppress
+from contextlib import ExitStack, asynccontextmanager
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Final
 
-import psutil
-from pequod_views import DurableView, Target, open_target, parse_views
+from pequod_views import DurableView, Target, parse_views
 from pequod_views.install import install
-from pequod_views.reading import PartStatus, status
+from pequod_views.reading import status
 from rich.console import Console
 
 from pequod.client import AsyncClient
 from pequod_bench.report.printed import Printed, WrongAnswerError, print_rows
 from pequod_bench.report.progress import ProgressBars
 from pequod_bench.settings import ViewsSettings
-from pequod_bench.systems.postgres_cluster import started_cluster
 from pequod_bench.systems.server import ServerProcess, loop_factory, started_server
+from pequod_bench.views_hot import HotPoint, HotView
+from pequod_bench.views_stage import WAIT_S, Level, are_shared, compare, cpu_of, database_of, opened, read_all
 
 #: The join of a view by its type, and the pattern of its keys; `{0}` is the number of the view.
 _TYPES: Final = {
@@ -43,6 +43,8 @@ _TYPES: Final = {
     "join": ("j{0}|<user>|<group>|<id> = check f|<user>|<group> copy b|<group>|<id>", "j{0}|<user>|<group>|<id>"),
 }
 TYPES: Final = tuple(_TYPES)
+#: One view that is hot.
+HOT: Final = "zipf"
 #: The type of which there are several numbers of views, and of managers.
 _MAIN: Final = "index"
 _GROUPS: Final = 20
@@ -50,7 +52,6 @@ _WINDOW: Final = 16
 _BATCH: Final = 250
 #: What the accounts of processes are exact to: ten times their hundredth of a second.
 _ACCOUNT_S: Final = 0.1
-_WAIT_S: Final = 300.0
 _TIMEOUT_S: Final = 120.0
 #: Where an account says zero, so that nothing is divided by it.
 _CPU_S_MIN: Final = 1e-6
@@ -80,13 +81,21 @@ class ViewsReport(Printed):
 
     database: str
     points: list[Point]
+    #: Of one hot view that is split, and of which a manager is killed.
+    hot: list[HotPoint]
 
     def print_table(self, console: Console) -> None:
         columns = {"views": "{0.type}", "number": "{0.views}", "managers": "{0.managers}"}
         columns |= {"µs a put, joins alone": "{0.put_cpu_us:.0f}", "with views": "{0.put_views_cpu_us:.0f}"}
         columns |= {"times": "{0.times:.2f}", "rows/CPU s of managers": "{0.rows_per_cpu_s:,.0f}"}
         columns |= {"rows/s": "{0.rows_per_s:,.0f}", "rows/CPU s of the database": "{0.database_rows_per_cpu_s:,.0f}"}
-        print_rows(console, self.points, columns)
+        if self.points:
+            print_rows(console, self.points, columns)
+        if self.hot:
+            hot = {"zipf": "{0.state}", "parts": "{0.parts}", "rows": "{0.rows:,}"}
+            hot |= {"rows/CPU s of the busiest manager": "{0.rows_per_busiest_cpu_s:,.0f}"}
+            hot |= {"its share of the CPU": "{0.busiest_share:.2f}", "oldest, s": "{0.oldest_s:.1f}"}
+            print_rows(console, self.hot, hot)
         console.print(f"CPU of the server for a put; {self.database}; each table was equal to a scan in the end")
 
 
@@ -96,12 +105,19 @@ def run(settings: ViewsSettings, bars: ProgressBars) -> ViewsReport:
     places += [(_MAIN, settings.views[-1], managers) for managers in settings.managers[1:]]
     places += [(name, settings.of_types, settings.managers[0]) for name in TYPES if name != _MAIN]
     places = [place for place in places if settings.only in place[0]]
-    points = list[Point]()
-    with bars.bar("points", len(places)) as advance, asyncio.Runner(loop_factory=loop_factory("uvloop")) as runner:
+    points, hot = list[Point](), list[HotPoint]()
+    has_hot = settings.only in HOT
+    with (
+        bars.bar("points", len(places) + has_hot) as advance,
+        asyncio.Runner(loop_factory=loop_factory("uvloop")) as runner,
+    ):
         for kind, views, managers in places:
             points.append(runner.run(_Measured(settings, kind, views, managers).point()))
             advance(1)
-    return ViewsReport(settings.database, points)
+        if has_hot:
+            hot = runner.run(HotView(settings).points())
+            advance(1)
+    return ViewsReport(settings.database, points, hot)
 
 
 class _Measured:
@@ -112,7 +128,7 @@ class _Measured:
         self._kind = kind
         self._view_count = view_count
         self._manager_count = manager_count
-        self._rows = _new_rows()
+        self._rows = new_rows()
         join, pattern = _TYPES[kind]
         numbers = range(view_count)
         self._joins = ";".join(join.format(number) for number in numbers) if join else ""
@@ -122,17 +138,17 @@ class _Measured:
         """Measure."""
         with TemporaryDirectory() as folder, started_server() as (server, pid):
             async with AsyncClient(server, timeout_s=_TIMEOUT_S) as client:
-                return await self._measure(client, Path(folder), server, _cpu_of(pid))
+                return await self._measure(client, Path(folder), server, cpu_of(pid))
 
     async def _measure(self, client: AsyncClient, folder: Path, server: str, server_cpu: Callable[[], float]) -> Point:
-        with _database(self._settings.database, folder) as (database, database_cpu):
+        with database_of(self._settings.database, folder) as (database, database_cpu):
             file = folder / "views.toml"
             file.write_text(self._document(server, database))
             views = parse_views(file.read_text()).views
             await self._fill(client, views)
-            alone_s = await self._puts(client, server_cpu, lambda: _read(client, views))
-            async with _opened(database) as target, self._managing(file, target, client, views) as managers_cpu:
-                level = _Level(target, client)
+            alone_s = await self._puts(client, server_cpu, lambda: read_all(client, views))
+            async with opened(database) as target, self._managing(file, target, client, views) as managers_cpu:
+                level = Level(target, client)
                 with_views_s = await self._puts(client, server_cpu, level.reached)
                 before = level.changes, managers_cpu(), database_cpu(), time.monotonic()
                 for start in range(0, self._settings.rows, _BATCH):
@@ -145,7 +161,7 @@ class _Measured:
                     managers_cpu() - before[1],
                     database_cpu() - before[2],
                 )
-                await _compare(target, client, views)
+                await compare(target, client, views)
         puts = self._settings.puts / 1e6
         return Point(
             *(self._kind, self._view_count, self._manager_count),
@@ -167,7 +183,7 @@ class _Measured:
             await client.add_join(self._joins)
         await client.multi_put({f"f|u{group:02}|g{group:02}".encode(): b"1" for group in range(_GROUPS)})
         await client.multi_put(dict(islice(self._rows, 10 * _GROUPS)))
-        await _read(client, views)
+        await read_all(client, views)
 
     async def _puts(self, client: AsyncClient, cpu: Callable[[], float], end: Callable[[], object]) -> float:
         """Write rows call by call until they are everywhere; return the server's CPU seconds."""
@@ -195,112 +211,18 @@ class _Measured:
             processes = [ServerProcess([*command, f"m{number}"]) for number in range(self._manager_count)]
             for process in processes:
                 ending.callback(process.end)
-            end_s = time.monotonic() + _WAIT_S
-            while not _are_shared(await status(target), self._manager_count):
+            end_s = time.monotonic() + WAIT_S
+            while not are_shared(await status(target), self._manager_count):
                 if time.monotonic() > end_s:
                     raise WrongAnswerError(f"{self._manager_count} managers have not taken {len(views)} views")
                 await asyncio.sleep(0.1)
-            accounts = [_cpu_of(process.pid) for process in processes]
+            accounts = [cpu_of(process.pid) for process in processes]
             yield lambda: sum(account() for account in accounts)
 
 
-def _new_rows() -> Iterator[tuple[bytes, bytes]]:
+def new_rows() -> Iterator[tuple[bytes, bytes]]:
     """Yield rows of the base, each with a larger value than the one before, so that each changes a maximum."""
     number = 0
     while True:
         number += 1
         yield b"b|g%02d|%07d" % (number % _GROUPS, number), b"%d" % number
-
-
-def _cpu_of(pid: int) -> Callable[[], float]:
-    """Return what tells the CPU seconds of a process."""
-    # Linux has a clock of each process, to the nanosecond; accounts count in hundredths of a second.
-    clock = (~pid << 3) | 2
-    try:
-        time.clock_gettime(clock)
-    except OSError:
-        return _cpu_of_all(pid)
-    return lambda: time.clock_gettime(clock)
-
-
-def _cpu_of_all(pid: int) -> Callable[[], float]:
-    """Return what tells the CPU seconds of a process and of those that it has started."""
-    process = psutil.Process(pid)
-
-    def seconds() -> float:
-        total = 0.0
-        for one in (process, *process.children(recursive=True)):
-            with suppress(psutil.NoSuchProcess):
-                times = one.cpu_times()
-                # What children that have ended took is in the account of their parent.
-                total += times.user + times.system + times.children_user + times.children_system
-        return total
-
-    return seconds
-
-
-@contextmanager
-def _database(kind: str, folder: Path) -> Iterator[tuple[str, Callable[[], float]]]:
-    """Run a database; yield its name and what tells its CPU seconds, which are those of the managers for SQLite."""
-    if kind == "sqlite":
-        yield f"sqlite:{folder}/live.db", lambda: 0.0
-        return
-    with started_cluster(folder, {"synchronous_commit": "on"}) as server:
-        yield server.dsn, _cpu_of_all(server.pid)
-
-
-@asynccontextmanager
-async def _opened(database: str) -> AsyncIterator[Target]:
-    target = open_target(database)
-    try:
-        yield target
-    finally:
-        await target.close()
-
-
-def _are_shared(parts: list[PartStatus], manager_count: int) -> bool:
-    """Return whether all parts are followed, by managers that have as many as each other."""
-    counts = [sum(part.owner == owner for part in parts) for owner in {part.owner for part in parts}]
-    is_even = len(counts) == min(manager_count, len(parts)) and max(counts) - min(counts) <= 1
-    return is_even and all(part.state == "follows" for part in parts)
-
-
-class _Level:
-    """Waits until all tables are as far as the server."""
-
-    def __init__(self, target: Target, client: AsyncClient) -> None:
-        self._target = target
-        self._client = client
-        #: All that the managers have written.
-        self.changes = 0
-
-    async def reached(self) -> None:
-        """Wait until the tables have what the client has written."""
-        end_s = time.monotonic() + _WAIT_S
-        while True:
-            parts = await status(self._target)
-            if all(part.revision >= self._client.revision for part in parts):
-                self.changes = sum(part.changes for part in parts)
-                return
-            if time.monotonic() > end_s:
-                raise WrongAnswerError(f"the tables are not as far as the server after {_WAIT_S:.0f} s")
-            await asyncio.sleep(0.05)
-
-
-async def _read(client: AsyncClient, views: tuple[DurableView, ...]) -> None:
-    for view in views:
-        await client.scan(view.first, view.last)
-
-
-async def _compare(target: Target, client: AsyncClient, views: tuple[DurableView, ...]) -> None:
-    """Compare each table with a scan."""
-    for view in views:
-        rows = [(key, value.decode()) for key, value in await client.scan(view.first, view.last)]
-        async with target.transaction() as transaction:
-            found = await transaction.fetch(
-                f"SELECT pequod_key, value FROM {view.table} ORDER BY pequod_key"  # noqa: S608 - a name of our own
-            )
-        if list(map(tuple, found)) != rows:
-            raise WrongAnswerError(
-                f"the table {view.table} has {len(found)} rows that are not the {len(rows)} of a scan"
-            )

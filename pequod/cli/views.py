@@ -1,4 +1,4 @@
-"""views install, uninstall, check, verify, run, status and wait: tables of a database that are kept equal to ranges."""
+"""views install, uninstall, check, run, status, wait and others: tables of a database that are kept equal to ranges."""
 
 from __future__ import annotations
 
@@ -14,6 +14,7 @@ from pequod.cli.tables import print_table
 from pequod.cli.teaching import examples
 from pequod.cli.text import json_line
 from pequod.cli.views_file import Database, Server, ViewsFile, run_with, until_told, views_of
+from pequod.cli.views_moving import BALANCE_EPILOG, SPLIT_EPILOG, balance, split
 from pequod.cli.views_verify import VERIFY_EPILOG, verify
 
 if TYPE_CHECKING:
@@ -44,6 +45,8 @@ T = TypeVar("T")
 app: Final = typer.Typer(help=_HELP, no_args_is_help=True, rich_markup_mode=None)
 
 app.command("verify", epilog=VERIFY_EPILOG)(verify)
+app.command("split", epilog=SPLIT_EPILOG)(split)
+app.command("balance", epilog=BALANCE_EPILOG)(balance)
 
 
 @app.command(
@@ -155,6 +158,15 @@ def run(
             help="After this silence others take a manager's parts.",
         ),
     ] = 4.0,
+    balance_above: Annotated[
+        float,
+        typer.Option(
+            "--balance-above",
+            min=0,
+            metavar="ROWS",
+            help="With more rows a second, hand parts to other managers and split hot ones; 0: never.",
+        ),
+    ] = 0.0,
     metrics: Annotated[
         str | None, typer.Option("--metrics", metavar="HOST:PORT", help="Answer Prometheus here, under /metrics.")
     ] = None,
@@ -200,7 +212,7 @@ def run(
                     return [str(error)]
             return problems
 
-        settings = FollowerSettings(lease_s=lease, joins=views.joins)
+        settings = FollowerSettings(lease_s=lease, joins=views.joins, balance_above=balance_above)
         async with AsyncClient(target or views.server or DEFAULT_TARGET, **connection_settings()) as client:
             while True:
                 try:

@@ -19,7 +19,7 @@ from pequod.answers.statistics import JoinStatistics, MemoryStatistics, Statisti
 from pequod.engine.engine import Engine
 from pequod.engine.joins.compiled import JoinInfo
 from pequod.engine.joins.timeline import general_way
-from pequod.engine.joins.told import Changes, Runs, Waker, joined, take_runs
+from pequod.engine.joins.told import Changes, ToldLane, joined, take_runs
 from pequod.engine.joins.watches import Watch, change_bytes
 from pequod.engine.memory.eviction import PINNED
 from pequod.engine.memory.ledger import UNLIMITED, Ledger
@@ -124,7 +124,6 @@ __all__ = [
     "Replacement",
     "ReplacementEndedError",
     "Rows",
-    "Runs",
     "Search",
     "SearchRange",
     "Slot",
@@ -134,12 +133,12 @@ __all__ = [
     "Span",
     "Statistics",
     "TableStatistics",
+    "ToldLane",
     "Uncomputed",
     "Uncounted",
     "Unindexed",
     "UnknownJoinError",
     "Upkeep",
-    "Waker",
     "Watch",
     "change_bytes",
     "general_way",

@@ -1,5 +1,7 @@
-// Changes and their bytes on the wire.
+// Changes, and their bytes on the wire.
 #include "changes.hpp"
+
+#include <utility>
 
 #include "messages.hpp"
 
@@ -18,8 +20,9 @@ enum ToldTag : unsigned char {
 };
 enum Kind : unsigned char { HAD_VALUE = 1, HAS_VALUE = 2, HAS_EXPIRED = 4 };
 
-// Watches are many, and mostly are told little at a time.
-constexpr size_t FIRST_ROOM = 4, KEPT_ROOM = 16;
+// Watches are many, and mostly are told little at a time; a beat is mostly like the one before.
+constexpr size_t FIRST_ROOM = 4, USUAL_COUNT_MAX = 4096, USUAL_BYTES_MAX = 1 << 18;
+constexpr uint32_t RUNS_MAX = 1u << 31;
 constexpr Piece NOTHING = {"", 0};
 
 Piece piece_or_nothing(PyObject* bytes) { return bytes ? piece_of(bytes) : NOTHING; }
@@ -32,37 +35,54 @@ size_t varint_size(uint64_t value) {
 
 size_t field_size(size_t size) { return 1 + varint_size(size) + size; }
 
-// Integers as varints: their bytes, and their sum.
-struct Packed {
+// Room for one item more; false: an error is set.
+template <typename Item, typename Size>
+bool make_room(Item** items, Size count, Size* room, Size first_room) {
+    if (count < *room) return true;
+    const Size roomy = *room ? 2 * *room : first_room;
+    void* grown = PyMem_Realloc(*items, size_t(roomy) * sizeof(Item));
+    if (!grown) return PyErr_NoMemory(), false;
+    *items = static_cast<Item*>(grown);
+    *room = roomy;
+    return true;
+}
+
+// Give back what is not needed: changes may be kept for long.
+void trim(Changes* changes) {
+    if (changes->room > 2 * changes->count) {
+        void* less = PyMem_Realloc(changes->items, changes->count * sizeof(ToldChange));
+        if (less) changes->items = static_cast<ToldChange*>(less), changes->room = changes->count;
+    }
+    Buffer& keys = changes->keys;
+    if (keys.room <= 2 * keys.size) return;
+    void* less = PyMem_Realloc(keys.start, keys.size);
+    if (less) keys.start = static_cast<char*>(less), keys.room = keys.size;
+}
+
+// One member of all runs, as varints.
+template <typename Member>
+char* write_runs(char* to, unsigned char tag, const Changes* changes, size_t size, Member member) {
+    *to++ = char(tag);
+    to = write_varint(to, size);
+    for (uint32_t at = 0; at < changes->run_count; ++at) {
+        if (changes->runs[at].count) to = write_varint(to, changes->runs[at].*member);
+    }
+    return to;
+}
+
+template <typename Member>
+size_t runs_size(const Changes* changes, Member member) {
     size_t size = 0;
-    uint64_t sum = 0;
-
-    // False: an error is set.
-    bool measure(PyObject* list) {
-        for (Py_ssize_t at = 0; at < PyList_GET_SIZE(list); ++at) {
-            const unsigned long value = PyLong_AsUnsignedLong(PyList_GET_ITEM(list, at));
-            if (value == static_cast<unsigned long>(-1) && PyErr_Occurred()) return false;
-            size += varint_size(value);
-            sum += value;
-        }
-        return true;
+    for (uint32_t at = 0; at < changes->run_count; ++at) {
+        if (changes->runs[at].count) size += varint_size(changes->runs[at].*member);
     }
+    return size;
+}
 
-    // REQUIRES: the list was measured.
-    char* write(char* to, unsigned char tag, PyObject* list) const {
-        *to++ = char(tag);
-        to = write_varint(to, size);
-        for (Py_ssize_t at = 0; at < PyList_GET_SIZE(list); ++at) {
-            to = write_varint(to, PyLong_AsUnsignedLong(PyList_GET_ITEM(list, at)));
-        }
-        return to;
-    }
-};
-
-char* write_changes(char* to, const Changes* changes) {
+void write_changes(char* to, const Changes* changes) {
     for (size_t at = 0; at < changes->count; ++at) {
         const ToldChange& change = changes->items[at];
-        to = write_piece(to, TOLD_KEYS, piece_of(change.key));
+        to = write_piece(to, TOLD_KEYS, changes->key(change));
         to = write_piece(to, TOLD_VALUES, piece_or_nothing(change.value));
         to = write_piece(to, TOLD_OLDS, piece_or_nothing(change.old));
     }
@@ -73,64 +93,132 @@ char* write_changes(char* to, const Changes* changes) {
         *to++ =
             char((change.old ? HAD_VALUE : 0) | (change.value ? HAS_VALUE : 0) | (change.is_expired ? HAS_EXPIRED : 0));
     }
-    return to;
 }
 
 }  // namespace
 
 Changes* new_changes() { return changes_of(PyType_GenericNew(changes_type, nullptr, nullptr)); }
 
-bool reserve(Changes* changes, size_t more) {
-    if (changes->room - changes->count >= more) return true;
-    const size_t doubled = changes->room ? 2 * changes->room : FIRST_ROOM;
-    const size_t roomy = doubled > changes->count + more ? doubled : changes->count + more;
-    void* grown = PyMem_Realloc(changes->items, roomy * sizeof(ToldChange));
-    if (!grown) return PyErr_NoMemory(), false;
-    changes->items = static_cast<ToldChange*>(grown);
-    changes->room = roomy;
+bool begin_run(Changes* changes, uint32_t number) {
+    if (changes->run_count == RUNS_MAX) return PyErr_NoMemory(), false;
+    if (!make_room(&changes->runs, changes->run_count, &changes->run_room, uint32_t(1))) return false;
+    changes->runs[changes->run_count++] = {number, 0};
     return true;
 }
 
-bool add_change(Changes* changes, PyObject* key, PyObject* old, PyObject* value, bool is_expired) {
-    if (!reserve(changes, 1)) return false;
-    Py_INCREF(key);
+bool add_change(Changes* changes, uint32_t run, Piece prefix, Piece tail, PyObject* old, PyObject* value,
+                bool is_expired) {
+    const size_t key_size = prefix.size + tail.size;
+    const size_t first_room = changes->usual_count > FIRST_ROOM ? changes->usual_count : FIRST_ROOM;
+    const size_t more = changes->keys.room ? key_size : key_size + changes->usual_bytes;
+    char* key = key_size > UINT32_MAX ? static_cast<char*>(Buffer::nothing()) : changes->keys.reserve(more);
+    if (!key || !make_room(&changes->items, changes->count, &changes->room, first_room)) return false;
+    std::memcpy(key, prefix.start, prefix.size);
+    std::memcpy(key + prefix.size, tail.start, tail.size);
     Py_XINCREF(old);
     Py_XINCREF(value);
-    changes->items[changes->count++] = {key, old, value, is_expired};
+    if (changes->count && run < changes->items[changes->count - 1].run) changes->is_mixed = true;
+    ToldChange& added = changes->items[changes->count++];
+    added.key_start = changes->keys.size;
+    added.key_size = uint32_t(key_size);
+    added.run = run & (RUNS_MAX - 1);
+    added.is_expired = is_expired;
+    added.old = old;
+    added.value = value;
+    changes->keys.size += key_size;
+    ++changes->runs[run].count;
+    const size_t old_size = piece_or_nothing(old).size, value_size = piece_or_nothing(value).size;
+    changes->before_bytes += key_size + old_size;
+    changes->after_bytes += value_size;
+    changes->wire_bytes += field_size(key_size) + field_size(old_size) + field_size(value_size);
     return true;
 }
 
-void move_all(Changes* from, Changes* to) {
-    std::memcpy(to->items + to->count, from->items, from->count * sizeof(ToldChange));
-    to->count += from->count;
-    from->count = 0;
-    if (from->room <= KEPT_ROOM) return;
-    PyMem_Free(from->items);
-    from->items = nullptr;
-    from->room = 0;
+bool group(Changes* changes) {
+    if (!changes->is_mixed) return true;
+    auto* items = static_cast<ToldChange*>(PyMem_Malloc(changes->count * sizeof(ToldChange)));
+    auto* starts = static_cast<size_t*>(PyMem_Malloc(changes->run_count * sizeof(size_t)));
+    const bool has_room = items && starts;
+    if (has_room) {
+        size_t start = 0;
+        for (uint32_t run = 0; run < changes->run_count; ++run) {
+            starts[run] = start;
+            start += changes->runs[run].count;
+        }
+        for (size_t at = 0; at < changes->count; ++at) items[starts[changes->items[at].run]++] = changes->items[at];
+        std::swap(items, changes->items);
+        changes->room = changes->count;
+        changes->is_mixed = false;
+    } else {
+        PyErr_NoMemory();
+    }
+    PyMem_Free(starts);
+    PyMem_Free(items);
+    return has_room;
 }
 
-PyObject* encode_changes(Piece head, const Changes* changes, PyObject* numbers, PyObject* counts) {
-    Packed ranges, runs;
-    if (!ranges.measure(numbers) || !runs.measure(counts)) return nullptr;
-    if (PyList_GET_SIZE(numbers) != PyList_GET_SIZE(counts) || runs.sum != changes->count) {
-        PyErr_SetString(PyExc_ValueError, "the counts are those of all ranges, and of all changes");
-        return nullptr;
-    }
-    size_t size = head.size;
-    if (changes->count) size += field_size(ranges.size) + field_size(runs.size) + field_size(changes->count);
+bool move_all(Changes* from, Changes* to) {
+    if (!group(from)) return false;
+    const PyObject head = to->ob_base;
+    *to = *from;
+    to->ob_base = head;
+    const uint64_t beat = from->beat;
+    std::memset(reinterpret_cast<char*>(from) + sizeof(PyObject), 0, sizeof(Changes) - sizeof(PyObject));
+    from->beat = beat + 1;
+    from->usual_count = to->count < USUAL_COUNT_MAX ? to->count : USUAL_COUNT_MAX;
+    from->usual_bytes = to->keys.size < USUAL_BYTES_MAX ? to->keys.size : USUAL_BYTES_MAX;
+    trim(to);
+    return true;
+}
+
+void take_out(Changes* changes, uint32_t run) {
+    if (!changes->runs[run].count) return;
+    size_t kept = 0;
     for (size_t at = 0; at < changes->count; ++at) {
-        const ToldChange& change = changes->items[at];
-        size += field_size(piece_of(change.key).size) + field_size(piece_or_nothing(change.value).size) +
-                field_size(piece_or_nothing(change.old).size);
+        const ToldChange change = changes->items[at];
+        if (change.run != run) {
+            changes->items[kept++] = change;
+            continue;
+        }
+        const size_t old_size = piece_or_nothing(change.old).size, value_size = piece_or_nothing(change.value).size;
+        changes->before_bytes -= change.key_size + old_size;
+        changes->after_bytes -= value_size;
+        changes->wire_bytes -= field_size(change.key_size) + field_size(old_size) + field_size(value_size);
+        Py_XDECREF(change.old);
+        Py_XDECREF(change.value);
+    }
+    changes->runs[run].count = 0;
+    changes->count = kept;
+    // The keys of the others stay where they are.
+    if (!kept) changes->keys.size = 0;
+}
+
+void clear(Changes* changes) {
+    for (size_t at = 0; at < changes->count; ++at) {
+        Py_XDECREF(changes->items[at].old);
+        Py_XDECREF(changes->items[at].value);
+    }
+    PyMem_Free(changes->items);
+    PyMem_Free(changes->keys.start);
+    PyMem_Free(changes->runs);
+    const uint64_t beat = changes->beat;
+    std::memset(reinterpret_cast<char*>(changes) + sizeof(PyObject), 0, sizeof(Changes) - sizeof(PyObject));
+    changes->beat = beat + 1;
+}
+
+PyObject* encode_changes(Piece head, const Changes* changes) {
+    const size_t ranges = runs_size(changes, &ToldRun::number), counts = runs_size(changes, &ToldRun::count);
+    size_t size = head.size;
+    if (changes->count) {
+        size += field_size(ranges) + field_size(counts) + field_size(changes->count) + changes->wire_bytes;
     }
     PyObject* message = PyBytes_FromStringAndSize(nullptr, Py_ssize_t(size));
     if (!message) return nullptr;
     char* to = PyBytes_AS_STRING(message);
     std::memcpy(to, head.start, head.size);
     if (!changes->count) return message;
-    to = ranges.write(to + head.size, TOLD_RANGES, numbers);
-    write_changes(runs.write(to, TOLD_COUNTS, counts), changes);
+    to = write_runs(to + head.size, TOLD_RANGES, changes, ranges, &ToldRun::number);
+    write_changes(write_runs(to, TOLD_COUNTS, changes, counts, &ToldRun::count), changes);
     return message;
 }
 

@@ -1,6 +1,7 @@
 #include "copying.hpp"
 
 #include "arguments.hpp"
+#include "fetch.hpp"
 #include "state.hpp"
 #include "watches.hpp"
 
@@ -28,6 +29,13 @@ bool tell_by_python(PyObject* site, const Hot* hot, PyObject* tail, PyObject* ol
 
 // Copy a value into one context; return whether it is a new row, -1: an error is set.
 int copy_and_tell(PyObject* site, Hot* hot, PyObject* tail, PyObject* value) {
+    // Behind the latest row, as in `write_into`: nothing else of the context is looked at then.
+    SortedRows* latest = is_rows(hot->rows) && hot->is_open() ? rows_of(hot) : nullptr;
+    if (latest && latest->last.size && compare(latest->last.key(latest->last.size - 1), piece_of(tail)) < 0 &&
+        hot->prefix && PyBytes_CheckExact(hot->prefix)) {
+        if (!latest->last.insert(latest->last.size, tail, value)) return -1;
+        return tell_change(site, hot, tail, nullptr, value) ? 1 : -1;
+    }
     if (!check_all(hot->is_sound(), "contexts have native rows")) return -1;
     const int is_covered = covers(hot, tail);
     if (is_covered <= 0) return is_covered;
@@ -45,6 +53,23 @@ int copy_and_tell(PyObject* site, Hot* hot, PyObject* tail, PyObject* value) {
 bool tell_change(PyObject* site, const Hot* hot, PyObject* tail, PyObject* old, PyObject* value) {
     const int is_told = tell(site_of(site)->told, piece_of(hot->prefix), piece_of(tail), old, value);
     return is_told ? is_told > 0 : tell_by_python(site, hot, tail, old, value);
+}
+
+void look_ahead(PyObject* site, const Waiting* waiting, unsigned step) {
+    if (!waiting->count) return;
+    const Hot* hot = waiting->context(0);
+    PyObject* watches = site_of(site)->told;
+    if (step == 0) {
+        fetch(hot);
+        fetch(watches);
+        return;
+    }
+    look_ahead(watches, step - 1);
+    if (step == 1) fetch_to_write(hot->rows);
+    if (step < 2 || !is_rows(hot->rows)) return;
+    const Leaf& last = reinterpret_cast<const SortedRows*>(hot->rows)->last;
+    if (step == 2) fetch_to_write(last.entries + last.size);
+    if (step == 3 && last.size) fetch(last.entries[last.size - 1].key);
 }
 
 Py_ssize_t copy_to_watched(PyObject* site, const Waiting* waiting, PyObject* tail, PyObject* value) {

@@ -10,6 +10,10 @@ namespace pequod {
 // error is set.
 bool tell_change(PyObject* site, const Hot* hot, PyObject* tail, PyObject* old, PyObject* value);
 
+// Fetch what `copy_to_watched` will look at first: one thing of each of many sites, then the next thing of each.
+constexpr unsigned STEPS_AHEAD = 4;
+void look_ahead(PyObject* site, const Waiting* waiting, unsigned step);
+
 // Copy a value into every context that waits and covers the tail, and tell watches; return how many have a new row, -1:
 // an error is set.
 Py_ssize_t copy_to_watched(PyObject* site, const Waiting* waiting, PyObject* tail, PyObject* value);

@@ -245,11 +245,25 @@ PyMethodDef functions[] = {
 // A change of whose readers Python has to bring some up to date counts as this many rows that follow.
 constexpr size_t TOLD_BY_PYTHON = 64;
 
+// Those whose rows watches follow: what the next ones of them look at is fetched at once.
+constexpr size_t AHEAD = 16;
+
+void look_ahead(const ToldAll& found, size_t start) {
+    const size_t stop = start + AHEAD < found.count() ? start + AHEAD : found.count();
+    for (unsigned step = 0; step < STEPS_AHEAD; ++step) {
+        for (size_t at = start; at < stop; ++at) {
+            const Told& told = found.at(at);
+            if (told.route->is_followed) look_ahead(told.site, told.waiting, step);
+        }
+    }
+}
+
 // Tell all who wait of a change. An error is set on failure.
 bool tell_all(HotEngine* engine, const ToldAll& found, const Change& change, size_t* count) {
     PyObject* changed = nullptr;
     bool is_told = true;
     for (size_t at = 0; is_told && at < found.count(); ++at) {
+        if (at % AHEAD == 0 && found.count() > 1) look_ahead(found, at);
         const Told& told = found.at(at);
         *count += told.waiting->count;
         is_told = told.route->is_check   ? note_all(engine, told, change)

@@ -1,20 +1,28 @@
 #include "watches.hpp"
 
 #include "arguments.hpp"
+#include "fetch.hpp"
 #include "records.hpp"
 
 namespace pequod {
 
 PyTypeObject* watch_type = nullptr;
-PyTypeObject* waker_type = nullptr;
+PyTypeObject* lane_type = nullptr;
 
 namespace {
 
 HotWatch* watch_of(PyObject* object) { return reinterpret_cast<HotWatch*>(object); }
+HotLane* lane_of(PyObject* object) { return reinterpret_cast<HotLane*>(object); }
 
 // As `PyObject_TypeCheck`, which takes longer for what nearly all are: of a class whose base is the type.
 bool is_of(PyObject* object, PyTypeObject* type) {
     return Py_TYPE(object)->tp_base == type || PyObject_TypeCheck(object, type);
+}
+
+bool is_lane(PyObject* object) {
+    if (!object || !is_of(object, lane_type)) return false;
+    const HotLane* lane = lane_of(object);
+    return is_changes(lane->changes) && lane->woken && PyList_CheckExact(lane->woken) && lane->begin;
 }
 
 // It is as it should be, and has lost no rows.
@@ -22,7 +30,8 @@ bool is_tellable(PyObject* object) {
     if (!is_of(object, watch_type)) return false;
     const HotWatch* watch = watch_of(object);
     return watch->first && PyBytes_CheckExact(watch->first) && watch->last && is_bound(watch->last) &&
-           is_changes(watch->changes) && watch->lost && PyList_CheckExact(watch->lost) && !PyList_GET_SIZE(watch->lost);
+           (is_changes(watch->changes) || is_lane(watch->changes)) && watch->lost && PyList_CheckExact(watch->lost) &&
+           !PyList_GET_SIZE(watch->lost);
 }
 
 // What it was told is all that there is to know.
@@ -45,19 +54,8 @@ bool holds(const HotWatch* watch, Piece prefix, Piece tail) {
            (watch->last == Py_None || compare_parts(prefix, tail, piece_of(watch->last)) < 0);
 }
 
-// Call its waker; false: an error is set.
-bool wake(HotWatch* watch) {
-    watch->is_awake = true;
-    PyObject* waker = watch->waker;
-    if (!check_all(waker, "a watch has somebody to wake")) return false;
-    const HotWaker* hot = is_of(waker, waker_type) ? reinterpret_cast<HotWaker*>(waker) : nullptr;
-    PyObject* called = waker;
-    if (hot && hot->woken && PyList_CheckExact(hot->woken) && hot->number && hot->begin) {
-        const bool is_first = !PyList_GET_SIZE(hot->woken);
-        if (PyList_Append(hot->woken, hot->number) < 0) return false;
-        if (!is_first) return true;
-        called = hot->begin;
-    }
+// False: an error is set.
+bool call(PyObject* called) {
     Py_INCREF(called);
     PyObject* answer = PyObject_CallNoArgs(called);
     Py_DECREF(called);
@@ -65,49 +63,100 @@ bool wake(HotWatch* watch) {
     return answer;
 }
 
-// Whether what these watches were told is all that there is to know of each, and of how many changes; -1: an error is
-// set.
-int are_all_settled(PyObject* watches, PyObject* woken, size_t* total) {
+// Its run among the changes, which begins where it has none; false: an error is set.
+bool find_run(HotLane* lane) {
+    Changes* changes = changes_of(lane->changes);
+    if (lane->beat == changes->beat + 1 && lane->run < changes->run_count) return true;
+    if (!begin_run(changes, lane->number)) return false;
+    lane->beat = changes->beat + 1;
+    lane->run = changes->run_count - 1;
+    return true;
+}
+
+// Tell a watch that has a lane; false: an error is set.
+bool tell_lane(HotLane* lane, Piece prefix, Piece tail, PyObject* old, PyObject* value, bool* has_called) {
+    Changes* changes = changes_of(lane->changes);
+    if (!find_run(lane) || !add_change(changes, lane->run, prefix, tail, old, value)) return false;
+    // Who is woken already has called.
+    if (changes->count > 1 || PyList_GET_SIZE(lane->woken)) return true;
+    *has_called = true;
+    return call(lane->begin);
+}
+
+// Tell a watch of its own; false: an error is set.
+bool tell_alone(HotWatch* watch, Piece prefix, Piece tail, PyObject* old, PyObject* value, bool* has_called) {
+    Changes* changes = changes_of(watch->changes);
+    if (!changes->run_count && !begin_run(changes, 0)) return false;
+    if (!add_change(changes, changes->run_count - 1, prefix, tail, old, value)) return false;
+    if (watch->is_awake) return true;
+    watch->is_awake = true;
+    *has_called = true;
+    return check_all(watch->waker, "a watch has somebody to wake") && call(watch->waker);
+}
+
+// Whether what these watches were told is all that there is to know of each; -1: an error is set.
+int are_all_settled(PyObject* watches, PyObject* woken) {
     for (Py_ssize_t at = 0; at < PyList_GET_SIZE(woken); ++at) {
         PyObject* number = PyList_GET_ITEM(woken, at);
         if (!check_all(PyLong_CheckExact(number), "watches are named by numbers")) return -1;
         PyObject* watch = PyDict_GetItemWithError(watches, number);
         if (!watch || !is_settled(watch)) return PyErr_Occurred() ? -1 : 0;
-        *total += changes_of(watch_of(watch)->changes)->count;
     }
     return 1;
 }
 
-// take_runs(watches, woken): see the Python function of this name.
+// take_runs(watches, woken, changes): see the Python function of this name.
 PyObject* take_runs(PyObject*, PyObject* const* arguments, Py_ssize_t count) {
-    if (!check_count("take_runs", count, 2)) return nullptr;
-    PyObject *watches = arguments[0], *woken = arguments[1];
-    if (!check_all(PyDict_CheckExact(watches) && PyList_CheckExact(woken), "take_runs takes watches and numbers")) {
+    if (!check_count("take_runs", count, 3)) return nullptr;
+    PyObject *watches = arguments[0], *woken = arguments[1], *changes = arguments[2];
+    if (!check_all(PyDict_CheckExact(watches) && PyList_CheckExact(woken) && is_changes(changes),
+                   "take_runs takes watches, numbers and changes")) {
         return nullptr;
     }
     // Before the look: what makes objects may run the garbage collector, and that anything.
-    Changes* changes = new_changes();
-    PyObject *numbers = PyList_New(0), *counts = PyList_New(0);
-    size_t total = 0;
-    const int are_settled = changes && numbers && counts ? are_all_settled(watches, woken, &total) : -1;
-    bool is_done = are_settled > 0 && reserve(changes, total);
-    for (Py_ssize_t at = 0; is_done && at < PyList_GET_SIZE(woken); ++at) {
-        PyObject* number = PyList_GET_ITEM(woken, at);
-        HotWatch* watch = watch_of(PyDict_GetItemWithError(watches, number));
-        Changes* told = changes_of(watch->changes);
-        watch->is_awake = false;
-        if (!told->count) continue;
-        is_done = PyList_Append(numbers, number) == 0 && append(counts, PyLong_FromSize_t(told->count));
-        if (is_done) move_all(told, changes);
+    Changes* taken = new_changes();
+    const int are_settled = taken ? are_all_settled(watches, woken) : -1;
+    if (are_settled <= 0 || !move_all(changes_of(changes), taken)) {
+        Py_XDECREF(reinterpret_cast<PyObject*>(taken));
+        return are_settled ? nullptr : Py_NewRef(Py_None);
     }
-    is_done = is_done && PyList_SetSlice(woken, 0, PyList_GET_SIZE(woken), nullptr) == 0;
-    PyObject* taken = is_done        ? PyTuple_Pack(3, reinterpret_cast<PyObject*>(changes), numbers, counts)
-                      : !are_settled ? Py_NewRef(Py_None)
-                                     : nullptr;
-    Py_XDECREF(counts);
-    Py_XDECREF(numbers);
-    Py_XDECREF(reinterpret_cast<PyObject*>(changes));
-    return taken;
+    for (Py_ssize_t at = 0; at < PyList_GET_SIZE(woken); ++at) {
+        watch_of(PyDict_GetItemWithError(watches, PyList_GET_ITEM(woken, at)))->is_awake = false;
+    }
+    if (PyList_SetSlice(woken, 0, PyList_GET_SIZE(woken), nullptr) < 0) Py_CLEAR(taken);
+    return reinterpret_cast<PyObject*>(taken);
+}
+
+// Its lane, with a run; null: an error is set.
+HotLane* sound_lane(PyObject* self) {
+    if (!check_all(is_lane(self), "a lane is one of changes")) return nullptr;
+    return find_run(lane_of(self)) ? lane_of(self) : nullptr;
+}
+
+// append(change)
+PyObject* lane_append(PyObject* self, PyObject* change) {
+    const HotLane* lane = sound_lane(self);
+    if (!lane || !add_python_change(changes_of(lane->changes), lane->run, change)) return nullptr;
+    Py_RETURN_NONE;
+}
+
+// tell(key, old, new)
+PyObject* lane_tell(PyObject* self, PyObject* const* arguments, Py_ssize_t count) {
+    const HotLane* lane = sound_lane(self);
+    if (!lane || !add_told(changes_of(lane->changes), lane->run, arguments, count)) return nullptr;
+    Py_RETURN_NONE;
+}
+
+// take(): the changes of this watch, as a list; those of the others stay.
+PyObject* lane_take(PyObject* self, PyObject*) {
+    HotLane* lane = sound_lane(self);
+    PyObject* list = lane ? PyList_New(0) : nullptr;
+    Changes* changes = lane ? changes_of(lane->changes) : nullptr;
+    for (size_t at = 0; list && at < changes->count; ++at) {
+        if (changes->items[at].run == lane->run && !append(list, change_at(changes, at))) Py_CLEAR(list);
+    }
+    if (list && lane->run < changes->run_count) take_out(changes, lane->run);
+    return list;
 }
 
 PyMemberDef watch_members[] = {
@@ -122,11 +171,19 @@ PyMemberDef watch_members[] = {
     PEQUOD_LAST_MEMBER,
 };
 
-PyMemberDef waker_members[] = {
-    PEQUOD_MEMBER(HotWaker, number, T_OBJECT),
-    PEQUOD_MEMBER(HotWaker, woken, T_OBJECT),
-    PEQUOD_MEMBER(HotWaker, begin, T_OBJECT),
+PyMemberDef lane_members[] = {
+    PEQUOD_MEMBER(HotLane, changes, T_OBJECT),
+    PEQUOD_MEMBER(HotLane, woken, T_OBJECT),
+    PEQUOD_MEMBER(HotLane, begin, T_OBJECT),
+    PEQUOD_MEMBER(HotLane, number, T_UINT),
     PEQUOD_LAST_MEMBER,
+};
+
+PyMethodDef lane_methods[] = {
+    {"append", lane_append, METH_O, "Add a change of this watch."},
+    {"tell", as_function(lane_tell), METH_FASTCALL, "Add a change by its key and values."},
+    {"take", lane_take, METH_NOARGS, "Return the changes of this watch, and keep none of them."},
+    {nullptr, nullptr, 0, nullptr},
 };
 
 PyMethodDef functions[] = {
@@ -141,32 +198,39 @@ int tell(PyObject* watches, Piece prefix, Piece tail, PyObject* old, PyObject* v
     for (Py_ssize_t at = 0; at < PyTuple_GET_SIZE(watches); ++at) {
         if (!is_tellable(PyTuple_GET_ITEM(watches, at))) return 0;
     }
-    PyObject* key = nullptr;
-    bool is_told = true, has_woken = false;
+    bool is_told = true, has_called = false;
     // Whom they wake may change the watches of the table: then another tuple takes the place of this one.
     Py_INCREF(watches);
     for (Py_ssize_t at = 0; is_told && at < PyTuple_GET_SIZE(watches); ++at) {
         PyObject* object = PyTuple_GET_ITEM(watches, at);
         HotWatch* watch = watch_of(object);
-        if (has_woken) is_told = check_all(is_tellable(object), "whom a watch wakes leaves the others alone");
+        if (has_called) is_told = check_all(is_tellable(object), "whom a watch wakes leaves the others alone");
         if (!is_told || !holds(watch, prefix, tail)) continue;
-        if (!key) key = concatenated(prefix, tail, {"", 0});
-        is_told = key && add_change(changes_of(watch->changes), key, old, value);
-        if (!is_told || watch->is_awake) continue;
-        is_told = wake(watch);
-        has_woken = true;
+        is_told = is_changes(watch->changes)
+                      ? tell_alone(watch, prefix, tail, old, value, &has_called)
+                      : tell_lane(lane_of(watch->changes), prefix, tail, old, value, &has_called);
     }
     Py_DECREF(watches);
-    Py_XDECREF(key);
     return is_told ? 1 : -1;
+}
+
+void look_ahead(PyObject* watches, unsigned step) {
+    if (!watches || !PyTuple_CheckExact(watches) || !PyTuple_GET_SIZE(watches)) return;
+    PyObject* object = PyTuple_GET_ITEM(watches, 0);
+    if (step == 0) fetch_to_write(object);
+    if (step == 0 || !is_of(object, watch_type)) return;
+    const HotWatch* watch = watch_of(object);
+    if (step > 1) return;
+    fetch(&watch->is_awake);
+    for (PyObject* member : {watch->first, watch->last, watch->changes, watch->lost}) fetch(member);
 }
 
 int add_watch_types(PyObject* module) {
     watch_type = make_record_type<HotWatch>("pequod.native._hot.HotWatch", watch_members);
-    waker_type = make_record_type<HotWaker>("pequod.native._hot.HotWaker", waker_members);
-    if (!watch_type || !waker_type || PyModule_AddFunctions(module, functions) < 0) return -1;
+    lane_type = make_record_type<HotLane>("pequod.native._hot.HotLane", lane_members, lane_methods);
+    if (!watch_type || !lane_type || PyModule_AddFunctions(module, functions) < 0) return -1;
     if (PyModule_AddObjectRef(module, "HotWatch", reinterpret_cast<PyObject*>(watch_type)) < 0) return -1;
-    return PyModule_AddObjectRef(module, "HotWaker", reinterpret_cast<PyObject*>(waker_type));
+    return PyModule_AddObjectRef(module, "HotLane", reinterpret_cast<PyObject*>(lane_type));
 }
 
 }  // namespace pequod

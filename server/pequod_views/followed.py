@@ -2,14 +2,20 @@
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from typing import Final
 
 from pequod.errors import PequodError
 from pequod.escapes import shown
 from pequod_views.definition import DurableView
 from pequod_views.parts import HeldPart, Place, Position
 from pequod_views.steps import PartStep
+
+#: Keys that are remembered of a part, and of one step at most, about.
+_RECENT: Final = 1024
+_OF_STEP: Final = 32
 
 
 @dataclass(slots=True)
@@ -35,6 +41,8 @@ class FollowerSettings:
     changes_max: int = 20_000
     #: Installed before the rows of a range are read.
     joins: str = ""
+    #: With as many rows a second a manager hands parts to others and splits a hot one; 0: it never does.
+    balance_above: float = 0.0
 
 
 @dataclass(slots=True, eq=False)
@@ -57,6 +65,8 @@ class FollowedPart:
     trouble: str = ""
     #: When the position was written last.
     written_s: float = 0.0
+    #: Some keys of the latest changes, by which the part is split if it is hot.
+    _recent: deque[bytes] = field(default_factory=lambda: deque(maxlen=_RECENT))
 
     def __str__(self) -> str:
         return f"{self.held.part.view} from {shown(self.held.part.first)}"
@@ -83,6 +93,12 @@ class FollowedPart:
         """Note a step that was committed."""
         self.position, self.written_s = step.advance.after, now_s
         self.unfit_count += step.advance.unfit_count
+        for keys in ([row[0] for row in step.written[:: 1 + len(step.written) // _OF_STEP]], step.deleted[:_OF_STEP]):
+            self._recent.extend(key for key in keys if isinstance(key, bytes))
+
+    def recent_keys(self) -> list[bytes]:
+        """Return some keys of the latest changes."""
+        return list(self._recent)
 
 
 class PartRefusedError(PequodError):

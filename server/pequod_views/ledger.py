@@ -15,7 +15,7 @@ from itertools import pairwise
 from typing import Any, Final
 
 from pequod_views.definition import DurableView
-from pequod_views.parts import HeldPart, Standing, held_of
+from pequod_views.parts import HeldPart, PartCount, Standing, held_of
 from pequod_views.targets import Target, TargetTransaction
 
 #: A manager that was silent for this time is forgotten.
@@ -157,7 +157,7 @@ class PartLedger:
             )
             rows = await fetch(
                 "SELECT view, first, last, fingerprint, epoch, owner, server_id, revision, token,"
-                f" leased_until >= {self._now} FROM {self._parts} ORDER BY view, first"
+                f" leased_until >= {self._now}, changes FROM {self._parts} ORDER BY view, first"
             )
         known = [row for row in rows if row[0] in views and views[row[0]].fingerprint == row[3]]
         return Standing(
@@ -165,6 +165,7 @@ class PartLedger:
             len(known),
             tuple(held_of(row) for row in known if row[5] == name),
             sum(row[5] == "" or not row[9] for row in known),
+            tuple(PartCount((row[0], row[1]), row[5] if row[9] else "", row[4], row[10]) for row in known),
         )
 
     async def take(self, name: str, views: dict[str, DurableView], count: int, lease_s: float) -> list[HeldPart]:

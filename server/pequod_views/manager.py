@@ -6,7 +6,8 @@
 
 Managers know of each other by the ledger alone. At each beat a manager says that it lives, renews its leases, and
 counts the living. Of p parts and m managers, each may hold p // m, and the first p % m managers by name one more. It
-hands over what is beyond that, and takes what nobody holds; a dead manager's leases end by themselves. A manager whose
+hands over what is beyond that, and takes what nobody holds; a dead manager's leases end by themselves. Which parts they
+are, a `Balancer` may choose. A manager whose
 server is not the one that the views were installed with holds nothing and does not count.
 """
 
@@ -18,6 +19,7 @@ import logging
 import os
 import secrets
 import socket
+import time
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
@@ -25,6 +27,7 @@ from typing import Final
 
 from pequod.client import AsyncClient
 from pequod.errors import DeadlineExceededError, UnavailableError
+from pequod_views.balancing import Balancer
 from pequod_views.definition import DurableView
 from pequod_views.drift import DriftNotes
 from pequod_views.errors import OtherServerError, TargetAwayError, TargetRefusedError
@@ -32,6 +35,7 @@ from pequod_views.fence import PartFence
 from pequod_views.followed import Counts, FollowedPart, FollowerSettings
 from pequod_views.follower import Follower
 from pequod_views.ledger import PartLedger
+from pequod_views.load import quota_of
 from pequod_views.origins import check_server
 from pequod_views.parts import HeldPart, Place, Standing
 from pequod_views.targets import Target
@@ -94,6 +98,8 @@ class Manager:
         self._serves = hashlib.sha256("\n".join(fingerprints).encode()).hexdigest()[:16]
         self._settings = settings or FollowerSettings()
         self._on_beat = on_beat
+        above = self._settings.balance_above
+        self._balancer = Balancer(target, self.name, above) if above else None
         self._parts: dict[Place, FollowedPart] = {}
         self._running: list[Running] = []
         #: Set when a follower has ended.
@@ -150,6 +156,8 @@ class Manager:
         if wanted > 0:
             for held in await self._ledger.take(self.name, self._views, wanted, self._settings.lease_s):
                 log.info("took %s", self._add(held))
+        if self._balancer is not None:
+            await self._balancer.consider(standing, self._parts, time.monotonic())
         await self._share_out(joins=True)
 
     async def _meet_server(self) -> None:
@@ -253,15 +261,3 @@ class Manager:
                 await self._ledger.leave(self.name)
         except (TargetAwayError, TargetRefusedError, TimeoutError) as error:
             log.warning("the parts could not be handed over; their leases will end: %s", error)
-
-
-def quota_of(name: str, managers: Sequence[str], part_count: int) -> int:
-    """Return how many parts a manager may hold.
-
-    >>> [quota_of(name, ["a", "b", "c"], 7) for name in "abc"]
-    [3, 2, 2]
-    """
-    if name not in managers:
-        return 0
-    each, more = divmod(part_count, len(managers))
-    return each + (managers.index(name) < more)

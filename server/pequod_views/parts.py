@@ -63,6 +63,16 @@ class Advance:
 
 
 @dataclass(frozen=True, slots=True)
+class PartCount:
+    """A part of any manager, with the changes that it has had so far."""
+
+    place: Place
+    owner: str
+    epoch: int
+    changes: int
+
+
+@dataclass(frozen=True, slots=True)
 class Standing:
     """What a manager learns at each beat."""
 
@@ -74,6 +84,8 @@ class Standing:
     held: tuple[HeldPart, ...]
     #: The number of parts that nobody holds.
     free_count: int
+    #: All parts of its views, with their changes.
+    counts: tuple[PartCount, ...] = ()
 
 
 def held_of(row: tuple[Any, ...]) -> HeldPart:

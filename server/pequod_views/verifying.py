@@ -252,7 +252,8 @@ class Verifier:
             f"SELECT part.server_id, part.revision, found.* FROM {self._parts} AS part LEFT JOIN"
             f" (SELECT {columns} FROM {quoted(view.table)} WHERE {KEY_COLUMN} >= $3"
             f" AND (CAST($4 AS {kind}) IS NULL OR {KEY_COLUMN} < $4) ORDER BY {KEY_COLUMN} LIMIT {_CHUNK_ROWS})"
-            f" AS found ON 1 = 1 WHERE part.view = $1 AND part.first = $2 ORDER BY found.{KEY_COLUMN}"
+            f" AS found ON 1 = 1 WHERE part.view = $1 AND part.first = $2 AND (part.last = $4 OR"
+            f" (part.last IS NULL AND CAST($4 AS {kind}) IS NULL)) ORDER BY found.{KEY_COLUMN}"
         )
         while True:
             async with self._target.transaction() as transaction:
@@ -277,9 +278,11 @@ class Verifier:
         """Write rows as they are at the position of the part, which cannot move meanwhile; return how many."""
         async with self._target.transaction() as transaction:
             rows = await transaction.fetch(
-                f"SELECT server_id, revision FROM {self._parts} WHERE view = $1 AND first = $2"
+                f"SELECT server_id, revision FROM {self._parts} WHERE view = $1 AND first = $2 AND (last = $3 OR"
+                f" (last IS NULL AND CAST($3 AS {self._target.dialect.bytes_type}) IS NULL))"
                 f"{self._target.dialect.for_update}",
                 *held.part.place,
+                held.part.last,
             )
             revision = _revision_of(rows, watched)
             if revision is None:
@@ -310,10 +313,10 @@ def _revision_of(rows: Sequence[tuple[Any, ...]], watched: WatchedRows) -> int |
     """Return the revision of a part, None while it is before the watch began.
 
     Raises:
-        UnverifiableError: The view was taken out, or cut anew.
+        UnverifiableError: The view was taken out, or cut anew, or the part was split.
     """
     if not rows:
-        raise UnverifiableError("it was cut anew meanwhile; verify again")
+        raise UnverifiableError("it was cut anew or split meanwhile; verify again")
     server_id, revision = rows[0][0], rows[0][1]
     if server_id != f"{watched.server_id:016x}":
         return None

@@ -22,18 +22,27 @@ def test_views_are_measured_by_type_and_by_managers() -> None:
     ]
     for point in report["points"]:
         assert point["rows_per_s"] > 0
+    assert report["hot"] == []
+
+
+def test_a_hot_view_is_measured_before_and_after_its_split() -> None:
+    result = CliRunner().invoke(app, ["bench", "views", "--smoke", "--only", "zipf", "--json"])
+    assert result.exit_code == 0, result.output
+    hot = json.loads(result.stdout)["hot"]
+    assert [(point["state"], point["parts"]) for point in hot] == [("one part", 1), ("split", 2), ("one was killed", 2)]
+    assert all(point["rows"] > 0 for point in hot)
 
 
 @pytest.mark.usefixtures("forked_servers")
 def test_a_table_that_differs_ends_it(monkeypatch: pytest.MonkeyPatch) -> None:
-    compare = views._compare
+    compare = views.compare
 
     async def change_and_compare(target: Target, client: AsyncClient, shown: tuple[DurableView, ...]) -> None:
         async with target.transaction() as transaction:
             await transaction.fetch("DELETE FROM v0 WHERE value > '0'")
         await compare(target, client, shown)
 
-    monkeypatch.setattr(views, "_compare", change_and_compare)
+    monkeypatch.setattr(views, "compare", change_and_compare)
     result = CliRunner().invoke(app, ["bench", "views", "--smoke", "--only", "range"])
     assert result.exit_code == 1
     assert "the table v0 has 0 rows" in result.stderr

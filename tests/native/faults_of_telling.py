@@ -97,14 +97,44 @@ FAULTS_OF_TELLING: Final = (
     ),
     Fault(
         "watches.cpp",
-        "PyList_CheckExact(watch->lost) && !PyList_GET_SIZE(watch->lost);",
-        "PyList_CheckExact(watch->lost);",
+        "!PyList_GET_SIZE(watch->lost);",
+        "true;",
         "a watch that has lost rows is told of them twice",
     ),
     Fault(
         "watches.cpp",
-        "        watch->is_awake = false;\n",
+        "->is_awake = false;",
+        "->is_awake = true;",
+        "a watch of many ranges that was settled once never is again",
+    ),
+    Fault(
+        "watches.cpp",
+        "if (lane->beat == changes->beat + 1 && lane->run",
+        "if (lane->run",
+        "a range gets the changes of another one in the next beat",
+    ),
+    Fault(
+        "watches.cpp",
+        "if (changes->count > 1 || PyList_GET_SIZE(lane->woken)) return true;",
+        "return true;",
+        "nobody takes what a feed was told",
+    ),
+    Fault(
+        "changes.cpp",
+        "if (changes->count && run < changes->items[changes->count - 1].run) changes->is_mixed = true;",
         "",
-        "a watch of many ranges is told once, and never again",
+        "the ranges of a beat get each other's changes",
+    ),
+    Fault(
+        "changes.cpp",
+        "        changes->after_bytes -= value_size;\n",
+        "",
+        "changes that a watch has taken alone weigh on its feed",
+    ),
+    Fault(
+        "copying.cpp",
+        "compare(latest->last.key(latest->last.size - 1), piece_of(tail)) < 0",
+        "compare(latest->last.key(latest->last.size - 1), piece_of(tail)) <= 0",
+        "a watched row that is put again is there twice",
     ),
 )

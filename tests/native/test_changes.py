@@ -11,8 +11,8 @@ from pequod_proto import pequod_pb2 as pb
 from pequod_server.calls.revision_changes import RevisionChanges
 from pequod_server.calls.told_columns import add_columns
 
-from pequod.engine import Change, Engine, Expired, Waker, take_runs
-from pequod.engine.joins.told import PythonChanges, python_take_runs
+from pequod.engine import Change, Changes, Engine, Expired, ToldLane, take_runs
+from pequod.engine.joins.told import PythonChanges, PythonLane, python_take_runs
 from pequod.engine.joins.watches import FEW, Watch
 from tests.native.core import hot
 
@@ -45,20 +45,46 @@ def test_changes_are_what_they_are_in_python(seed: int) -> None:
 
 @pytest.mark.parametrize("seed", range(60))
 def test_their_bytes_are_the_message(seed: int) -> None:
-    """A reader of protobuf finds what Python would have written."""
-    changes, random = random_changes(seed), Random(seed)
-    native, counts, left = hot.Changes(), list[int](), len(changes)
-    for change in changes:
-        native.append(change)
-    while left:
-        counts.append(random.randint(1, left))
-        left -= counts[-1]
-    numbers = [random.randrange(1000) for _ in counts]
-    head = pb.WatchRangesReply(header=pb.Header(revision=7), ended=[3], reasons=["gone"])
-    encoded = hot.encode_changes(head.SerializeToString(), native, numbers, counts)
-    python = PythonChanges(changes)
-    add_columns(head, RevisionChanges(0, 7, python, numbers, counts, 0, 0, b""))
-    assert pb.WatchRangesReply.FromString(encoded) == head
+    """A reader of protobuf finds what Python would have written, range by range, in whatever order it was told."""
+    random, woken = Random(seed), list[int]()
+    native, python = hot.Changes(), PythonChanges()
+    lanes = [
+        [lane(changes, number * 77, woken, list) for number in range(9)]
+        for lane, changes in ((ToldLane, native), (PythonLane, python))
+    ]
+    for beat in range(3):
+        for change in random_changes(3 * seed + beat):
+            number, how = random.randrange(9), random.randrange(8)
+            for mine in lanes:
+                if how == 0:
+                    mine[number].tell(change.key, change.old, change.new)
+                else:
+                    mine[number].append(change)
+            if how == 1:
+                # One that has to be settled is taken alone.
+                taken = [mine[number].take() for mine in lanes]
+                assert taken[0] == taken[1]
+                assert list(map(type, taken[0])) == list(map(type, taken[1]))
+        mine, its = hot.take_runs({}, woken, native), python_take_runs({}, woken, python)
+        assert mine is not None
+        assert its is not None
+        assert not len(native)
+        assert sorted(mine.runs()) == sorted(its.runs())
+        assert by_range(mine) == by_range(its)
+        assert mine.text_bytes() == its.text_bytes()
+        head = pb.WatchRangesReply(header=pb.Header(revision=7), ended=[3], reasons=["gone"])
+        encoded = pb.WatchRangesReply.FromString(hot.encode_changes(head.SerializeToString(), mine))
+        add_columns(head, RevisionChanges(0, 7, mine, 0, 0, b""))
+        assert encoded == head
+
+
+def by_range(changes: Any) -> dict[int, list[Change]]:
+    found, start = dict[int, list[Change]](), 0
+    for number, count in changes.runs():
+        found[number] = changes.part(start, start + count)
+        start += count
+    assert start == len(changes)
+    return found
 
 
 def test_what_does_not_fit_is_refused() -> None:
@@ -70,32 +96,40 @@ def test_what_does_not_fit_is_refused() -> None:
     with pytest.raises(TypeError):
         changes.tell(b"k", 1, None)
     changes.tell(b"k", None, b"v")
-    for numbers, counts in (([1], []), ([1], [2]), ([1, 2], [1])):
-        with pytest.raises(ValueError, match="counts"):
-            hot.encode_changes(b"", changes, numbers, counts)
-    with pytest.raises(OverflowError):
-        hot.encode_changes(b"", changes, [-1], [1])
+    for number in (-1, 1 << 70):
+        with pytest.raises(OverflowError):
+            changes.begin_run(number)
+    with pytest.raises(TypeError):
+        changes.begin_run(1 << 40)
     with pytest.raises(IndexError):
         changes[1]
     with pytest.raises(TypeError):
         changes.part(0, 2)
     with pytest.raises(TypeError):
-        hot.take_runs({}, names)
-    assert hot.take_runs({}, [1]) is None
+        hot.take_runs({}, names, changes)
+    assert hot.take_runs({}, [1], changes) is None
+    lane: Any = ToldLane(changes, 3, [], list)
+    with pytest.raises(TypeError):
+        lane.append(names)
+    lane.changes = None
+    with pytest.raises(TypeError):
+        lane.take()
     assert list(changes) == [Change(b"k", None, b"v")]
 
 
-def _watched(ranges: list[tuple[bytes, bytes | None]]) -> tuple[Engine, dict[int, Watch], list[int], list[int]]:
+def _watched(
+    ranges: list[tuple[bytes, bytes | None]],
+) -> tuple[Engine, dict[int, Watch], list[int], list[int], Changes]:
     engine = Engine()
     engine.add_joins(parse("t|<b>|<a> = copy p|<a>|<b>"))
     for number in range(5):
         engine.put(b"p|ann|%d" % number, b"first")
-    woken, calls = list[int](), list[int]()
+    woken, calls, told = list[int](), list[int](), Changes()
     watches = {
-        number: engine.watch(*bounds, Waker(number, woken, lambda: calls.append(len(woken))))
+        number: engine.watch(*bounds, ToldLane(told, number, woken, lambda: calls.append(len(told))))
         for number, bounds in enumerate(ranges)
     }
-    return engine, watches, woken, calls
+    return engine, watches, woken, calls, told
 
 
 def test_watches_are_told_of_their_ranges_alone_and_call_once() -> None:
@@ -105,18 +139,15 @@ def test_watches_are_told_of_their_ranges_alone_and_call_once() -> None:
         (b"t|3", b"t}"),
         (b"s", b"t|2|ann\0"),
     ]
-    engine, watches, woken, calls = _watched(ranges)
+    engine, watches, woken, calls, told = _watched(ranges)
     for number in range(5):
         engine.put(b"p|ann|%d" % number, b"second")
     assert len(calls) == 1
-    assert sorted(woken) == [0, 1, 2, 3]
-    runs = take_runs(dict(watches), woken)
+    runs = take_runs(dict(watches), woken, told)
     assert runs is not None
     assert not woken
-    found, start = dict[int, list[bytes]](), 0
-    for number, count in zip(runs.numbers, runs.counts, strict=True):
-        found[number] = [change.key for change in runs.changes.part(start, start + count)]
-        start += count
+    assert not told
+    found = {number: [change.key for change in changes] for number, changes in by_range(runs).items()}
     assert found == {
         0: [b"t|0|ann"],
         1: [b"t|1|ann", b"t|2|ann"],
@@ -126,35 +157,37 @@ def test_watches_are_told_of_their_ranges_alone_and_call_once() -> None:
     # They have their turn again.
     engine.remove(b"p|ann|0")
     assert len(calls) == 2
-    again = take_runs(dict(watches), woken)
+    again = take_runs(dict(watches), woken, told)
     assert again is not None
-    assert list(again.changes) == [Change(b"t|0|ann", b"second", None)] * 2
-    assert sorted(again.numbers) == [0, 3]
+    assert list(again) == [Change(b"t|0|ann", b"second", None)] * 2
+    assert sorted(again.runs()) == [(0, 1), (3, 1)]
     engine._check()
 
 
 def test_nothing_is_taken_while_one_has_to_be_settled() -> None:
-    engine, watches, woken, _ = _watched([(b"t|", b"t|2"), (b"t|2", b"t}")])
+    engine, watches, woken, _, told = _watched([(b"t|", b"t|2"), (b"t|2", b"t}")])
     engine.put(b"p|ann|0", b"second")
     engine.invalidate(b"t|", b"t}")
     engine.put(b"p|ann|3", b"second")
-    for take in (take_runs, python_take_runs):
-        assert take(dict(watches), woken) is None
-        assert sorted(woken) == [0, 1]
+    assert take_runs(dict(watches), woken, told) is None
+    assert python_take_runs(dict(watches), woken, PythonChanges()) is None
+    assert 1 in woken
     assert engine.settle(watches[0]) == [Change(b"t|0|ann", b"first", b"second")]
     # Its rows were lost, and are back now: they are told once.
     assert engine.settle(watches[1]) == [Change(b"t|3|ann", b"first", b"second")]
     engine.put(b"p|ann|0", b"third")
     watches[0].end("a reason")
-    assert take_runs(dict(watches), [0]) is None
+    assert take_runs(dict(watches), [0], told) is None
+    assert told
 
 
 @pytest.mark.parametrize("count", [FEW, FEW + 1])
 def test_many_watches_of_a_table_are_told_the_same(count: int) -> None:
-    engine, watches, woken, _ = _watched([(b"t|%d" % (number % 5), b"t}") for number in range(count)])
+    engine, watches, _, calls, told = _watched([(b"t|%d" % (number % 5), b"t}") for number in range(count)])
     engine.put(b"p|ann|2", b"second")
-    assert sorted(woken) == [number for number in range(count) if number % 5 <= 2]
-    for number in woken:
+    assert calls
+    assert sorted(told.runs()) == [(number, 1) for number in range(count) if number % 5 <= 2]
+    for number, _ in told.runs():
         assert engine.settle(watches[number]) == [Change(b"t|2|ann", b"first", b"second")]
     engine._check()
     for watch in watches.values():

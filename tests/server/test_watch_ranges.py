@@ -130,6 +130,32 @@ async def test_a_range_goes_on_in_other_company() -> None:
         feeds.forget(left)
 
 
+async def test_the_halves_of_a_range_go_on_after_the_whole() -> None:
+    engine = Engine()
+    feeds = Feeds(engine, ServerConfig())
+    one = feeds.open_ranges([RangeStart(A, None), RangeStart(BOTH, None), RangeStart(B, None)])
+    began = engine.revision
+    for key in (b"a|1", b"a|5", b"b|1"):
+        engine.put(key, b"")
+    await asyncio.sleep(0)
+    starts = [
+        RangeStart(bounds, began) for bounds in ((b"a|", b"a|5"), (b"a|5", b"b|"), (b"a|2", b"a|3"), (b"a", b"c"))
+    ]
+    feed = feeds.open_ranges(starts)
+    batch = feed.take()
+    assert batch is not None
+    assert dict(batch.runs()) == {0: [Change(b"a|1", None, b"")], 1: [Change(b"a|5", None, b"")]}
+    assert sorted(feed.lost) == [3], "it is wider than the others"
+    engine.put(b"a|5", b"again")
+    await asyncio.sleep(0)
+    batch = feed.take()
+    assert batch is not None
+    assert dict(batch.runs()) == {1: [Change(b"a|5", b"", b"again")]}
+    feeds.close()
+    for left in (one, feed):
+        feeds.forget(left)
+
+
 async def test_the_ranges_of_a_watch_count_as_watches() -> None:
     config = ServerConfig(listen="127.0.0.1:0", watches_max=3, drain_s=0.5)
     async with serving(config) as port, AsyncClient(f"127.0.0.1:{port}") as client:

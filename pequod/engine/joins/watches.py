@@ -19,7 +19,7 @@ from pequod.answers.changes import Change
 from pequod.engine.base.range_tree import RangeTree
 from pequod.engine.base.table import Table
 from pequod.engine.joins.contexts import Context
-from pequod.engine.joins.told import Changes, HotWatch
+from pequod.engine.joins.told import Changes, HotWatch, ToldLane
 from pequod.engine.memory.ledger import CHANGE
 from pequod.language.ranges import lower
 
@@ -45,7 +45,7 @@ class Watch(HotWatch):
         self.is_awake = False
         #: Whether it is told that a key has another deadline, by a change from its value to the same.
         self.hears_deadlines = False
-        self.changes = Changes()
+        self.changes = wake if isinstance(wake, ToldLane) else Changes()
         self.stale: dict[Context, None] = {}
         #: Ranges whose contexts were dropped or whose rows were forgotten, with the rows that were delivered of them:
         #: computed ones, or those of a backed table.
@@ -93,8 +93,7 @@ class Watch(HotWatch):
     def take(self) -> list[Change]:
         """Return the changes since the last call."""
         self.is_awake = False
-        taken, self.changes = self.changes, Changes()
-        return list(taken)
+        return self.changes.take()
 
     def end(self, reason: str) -> None:
         """End: deliver nothing more."""

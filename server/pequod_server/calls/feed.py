@@ -16,21 +16,21 @@ import asyncio
 import time
 import weakref
 from collections import defaultdict, deque
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from itertools import chain
-from typing import Final, Protocol
+from typing import Final
 
 from pequod.commands.columns import range_arguments
 from pequod.commands.kinds import SCAN
 from pequod.engine import (
     Change,
+    Changes,
     Engine,
     Lacking,
     MissingError,
     Rows,
-    Runs,
-    Waker,
+    ToldLane,
     Watch,
     change_bytes,
     joined,
@@ -39,8 +39,8 @@ from pequod.engine import (
 from pequod.engine.answer import answer
 from pequod.errors import NotWatchableError, PequodError, WatchCompactedError
 from pequod.language.missing import NextGroups
-from pequod_server.calls.revision_changes import RevisionChanges
-from pequod_server.database.gate import Gates
+from pequod_server.calls.behind import Database
+from pequod_server.calls.revision_changes import RevisionChanges, runs_of
 from pequod_server.wire.bounds import Bounds
 from pequod_server.wire.publishing import public
 
@@ -51,17 +51,6 @@ _CHANGE_WIRE: Final = 16
 _NO_MEMORY: Final = "there is no memory (memory_limit) for the changes that wait to be taken"
 
 
-class Database(Protocol):
-    """The databases behind the engine, as watches see them."""
-
-    #: Closed while a commit is half applied.
-    gate: Gates
-
-    async def load_patiently(self, lacking: Iterable[Lacking]) -> None:
-        """Load ranges, however long that takes."""
-        ...
-
-
 class Feed:
     """The changes of some ranges since some revision, for one stream at a time.
 
@@ -70,7 +59,8 @@ class Feed:
            the revision of one and the ``since`` of the next is no change, nor from the last one up to ``_known``.
         2. A range that is not in ``lost``, as of ``floor_of`` it, with all batches applied to it, is the range as of
            the last settling.
-        3. ``_woken`` has the numbers of all watches that have something to settle.
+        3. ``_told`` has what the watches were told since the last batch, and ``_woken`` the numbers of those that have
+           something else to settle.
     """
 
     def __init__(
@@ -91,6 +81,7 @@ class Feed:
         self._loop = asyncio.get_running_loop()
         #: Ranges that are not followed, or not any more, and why.
         self.lost: dict[int, PequodError] = {}
+        self._told = Changes()
         self._woken: list[int] = []
         # Not a method of the feed, which has the watches: such a ring would wait for the cyclic collector.
         self._call = partial(_settle_soon, weakref.ref(self), self._loop)
@@ -120,7 +111,8 @@ class Feed:
         try:
             for number, bounds in enumerate(self.ranges):
                 try:
-                    self._watches[number] = self._engine.watch(*bounds, Waker(number, self._woken, self._call), now=now)
+                    lane = ToldLane(self._told, number, self._woken, self._call)
+                    self._watches[number] = self._engine.watch(*bounds, lane, now=now)
                 except NotWatchableError as error:
                     self.lost[number] = error
                 except MissingError as error:
@@ -140,7 +132,7 @@ class Feed:
     @property
     def is_settled(self) -> bool:
         """Whether all changes so far are in batches."""
-        return not self._woken and not self._runs
+        return not self._told and not self._woken and not self._runs
 
     def floor_of(self, number: int) -> int:
         """Return the revision after which all changes of a range are kept."""
@@ -150,14 +142,16 @@ class Feed:
         """Take the changes that the engine has for the watches; while a commit is half applied, wait for its end."""
         if self.is_settled and self.ended is None:
             self._known = self._engine.revision
-        if not self._woken or self._loading is not None or self._is_closed or self.ended is not None:
+        is_busy = self._loading is not None or self._is_closed or self.ended is not None
+        if is_busy or not (self._told or self._woken):
             return
         if self._is_half():
             assert self._database is not None, "only commits of a database are half applied"
             self._database.gate.when_open(self.settle)
             return
-        if not (self._runs or self._ending) and (taken := take_runs(self._watches, self._woken)) is not None:
-            if taken.numbers:
+        is_alone = not self._runs and not self._ending
+        if is_alone and (taken := take_runs(self._watches, self._woken, self._told)) is not None:
+            if taken:
                 self._add(taken)
             return
         if lacking := self._collect():
@@ -173,6 +167,7 @@ class Feed:
     def _collect(self) -> list[Lacking]:
         """Settle what was woken; return what has to be loaded before the rest of it."""
         behind, lacking, now, watches = list[int](), list[Lacking](), time.monotonic(), self._watches
+        self._keep_told()
         while self._woken:
             # One range that settles may wake another.
             woken = self._woken.copy()
@@ -186,19 +181,24 @@ class Feed:
                     lacking += error.lacking
                     behind.append(number)
                     continue
-                if number in self._runs:
-                    self._runs[number] += changes
-                elif changes:
-                    self._runs[number] = changes
+                if changes:
+                    self._runs.setdefault(number, []).extend(changes)
                 if watch.ended is not None:
                     self.lost[number] = WatchCompactedError(watch.ended)
                     self._ending.append(number)
+        self._keep_told()
         self._woken += behind
         return lacking
 
-    def _add(self, runs: Runs, ending: Sequence[int] = ()) -> None:
+    def _keep_told(self) -> None:
+        """Take what the watches were told; what settles one range may be told to others, too."""
+        told = take_runs({}, [], self._told)
+        assert told is not None, "no watch is asked"
+        for number, changes in runs_of(told):
+            self._runs.setdefault(number, []).extend(changes)
+
+    def _add(self, changes: Changes, ending: Sequence[int] = ()) -> None:
         """Add a batch of the present revision; drop old ones, or end, if there are too many changes now."""
-        changes = runs.changes
         if len(changes) > self._changes_max:
             # More changes than may wait: they need not be weighed, nor sent before the end.
             self._end(self._too_many())
@@ -207,7 +207,7 @@ class Feed:
         size_bytes, text_bytes = change_bytes(changes)
         sent_bytes = _COPIES * (_CHANGE_WIRE * len(changes) + text_bytes)
         self._batches.append(
-            RevisionChanges(self._known, revision, *runs, size_bytes, sent_bytes, self._token(), ending)
+            RevisionChanges(self._known, revision, changes, size_bytes, sent_bytes, self._token(), ending)
         )
         self._known = revision
         self._change_count += len(changes)

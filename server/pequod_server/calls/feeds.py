@@ -1,21 +1,26 @@
 """The feeds of watches: those that streams read, and those that wait for their clients to come back.
 
 A watch that goes on takes over the feed of its range. A watch of many ranges begins with what the feeds that are there
-have kept of each: so a range may go on in another company than before.
+have kept of each, or of a range around it: so a range may go on in another company than before, or as two halves.
 """
 
 from __future__ import annotations
 
 import asyncio
+from bisect import bisect_right
 from collections import defaultdict
-from collections.abc import Callable, Sequence
-from typing import NamedTuple
+from collections.abc import Callable, Iterator, Sequence
+from typing import Final, NamedTuple
 
 from pequod.engine import Change, Engine, LimitExceededError
 from pequod.errors import WatchCompactedError
-from pequod_server.calls.feed import Database, Feed
+from pequod_server.calls.behind import Database
+from pequod_server.calls.feed import Feed
 from pequod_server.config import ServerConfig
 from pequod_server.wire.bounds import Bounds
+
+#: Ranges that begin before another one, and are looked at: parts that are split do not overlap others of their view.
+_AROUND: Final = 8
 
 
 class RangeStart(NamedTuple):
@@ -107,12 +112,16 @@ class Feeds:
                 other.settle()
                 for its_number, bounds in enumerate(other.ranges) if other.is_settled else ():
                     settled[bounds].append((other, its_number))
+        # A part of a view that was split goes on with what is kept of the whole.
+        order = sorted(settled, key=_by_first)
         afters = dict[int, int]()
         kept: defaultdict[Feed, list[tuple[int, int, int]]] = defaultdict(list)
         for number, (bounds, after) in enumerate(starts):
             if after is None or number in feed.lost:
                 continue
-            place = next((one for one in settled[bounds] if one[0].goes_on_after(one[1], after)), None)
+            wide = around(bounds, order)
+            found_at = (one for place in (bounds, *wide) for one in settled.get(place, ()))
+            place = next((one for one in found_at if one[0].goes_on_after(one[1], after)), None)
             if place is not None:
                 kept[place[0]].append((number, place[1], after))
             elif after != self._engine.revision:
@@ -122,7 +131,11 @@ class Feeds:
         runs = dict[int, list[Change]]()
         for other, some in kept.items():
             found = other.since([(its_number, after) for _, its_number, after in some])
-            runs |= {number: changes for (number, _, _), changes in zip(some, found, strict=True) if changes}
+            for (number, its_number, _), changes in zip(some, found, strict=True):
+                whole = other.ranges[its_number] == feed.ranges[number]
+                own = changes if whole else [one for one in changes if holds(feed.ranges[number], one.key)]
+                if own:
+                    runs[number] = own
         feed.go_on(afters, runs)
 
     def reopen(self, bounds: Bounds, revision: int) -> Feed:
@@ -185,6 +198,31 @@ class Feeds:
         """Close the feeds without a stream."""
         for feed in tuple(self._idle):
             self._close_idle(feed)
+
+
+def _by_first(bounds: Bounds) -> bytes:
+    return bounds[0]
+
+
+def holds(bounds: Bounds, key: bytes) -> bool:
+    """Return whether a key lies in a range."""
+    return bounds[0] <= key and (bounds[1] is None or key < bounds[1])
+
+
+def around(bounds: Bounds, ranges: Sequence[Bounds]) -> Iterator[Bounds]:
+    """Yield ranges that hold a whole other one; of many that overlap, the few that begin nearest before it.
+
+    Args:
+        ranges: By their first keys.
+
+    >>> list(around((b"c", b"d"), [(b"a", b"b"), (b"a", None), (b"b", b"d"), (b"c", b"d"), (b"d", None)]))
+    [(b'b', b'd'), (b'a', None)]
+    """
+    stop = bisect_right(ranges, bounds[0], key=_by_first)
+    for wide in reversed(ranges[max(0, stop - _AROUND) : stop]):
+        ends_behind = wide[1] is None or (bounds[1] is not None and bounds[1] <= wide[1])
+        if ends_behind and wide != bounds:
+            yield wide
 
 
 def _gone(revision: int) -> WatchCompactedError:

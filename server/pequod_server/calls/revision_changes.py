@@ -16,9 +16,6 @@ class RevisionChanges(NamedTuple):
     revision: int
     #: The changes of all ranges, range by range.
     changes: Changes
-    #: The numbers of the ranges that have changed, each once, and how many of the changes each has.
-    numbers: list[int]
-    counts: list[int]
     size_bytes: int
     #: The bytes of all copies on the way to a client, at most.
     sent_bytes: int
@@ -29,7 +26,12 @@ class RevisionChanges(NamedTuple):
 
     def runs(self) -> Iterator[tuple[int, list[Change]]]:
         """Yield the number of each range that has changed, and its changes."""
-        start = 0
-        for number, count in zip(self.numbers, self.counts, strict=True):
-            yield number, self.changes.part(start, start + count)
-            start += count
+        return runs_of(self.changes)
+
+
+def runs_of(changes: Changes) -> Iterator[tuple[int, list[Change]]]:
+    """Yield the number of each range that has changes, and these."""
+    start = 0
+    for number, count in changes.runs():
+        yield number, changes.part(start, start + count)
+        start += count

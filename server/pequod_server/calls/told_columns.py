@@ -35,7 +35,7 @@ def told_columns(reply: pb.WatchRangesReply, batch: RevisionChanges) -> ToldColu
     """
     keys = range(len(batch.changes))
     if core is not None:
-        data = core.encode_changes(reply.SerializeToString(), batch.changes, batch.numbers, batch.counts)
+        data = core.encode_changes(reply.SerializeToString(), batch.changes)
         return ToldColumns(data, keys)
     add_columns(reply, batch)
     return ToldColumns(reply.SerializeToString(), keys)
@@ -47,8 +47,9 @@ def add_columns(reply: pb.WatchRangesReply, batch: RevisionChanges) -> None:
     if not changes:
         return
     keys, olds, news = zip(*changes, strict=True)
-    reply.ranges.extend(batch.numbers)
-    reply.counts.extend(batch.counts)
+    numbers, counts = zip(*changes.runs(), strict=True)
+    reply.ranges.extend(numbers)
+    reply.counts.extend(counts)
     reply.keys.extend(keys)
     if None in olds or None in news or Expired in set(map(type, changes)):
         reply.kinds = bytes(map(_kind, changes))

@@ -9,10 +9,12 @@ import asyncio
 import random
 from collections import Counter
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from pequod_views import DurableView, TargetAwayError, ViewFile, parse_views
+from pequod_views import DurableView, TargetAwayError, TargetRefusedError, ViewFile, open_target, parse_views
+from pequod_views.moving import PartMover
 
 from pequod import AsyncClient
 from pequod.errors import PequodError
@@ -49,6 +51,8 @@ log = true
 """
 LEASE_S = 1.0
 _USERS = "abcdefgh"
+#: After this share of the writes a part is split.
+_SPLITS = 0.1
 
 
 @dataclass
@@ -112,6 +116,8 @@ class Run:
     def __init__(self, stage: Stage, seed: int, steps: int = 30) -> None:
         self._stage = stage
         self._rng = random.Random(seed)
+        #: Of its own, so that a seed kills at the same steps as it did without splits.
+        self._split_rng = random.Random(seed)
         self._steps = steps
         self.report = Report(seed)
         self._background: set[asyncio.Task[None]] = set()
@@ -133,6 +139,8 @@ class Run:
         roll = self._rng.random()
         if roll < 0.80:
             await self._write()
+            if self._split_rng.random() < _SPLITS:
+                self._later("parts split", self._split())
         elif roll < 0.87:
             self._count("managers killed")
             self._rng.choice(self._stage.managers).restart()
@@ -187,6 +195,15 @@ class Run:
         task = asyncio.create_task(work, name=name or what)
         self._background.add(task)
         task.add_done_callback(self._background.discard)
+
+    async def _split(self) -> None:
+        """Split a view whose parts need not be of one moment; who is killed meanwhile has not done it."""
+        letter = self._split_rng.choice(_USERS)
+        view, key = self._split_rng.choice([("karma", f"karma|{letter}"), ("timelines", f"t|{letter}|0500")])
+        target = open_target(self._stage.site.database)
+        with suppress(TargetAwayError, TargetRefusedError):
+            await PartMover(target).split(view, key.encode())
+        await target.close()
 
     async def _restart_database(self, site: PostgresSite) -> None:
         await asyncio.to_thread(site.cluster.stop, kill=True)

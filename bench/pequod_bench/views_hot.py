@@ -1,0 +1,144 @@
+"""One hot view of Zipf's writes: what two managers take in before it is split and afterwards, and when one is killed.
+
+    one part      one manager writes all, and the other nothing
+    split         the same writes, once the part is split at the middle of what changes and each manager has a half
+    killed        the same again, after one of them was killed: the other takes its half when the lease has ended
+
+How much is taken in at most is a matter of the busiest manager, so rows are counted by its CPU.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+import time
+from contextlib import ExitStack, suppress
+from dataclasses import dataclass
+from itertools import accumulate
+from pathlib import Path
+from random import Random
+from tempfile import TemporaryDirectory
+from typing import Final
+
+from pequod_views import DurableView, Target, parse_views
+from pequod_views.install import install
+from pequod_views.moving import PartMover
+from pequod_views.reading import status
+from pequod_views.sampling import split_key
+
+from pequod.client import AsyncClient
+from pequod_bench.report.printed import WrongAnswerError
+from pequod_bench.settings import ViewsSettings
+from pequod_bench.systems.server import ServerProcess, started_server
+from pequod_bench.views_stage import WAIT_S, Level, compare, cpu_of, database_of, opened
+
+_KEYS: Final = 2_000
+_BATCH: Final = 100
+_LEASE_S: Final = 2.0
+_SAMPLE_S: Final = 1.0
+_TIMEOUT_S: Final = 120.0
+_CPU_S_MIN: Final = 1e-6
+_MANAGERS: Final = 2
+
+
+@dataclass(frozen=True, slots=True)
+class HotPoint:
+    """What managers took in of one hot view."""
+
+    state: str
+    parts: int
+    rows: int
+    #: For each CPU second of the manager that was busiest, and its share of the CPU of all.
+    rows_per_busiest_cpu_s: float
+    busiest_share: float
+    #: How old a part was at most meanwhile, by the clock.
+    oldest_s: float
+
+
+class HotView:
+    """A server, a database, a view and two managers."""
+
+    def __init__(self, settings: ViewsSettings) -> None:
+        self._settings = settings
+        self._random = Random(1)
+        self._weights = list(accumulate(1 / rank for rank in range(1, _KEYS + 1)))
+        self._number = 0
+
+    async def points(self) -> list[HotPoint]:
+        """Measure before the split, after it, and after a kill."""
+        with TemporaryDirectory() as folder, started_server() as (server, _), ExitStack() as ending:
+            database, _ = ending.enter_context(database_of(self._settings.database, Path(folder)))
+            file, views = _file_of(Path(folder), server, database)
+            (hot,) = views
+            async with AsyncClient(server, timeout_s=_TIMEOUT_S) as client, opened(database) as target:
+                await install(target, client, views)
+                managers = [self._started(file, number, ending) for number in range(_MANAGERS)]
+                await self._holding(target, 1)
+                before = await self._measured("one part", managers, client, target)
+                writing = asyncio.create_task(self._write(client, sys.maxsize))
+                mover = PartMover(target)
+                at = await split_key(client, mover, hot, _SAMPLE_S)
+                await mover.split(hot.name, at)
+                writing.cancel()
+                with suppress(asyncio.CancelledError):
+                    await writing
+                await self._holding(target, _MANAGERS)
+                after = await self._measured("split", managers, client, target)
+                managers[0].kill()
+                killed = await self._measured("one was killed", managers[1:], client, target)
+                await compare(target, client, views)
+        return [before, after, killed]
+
+    def _started(self, file: Path, number: int, ending: ExitStack) -> ServerProcess:
+        command = [sys.executable, "-m", "pequod.cli", "views", "run", str(file), "--lease", str(_LEASE_S)]
+        process = ServerProcess([*command, "--name", f"m{number}"])
+        ending.callback(process.end)
+        return process
+
+    async def _holding(self, target: Target, owners: int) -> None:
+        """Wait until as many managers have a part that they follow."""
+        end_s = time.monotonic() + WAIT_S
+        while True:
+            parts = await status(target)
+            if {part.state for part in parts} == {"follows"} and len({part.owner for part in parts}) == owners:
+                return
+            if time.monotonic() > end_s:
+                raise WrongAnswerError(f"{owners} managers have not taken the parts of the view")
+            await asyncio.sleep(0.1)
+
+    async def _write(self, client: AsyncClient, rows: int) -> None:
+        for _ in range(0, rows, _BATCH):
+            keys = self._random.choices(range(_KEYS), cum_weights=self._weights, k=_BATCH)
+            self._number += 1
+            await client.multi_put({f"h|{key:07}": b"%d" % self._number for key in keys})
+
+    async def _measured(
+        self, state: str, managers: list[ServerProcess], client: AsyncClient, target: Target
+    ) -> HotPoint:
+        accounts = [cpu_of(process.pid) for process in managers]
+        befores, level, oldest_s = [account() for account in accounts], Level(target, client), 0.0
+        changes = sum(part.changes for part in await status(target))
+        working = asyncio.gather(self._write(client, self._settings.rows * _BATCH // 10))
+        while not working.done():
+            oldest_s = max(oldest_s, *(part.age_s or 0.0 for part in await status(target)))
+            await asyncio.sleep(0.05)
+        await working
+        reached = asyncio.create_task(level.reached())
+        while not reached.done():
+            oldest_s = max(oldest_s, *(part.age_s or 0.0 for part in await status(target)))
+            await asyncio.sleep(0.05)
+        await reached
+        spent = [account() - before for account, before in zip(accounts, befores, strict=True)]
+        rows, parts = level.changes - changes, len(await status(target))
+        busiest = max(spent)
+        return HotPoint(
+            state, parts, rows, rows / max(busiest, _CPU_S_MIN), busiest / max(sum(spent), _CPU_S_MIN), oldest_s
+        )
+
+
+def _file_of(folder: Path, server: str, database: str) -> tuple[Path, tuple[DurableView, ...]]:
+    """Write the file of the view; return its name and the view."""
+    file = folder / "views.toml"
+    view = '[[view]]\nname = "hot"\nkeys = "h|<id:7>"\nvalue = "value"\n'
+    file.write_text(f'server = "{server}"\ndatabase = "{database}"\n{view}')
+    return file, parse_views(file.read_text()).views
