@@ -50,7 +50,7 @@ def _found(
     table = ids_table(name)
     view = "by_id" if column == "id" else ""
     pieces = [
-        reader.read(file, ("key", "id"), conditions, counts)
+        reader.read(file, ("key", "id"), conditions, counts, table.view(view).key if run.stage.is_sorted else ())
         for run in runs
         for file in files_within(run, table, view if run.stage.is_sorted else "", conditions)
     ]

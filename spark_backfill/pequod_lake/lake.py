@@ -30,6 +30,7 @@ from time import monotonic, sleep
 from typing import Final
 
 from pequod_lake.authority import StageLimits
+from pequod_lake.blocks import CacheLimits
 from pequod_lake.catalog import CatalogSnapshot
 from pequod_lake.checking import check_run
 from pequod_lake.clock import Clock, machine_clock
@@ -85,10 +86,18 @@ class LakeStatus:
 class Lake(Closing):
     """A lake that is open in this process; threads may share it."""
 
-    def __init__(self, location: Path | str, *, clock: Clock = machine_clock, at_point: AtPoint = no_point) -> None:
+    def __init__(
+        self,
+        location: Path | str,
+        *,
+        clock: Clock = machine_clock,
+        at_point: AtPoint = no_point,
+        cache: CacheLimits | None = None,
+    ) -> None:
         """Open a lake.
 
         Args:
+            cache: What this process keeps of the files that it reads.
             location: Its folder, or the address of an object store, such as `s3://bucket/lake`.
             clock: The clock of a lake that is on one machine; others have that of their catalog.
 
@@ -103,7 +112,7 @@ class Lake(Closing):
             raise
         self.schema = self.catalog.schema
         self.coordinator = Coordinator(self.catalog)
-        self.reader = LakeReader(self.place.files)
+        self.reader = LakeReader(self.place.files, cache)
         self._at_point = at_point
         self._writer: FileWriter | None = None
 
@@ -147,6 +156,7 @@ class Lake(Closing):
         """Close the connections; snapshots that are open keep their files, if the catalog is in their folder."""
         if self._writer is not None:
             self._writer.close()
+        self.reader.close()
         self.place.close()
 
     @property

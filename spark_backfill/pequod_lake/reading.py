@@ -1,5 +1,8 @@
 """Files read in part: the row groups whose statistics may meet the conditions, and of these the rows that do.
 
+What footers say stays in memory, and so do row groups of queries that want few of them (blocks.py), within the bounds
+of `CacheLimits`.
+
 Nothing that was damaged is read as rows: the size and the footer's checksum are compared when a file is first opened,
 each page has its own checksum, and `checked_path` compares the whole file for readers that know no checksums.
 """
@@ -20,13 +23,16 @@ import pyarrow as pa
 from pyarrow import compute as pc
 from pyarrow import parquet
 
+from pequod_lake.blocks import Block, BlockCache, CacheLimits
 from pequod_lake.conditions import RowBound
 from pequod_lake.errors import LakeCorruptError, LakeError
+from pequod_lake.opened import OpenedFile
 from pequod_lake.runs import LakeFile
 from pequod_lake.store import FolderFiles, LakeFiles
 from pequod_lake.writing import footer_of
 
-_OPENED_MAX: Final = 1024
+#: Row groups with no more rows in all stay in memory: those of a delta, or of a short range of a large file.
+_KEPT_ROWS_MAX: Final = 262_144
 _CRC_BYTES: Final = 1 << 20
 
 
@@ -40,43 +46,13 @@ class ReadCounts:
     size_bytes: int = 0
 
 
-@dataclass(frozen=True, slots=True)
-class OpenedFile:
-    """What is known of a file once it has been opened; files never change."""
-
-    metadata: Any
-    #: The places of columns by name.
-    places: dict[str, int]
-    #: The least and the largest value of a column in each row group; None where they are unknown.
-    bounds: dict[str, list[tuple[Any, Any] | None]]
-
-    def groups(self, conditions: Sequence[RowBound]) -> list[int]:
-        """Return the row groups that may have rows that meet all conditions."""
-        found = range(self.metadata.num_row_groups)
-        for condition in conditions:
-            bounds = [self.bounds_of(column) for column in condition.columns]
-            found = [one for one in found if condition.may_be_in([column[one] for column in bounds])]  # type: ignore[assignment]
-        return list(found)
-
-    def bounds_of(self, column: str) -> list[tuple[Any, Any] | None]:
-        """Return the least and the largest value of a column in each row group; None where they are not known."""
-        found = self.bounds.get(column)
-        if found is None:
-            place = self.places[column]
-            found = []
-            for number in range(self.metadata.num_row_groups):
-                statistics = self.metadata.row_group(number).column(place).statistics
-                is_known = statistics is not None and statistics.has_min_max
-                found.append(_edges(statistics) if is_known else None)
-            self.bounds[column] = found
-        return found
-
-
 class LakeReader:
     """Reads the files of a lake; threads may share it."""
 
-    def __init__(self, files: LakeFiles) -> None:
+    def __init__(self, files: LakeFiles, limits: CacheLimits | None = None) -> None:
         self.files = files
+        self.limits = limits or CacheLimits()
+        self.blocks = BlockCache(self.limits.bytes_max)
         self._lock = threading.Lock()
         self._opened: OrderedDict[str, OpenedFile] = OrderedDict()
         #: Files whose whole content has been compared with its checksum.
@@ -88,22 +64,83 @@ class LakeReader:
         columns: Sequence[str],
         conditions: Sequence[RowBound] = (),
         counts: ReadCounts | None = None,
+        order: Sequence[str] = (),
     ) -> Any:
         """Return the rows that meet the conditions, in the order of the file.
+
+        Args:
+            order: The columns by which the file is sorted; none if it is not, or if nobody knows.
 
         Raises:
             LakeCorruptError: The file is not what was written.
         """
         with self._damage(file):
             opened = self._open(file)
-            groups = opened.groups(conditions)
-            counts = counts or ReadCounts()
-            counts.file_count += 1
-            counts.group_count += len(groups)
-            counts.row_count += sum(opened.metadata.row_group(one).num_rows for one in groups)
-            counts.size_bytes += sum(opened.metadata.row_group(one).total_byte_size for one in groups)
+            groups = opened.groups(conditions, order)
+            count_rows = [opened.metadata.row_group(one).num_rows for one in groups]
+            if counts is not None:
+                counts.file_count += 1
+                counts.group_count += len(groups)
+                counts.row_count += sum(count_rows)
+                counts.size_bytes += sum(opened.metadata.row_group(one).total_byte_size for one in groups)
+            if conditions and sum(count_rows) <= _KEPT_ROWS_MAX:
+                return self._from_blocks(file, opened, groups, columns, conditions, order)
             with self._source(file, opened) as source:
                 return _rows(source, groups, list(columns), conditions)
+
+    def block(self, file: LakeFile, opened: OpenedFile, group: int, columns: Sequence[str]) -> Block:
+        """Return a row group with these columns, from memory or from the file."""
+
+        def read(names: list[str]) -> Sequence[Any]:
+            with self._source(file, opened) as source:
+                rows = source.read_row_group(group, columns=names, use_threads=False)
+            return [_flat(rows[name]) for name in names]
+
+        return self.blocks.block(file.path, group, opened.metadata.row_group(group).num_rows, columns, read)
+
+    def _from_blocks(
+        self,
+        file: LakeFile,
+        opened: OpenedFile,
+        groups: Sequence[int],
+        columns: Sequence[str],
+        conditions: Sequence[RowBound],
+        order: Sequence[str],
+    ) -> Any:
+        tested = list(dict.fromkeys(column for condition in conditions for column in condition.columns))
+        schema = pa.schema([(name, opened.schema.field(name).type) for name in columns])
+        pieces = []
+        for group in groups:
+            block = self.block(file, opened, group, tested)
+            found = block.found(order, conditions)
+            # Most files have no row of a point query: their other columns are left alone.
+            if found.count:
+                block = self.block(file, opened, group, [*tested, *columns])
+                pieces.append(pa.Table.from_arrays([block.picked(one, found) for one in columns], schema=schema))
+        return pa.concat_tables(pieces) if pieces else schema.empty_table()
+
+    def first(
+        self, file: LakeFile, order: Sequence[str], values: Sequence[Any], wanted: Sequence[Any], columns: Sequence[str]
+    ) -> tuple[Block, int] | None:
+        """Return the first row of a sorted file whose first columns have some values, as its place in a row group.
+
+        Args:
+            values: As Python has them.
+            wanted: As `blocks.searched` gives them.
+            columns: The columns that the row group has then.
+
+        Raises:
+            LakeCorruptError: The file is not what was written.
+        """
+        with self._damage(file):
+            opened = self._open(file)
+            tested = order[: len(values)]
+            for group in opened.groups_with(tested, values):
+                block = self.block(file, opened, group, tested)
+                place = block.first_with(tested, wanted)
+                if place is not None:
+                    return self.block(file, opened, group, columns), place
+        return None
 
     def batches(self, file: LakeFile, columns: Sequence[str], rows: int) -> Iterator[Any]:
         """Yield all rows, at most ``rows`` at a time.
@@ -185,25 +222,30 @@ class LakeReader:
         with self.files.opened(file.path) as path:
             metadata = parquet.read_metadata(path)
         places = {metadata.row_group(0).column(one).path_in_schema: one for one in range(metadata.num_columns)}
-        found = OpenedFile(metadata, places, {})
+        schema = metadata.schema.to_arrow_schema()
+        found = OpenedFile(metadata, schema, places)
         with self._lock:
             self._opened[file.path] = found
-            if len(self._opened) > _OPENED_MAX:
+            if len(self._opened) > self.limits.files_max:
                 self._opened.popitem(last=False)
         return found
 
     @contextmanager
     def _source(self, file: LakeFile, opened: OpenedFile) -> Iterator[Any]:
+        is_near = isinstance(self.files, FolderFiles)
         with (
             self.files.opened(file.path) as path,
             parquet.ParquetFile(
-                path,
-                metadata=opened.metadata,
-                page_checksum_verification=True,
-                pre_buffer=not isinstance(self.files, FolderFiles),
+                path, metadata=opened.metadata, page_checksum_verification=True, pre_buffer=not is_near
             ) as source,
         ):
             yield source
+
+    def close(self) -> None:
+        """Let go of what was read."""
+        with self._lock:
+            self._opened.clear()
+        self.blocks.forget()
 
     @contextmanager
     def _damage(self, file: LakeFile) -> Iterator[None]:
@@ -217,14 +259,6 @@ class LakeReader:
         if isinstance(error, OSError) and self.files.is_unreachable(error):
             return self.files.failure(file.path, "be read", error)
         return LakeCorruptError(file.path, f"it cannot be read: {error}")
-
-
-def _edges(statistics: Any) -> tuple[Any, Any] | None:
-    """Return the least and the largest value; None if Python has no such value: a timestamp beyond year 9999."""
-    try:
-        return statistics.min, statistics.max
-    except (ValueError, OverflowError):
-        return None
 
 
 def _rows(source: Any, groups: list[int], columns: list[str], conditions: Sequence[RowBound]) -> Any:
@@ -248,3 +282,10 @@ def _rows(source: Any, groups: list[int], columns: list[str], conditions: Sequen
         for column in others:
             found = found.append_column(schema.field(column), pa.chunked_array([], schema.field(column).type))
     return found.select(columns)
+
+
+def _flat(column: Any) -> Any:
+    """Return a column as one array."""
+    if not isinstance(column, pa.ChunkedArray):
+        return column
+    return column.chunk(0) if column.num_chunks == 1 else column.combine_chunks()
