@@ -134,9 +134,11 @@ class Block:
                     is_fixed = is_fixed or one.op == "="
             if not is_fixed:
                 listed = next((one for one in mine if one.op == "in"), None)
-                places = None if listed is None else self._listed(name, listed.value, first, last)
+                if listed is None:
+                    return first, last, None, rest
+                places = self._listed(name, listed.value, first, last)
                 if places is not None:
-                    rest.remove(listed)  # type: ignore[arg-type] - there are places, so there is a list
+                    rest.remove(listed)
                 return first, last, places, rest
         return first, last, None, rest
 
@@ -162,9 +164,9 @@ class Block:
             lows = numbers[first:last].searchsorted(wanted, "left") + first
             highs = numbers[first:last].searchsorted(wanted, "right") + first
         elif len(values) <= _FEW and not self.columns[name].null_count and not pa.types.is_boolean(values.type):
-            wanted = sorted(set(values.drop_null().to_pylist()))
-            lows = np.array([self.first_at(name, one, first, last) for one in wanted], np.int64)
-            highs = np.array([self.first_after(name, one, first, last) for one in wanted], np.int64)
+            texts = sorted(set(values.drop_null().to_pylist()))
+            lows = np.array([self.first_at(name, one, first, last) for one in texts], np.int64)
+            highs = np.array([self.first_after(name, one, first, last) for one in texts], np.int64)
         else:
             return None
         counts = highs - lows

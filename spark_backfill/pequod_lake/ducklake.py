@@ -18,7 +18,7 @@ from pequod_lake import ducklake_files, ducklake_upgrades, fence
 from pequod_lake.catalog import AlreadyTaken, CatalogSnapshot, Committed, NewRun, NewScu
 from pequod_lake.clock import Stamp
 from pequod_lake.database import Session
-from pequod_lake.ducklake_files import WITHIN
+from pequod_lake.ducklake_files import WITHIN, contents_text
 from pequod_lake.ducklake_rows import SnapshotRows
 from pequod_lake.ducklake_tables import FORMAT
 from pequod_lake.errors import LakeBusyError, LakeError, NoLakeError, NoSuchScuError, SnapshotGoneError, StepLostError
@@ -310,9 +310,10 @@ def _run(
 def _add_run(db: Session, number: int, span: tuple[int, int], new: NewRun, added: Sequence[LakeFile]) -> None:
     (run,) = db.execute("SELECT max(run) + 1 FROM lake_run").fetchone()
     rows = sum(file.row_count for file in new.files if not file.view)
+    contents = contents_text(new.files) if new.stage.is_sorted else None
     db.execute(
-        "INSERT INTO lake_run VALUES (?, ?, ?, ?, ?, ?, ?, NULL)",
-        (run, *span, new.stage.value, new.level, rows, number),
+        "INSERT INTO lake_run VALUES (?, ?, ?, ?, ?, ?, ?, NULL, ?)",
+        (run, *span, new.stage.value, new.level, rows, number, contents),
     )
     ducklake_files.add_files(db, number, run, new.stage, added)
 

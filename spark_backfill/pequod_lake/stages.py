@@ -208,7 +208,7 @@ class Stages:
     def _unsorted(self, table: LakeTable, rows: Any) -> Iterator[LakeFile]:
         """Write rows that are not in the order of the key."""
         for file in self._written(table, "", [rows]):
-            yield replace(file, first_key="", last_key="")
+            yield replace(file, first_key="", last_key="", content="")
 
     def _written(self, table: LakeTable, view: str, batches: Iterable[Any]) -> Iterator[LakeFile]:
         file = self._writer.write(self._name, table, table.view(view), batches)

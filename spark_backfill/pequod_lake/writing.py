@@ -13,6 +13,7 @@ from typing import Any, BinaryIO, Final
 import pyarrow as pa
 from pyarrow import parquet
 
+from pequod_lake.contents import content_of, total
 from pequod_lake.ducklake_tables import table_name
 from pequod_lake.errors import LakeCorruptError, LakeError
 from pequod_lake.keys import key_text
@@ -176,17 +177,20 @@ def write_file(
     }
     group_rows = _RAW_GROUP_ROWS if raw else _GROUP_ROWS
     rows, first_key, last_key = 0, "", ""
+    contents = list[str]()
     try:
         with files.create(path) as file:
             counted = _Summed(file)
             with parquet.ParquetWriter(pa.PythonFile(counted, "w"), schema, **options) as writer:
                 for batch in batches:
                     if batch.num_rows:
-                        writer.write_table(_in_schema(batch, schema), row_group_size=group_rows)
+                        piece = _in_schema(batch, schema)
+                        writer.write_table(piece, row_group_size=group_rows)
                         rows += batch.num_rows
                         if not raw:
                             first_key = first_key or key_text(batch, view.key, 0)
                             last_key = key_text(batch, view.key, batch.num_rows - 1)
+                            contents.append(content_of(piece))
             if not rows:
                 # So that the block fails, and no file is left.
                 raise _NoRowsError  # noqa: TRY301 - it is caught below
@@ -209,6 +213,7 @@ def write_file(
         footer_bytes,
         first_key,
         last_key,
+        total(contents) if contents else "",
     )
 
 

@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 #: A row of a task's answer: the number of its part, what was wrong with which file, and a `LakeFile`.
 _ANSWER: Final = (
     "part int, reason string, path string, table_name string, view_name string, row_count bigint, size_bytes bigint, "
-    "crc bigint, footer_crc bigint, footer_bytes bigint, first_key string, last_key string"
+    "crc bigint, footer_crc bigint, footer_bytes bigint, first_key string, last_key string, content string"
 )
 _NAMES: Final = [one.split()[0] for one in _ANSWER.split(", ")]
 #: Rows of a part, at the least and at the most; the latter is what a task has in memory.

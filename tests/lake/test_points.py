@@ -100,7 +100,7 @@ def test_row_groups_in_memory_are_read_once_and_stay_within_the_bound(make: Call
     for bytes_max in (0, 300_000, 1 << 30):
         with Lake(folder, cache=CacheLimits(bytes_max=bytes_max)) as lake, lake.snapshot("authority") as snapshot:
             reads = _Counted(lake.reader._source)
-            lake.reader._source = reads  # type: ignore[method-assign]
+            lake.reader._source = reads  # type: ignore[method-assign, assignment]
             before = 0
             for _ in range(2):
                 before = reads.count
@@ -135,7 +135,7 @@ def test_halving_finds_what_a_mask_finds(*, is_null_last: bool) -> None:
         for op in ("=", "<", "<=", ">", ">="):
             for value in values:
                 for first in ([], [Bound("a", "=", pa.scalar(3))], [Bound("a", "in", pa.array([1, 3, 9]))]):
-                    conditions = [*first, Bound(name, op, pa.scalar(value, kind))]  # type: ignore[arg-type]
+                    conditions = [*first, Bound(name, op, pa.scalar(value, kind))]
                     _compare(block, whole, conditions)
         _compare(block, whole, [Bound(name, "in", pa.array([values[3], values[1], values[1]], kind))])
         _compare(block, whole, [Bound(name, "in", pa.array([], kind))])
