@@ -1,7 +1,7 @@
-"""What must hold of the catalog, without a look into files: runs, SCUs, uploads, sums, DuckLake's rows, files that are there.
+"""What must hold of the catalog, without a look into files: runs, SCUs, uploads, sums, DuckLake's rows.
 
-    runs        0 ... newest SCU, each SCU once         their rows and sums are those of their files
-    files       each is of a run, is on the disk, and DuckLake's tables name it as the lake's own do
+runs        0 ... newest SCU, each SCU once         their rows and sums are those of their files
+files       each is of a run, is on the disk, and DuckLake's tables name it as the lake's own do
 """
 
 from __future__ import annotations
@@ -147,7 +147,9 @@ def _files(db: Session) -> Iterator[str]:
     )
     for path, run in lost.fetchall():
         yield f"file {path}: it is of run {run}, which is not there"
-    twice = db.execute("SELECT path, count(*) FROM lake_part WHERE end_number IS NULL GROUP BY path HAVING count(*) > 1")
+    twice = db.execute(
+        "SELECT path, count(*) FROM lake_part WHERE end_number IS NULL GROUP BY path HAVING count(*) > 1"
+    )
     for path, count in twice.fetchall():
         yield f"file {path}: the catalog has it {count} times"
 

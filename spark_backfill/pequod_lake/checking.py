@@ -11,6 +11,7 @@ from pyarrow import compute as pc
 
 from pequod_lake.combining import live
 from pequod_lake.contents import content_of, total
+from pequod_lake.ducklake import DuckLakeCatalog
 from pequod_lake.errors import LakeCorruptError
 from pequod_lake.keys import key_text
 from pequod_lake.reading import LakeReader
@@ -20,32 +21,30 @@ from pequod_lake.schema import LakeSchema, LakeTable, LakeView, ids_table
 
 def check_run(reader: LakeReader, table: LakeTable, run: Run) -> list[str]:
     """Return what is wrong with a table's files of a run: damage, counts, order, keys that are there twice, views."""
-    problems = list[str]()
-    primary = dict[str, list[str]]()
-    for view in (table.primary, *table.views) if run.stage.is_sorted else (table.primary,):
-        found, sums = check_view(reader, table, view, run)
-        problems += found
-        primary[view.name] = sums
+    views = (table.primary, *table.views) if run.stage.is_sorted else (table.primary,)
+    checked = {view.name: check_view(reader, table, view, run) for view in views}
+    problems = [problem for found, _ in checked.values() for problem in found]
     if not problems and run.stage.is_sorted:
-        for view in table.views:
-            wanted = total(content for name, content in _pairs(primary[""]) if name == view.name)
-            own = total(content for name, content in _pairs(primary[view.name]) if name == view.name)
-            if wanted != own:
-                problems.append(f"run {run.id}: its view {view.name} of {table.name} has other rows than the table")
+        said = checked[""][1]
+        problems += [
+            f"run {run.id}: its view {view.name} of {table.name} has other rows than the table"
+            for view in table.views
+            if total(said[view.name]) != total(checked[view.name][1][view.name])
+        ]
     return problems
 
 
-def _pairs(sums: Sequence[str]) -> list[tuple[str, str]]:
-    return [(name, content) for name, _, content in (one.partition(" ") for one in sums)]
+def check_view(
+    reader: LakeReader, table: LakeTable, view: LakeView, run: Run
+) -> tuple[list[str], dict[str, list[str]]]:
+    """Return what is wrong with one view of a table in a run, and what its files say.
 
-
-def check_view(reader: LakeReader, table: LakeTable, view: LakeView, run: Run) -> tuple[list[str], list[str]]:
-    """Return what is wrong with one view of a table in a run, and what each file says.
-
-    The latter is, for each file, the name of a view, a space, and the sum of the rows as that view has them: a file of
-    a secondary view has its own, one of the primary view one for each secondary view.
+    The latter are sums by view: of a secondary view those of its files, of the primary one what its rows say as each of
+    the secondary views has them.
     """
-    problems, sums = list[str](), list[str]()
+    of = [view] if view.name else table.views
+    problems = list[str]()
+    sums: dict[str, list[str]] = {one.name: [] for one in of}
     before: tuple[LakeFile, Any] | None = None
     for file in run.of(table.name, view.name):
         try:
@@ -57,12 +56,20 @@ def check_view(reader: LakeReader, table: LakeTable, view: LakeView, run: Run) -
         problems += [f"file {file.path}: {one}" for one in _check_rows(table, view, run, file, rows)]
         if run.stage.is_sorted:
             there = rows if view.name else live(table, rows)
-            of = [view] if view.name else table.views
-            sums += [f"{one.name} {content_of(there.select(list(one.columns)))}" for one in of]
+            for one in of:
+                sums[one.name].append(content_of(there.select(list(one.columns))))
             if before is not None and not _follows(view.key, before[1], rows):
                 problems.append(f"file {file.path}: its rows do not come after those of {before[0].path}")
         before = file, rows
     return problems, sums
+
+
+def next_ids(catalog: DuckLakeCatalog) -> dict[str, int]:
+    """Return the number that the next new text gets, by the name of the ids."""
+    found = catalog.database.connection.execute(
+        "SELECT name, value FROM lake_meta WHERE name LIKE ?", ("next id of %",)
+    )
+    return {str(name).removeprefix("next id of "): int(value) for name, value in found.fetchall()}
 
 
 def check_ids(reader: LakeReader, schema: LakeSchema, runs: Sequence[Run], next_ids: dict[str, int]) -> list[str]:
@@ -79,7 +86,11 @@ def check_ids(reader: LakeReader, schema: LakeSchema, runs: Sequence[Run], next_
     for name in schema.ids:
         table = ids_table(name)
         pieces = [reader.read(file, ["key", "id"]) for run in runs for file in run.of(table.name)]
-        rows = pa.concat_tables(pieces) if pieces else pa.table({"key": pa.array([], pa.string()), "id": pa.array([], pa.int64())})
+        rows = (
+            pa.concat_tables(pieces)
+            if pieces
+            else pa.table({"key": pa.array([], pa.string()), "id": pa.array([], pa.int64())})
+        )
         known[name] = rows["id"].combine_chunks()
         for column, what in (("id", "is that of two texts"), ("key", "has two ids")):
             counts = pc.value_counts(rows[column].combine_chunks())

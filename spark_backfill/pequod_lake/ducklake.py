@@ -157,7 +157,12 @@ class DuckLakeCatalog:
             known[run] if run in known else _run(run, first, last_scu, stage, level, stamp, files[run])
             for run, first, last_scu, stage, level, *stamp in found
         ]
-        check_runs(runs)
+        try:
+            check_runs(runs)
+        except AssertionError as error:
+            raise LakeError(
+                f"the catalog {self.database.name} is damaged: its runs do not have each SCU once"
+            ) from error
         snapshot = CatalogSnapshot(wanted, tuple(runs))
         if number is None:
             self._last = snapshot
@@ -269,6 +274,26 @@ class DuckLakeCatalog:
             known = ducklake_files.known_paths(db)
             known |= {path for (path,) in db.execute(_SCHEDULED)}
         return sorted(path for path in there if path not in known and fence.writer_of(path) not in writers)
+
+    def restore_ducklake(self) -> int:
+        """Have DuckLake's tables name the present files as the lake's own do; return how many rows were not right."""
+        with self.database.writing() as db:
+            return self._rows.restore(db, ducklake_files.present(db))
+
+    def restore_count(self, run: Run) -> bool:
+        """Have the row of a run say how many rows it has; return whether it said another number."""
+        with self.database.writing() as db:
+            (told,) = db.execute("SELECT row_count FROM lake_run WHERE run = ?", (run.id,)).fetchone()
+            db.execute("UPDATE lake_run SET row_count = ? WHERE run = ?", (run.row_count, run.id))
+        return bool(told != run.row_count)
+
+    def set_next_id(self, name: str, number: int) -> None:
+        """Have the next new text get an id of at least this number."""
+        with self.database.writing() as db:
+            db.execute(
+                "INSERT INTO lake_meta VALUES (?, ?) ON CONFLICT (name) DO UPDATE SET value = excluded.value",
+                (f"next id of {name}", number),
+            )
 
     def close(self) -> None:
         """Close the connections."""

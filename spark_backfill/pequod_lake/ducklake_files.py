@@ -19,7 +19,9 @@ from pequod_lake.runs import LakeFile, Stage
 #: The run of the authority's files.
 AUTHORITY: Final = 0
 #: The members of `LakeFile`.
-_FACTS: Final = "path, table_name, view_name, row_count, size_bytes, crc, footer_crc, footer_bytes, first_key, last_key, content"
+_FACTS: Final = (
+    "path, table_name, view_name, row_count, size_bytes, crc, footer_crc, footer_bytes, first_key, last_key, content"
+)
 #: What is in a snapshot.
 WITHIN: Final = "begin_number <= ? AND (end_number IS NULL OR end_number > ?)"
 _RAW: Final = f"""
@@ -67,6 +69,15 @@ def contents_text(files: Sequence[LakeFile]) -> str:
 def known_paths(db: Session) -> set[str]:
     """Return the paths of all files that some snapshot has."""
     return {path for (path,) in db.execute("SELECT path FROM lake_part")}
+
+
+def present(db: Session) -> list[tuple[LakeFile, bool]]:
+    """Return the present files, each with whether it is raw."""
+    rows = db.execute(
+        f"SELECT {_FACTS}, (SELECT stage FROM lake_run WHERE lake_run.run = lake_part.run) FROM lake_part "  # noqa: S608
+        "WHERE end_number IS NULL ORDER BY file"
+    )
+    return [(LakeFile(*facts), stage == Stage.RAW.value) for *facts, stage in rows.fetchall()]
 
 
 def add_files(db: Session, number: int, run: int, stage: Stage, files: Sequence[LakeFile]) -> None:

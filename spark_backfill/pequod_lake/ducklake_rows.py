@@ -59,23 +59,51 @@ class SnapshotRows:
         for place, (file, raw) in enumerate(added):
             table = self._table_id(file, raw=raw)
             first = self._count(db, file, raw=raw, sign=1)
-            db.execute(
-                "INSERT INTO ducklake_data_file (data_file_id, table_id, begin_snapshot, path, path_is_relative, "
-                "file_format, record_count, file_size_bytes, footer_size, row_id_start) "
-                "VALUES (?, ?, ?, ?, ?, 'parquet', ?, ?, ?, ?)",
-                (
-                    file_id + place,
-                    table,
-                    number,
-                    Path(file.path).name,
-                    True,
-                    file.row_count,
-                    file.size_bytes,
-                    file.footer_bytes,
-                    first,
-                ),
-            )
+            self._insert(db, file_id + place, number, table, file, first)
         return int(number)
+
+    def restore(self, db: Session, files: Sequence[tuple[LakeFile, bool]]) -> int:
+        """Write the rows of present files that are missing or wrong, and end those of others; return their number."""
+        found = db.execute(
+            "SELECT path, record_count, file_size_bytes FROM ducklake_data_file WHERE end_snapshot IS NULL"
+        ).fetchall()
+        told = {path: (rows, size) for path, rows, size in found}
+        ours = {Path(file.path).name: (file, raw) for file, raw in files}
+        wrong = {
+            name
+            for name in {*told, *ours}
+            if name not in ours or told.get(name) != (ours[name][0].row_count, ours[name][0].size_bytes)
+        }
+        number, next_file = db.execute(
+            "SELECT snapshot_id, next_file_id FROM ducklake_snapshot ORDER BY snapshot_id DESC LIMIT 1"
+        ).fetchone()
+        for place, name in enumerate(sorted(wrong)):
+            db.execute("DELETE FROM ducklake_data_file WHERE path = ? AND end_snapshot IS NULL", (name,))
+            if name in ours:
+                file, raw = ours[name]
+                self._insert(db, next_file + place, number, self._table_id(file, raw=raw), file, 0)
+        db.execute(
+            "UPDATE ducklake_snapshot SET next_file_id = ? WHERE snapshot_id = ?", (next_file + len(wrong), number)
+        )
+        return len(wrong)
+
+    def _insert(self, db: Session, id_: int, number: int, table: int, file: LakeFile, first_row: int) -> None:
+        db.execute(
+            "INSERT INTO ducklake_data_file (data_file_id, table_id, begin_snapshot, path, path_is_relative, "
+            "file_format, record_count, file_size_bytes, footer_size, row_id_start) "
+            "VALUES (?, ?, ?, ?, ?, 'parquet', ?, ?, ?, ?)",
+            (
+                id_,
+                table,
+                number,
+                Path(file.path).name,
+                True,
+                file.row_count,
+                file.size_bytes,
+                file.footer_bytes,
+                first_row,
+            ),
+        )
 
     def _table_id(self, file: LakeFile, *, raw: bool) -> int:
         return int(self._tables[table_name(file.table, file.view, raw=raw)])

@@ -29,10 +29,11 @@ from pathlib import Path
 from time import monotonic, sleep
 from typing import Final
 
+from pequod_lake.auditing import audit, check_ranges, check_sums, recorded_contents
 from pequod_lake.authority import StageLimits
 from pequod_lake.blocks import CacheLimits
 from pequod_lake.catalog import CatalogSnapshot
-from pequod_lake.checking import check_run
+from pequod_lake.checking import check_ids, check_run, next_ids
 from pequod_lake.clock import Clock, machine_clock
 from pequod_lake.closing import Closing
 from pequod_lake.coordination import Coordinator
@@ -44,6 +45,7 @@ from pequod_lake.locks import Lock
 from pequod_lake.place import create, opened
 from pequod_lake.query import LakeSnapshot
 from pequod_lake.reading import LakeReader
+from pequod_lake.repairing import Repairer, RepairReport
 from pequod_lake.runs import LakeFile, MergePolicy, Stage, authority_count
 from pequod_lake.schema import LakeSchema
 from pequod_lake.slices import Bulk
@@ -309,13 +311,38 @@ class Lake(Closing):
         )
 
     def verify(self) -> list[str]:
-        """Return what is wrong with the present files: damage, order, keys that are there twice, views that differ."""
-        found, lock = self._held(None)
-        problems = list[str]()
+        """Return what is wrong with the catalog and the present files.
+
+        Every file is read: damage, order, keys that are there twice, rows that are not those that were written, views
+        that differ, ids. Files that no catalog names are left to `expire`.
+        """
+        problems = audit(self.catalog)
         try:
+            found, lock = self._held(None)
+        except LakeError as error:
+            return [*problems, str(error)]
+        try:
+            recorded = recorded_contents(self.catalog)
             for run in found.runs:
+                if run.stage.is_sorted:
+                    problems += [*check_sums(run, recorded.get(run.id)), *check_ranges(run)]
                 for table in self.schema.all_tables:
                     problems += check_run(self.reader, table, run)
+            if not problems:
+                problems += check_ids(self.reader, self.schema, found.runs, next_ids(self.catalog))
         finally:
             lock.release()
-        return problems
+        return list(dict.fromkeys(problems))
+
+    def repair(self, limits: StageLimits | None = None) -> RepairReport:
+        """Make damaged files of sorted runs anew from what other views and SCUs have.
+
+        Raises:
+            LakeError: The catalog is damaged itself, or cannot be written.
+        """
+        found, lock = self._held(None)
+        try:
+            range_rows = (limits or StageLimits()).range_rows
+            return Repairer(self.schema, self.catalog, self.reader, self.writer, range_rows).repair(found.runs)
+        finally:
+            lock.release()

@@ -16,6 +16,7 @@ import pyarrow as pa
 
 from pequod_lake.blocks import Block, searched
 from pequod_lake.combining import combined, live
+from pequod_lake.errors import LakeError
 from pequod_lake.keys import Key, ordered, plain
 from pequod_lake.ranges import files_with
 from pequod_lake.reading import LakeReader
@@ -117,7 +118,7 @@ class Points:
             if found is not None:
                 block, place = found
                 return str(block.columns["key"][place].as_py())
-        raise AssertionError(f"id {number} of {ids} without a text")
+        raise LakeError(f"ids of {ids}: {number} has no text; `pequod lake verify` says what is damaged")
 
     def _find(
         self, run: Run, table: LakeTable, view: str, order: Sequence[str], key: KeyPrefix, names: Sequence[str]

@@ -123,7 +123,7 @@ class FileWriter:
         return write_file(self._files, path, table, view, batches, raw=raw)
 
     def link(self, kind: str, table: LakeTable, file: LakeFile, *, raw: bool = False) -> LakeFile:
-        """Return a file with the same content under another name, as a file of the primary view.
+        """Return a file with the same content under another name.
 
         Args:
             raw: It is a file of the stage `ingest`.
@@ -132,7 +132,7 @@ class FileWriter:
             LakeCorruptError: The file is gone.
             LakeError: The disk is full.
         """
-        path = self._path(kind, table_name(table.name, "", raw=raw))
+        path = self._path(kind, table_name(table.name, file.view, raw=raw))
         try:
             self._files.copy(file.path, path)
         except FileNotFoundError as error:
