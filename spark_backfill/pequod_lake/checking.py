@@ -99,14 +99,14 @@ def check_ids(reader: LakeReader, schema: LakeSchema, runs: Sequence[Run], next_
                 problems.append(f"ids {name}: {column} {twice[0]['values'].as_py()!r} {what}")
         if len(rows) and pc.max(rows["id"]).as_py() >= next_ids.get(name, 0):
             problems.append(f"ids {name}: the next one would be {next_ids.get(name, 0)}, which a text has")
-    for table in schema.tables:
-        for column in table.columns:
-            for run in runs if column.ids else ():
-                for file in run.of(table.name) if run.stage.is_remapped else ():
-                    numbers = reader.read(file, [column.name])[column.name].drop_null()
-                    missing = numbers.filter(pc.invert(pc.is_in(numbers, value_set=known[column.ids or ""])))
+    for chosen in schema.tables:
+        for one in chosen.columns:
+            for run in runs if one.ids else ():
+                for file in run.of(chosen.name) if run.stage.is_remapped else ():
+                    numbers = reader.read(file, [one.name])[one.name].drop_null()
+                    missing = numbers.filter(pc.invert(pc.is_in(numbers, value_set=known[one.ids or ""])))
                     if len(missing):
-                        problems.append(f"file {file.path}: {column.name} {missing[0].as_py()} is an id without a text")
+                        problems.append(f"file {file.path}: {one.name} {missing[0].as_py()} is an id without a text")
     return problems
 
 

@@ -255,8 +255,7 @@ def _answer(*cells: object) -> pa.RecordBatch:
         pa.string(),
         pa.string(),
         *[pa.int64()] * 5,
-        pa.string(),
-        pa.string(),
+        *[pa.string()] * 3,
     ]
     columns = [pa.array([cell], kind) for cell, kind in zip(cells, kinds, strict=True)]
     return pa.record_batch(columns, names=_NAMES)
