@@ -240,6 +240,31 @@ def verify(location: Location, json: Json = False) -> None:
     say("all files are as they were written")
 
 
+@app.command(
+    "alter",
+    epilog=examples("pequod lake alter lake posts --add likes=int64", "pequod lake alter lake posts --drop body"),
+)
+def alter(
+    location: Location,
+    table: Annotated[str, typer.Argument(metavar="TABLE")],
+    add: Annotated[list[str] | None, typer.Option("--add", metavar="COLUMN=TYPE", help="A new column.")] = None,
+    drop: Annotated[list[str] | None, typer.Option("--drop", metavar="COLUMN", help="A column to leave out.")] = None,
+) -> None:
+    """Add and drop columns while others read, write and merge; rows that are there have null in a new column.
+
+    Files stay as they are until a merge touches them. The name of a dropped column is not given again.
+    """
+    added = [one.partition("=") for one in add or ()]
+    if not all(kind for _, _, kind in added) or not (added or drop):
+        fail(ExitCode.USAGE, "give --add COLUMN=TYPE, or --drop COLUMN, once or several times")
+    with opened_lake(location) as lake:
+        for name, _, kind in added:
+            lake.add_column(table, name, kind)
+        for name in drop or ():
+            lake.drop_column(table, name)
+        print(f"{table}: {', '.join(lake.schema.table(table).names)}")
+
+
 @app.command("repair", epilog=examples("pequod lake repair lake"))
 def repair(location: Location, json: Json = False) -> None:
     """Make damaged files anew from what other views and batches have; exit code 1 if something is left.

@@ -53,7 +53,11 @@ def check_view(
         except LakeCorruptError as error:
             problems.append(str(error))
             continue
-        problems += [f"file {file.path}: {one}" for one in _check_rows(table, view, run, file, rows)]
+        # Also columns that were dropped later.
+        whole = (
+            rows if set(reader.names_of(file)) <= set(rows.schema.names) else reader.read(file, reader.names_of(file))
+        )
+        problems += [f"file {file.path}: {one}" for one in _check_rows(table, view, run, file, rows, whole)]
         if run.stage.is_sorted:
             there = rows if view.name else live(table, rows)
             for one in of:
@@ -110,13 +114,13 @@ def check_ids(reader: LakeReader, schema: LakeSchema, runs: Sequence[Run], next_
     return problems
 
 
-def _check_rows(table: LakeTable, view: LakeView, run: Run, file: LakeFile, rows: Any) -> list[str]:
+def _check_rows(table: LakeTable, view: LakeView, run: Run, file: LakeFile, rows: Any, whole: Any) -> list[str]:
     problems = []
     if rows.num_rows != file.row_count:
         problems.append(f"it has {rows.num_rows} rows; the catalog says {file.row_count}")
     if not run.stage.is_sorted:
         return problems
-    if file.content and content_of(rows) != file.content:
+    if file.content and content_of(whole) != file.content:
         problems.append("its rows are not those that were written")
     edges = [key_text(rows, view.key, place) for place in (0, rows.num_rows - 1)] if file.first_key else []
     if edges and edges != [file.first_key, file.last_key]:

@@ -15,13 +15,22 @@ from collections.abc import Sequence
 from typing import Any, Final
 
 from pequod_lake import ducklake_files, ducklake_upgrades, fence
+from pequod_lake.altering import change_text
 from pequod_lake.catalog import AlreadyTaken, CatalogSnapshot, Committed, NewRun, NewScu
 from pequod_lake.clock import Stamp
 from pequod_lake.database import Session
 from pequod_lake.ducklake_files import WITHIN, contents_text
 from pequod_lake.ducklake_rows import SnapshotRows
 from pequod_lake.ducklake_tables import FORMAT
-from pequod_lake.errors import LakeBusyError, LakeError, NoLakeError, NoSuchScuError, SnapshotGoneError, StepLostError
+from pequod_lake.errors import (
+    LakeBusyError,
+    LakeError,
+    LakeSchemaError,
+    NoLakeError,
+    NoSuchScuError,
+    SnapshotGoneError,
+    StepLostError,
+)
 from pequod_lake.leases import leased_numbers
 from pequod_lake.locks import Lock
 from pequod_lake.place import LakePlace
@@ -117,6 +126,9 @@ class DuckLakeCatalog:
             )
             if there.fetchone()[0] != len(ids):
                 raise StepLostError(tuple(ids))
+            if new.schema and new.schema != _schema_text(db):
+                # Without a column that was added meanwhile, its values would be lost.
+                raise StepLostError(tuple(ids))
             fence.check(db, added)
             number = self._rows.begin(
                 db,
@@ -148,6 +160,8 @@ class DuckLakeCatalog:
                     self._check_kept(db, wanted, newest)
                 return last
             self._check_kept(db, wanted, newest)
+            if number is None and (text := _schema_text(db)) != self.schema.text:
+                self.schema = LakeSchema.parse(text)
             found = db.execute(_RUNS, (wanted, wanted)).fetchall()
             # A run never changes: those that were read before are not read again.
             known = {run.id: run for run in last.runs} if last is not None else {}
@@ -167,6 +181,23 @@ class DuckLakeCatalog:
         if number is None:
             self._last = snapshot
         return snapshot
+
+    def alter(self, table: str, what: str, name: str, kind: str | None = None) -> None:
+        """Add a column to a table, or drop one; files stay as they are.
+
+        Raises:
+            LakeSchemaError: It cannot be done; nothing is changed.
+        """
+        with self.database.writing() as db:
+            before = LakeSchema.parse(_schema_text(db))
+            if table not in {one.name for one in before.tables}:
+                raise LakeSchemaError(f"table {table}", "the lake has no such table")
+            text = before.text + change_text(table, what, name, kind)
+            after = LakeSchema.parse(text)
+            db.execute("UPDATE lake_meta SET value = ? WHERE name = 'schema'", (text,))
+            # A snapshot of its own: who looks for a newer one sees the columns with it.
+            self._rows.alter(db, self.now(), before.table(table), after.table(table))
+        self.snapshot()
 
     def number_of(self, scu: int) -> int:
         """Return the last snapshot whose newest SCU is this one.
@@ -308,6 +339,10 @@ class DuckLakeCatalog:
 #: An SCU with its moment: a copy of the catalog that went another way has other ones.
 _MARK: Final = "SELECT scu || ' ' || wall_us || ' ' || elapsed_s FROM lake_scu"
 _SCHEDULED: Final = "SELECT path FROM ducklake_files_scheduled_for_deletion"
+
+
+def _schema_text(db: Session) -> str:
+    return str(db.execute("SELECT value FROM lake_meta WHERE name = 'schema'").fetchone()[0])
 
 
 def taken_uploads(db: Session, uploads: Sequence[str]) -> dict[str, int]:

@@ -112,9 +112,8 @@ class Lake(Closing):
         except BaseException:
             self.place.close()
             raise
-        self.schema = self.catalog.schema
         self.coordinator = Coordinator(self.catalog)
-        self.reader = LakeReader(self.place.files, cache)
+        self.reader = LakeReader(self.place.files, cache, lambda: self.catalog.schema)
         self._at_point = at_point
         self._writer: FileWriter | None = None
 
@@ -142,6 +141,30 @@ class Lake(Closing):
                 raise
             self.place.give_room()
             return DuckLakeCatalog(self.place)
+
+    @property
+    def schema(self) -> LakeSchema:
+        """The tables; columns may have been added and dropped by other processes since the last snapshot."""
+        return self.catalog.schema
+
+    def add_column(self, table: str, name: str, kind: str) -> None:
+        """Add a column, beside readers, writers and workers; rows that are there have null in it.
+
+        Args:
+            kind: A type of the schema, without ids.
+
+        Raises:
+            LakeSchemaError: The name is taken, or was taken by a column that was dropped; or the type is none.
+        """
+        self.catalog.alter(table, "add", name, kind)
+
+    def drop_column(self, table: str, name: str) -> None:
+        """Drop a column, beside readers, writers and workers; merges leave it out of new files.
+
+        Raises:
+            LakeSchemaError: It is part of a key or the timestamp, or it has ids.
+        """
+        self.catalog.alter(table, "drop", name)
 
     @property
     def folder(self) -> Path:

@@ -12,7 +12,7 @@ from __future__ import annotations
 import threading
 import zlib
 from collections import OrderedDict
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import takewhile
@@ -28,6 +28,7 @@ from pequod_lake.conditions import RowBound
 from pequod_lake.errors import LakeCorruptError, LakeError
 from pequod_lake.opened import OpenedFile
 from pequod_lake.runs import LakeFile
+from pequod_lake.schema import LakeSchema, LakeTable
 from pequod_lake.store import FolderFiles, LakeFiles
 from pequod_lake.writing import footer_of
 
@@ -49,14 +50,42 @@ class ReadCounts:
 class LakeReader:
     """Reads the files of a lake; threads may share it."""
 
-    def __init__(self, files: LakeFiles, limits: CacheLimits | None = None) -> None:
+    def __init__(
+        self, files: LakeFiles, limits: CacheLimits | None = None, schema: Callable[[], LakeSchema] | None = None
+    ) -> None:
         self.files = files
+        self._schema = schema
+        #: The types of columns, for those that a file does not have, by table and name.
+        self._kinds: dict[tuple[str, str], Any] = {}
         self.limits = limits or CacheLimits()
         self.blocks = BlockCache(self.limits.bytes_max)
         self._lock = threading.Lock()
         self._opened: OrderedDict[str, OpenedFile] = OrderedDict()
         #: Files whose whole content has been compared with its checksum.
         self._checked: set[str] = set()
+
+    def learn(self, table: LakeTable) -> None:
+        """Know the types of a table's columns, so that files without one of them have null in it.
+
+        A column keeps its type for good: the name of one that was dropped is not given again.
+        """
+        self._kinds |= {(table.name, field.name): field.type for field in table.stored(table.primary)}
+
+    def names_of(self, file: LakeFile) -> list[str]:
+        """Return the columns that a file has.
+
+        Raises:
+            LakeCorruptError: The file is not what was written.
+        """
+        with self._damage(file):
+            return list(self._open(file).places)
+
+    def _kind(self, file: LakeFile, opened: OpenedFile, name: str) -> Any:
+        if name in opened.places:
+            return opened.schema.field(name).type
+        if (file.table, name) not in self._kinds and self._schema is not None:
+            self.learn(self._schema().table(file.table))
+        return self._kinds[file.table, name]
 
     def read(
         self,
@@ -76,6 +105,9 @@ class LakeReader:
         """
         with self._damage(file):
             opened = self._open(file)
+            if any(name not in opened.places for one in conditions for name in one.columns):
+                # A null meets no condition.
+                return pa.schema([(name, self._kind(file, opened, name)) for name in columns]).empty_table()
             groups = opened.groups(conditions, order)
             count_rows = [opened.metadata.row_group(one).num_rows for one in groups]
             if counts is not None:
@@ -85,18 +117,32 @@ class LakeReader:
                 counts.size_bytes += sum(opened.metadata.row_group(one).total_byte_size for one in groups)
             if conditions and sum(count_rows) <= _KEPT_ROWS_MAX:
                 return self._from_blocks(file, opened, groups, columns, conditions, order)
+            there = [name for name in columns if name in opened.places]
+            # Without one of them there would be no number of rows.
+            asked = there or [next(iter(opened.places))]
             with self._source(file, opened) as source:
-                return _rows(source, groups, list(columns), conditions)
+                rows = _rows(source, groups, asked, conditions)
+            if len(there) == len(columns):
+                return rows
+            for name in columns:
+                if name not in opened.places:
+                    rows = rows.append_column(name, pa.nulls(rows.num_rows, self._kind(file, opened, name)))
+            return rows.select(list(columns))
 
     def block(self, file: LakeFile, opened: OpenedFile, group: int, columns: Sequence[str]) -> Block:
         """Return a row group with these columns, from memory or from the file."""
+        count = opened.metadata.row_group(group).num_rows
 
         def read(names: list[str]) -> Sequence[Any]:
-            with self._source(file, opened) as source:
-                rows = source.read_row_group(group, columns=names, use_threads=False)
-            return [_flat(rows[name]) for name in names]
+            there = [name for name in names if name in opened.places]
+            found = {name: pa.nulls(count, self._kind(file, opened, name)) for name in names if name not in there}
+            if there:
+                with self._source(file, opened) as source:
+                    rows = source.read_row_group(group, columns=there, use_threads=False)
+                found |= {name: _flat(rows[name]) for name in there}
+            return [found[name] for name in names]
 
-        return self.blocks.block(file.path, group, opened.metadata.row_group(group).num_rows, columns, read)
+        return self.blocks.block(file.path, group, count, columns, read)
 
     def _from_blocks(
         self,
@@ -108,7 +154,7 @@ class LakeReader:
         order: Sequence[str],
     ) -> Any:
         tested = list(dict.fromkeys(column for condition in conditions for column in condition.columns))
-        schema = pa.schema([(name, opened.schema.field(name).type) for name in columns])
+        schema = pa.schema([(name, self._kind(file, opened, name)) for name in columns])
         pieces = []
         for group in groups:
             block = self.block(file, opened, group, tested)

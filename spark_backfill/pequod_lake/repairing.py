@@ -4,7 +4,8 @@
                 [ table: bad ][ view: good ]        -> the table, from a view that has all of its columns
                 [ table: bad ]                      -> the table, from its SCUs as they came, if they are kept
 
-What a run had when it was entered is known by its sums: what was made anew must have them, or nothing is changed.
+What a run had when it was entered is known by its sums: a table that was made anew must have its own, or nothing is
+changed.
 """
 
 from __future__ import annotations
@@ -88,10 +89,10 @@ class Repairer:
     def _run(self, run: Run, recorded: str | None) -> None:
         """Put a run with sound files in the place of one with damaged ones."""
         wrong = {name for name, _, _ in differing(run.files, recorded)}
-        files, made, told = list[LakeFile](), list[LakeFile](), list[str]()
+        files, told = list[LakeFile](), list[str]()
         for table in self._schema.all_tables:
             try:
-                found = self._table(run, table, wrong, recorded, made)
+                found = self._table(run, table, wrong, recorded)
             except LakeError as error:
                 self.report.left.append(f"run {run.id}, table {table.name}: {error}")
                 found = None
@@ -121,7 +122,7 @@ class Repairer:
         return self._writer.link(_KIND, self._schema.table(file.table), file)
 
     def _table(
-        self, run: Run, table: LakeTable, wrong: set[str], recorded: str | None, made: list[LakeFile]
+        self, run: Run, table: LakeTable, wrong: set[str], recorded: str | None
     ) -> tuple[list[LakeFile], list[str]] | None:
         """Return the files of a table, sound ones as they are, and the views that were made anew; None if none was."""
         views = (table.primary, *table.views)
@@ -136,13 +137,7 @@ class Repairer:
             rows = self._primary_rows(run, table, [view for view in table.views if view not in bad], recorded)
         files = [file for view in views if view not in bad for file in run.of(table.name, view.name)]
         for view in bad:
-            new = list(self._written(run, table, view, rows))
-            made += new
-            lost = differing(new, _only(recorded, f"{table.name}/{view.name}"))
-            if lost:
-                self._writer.remove(made)
-                raise LakeError(f"what is left does not make {view.name or 'the table'} as it was")
-            files += new
+            files += self._written(run, table, view, rows)
         return files, [view.name for view in bad]
 
     def _rows(self, run: Run, table: LakeTable, view: LakeView) -> Any:
@@ -223,11 +218,3 @@ class Repairer:
             if most >= told.get(name, 0):
                 self._catalog.set_next_id(name, most + 1)
                 self.report.done.append(f"the next id of {name} is {most + 1}")
-
-
-def _only(recorded: str | None, name: str) -> str | None:
-    """Return what was recorded of one view alone."""
-    if recorded is None:
-        return None
-    told = json.loads(recorded)
-    return json.dumps({name: told[name]} if name in told else {})
