@@ -1,4 +1,4 @@
-"""lake init, ingest, run, query, sql, status, compact, expire, verify: the batch pipeline."""
+"""lake init, ingest, run, query, sql, status, compact, expire, verify, repair: the batch pipeline."""
 
 from __future__ import annotations
 
@@ -224,14 +224,63 @@ def expire(
 
 @app.command("verify", epilog=examples("pequod lake verify lake"))
 def verify(location: Location, json: Json = False) -> None:
-    """Read every present file, and print what is damaged or wrong; exit code 1 if anything is."""
+    """Read every present file, and print what is damaged or wrong; exit code 1 if anything is.
+
+    Rows are compared with the sums that the catalog has of them, views with their tables, ids with their texts.
+    """
     with opened_lake(location) as lake:
         problems = lake.verify()
+        orphans = lake.catalog.orphans()
+    if orphans:
+        say(f"{len(orphans)} files that no row names, such as {orphans[0]}; `pequod lake expire` deletes them")
     for problem in problems:
         print(json_line({"problem": problem}) if json else problem)
     if problems:
         raise typer.Exit(ExitCode.WRONG)
     say("all files are as they were written")
+
+
+@app.command(
+    "alter",
+    epilog=examples("pequod lake alter lake posts --add likes=int64", "pequod lake alter lake posts --drop body"),
+)
+def alter(
+    location: Location,
+    table: Annotated[str, typer.Argument(metavar="TABLE")],
+    add: Annotated[list[str] | None, typer.Option("--add", metavar="COLUMN=TYPE", help="A new column.")] = None,
+    drop: Annotated[list[str] | None, typer.Option("--drop", metavar="COLUMN", help="A column to leave out.")] = None,
+) -> None:
+    """Add and drop columns while others read, write and merge; rows that are there have null in a new column.
+
+    Files stay as they are until a merge touches them. The name of a dropped column is not given again.
+    """
+    added = [one.partition("=") for one in add or ()]
+    if not all(kind for _, _, kind in added) or not (added or drop):
+        fail(ExitCode.USAGE, "give --add COLUMN=TYPE, or --drop COLUMN, once or several times")
+    with opened_lake(location) as lake:
+        for name, _, kind in added:
+            lake.add_column(table, name, kind)
+        for name in drop or ():
+            lake.drop_column(table, name)
+        print(f"{table}: {', '.join(lake.schema.table(table).names)}")
+
+
+@app.command("repair", epilog=examples("pequod lake repair lake"))
+def repair(location: Location, json: Json = False) -> None:
+    """Make damaged files anew from what other views and batches have; exit code 1 if something is left.
+
+    A view is made from its table, a table from a view with all of its columns, or from the batches as they came if
+    these are kept. What comes out must have the sum that the catalog has of the rows, or nothing is changed.
+    """
+    with opened_lake(location) as lake:
+        report = lake.repair()
+    for kind, lines in (("done", report.done), ("left", report.left)):
+        for line in lines:
+            print(json_line({kind: line}) if json else f"{kind}: {line}")
+    if report.left:
+        raise typer.Exit(ExitCode.WRONG)
+    if not report.done:
+        say("nothing is damaged")
 
 
 def _snapshot(lake: Lake, freshness: str, at_scu: int | None) -> LakeSnapshot:

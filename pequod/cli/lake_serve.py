@@ -39,12 +39,16 @@ def lake_errors() -> Iterator[None]:
 
 
 @contextmanager
-def opened_lake(location: str) -> Iterator[Lake]:
-    """Open a lake for a command."""
-    with lake_errors():
-        from pequod_lake import Lake
+def opened_lake(location: str, cache_bytes: int | None = None) -> Iterator[Lake]:
+    """Open a lake for a command.
 
-        with Lake(location) as lake:
+    Args:
+        cache_bytes: Rows that short queries have read stay in memory up to this number; None for the default.
+    """
+    with lake_errors():
+        from pequod_lake import CacheLimits, Lake
+
+        with Lake(location, cache=None if cache_bytes is None else CacheLimits(bytes_max=cache_bytes)) as lake:
             yield lake
 
 
@@ -58,6 +62,9 @@ def serve(
         bool, typer.Option("--insecure", help="Listen in plain text, for everybody, where other machines can reach it.")
     ] = False,
     workers: Annotated[int, typer.Option("--workers", min=0, metavar="NUMBER", help="Sort and merge, too.")] = 0,
+    cache: Annotated[
+        int, typer.Option("--cache", min=0, metavar="MIB", help="Rows that short queries have read stay in memory.")
+    ] = 256,
 ) -> None:
     """Take in rows and answer queries by Arrow Flight, which is gRPC with columns, until Ctrl-C.
 
@@ -75,7 +82,7 @@ def serve(
             "in plain text; listen on 127.0.0.1 behind a proxy that has TLS and asks who calls, or give --insecure if "
             "nobody else can reach it",
         )
-    with opened_lake(location) as lake:
+    with opened_lake(location, cache << 20) as lake:
         from pequod_lake.flight import LakeFlightServer
 
         server = LakeFlightServer(lake, f"grpc://{listen}")

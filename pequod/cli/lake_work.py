@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import replace
+from time import monotonic
 from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
@@ -46,6 +47,8 @@ RangeRows = Annotated[
     ),
 ]
 _RANGE_ROWS: Final = 1_000_000
+#: How often `lake run --keep` deletes.
+_SWEEP_S: Final = 60.0
 
 
 @app.command("run", epilog=examples("pequod lake run lake", "pequod lake run lake --workers 2 --until-done --json"))
@@ -65,6 +68,15 @@ def run(
             help="The share of the authority's rows that may stand beside its files; 0: none, so reads are cheapest.",
         ),
     ] = 0.125,
+    keep: Annotated[
+        str | None,
+        typer.Option(
+            "--keep",
+            metavar="AGE",
+            help="Delete the files of older states each minute, and SCUs as they came. If left out, only "
+            "`pequod lake expire` deletes.",
+        ),
+    ] = None,
     spark_rows: SparkRows = None,
     range_rows: RangeRows = _RANGE_ROWS,
     master: Master = DEFAULT_MASTER,
@@ -81,6 +93,7 @@ def run(
         from pequod_lake import MergePolicy
 
         policy = MergePolicy(authority_after_s=age_s(authority_after), delta_ratio=delta_ratio)
+        sweep = _Sweep(lake, None if keep is None else age_s(keep))
         crew = [lake.worker(policy, limits, bulk=bulk) for _ in range(workers)]
         stop, failures = Event(), list[BaseException]()
 
@@ -100,6 +113,7 @@ def run(
         try:
             while any(thread.is_alive() for thread in threads):
                 threads[0].join(0.2)
+                sweep.if_due()
         except KeyboardInterrupt:
             say("ending after the present steps")
         finally:
@@ -110,6 +124,30 @@ def run(
                 worker.close()
         if failures:
             raise failures[0]
+        sweep.now()
+
+
+class _Sweep:
+    """Deletes the files of older states each minute, if an age is given."""
+
+    def __init__(self, lake: Lake, keep_s: float | None) -> None:
+        self._lake = lake
+        self._keep_s = keep_s
+        self._next_s = monotonic() + _SWEEP_S
+
+    def if_due(self) -> None:
+        """Delete them if a minute has passed since the last time."""
+        if monotonic() >= self._next_s:
+            self.now()
+
+    def now(self) -> None:
+        """Delete them; a lake that is busy has it done the next time."""
+        from pequod_lake.errors import LakeBusyError
+
+        self._next_s = monotonic() + _SWEEP_S
+        if self._keep_s is not None:
+            with suppress(LakeBusyError):
+                self._lake.expire(self._keep_s)
 
 
 @app.command("compact", epilog=examples("pequod lake compact lake"))

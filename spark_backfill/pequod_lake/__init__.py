@@ -4,6 +4,7 @@ docs/lake.md is the page for users, docs/architecture/spark.md has the files. Th
 """
 
 from pequod_lake.authority import StageLimits
+from pequod_lake.blocks import CacheLimits
 from pequod_lake.errors import LakeError
 from pequod_lake.freshness import AtLeast, Authority, Newest, WithinAge, parse_level
 from pequod_lake.ingest import Acknowledged, IngestLimits, Ingestor
@@ -17,6 +18,7 @@ __all__ = [
     "Acknowledged",
     "AtLeast",
     "Authority",
+    "CacheLimits",
     "IngestLimits",
     "Ingestor",
     "Lake",

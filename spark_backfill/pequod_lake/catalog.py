@@ -13,6 +13,7 @@ from typing import Protocol
 from pequod_lake.clock import Stamp
 from pequod_lake.locks import Lock
 from pequod_lake.runs import LakeFile, Run, Stage
+from pequod_lake.schema import LakeSchema
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,10 +64,15 @@ class NewRun:
     stage: Stage
     level: int
     files: tuple[LakeFile, ...]
+    #: The text of the schema that they were written by; empty if any will do.
+    schema: str = ""
 
 
 class LakeCatalog(Protocol):
     """The methods of a catalog; each is one transaction."""
+
+    #: The tables, as of the last call of `snapshot`.
+    schema: LakeSchema
 
     def begin_writer(self) -> Lock:
         """Return the lock of a new writer, under whose id files are written.
@@ -92,7 +98,7 @@ class LakeCatalog(Protocol):
         """Put a run in the place of runs that follow each other, and return the number of the snapshot.
 
         Raises:
-            StepLostError: One of the old runs is not there any more.
+            StepLostError: One of the old runs is not there any more, or columns were added or dropped meanwhile.
             WriterLostError: As for `commit`.
         """
         ...

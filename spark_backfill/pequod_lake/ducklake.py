@@ -15,13 +15,22 @@ from collections.abc import Sequence
 from typing import Any, Final
 
 from pequod_lake import ducklake_files, ducklake_upgrades, fence
+from pequod_lake.altering import change_text
 from pequod_lake.catalog import AlreadyTaken, CatalogSnapshot, Committed, NewRun, NewScu
 from pequod_lake.clock import Stamp
 from pequod_lake.database import Session
-from pequod_lake.ducklake_files import WITHIN
+from pequod_lake.ducklake_files import WITHIN, contents_text
 from pequod_lake.ducklake_rows import SnapshotRows
 from pequod_lake.ducklake_tables import FORMAT
-from pequod_lake.errors import LakeBusyError, LakeError, NoLakeError, NoSuchScuError, SnapshotGoneError, StepLostError
+from pequod_lake.errors import (
+    LakeBusyError,
+    LakeError,
+    LakeSchemaError,
+    NoLakeError,
+    NoSuchScuError,
+    SnapshotGoneError,
+    StepLostError,
+)
 from pequod_lake.leases import leased_numbers
 from pequod_lake.locks import Lock
 from pequod_lake.place import LakePlace
@@ -117,6 +126,9 @@ class DuckLakeCatalog:
             )
             if there.fetchone()[0] != len(ids):
                 raise StepLostError(tuple(ids))
+            if new.schema and new.schema != _schema_text(db):
+                # Without a column that was added meanwhile, its values would be lost.
+                raise StepLostError(tuple(ids))
             fence.check(db, added)
             number = self._rows.begin(
                 db,
@@ -148,6 +160,8 @@ class DuckLakeCatalog:
                     self._check_kept(db, wanted, newest)
                 return last
             self._check_kept(db, wanted, newest)
+            if number is None and (text := _schema_text(db)) != self.schema.text:
+                self.schema = LakeSchema.parse(text)
             found = db.execute(_RUNS, (wanted, wanted)).fetchall()
             # A run never changes: those that were read before are not read again.
             known = {run.id: run for run in last.runs} if last is not None else {}
@@ -157,11 +171,33 @@ class DuckLakeCatalog:
             known[run] if run in known else _run(run, first, last_scu, stage, level, stamp, files[run])
             for run, first, last_scu, stage, level, *stamp in found
         ]
-        check_runs(runs)
+        try:
+            check_runs(runs)
+        except AssertionError as error:
+            raise LakeError(
+                f"the catalog {self.database.name} is damaged: its runs do not have each SCU once"
+            ) from error
         snapshot = CatalogSnapshot(wanted, tuple(runs))
         if number is None:
             self._last = snapshot
         return snapshot
+
+    def alter(self, table: str, what: str, name: str, kind: str | None = None) -> None:
+        """Add a column to a table, or drop one; files stay as they are.
+
+        Raises:
+            LakeSchemaError: It cannot be done; nothing is changed.
+        """
+        with self.database.writing() as db:
+            before = LakeSchema.parse(_schema_text(db))
+            if table not in {one.name for one in before.tables}:
+                raise LakeSchemaError(f"table {table}", "the lake has no such table")
+            text = before.text + change_text(table, what, name, kind)
+            after = LakeSchema.parse(text)
+            db.execute("UPDATE lake_meta SET value = ? WHERE name = 'schema'", (text,))
+            # A snapshot of its own: who looks for a newer one sees the columns with it.
+            self._rows.alter(db, self.now(), before.table(table), after.table(table))
+        self.snapshot()
 
     def number_of(self, scu: int) -> int:
         """Return the last snapshot whose newest SCU is this one.
@@ -270,6 +306,26 @@ class DuckLakeCatalog:
             known |= {path for (path,) in db.execute(_SCHEDULED)}
         return sorted(path for path in there if path not in known and fence.writer_of(path) not in writers)
 
+    def restore_ducklake(self) -> int:
+        """Have DuckLake's tables name the present files as the lake's own do; return how many rows were not right."""
+        with self.database.writing() as db:
+            return self._rows.restore(db, ducklake_files.present(db))
+
+    def restore_count(self, run: Run) -> bool:
+        """Have the row of a run say how many rows it has; return whether it said another number."""
+        with self.database.writing() as db:
+            (told,) = db.execute("SELECT row_count FROM lake_run WHERE run = ?", (run.id,)).fetchone()
+            db.execute("UPDATE lake_run SET row_count = ? WHERE run = ?", (run.row_count, run.id))
+        return bool(told != run.row_count)
+
+    def set_next_id(self, name: str, number: int) -> None:
+        """Have the next new text get an id of at least this number."""
+        with self.database.writing() as db:
+            db.execute(
+                "INSERT INTO lake_meta VALUES (?, ?) ON CONFLICT (name) DO UPDATE SET value = excluded.value",
+                (f"next id of {name}", number),
+            )
+
     def close(self) -> None:
         """Close the connections."""
         self.database.close()
@@ -283,6 +339,10 @@ class DuckLakeCatalog:
 #: An SCU with its moment: a copy of the catalog that went another way has other ones.
 _MARK: Final = "SELECT scu || ' ' || wall_us || ' ' || elapsed_s FROM lake_scu"
 _SCHEDULED: Final = "SELECT path FROM ducklake_files_scheduled_for_deletion"
+
+
+def _schema_text(db: Session) -> str:
+    return str(db.execute("SELECT value FROM lake_meta WHERE name = 'schema'").fetchone()[0])
 
 
 def taken_uploads(db: Session, uploads: Sequence[str]) -> dict[str, int]:
@@ -310,9 +370,10 @@ def _run(
 def _add_run(db: Session, number: int, span: tuple[int, int], new: NewRun, added: Sequence[LakeFile]) -> None:
     (run,) = db.execute("SELECT max(run) + 1 FROM lake_run").fetchone()
     rows = sum(file.row_count for file in new.files if not file.view)
+    contents = contents_text(new.files) if new.stage.is_sorted else None
     db.execute(
-        "INSERT INTO lake_run VALUES (?, ?, ?, ?, ?, ?, ?, NULL)",
-        (run, *span, new.stage.value, new.level, rows, number),
+        "INSERT INTO lake_run VALUES (?, ?, ?, ?, ?, ?, ?, NULL, ?)",
+        (run, *span, new.stage.value, new.level, rows, number, contents),
     )
     ducklake_files.add_files(db, number, run, new.stage, added)
 

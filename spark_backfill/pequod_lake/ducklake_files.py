@@ -6,10 +6,12 @@ them as they are, while the run is another one: they have the number of the firs
 
 from __future__ import annotations
 
+import json
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
 
+from pequod_lake.contents import total
 from pequod_lake.database import Session
 from pequod_lake.ducklake_rows import now_text
 from pequod_lake.runs import LakeFile, Stage
@@ -17,7 +19,9 @@ from pequod_lake.runs import LakeFile, Stage
 #: The run of the authority's files.
 AUTHORITY: Final = 0
 #: The members of `LakeFile`.
-_FACTS: Final = "path, table_name, view_name, row_count, size_bytes, crc, footer_crc, footer_bytes, first_key, last_key"
+_FACTS: Final = (
+    "path, table_name, view_name, row_count, size_bytes, crc, footer_crc, footer_bytes, first_key, last_key, content"
+)
 #: What is in a snapshot.
 WITHIN: Final = "begin_number <= ? AND (end_number IS NULL OR end_number > ?)"
 _RAW: Final = f"""
@@ -46,9 +50,34 @@ def raw_files(db: Session, scu: int) -> list[LakeFile]:
     return [LakeFile(*row) for row in db.execute(_RAW, (scu, scu, Stage.RAW.value))]
 
 
+def contents_text(files: Sequence[LakeFile]) -> str:
+    """Return what the views of a run say, as the row of the run has it: in JSON, by table and view.
+
+    Each has its number of rows and the sum of its contents, so that a row of a file that is lost, doubled or another
+    one shows.
+    """
+    views: dict[str, list[LakeFile]] = {}
+    for file in files:
+        views.setdefault(f"{file.table}/{file.view}", []).append(file)
+    found = {
+        name: [sum(file.row_count for file in some), total(file.content for file in some)]
+        for name, some in sorted(views.items())
+    }
+    return json.dumps(found)
+
+
 def known_paths(db: Session) -> set[str]:
     """Return the paths of all files that some snapshot has."""
     return {path for (path,) in db.execute("SELECT path FROM lake_part")}
+
+
+def present(db: Session) -> list[tuple[LakeFile, bool]]:
+    """Return the present files, each with whether it is raw."""
+    rows = db.execute(
+        f"SELECT {_FACTS}, (SELECT stage FROM lake_run WHERE lake_run.run = lake_part.run) FROM lake_part "  # noqa: S608
+        "WHERE end_number IS NULL ORDER BY file"
+    )
+    return [(LakeFile(*facts), stage == Stage.RAW.value) for *facts, stage in rows.fetchall()]
 
 
 def add_files(db: Session, number: int, run: int, stage: Stage, files: Sequence[LakeFile]) -> None:
@@ -56,7 +85,7 @@ def add_files(db: Session, number: int, run: int, stage: Stage, files: Sequence[
     stored = AUTHORITY if stage is Stage.AUTHORITY else run
     db.executemany(
         f"INSERT INTO lake_part (run, {_FACTS}, begin_number, end_number) "  # noqa: S608
-        "VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, NULL)",
+        "VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, NULL)",
         [
             (
                 stored,
@@ -70,6 +99,7 @@ def add_files(db: Session, number: int, run: int, stage: Stage, files: Sequence[
                 one.footer_bytes,
                 one.first_key,
                 one.last_key,
+                one.content,
                 number,
             )
             for one in files

@@ -5,11 +5,24 @@ from __future__ import annotations
 from collections.abc import Sequence
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import Final
 
 from pequod_lake.clock import Stamp
 from pequod_lake.database import Session
 from pequod_lake.ducklake_tables import table_name
 from pequod_lake.runs import LakeFile
+from pequod_lake.schema import LakeTable
+
+#: DuckLake's names of types.
+_TYPES: Final = {
+    "bool": "boolean",
+    "int32": "int32",
+    "int64": "int64",
+    "double": "float64",
+    "string": "varchar",
+    "binary": "blob",
+    "timestamp[us]": "timestamp",
+}
 
 
 def now_text() -> str:
@@ -59,23 +72,83 @@ class SnapshotRows:
         for place, (file, raw) in enumerate(added):
             table = self._table_id(file, raw=raw)
             first = self._count(db, file, raw=raw, sign=1)
-            db.execute(
-                "INSERT INTO ducklake_data_file (data_file_id, table_id, begin_snapshot, path, path_is_relative, "
-                "file_format, record_count, file_size_bytes, footer_size, row_id_start) "
-                "VALUES (?, ?, ?, ?, ?, 'parquet', ?, ?, ?, ?)",
-                (
-                    file_id + place,
-                    table,
-                    number,
-                    Path(file.path).name,
-                    True,
-                    file.row_count,
-                    file.size_bytes,
-                    file.footer_bytes,
-                    first,
-                ),
-            )
+            self._insert(db, file_id + place, number, table, file, first)
         return int(number)
+
+    def alter(self, db: Session, now: Stamp, before: LakeTable, after: LakeTable) -> None:
+        """Write DuckLake's rows of a snapshot in which a table has other columns than before."""
+        number = self.begin(db, now, 0, [], [])
+        version = db.execute("SELECT schema_version FROM ducklake_snapshot WHERE snapshot_id = ?", (number,)).fetchone()
+        later = int(version[0]) + 1
+        db.execute("UPDATE ducklake_snapshot SET schema_version = ? WHERE snapshot_id = ?", (later, number))
+        changed = list[int]()
+        for view, raw in [("", True), ("", False), *((one.name, False) for one in after.views)]:
+            table = int(self._tables[table_name(after.name, view, raw=raw)])
+            had = {field.name for field in before.stored(before.view(view), raw=raw)}
+            has = {field.name: field for field in after.stored(after.view(view), raw=raw)}
+            for name in sorted(had - set(has)):
+                db.execute(
+                    "UPDATE ducklake_column SET end_snapshot = ? WHERE table_id = ? AND column_name = ?",
+                    (number, table, name),
+                )
+            for name in [one for one in has if one not in had]:
+                place = int(has[name].metadata[b"PARQUET:field_id"])
+                db.execute(
+                    "INSERT INTO ducklake_column (column_id, begin_snapshot, table_id, column_order, column_name, "
+                    "column_type, default_value, nulls_allowed, default_value_type, default_value_dialect) "
+                    "VALUES (?, ?, ?, ?, ?, ?, 'NULL', ?, 'literal', 'duckdb')",
+                    (place, number, table, place, name, _TYPES[str(has[name].type)], True),
+                )
+            if had != set(has):
+                changed.append(table)
+                db.execute("INSERT INTO ducklake_schema_versions VALUES (?, ?, ?)", (number, later, table))
+        db.execute(
+            "UPDATE ducklake_snapshot_changes SET changes_made = ? WHERE snapshot_id = ?",
+            (",".join(f"altered_table:{one}" for one in changed), number),
+        )
+
+    def restore(self, db: Session, files: Sequence[tuple[LakeFile, bool]]) -> int:
+        """Write the rows of present files that are missing or wrong, and end those of others; return their number."""
+        found = db.execute(
+            "SELECT path, record_count, file_size_bytes FROM ducklake_data_file WHERE end_snapshot IS NULL"
+        ).fetchall()
+        told = {path: (rows, size) for path, rows, size in found}
+        ours = {Path(file.path).name: (file, raw) for file, raw in files}
+        wrong = {
+            name
+            for name in {*told, *ours}
+            if name not in ours or told.get(name) != (ours[name][0].row_count, ours[name][0].size_bytes)
+        }
+        number, next_file = db.execute(
+            "SELECT snapshot_id, next_file_id FROM ducklake_snapshot ORDER BY snapshot_id DESC LIMIT 1"
+        ).fetchone()
+        for place, name in enumerate(sorted(wrong)):
+            db.execute("DELETE FROM ducklake_data_file WHERE path = ? AND end_snapshot IS NULL", (name,))
+            if name in ours:
+                file, raw = ours[name]
+                self._insert(db, next_file + place, number, self._table_id(file, raw=raw), file, 0)
+        db.execute(
+            "UPDATE ducklake_snapshot SET next_file_id = ? WHERE snapshot_id = ?", (next_file + len(wrong), number)
+        )
+        return len(wrong)
+
+    def _insert(self, db: Session, id_: int, number: int, table: int, file: LakeFile, first_row: int) -> None:
+        db.execute(
+            "INSERT INTO ducklake_data_file (data_file_id, table_id, begin_snapshot, path, path_is_relative, "
+            "file_format, record_count, file_size_bytes, footer_size, row_id_start) "
+            "VALUES (?, ?, ?, ?, ?, 'parquet', ?, ?, ?, ?)",
+            (
+                id_,
+                table,
+                number,
+                Path(file.path).name,
+                True,
+                file.row_count,
+                file.size_bytes,
+                file.footer_bytes,
+                first_row,
+            ),
+        )
 
     def _table_id(self, file: LakeFile, *, raw: bool) -> int:
         return int(self._tables[table_name(file.table, file.view, raw=raw)])

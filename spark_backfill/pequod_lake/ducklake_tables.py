@@ -19,7 +19,7 @@ from pequod_lake.runs import Stage
 from pequod_lake.schema import LakeSchema
 
 #: The version of Pequod's tables.
-FORMAT: Final = "3"
+FORMAT: Final = "4"
 _SQL_TYPES: Final = {
     "bool": "BOOLEAN",
     "int32": "INTEGER",
@@ -35,11 +35,11 @@ CREATE TABLE lake_snapshot (number INTEGER PRIMARY KEY, boot TEXT, elapsed_s REA
 CREATE TABLE lake_scu (scu INTEGER PRIMARY KEY, number INTEGER, row_count INTEGER,
     boot TEXT, elapsed_s REAL, wall_us INTEGER);
 CREATE TABLE lake_run (run INTEGER PRIMARY KEY, first_scu INTEGER, last_scu INTEGER, stage TEXT, level INTEGER,
-    row_count INTEGER, begin_number INTEGER, end_number INTEGER);
+    row_count INTEGER, begin_number INTEGER, end_number INTEGER, contents TEXT);
 CREATE INDEX lake_run_end ON lake_run (end_number);
 CREATE TABLE lake_part (file INTEGER PRIMARY KEY, run INTEGER, path TEXT, table_name TEXT, view_name TEXT,
     row_count INTEGER, size_bytes INTEGER, crc INTEGER, footer_crc INTEGER, footer_bytes INTEGER,
-    first_key TEXT NOT NULL, last_key TEXT NOT NULL, begin_number INTEGER, end_number INTEGER);
+    first_key TEXT NOT NULL, last_key TEXT NOT NULL, content TEXT NOT NULL, begin_number INTEGER, end_number INTEGER);
 CREATE TABLE lake_lease (run INTEGER PRIMARY KEY, worker TEXT, boot TEXT, until_s REAL);
 CREATE TABLE lake_upload (upload TEXT PRIMARY KEY, scu INTEGER, wall_us INTEGER);
 """
@@ -99,7 +99,7 @@ def create_tables(place: str, data_path: str, schema: LakeSchema, database: Data
         (number,) = db.execute("SELECT max(snapshot_id) FROM ducklake_snapshot").fetchone()
         meta = {"format": FORMAT, "schema": schema.text, "floor": number, "name": secrets.token_hex(8)}
         db.executemany("INSERT INTO lake_meta VALUES (?, ?)", list(meta.items()))
-        db.execute("INSERT INTO lake_run VALUES (0, 0, 0, ?, 0, 0, ?, NULL)", (Stage.AUTHORITY.value, number))
+        db.execute("INSERT INTO lake_run VALUES (0, 0, 0, ?, 0, 0, ?, NULL, '{}')", (Stage.AUTHORITY.value, number))
         db.execute("INSERT INTO lake_snapshot VALUES (?, ?, ?, ?)", (number, now.boot, now.elapsed_s, now.wall_us))
         db.execute("INSERT INTO lake_scu VALUES (0, ?, 0, ?, ?, ?)", (number, now.boot, now.elapsed_s, now.wall_us))
 

@@ -13,6 +13,7 @@ import pyarrow as pa
 from pyarrow import compute as pc
 
 from pequod_lake.conditions import Bound
+from pequod_lake.errors import LakeError
 from pequod_lake.ranges import files_within
 from pequod_lake.reading import LakeReader, ReadCounts
 from pequod_lake.runs import Run
@@ -28,11 +29,16 @@ def known_ids(reader: LakeReader, runs: Sequence[Run], name: str, texts: Any, co
 
 
 def texts_of(reader: LakeReader, runs: Sequence[Run], name: str, ids: Any, counts: ReadCounts | None = None) -> Any:
-    """Return the texts of numbers, in their order; a null stays null."""
+    """Return the texts of numbers, in their order; a null stays null.
+
+    Raises:
+        LakeError: A number has none: the lake is damaged.
+    """
     distinct = pc.unique(ids).drop_null()
     found = _found(reader, runs, name, "id", _flat(distinct), counts)
     places = pc.index_in(ids, value_set=_flat(found["id"]))
-    assert places.null_count == ids.null_count, f"ids of {name} without a text"
+    if places.null_count != ids.null_count:
+        raise LakeError(f"ids of {name}: a number has no text; `pequod lake verify` says what is damaged")
     return found["key"].take(places)
 
 
@@ -50,7 +56,7 @@ def _found(
     table = ids_table(name)
     view = "by_id" if column == "id" else ""
     pieces = [
-        reader.read(file, ("key", "id"), conditions, counts)
+        reader.read(file, ("key", "id"), conditions, counts, table.view(view).key if run.stage.is_sorted else ())
         for run in runs
         for file in files_within(run, table, view if run.stage.is_sorted else "", conditions)
     ]

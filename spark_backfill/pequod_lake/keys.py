@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Sequence
+from functools import lru_cache
 from typing import Any, TypeAlias
 
 import pyarrow as pa
@@ -32,6 +33,7 @@ def key_text(rows: Any, columns: Sequence[str], place: int) -> str:
     return json.dumps([value for _, value in key_at(rows, columns, place)], ensure_ascii=False, separators=(",", ":"))
 
 
+@lru_cache(maxsize=1 << 15)
 def parsed(text: str) -> Key:
     """Return the key that a text says."""
     return tuple(map(ordered, json.loads(text)))

@@ -29,9 +29,11 @@ from pathlib import Path
 from time import monotonic, sleep
 from typing import Final
 
+from pequod_lake.auditing import audit, check_ranges, check_sums, recorded_contents
 from pequod_lake.authority import StageLimits
+from pequod_lake.blocks import CacheLimits
 from pequod_lake.catalog import CatalogSnapshot
-from pequod_lake.checking import check_run
+from pequod_lake.checking import check_ids, check_run, next_ids
 from pequod_lake.clock import Clock, machine_clock
 from pequod_lake.closing import Closing
 from pequod_lake.coordination import Coordinator
@@ -43,6 +45,7 @@ from pequod_lake.locks import Lock
 from pequod_lake.place import create, opened
 from pequod_lake.query import LakeSnapshot
 from pequod_lake.reading import LakeReader
+from pequod_lake.repairing import Repairer, RepairReport
 from pequod_lake.runs import LakeFile, MergePolicy, Stage, authority_count
 from pequod_lake.schema import LakeSchema
 from pequod_lake.slices import Bulk
@@ -85,10 +88,18 @@ class LakeStatus:
 class Lake(Closing):
     """A lake that is open in this process; threads may share it."""
 
-    def __init__(self, location: Path | str, *, clock: Clock = machine_clock, at_point: AtPoint = no_point) -> None:
+    def __init__(
+        self,
+        location: Path | str,
+        *,
+        clock: Clock = machine_clock,
+        at_point: AtPoint = no_point,
+        cache: CacheLimits | None = None,
+    ) -> None:
         """Open a lake.
 
         Args:
+            cache: What this process keeps of the files that it reads.
             location: Its folder, or the address of an object store, such as `s3://bucket/lake`.
             clock: The clock of a lake that is on one machine; others have that of their catalog.
 
@@ -101,9 +112,8 @@ class Lake(Closing):
         except BaseException:
             self.place.close()
             raise
-        self.schema = self.catalog.schema
         self.coordinator = Coordinator(self.catalog)
-        self.reader = LakeReader(self.place.files)
+        self.reader = LakeReader(self.place.files, cache, lambda: self.catalog.schema)
         self._at_point = at_point
         self._writer: FileWriter | None = None
 
@@ -133,6 +143,30 @@ class Lake(Closing):
             return DuckLakeCatalog(self.place)
 
     @property
+    def schema(self) -> LakeSchema:
+        """The tables; columns may have been added and dropped by other processes since the last snapshot."""
+        return self.catalog.schema
+
+    def add_column(self, table: str, name: str, kind: str) -> None:
+        """Add a column, beside readers, writers and workers; rows that are there have null in it.
+
+        Args:
+            kind: A type of the schema, without ids.
+
+        Raises:
+            LakeSchemaError: The name is taken, or was taken by a column that was dropped; or the type is none.
+        """
+        self.catalog.alter(table, "add", name, kind)
+
+    def drop_column(self, table: str, name: str) -> None:
+        """Drop a column, beside readers, writers and workers; merges leave it out of new files.
+
+        Raises:
+            LakeSchemaError: It is part of a key or the timestamp, or it has ids.
+        """
+        self.catalog.alter(table, "drop", name)
+
+    @property
     def folder(self) -> Path:
         """The folder of its files.
 
@@ -147,6 +181,7 @@ class Lake(Closing):
         """Close the connections; snapshots that are open keep their files, if the catalog is in their folder."""
         if self._writer is not None:
             self._writer.close()
+        self.reader.close()
         self.place.close()
 
     @property
@@ -299,13 +334,38 @@ class Lake(Closing):
         )
 
     def verify(self) -> list[str]:
-        """Return what is wrong with the present files: damage, order, keys that are there twice, views that differ."""
-        found, lock = self._held(None)
-        problems = list[str]()
+        """Return what is wrong with the catalog and the present files.
+
+        Every file is read: damage, order, keys that are there twice, rows that are not those that were written, views
+        that differ, ids. Files that no catalog names are left to `expire`.
+        """
+        problems = audit(self.catalog)
         try:
+            found, lock = self._held(None)
+        except LakeError as error:
+            return [*problems, str(error)]
+        try:
+            recorded = recorded_contents(self.catalog)
             for run in found.runs:
+                if run.stage.is_sorted:
+                    problems += [*check_sums(run, recorded.get(run.id)), *check_ranges(run)]
                 for table in self.schema.all_tables:
                     problems += check_run(self.reader, table, run)
+            if not problems:
+                problems += check_ids(self.reader, self.schema, found.runs, next_ids(self.catalog))
         finally:
             lock.release()
-        return problems
+        return list(dict.fromkeys(problems))
+
+    def repair(self, limits: StageLimits | None = None) -> RepairReport:
+        """Make damaged files of sorted runs anew from what other views and SCUs have.
+
+        Raises:
+            LakeError: The catalog is damaged itself, or cannot be written.
+        """
+        found, lock = self._held(None)
+        try:
+            range_rows = (limits or StageLimits()).range_rows
+            return Repairer(self.schema, self.catalog, self.reader, self.writer, range_rows).repair(found.runs)
+        finally:
+            lock.release()

@@ -22,6 +22,7 @@ from pequod_lake.combining import combined, live, places_in_order
 from pequod_lake.conditions import Bound, Where, bind
 from pequod_lake.ids import known_ids, texts_of
 from pequod_lake.locks import Lock
+from pequod_lake.points import Points
 from pequod_lake.ranges import files_within, members
 from pequod_lake.reading import LakeReader, ReadCounts
 from pequod_lake.runs import Run
@@ -71,7 +72,11 @@ class LakeSnapshot(Closing):
     def get(self, table: str, *key: Any) -> dict[str, Any] | None:
         """Return the row of a primary key; None if there is none."""
         chosen = self.schema.table(table)
-        rows = self.scan(table, [(name, "=", value) for name, value in zip(chosen.key, key, strict=True)]).rows
+        where: Where = [(name, "=", value) for name, value in zip(chosen.key, key, strict=True)]
+        if Points.fits(self.runs, chosen):
+            bounds = bind(chosen, where)
+            return Points(self.schema, self.reader, self.runs).row(chosen, [one.value for one in bounds])
+        rows = self.scan(table, where).rows
         return rows.to_pylist()[0] if rows.num_rows else None
 
     def scan(
@@ -130,6 +135,7 @@ class _Scan:
         self._bounds = bounds
         self._names = names
         self.counts = ReadCounts()
+        self._schemas = dict[tuple[str, ...], Any]()
         #: The runs that have rows of the table.
         self._parts = [run for run in runs if run.of(table.name)]
         #: The columns that rows need beside the hidden ones.
@@ -186,7 +192,7 @@ class _Scan:
         if not is_hidden_by_newer:
             for part in self._parts:
                 seen.append(self._read(part, table.key, tested, view=view.name))
-            keys = _distinct(seen)
+            keys = pa.concat_tables(seen)
             return [self._read(part, self._all_columns(), _in(table, keys)) for part in self._parts]
         wanted = {*self._needed}
         for part in self._parts:
@@ -196,10 +202,10 @@ class _Scan:
                 rows = found.append_column(DELETED, pa.repeat(pa.scalar(value=False), found.num_rows))
                 own = found.select(list(table.key))
                 versions.append(rows)
-                older = _distinct(seen) if seen else None
+                older = pa.concat_tables(seen) if seen else None
             else:
                 own = self._read(part, table.key, tested, view=view.name)
-                older = _distinct([*seen, own])
+                older = pa.concat_tables([*seen, own])
             if older is not None and older.num_rows:
                 versions.append(self._read(part, self._all_columns(), _in(table, older)))
             seen.append(own)
@@ -219,8 +225,9 @@ class _Scan:
         for bound in bounds:
             ids = with_ids.get(bound.column)
             conditions.append(bound if ids is None else self._numbered(bound, ids))
+        order = table.view(view).key if part.stage.is_sorted else ()
         pieces = [
-            self._reader.read(file, columns, conditions, self.counts)
+            self._reader.read(file, columns, conditions, self.counts, order)
             for file in files_within(part, table, view if part.stage.is_sorted else "", conditions)
         ]
         if not pieces:
@@ -231,11 +238,15 @@ class _Scan:
                 texts = texts_of(self._reader, self._runs, ids, rows[name].combine_chunks(), self.counts)
                 rows = rows.set_column(at, name, texts)
         # Fields have no metadata from here on, so that those of all stages are equal.
-        return rows.cast(self._schema(columns))
+        schema = self._schema(columns)
+        return rows if rows.schema.equals(schema, check_metadata=True) else rows.cast(schema)
 
     def _schema(self, columns: Sequence[str]) -> Any:
-        kinds = dict(self._table.hidden()) | {column.name: column.type for column in self._table.columns}
-        return pa.schema([(name, kinds[name]) for name in columns])
+        found = self._schemas.get(tuple(columns))
+        if found is None:
+            kinds = dict(self._table.hidden()) | {column.name: column.type for column in self._table.columns}
+            found = self._schemas[tuple(columns)] = pa.schema([(name, kinds[name]) for name in columns])
+        return found
 
     def _numbered(self, bound: Bound, ids: str) -> Bound:
         texts = bound.value if bound.op == "in" else pa.array([bound.value.as_py()], pa.string())
@@ -252,11 +263,6 @@ class _Scan:
 
     def _empty(self) -> Any:
         return self._schema(self._names).empty_table()
-
-
-def _distinct(keys: Sequence[Any]) -> Any:
-    whole = pa.concat_tables(keys)
-    return whole.group_by(whole.schema.names).aggregate([])
 
 
 def _in(table: LakeTable, keys: Any) -> list[Bound]:

@@ -46,6 +46,24 @@ def files_within(run: Run, table: LakeTable, view: str, conditions: Sequence[Row
     return found
 
 
+def files_with(run: Run, table: str, view: str, prefix: Key) -> Iterator[LakeFile]:
+    """Yield the files of a view that may have rows whose key begins with some values, in their order.
+
+    Cost:
+        O(log n + m) for n files of which m may have such rows.
+    """
+    files = run.of(table, view)
+    size = len(prefix)
+    place = 0
+    if len(files) > 1 and all(file.first_key for file in files):
+        place = bisect_left(files, prefix, key=lambda file: parsed(file.last_key)[:size])
+    for file in files[place:]:
+        if file.first_key and parsed(file.first_key)[:size] > prefix:
+            return
+        if not file.first_key or parsed(file.last_key)[:size] >= prefix:
+            yield file
+
+
 def _edges(files: Sequence[LakeFile], column: str, conditions: Sequence[RowBound]) -> tuple[int, int]:
     """Return the first and the last place of the files that the conditions of one column leave, half-open."""
     first, last = 0, len(files)

@@ -1,5 +1,8 @@
 """Files read in part: the row groups whose statistics may meet the conditions, and of these the rows that do.
 
+What footers say stays in memory, and so do row groups of queries that want few of them (blocks.py), within the bounds
+of `CacheLimits`.
+
 Nothing that was damaged is read as rows: the size and the footer's checksum are compared when a file is first opened,
 each page has its own checksum, and `checked_path` compares the whole file for readers that know no checksums.
 """
@@ -9,7 +12,7 @@ from __future__ import annotations
 import threading
 import zlib
 from collections import OrderedDict
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import takewhile
@@ -20,13 +23,17 @@ import pyarrow as pa
 from pyarrow import compute as pc
 from pyarrow import parquet
 
+from pequod_lake.blocks import Block, BlockCache, CacheLimits
 from pequod_lake.conditions import RowBound
 from pequod_lake.errors import LakeCorruptError, LakeError
+from pequod_lake.opened import OpenedFile
 from pequod_lake.runs import LakeFile
+from pequod_lake.schema import LakeSchema, LakeTable
 from pequod_lake.store import FolderFiles, LakeFiles
 from pequod_lake.writing import footer_of
 
-_OPENED_MAX: Final = 1024
+#: Row groups with no more rows in all stay in memory: those of a delta, or of a short range of a large file.
+_KEPT_ROWS_MAX: Final = 262_144
 _CRC_BYTES: Final = 1 << 20
 
 
@@ -40,47 +47,45 @@ class ReadCounts:
     size_bytes: int = 0
 
 
-@dataclass(frozen=True, slots=True)
-class OpenedFile:
-    """What is known of a file once it has been opened; files never change."""
-
-    metadata: Any
-    #: The places of columns by name.
-    places: dict[str, int]
-    #: The least and the largest value of a column in each row group; None where they are unknown.
-    bounds: dict[str, list[tuple[Any, Any] | None]]
-
-    def groups(self, conditions: Sequence[RowBound]) -> list[int]:
-        """Return the row groups that may have rows that meet all conditions."""
-        found = range(self.metadata.num_row_groups)
-        for condition in conditions:
-            bounds = [self.bounds_of(column) for column in condition.columns]
-            found = [one for one in found if condition.may_be_in([column[one] for column in bounds])]  # type: ignore[assignment]
-        return list(found)
-
-    def bounds_of(self, column: str) -> list[tuple[Any, Any] | None]:
-        """Return the least and the largest value of a column in each row group; None where they are not known."""
-        found = self.bounds.get(column)
-        if found is None:
-            place = self.places[column]
-            found = []
-            for number in range(self.metadata.num_row_groups):
-                statistics = self.metadata.row_group(number).column(place).statistics
-                is_known = statistics is not None and statistics.has_min_max
-                found.append(_edges(statistics) if is_known else None)
-            self.bounds[column] = found
-        return found
-
-
 class LakeReader:
     """Reads the files of a lake; threads may share it."""
 
-    def __init__(self, files: LakeFiles) -> None:
+    def __init__(
+        self, files: LakeFiles, limits: CacheLimits | None = None, schema: Callable[[], LakeSchema] | None = None
+    ) -> None:
         self.files = files
+        self._schema = schema
+        #: The types of columns, for those that a file does not have, by table and name.
+        self._kinds: dict[tuple[str, str], Any] = {}
+        self.limits = limits or CacheLimits()
+        self.blocks = BlockCache(self.limits.bytes_max)
         self._lock = threading.Lock()
         self._opened: OrderedDict[str, OpenedFile] = OrderedDict()
         #: Files whose whole content has been compared with its checksum.
         self._checked: set[str] = set()
+
+    def learn(self, table: LakeTable) -> None:
+        """Know the types of a table's columns, so that files without one of them have null in it.
+
+        A column keeps its type for good: the name of one that was dropped is not given again.
+        """
+        self._kinds |= {(table.name, field.name): field.type for field in table.stored(table.primary)}
+
+    def names_of(self, file: LakeFile) -> list[str]:
+        """Return the columns that a file has.
+
+        Raises:
+            LakeCorruptError: The file is not what was written.
+        """
+        with self._damage(file):
+            return list(self._open(file).places)
+
+    def _kind(self, file: LakeFile, opened: OpenedFile, name: str) -> Any:
+        if name in opened.places:
+            return opened.schema.field(name).type
+        if (file.table, name) not in self._kinds and self._schema is not None:
+            self.learn(self._schema().table(file.table))
+        return self._kinds[file.table, name]
 
     def read(
         self,
@@ -88,22 +93,100 @@ class LakeReader:
         columns: Sequence[str],
         conditions: Sequence[RowBound] = (),
         counts: ReadCounts | None = None,
+        order: Sequence[str] = (),
     ) -> Any:
         """Return the rows that meet the conditions, in the order of the file.
+
+        Args:
+            order: The columns by which the file is sorted; none if it is not, or if nobody knows.
 
         Raises:
             LakeCorruptError: The file is not what was written.
         """
         with self._damage(file):
             opened = self._open(file)
-            groups = opened.groups(conditions)
-            counts = counts or ReadCounts()
-            counts.file_count += 1
-            counts.group_count += len(groups)
-            counts.row_count += sum(opened.metadata.row_group(one).num_rows for one in groups)
-            counts.size_bytes += sum(opened.metadata.row_group(one).total_byte_size for one in groups)
+            if any(name not in opened.places for one in conditions for name in one.columns):
+                # A null meets no condition.
+                return pa.schema([(name, self._kind(file, opened, name)) for name in columns]).empty_table()
+            groups = opened.groups(conditions, order)
+            count_rows = [opened.metadata.row_group(one).num_rows for one in groups]
+            if counts is not None:
+                counts.file_count += 1
+                counts.group_count += len(groups)
+                counts.row_count += sum(count_rows)
+                counts.size_bytes += sum(opened.metadata.row_group(one).total_byte_size for one in groups)
+            if conditions and sum(count_rows) <= _KEPT_ROWS_MAX:
+                return self._from_blocks(file, opened, groups, columns, conditions, order)
+            there = [name for name in columns if name in opened.places]
+            # Without one of them there would be no number of rows.
+            asked = there or [next(iter(opened.places))]
             with self._source(file, opened) as source:
-                return _rows(source, groups, list(columns), conditions)
+                rows = _rows(source, groups, asked, conditions)
+            if len(there) == len(columns):
+                return rows
+            for name in columns:
+                if name not in opened.places:
+                    rows = rows.append_column(name, pa.nulls(rows.num_rows, self._kind(file, opened, name)))
+            return rows.select(list(columns))
+
+    def block(self, file: LakeFile, opened: OpenedFile, group: int, columns: Sequence[str]) -> Block:
+        """Return a row group with these columns, from memory or from the file."""
+        count = opened.metadata.row_group(group).num_rows
+
+        def read(names: list[str]) -> Sequence[Any]:
+            there = [name for name in names if name in opened.places]
+            found = {name: pa.nulls(count, self._kind(file, opened, name)) for name in names if name not in there}
+            if there:
+                with self._source(file, opened) as source:
+                    rows = source.read_row_group(group, columns=there, use_threads=False)
+                found |= {name: _flat(rows[name]) for name in there}
+            return [found[name] for name in names]
+
+        return self.blocks.block(file.path, group, count, columns, read)
+
+    def _from_blocks(
+        self,
+        file: LakeFile,
+        opened: OpenedFile,
+        groups: Sequence[int],
+        columns: Sequence[str],
+        conditions: Sequence[RowBound],
+        order: Sequence[str],
+    ) -> Any:
+        tested = list(dict.fromkeys(column for condition in conditions for column in condition.columns))
+        schema = pa.schema([(name, self._kind(file, opened, name)) for name in columns])
+        pieces = []
+        for group in groups:
+            block = self.block(file, opened, group, tested)
+            found = block.found(order, conditions)
+            # Most files have no row of a point query: their other columns are left alone.
+            if found.count:
+                block = self.block(file, opened, group, [*tested, *columns])
+                pieces.append(pa.Table.from_arrays([block.picked(one, found) for one in columns], schema=schema))
+        return pa.concat_tables(pieces) if pieces else schema.empty_table()
+
+    def first(
+        self, file: LakeFile, order: Sequence[str], values: Sequence[Any], wanted: Sequence[Any], columns: Sequence[str]
+    ) -> tuple[Block, int] | None:
+        """Return the first row of a sorted file whose first columns have some values, as its place in a row group.
+
+        Args:
+            values: As Python has them.
+            wanted: As `blocks.searched` gives them.
+            columns: The columns that the row group has then.
+
+        Raises:
+            LakeCorruptError: The file is not what was written.
+        """
+        with self._damage(file):
+            opened = self._open(file)
+            tested = order[: len(values)]
+            for group in opened.groups_with(tested, values):
+                block = self.block(file, opened, group, tested)
+                place = block.first_with(tested, wanted)
+                if place is not None:
+                    return self.block(file, opened, group, columns), place
+        return None
 
     def batches(self, file: LakeFile, columns: Sequence[str], rows: int) -> Iterator[Any]:
         """Yield all rows, at most ``rows`` at a time.
@@ -125,15 +208,30 @@ class LakeReader:
             metadata = self._open(file).metadata
             return [metadata.row_group(number).num_rows for number in range(metadata.num_row_groups)]
 
-    def group_batches(self, file: LakeFile, columns: Sequence[str], groups: Sequence[int], rows: int) -> Iterator[Any]:
+    def group_batches(self, file: LakeFile, stored: Any, groups: Sequence[int], rows: int) -> Iterator[Any]:
         """Yield the rows of some row groups, at most ``rows`` at a time.
+
+        Args:
+            stored: The columns, as a schema of Arrow; one that the file does not have is null.
 
         Raises:
             LakeCorruptError: The file is not what was written.
         """
-        with self._damage(file), self._source(file, self._open(file)) as source:
-            for batch in source.iter_batches(batch_size=rows, row_groups=list(groups), columns=list(columns)):
-                yield pa.Table.from_batches([batch]).select(list(columns))
+        with self._damage(file):
+            opened = self._open(file)
+            there = [name for name in stored.names if name in opened.places]
+            # Without one of them there would be no number of rows.
+            asked = there or [next(iter(opened.places))]
+            with self._source(file, opened) as source:
+                for batch in source.iter_batches(batch_size=rows, row_groups=list(groups), columns=asked):
+                    yield pa.table(
+                        {
+                            field.name: batch.column(field.name)
+                            if field.name in there
+                            else pa.nulls(batch.num_rows, field.type)
+                            for field in stored
+                        }
+                    )
 
     def least_values(self, file: LakeFile, columns: Sequence[str]) -> list[tuple[tuple[Any, ...], int]]:
         """Return the least value of each column in each row group, and the group's number of rows.
@@ -205,25 +303,30 @@ class LakeReader:
         with self.files.opened(file.path) as path:
             metadata = parquet.read_metadata(path)
         places = {metadata.row_group(0).column(one).path_in_schema: one for one in range(metadata.num_columns)}
-        found = OpenedFile(metadata, places, {})
+        schema = metadata.schema.to_arrow_schema()
+        found = OpenedFile(metadata, schema, places)
         with self._lock:
             self._opened[file.path] = found
-            if len(self._opened) > _OPENED_MAX:
+            if len(self._opened) > self.limits.files_max:
                 self._opened.popitem(last=False)
         return found
 
     @contextmanager
     def _source(self, file: LakeFile, opened: OpenedFile) -> Iterator[Any]:
+        is_near = isinstance(self.files, FolderFiles)
         with (
             self.files.opened(file.path) as path,
             parquet.ParquetFile(
-                path,
-                metadata=opened.metadata,
-                page_checksum_verification=True,
-                pre_buffer=not isinstance(self.files, FolderFiles),
+                path, metadata=opened.metadata, page_checksum_verification=True, pre_buffer=not is_near
             ) as source,
         ):
             yield source
+
+    def close(self) -> None:
+        """Let go of what was read."""
+        with self._lock:
+            self._opened.clear()
+        self.blocks.forget()
 
     @contextmanager
     def _damage(self, file: LakeFile) -> Iterator[None]:
@@ -237,14 +340,6 @@ class LakeReader:
         if isinstance(error, OSError) and self.files.is_unreachable(error):
             return self.files.failure(file.path, "be read", error)
         return LakeCorruptError(file.path, f"it cannot be read: {error}")
-
-
-def _edges(statistics: Any) -> tuple[Any, Any] | None:
-    """Return the least and the largest value; None if Python has no such value: a timestamp beyond year 9999."""
-    try:
-        return statistics.min, statistics.max
-    except (ValueError, OverflowError):
-        return None
 
 
 def _rows(source: Any, groups: list[int], columns: list[str], conditions: Sequence[RowBound]) -> Any:
@@ -268,3 +363,10 @@ def _rows(source: Any, groups: list[int], columns: list[str], conditions: Sequen
         for column in others:
             found = found.append_column(schema.field(column), pa.chunked_array([], schema.field(column).type))
     return found.select(columns)
+
+
+def _flat(column: Any) -> Any:
+    """Return a column as one array."""
+    if not isinstance(column, pa.ChunkedArray):
+        return column
+    return column.chunk(0) if column.num_chunks == 1 else column.combine_chunks()

@@ -59,6 +59,8 @@ class LakeFile:
     #: files that are not sorted.
     first_key: str = ""
     last_key: str = ""
+    #: What its rows say (contents.py); empty if nobody knows, as in files that are not sorted.
+    content: str = ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -26,7 +26,7 @@ from __future__ import annotations
 import re
 import tomllib
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Final
 
 import pyarrow as pa
@@ -71,6 +71,8 @@ class LakeColumn:
     kind: str
     #: The name of the ids, if the files hold numbers in place of texts.
     ids: str | None = None
+    #: Whether rows may leave it out; then it is null.
+    is_optional: bool = False
 
     @property
     def type(self) -> Any:
@@ -109,6 +111,8 @@ class LakeTable:
     is_partial: bool
     #: The secondary views.
     views: tuple[LakeView, ...]
+    #: By view, the numbers of the fields of its files, if columns were added or dropped: each column keeps its own.
+    numbers: tuple[tuple[str, tuple[tuple[str, int], ...]], ...] = ()
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -175,11 +179,9 @@ class LakeTable:
         visible = [(one.name, one.type if raw else one.stored_type) for one in columns]
         # A secondary view has only rows that are there: delete markers and times are looked up in the primary one.
         fields = visible if view.name else [*visible, *self.hidden()]
+        numbers = dict(dict(self.numbers).get(view.name, ())) or {name: at for at, (name, _) in enumerate(fields, 1)}
         return pa.schema(
-            [
-                pa.field(name, kind, metadata={"PARQUET:field_id": str(number)})
-                for number, (name, kind) in enumerate(fields, 1)
-            ]
+            [pa.field(name, kind, metadata={"PARQUET:field_id": str(numbers[name])}) for name, kind in fields]
         )
 
 
@@ -208,9 +210,10 @@ class LakeSchema:
             document = tomllib.loads(text)
         except tomllib.TOMLDecodeError as error:
             raise LakeSchemaError("schema", f"it is not TOML: {error}") from error
-        _refuse_unknown("schema", document, {"table", "id"})
+        _refuse_unknown("schema", document, {"table", "id", "change"})
         ids = tuple(_name("id", entry) for entry in _entries(document, "id"))
-        tables = tuple(_table(entry, ids) for entry in _entries(document, "table"))
+        changes = _entries(document, "change")
+        tables = tuple(changed_table(_table(entry, ids), entry, changes, ids) for entry in _entries(document, "table"))
         if not tables:
             raise LakeSchemaError("schema", "it has no table; start one with a line [[table]]")
         names = [*(table.name for table in tables), *ids]
@@ -307,9 +310,11 @@ def _column(place: str, name: str, kind: object, ids: tuple[str, ...]) -> LakeCo
         if kind.removeprefix(_ID) not in ids:
             raise LakeSchemaError(place, f"column {name}: there is no [[id]] with the name {kind.removeprefix(_ID)!r}")
         return LakeColumn(name, "text", kind.removeprefix(_ID))
+    is_optional = isinstance(kind, str) and kind.endswith("?")
+    kind = kind.removesuffix("?") if isinstance(kind, str) else kind
     if not isinstance(kind, str) or kind not in TYPES:
         raise LakeSchemaError(place, f"column {name}: {kind!r} is no type; there are {', '.join(TYPES)} and id:NAME")
-    return LakeColumn(name, kind)
+    return LakeColumn(name, kind, is_optional=is_optional)
 
 
 def _names(place: str, setting: str, declared: object, kinds: Mapping[str, str]) -> tuple[str, ...]:
@@ -341,3 +346,49 @@ def _view(place: str, name: str, declared: object, key: tuple[str, ...], kinds: 
     anything = dict.fromkeys(kinds, "text")
     chosen = {*order, *_names(f"{place}, view {name}", "columns", columns, anything)}
     return LakeView(name, order, tuple(one for one in kinds if one in chosen))
+
+
+def changed_table(
+    table: LakeTable, members: Mapping[str, Any], changes: list[dict[str, Any]], ids: tuple[str, ...]
+) -> LakeTable:
+    """Return a table after columns were added and dropped."""
+    mine = [one for one in changes if one.get("table") == table.name]
+    if not mine:
+        return table
+    place = f"table {table.name}"
+    now = dict(members) | {"columns": dict(members["columns"]), "views": dict(members.get("views", {}))}
+    numbers = {
+        view.name: {field.name: at for at, field in enumerate(table.stored(view), 1)}
+        for view in (table.primary, *table.views)
+    }
+    known = set(table.names)
+    for change in mine:
+        _refuse_unknown("change", change, {"table", "add", "type", "drop"})
+        name = change.get("add", change.get("drop"))
+        if "add" in change:
+            if name in known:
+                raise LakeSchemaError(
+                    place, f"{name!r} is a column, or was one: files may still have it; take a new name"
+                )
+            kind = change.get("type")
+            if not isinstance(kind, str) or kind not in TYPES:
+                raise LakeSchemaError(place, f"a column of type {kind!r} cannot be added; there are {', '.join(TYPES)}")
+            known.add(name)
+            now["columns"][name] = f"{kind}?"
+        else:
+            column = next((one for one in table.columns if one.name == name), None)
+            if name not in now["columns"]:
+                raise LakeSchemaError(place, f"it has no column {name!r} to drop")
+            if column is not None and column.ids:
+                raise LakeSchemaError(place, f"column {name} has ids, so it cannot be dropped")
+            del now["columns"][name]
+            for view, declared in now["views"].items():
+                if isinstance(declared, dict) and name in declared.get("columns", []):
+                    rest = [one for one in declared["columns"] if one != name]
+                    now["views"][view] = declared | {"columns": rest or list(declared["key"])}
+        table = _table(now, ids)
+        for view in (table.primary, *table.views):
+            told = numbers[view.name]
+            for field in table.stored(view):
+                told.setdefault(field.name, len(told) + 1)
+    return replace(table, numbers=tuple((view, tuple(told.items())) for view, told in numbers.items()))

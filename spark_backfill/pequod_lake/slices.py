@@ -85,6 +85,7 @@ class KeySlice:
         Raises:
             LakeCorruptError: A file is damaged.
         """
+        reader.learn(work.table)
         conditions = list[KeyBound]()
         conditions += [_bound(work.table, ">=", self.low)] if self.low is not None else []
         conditions += [_bound(work.table, "<", self.high)] if self.high is not None else []

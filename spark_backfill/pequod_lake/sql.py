@@ -69,7 +69,7 @@ class LakeViews:
     def _piece(self, table: LakeTable, run: Run, number: int) -> str:
         """Return a query for the rows of one run, as users see them, each key once."""
         if run.stage.is_sorted:
-            source = self._files(run.of(table.name))
+            source = self._files(table, run.of(table.name))
         else:
             source = f'"_{table.name}_{number}"'
             stored = table.stored(table.primary, raw=not run.stage.is_remapped).names
@@ -92,9 +92,9 @@ class LakeViews:
             self._ids.add(name)
             files = [file for run in self._snapshot.runs for file in run.of(table.name)]
             # There is no file if no row has a text.
-            source = self._files(files) if files else "(SELECT '' AS key, 0 AS id WHERE false)"
+            source = self._files(table, files) if files else "(SELECT '' AS key, 0 AS id WHERE false)"
             self._db.execute(f'CREATE VIEW "_{table.name}" AS SELECT key, id FROM {source}')  # noqa: S608
         return f'"_{table.name}"'
 
-    def _files(self, files: Any) -> str:
-        return table_of(self._db, self._snapshot.reader, files)
+    def _files(self, table: LakeTable, files: Any) -> str:
+        return table_of(self._db, self._snapshot.reader, files, table.stored(table.primary))

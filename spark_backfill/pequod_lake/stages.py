@@ -68,19 +68,21 @@ class Stages:
             LakeCorruptError: A file of the runs is damaged.
             LakeError: The disk is full.
         """
+        # Once for the step: columns may be added and dropped meanwhile.
+        self._schema = schema = self._catalog.schema
         self._name = step.kind.value
         level = max(run.level for run in step.runs)
         match step.kind:
             case StepKind.REMAP:
-                return NewRun(Stage.REMAPPED, 0, tuple(self._remap(step.runs[0])))
+                return NewRun(Stage.REMAPPED, 0, tuple(self._remap(step.runs[0])), schema.text)
             case StepKind.SORT:
-                return NewRun(Stage.SORTED, 0, tuple(self._sorted(step.runs[0])))
+                return NewRun(Stage.SORTED, 0, tuple(self._sorted(step.runs[0])), schema.text)
             case StepKind.MERGE:
-                return NewRun(Stage.MERGED, level + 1, tuple(self._merged(step.runs, is_authority=False)))
+                return NewRun(Stage.MERGED, level + 1, tuple(self._merged(step.runs, is_authority=False)), schema.text)
             case StepKind.DELTA:
-                return NewRun(Stage.DELTA, level, tuple(self._merged(step.runs, is_authority=False)))
+                return NewRun(Stage.DELTA, level, tuple(self._merged(step.runs, is_authority=False)), schema.text)
             case StepKind.AUTHORITY:
-                return NewRun(Stage.AUTHORITY, level, tuple(self._merged(step.runs, is_authority=True)))
+                return NewRun(Stage.AUTHORITY, level, tuple(self._merged(step.runs, is_authority=True)), schema.text)
             case _:
                 assert_never(step.kind)
 
@@ -209,7 +211,8 @@ class Stages:
         order = ", ".join(f'"{name}"' for name in key)
         with duckdb.connect() as db:
             db.execute(f"SET memory_limit = '{self._limits.memory}'")
-            found = db.execute(f"SELECT {names} FROM {table_of(db, self._reader, files)} ORDER BY {order}")  # noqa: S608
+            source = table_of(db, self._reader, files, table.stored(table.primary))
+            found = db.execute(f"SELECT {names} FROM {source} ORDER BY {order}")  # noqa: S608
             for batch in found.to_arrow_reader(_BATCH_ROWS):
                 yield live(table, pa.Table.from_batches([batch])).select(list(columns))
 
@@ -226,7 +229,7 @@ class Stages:
     def _unsorted(self, table: LakeTable, rows: Any) -> Iterator[LakeFile]:
         """Write rows that are not in the order of the key."""
         for file in self._written(table, "", [rows]):
-            yield replace(file, first_key="", last_key="")
+            yield replace(file, first_key="", last_key="", content="")
 
     def _written(self, table: LakeTable, view: str, batches: Iterable[Any]) -> Iterator[LakeFile]:
         file = self._writer.write(self._name, table, table.view(view), batches)

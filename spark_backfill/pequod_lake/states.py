@@ -63,6 +63,8 @@ class LakeState:
         schema, reader = _parsed(self.schema), reader_at(self.location)
         try:
             with renewed(reader.files, self.lease, what):
+                for table in schema.tables:
+                    reader.learn(table)
                 yield LakeSnapshot(schema, reader, self.number, self.runs, 0.0, _Unlocked())
         except LakeCorruptError as error:
             if isinstance(error.__cause__, FileNotFoundError):

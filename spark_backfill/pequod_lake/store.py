@@ -172,7 +172,8 @@ class FolderFiles:
 
     def size_bytes(self, path: str) -> int:
         """Return the size of a file."""
-        return (self.folder / path).stat().st_size
+        # Not by pathlib: each query asks for each of its files.
+        return os.stat(f"{self.folder}/{path}").st_size  # noqa: PTH116 - 2 microseconds in place of 8
 
     def copy(self, old: str, new: str) -> None:
         """Give a file a second name, without copying it."""

@@ -99,7 +99,9 @@ class Upload:
 def put_rows(table: LakeTable, rows: Any) -> Any:
     """Return rows in the form of raw files."""
     given = _given(table, rows)
-    wanted = set(table.names) if not table.is_partial else {*table.key, *([table.timestamp] if table.timestamp else [])}
+    wanted = {*table.key, *([table.timestamp] if table.timestamp else [])}
+    if not table.is_partial:
+        wanted |= {column.name for column in table.columns if not column.is_optional}
     _check_columns(table, given, wanted, set(table.names))
     times = _times(table, given)
     columns: dict[str, Any] = {}

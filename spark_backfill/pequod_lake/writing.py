@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import threading
 import zlib
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass, replace
-from itertools import count
+from itertools import chain, count
 from typing import Any, BinaryIO, Final
 
 import pyarrow as pa
+from pyarrow import compute as pc
 from pyarrow import parquet
 
+from pequod_lake.contents import content_of, total
 from pequod_lake.ducklake_tables import table_name
 from pequod_lake.errors import LakeCorruptError, LakeError
 from pequod_lake.keys import key_text
@@ -25,6 +27,9 @@ from pequod_lake.store import LakeFiles
 #: 0.1 s for a million rows of four columns.
 _GROUP_ROWS: Final = 16_384
 _RAW_GROUP_ROWS: Final = 131_072
+#: Texts of which a sample has a smaller share of different ones are written as a dictionary.
+_SAMPLE_ROWS: Final = 4_096
+_REPEATED: Final = 0.125
 #: The length of the footer and the magic number, at the end of a Parquet file.
 _TAIL_BYTES: Final = 8
 #: What is read at once to find the footer, which is seldom longer.
@@ -122,7 +127,7 @@ class FileWriter:
         return write_file(self._files, path, table, view, batches, raw=raw)
 
     def link(self, kind: str, table: LakeTable, file: LakeFile, *, raw: bool = False) -> LakeFile:
-        """Return a file with the same content under another name, as a file of the primary view.
+        """Return a file with the same content under another name.
 
         Args:
             raw: It is a file of the stage `ingest`.
@@ -131,7 +136,7 @@ class FileWriter:
             LakeCorruptError: The file is gone.
             LakeError: The disk is full.
         """
-        path = self._path(kind, table_name(table.name, "", raw=raw))
+        path = self._path(kind, table_name(table.name, file.view, raw=raw))
         try:
             self._files.copy(file.path, path)
         except FileNotFoundError as error:
@@ -169,27 +174,24 @@ def write_file(
 ) -> LakeFile | None:
     """Write tables of Arrow one after the other into one durable file; see `FileWriter.write`."""
     schema = table.stored(view, raw=raw)
-    options = {
-        "compression": "lz4",
-        "use_dictionary": [column.name for column in table.columns if raw and column.ids] or False,
-        "write_page_checksum": True,
-    }
     group_rows = _RAW_GROUP_ROWS if raw else _GROUP_ROWS
     rows, first_key, last_key = 0, "", ""
+    contents = list[str]()
     try:
         with files.create(path) as file:
             counted = _Summed(file)
+            first, others = _begun(batches)
+            options = _options(table, schema, first, raw=raw)
             with parquet.ParquetWriter(pa.PythonFile(counted, "w"), schema, **options) as writer:
-                for batch in batches:
+                for batch in chain([first], others):
                     if batch.num_rows:
-                        writer.write_table(_in_schema(batch, schema), row_group_size=group_rows)
+                        piece = _in_schema(batch, schema)
+                        writer.write_table(piece, row_group_size=group_rows)
                         rows += batch.num_rows
                         if not raw:
                             first_key = first_key or key_text(batch, view.key, 0)
                             last_key = key_text(batch, view.key, batch.num_rows - 1)
-            if not rows:
-                # So that the block fails, and no file is left.
-                raise _NoRowsError  # noqa: TRY301 - it is caught below
+                            contents.append(content_of(piece))
         footer_crc, footer_bytes = footer_of(files, path, counted.size_bytes)
     except _NoRowsError:
         return None
@@ -209,7 +211,44 @@ def write_file(
         footer_bytes,
         first_key,
         last_key,
+        total(contents) if contents else "",
     )
+
+
+def _begun(batches: Iterable[Any]) -> tuple[Any, Iterator[Any]]:
+    """Return the first batch that has rows, and the others.
+
+    Raises:
+        _NoRowsError: There is none; in the block of a file that is being created, so none is left.
+    """
+    others = iter(batches)
+    for batch in others:
+        if batch.num_rows:
+            return batch, others
+    raise _NoRowsError
+
+
+def _options(table: LakeTable, schema: Any, first: Any, *, raw: bool) -> dict[str, Any]:
+    """Return how columns are packed: numbers by their differences, texts that repeat in a dictionary; all by zstd.
+
+    A million rows of four columns take 18 MB where LZ4 alone took 35, for a tenth more CPU.
+    """
+    repeated = {column.name for column in table.columns if raw and column.ids}
+    encodings = dict[str, str]()
+    for field in schema:
+        if pa.types.is_integer(field.type) or pa.types.is_timestamp(field.type):
+            encodings[field.name] = "DELTA_BINARY_PACKED"
+        elif pa.types.is_string(field.type) or pa.types.is_binary(field.type):
+            some = first[field.name].slice(0, _SAMPLE_ROWS)
+            if len(some) == _SAMPLE_ROWS and pc.count_distinct(some).as_py() < _SAMPLE_ROWS * _REPEATED:
+                repeated.add(field.name)
+    return {
+        "compression": "zstd",
+        "compression_level": 1,
+        "use_dictionary": sorted(repeated) or False,
+        "column_encoding": {name: kind for name, kind in encodings.items() if name not in repeated} or None,
+        "write_page_checksum": True,
+    }
 
 
 def _in_schema(batch: Any, schema: Any) -> Any:

@@ -82,7 +82,7 @@ def remapped(
     finally:
         for one in kept:
             one.unpersist()
-    return [replace(file, first_key="", last_key="") for file in found]
+    return [replace(file, first_key="", last_key="", content="") for file in found]
 
 
 def _texts(

@@ -32,7 +32,8 @@ if TYPE_CHECKING:
 #: A row of a task's answer: the number of its part, what was wrong with which file, and a `LakeFile`.
 ANSWER: Final = (
     "part int, reason string, path string, table_name string, view_name string, row_count bigint, size_bytes bigint, "
-    "crc bigint, footer_crc bigint, footer_bytes bigint, first_key string, last_key string"
+    "crc bigint, footer_crc bigint, footer_bytes bigint, first_key string, last_key string, "
+    "content string"
 )
 _ANSWER_SCHEMA: Final = pa.schema(
     [
@@ -94,7 +95,6 @@ def rows_of(spark: SparkSession, location: str, pieces: Sequence[Piece], stored:
     Args:
         stored: The columns, as a schema of Arrow.
     """
-    names = list(stored.names)
     whole = [*stored, pa.field(PLACE, pa.int64()), pa.field(PIECE, pa.int64())]
     some = list(pieces)
 
@@ -102,7 +102,7 @@ def rows_of(spark: SparkSession, location: str, pieces: Sequence[Piece], stored:
         freeze_imports()
         for number in (number for batch in batches for number in batch.column(0).to_pylist()):
             piece, place = some[number], some[number].first_place
-            for table in reader_at(location).group_batches(piece.file, names, piece.groups, BATCH_ROWS):
+            for table in reader_at(location).group_batches(piece.file, stored, piece.groups, BATCH_ROWS):
                 count = table.num_rows
                 columns = [
                     *table.columns,

@@ -5,7 +5,12 @@ from __future__ import annotations
 from pequod_lake import Lake
 from pequod_lake.postgres import PostgresDatabase
 
+_WITHOUT_CONTENTS = (
+    "ALTER TABLE lake_part DROP COLUMN content",
+    "ALTER TABLE lake_run DROP COLUMN contents",
+)
 _DOWN = (
+    *_WITHOUT_CONTENTS,
     "DROP INDEX lake_part_run",
     "DROP INDEX lake_part_end",
     "DROP INDEX lake_part_path",
@@ -17,6 +22,14 @@ _DOWN = (
     "ALTER TABLE lake_part RENAME TO lake_file",
     "CREATE INDEX lake_file_run ON lake_file (run)",
 )
+
+
+def before_contents(lake: Lake) -> None:
+    """Make the catalog one of the format before the contents of files."""
+    with lake.place.database.writing() as db:
+        for statement in _WITHOUT_CONTENTS:
+            db.execute(statement)
+        db.execute("UPDATE lake_meta SET value = '3' WHERE name = 'format'")
 
 
 def before_ranges(lake: Lake) -> None:

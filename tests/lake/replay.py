@@ -8,6 +8,7 @@ from __future__ import annotations
 import random
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from datetime import datetime, timedelta
 from typing import Any
 
 from pequod_lake import Ingestor, LakeSnapshot, Upload
@@ -214,6 +215,7 @@ def check_snapshot(
             assert as_told(table, rows) == expected, (table.name, snapshot.scu)
         if dice is not None:
             check_query(snapshot, table, expected, dice)
+            check_points(snapshot, table, expected, dice)
 
 
 def check_query(snapshot: LakeSnapshot, table: LakeTable, expected: list[dict[str, Any]], dice: random.Random) -> None:
@@ -231,6 +233,18 @@ def check_query(snapshot: LakeSnapshot, table: LakeTable, expected: list[dict[st
     assert sorted(found, key=repr) == sorted(wanted, key=repr), (table.name, view, where, snapshot.scu)
     if view is not None:
         assert found == sorted(found, key=lambda row: [(row[one] is None, row[one]) for one in order])
+
+
+def check_points(snapshot: LakeSnapshot, table: LakeTable, expected: list[dict[str, Any]], dice: random.Random) -> None:
+    """Compare rows that are asked for by their keys, some of which are not there."""
+    by_key = {tuple(row[name] for name in table.key): row for row in expected}
+    keys = [tuple(_some_value(dice, table, name) for name in table.key)]
+    for key in [*keys, *dice.sample(list(by_key), min(2, len(by_key)))]:
+        found = snapshot.get(table.name, *key)
+        if found is not None and table.timestamp and table.column(table.timestamp).kind == "timestamp":
+            moment = found[table.timestamp]
+            found[table.timestamp] = (moment - datetime(1970, 1, 1)) // timedelta(microseconds=1)  # noqa: DTZ001
+        assert found == by_key.get(key), (table.name, key, snapshot.scu)
 
 
 def _some_value(dice: random.Random, table: LakeTable, name: str) -> Any:

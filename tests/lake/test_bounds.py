@@ -207,6 +207,7 @@ def test_lake_serve_is_refused_where_other_machines_can_reach_it(address: str, f
 
 
 _FULL = """
+import random
 import sys
 from pathlib import Path
 from pequod_lake import IngestLimits, Lake, LakeError, MergePolicy
@@ -214,12 +215,14 @@ from tests.lake.test_bounds import EVENTS
 folder = Path(sys.argv[1]) / "lake"
 lake = Lake.create(folder, EVENTS)
 worker = lake.worker(MergePolicy(fan_in=2))
-number = 0
+number, dice = 0, random.Random(1)
 try:
     with lake.ingestor(IngestLimits(scu_age_s=0.0)) as ingestor:
         while True:
             upload, number = ingestor.upload(str(number)), number + 1
-            upload.put("events", {"id": list(range(20000)), "at": [number] * 20000, "ended": [number] * 20000})
+            # Numbers that no encoding makes smaller.
+            some = [dice.getrandbits(40) for _ in range(20000)]
+            upload.put("events", {"id": list(range(20000)), "at": some, "ended": some[::-1]})
             ingestor.take(upload)
             worker.drain()
 except LakeError as error:

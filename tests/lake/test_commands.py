@@ -80,6 +80,21 @@ def _some_file(folder: Path) -> str:
     return next((folder / "data").rglob("*.parquet")).relative_to(folder).as_posix()
 
 
+def test_a_run_that_keeps_little_leaves_the_files_of_the_present_alone(tmp_path: Path) -> None:
+    (tmp_path / "schema.toml").write_text(SCHEMA)
+    (tmp_path / "posts.csv").write_text("id,author,created,body\n1,ann,2026-11-01,a\n")
+    folder = tmp_path / "lake"
+    lake("init", folder, tmp_path / "schema.toml")
+    lake("ingest", folder, f"posts={tmp_path}/posts.csv")
+    lake("run", folder, "--until-done", "--authority-after", "0s")
+    before = len(list((folder / "data").rglob("*.parquet")))
+    lake("run", folder, "--until-done", "--keep", "0s")
+    present = json.loads(lake("status", folder, "--json").stdout)["stages"]["authority"]["run_count"]
+    assert (present, before > 4, len(list((folder / "data").rglob("*.parquet")))) == (1, True, 4)
+    assert lake("query", folder, "posts", "author=ann", "--columns", "id").stdout == "id\n1\n"
+    assert "no age" in lake("run", folder, "--until-done", "--keep", "1x", code=2).stderr
+
+
 def test_what_is_wrong_is_said(tmp_path: Path) -> None:
     assert "no catalog.sqlite" in lake("status", tmp_path, code=3).stderr
     (tmp_path / "schema.toml").write_text(SCHEMA)

@@ -25,6 +25,7 @@ from pequod_lake.errors import (
     UploadRefusedError,
 )
 from pequod_lake.runs import Run, Stage
+from pyarrow import parquet
 
 NOW = IngestLimits(scu_age_s=0)
 SCHEMA = """
@@ -234,8 +235,8 @@ def damaged(path: Path, how: str) -> None:
         content[-20] ^= 1
         path.write_bytes(content)
     else:
-        place = content.index(sorted(map(str, BODIES))[4][:8].encode())
-        content[place] ^= 1
+        column = parquet.read_metadata(path).row_group(0).column(1)
+        content[column.data_page_offset + column.total_compressed_size - 9] ^= 1
         path.write_bytes(content)
 
 

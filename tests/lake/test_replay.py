@@ -6,7 +6,7 @@ import random
 from pathlib import Path
 
 import pytest
-from pequod_lake import IngestLimits, Lake, LakeSchema, MergePolicy, StageLimits
+from pequod_lake import CacheLimits, IngestLimits, Lake, LakeSchema, MergePolicy, StageLimits
 from pequod_lake.runs import check_runs
 
 from tests.lake.replay import SCHEMA, Call, check_snapshot, ingest, random_calls
@@ -33,7 +33,12 @@ def run_schedule(location: Path | str, seed: int, steps: int) -> None:
         range_rows=dice.choice([6, 1_000_000]),
         whole_ratio=dice.choice([0.25, 9.0]),
     )
-    with Lake(location) as lake, lake.ingestor(IngestLimits(scu_age_s=0)) as ingestor:
+    # Nothing is kept, or a row group now and then, or all.
+    cache = CacheLimits(bytes_max=dice.choice([0, 1_000, 1 << 20]), files_max=dice.choice([1, 1_000]))
+    with (
+        Lake(location, cache=cache) as lake,
+        lake.ingestor(IngestLimits(scu_age_s=0)) as ingestor,
+    ):
         workers = [lake.worker(policy, limits) for _ in range(2)]
         for _ in range(steps):
             action = dice.random()
@@ -63,6 +68,7 @@ def check_all(lake: Lake, uploads: list[list[Call]], dice: random.Random) -> Non
     level = dice.choice(["newest", "authority", f"scu:{dice.randint(0, len(uploads))}", "0s", "1h"])
     with lake.snapshot(level) as snapshot:
         check_snapshot(snapshot, uploads, dice)
+        lake.reader.blocks._check()
         assert level not in {"newest", "0s"} or snapshot.scu == len(uploads)
         if level.startswith("scu:"):
             assert snapshot.scu >= int(level[4:])
