@@ -199,14 +199,14 @@ class CassandraReplicas:
 
     async def _scan(self, text: str, parameters: tuple[object, ...]) -> tuple[list[tuple[str, str]], int]:
         """Ask all replicas, or a majority if one is away or was a short while ago."""
-        loop = asyncio.get_running_loop()
+        loop, majority = asyncio.get_running_loop(), self.replica_count // 2 + 1
         if loop.time() >= self._scan_all_s:
             try:
                 return await self._ask(self._statements[text].bind(parameters), self.replica_count), 0
             except QuorumError as error:
                 self._scan_all_s = loop.time() + _AWAY_S
-                self._away = max(self.replica_count - error.answered, 1)
-        return await self._ask(self._statements[text].bind(parameters), self.replica_count // 2 + 1), self._away
+                self._away = self.replica_count - max(error.answered, majority)
+        return await self._ask(self._statements[text].bind(parameters), majority), self._away
 
     async def swap(self, register: str, old: str | None, new: str | None) -> str | None:
         """Set a register if it has another value.

@@ -182,7 +182,7 @@ class CassandraServers:
                 if self._servers[number].poll() is not None or time.monotonic() > end:
                     said = [(self._folder / str(number) / name).read_text()[-2000:] for name in ("out", "log")]
                     raise RuntimeError(f"the node {host} does not start: {why}; {' '.join(said)}")
-                time.sleep(0.5)
+                time.sleep(2.0)
 
     def stop(self, number: int) -> None:
         """Have a node do nothing until `go_on`; its connections stay."""
