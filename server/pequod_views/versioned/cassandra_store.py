@@ -21,7 +21,7 @@ import random
 from collections.abc import Mapping, Sequence
 from typing import Any, Final, Literal, Self
 
-from cassandra import ConsistencyLevel, DriverException, UnresolvableContactPoints
+from cassandra import AuthenticationFailed, ConsistencyLevel, DriverException, UnresolvableContactPoints
 from cassandra.auth import PlainTextAuthProvider
 from cassandra.cluster import EXEC_PROFILE_DEFAULT, Cluster, ExecutionProfile, NoHostAvailable, Session
 from cassandra.policies import RoundRobinPolicy, TokenAwarePolicy
@@ -29,7 +29,7 @@ from cassandra.query import BatchStatement, BatchType, PreparedStatement, tuple_
 
 from pequod.errors import SettingError
 from pequod_views.versioned.cassandra_address import CassandraAddress
-from pequod_views.versioned.cassandra_nodes import CassandraNodes
+from pequod_views.versioned.cassandra_nodes import AWAY, CassandraNodes
 from pequod_views.versioned.records import Cells, KeyPage, QuorumError, StoredCell, StoredColumn
 from pequod_views.versioned.replicas import ReplicaRefusedError, refuse_duration
 from pequod_views.versioned.rows import NameRefusedError
@@ -115,15 +115,15 @@ class CassandraReplicas:
             session.set_keyspace(place.keyspace)
             _check_tables(session, place, missing)
             statements = {text: session.prepare(text) for text in _STATEMENTS}
-        except (NoHostAvailable, UnresolvableContactPoints) as error:
+        except BaseException as error:
             cluster.shutdown()
-            causes = getattr(error, "errors", {}).items()
-            raise QuorumError(1, 0, sorted(f"{node}: {cause}" for node, cause in causes) or [str(error)]) from error
-        except DriverException as error:
-            cluster.shutdown()
-            raise ReplicaRefusedError(place.shown, str(error)) from error
-        except BaseException:
-            cluster.shutdown()
+            causes = error.errors if isinstance(error, NoHostAvailable) else {}
+            is_refused = any(isinstance(cause, AuthenticationFailed) for cause in causes.values())
+            if isinstance(error, (*AWAY, UnresolvableContactPoints)) and not is_refused:
+                reasons = sorted(f"{node}: {cause}" for node, cause in causes.items())
+                raise QuorumError(1, 0, reasons or [str(error)]) from error
+            if isinstance(error, DriverException) or is_refused:
+                raise ReplicaRefusedError(place.shown, str(error)) from error
             raise
         return cls(session, place.shown, replica_count, statements, timeout_s)
 
@@ -199,14 +199,14 @@ class CassandraReplicas:
 
     async def _scan(self, text: str, parameters: tuple[object, ...]) -> tuple[list[tuple[str, str]], int]:
         """Ask all replicas, or a majority if one is away or was a short while ago."""
-        loop = asyncio.get_running_loop()
+        loop, majority = asyncio.get_running_loop(), self.replica_count // 2 + 1
         if loop.time() >= self._scan_all_s:
             try:
                 return await self._ask(self._statements[text].bind(parameters), self.replica_count), 0
             except QuorumError as error:
                 self._scan_all_s = loop.time() + _AWAY_S
-                self._away = max(self.replica_count - error.answered, 1)
-        return await self._ask(self._statements[text].bind(parameters), self.replica_count // 2 + 1), self._away
+                self._away = self.replica_count - max(error.answered, majority)
+        return await self._ask(self._statements[text].bind(parameters), majority), self._away
 
     async def swap(self, register: str, old: str | None, new: str | None) -> str | None:
         """Set a register if it has another value.
@@ -266,6 +266,8 @@ def _cluster(place: CassandraAddress, timeout_s: float) -> Cluster:
         execution_profiles={EXEC_PROFILE_DEFAULT: profile},
         connect_timeout=timeout_s,
         control_connection_timeout=timeout_s,
+        # A node that lacks a statement asks for it.
+        prepare_on_all_hosts=False,
         application_name="pequod",
     )
 

@@ -45,9 +45,10 @@ class KeyScan:
             QuorumError: Less than a majority of the replicas answers.
         """
         count = self._store.replica_count
+        majority = count // 2 + 1
         if not self.replicas_away:
             try:
                 return await self._store.get(self._table, key, None, count)
             except QuorumError as error:
-                self.replicas_away = max(count - error.answered, 1)
-        return await self._store.get(self._table, key, None, count // 2 + 1)
+                self.replicas_away = count - max(error.answered, majority)
+        return await self._store.get(self._table, key, None, majority)

@@ -30,6 +30,7 @@ ADDRESS: Final = f"cassandra://{','.join(HOSTS)}/{KEYSPACE}"
 _STORAGE_PORT: Final = 7000
 #: Three JVMs on two cores that others use as well.
 _START_S_MAX: Final = 600.0
+_ANSWER_S_MAX: Final = 30.0
 _MEMORY: Final = Path("/dev/shm")
 _OPENS: Final = (
     *(f"java.base/java.{name}" for name in ("io", "lang", "lang.module", "lang.reflect", "math", "net", "nio", "util")),
@@ -177,11 +178,11 @@ class CassandraServers:
         """
         end = time.monotonic() + _START_S_MAX
         for number, host in enumerate(HOSTS):
-            while not _reaches_all(host):
+            while (why := _obstacle(host)) is not None:
                 if self._servers[number].poll() is not None or time.monotonic() > end:
                     said = [(self._folder / str(number) / name).read_text()[-2000:] for name in ("out", "log")]
-                    raise RuntimeError(f"the node {host} does not start: {' '.join(said)}")
-                time.sleep(0.5)
+                    raise RuntimeError(f"the node {host} does not start: {why}; {' '.join(said)}")
+                time.sleep(2.0)
 
     def stop(self, number: int) -> None:
         """Have a node do nothing until `go_on`; its connections stay."""
@@ -198,21 +199,21 @@ class CassandraServers:
         server.wait()
 
 
-def _reaches_all(host: str) -> bool:
-    """Return whether a node answers that has made the keyspace, or found it, and reads all replicas of it."""
+def _obstacle(host: str) -> str | None:
+    """Return why a node does not read all replicas of the keyspace, which it makes if it is not there."""
     replication = {"class": "NetworkTopologyStrategy", **{f"dc{number}": 1 for number in range(COUNT)}}
-    cluster = Cluster([host], connect_timeout=10, control_connection_timeout=10)
+    cluster = Cluster([host], connect_timeout=_ANSWER_S_MAX, control_connection_timeout=_ANSWER_S_MAX)
     try:
         session = cluster.connect()
         if len(cluster.metadata.all_hosts()) < COUNT:
-            return False
+            return "it does not know the others"
         session.execute(f"CREATE KEYSPACE IF NOT EXISTS {KEYSPACE} WITH replication = {replication}", timeout=60)
         session.execute(f"CREATE TABLE IF NOT EXISTS {KEYSPACE}.up (up int PRIMARY KEY)", timeout=60)
         query = session.prepare(f"SELECT up FROM {KEYSPACE}.up WHERE up = 0")
         query.consistency_level = ConsistencyLevel.ALL
-        session.execute(query, timeout=10)
-    except (NoHostAvailable, DriverException, OSError):
-        return False
+        session.execute(query, timeout=_ANSWER_S_MAX)
+    except (NoHostAvailable, DriverException, OSError) as error:
+        return repr(error)
     finally:
         cluster.shutdown()
-    return True
+    return None
