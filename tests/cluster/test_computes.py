@@ -234,13 +234,15 @@ async def test_a_range_that_is_taken_out_is_refused_everywhere_and_its_homes_may
     await client.put("p|bob|0001", "Hi")
     await client.put("s|ann|bob", "1")
     assert await timeline(client) == [ROW]
+    names = [compute.service.levels._of(one).name for one in compute.databases.all]
+    assert names == ["the home group a", "the home group b"]
     assert compute.member is not None
     await cluster.put(disowned(compute.member.map, [(b"s|", b"s}")]), home, compute)
     await other.stop()
     for server in (home, compute):
         with pytest.raises(NotHomeError):
             await (await cluster.client(server)).put("s|ann|zoe", "1")
-    with pytest.raises(UnassignedKeyError):
+    with pytest.raises(UnassignedKeyError, match="`pequod cluster add-home PLACE GROUP 's'`"):
         await timeline(client)
     assert await client.get("p|bob|0001") == b"Hi"
     # Nothing waits for homes of a group that owns nothing.
