@@ -111,7 +111,8 @@ def test_home_ranges_are_told_in_parts_by_rows_and_by_heat() -> None:
     ("read", "groups", "ranges", "cores"),
     [
         ([b"t|"], [b"t|ann|"], [], 0.0),
-        ([b"p|bob|"], [], [b"p|bob|"], 0.0),
+        ([b"p|"], [b"p|bob|"], [b"p|bob|"], 0.0),
+        ([b"p|bob|"], [b"p|bob|"], [], 0.0),
         ([b""], [b"t|ann|", b"p|bob|"], [b"p|bob|", b"p|c|"], 0.5),
         ([], [], [], 0.0),
     ],
