@@ -17,6 +17,7 @@ from pequod_server.access.tls import add_port
 from pequod_server.backing import BackingStore
 from pequod_server.calls.hot import ServedHotCalls
 from pequod_server.calls.service import PequodService, add_service
+from pequod_server.calls.warming import warm
 from pequod_server.cluster.joins import ClusterJoins
 from pequod_server.cluster.member import Member
 from pequod_server.cluster.membership import make_member
@@ -263,6 +264,9 @@ class PequodServer:
         if self._passing is not None:
             await self._passing.open_door()
         if self.member is not None:
+            self._waits_for = "what is hot at other computes"
+            if self._worker is None:
+                await warm(self.service.served, self.member)
             self._waits_for = f"the cluster, {self.member.place}"
             try:
                 await self.member.show(port)

@@ -214,6 +214,11 @@ class ServerConfig(BaseModel):
     cluster_weight: Weight = Field(
         default=1.0, description="Its share of the reads, beside that of other servers of the cluster."
     )
+    cluster_warm_s: Seconds = Field(
+        default=5.0,
+        description="How long a compute that comes may read what is hot at the others and will be its own, before "
+        "clients read it; 0: it does not.",
+    )
     cluster_zone: str = Field(default="", description="Where it is, such as a rack or a zone; shown in tables.")
     cluster_ca: File = Field(default=None, description="Talk TLS with etcd, with this authority of its nodes, PEM.")
     cluster_certificate: File = Field(default=None, description="Certificate to show to etcd, PEM; with cluster_key.")

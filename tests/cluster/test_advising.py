@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from pequod import Client
+from pequod.cluster.rendezvous import owners
 from tests.cluster.conftest import Etcd
 from tests.cluster.test_commands import Servers
 
@@ -87,6 +88,36 @@ def test_a_hot_timeline_is_found_shown_and_spread(servers: Servers) -> None:
                 assert len(client.scan(prefix="t|ann|")) == 500
     assert "it is no group of this map" in servers.run("spread", place, "t|", "--over", "2", code=3)
     servers.run("spread", place, "t|ann|", "--over", "1")
+
+
+def test_a_compute_that_comes_has_its_hot_timelines_before_they_are_read(servers: Servers) -> None:
+    place = servers.place
+    servers.run("init", place)
+    servers.run("add-home", place, "a", "p", "s")
+    servers.start("h1", "--cluster-roles", "home", "--cluster-group", "a")
+    first = servers.start("c1", "--cluster-roles", "compute")
+    users = [f"u{number}" for number in range(8)]
+    with Client(first) as client:
+        client.add_join("t|<user>|<time:4>|<poster> = check s|<user>|<poster> copy p|<poster>|<time>")
+        client.multi_put({f"s|{user}|bob": "1" for user in users})
+        client.multi_put({f"p|bob|{number:04}": "x" * 40 for number in range(500)})
+        while not {f"t|{user}|".encode() for user in users} <= {one.group for one in client.statistics().heat.groups}:
+            for user in users:
+                assert len(client.scan(prefix=f"t|{user}|")) == 500
+    second = servers.start("c2", "--cluster-roles", "compute")
+    weights = [("c1", 1.0), ("c2", 1.0)]
+    own = [user for user in users if owners(f"t|{user}|".encode(), weights)[0] == "c2"]
+    assert 0 < len(own) < 8
+    with Client(second) as client:
+        (before,) = client.statistics().joins.values()
+        assert (before.contexts, before.rows) == (len(own), 500 * len(own)), "those of its own, and no others"
+    with Client(f"pequod+cluster://{first}") as client:
+        for user in own:
+            assert len(client.scan(prefix=f"t|{user}|")) == 500
+    with Client(second) as client:
+        (after,) = client.statistics().joins.values()
+    assert after.hits >= before.hits + len(own), "it was read there"
+    assert after.rows_computed == before.rows_computed, "it had all rows"
 
 
 def test_a_weight_is_told_to_all_and_bounded(servers: Servers) -> None:

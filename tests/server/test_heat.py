@@ -6,9 +6,13 @@ from collections import Counter
 from random import Random
 
 import pytest
+from pequod_proto import pequod_pb2 as pb
+from pequod_server.access.grants import Right, Role
+from pequod_server.access.trims import Trims
 from pequod_server.heat.meter import HALF_LIFE_S, HeatMeter
 from pequod_server.heat.range_heat import heat_of_ranges
 from pequod_server.heat.sketch import Sketch
+from pequod_server.wire.handlers import SERVICE_PATH
 
 from pequod.cluster.grouping import Grouping, Placement
 from pequod.cluster.map import ClusterMap, HomeRange
@@ -101,3 +105,28 @@ def test_home_ranges_are_told_in_parts_by_rows_and_by_heat() -> None:
     assert other.keys == 0
     assert other.cores == pytest.approx(0.5 * 2 / 7)
     assert not list(heat_of_ranges(engine, meter, known, ""))
+
+
+@pytest.mark.parametrize(
+    ("read", "groups", "ranges", "cores"),
+    [
+        ([b"t|"], [b"t|ann|"], [], 0.0),
+        ([b"p|"], [b"p|bob|"], [b"p|bob|"], 0.0),
+        ([b"p|bob|"], [b"p|bob|"], [], 0.0),
+        ([b""], [b"t|ann|", b"p|bob|"], [b"p|bob|", b"p|c|"], 0.5),
+        ([], [], [], 0.0),
+    ],
+)
+def test_a_caller_sees_the_heat_of_the_keys_that_it_may_read(
+    read: list[bytes], groups: list[bytes], ranges: list[bytes], cores: float
+) -> None:
+    heat = pb.HeatStatistics(
+        cores=0.5,
+        groups=[pb.GroupHeat(group=b"t|ann|"), pb.GroupHeat(group=b"p|bob|")],
+        ranges=[pb.RangeHeat(first=b"p|bob|", last=b"p|c|"), pb.RangeHeat(first=b"p|c|")],
+    )
+    reply = pb.StatsReply(heat=heat)
+    Trims(Engine()).trim_of(f"{SERVICE_PATH}Stats")(Role("one", {Right.READ: read}), reply)
+    assert [one.group for one in reply.heat.groups] == groups
+    assert [one.first for one in reply.heat.ranges] == ranges
+    assert reply.heat.cores == cores
