@@ -159,3 +159,19 @@ def _command(folder: Path, arguments: tuple[str, ...], variables: dict[str, str]
     os.environ.clear()
     os.environ.update(variables)
     app(arguments, prog_name="pequod")
+
+
+def run_into(said: str, arguments: tuple[str, ...], variables: dict[str, str]) -> None:
+    """Run the command in the forked process, with both of its standard streams at the end of a file.
+
+    Here, since a module that this process has not imported would be imported in each fork.
+    """
+    from pequod.cli.app import app
+
+    with Path(said).open("ab") as file:
+        for stream in (sys.stdout, sys.stderr):
+            os.dup2(file.fileno(), stream.fileno())
+    os.environ.clear()
+    os.environ.update(variables)
+    gc.freeze()
+    app(arguments, prog_name="pequod")
