@@ -25,7 +25,8 @@ _SERVING: Final = re.compile(r"pequod \([^)]+\) serving on (\S+)\n")
 _END_S_MAX: Final = 20.0
 _COMMAND_S_MAX: Final = 60.0
 
-#: Forks processes that have imported what servers and clients of tests need.
+#: Forks processes that have imported what servers and clients of tests need, and the modules of the functions that most
+#: forks begin with: what they lack, each would import, which can take half a second.
 FORKS: Final = get_context("forkserver")
 FORKS.set_forkserver_preload(
     [
@@ -38,8 +39,10 @@ FORKS.set_forkserver_preload(
         "pequod_server.settings",
         "pequod_views.install",
         "pequod_views.targets.postgres",
+        "tests.backing.chaos.server",
         "tests.soak.heavy",
         "tests.soak.mischief",
+        "tests.views.chaos.processes",
         "tests.warm",
         "uvloop",
     ]
