@@ -25,7 +25,8 @@ _SERVING: Final = re.compile(r"pequod \([^)]+\) serving on (\S+)\n")
 _END_S_MAX: Final = 20.0
 _COMMAND_S_MAX: Final = 60.0
 
-#: Forks processes that have imported what servers and clients of tests need.
+#: Forks processes that have imported what servers and clients of tests need, and the modules of the functions that most
+#: forks begin with: what they lack, each would import, which can take half a second.
 FORKS: Final = get_context("forkserver")
 FORKS.set_forkserver_preload(
     [
@@ -38,8 +39,10 @@ FORKS.set_forkserver_preload(
         "pequod_server.settings",
         "pequod_views.install",
         "pequod_views.targets.postgres",
+        "tests.backing.chaos.server",
         "tests.soak.heavy",
         "tests.soak.mischief",
+        "tests.views.chaos.processes",
         "tests.warm",
         "uvloop",
     ]
@@ -158,4 +161,20 @@ def _command(folder: Path, arguments: tuple[str, ...], variables: dict[str, str]
             os.dup2(file.fileno(), stream.fileno())
     os.environ.clear()
     os.environ.update(variables)
+    app(arguments, prog_name="pequod")
+
+
+def run_into(said: str, arguments: tuple[str, ...], variables: dict[str, str]) -> None:
+    """Run the command in the forked process, with both of its standard streams at the end of a file.
+
+    Here, since a module that this process has not imported would be imported in each fork.
+    """
+    from pequod.cli.app import app
+
+    with Path(said).open("ab") as file:
+        for stream in (sys.stdout, sys.stderr):
+            os.dup2(file.fileno(), stream.fileno())
+    os.environ.clear()
+    os.environ.update(variables)
+    gc.freeze()
     app(arguments, prog_name="pequod")

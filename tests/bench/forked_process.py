@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gc
 import os
 import signal
 import subprocess
@@ -14,7 +13,7 @@ from typing import Any, Final, cast
 
 from pequod_bench.systems.server import ServerProcess
 
-from tests.forked import FORKS
+from tests.forked import FORKS, run_into
 
 _PEQUOD: Final = [sys.executable, "-m", "pequod.cli"]
 
@@ -27,7 +26,7 @@ def forked_process(command: Sequence[str], **options: Any) -> ServerProcess:
 class _Forked(ServerProcess):
     def __init__(self, arguments: Sequence[str], *, stop: signal.Signals = signal.SIGTERM) -> None:
         said = NamedTemporaryFile()  # noqa: SIM115 -- closed with the process
-        process = FORKS.Process(target=_run, args=(said.name, tuple(arguments), dict(os.environ)), daemon=True)
+        process = FORKS.Process(target=run_into, args=(said.name, tuple(arguments), dict(os.environ)), daemon=True)
         process.start()
         assert process.pid is not None
         self._said = said  # type: ignore[assignment]
@@ -58,17 +57,3 @@ class _Handle:
         if (code := self.poll()) is None:
             raise subprocess.TimeoutExpired("pequod", timeout or 0)
         return code
-
-
-def _run(said: str, arguments: tuple[str, ...], variables: dict[str, str]) -> None:
-    """Run the command in the forked process, with its standard streams in a file."""
-    from pequod.cli.app import app
-
-    with open(said, "ab") as file:  # noqa: PTH123
-        for stream in (sys.stdout, sys.stderr):
-            os.dup2(file.fileno(), stream.fileno())
-    os.environ.clear()
-    os.environ.update(variables)
-    # The server collects before it listens, and need not look through what was imported.
-    gc.freeze()
-    app(arguments, prog_name="pequod")

@@ -5,38 +5,23 @@ from __future__ import annotations
 import asyncio
 import os
 from collections.abc import AsyncIterator
-from multiprocessing.connection import Connection
 from pathlib import Path
 
 import pytest
 
 from pequod.client import AsyncClient
-from pequod.engine.reads.building import Building
 from pequod.errors import UnavailableError
 from tests.cluster.conftest import Etcd
+from tests.cluster.held import HOLDS, run_held
 from tests.cluster.test_replaced import has_ended, waits_for
 from tests.cluster_faults.site import LATEST, FaultSite
-from tests.forked import ForkedServer, Outcome, run_command, run_serve
+from tests.forked import ForkedServer, Outcome, run_command
 from tests.peer.homes import TIMELINE
 
-#: The variable that names the folder in which a file with the name of a compute holds its building of joins.
-HOLDS = "HOLDS_OF_THE_TEST"
 MUTED = f"{TIMELINE} unless s|<poster>|<user>"
 OLD = {b"t|ann|0001|bob": b"Hi", b"t|ann|0002|liz": b"Ho"}
 #: Liz follows ann.
 NEW = {b"t|ann|0001|bob": b"Hi"}
-
-
-def run_held(says: Connection, flags: tuple[str, ...], variables: dict[str, str], folder: str) -> None:
-    """Run a server that builds no join to its end while a file is there."""
-    build = Building.build_some
-    hold = Path(variables[HOLDS]) / flags[flags.index("--cluster-id") + 1]
-
-    def build_some(self: Building, now: float) -> bool:
-        return build(self, now) or hold.exists()
-
-    Building.build_some = build_some  # type: ignore[method-assign]
-    run_serve(says, flags, variables, folder)
 
 
 class HeldSite(FaultSite):
