@@ -95,7 +95,9 @@ def _precompiled(compiler: list[str], scratch: Path) -> list[str]:
     source does not include itself.
     """
     header = scratch / "headers.hpp"
-    header.write_text("".join(f"#include <{name}>\n" for name in _HEADERS))
+    # As the sources have it before they include Python's headers: sizes in formats are Py_ssize_t.
+    lines = ["#define PY_SSIZE_T_CLEAN\n", *(f"#include <{name}>\n" for name in _HEADERS)]
+    header.write_text("".join(lines))
     command = [*compiler, "-x", "c++-header", str(header), "-o", f"{header}.gch"]
     done = subprocess.run(command, capture_output=True, check=False)
     return [] if done.returncode else ["-include", str(header)]
