@@ -20,14 +20,30 @@ const (
 	sparesMin = 3
 	// groupsMax are the groups whose servers are kept.
 	groupsMax = 65536
-	// changesMax are the changes that are known; for a group that was not asked for since, all servers are ranked anew.
-	changesMax = 256
+	// cameMax are the servers that may have come, beside two for each that is there, until all groups are ranked anew.
+	cameMax = 256
 )
 
-// scored is a server with its score for a group; far is 1 outside of the zone that is read first.
+// hasher hashes groups for one server; far is 1 outside of the zone that is read first.
+type hasher struct {
+	id     string
+	far    int
+	weight float64
+	keyed  hash.Hash
+}
+
+// of returns the server with its score for a group: the greatest one owns it (Wang and Ravishankar, 1998).
+func (h *hasher) of(group []byte) scored {
+	var sum [8]byte
+	h.keyed.Reset()
+	h.keyed.Write(group)
+	even := (float64(binary.BigEndian.Uint64(h.keyed.Sum(sum[:0]))>>12) + 0.5) / (1 << 52)
+	return scored{h, -h.weight / math.Log(even)}
+}
+
+// scored is a server with its score for a group.
 type scored struct {
-	id    string
-	far   int
+	*hasher
 	score float64
 }
 
@@ -36,36 +52,19 @@ func byScore(one, other scored) int {
 	return cmp.Or(cmp.Compare(one.far, other.far), cmp.Compare(other.score, one.score), cmp.Compare(other.id, one.id))
 }
 
-// hasher hashes groups for one server.
-type hasher struct {
-	far    int
-	weight float64
-	keyed  hash.Hash
-}
-
-// score returns the server's score for a group: the greatest one owns it (Wang and Ravishankar, 1998).
-func (h *hasher) score(group []byte) float64 {
-	var sum [8]byte
-	h.keyed.Reset()
-	h.keyed.Write(group)
-	even := (float64(binary.BigEndian.Uint64(h.keyed.Sum(sum[:0]))>>12) + 0.5) / (1 << 52)
-	return -h.weight / math.Log(even)
-}
-
-// ranked is what is kept for a group: its first servers, as of a number of changes.
+// ranked is what is kept for a group: its first servers, as of a number of servers that had come.
 type ranked struct {
-	changes int
-	first   []scored
+	came  int
+	first []scored
 }
 
 // ranking ranks servers for groups. A server that comes or goes costs a group that is kept some hashes, not all.
 type ranking struct {
 	mutex   sync.Mutex
 	servers map[string]*hasher
-	// changed are the latest servers that have come, gone, or changed; changes counts them all.
-	changed []string
-	changes int
-	groups  map[string]ranked
+	// came are the servers in the order in which they came; one that changes comes anew.
+	came   []*hasher
+	groups map[string]ranked
 }
 
 func newRanking() *ranking {
@@ -76,7 +75,7 @@ func newRanking() *ranking {
 func (k *ranking) update(servers []*pb.ClusterServer, zone string) {
 	k.mutex.Lock()
 	defer k.mutex.Unlock()
-	present, before := map[string]*hasher{}, len(k.changed)
+	present := map[string]*hasher{}
 	for _, one := range servers {
 		known, far, weight := k.servers[one.Id], 0, 1.0
 		if zone != "" && one.Zone != zone {
@@ -91,19 +90,16 @@ func (k *ranking) update(servers []*pb.ClusterServer, zone string) {
 			if err != nil {
 				continue
 			}
-			known = &hasher{far, weight, keyed}
-			k.changed = append(k.changed, one.Id)
+			known = &hasher{one.Id, far, weight, keyed}
+			k.came = append(k.came, known)
 		}
 		present[one.Id] = known
 	}
-	for id := range k.servers {
-		if present[id] == nil {
-			k.changed = append(k.changed, id)
-		}
-	}
 	k.servers = present
-	k.changes += len(k.changed) - before
-	k.changed = slices.Clone(k.changed[max(0, len(k.changed)-changesMax):])
+	if len(k.came) > 2*len(present)+cameMax {
+		k.came = nil
+		clear(k.groups)
+	}
 }
 
 // first returns the first servers for a group, or all: the owner, then its spares.
@@ -111,34 +107,28 @@ func (k *ranking) first(group string) []scored {
 	k.mutex.Lock()
 	defer k.mutex.Unlock()
 	kept, isKept := k.groups[group]
-	if isKept && kept.changes == k.changes {
-		return kept.first
+	found := k.carriedOn(group, kept)
+	if len(found) <= sparesMin {
+		found = k.best(group, ranksKept)
 	}
-	if kept.first = k.carriedOn(group, kept); len(kept.first) <= sparesMin {
-		kept.first = k.best(group, ranksKept)
-	}
-	if len(k.groups) >= groupsMax {
+	if !isKept && len(k.groups) >= groupsMax {
 		clear(k.groups)
 	}
-	k.groups[group] = ranked{k.changes, kept.first}
-	return kept.first
+	k.groups[group] = ranked{len(k.came), found}
+	return found
 }
 
-// carriedOn returns the first servers for a group by those that were the first before some changes; none if too few are left.
+// carriedOn returns the first servers for a group by those that were the first before; none if too few are left.
 func (k *ranking) carriedOn(group string, kept ranked) []scored {
-	missed := k.changes - kept.changes
-	if missed > min(len(k.changed), len(k.servers)/2) {
-		return nil
-	}
-	changed := k.changed[len(k.changed)-missed:]
-	found := slices.DeleteFunc(slices.Clone(kept.first), func(one scored) bool { return slices.Contains(changed, one.id) })
-	if len(found) <= sparesMin {
+	came := k.came[kept.came:]
+	found := slices.DeleteFunc(slices.Clone(kept.first), func(one scored) bool { return k.servers[one.id] != one.hasher })
+	if len(found) <= sparesMin || len(came) > len(k.servers)/2 {
 		return nil
 	}
 	last := found[len(found)-1]
-	for at, id := range changed {
-		if server := k.servers[id]; server != nil && !slices.Contains(changed[:at], id) {
-			found = append(found, scored{id, server.far, server.score([]byte(group))})
+	for _, server := range came {
+		if k.servers[server.id] == server {
+			found = append(found, server.of([]byte(group)))
 		}
 	}
 	slices.SortFunc(found, byScore)
@@ -151,8 +141,8 @@ func (k *ranking) carriedOn(group string, kept ranked) []scored {
 // REQUIRES: the mutex.
 func (k *ranking) best(group string, wanted int) []scored {
 	found, text := make([]scored, 0, min(wanted, len(k.servers))+1), []byte(group)
-	for id, server := range k.servers {
-		one := scored{id, server.far, server.score(text)}
+	for _, server := range k.servers {
+		one := server.of(text)
 		if len(found) == wanted && byScore(one, found[wanted-1]) > 0 {
 			continue
 		}

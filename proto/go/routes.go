@@ -18,8 +18,14 @@ func reads(key string) route  { return func(r *routes) []*node { return r.reader
 func writes(key string) route { return func(r *routes) []*node { return r.writers(key) } }
 
 // anywhere returns the computes, and then the others.
-func anywhere(r *routes) []*node {
-	return r.nodesOf(slices.Concat(r.computes, slices.DeleteFunc(slices.Clone(r.state.Servers), r.isCompute)))
+func anywhere(r *routes) (found []*node) {
+	others := those(r.state.Servers, func(one *pb.ClusterServer) bool { return r.byID[one.Id] == nil })
+	for _, one := range slices.Concat(r.computes, others) {
+		if n := r.nodes[one.Id]; n != nil {
+			found = append(found, n)
+		}
+	}
+	return found
 }
 
 // routes finds the servers of keys in one state of a cluster, as all clients do.
@@ -45,9 +51,10 @@ type asked struct {
 // newRoutes returns the routes in a state; the ranking is that of the states before.
 func newRoutes(state *pb.FollowClusterReply, nodes map[string]*node, zone string, ranks *ranking) *routes {
 	r := &routes{state: state, nodes: nodes, zone: zone, ranks: ranks, byID: map[string]*pb.ClusterServer{}, found: map[asked][]*node{}}
+	all := r.with("compute", "")
 	// Also those are ranked that no reads go to: they may be back in the next state.
-	ranks.update(r.with("compute", ""), zone)
-	r.computes = present(r.with("compute", ""), state.Map.Version)
+	ranks.update(all, zone)
+	r.computes = present(all, state.Map.Version)
 	for _, one := range r.computes {
 		r.byID[one.Id] = one
 	}
@@ -60,8 +67,6 @@ func (r *routes) with(role, group string) []*pb.ClusterServer {
 		return r.nodes[one.Id] != nil && slices.Contains(one.Roles, role) && (group == "" || one.Group == group)
 	})
 }
-
-func (r *routes) isCompute(server *pb.ClusterServer) bool { return r.byID[server.Id] != nil }
 
 // present returns the servers in the best state that there is; if some of them have a version of the map, those.
 func present(servers []*pb.ClusterServer, version uint64) []*pb.ClusterServer {
@@ -80,15 +85,6 @@ func present(servers []*pb.ClusterServer, version uint64) []*pb.ClusterServer {
 // those returns the servers of which something holds.
 func those(servers []*pb.ClusterServer, holds func(*pb.ClusterServer) bool) []*pb.ClusterServer {
 	return slices.DeleteFunc(slices.Clone(servers), func(one *pb.ClusterServer) bool { return !holds(one) })
-}
-
-func (r *routes) nodesOf(servers []*pb.ClusterServer) (found []*node) {
-	for _, one := range servers {
-		if n := r.nodes[one.Id]; n != nil {
-			found = append(found, n)
-		}
-	}
-	return found
 }
 
 // kept returns the nodes for what is asked, found once.
