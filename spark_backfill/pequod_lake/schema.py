@@ -364,31 +364,36 @@ def changed_table(
     known = set(table.names)
     for change in mine:
         _refuse_unknown("change", change, {"table", "add", "type", "drop"})
-        name = change.get("add", change.get("drop"))
-        if "add" in change:
-            if name in known:
-                raise LakeSchemaError(
-                    place, f"{name!r} is a column, or was one: files may still have it; take a new name"
-                )
-            kind = change.get("type")
-            if not isinstance(kind, str) or kind not in TYPES:
-                raise LakeSchemaError(place, f"a column of type {kind!r} cannot be added; there are {', '.join(TYPES)}")
-            known.add(name)
-            now["columns"][name] = f"{kind}?"
+        if isinstance(name := change.get("add"), str):
+            _add(place, now, name, change.get("type"), known)
+        elif isinstance(name := change.get("drop"), str):
+            _drop(place, now, name, table)
         else:
-            column = next((one for one in table.columns if one.name == name), None)
-            if name not in now["columns"]:
-                raise LakeSchemaError(place, f"it has no column {name!r} to drop")
-            if column is not None and column.ids:
-                raise LakeSchemaError(place, f"column {name} has ids, so it cannot be dropped")
-            del now["columns"][name]
-            for view, declared in now["views"].items():
-                if isinstance(declared, dict) and name in declared.get("columns", []):
-                    rest = [one for one in declared["columns"] if one != name]
-                    now["views"][view] = declared | {"columns": rest or list(declared["key"])}
+            raise LakeSchemaError(place, "a [[change]] names a column in `add` or in `drop`")
         table = _table(now, ids)
         for view in (table.primary, *table.views):
             told = numbers[view.name]
             for field in table.stored(view):
                 told.setdefault(field.name, len(told) + 1)
     return replace(table, numbers=tuple((view, tuple(told.items())) for view, told in numbers.items()))
+
+
+def _add(place: str, members: dict[str, Any], name: str, kind: object, known: set[str]) -> None:
+    if name in known:
+        raise LakeSchemaError(place, f"{name!r} is a column, or was one: files may still have it; take a new name")
+    if not isinstance(kind, str) or kind not in TYPES:
+        raise LakeSchemaError(place, f"a column of type {kind!r} cannot be added; there are {', '.join(TYPES)}")
+    known.add(name)
+    members["columns"] = members["columns"] | {name: f"{kind}?"}
+
+
+def _drop(place: str, members: dict[str, Any], name: str, table: LakeTable) -> None:
+    if name not in members["columns"]:
+        raise LakeSchemaError(place, f"it has no column {name!r} to drop")
+    if table.column(name).ids:
+        raise LakeSchemaError(place, f"column {name} has ids, so it cannot be dropped")
+    members["columns"] = {one: kind for one, kind in members["columns"].items() if one != name}
+    for view, declared in members["views"].items():
+        if isinstance(declared, dict) and name in declared.get("columns", []):
+            rest = [one for one in declared["columns"] if one != name]
+            members["views"][view] = declared | {"columns": rest or list(declared["key"])}

@@ -170,7 +170,9 @@ def test_readers_writers_and_workers_go_on_while_columns_change(make: Callable[[
         def write() -> None:
             while not stop.is_set() and len(written) < 60:
                 number = len(written)
-                columns = {"body": [f"b{number}"]} if "body" in lake.schema.table("posts").names else {}
+                columns: dict[str, list[object]] = (
+                    {"body": [f"b{number}"]} if "body" in lake.schema.table("posts").names else {}
+                )
                 try:
                     put(lake, f"w{number}", "posts", id=[number], author=["ann"], **columns)
                 except UploadRefusedError:
@@ -188,15 +190,8 @@ def test_readers_writers_and_workers_go_on_while_columns_change(make: Callable[[
         with Lake(folder) as other:
             for number in range(4):
                 other.add_column("posts", f"c{number}", "int64")
-                put(
-                    other,
-                    f"o{number}",
-                    "posts",
-                    id=[1000 + number],
-                    author=["bob"],
-                    body=["o"],
-                    **{f"c{number}": [number]},
-                )
+                more: dict[str, list[object]] = {f"c{number}": [number]}
+                put(other, f"o{number}", "posts", id=[1000 + number], author=["bob"], body=["o"], **more)
             other.drop_column("posts", "c0")
             other.drop_column("posts", "body")
         while len(written) < 30 and not errors:
