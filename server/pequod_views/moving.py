@@ -75,7 +75,10 @@ class PartMover:
                 f"SELECT view, first, last, owner, epoch, changes, owner <> '' AND leased_until >= {self._now}"
                 f" FROM {self._parts} ORDER BY view, first"
             )
-        return [CountedPart(*row[:6], bool(row[6])) for row in rows]
+        return [
+            CountedPart(view, first, last, owner, epoch, changes, bool(is_held))
+            for view, first, last, owner, epoch, changes, is_held in rows
+        ]
 
     async def managers_of(self, owners: Sequence[str]) -> list[str]:
         """Return the managers that live and serve the same views as these, in order."""
@@ -101,7 +104,10 @@ class PartMover:
                 f" FROM {self._parts} WHERE view = $1 ORDER BY first",
                 view,
             )
-            parts = [(CountedPart(*row[:6], is_held=True), row[6]) for row in rows]
+            parts = [
+                (CountedPart(name, first, last, owner, epoch, changes, is_held=True), unfit)
+                for name, first, last, owner, epoch, changes, unfit in rows
+            ]
             part, unfit = next(((one, count) for one, count in parts if one.holds(at)), (None, 0))
             if part is None:
                 raise self._refused(f"no part of {view} holds the key {escaped(at)}")

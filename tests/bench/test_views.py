@@ -3,7 +3,7 @@
 import json
 
 import pytest
-from pequod_bench import views
+from pequod_bench import views, views_stage
 from pequod_views import DurableView, Target
 from typer.testing import CliRunner
 
@@ -35,7 +35,7 @@ def test_a_hot_view_is_measured_before_and_after_its_split() -> None:
 
 @pytest.mark.usefixtures("forked_servers")
 def test_a_table_that_differs_ends_it(monkeypatch: pytest.MonkeyPatch) -> None:
-    compare = views.compare
+    compare = views_stage.compare
 
     async def change_and_compare(target: Target, client: AsyncClient, shown: tuple[DurableView, ...]) -> None:
         async with target.transaction() as transaction:

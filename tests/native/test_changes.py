@@ -47,25 +47,25 @@ def test_changes_are_what_they_are_in_python(seed: int) -> None:
 def test_their_bytes_are_the_message(seed: int) -> None:
     """A reader of protobuf finds what Python would have written, range by range, in whatever order it was told."""
     random, woken = Random(seed), list[int]()
-    native, python = hot.Changes(), PythonChanges()
-    lanes = [
-        [lane(changes, number * 77, woken, list) for number in range(9)]
-        for lane, changes in ((ToldLane, native), (PythonLane, python))
-    ]
+    native: Any = hot.Changes()
+    python: Any = PythonChanges()
+    pairs: list[tuple[Any, Any]] = [(ToldLane, native), (PythonLane, python)]
+    lanes = [[lane(changes, number * 77, woken, list) for number in range(9)] for lane, changes in pairs]
     for beat in range(3):
         for change in random_changes(3 * seed + beat):
             number, how = random.randrange(9), random.randrange(8)
-            for mine in lanes:
+            for side in lanes:
                 if how == 0:
-                    mine[number].tell(change.key, change.old, change.new)
+                    side[number].tell(change.key, change.old, change.new)
                 else:
-                    mine[number].append(change)
+                    side[number].append(change)
             if how == 1:
                 # One that has to be settled is taken alone.
-                taken = [mine[number].take() for mine in lanes]
+                taken = [side[number].take() for side in lanes]
                 assert taken[0] == taken[1]
                 assert list(map(type, taken[0])) == list(map(type, taken[1]))
-        mine, its = hot.take_runs({}, woken, native), python_take_runs({}, woken, python)
+        told: list[Any] = [hot.take_runs({}, woken, native), python_take_runs({}, woken, python)]
+        mine, its = told
         assert mine is not None
         assert its is not None
         assert not len(native)
