@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack
 from dataclasses import dataclass, replace
@@ -72,6 +73,13 @@ async def site(etcd: Etcd, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Sit
         yield Site(coordinator, known, homes, computes)
 
 
+async def tell(site: Site, known: ClusterMap) -> None:
+    """Have all servers go by a map."""
+    await site.coordinator.put_map(known)
+    members = [server.member for server in (*site.homes.values(), *site.computes.values())]
+    await eventually(lambda: all(one is not None and one.map.version == known.version for one in members))
+
+
 async def fill(client: TypeScriptClient) -> None:
     for user in range(4):
         await client.call("put", f"s|u{user}|bob", "1")
@@ -87,6 +95,22 @@ async def test_a_client_finds_the_servers_that_others_find(site: Site) -> None:
             homes = [server.address for server in owners.writers(key.encode())]
             assert await client.call("servers", "read", key) == readers, key
             assert await client.call("servers", "write", key) == homes + readers, key
+
+
+async def test_reads_of_a_hot_group_are_spread_over_its_first_computes(site: Site) -> None:
+    spread = (*PLACEMENTS, Placement(b"t|u2|", read_spread=2))
+    async with TypeScriptClient(site.target()) as client:
+        await fill(client)
+        await tell(site, replace(site.known, version=2, placements=spread))
+        asked: dict[str, set[str]] = {key: set() for key in ("t|u2|", "t|u3|")}
+        # The client hears of the map a moment later.
+        async with asyncio.timeout(60):
+            while len(asked["t|u2|"]) < 2:
+                asked["t|u2|"].add((await client.call("servers", "read", "t|u2|"))[0])
+        for _ in range(50):
+            asked["t|u3|"].add((await client.call("servers", "read", "t|u3|"))[0])
+            assert len(await client.call("scan", {"prefix": "t|u2|"})) == 3
+        assert [len(found) for found in asked.values()] == [2, 1]
 
 
 async def test_calls_give_in_a_cluster_what_they_give_at_one_server(site: Site) -> None:
@@ -129,9 +153,7 @@ async def test_writes_go_to_the_new_home_when_a_range_has_another_one(site: Site
     async with TypeScriptClient(site.target(), timeoutMs=60_000, retries=20) as client:
         await client.call("put", "p|bob|0001", "1")
         swapped = (replace(RANGES[0], group="b"), replace(RANGES[1], group="a"))
-        await site.coordinator.put_map(replace(site.known, version=2, home_ranges=swapped))
-        members = [server.member for server in (*site.homes.values(), *site.computes.values())]
-        await eventually(lambda: all(one is not None and one.map.version == 2 for one in members))
+        await tell(site, replace(site.known, version=2, home_ranges=swapped))
         await client.call("put", "p|bob|0002", "2")
         assert await client.call("batch", ("add", "s|bob|n", 1), ("add", "p|bob|n", 2)) == ["1", "2"]
     assert site.homes["hb"].engine.count(b"p|", b"p}") == 2

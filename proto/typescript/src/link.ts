@@ -6,8 +6,8 @@ import { type Bounds, type Range, boundsOf, fieldsOf, isBefore } from "./data.js
 import { PequodError, closed, unavailable } from "./errors.js";
 import { type ClusterServer, type FollowClusterReply, FollowClusterReplySchema } from "./generated/pequod_pb.js";
 import { Pequod } from "./generated/pequod_pb.js";
-import { groupOf, homeOf, present, stateAfter } from "./map.js";
-import { KEPT, Rankings, ranked } from "./ranks.js";
+import { groupOf, homeOf, placementOf, present, stateAfter } from "./map.js";
+import { KEPT, Rankings, ranked, spread } from "./ranks.js";
 import { type Security, Server } from "./server.js";
 
 export interface Options extends Security {
@@ -158,8 +158,9 @@ export class Link {
     if (!this.isCluster) return state.servers;
     if (typeof route === "string") return [...new Set([...this.computes.values(), ...state.servers])];
     const key = "read" in route ? route.read : route.write;
-    const group = groupOf(key, state.map?.placements ?? []);
-    const readers = this.readers(group);
+    const placement = placementOf(key, state.map?.placements ?? []);
+    const group = groupOf(key, placement);
+    const readers = spread(this.readers(group), placement?.readSpread ?? 1);
     if ("read" in route) return readers;
     const ranges = state.map?.homeRanges ?? [];
     const home = homeOf(key, ranges);

@@ -16,10 +16,14 @@ function cut(key: Buffer, level: number): Buffer {
   return key.subarray(0, end);
 }
 
-/** The prefix of the keys that go to the same computes. */
-export function groupOf(key: Uint8Array, placements: ClusterPlacement[]): Buffer {
+/** What the map says of the groups of a key: the placement with the longest prefix of it. */
+export function placementOf(key: Uint8Array, placements: ClusterPlacement[]): ClusterPlacement | undefined {
   const fits = placements.filter(({ prefix }) => Buffer.compare(prefix, key.subarray(0, prefix.length)) === 0);
-  const [placement] = fits.sort((one, two) => two.prefix.length - one.prefix.length);
+  return fits.sort((one, two) => two.prefix.length - one.prefix.length)[0];
+}
+
+/** The prefix of the keys that go to the same computes. */
+export function groupOf(key: Uint8Array, placement: ClusterPlacement | undefined): Buffer {
   const group = cut(bufferOf(key), placement?.level ?? 1);
   return placement === undefined || group.length >= placement.prefix.length ? group : bufferOf(placement.prefix);
 }

@@ -30,6 +30,12 @@ export function ranked(group: Buffer, servers: Iterable<ClusterServer>, zone: st
   return claims.sort(inOrder).map(({ server }) => server);
 }
 
+/** The servers of a group whose reads are spread over the first `count`: one of these at random, then the others. */
+export function spread(found: ClusterServer[], count: number): ClusterServer[] {
+  const chosen = found[Math.floor(Math.random() * Math.min(count, found.length))];
+  return chosen === undefined || count <= 1 ? found : [chosen, ...found.filter((one) => one !== chosen)];
+}
+
 /** Ranks computes for groups: one that comes or goes costs a group that is kept some hashes, not all. */
 export class Rankings {
   /** Each state of the cluster is a round; `since` is the one in which a server came, or got its weight or zone. */
