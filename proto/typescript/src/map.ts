@@ -30,7 +30,15 @@ export function groupOf(key: Uint8Array, placement: ClusterPlacement | undefined
 
 /** The range of a key: they are disjoint, and in key order. */
 export function homeOf(key: Uint8Array, ranges: ClusterHomeRange[]): ClusterHomeRange | undefined {
-  const found = ranges.findLast(({ first }) => !isBefore(key, first));
+  // The number of ranges that begin at the key or before it: there may be thousands.
+  let [count, above] = [0, ranges.length];
+  while (count < above) {
+    const middle = (count + above) >> 1;
+    const range = ranges[middle];
+    if (range !== undefined && !isBefore(key, range.first)) count = middle + 1;
+    else above = middle;
+  }
+  const found = ranges[count - 1];
   return found !== undefined && isBefore(key, found.last) ? found : undefined;
 }
 
