@@ -170,6 +170,7 @@ NAMED = {
     "pequod/language/transactions.py": "what transactions take",
     "pequod/engine/transacting.py": "writes are laid over what is read",
     "server/pequod_server/calls/scanning.py": "chunks",
+    "server/pequod_server/calls/warming.py": "what is hot is counted, so that all of it is there",
     "server/pequod_server/calls/writes.py": "calls of one command",
     "server/pequod_server/steps/executor.py": "MultiGet",
     "server/pequod_server/steps/native.py": "reads that are looked at ahead",

@@ -299,7 +299,7 @@ def missing(name: str) -> str:
     if name == "postgres" and isinstance(found := find_postgres(), Missing):
         return found.reason
     package = _PACKAGES.get(name)
-    return f"pip install {package}" if package and find_spec(package) is None else ""
+    return f"the package {package} is not installed" if package and find_spec(package) is None else ""
 
 
 @contextmanager

@@ -40,7 +40,8 @@ class HeatedCalls:
             self._meter.note(arguments[0], kinds[0] in WRITES, duration_s, len(kinds))
 
     def _closed(self, call: Call, field: str, is_write: bool, duration_s: float) -> None:  # noqa: FBT001 - each call
-        if call.request is None:
+        # What is no message, or too large, comes as its error.
+        if call.request is None or isinstance(call.request, Exception):
             return
         found: Any = getattr(call.request, field)
         if isinstance(found, bytes):
