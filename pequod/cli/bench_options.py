@@ -23,6 +23,8 @@ S = TypeVar("S")
 Measure = Callable[[S, "ProgressBars"], "Printed"]
 
 _SMOKE: Final = Annotated[bool, typer.Option("--smoke", help="Tiny sizes: shows that all runs, figures mean nothing.")]
+#: Characters of a line where the output is no terminal: more than any table has.
+_FILE_WIDTH: Final = 200
 _JSON: Final = Annotated[bool, typer.Option("--json", help="Print one JSON object and no progress bar.")]
 
 
@@ -89,7 +91,9 @@ def _show(measure: Measure[S], settings: S, *, json: bool) -> None:
     if json:
         print(report.to_json())
     else:
-        report.print_table(Console(highlight=False))
+        console = Console(highlight=False)
+        # In a file nothing is cut off.
+        report.print_table(console if console.is_terminal else Console(highlight=False, width=_FILE_WIDTH))
     if fault := report.fault():
         fail(ExitCode.WRONG, f"the answers are wrong: {fault}")
     if unmeasured := report.unmeasured():

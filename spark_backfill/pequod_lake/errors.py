@@ -73,7 +73,7 @@ class LakeCorruptError(LakeError):
     """A file is gone, cut short, or holds other bytes than were written: no rows of it are given."""
 
     def __init__(self, path: str, reason: str) -> None:
-        super().__init__(f"file {path}: {reason}; restore it from a copy, or restore the lake")
+        super().__init__(f"file {path}: {reason}; try `pequod lake repair`, else restore it from a copy")
         self.path = path
         self.reason = reason
 

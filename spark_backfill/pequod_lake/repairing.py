@@ -152,25 +152,32 @@ class Repairer:
             LakeError: They are not known elsewhere.
         """
         told = json.loads(recorded).get(f"{table.name}/", [0, ""]) if recorded is not None else None
-        for rows in self._sources(run, table, good):
+        for rows, said in self._sources(run, table, good):
             if told is None or not told[1]:
                 # No sum is known: a view has the authority's rows, unless this keeps delete markers.
                 if run.stage is Stage.AUTHORITY and not table.keeps_markers:
                     return rows
-            elif told == [rows.num_rows, content_of(rows)]:
+            elif told == [rows.num_rows, said]:
                 return rows
         raise LakeError("no sound view has all of its rows, and its SCUs are not kept as they came; restore a copy")
 
-    def _sources(self, run: Run, table: LakeTable, good: Sequence[LakeView]) -> Iterator[Any]:
-        """Yield what the rows of a primary view may have been."""
+    def _sources(self, run: Run, table: LakeTable, good: Sequence[LakeView]) -> Iterator[tuple[Any, str]]:
+        """Yield what the rows of a primary view may have been, each with their sum as it was when they were written."""
         stored = table.stored(table.primary)
         for view in good:
             if set(view.columns) == set(table.names) and not table.is_partial:
-                rows = self._rows(run, table, view)
+                # With the columns that were dropped later, which the sum has.
+                of_view = run.of(table.name, view.name)
+                pieces = [self._reader.read(file, self._reader.names_of(file)) for file in of_view]
+                rows = pa.concat_tables(pieces or [table.stored(view).empty_table()], promote_options="default")
+                for field in table.stored(view):
+                    if field.name not in rows.schema.names:
+                        rows = rows.append_column(field, pa.nulls(rows.num_rows, field.type))
                 rows = rows.append_column(DELETED, pa.repeat(pa.scalar(value=False), rows.num_rows))
                 if table.timestamp is not None:
                     rows = rows.append_column(TIME, rows[table.timestamp].cast(pa.int64()))
-                yield rows.take(places_in_order(rows, table.key)).select(stored.names).cast(stored)
+                ordered = rows.take(places_in_order(rows, table.key))
+                yield ordered.select(stored.names).cast(stored), content_of(ordered)
         if run.last_scu == 0:
             return
         raw = table.stored(table.primary, raw=True)
@@ -180,7 +187,8 @@ class Repairer:
         if pieces:
             rows = combined(table, pieces)
             is_whole = run.stage is Stage.AUTHORITY and not table.keeps_markers
-            yield (live(table, rows) if is_whole else rows).cast(stored)
+            found = (live(table, rows) if is_whole else rows).cast(stored)
+            yield found, content_of(found)
 
     def _numbered(self, table: LakeTable, rows: Any) -> Any:
         """Return rows as they came with numbers in place of the texts that have ids."""

@@ -32,6 +32,13 @@ key = ["k"]
 partial = true
 columns = { k = "int64", x = "int64" }
 """
+ORDERED = """
+[[table]]
+name = "posts"
+key = ["id"]
+columns = { id = "int64", author = "text", body = "text" }
+views.by_author = ["author", "id"]
+"""
 LIMITS = StageLimits(range_rows=4, whole_ratio=9.0)
 
 
@@ -147,6 +154,29 @@ def test_a_step_that_began_before_a_column_is_done_again(make: Callable[[str], L
         assert done == ["sort.written"]
         check(lake, [(1, "ann", "x", None), (2, "ann", "x", 4)], [])
         assert lake.catalog.orphans() == []
+
+
+def test_a_lost_table_is_made_anew_from_an_order_that_still_has_a_dropped_column(make: Callable[[str], Lake]) -> None:
+    lake = make(ORDERED)
+    folder = lake.folder
+    put(lake, "a", "posts", id=list(range(12)), author=[f"a{number % 3}" for number in range(12)], body=["x"] * 12)
+    worker = lake.worker(limits=LIMITS)
+    worker.compact()
+    lake.add_column("posts", "likes", "int64")
+    lake.drop_column("posts", "body")
+    worker.close()
+    with lake.snapshot() as snapshot:
+        before = snapshot.scan("posts").rows.to_pylist()
+    lake.expire(0.0)
+    for file in lake.catalog.snapshot().runs[0].of("posts"):
+        (folder / file.path).unlink()
+    with Lake(folder) as again:
+        report = again.repair()
+        assert report.left == []
+        assert [line for line in report.done if "the primary view of posts is made anew" in line]
+        with again.snapshot() as snapshot:
+            assert snapshot.scan("posts").rows.to_pylist() == before
+        assert again.verify() == []
 
 
 def test_readers_writers_and_workers_go_on_while_columns_change(make: Callable[[str], Lake]) -> None:
