@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from random import Random
 
+import grpc
 import pytest
 from pequod_proto import pequod_pb2 as pb
 from pequod_server.access.grants import Right, Role
@@ -12,11 +13,14 @@ from pequod_server.access.trims import Trims
 from pequod_server.heat.meter import HALF_LIFE_S, HeatMeter
 from pequod_server.heat.range_heat import heat_of_ranges
 from pequod_server.heat.sketch import Sketch
+from pequod_server.ops.heated import HeatedCalls
+from pequod_server.ops.observe import Call
 from pequod_server.wire.handlers import SERVICE_PATH
 
 from pequod.cluster.grouping import Grouping, Placement
 from pequod.cluster.map import ClusterMap, HomeRange
 from pequod.engine import Engine
+from pequod.errors import BadRequestError
 
 
 @pytest.mark.parametrize("seed", range(5))
@@ -130,3 +134,28 @@ def test_a_caller_sees_the_heat_of_the_keys_that_it_may_read(
     assert [one.group for one in reply.heat.groups] == groups
     assert [one.first for one in reply.heat.ranges] == ranges
     assert reply.heat.cores == cores
+
+
+def test_each_key_of_a_call_with_many_has_its_share() -> None:
+    clock = Clock()
+    meter = HeatMeter(clock, clock.process_s)
+    sink = HeatedCalls(meter)
+    call = Call("MultiPut", (), "", is_open_ended=False)
+    call.request = pb.MultiPutRequest(keys=[b"p|ann|1", b"p|bob|1", b"p|liz|1"])
+    for _ in range(60):
+        sink.opened(call)(grpc.StatusCode.OK, 0.001)
+    clock.now_s += 1.0
+    meter.tick()
+    assert {one.group for one in meter.groups()} == {b"p|ann|", b"p|bob|", b"p|liz|"}
+
+
+@pytest.mark.parametrize("request_", [None, BadRequestError("no message")])
+def test_a_call_without_a_request_has_no_heat(request_: object) -> None:
+    clock = Clock()
+    meter = HeatMeter(clock, clock.process_s)
+    call = Call("Put", (), "", is_open_ended=False)
+    call.request = request_
+    HeatedCalls(meter).opened(call)(grpc.StatusCode.INVALID_ARGUMENT, 0.001)
+    clock.now_s += 1.0
+    meter.tick()
+    assert not meter.groups()
