@@ -6,6 +6,7 @@ import shutil
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from importlib import import_module
 from importlib.util import find_spec
 from pathlib import Path
 from time import process_time
@@ -235,9 +236,8 @@ class ClickHouse(Store):
     """ClickHouse in this process: the last row of a number wins, and a projection has the other order."""
 
     def __init__(self, folder: Path) -> None:
-        from chdb import session  # noqa: PLC0415 - as above
-
-        self._db: Any = session.Session(str(folder / "clickhouse"))
+        # It has no types.
+        self._db: Any = import_module("chdb.session").Session(str(folder / "clickhouse"))
         self._ask(
             "CREATE TABLE posts (id Int64, author Int64, created DateTime64(6), body String, "
             "PROJECTION by_author (SELECT * ORDER BY author, created, id)) ENGINE = ReplacingMergeTree ORDER BY id "
