@@ -115,7 +115,7 @@ class HeatMeter:
             return
         group_of = self.grouping().group_of
         for key, is_write, cpu_s, own_s in samples:
-            commands = cpu_s / own_s if own_s > 0 else 1.0
+            commands = _commands(cpu_s, own_s)
             reads, writes = (0.0, commands) if is_write else (commands, 0.0)
             self._sketch.add(group_of(key), cpu_s, reads=reads, writes=writes)
             self._sampled_s += cpu_s
@@ -123,8 +123,8 @@ class HeatMeter:
         kept = samples if len(samples) <= _RECENT_A_TICK else self._random.sample(samples, _RECENT_A_TICK)
         share = len(samples) / len(kept)
         for key, is_write, cpu_s, own_s in kept:
-            commands = cpu_s / own_s if own_s > 0 else 1.0
-            self._recent.append(Recent(now_s, key, is_write, cpu_s * share, commands * share))
+            commands = _commands(cpu_s, own_s) * share
+            self._recent.append(Recent(now_s, key, is_write, cpu_s * share, commands))
 
     @property
     def cores(self) -> float:
@@ -169,3 +169,8 @@ class HeatMeter:
 
 
 _PLAIN: Final = Grouping(())
+
+
+def _commands(cpu_s: float, own_s: float) -> float:
+    """Return for how many commands a sample stands, of which its own took ``own_s``."""
+    return cpu_s / own_s if own_s > 0 else 1.0
