@@ -174,7 +174,8 @@ class EtcdCoordinator:
 
         Raises:
             MapChangedError: The present map has another version.
-            CoordinatorUnavailableError: No node answers, or they are too few to agree.
+            CoordinatorUnavailableError: No node answers, or they are too few to agree. The map may still be put,
+                when they answer again: a leader keeps what it was asked for.
         """
         version, seen = self._map_put
         if version == changed.version - 1:
