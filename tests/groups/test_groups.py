@@ -223,7 +223,7 @@ async def test_a_failover_of_one_group_loses_tokens_of_this_group_alone() -> Non
 
 
 async def test_a_bound_of_staleness_refuses_the_old_groups_ranges_alone() -> None:
-    async with pair(backing_stale_max_s=0.2) as served:
+    async with pair(backing_stale_max_s=1) as served:
         await served.timeline()
         async with served.b.held("changes"):
             served.b.commit({b"p|zoe|0110": b"not told"})
