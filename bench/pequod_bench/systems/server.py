@@ -36,7 +36,7 @@ T = TypeVar("T")
 #: How `pequod serve` tells its address when it listens.
 _SERVING: Final = re.compile(r"serving on (\S+)\n")
 #: Longest wait for a started server to listen, and for one that is told to end.
-START_S_MAX: Final = 20.0
+START_S_MAX: Final = 60.0
 END_S_MAX: Final = 10.0
 #: Ports below those that systems give to outgoing connections, how many of them this process has looked at, and how far
 #: apart processes with neighbouring numbers begin.
@@ -77,7 +77,8 @@ class ServerProcess:
             if code is not None:
                 raise ServerStartError(f"{self._name} ended at once, with exit code {code}:\n{text}")
             if time.monotonic() > deadline:
-                raise ServerStartError(f"{self._name} did not listen within {start_s_max:.0f} s:\n{text}")
+                said = f":\n{text}" if text else ", and has said nothing: is the machine busy?"
+                raise ServerStartError(f"{self._name} did not listen within {start_s_max:.0f} s{said}")
             time.sleep(0.02)
 
     def kill(self) -> None:
