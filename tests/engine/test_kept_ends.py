@@ -1,5 +1,6 @@
 """Reads of the newest rows of a group, of which a join keeps the last ones: they need nothing below their first key."""
 
+import sys
 from collections.abc import Callable, Iterator
 from contextlib import nullcontext
 from random import Random
@@ -134,7 +135,18 @@ def end_a_group_too_soon(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(Kept, "range_of", lambda _, context, __: Range(context.first, prefix_end(context.first) or b""))
 
 
-@pytest.mark.parametrize("fault", [None, take_an_end_for_a_group, forget_where_an_end_begins, end_a_group_too_soon])
+@pytest.mark.parametrize(
+    "fault",
+    [
+        None,
+        take_an_end_for_a_group,
+        pytest.param(
+            forget_where_an_end_begins,
+            marks=pytest.mark.skipif(sys.flags.optimize > 0, reason="an assert of the engine finds it"),
+        ),
+        end_a_group_too_soon,
+    ],
+)
 def test_any_checks_between_any_changes(fault: Callable[[pytest.MonkeyPatch], None] | None) -> None:
     """The same steps are right without a fault, and differ from the naive model with each."""
     with pytest.MonkeyPatch.context() as patch, nullcontext() if fault is None else pytest.raises(AssertionError):
