@@ -10,7 +10,7 @@ import pytest
 from tests.simulation.run import simulate
 
 #: Schedules of 200 steps: two or three seconds of CPU.
-SUITE_SCHEDULES = 12
+SUITE_SCHEDULES = 8
 
 
 def test_every_answer_is_what_the_database_had_at_the_moment_that_the_reply_names() -> None:
