@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator
+from contextlib import ExitStack
 from pathlib import Path
+from typing import Final
 
 import pytest
 from pequod_server import ServerConfig
@@ -11,7 +13,8 @@ from pequod_server import ServerConfig
 from pequod import AsyncClient
 from tests.backing.conftest import Postgres, postgres
 from tests.server.serving import serving
-from tests.views.sites import PostgresSite, Site, SqliteSite
+from tests.views.mariadb import Mariadb, started_mariadb
+from tests.views.sites import MariadbSite, PostgresSite, Site, SqliteSite
 
 __all__ = ["postgres"]
 
@@ -28,7 +31,27 @@ async def postgres_site(postgres: Postgres) -> PostgresSite:
     return site
 
 
-@pytest.fixture(params=["sqlite", "postgres"])
+_SHARED: Final = pytest.StashKey[Mariadb]()
+
+
+@pytest.fixture(scope="session")
+def mariadb(pytestconfig: pytest.Config) -> Mariadb:
+    """The server of this process."""
+    if _SHARED not in pytestconfig.stash:
+        stack = ExitStack()
+        pytestconfig.stash[_SHARED] = stack.enter_context(started_mariadb())
+        pytestconfig.add_cleanup(stack.close)
+    return pytestconfig.stash[_SHARED]
+
+
+@pytest.fixture
+async def mariadb_site(mariadb: Mariadb) -> MariadbSite:
+    site = MariadbSite(mariadb)
+    await site.clear()
+    return site
+
+
+@pytest.fixture(params=["sqlite", "postgres", "mariadb"])
 def site(request: pytest.FixtureRequest) -> Site:
     found: Site = request.getfixturevalue(f"{request.param}_site")
     return found

@@ -12,16 +12,20 @@ from pathlib import Path
 from typing import Any
 
 import asyncpg
+import pymysql
 from pequod_views import DurableView, Manager, open_target
 from pequod_views.definition import names_of
 from pequod_views.errors import UnfitError
 from pequod_views.followed import FollowerSettings
 from pequod_views.install import install
+from pequod_views.targets import mariadb as mariadb_target
 from pequod_views.targets.sqlite import _cell
 from pequod_views.targets.target import quoted
+from pymysql.constants import CLIENT
 
 from pequod import AsyncClient
 from tests.backing.conftest import Postgres
+from tests.views.mariadb import Mariadb
 
 SETTINGS = FollowerSettings(lease_s=2.0, progress_s=0.05)
 WAIT_S = 30.0
@@ -33,6 +37,11 @@ class Site(ABC):
     database: str
     #: Of the tables beside the views.
     prefix: str
+    #: The types of texts and of keys.
+    text_type: str
+    key_type: str
+    #: Whether an index may be of some rows.
+    has_partial_indexes = True
 
     @abstractmethod
     async def fetch(self, statement: str) -> list[tuple[Any, ...]]:
@@ -41,6 +50,10 @@ class Site(ABC):
     @abstractmethod
     def cell(self, cell: Any) -> Any:
         """Return a cell as the database gives it back."""
+
+    async def drop_index(self, name: str, table: str) -> None:
+        """Drop an index of a table."""
+        await self.fetch(f"DROP INDEX {name}")
 
     async def rows(self, view: DurableView) -> list[tuple[Any, ...]]:
         """Return the rows of a view's table by key."""
@@ -52,6 +65,7 @@ class SqliteSite(Site):
     """A SQLite file."""
 
     prefix = "pequod_views_"
+    text_type, key_type = "text", "BLOB"
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -76,6 +90,7 @@ class PostgresSite(Site):
     """A database in a PostgreSQL of the tests' own."""
 
     prefix = "pequod_views."
+    text_type, key_type = "text", "bytea"
 
     def __init__(self, cluster: Postgres) -> None:
         self.cluster = cluster
@@ -95,6 +110,48 @@ class PostgresSite(Site):
 
     def cell(self, cell: Any) -> Any:
         return cell
+
+
+class MariadbSite(Site):
+    """A database in a MariaDB of the tests' own."""
+
+    prefix = "pequod_views_"
+    text_type, key_type = "longtext", "varbinary(2048)"
+    has_partial_indexes = False
+
+    def __init__(self, server: Mariadb) -> None:
+        self.server = server
+        self.database = server.database("live")
+
+    async def clear(self) -> None:
+        await asyncio.to_thread(self._fetch, "DROP DATABASE IF EXISTS live; CREATE DATABASE live", None)
+
+    async def fetch(self, statement: str) -> list[tuple[Any, ...]]:
+        # In a thread: who holds a lock may need this event loop to go on.
+        return await asyncio.to_thread(self._fetch, statement, "live")
+
+    def _fetch(self, statement: str, database: str | None) -> list[tuple[Any, ...]]:
+        with (
+            pymysql.connect(
+                unix_socket=str(self.server.socket),
+                user="root",
+                database=database,
+                autocommit=True,
+                charset="utf8mb4",
+                client_flag=CLIENT.MULTI_STATEMENTS,
+                init_command="SET sql_mode = 'ANSI_QUOTES,STRICT_ALL_TABLES'",
+                read_timeout=60,
+            ) as connection,
+            connection.cursor() as cursor,
+        ):
+            cursor.execute(statement)
+            return list(cursor.fetchall())
+
+    async def drop_index(self, name: str, table: str) -> None:
+        await self.fetch(f"DROP INDEX {name} ON {table}")
+
+    def cell(self, cell: Any) -> Any:
+        return mariadb_target._cell(cell)
 
 
 async def expected(site: Site, client: AsyncClient, view: DurableView) -> list[tuple[Any, ...]]:
