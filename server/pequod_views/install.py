@@ -1,9 +1,9 @@
 """Make the tables of views, compare them with their definition, and take views out again.
 
-MariaDB commits where a table is made or dropped, so the order is one that may end anywhere: the next call does the rest.
+MariaDB commits where a table is made or dropped, so the order may end anywhere, and the next call does the rest:
 
-    install      tables of the ledger | parts, which begin anew | tables of views      no part with a position has a table
-    uninstall    tables of views | their parts | tables of the ledger                  that was made after the position
+    install      tables of the ledger | parts, which begin anew | tables of views     a new table meets no old position
+    uninstall    tables of views | their parts | tables of the ledger                 what is left has its part
 """
 
 from __future__ import annotations
@@ -66,7 +66,9 @@ async def install(
             await ledger.cut(transaction, view, bounds)
             if view in there:
                 await _delete_outside(transaction, view)
-            done.append(f"{view.name}: {_why(view, before, is_made=view in new)}; its range has {len(bounds) + 1} parts")
+            done.append(
+                f"{view.name}: {_why(view, before, is_made=view in new)}; its range has {len(bounds) + 1} parts"
+            )
         for view in others:
             await ledger.fence_off(transaction, view.name)
             done.append(f"{view.name}: shows this server from now on; what differs is replaced")
@@ -81,8 +83,9 @@ async def install(
 async def uninstall(target: Target, names: Sequence[str] = (), *, drops_tables: bool = False) -> list[str]:
     """Take views out of a database; return a line for each thing that was done.
 
-    All of it is one transaction, but in MariaDB: there `uninstall` does the rest after one that was killed. Managers lose the parts at once: a transaction of theirs that comes later is undone. With the last view everything
-    beside the views goes, too.
+    All of it is one transaction, but in MariaDB: there `uninstall` does the rest after one that was killed. Managers
+    lose the parts at once: a transaction of theirs that comes later is undone. With the last view everything beside the
+    views goes, too.
 
     Args:
         names: Views; none: all that are installed.

@@ -216,7 +216,12 @@ def _uuid(data: bytes) -> UUID:
 def _moments(name: str, step_us: int) -> CellKind:
     moment = _moment(step_us)
     return CellKind(
-        name, "timestamptz", "TEXT", "datetime(6)", lambda data: moment(_integer(data)), lambda value: moment(_bigint(value))
+        name,
+        "timestamptz",
+        "TEXT",
+        "datetime(6)",
+        lambda data: moment(_integer(data)),
+        lambda value: moment(_bigint(value)),
     )
 
 
@@ -227,7 +232,9 @@ KINDS: Final = {
         CellKind("bytes", "bytea", "BLOB", "longblob", lambda data: data, lambda value: _whole_text(value).encode()),
         CellKind("integer", "bigint", "INTEGER", "bigint", _integer, _bigint),
         CellKind("numeric", "numeric", "TEXT", "longtext", _decimal, _decimal_of_json),
-        CellKind("float", "double precision", "REAL", "double", _float, lambda value: _finite(float(_decimal_of_json(value)))),
+        CellKind(
+            "float", "double precision", "REAL", "double", _float, lambda value: _finite(float(_decimal_of_json(value)))
+        ),
         CellKind("boolean", "boolean", "INTEGER", "tinyint(1)", _boolean, _boolean_of_json),
         CellKind("json", "jsonb", "TEXT", "longtext", _json, _json_of_json),
         _moments("timestamp_s", 1_000_000),

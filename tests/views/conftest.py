@@ -19,6 +19,18 @@ from tests.views.sites import MariadbSite, PostgresSite, Site, SqliteSite
 __all__ = ["postgres"]
 
 
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Leave MariaDB to `make views-mariadb`: the suite has PostgreSQL and SQLite."""
+    if config.getoption("short") or config.getoption("long"):
+        config.hook.pytest_deselected(items=[item for item in items if _is_of_mariadb(item)])
+        items[:] = [item for item in items if not _is_of_mariadb(item)]
+
+
+def _is_of_mariadb(item: pytest.Item) -> bool:
+    return item.nodeid.startswith("tests/views/") and ("[mariadb" in item.nodeid or "/test_mariadb.py" in item.nodeid)
+
+
 @pytest.fixture
 def sqlite_site(tmp_path: Path) -> SqliteSite:
     return SqliteSite(tmp_path / "live.db")

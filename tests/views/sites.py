@@ -7,7 +7,7 @@ import sqlite3
 import time
 from abc import ABC, abstractmethod
 from collections.abc import AsyncIterator, Sequence
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -40,6 +40,8 @@ class Site(ABC):
     #: The types of texts and of keys.
     text_type: str
     key_type: str
+    #: A function of its clock, by which a query of docs/views.md is known.
+    clock: str
     #: Whether an index may be of some rows.
     has_partial_indexes = True
 
@@ -65,7 +67,7 @@ class SqliteSite(Site):
     """A SQLite file."""
 
     prefix = "pequod_views_"
-    text_type, key_type = "text", "BLOB"
+    text_type, key_type, clock = "text", "BLOB", "julianday"
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -86,11 +88,31 @@ class SqliteSite(Site):
         return _cell(cell)
 
 
-class PostgresSite(Site):
+class ServerSite(Site):
+    """A database of a server of the tests' own, which can die."""
+
+    @abstractmethod
+    async def clear(self) -> None:
+        """Begin with an empty database."""
+
+    @abstractmethod
+    def stop(self) -> None:
+        """End the server as a crash does."""
+
+    @abstractmethod
+    def start(self) -> None:
+        """Start it again."""
+
+    @abstractmethod
+    async def cut(self) -> None:
+        """Break the connections of managers off."""
+
+
+class PostgresSite(ServerSite):
     """A database in a PostgreSQL of the tests' own."""
 
     prefix = "pequod_views."
-    text_type, key_type = "text", "bytea"
+    text_type, key_type, clock = "text", "bytea", "clock_timestamp"
 
     def __init__(self, cluster: Postgres) -> None:
         self.cluster = cluster
@@ -100,6 +122,17 @@ class PostgresSite(Site):
         await self.fetch("DROP SCHEMA IF EXISTS pequod_views CASCADE")
         await self.fetch("DROP SCHEMA public CASCADE")
         await self.fetch("CREATE SCHEMA public")
+
+    def stop(self) -> None:
+        self.cluster.stop(kill=True)
+
+    def start(self) -> None:
+        self.cluster.start()
+
+    async def cut(self) -> None:
+        await self.fetch(
+            "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE application_name = 'pequod views'"
+        )
 
     async def fetch(self, statement: str) -> list[tuple[Any, ...]]:
         connection = await asyncpg.connect(self.database)
@@ -112,11 +145,11 @@ class PostgresSite(Site):
         return cell
 
 
-class MariadbSite(Site):
+class MariadbSite(ServerSite):
     """A database in a MariaDB of the tests' own."""
 
     prefix = "pequod_views_"
-    text_type, key_type = "longtext", "varbinary(2048)"
+    text_type, key_type, clock = "longtext", "varbinary(2048)", "sysdate"
     has_partial_indexes = False
 
     def __init__(self, server: Mariadb) -> None:
@@ -125,6 +158,19 @@ class MariadbSite(Site):
 
     async def clear(self) -> None:
         await asyncio.to_thread(self._fetch, "DROP DATABASE IF EXISTS live; CREATE DATABASE live", None)
+
+    def stop(self) -> None:
+        self.server.stop(kill=True)
+
+    def start(self) -> None:
+        self.server.start()
+
+    async def cut(self) -> None:
+        own = "SELECT id FROM information_schema.processlist WHERE db = 'live' AND id <> connection_id()"
+        for (number,) in await self.fetch(own):
+            # It may have ended meanwhile.
+            with suppress(pymysql.MySQLError):
+                await self.fetch(f"KILL {number}")
 
     async def fetch(self, statement: str) -> list[tuple[Any, ...]]:
         # In a thread: who holds a lock may need this event loop to go on.

@@ -1,9 +1,9 @@
 """Views in MariaDB.
 
-    threads   one for each connection, since the driver waits in it
-    turns     GET_LOCK, which outlives a transaction: a statement that makes or drops a table commits what was before it
-    updates   a row that is there is updated by its key, and others are inserted. ON DUPLICATE KEY UPDATE would change
-              another row where a unique index of the owner stands in the way
+threads   one for each connection, since the driver waits in it
+turns     GET_LOCK, which outlives a transaction: a statement that makes or drops a table commits what was before it
+updates   a row that is there is updated by its key, and others are inserted. ON DUPLICATE KEY UPDATE would change
+          another row where a unique index of the owner stands in the way
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager
 from datetime import datetime
 from decimal import Decimal
+from functools import partial
 from typing import Any, Final, TypeVar
 from uuid import UUID
 
@@ -74,7 +75,9 @@ _DIALECT: Final = TargetDialect(
     lock_tables="",
     tell_moved="",
     column_type=lambda kind: kind.mariadb,
-    on_conflict=lambda _key, names: f" ON DUPLICATE KEY UPDATE {', '.join(f'{name} = VALUES({name})' for name in names)}",
+    on_conflict=lambda _key, names: (
+        f" ON DUPLICATE KEY UPDATE {', '.join(f'{name} = VALUES({name})' for name in names)}"
+    ),
     stored=_cell,
     before=(),
     after=(),
@@ -142,7 +145,7 @@ class MariadbTarget:
         while self._idle:
             connection = self._idle.pop()
             try:
-                await self.run(connection, lambda one=connection: one.run_all(["START TRANSACTION"]))
+                await self.run(connection, partial(connection.run_all, ["START TRANSACTION"]))
             except FAILURES:
                 connection.close()
                 continue
@@ -218,7 +221,7 @@ class MariadbTransaction:
         return [row for some in found for row in some]
 
     async def change_each(self, change: RowChange, rows: Sequence[tuple[Any, ...]]) -> list[tuple[Any, ...]]:
-        """Change rows: lock them, which tells whether they are there, and update them."""
+        """Change rows: the lock of each tells that it is there, and then it is updated."""
         lock = f"SELECT {change.told} FROM {change.table} WHERE {change.where} FOR UPDATE"
         update = f"UPDATE {change.table} SET {change.sets} WHERE {change.where}"
         found = await self._run(

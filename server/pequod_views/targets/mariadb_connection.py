@@ -32,8 +32,8 @@ _MESSAGE_CHARACTERS: Final = 256 * 1024
 #: Characters between two texts of a message.
 _BETWEEN: Final = 2
 # READ COMMITTED: each statement sees what is committed, as the fence needs it, and no gaps between keys are locked.
-# SIMULTANEOUS_ASSIGNMENT: an UPDATE reads the columns as they were before it, as SQL has it. A transaction whose manager
-# is silent for 20 s is rolled back, so that a dead machine keeps no locks.
+# SIMULTANEOUS_ASSIGNMENT: an UPDATE reads the columns as they were before it, as SQL has it. A transaction whose
+# manager is silent for 20 s is rolled back, so that a dead machine keeps no locks.
 _SESSION: Final = (
     "SET SESSION sql_mode = 'ANSI_QUOTES,ERROR_FOR_DIVISION_BY_ZERO,NO_ENGINE_SUBSTITUTION,SIMULTANEOUS_ASSIGNMENT,"
     "STRICT_ALL_TABLES', time_zone = '+00:00', innodb_lock_wait_timeout = 10, lock_wait_timeout = 20,"

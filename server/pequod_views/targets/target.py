@@ -79,8 +79,8 @@ class RowChange:
 class TargetTransaction(Protocol):
     """One transaction: all of it or nothing.
 
-    In MariaDB a statement that makes, alters or drops a table commits what was before it. So who makes tables does it in
-    an order in which each beginning of the work can be followed by all of it again.
+    In MariaDB a statement that makes, alters or drops a table commits what was before it. So tables are made in an
+    order in which each beginning of the work can be followed by all of it again.
     """
 
     async def fetch(self, statement: str, *arguments: Any) -> list[tuple[Any, ...]]:
