@@ -27,7 +27,7 @@ generate_go = $(BIN)/python -m grpc_tools.protoc -I proto --plugin=$(GO_TOOLS)/p
 .DEFAULT_GOAL := help
 .PHONY: help go go-check install install-dev demo ran test test-long test-pythons test-extras test-quick check format typescript typescript-check proto proto-check interface interface-check coverage soak chaos freshness fuzz \
         figures bench-micro test-optimised test-spark-versions test-spark-cluster docs docs-serve \
-        behaviours cases test-planted test-planted-engine soak-memory soak-server soak-calls soak-workers soak-capped shake simulate simulate-groups views-chaos views-cassandra cluster-chaos cluster-patroni chaos-lake-spark kill beyond linearizable watching damage test-pure test-grpcio test-client-grpcio test-go-race test-shelf differ test-sanitised test-leaks wheels clean
+        behaviours cases test-planted test-planted-engine soak-memory soak-server soak-calls soak-workers soak-capped shake simulate simulate-groups views-chaos views-cassandra views-mariadb cluster-chaos cluster-patroni chaos-lake-spark kill beyond linearizable watching damage test-pure test-grpcio test-client-grpcio test-go-race test-shelf differ test-sanitised test-leaks wheels clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-15s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -285,8 +285,11 @@ cluster-patroni: $(INSTALLED) ## kill a PostgreSQL that Patroni leads under load
 
 TARGET ?= postgres
 BEHIND ?= nothing
-views-chaos: $(INSTALLED) ## kill managers of views, the server and the database RUNS (200) times, and compare; TARGET is postgres or sqlite, BEHIND the server nothing, sqlite or postgres
+views-chaos: $(INSTALLED) ## kill managers of views, the server and the database RUNS (200) times, and compare; TARGET is postgres, mariadb or sqlite, BEHIND the server nothing, sqlite or postgres
 	$(BIN)/python -m tests.views.chaos --runs $(RUNS) --target $(TARGET) --behind $(BEHIND)
+
+views-mariadb: $(INSTALLED) ## the tests of views over a MariaDB, which `make test` leaves out (needs mariadb-server): some minutes
+	$(BIN)/python -m pytest -n 2 tests/views tests/bench/test_views.py -k mariadb
 
 views-schedules: SCHEDULES = 1000000
 views-schedules: $(INSTALLED) ## let coordinators of versioned views die in SCHEDULES (1000000) random interleavings, from SEED (0) on: a quarter of an hour on two cores

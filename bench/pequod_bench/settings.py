@@ -213,7 +213,7 @@ class ViewsSettings:
     of_types: Annotated[int, Option(min=1, help="Views of each other type.")] = 50
     puts: Annotated[int, Option(min=1, help="Puts, call by call, whose CPU at the server is measured.")] = 1_000
     rows: Annotated[int, Option(min=1, help="Rows in batches; managers write one for each in each view.")] = 1_000
-    database: Annotated[Literal["postgres", "sqlite"], Option(help="Where the tables are.")] = "postgres"
+    database: Annotated[Literal["postgres", "mariadb", "sqlite"], Option(help="Where the tables are.")] = "postgres"
     only: Annotated[str, Option(help="Only types whose names hold this.")] = ""
 
 

@@ -15,6 +15,7 @@ from pequod_views.reading import PartStatus, status
 
 from pequod.client import AsyncClient
 from pequod_bench.report.printed import WrongAnswerError
+from pequod_bench.systems.mariadb_server import started_mariadb
 from pequod_bench.systems.postgres_cluster import started_cluster
 
 #: How long tables may take until they are where they should be.
@@ -53,6 +54,10 @@ def database_of(kind: str, folder: Path) -> Iterator[tuple[str, Callable[[], flo
     """Run a database; yield its name and what tells its CPU seconds, which are those of the managers for SQLite."""
     if kind == "sqlite":
         yield f"sqlite:{folder}/live.db", lambda: 0.0
+        return
+    if kind == "mariadb":
+        with started_mariadb(folder) as mariadb:
+            yield mariadb.address, cpu_of_all(mariadb.pid)
         return
     with started_cluster(folder, {"synchronous_commit": "on"}) as server:
         yield server.dsn, cpu_of_all(server.pid)

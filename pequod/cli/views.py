@@ -26,7 +26,7 @@ _HELP: Final = """Keep tables of a database equal to ranges of a server, for rea
 \b
 The views are a file in TOML:
     server = "127.0.0.1:7744"
-    database = "postgresql://views@db/live"          or "sqlite:live.db"
+    database = "postgresql://views@db/live"          or "sqlite:live.db", or "mariadb://views:secret@db/live"
     [[view]]
     name = "karma"
     keys = "karma|<author>"                          each slot is a column
@@ -36,7 +36,7 @@ The views are a file in TOML:
 \b
 First `install` makes the tables, then `run` keeps them. Run as many as you like: they share the parts of the views by
 the database alone, and take over those of one that dies. Rows and position are written in one transaction, so nothing
-is lost or taken in twice. docs/views.md tells the rest. Needs the extra views.
+is lost or taken in twice. docs/views.md tells the rest. Needs the extra views, or mariadb.
 """
 #: Between two attempts to reach a database before there is a manager.
 _AWAY_S: Final = 1.0
@@ -66,7 +66,9 @@ def install(
         bool, typer.Option("--adopt", help="Show this server, though the views were installed with another one.")
     ] = False,
 ) -> None:
-    """Make the tables of the views and those beside them, in one transaction, and print what was done.
+    """Make the tables of the views and those beside them, and print what was done.
+
+    It is one transaction, but in MariaDB: there do it again if it was killed, and it does the rest.
 
     Do it again after a change of the file: a view that is the same stays as it is; one that has changed keeps its table
     and begins anew, with what differs. The server is noted: its databases, or the data in its memory. Exit code 3 if a
@@ -103,7 +105,9 @@ def uninstall(
     database: Database = None,
     drop_tables: Annotated[bool, typer.Option("--drop-tables", help="Drop their tables as well.")] = False,
 ) -> None:
-    """Take views out of the database, in one transaction, and print what was done.
+    """Take views out of the database, and print what was done.
+
+    It is one transaction, but in MariaDB: there do it again if it was killed, and it does the rest.
 
     Managers lose their parts at once. Tables stay with the rows that they have, unless you drop them. With the last
     view everything beside the views goes. Exit code 3 if a view is not installed, or something depends on a table.

@@ -22,7 +22,7 @@ Database = Annotated[
         "--database",
         metavar="DATABASE",
         envvar="PEQUOD_VIEWS_DATABASE",
-        help="sqlite:PATH or postgresql://..., instead of the file's.",
+        help="sqlite:PATH, postgresql://... or mariadb://..., instead of the file's.",
     ),
 ]
 Server = Annotated[

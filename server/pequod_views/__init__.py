@@ -1,4 +1,4 @@
-"""Views that live in databases: tables of PostgreSQL or SQLite that are kept equal to ranges of a Pequod server.
+"""Views that live in databases: tables of PostgreSQL, MariaDB or SQLite, kept equal to ranges of a server.
 
 docs/views.md tells how to use them, docs/architecture/views.md how they work.
 """

@@ -34,7 +34,7 @@ from pequod_views.kinds import KINDS, Cell, CellKind, parse_json
 
 #: The key of the server's row, which is the primary key of the table.
 KEY_COLUMN: Final = "pequod_key"
-#: The longest key of a row: an index of PostgreSQL takes no more than about 2,700 bytes.
+#: The longest key of a row: an index of PostgreSQL takes about 2,700 bytes; one of MariaDB 3,072, with the view's name.
 KEY_BYTES_MAX: Final = 2048
 _PARTS_MAX: Final = 1024
 _FILE: Final = {"server", "database", "joins", "view"}
@@ -146,7 +146,7 @@ class ViewFile:
 
     #: HOST:PORT.
     server: str | None
-    #: sqlite:PATH or postgresql://...
+    #: sqlite:PATH, postgresql://... or mariadb://...
     database: str | None
     #: Installed before views are followed, so that a server that was restarted shows no empty ranges.
     joins: str

@@ -13,7 +13,7 @@ from collections.abc import Sequence
 
 from pequod_views.errors import PartLostError
 from pequod_views.parts import Advance, HeldPart, Place, Position, held_of
-from pequod_views.targets import Target, TargetTransaction
+from pequod_views.targets import RowChange, Target, TargetTransaction
 
 
 class PartFence:
@@ -23,7 +23,7 @@ class PartFence:
         self._target = target
         dialect = target.dialect
         self._now = dialect.now_s
-        self._number = dialect.number_type
+        self._number = dialect.number_cast
         self._parts, self._log = dialect.prefix + "parts", dialect.prefix + "log"
 
     async def positions(self, owner: str) -> dict[Place, tuple[HeldPart, int]]:
@@ -72,14 +72,15 @@ class PartFence:
         unfit = f"CAST($9 AS {self._number})"
         if not ordered[0][1].is_replacement:
             unfit = f"unfit + {unfit}"
-        moved = await transaction.fetch_each(
-            f"UPDATE {self._parts} SET server_id = $5, revision = $6, token = $7, current_at = {self._now} - $14,"
+        change = RowChange(
+            self._parts,
+            f"server_id = $5, revision = $6, token = $7, current_at = {self._now} - $14,"
             f" leased_until = {self._now} + $8, changes = changes + $11, trouble = '', unfit = {unfit},"
-            f" unfit_example = CASE WHEN {unfit} = 0 THEN '' WHEN $10 <> '' THEN $10 ELSE unfit_example END"
-            " WHERE view = $1 AND first = $2 AND owner = $3 AND epoch = $4 AND server_id = $12 AND revision = $13"
-            " RETURNING view, first",
-            [_moving(held, step, lease_s) for held, step in ordered],
+            f" unfit_example = CASE WHEN {unfit} = 0 THEN '' WHEN $10 <> '' THEN $10 ELSE unfit_example END",
+            "view = $1 AND first = $2 AND owner = $3 AND epoch = $4 AND server_id = $12 AND revision = $13",
+            "view, first",
         )
+        moved = await transaction.change_each(change, [_moving(held, step, lease_s) for held, step in ordered])
         if moved and self._target.dialect.tell_moved:
             # They hear it once the transaction is committed.
             await transaction.fetch(self._target.dialect.tell_moved)

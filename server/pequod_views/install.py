@@ -1,4 +1,10 @@
-"""Make the tables of views, compare them with their definition, and take views out again."""
+"""Make the tables of views, compare them with their definition, and take views out again.
+
+MariaDB commits where a table is made or dropped, so the order may end anywhere, and the next call does the rest:
+
+    install      tables of the ledger | parts, which begin anew | tables of views     a new table meets no old position
+    uninstall    tables of views | their parts | tables of the ledger                 what is left has its part
+"""
 
 from __future__ import annotations
 
@@ -8,7 +14,7 @@ from pequod.client import AsyncClient
 from pequod_views.definition import KEY_COLUMN, DurableView, names_of
 from pequod_views.errors import TargetRefusedError
 from pequod_views.ledger import PartLedger
-from pequod_views.locking import lock_ledger, lock_parts, take_turn
+from pequod_views.locking import lock_ledger, lock_parts
 from pequod_views.origins import NO_ORIGINS, OriginNotes, demand_same, origins_of
 from pequod_views.targets import Target, TargetDialect, TargetTransaction
 from pequod_views.targets.target import quoted
@@ -17,7 +23,9 @@ from pequod_views.targets.target import quoted
 async def install(
     target: Target, client: AsyncClient, views: Sequence[DurableView], *, recut: bool = False, adopt: bool = False
 ) -> list[str]:
-    """Make what views need in a database, in one transaction; return a line for each thing that was done.
+    """Make what views need in a database; return a line for each thing that was done.
+
+    All of it is one transaction, but in MariaDB: there `install` does the rest after one that was killed.
 
     A view whose definition is the same as before keeps its table, parts and positions. One with another definition, or
     whose table is gone, begins anew: its rows are replaced by what differs.
@@ -37,32 +45,29 @@ async def install(
     origins = await origins_of(client, views[0])
     splits = {view.name: await _splits(client, view) for view in views if view.part_count > 1}
     async with target.transaction() as transaction:
-        await take_turn(target.dialect, transaction)
-        for statement in ledger.statements():
-            await transaction.fetch(statement)
-        await notes.make(transaction)
+        await transaction.take_turn()
         noted = {view.name: await notes.of(transaction, view.name) for view in views}
         others = [view for view in views if noted[view.name] and noted[view.name].isdisjoint(origins)]
         if others and not adopt:
             demand_same(others[0].name, noted[others[0].name], origins)
-        problems, made = list[str](), set[str]()
-        for view in views:
-            if not await transaction.table_columns(view.table):
-                made.add(view.name)
-                await transaction.fetch(table_statement(target.dialect, view))
-                done.append(f"{view.name}: made the table {view.table}")
-            problems += await table_problems(transaction, target.dialect, view)
+        new = [view for view in views if not await transaction.table_columns(view.table)]
+        there = [view for view in views if view not in new]
+        problems = [text for view in there for text in await table_problems(transaction, target.dialect, view)]
         if problems:
             raise TargetRefusedError(target.name, "; ".join(problems))
+        for statement in ledger.statements():
+            await transaction.fetch(statement)
+        await notes.make(transaction)
         befores = {view.name: await ledger.fingerprint(transaction, view) for view in views}
-        changed = [view for view in views if recut or view.name in made or befores[view.name] != view.fingerprint]
+        changed = [view for view in views if recut or view in new or befores[view.name] != view.fingerprint]
         await lock_parts(target.dialect, transaction, [view.name for view in (*changed, *others)])
         for view in changed:
             before, bounds = befores[view.name], splits.get(view.name, [])
             await ledger.cut(transaction, view, bounds)
-            await _delete_outside(transaction, view)
+            if view in there:
+                await _delete_outside(transaction, view)
             done.append(
-                f"{view.name}: {_why(view, before, is_made=view.name in made)}; its range has {len(bounds) + 1} parts"
+                f"{view.name}: {_why(view, before, is_made=view in new)}; its range has {len(bounds) + 1} parts"
             )
         for view in others:
             await ledger.fence_off(transaction, view.name)
@@ -70,14 +75,17 @@ async def install(
         for view in views:
             kept = noted[view.name] - origins if view not in others else NO_ORIGINS
             await notes.note(transaction, view.name, origins | kept)
-    return done
+        for view in new:
+            await transaction.fetch(table_statement(target.dialect, view))
+    return [*(f"{view.name}: made the table {view.table}" for view in new), *done]
 
 
 async def uninstall(target: Target, names: Sequence[str] = (), *, drops_tables: bool = False) -> list[str]:
-    """Take views out of a database, in one transaction; return a line for each thing that was done.
+    """Take views out of a database; return a line for each thing that was done.
 
-    Managers lose the parts at once: a transaction of theirs that comes later is undone. With the last view everything
-    beside the views goes, too.
+    All of it is one transaction, but in MariaDB: there `uninstall` does the rest after one that was killed. Managers
+    lose the parts at once: a transaction of theirs that comes later is undone. With the last view everything beside the
+    views goes, too.
 
     Args:
         names: Views; none: all that are installed.
@@ -89,7 +97,7 @@ async def uninstall(target: Target, names: Sequence[str] = (), *, drops_tables: 
     """
     ledger, done = PartLedger(target), list[str]()
     async with target.transaction() as transaction:
-        await take_turn(target.dialect, transaction)
+        await transaction.take_turn()
         there = await ledger.installed(transaction)
         missing = [name for name in names if name not in there]
         if missing:
@@ -98,12 +106,12 @@ async def uninstall(target: Target, names: Sequence[str] = (), *, drops_tables: 
         if there and there.keys() <= set(leaving):
             await lock_ledger(target.dialect, transaction)
         await lock_parts(target.dialect, transaction, leaving)
+        for name in leaving if drops_tables else ():
+            await transaction.fetch(f"DROP TABLE IF EXISTS {quoted(there[name])}")
         for name in leaving:
             await ledger.remove(transaction, name)
-            if drops_tables:
-                await transaction.fetch(f"DROP TABLE IF EXISTS {quoted(there[name])}")
             done.append(f"{name}: {'dropped' if drops_tables else 'kept'} the table {there[name]}")
-        if there and not await ledger.installed(transaction):
+        if not await ledger.installed(transaction) and await ledger.is_made(transaction):
             for statement in ledger.removal_statements():
                 await transaction.fetch(statement)
             done.append("no view is left; removed what was beside them")
@@ -142,7 +150,7 @@ def table_statement(dialect: TargetDialect, view: DurableView) -> str:
     """Return the statement that makes the table of a view."""
     columns = [f"{quoted(column.name)} {dialect.column_type(column.kind)}" for column in view.columns]
     key = f"{KEY_COLUMN} {dialect.bytes_type} PRIMARY KEY NOT NULL"
-    return f"CREATE TABLE {quoted(view.table)} ({', '.join([key, *columns])})"
+    return f"CREATE TABLE {quoted(view.table)} ({', '.join([key, *columns])}){dialect.table_options}"
 
 
 async def mend_table(transaction: TargetTransaction, dialect: TargetDialect, view: DurableView) -> None:

@@ -47,6 +47,8 @@ class CellKind:
     postgres: str
     #: SQLite keeps numbers that are not 64 bits long, moments and UUIDs as text, so that nothing is rounded.
     sqlite: str
+    #: So does MariaDB with numbers that are not 64 bits long, and with JSON, which it keeps as text anyway.
+    mariadb: str
     of_bytes: Callable[[bytes], Cell]
     #: Takes what `parse_json` returns for a member; never None, which is NULL.
     of_json: Callable[[object], Cell]
@@ -214,22 +216,29 @@ def _uuid(data: bytes) -> UUID:
 def _moments(name: str, step_us: int) -> CellKind:
     moment = _moment(step_us)
     return CellKind(
-        name, "timestamptz", "TEXT", lambda data: moment(_integer(data)), lambda value: moment(_bigint(value))
+        name,
+        "timestamptz",
+        "TEXT",
+        "datetime(6)",
+        lambda data: moment(_integer(data)),
+        lambda value: moment(_bigint(value)),
     )
 
 
 KINDS: Final = {
     kind.name: kind
     for kind in (
-        CellKind("text", "text", "TEXT", _text, _whole_text),
-        CellKind("bytes", "bytea", "BLOB", lambda data: data, lambda value: _whole_text(value).encode()),
-        CellKind("integer", "bigint", "INTEGER", _integer, _bigint),
-        CellKind("numeric", "numeric", "TEXT", _decimal, _decimal_of_json),
-        CellKind("float", "double precision", "REAL", _float, lambda value: _finite(float(_decimal_of_json(value)))),
-        CellKind("boolean", "boolean", "INTEGER", _boolean, _boolean_of_json),
-        CellKind("json", "jsonb", "TEXT", _json, _json_of_json),
+        CellKind("text", "text", "TEXT", "longtext", _text, _whole_text),
+        CellKind("bytes", "bytea", "BLOB", "longblob", lambda data: data, lambda value: _whole_text(value).encode()),
+        CellKind("integer", "bigint", "INTEGER", "bigint", _integer, _bigint),
+        CellKind("numeric", "numeric", "TEXT", "longtext", _decimal, _decimal_of_json),
+        CellKind(
+            "float", "double precision", "REAL", "double", _float, lambda value: _finite(float(_decimal_of_json(value)))
+        ),
+        CellKind("boolean", "boolean", "INTEGER", "tinyint(1)", _boolean, _boolean_of_json),
+        CellKind("json", "jsonb", "TEXT", "longtext", _json, _json_of_json),
         _moments("timestamp_s", 1_000_000),
         _moments("timestamp_us", 1),
-        CellKind("uuid", "uuid", "TEXT", _uuid, lambda value: _uuid(_whole_text(value).encode())),
+        CellKind("uuid", "uuid", "TEXT", "char(36)", _uuid, lambda value: _uuid(_whole_text(value).encode())),
     )
 }

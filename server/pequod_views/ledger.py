@@ -22,27 +22,27 @@ from pequod_views.targets import Target, TargetTransaction
 _FORGOTTEN_S: Final = 3600.0
 _TABLES: Final = """
 CREATE TABLE IF NOT EXISTS {prefix}managers (
-    name text PRIMARY KEY, serves text NOT NULL, alive_until {seconds} NOT NULL
-)
+    name {name} PRIMARY KEY, serves text NOT NULL, alive_until {seconds} NOT NULL
+){options}
 
 CREATE TABLE IF NOT EXISTS {prefix}views (
-    view text PRIMARY KEY, fingerprint text NOT NULL, table_name text NOT NULL, origins text NOT NULL DEFAULT ''
-)
+    view {name} PRIMARY KEY, fingerprint text NOT NULL, table_name text NOT NULL, origins text NOT NULL DEFAULT ''
+){options}
 
 CREATE TABLE IF NOT EXISTS {prefix}parts (
-    view text NOT NULL, first {key} NOT NULL, last {key}, fingerprint text NOT NULL,
+    view {name} NOT NULL, first {key} NOT NULL, last {key}, fingerprint text NOT NULL,
     owner text NOT NULL DEFAULT '', epoch {number} NOT NULL, leased_until {seconds} NOT NULL DEFAULT 0,
     server_id text NOT NULL DEFAULT '', revision {number} NOT NULL DEFAULT 0, token text NOT NULL DEFAULT '',
     current_at {seconds} NOT NULL DEFAULT 0, changes {number} NOT NULL DEFAULT 0,
     unfit {number} NOT NULL DEFAULT 0, unfit_example text NOT NULL DEFAULT '', trouble text NOT NULL DEFAULT '',
     PRIMARY KEY (view, first)
-)
+){options}
 
 CREATE TABLE IF NOT EXISTS {prefix}log (
-    view text NOT NULL, first {key} NOT NULL, epoch {number} NOT NULL, owner text NOT NULL, at {seconds} NOT NULL,
+    view {name} NOT NULL, first {key} NOT NULL, epoch {number} NOT NULL, owner text NOT NULL, at {seconds} NOT NULL,
     from_server text NOT NULL, from_revision {number} NOT NULL, server_id text NOT NULL, revision {number} NOT NULL,
     changes {number} NOT NULL, replaced {number} NOT NULL
-)
+){options}
 """
 
 
@@ -63,7 +63,12 @@ class PartLedger:
         """Return the statements that make the tables."""
         dialect = self._target.dialect
         text = _TABLES.format(
-            prefix=dialect.prefix, key=dialect.bytes_type, seconds=dialect.seconds_type, number=dialect.number_type
+            prefix=dialect.prefix,
+            name=dialect.name_type,
+            key=dialect.bytes_type,
+            seconds=dialect.seconds_type,
+            number=dialect.number_type,
+            options=dialect.table_options,
         )
         return [*dialect.before, *text.strip().split("\n\n"), *dialect.after]
 
@@ -88,7 +93,7 @@ class PartLedger:
             )
         await transaction.fetch(
             f"INSERT INTO {self._views} (view, fingerprint, table_name) VALUES ($1, $2, $3)"
-            " ON CONFLICT (view) DO UPDATE SET fingerprint = excluded.fingerprint, table_name = excluded.table_name",
+            f"{self._target.dialect.on_conflict('view', ('fingerprint', 'table_name'))}",
             view.name,
             view.fingerprint,
             view.table,
@@ -108,6 +113,13 @@ class PartLedger:
         statement = f"UPDATE {self._parts} SET owner = '', epoch = epoch + 1, leased_until = 0, trouble = ''"
         await transaction.fetch(f"{statement} WHERE view = $1", view)
 
+    async def is_made(self, transaction: TargetTransaction) -> bool:
+        """Return whether a table of the ledger is there."""
+        for table in (self._views, self._log, self._parts, self._managers):
+            if await transaction.table_columns(table):
+                return True
+        return False
+
     async def installed(self, transaction: TargetTransaction) -> dict[str, str]:
         """Return the tables of the views that are installed, by view; nothing if the ledger is not installed."""
         if not await transaction.table_columns(self._views):
@@ -126,7 +138,7 @@ class PartLedger:
     def removal_statements(self) -> list[str]:
         """Return the statements that remove what `statements` makes."""
         tables = (self._managers, self._parts, self._log, self._views)
-        return [*(f"DROP TABLE {table}" for table in tables), *self._target.dialect.removal]
+        return [*(f"DROP TABLE IF EXISTS {table}" for table in tables), *self._target.dialect.removal]
 
     async def beat(self, name: str, serves: str, views: dict[str, DurableView], lease_s: float) -> Standing:
         """Say that a manager lives, renew the leases of its parts, and return how things stand.
@@ -138,17 +150,18 @@ class PartLedger:
             fetch = transaction.fetch
             await fetch(
                 f"INSERT INTO {self._managers} (name, serves, alive_until) VALUES ($1, $2, {self._now} + $3)"
-                " ON CONFLICT (name) DO UPDATE SET alive_until = excluded.alive_until",
+                f"{self._target.dialect.on_conflict('name', ('alive_until',))}",
                 name,
                 serves,
                 lease_s,
             )
             # A part that is locked is being written by a transaction that renews its lease itself.
-            await fetch(
-                f"UPDATE {self._parts} SET leased_until = {self._now} + $2 WHERE owner = $1 AND (view, first) IN"
-                f" (SELECT view, first FROM {self._parts} WHERE owner = $1 ORDER BY view, first{self._skip})",
-                name,
-                lease_s,
+            own = await fetch(
+                f"SELECT view, first FROM {self._parts} WHERE owner = $1 ORDER BY view, first{self._skip}", name
+            )
+            await transaction.fetch_each(
+                f"UPDATE {self._parts} SET leased_until = {self._now} + $3 WHERE view = $1 AND first = $2",
+                [(*place, lease_s) for place in own],
             )
             await fetch(f"DELETE FROM {self._managers} WHERE alive_until < {self._now} - $1", _FORGOTTEN_S)
             managers = await fetch(
@@ -171,23 +184,18 @@ class PartLedger:
     async def take(self, name: str, views: dict[str, DurableView], count: int, lease_s: float) -> list[HeldPart]:
         """Take parts that nobody holds, or whose holder is silent for longer than its lease."""
         async with self._target.transaction() as transaction:
+            # They are locked, so they stay as they are.
             rows = await transaction.fetch(
-                f"SELECT view, first, last, fingerprint FROM {self._parts}"
+                f"SELECT view, first, last, fingerprint, epoch, server_id, revision, token FROM {self._parts}"
                 f" WHERE owner = '' OR leased_until < {self._now} ORDER BY view, first{self._skip}"
             )
-            known = [row for row in rows if row[0] in views and views[row[0]].fingerprint == row[3]]
-            taken = []
-            for view, first, _last, _fingerprint in known[:count]:
-                taken += await transaction.fetch(
-                    f"UPDATE {self._parts} SET owner = $3, epoch = epoch + 1, leased_until = {self._now} + $4"
-                    f" WHERE view = $1 AND first = $2 AND (owner = '' OR leased_until < {self._now})"
-                    " RETURNING view, first, last, fingerprint, epoch, owner, server_id, revision, token",
-                    view,
-                    first,
-                    name,
-                    lease_s,
-                )
-        return [held_of(row) for row in taken]
+            taken = [row for row in rows if row[0] in views and views[row[0]].fingerprint == row[3]][:count]
+            await transaction.fetch_each(
+                f"UPDATE {self._parts} SET owner = $3, epoch = epoch + 1, leased_until = {self._now} + $4"
+                " WHERE view = $1 AND first = $2",
+                [(row[0], row[1], name, lease_s) for row in taken],
+            )
+        return [held_of((*row[:4], row[4] + 1, name, *row[5:])) for row in taken]
 
     async def give(self, held: HeldPart) -> None:
         """Hand a part over to another manager."""

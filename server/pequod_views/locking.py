@@ -11,16 +11,6 @@ from collections.abc import Sequence
 from pequod_views.targets import TargetDialect, TargetTransaction
 
 
-async def take_turn(dialect: TargetDialect, transaction: TargetTransaction) -> None:
-    """Wait for other transactions that install or uninstall.
-
-    Requires:
-        The transaction has done nothing yet.
-    """
-    if dialect.take_turn:
-        await transaction.fetch(dialect.take_turn)
-
-
 async def lock_parts(dialect: TargetDialect, transaction: TargetTransaction, views: Sequence[str]) -> None:
     """Have all parts of views for this transaction alone, before anything of the views is changed."""
     if dialect.for_update and views:

@@ -16,9 +16,9 @@ from dataclasses import dataclass
 from pequod.escapes import escaped
 from pequod_views.errors import TargetRefusedError
 from pequod_views.load import PartLoad
-from pequod_views.locking import lock_parts, take_turn
+from pequod_views.locking import lock_parts
 from pequod_views.parts import Place
-from pequod_views.targets import Target
+from pequod_views.targets import RowChange, Target
 
 #: Parts of one view at most, so that splitting ends.
 PARTS_MAX = 256
@@ -59,7 +59,7 @@ class PartMover:
         self._target = target
         dialect = target.dialect
         self._now = dialect.now_s
-        self._key = f"CAST($3 AS {dialect.bytes_type})"
+        self._key = f"CAST($3 AS {dialect.bytes_cast})"
         self._parts, self._managers, self._log = (dialect.prefix + name for name in ("parts", "managers", "log"))
 
     async def counted(self) -> list[CountedPart]:
@@ -97,7 +97,7 @@ class PartMover:
                 view has as many parts as it may. Nothing has changed.
         """
         async with self._target.transaction() as transaction:
-            await take_turn(self._target.dialect, transaction)
+            await transaction.take_turn()
             await lock_parts(self._target.dialect, transaction, [view])
             rows = await transaction.fetch(
                 "SELECT view, first, last, owner, epoch, changes, unfit"
@@ -146,20 +146,18 @@ class PartMover:
 
         The new holders begin with their next beats, and the old ones write nothing more.
         """
-        done = list[Place]()
+        change = RowChange(
+            self._parts,
+            "owner = $5, epoch = epoch + 1",
+            "view = $1 AND first = $2 AND owner = $3 AND epoch = $4",
+            "view, first",
+        )
+        leaving = [part for part in sorted(parts, key=lambda one: one.place) if part.place in moving]
         async with self._target.transaction() as transaction:
-            for part in sorted(parts, key=lambda one: one.place):
-                if part.place in moving:
-                    found = await transaction.fetch(
-                        f"UPDATE {self._parts} SET owner = $5, epoch = epoch + 1"
-                        " WHERE view = $1 AND first = $2 AND owner = $3 AND epoch = $4 RETURNING view, first",
-                        *part.place,
-                        part.owner,
-                        part.epoch,
-                        moving[part.place],
-                    )
-                    done += [(view, first) for view, first in found]
-        return done
+            found = await transaction.change_each(
+                change, [(*part.place, part.owner, part.epoch, moving[part.place]) for part in leaving]
+            )
+        return [(view, first) for view, first in found]
 
     def _refused(self, reason: str) -> TargetRefusedError:
         return TargetRefusedError(self._target.name, reason)

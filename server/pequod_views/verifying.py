@@ -247,7 +247,7 @@ class Verifier:
     ) -> tuple[int, dict[bytes, TableRow]]:
         """Return the position of a part, which is not before the watch began, and rows of the same moment, by key."""
         columns = ", ".join(quoted(name) for name in names_of(view.columns))
-        kind = self._target.dialect.bytes_type
+        kind = self._target.dialect.bytes_cast
         statement = (
             f"SELECT part.server_id, part.revision, found.* FROM {self._parts} AS part LEFT JOIN"
             f" (SELECT {columns} FROM {quoted(view.table)} WHERE {KEY_COLUMN} >= $3"
@@ -279,7 +279,7 @@ class Verifier:
         async with self._target.transaction() as transaction:
             rows = await transaction.fetch(
                 f"SELECT server_id, revision FROM {self._parts} WHERE view = $1 AND first = $2 AND (last = $3 OR"
-                f" (last IS NULL AND CAST($3 AS {self._target.dialect.bytes_type}) IS NULL))"
+                f" (last IS NULL AND CAST($3 AS {self._target.dialect.bytes_cast}) IS NULL))"
                 f"{self._target.dialect.for_update}",
                 *held.part.place,
                 held.part.last,

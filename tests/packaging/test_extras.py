@@ -101,6 +101,13 @@ with subprocess.Popen([*PEQUOD, "views", "run", "views.toml", "--metrics", "127.
     finally:
         process.terminate()
 """
+_MARIADB = """
+import pymysql, subprocess
+open("views.toml", "w").write('database = "mariadb://nobody@127.0.0.1:1/nothing"\\n[[view]]\\nname = "votes"\\n'
+                              'keys = "vote|<author>|<id>|<voter>"\\n')
+done = subprocess.run([*PEQUOD, "views", "status", "views.toml"], capture_output=True, text=True)
+assert done.returncode == 4, done.stderr
+"""
 _REDIS = """
 import asyncio
 from pequod_views.versioned import QuorumError
@@ -177,6 +184,7 @@ USES = {
     "lake": _LAKE,
     "lake-postgres": _LAKE_POSTGRES,
     "views": _VIEWS,
+    "mariadb": _MARIADB,
     "redis": _REDIS,
     "cassandra": _CASSANDRA,
     "jwt": _JWT,

@@ -74,6 +74,7 @@ def test_every_hint_names_an_extra_that_there_is() -> None:
         "files",
         "jwt",
         "lake",
+        "mariadb",
         "otel",
         "redis",
         "server",

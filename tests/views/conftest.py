@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator
+from contextlib import ExitStack
 from pathlib import Path
+from typing import Final
 
 import pytest
 from pequod_server import ServerConfig
@@ -11,9 +13,22 @@ from pequod_server import ServerConfig
 from pequod import AsyncClient
 from tests.backing.conftest import Postgres, postgres
 from tests.server.serving import serving
-from tests.views.sites import PostgresSite, Site, SqliteSite
+from tests.views.mariadb import Mariadb, started_mariadb
+from tests.views.sites import MariadbSite, PostgresSite, Site, SqliteSite
 
 __all__ = ["postgres"]
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Leave MariaDB to `make views-mariadb`: the suite has PostgreSQL and SQLite."""
+    if config.getoption("short") or config.getoption("long"):
+        config.hook.pytest_deselected(items=[item for item in items if _is_of_mariadb(item)])
+        items[:] = [item for item in items if not _is_of_mariadb(item)]
+
+
+def _is_of_mariadb(item: pytest.Item) -> bool:
+    return item.nodeid.startswith("tests/views/") and ("[mariadb" in item.nodeid or "/test_mariadb.py" in item.nodeid)
 
 
 @pytest.fixture
@@ -28,7 +43,27 @@ async def postgres_site(postgres: Postgres) -> PostgresSite:
     return site
 
 
-@pytest.fixture(params=["sqlite", "postgres"])
+_SHARED: Final = pytest.StashKey[Mariadb]()
+
+
+@pytest.fixture(scope="session")
+def mariadb(pytestconfig: pytest.Config) -> Mariadb:
+    """The server of this process."""
+    if _SHARED not in pytestconfig.stash:
+        stack = ExitStack()
+        pytestconfig.stash[_SHARED] = stack.enter_context(started_mariadb())
+        pytestconfig.add_cleanup(stack.close)
+    return pytestconfig.stash[_SHARED]
+
+
+@pytest.fixture
+async def mariadb_site(mariadb: Mariadb) -> MariadbSite:
+    site = MariadbSite(mariadb)
+    await site.clear()
+    return site
+
+
+@pytest.fixture(params=["sqlite", "postgres", "mariadb"])
 def site(request: pytest.FixtureRequest) -> Site:
     found: Site = request.getfixturevalue(f"{request.param}_site")
     return found

@@ -7,21 +7,25 @@ import sqlite3
 import time
 from abc import ABC, abstractmethod
 from collections.abc import AsyncIterator, Sequence
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 from typing import Any
 
 import asyncpg
+import pymysql
 from pequod_views import DurableView, Manager, open_target
 from pequod_views.definition import names_of
 from pequod_views.errors import UnfitError
 from pequod_views.followed import FollowerSettings
 from pequod_views.install import install
+from pequod_views.targets import mariadb as mariadb_target
 from pequod_views.targets.sqlite import _cell
 from pequod_views.targets.target import quoted
+from pymysql.constants import CLIENT
 
 from pequod import AsyncClient
 from tests.backing.conftest import Postgres
+from tests.views.mariadb import Mariadb
 
 SETTINGS = FollowerSettings(lease_s=2.0, progress_s=0.05)
 WAIT_S = 30.0
@@ -33,6 +37,13 @@ class Site(ABC):
     database: str
     #: Of the tables beside the views.
     prefix: str
+    #: The types of texts and of keys.
+    text_type: str
+    key_type: str
+    #: A function of its clock, by which a query of docs/views.md is known.
+    clock: str
+    #: Whether an index may be of some rows.
+    has_partial_indexes = True
 
     @abstractmethod
     async def fetch(self, statement: str) -> list[tuple[Any, ...]]:
@@ -41,6 +52,10 @@ class Site(ABC):
     @abstractmethod
     def cell(self, cell: Any) -> Any:
         """Return a cell as the database gives it back."""
+
+    async def drop_index(self, name: str, table: str) -> None:
+        """Drop an index of a table."""
+        await self.fetch(f"DROP INDEX {name}")
 
     async def rows(self, view: DurableView) -> list[tuple[Any, ...]]:
         """Return the rows of a view's table by key."""
@@ -52,6 +67,7 @@ class SqliteSite(Site):
     """A SQLite file."""
 
     prefix = "pequod_views_"
+    text_type, key_type, clock = "text", "BLOB", "julianday"
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -72,10 +88,31 @@ class SqliteSite(Site):
         return _cell(cell)
 
 
-class PostgresSite(Site):
+class ServerSite(Site):
+    """A database of a server of the tests' own, which can die."""
+
+    @abstractmethod
+    async def clear(self) -> None:
+        """Begin with an empty database."""
+
+    @abstractmethod
+    def stop(self) -> None:
+        """End the server as a crash does."""
+
+    @abstractmethod
+    def start(self) -> None:
+        """Start it again."""
+
+    @abstractmethod
+    async def cut(self) -> None:
+        """Break the connections of managers off."""
+
+
+class PostgresSite(ServerSite):
     """A database in a PostgreSQL of the tests' own."""
 
     prefix = "pequod_views."
+    text_type, key_type, clock = "text", "bytea", "clock_timestamp"
 
     def __init__(self, cluster: Postgres) -> None:
         self.cluster = cluster
@@ -86,6 +123,17 @@ class PostgresSite(Site):
         await self.fetch("DROP SCHEMA public CASCADE")
         await self.fetch("CREATE SCHEMA public")
 
+    def stop(self) -> None:
+        self.cluster.stop(kill=True)
+
+    def start(self) -> None:
+        self.cluster.start()
+
+    async def cut(self) -> None:
+        await self.fetch(
+            "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE application_name = 'pequod views'"
+        )
+
     async def fetch(self, statement: str) -> list[tuple[Any, ...]]:
         connection = await asyncpg.connect(self.database)
         try:
@@ -95,6 +143,61 @@ class PostgresSite(Site):
 
     def cell(self, cell: Any) -> Any:
         return cell
+
+
+class MariadbSite(ServerSite):
+    """A database in a MariaDB of the tests' own."""
+
+    prefix = "pequod_views_"
+    text_type, key_type, clock = "longtext", "varbinary(2048)", "sysdate"
+    has_partial_indexes = False
+
+    def __init__(self, server: Mariadb) -> None:
+        self.server = server
+        self.database = server.database("live")
+
+    async def clear(self) -> None:
+        await asyncio.to_thread(self._fetch, "DROP DATABASE IF EXISTS live; CREATE DATABASE live", None)
+
+    def stop(self) -> None:
+        self.server.stop(kill=True)
+
+    def start(self) -> None:
+        self.server.start()
+
+    async def cut(self) -> None:
+        own = "SELECT id FROM information_schema.processlist WHERE db = 'live' AND id <> connection_id()"
+        for (number,) in await self.fetch(own):
+            # It may have ended meanwhile.
+            with suppress(pymysql.MySQLError):
+                await self.fetch(f"KILL {number}")
+
+    async def fetch(self, statement: str) -> list[tuple[Any, ...]]:
+        # In a thread: who holds a lock may need this event loop to go on.
+        return await asyncio.to_thread(self._fetch, statement, "live")
+
+    def _fetch(self, statement: str, database: str | None) -> list[tuple[Any, ...]]:
+        with (
+            pymysql.connect(
+                unix_socket=str(self.server.socket),
+                user="root",
+                database=database,
+                autocommit=True,
+                charset="utf8mb4",
+                client_flag=CLIENT.MULTI_STATEMENTS,
+                init_command="SET sql_mode = 'ANSI_QUOTES,STRICT_ALL_TABLES'",
+                read_timeout=60,
+            ) as connection,
+            connection.cursor() as cursor,
+        ):
+            cursor.execute(statement)
+            return list(cursor.fetchall())
+
+    async def drop_index(self, name: str, table: str) -> None:
+        await self.fetch(f"DROP INDEX {name} ON {table}")
+
+    def cell(self, cell: Any) -> Any:
+        return mariadb_target._cell(cell)
 
 
 async def expected(site: Site, client: AsyncClient, view: DurableView) -> list[tuple[Any, ...]]:

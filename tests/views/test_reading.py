@@ -45,11 +45,11 @@ async def backed(tmp_path: Path) -> AsyncIterator[AsyncClient]:
 
 def documented(site: Site, beginning: str) -> str:
     """Return the query of the page for a database."""
-    table = f"{site.prefix}parts"
+    table, clock = f"{site.prefix}parts", site.clock
     (found,) = [
         re.sub(r"\s+", " ", query)
         for query in re.findall(r"`(SELECT [^`]*)`", _DOCS)
-        if query.startswith(beginning) and table in query
+        if query.startswith(beginning) and table in query and clock in query
     ]
     return found
 

@@ -190,7 +190,7 @@ async def test_a_table_with_other_columns_is_refused(site: Site, client: AsyncCl
     await site.fetch("CREATE TABLE v (pequod_key text, who text)")
     with pytest.raises(TargetRefusedError) as error:
         await installed(site, client, view_of(keys="p|<who>", value="body"))
-    assert "v.pequod_key is of type text" in str(error.value)
+    assert "v.pequod_key is of type text, and should be" in str(error.value)
     assert "has no column body" in str(error.value)
     assert "v.pequod_key is not the primary key" in str(error.value)
     assert len(await problems(site, view_of(keys="p|<who>", value="body"))) == 1
@@ -211,8 +211,9 @@ async def test_the_key_of_a_table_that_was_there_is_unique(
     site: Site, client: AsyncClient, key: str, index: str, is_taken: bool
 ) -> None:
     """Rows are written by their keys."""
-    kind = "bytea" if isinstance(site, PostgresSite) else "BLOB"
-    await site.fetch(f"CREATE TABLE v (pequod_key {kind} {key}, who text)")
+    if " WHERE " in index and not site.has_partial_indexes:
+        return
+    await site.fetch(f"CREATE TABLE v (pequod_key {site.key_type} {key}, who {site.text_type})")
     if index:
         await site.fetch(index)
     view = view_of(keys="p|<who>")
@@ -253,7 +254,7 @@ async def test_a_refusal_of_the_database_is_told_and_waited_out(site: Site, clie
         (part,) = await status(target)
         assert part.state == "waits"
         assert "one_body" in part.trouble or "v.body" in part.trouble
-        await site.fetch("DROP INDEX one_body")
+        await site.drop_index("one_body", "v")
         await equal(site, client, view)
     await check_log(site, view)
     await target.close()

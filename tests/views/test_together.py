@@ -44,7 +44,7 @@ async def test_a_refused_part_delays_no_other_and_joins_them_again(site: Site, c
         await client.multi_put({f"{name}|cat": "Ho" for name in "abc"})
         await equal(site, client, views[0], views[2])
         assert await site.rows(views[1]) == []
-        await site.fetch("DROP INDEX one_body")
+        await site.drop_index("one_body", "b")
         await equal(site, client, *views)
         await until(lambda: len(manager._running) == 1)
         await client.multi_put({f"{name}|cat": "Hey" for name in "abc"})

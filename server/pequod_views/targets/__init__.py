@@ -9,28 +9,35 @@ from pequod_installed.names import how_to_install
 
 from pequod_views.errors import TargetRefusedError, ViewFileError
 from pequod_views.targets.sqlite import SqliteTarget
-from pequod_views.targets.target import Missing, PartNews, Target, TargetDialect, TargetTransaction
+from pequod_views.targets.target import Missing, PartNews, RowChange, Target, TargetDialect, TargetTransaction
 
-__all__ = ["Missing", "PartNews", "Target", "TargetDialect", "TargetTransaction", "open_target"]
+__all__ = ["Missing", "PartNews", "RowChange", "Target", "TargetDialect", "TargetTransaction", "open_target"]
 
 _POSTGRES: Final = ("postgresql://", "postgres://")
+_MARIADB: Final = "mariadb://"
 
 
 def open_target(database: str, *, missing: Missing = "made") -> Target:
     """Return a database by its name; it is connected to when it is first used.
 
     Args:
-        database: sqlite:PATH or postgresql://USER:PASSWORD@HOST/NAME.
-        missing: Whether a file that is not there is made. A database of PostgreSQL never is.
+        database: sqlite:PATH, postgresql://USER:PASSWORD@HOST/NAME or mariadb://USER:PASSWORD@HOST/NAME.
+        missing: Whether a file that is not there is made. A database of a server never is.
 
     Raises:
-        ViewFileError: It is neither.
-        TargetRefusedError: The package for PostgreSQL is not installed.
+        ViewFileError: It is none of them.
+        TargetRefusedError: The package for PostgreSQL or MariaDB is not installed.
     """
     if database.startswith("sqlite:") and len(database) > len("sqlite:"):
         return SqliteTarget(Path(database.removeprefix("sqlite:")), missing)
+    if database.startswith(_MARIADB):
+        try:
+            from pequod_views.targets.mariadb import MariadbTarget  # noqa: PLC0415 - others do without PyMySQL
+        except ImportError as error:
+            raise TargetRefusedError("MariaDB", f"it needs {error.name}: {how_to_install('mariadb')}") from error
+        return MariadbTarget(database)
     if not database.startswith(_POSTGRES):
-        raise ViewFileError("database", f"{database!r} is none; write sqlite:PATH or postgresql://...")
+        raise ViewFileError("database", f"{database!r} is none; write sqlite:PATH, postgresql://... or mariadb://...")
     try:
         from pequod_views.targets.postgres import PostgresTarget  # noqa: PLC0415 - SQLite does without asyncpg
     except ImportError as error:

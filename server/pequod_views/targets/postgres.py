@@ -11,7 +11,7 @@ import asyncpg
 
 from pequod_views.definition import DurableView, TableRow, names_of
 from pequod_views.errors import TargetAwayError, TargetMissingError, TargetRefusedError
-from pequod_views.targets.target import TargetDialect, quoted
+from pequod_views.targets.target import RowChange, TargetDialect, on_conflict, quoted
 from pequod_views.targets.waiting_sql import FUNCTIONS, FUNCTIONS_REMOVAL
 
 if TYPE_CHECKING:
@@ -49,12 +49,16 @@ _DIALECT: Final = TargetDialect(
     bytes_type="bytea",
     seconds_type="double precision",
     number_type="bigint",
+    name_type="text",
+    bytes_cast="bytea",
+    number_cast="bigint",
+    table_options="",
     skip_locked=" FOR UPDATE SKIP LOCKED",
     for_update=" FOR UPDATE",
-    take_turn="SELECT pg_advisory_xact_lock(hashtext('pequod views'))",
     lock_tables="LOCK TABLE {tables} IN ACCESS EXCLUSIVE MODE",
     tell_moved="SELECT pg_notify('pequod_views', '')",
     column_type=lambda kind: kind.postgres,
+    on_conflict=on_conflict,
     stored=lambda cell: cell,
     before=("CREATE SCHEMA IF NOT EXISTS pequod_views",),
     after=FUNCTIONS,
@@ -162,7 +166,17 @@ class PostgresTransaction:
 
     async def fetch_each(self, statement: str, rows: Sequence[tuple[Any, ...]]) -> list[tuple[Any, ...]]:
         """Run a statement with each of these rows of arguments, in one round trip."""
+        if not rows:
+            return []
         return [tuple(row) for row in await self._connection.fetchmany(statement, rows)]
+
+    async def change_each(self, change: RowChange, rows: Sequence[tuple[Any, ...]]) -> list[tuple[Any, ...]]:
+        """Change rows, in one round trip."""
+        return await self.fetch_each(change.returning, rows)
+
+    async def take_turn(self) -> None:
+        """Wait for other transactions that take a turn."""
+        await self._connection.execute("SELECT pg_advisory_xact_lock(hashtext('pequod views'))")
 
     async def upsert(self, view: DurableView, rows: Sequence[TableRow]) -> None:
         """Write rows by their keys."""

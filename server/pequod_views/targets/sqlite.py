@@ -16,14 +16,12 @@ from uuid import UUID
 from pequod_views.definition import DurableView, TableRow, names_of
 from pequod_views.errors import TargetAwayError, TargetMissingError, TargetRefusedError
 from pequod_views.kinds import Cell
-from pequod_views.targets.target import Missing, TargetDialect, quoted
+from pequod_views.targets.target import LookAgain, Missing, RowChange, TargetDialect, on_conflict, quoted
 
 T = TypeVar("T")
 
 #: How long a transaction waits for that of another process: SQLite has one writer at a time.
 _BUSY_S: Final = 5.0
-#: How often those who wait for a transaction of another process look.
-_LOOK_S: Final = 0.02
 #: Errors that say what is wrong with a statement; all others are about the file.
 _REFUSALS: Final = (sqlite3.IntegrityError, sqlite3.ProgrammingError, sqlite3.DataError, OverflowError)
 _REFUSED_WORDS: Final = (
@@ -56,12 +54,16 @@ _DIALECT: Final = TargetDialect(
     bytes_type="BLOB",
     seconds_type="REAL",
     number_type="INTEGER",
+    name_type="text",
+    bytes_cast="BLOB",
+    number_cast="INTEGER",
+    table_options="",
     skip_locked="",
     for_update="",
-    take_turn="",
     lock_tables="",
     tell_moved="",
     column_type=lambda kind: kind.sqlite,
+    on_conflict=on_conflict,
     stored=_cell,
     before=(),
     after=(),
@@ -111,9 +113,9 @@ class SqliteTarget:
                 raise
 
     @asynccontextmanager
-    async def listening(self) -> AsyncIterator[SqliteNews]:
-        """Listen for transactions that move parts."""
-        yield SqliteNews()
+    async def listening(self) -> AsyncIterator[LookAgain]:
+        """Have readers look again and again."""
+        yield LookAgain()
 
     async def execute(self, work: Callable[[sqlite3.Connection], T]) -> T:
         """Run a part of the present transaction in the thread."""
@@ -158,14 +160,6 @@ class SqliteTarget:
         self._thread.shutdown(wait=False)
 
 
-class SqliteNews:
-    """Has its reader look again and again: a file tells nobody what other processes write."""
-
-    async def wait(self, wait_s: float) -> None:
-        """Wait a moment."""
-        await asyncio.sleep(min(wait_s, _LOOK_S))
-
-
 class SqliteTransaction:
     """A transaction of SQLite."""
 
@@ -183,6 +177,13 @@ class SqliteTransaction:
         return await self._execute(
             lambda connection: [row for one in named for row in connection.execute(statement, one).fetchall()]
         )
+
+    async def change_each(self, change: RowChange, rows: Sequence[tuple[Any, ...]]) -> list[tuple[Any, ...]]:
+        """Change rows, in one turn of the thread."""
+        return await self.fetch_each(change.returning, rows)
+
+    async def take_turn(self) -> None:
+        """All transactions on a file take turns."""
 
     async def upsert(self, view: DurableView, rows: Sequence[TableRow]) -> None:
         """Write rows by their keys."""

@@ -1,21 +1,24 @@
 """What views need of a database: transactions, statements, and three ways to write rows in sets.
 
-Everything else (parts, leases, positions) is SQL that both databases understand, in ledger.py; what differs between
+Everything else (parts, leases, positions) is SQL that all databases understand, in ledger.py; what differs between
 their words is in a `TargetDialect`. A further database needs these two classes and no more.
 """
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable, Sequence
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
-from typing import Any, Literal, Protocol, TypeAlias
+from typing import Any, Final, Literal, Protocol, TypeAlias
 
 from pequod_views.definition import DurableView, TableRow
 from pequod_views.kinds import Cell, CellKind
 
 #: What becomes of a database that is not there, where a database is a file.
 Missing: TypeAlias = Literal["made", "refused"]
+#: How often those look who wait for a transaction of another process, where nobody tells them.
+_LOOK_S: Final = 0.02
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,19 +29,26 @@ class TargetDialect:
     prefix: str
     #: The present moment by the database's clock, in seconds, so that the clocks of managers do not matter.
     now_s: str
-    #: The types of keys, of seconds and of large numbers.
+    #: The types of keys, of seconds, of large numbers, and of names that are keys.
     bytes_type: str
     seconds_type: str
     number_type: str
+    name_type: str
+    #: What CAST calls the types of keys and of large numbers.
+    bytes_cast: str
+    number_cast: str
+    #: Behind the columns of a table that is made.
+    table_options: str
     #: Behind a SELECT: lock the rows, and leave out those that another transaction has locked.
     skip_locked: str
     #: Behind a SELECT: lock the rows, and wait for those that another transaction has locked.
     for_update: str
-    #: A statement by which transactions that install or uninstall take turns; empty if all transactions do.
-    take_turn: str
     #: A statement that locks tables for this transaction alone, in the order in which they stand in for `{tables}`.
     lock_tables: str
     column_type: Callable[[CellKind], str]
+    #: Behind an INSERT into a table without other unique columns: where a row has that key, set these columns to the
+    #: values that were to be inserted.
+    on_conflict: Callable[[str, Sequence[str]], str]
     #: Returns a cell as the database gives it back.
     stored: Callable[[Cell], object]
     #: A statement by which a transaction that moves parts tells those who listen; empty: they look by themselves.
@@ -50,8 +60,28 @@ class TargetDialect:
     removal: tuple[str, ...]
 
 
+@dataclass(frozen=True, slots=True)
+class RowChange:
+    """An UPDATE that tells which rows it has changed."""
+
+    table: str
+    sets: str
+    where: str
+    #: Columns that are told of each row; it changes none of them.
+    told: str
+
+    @property
+    def returning(self) -> str:
+        """The statement in databases that have UPDATE ... RETURNING."""
+        return f"UPDATE {self.table} SET {self.sets} WHERE {self.where} RETURNING {self.told}"
+
+
 class TargetTransaction(Protocol):
-    """One transaction: all of it or nothing."""
+    """One transaction: all of it or nothing.
+
+    In MariaDB a statement that makes, alters or drops a table commits what was before it. So tables are made in an
+    order in which each beginning of the work can be followed by all of it again.
+    """
 
     async def fetch(self, statement: str, *arguments: Any) -> list[tuple[Any, ...]]:
         """Run a statement with arguments $1, $2, ... and return its rows.
@@ -63,6 +93,18 @@ class TargetTransaction(Protocol):
 
     async def fetch_each(self, statement: str, rows: Sequence[tuple[Any, ...]]) -> list[tuple[Any, ...]]:
         """Run a statement with each of these rows of arguments, in order, and return the rows of all, in one go."""
+        ...
+
+    async def change_each(self, change: RowChange, rows: Sequence[tuple[Any, ...]]) -> list[tuple[Any, ...]]:
+        """Make a change with each of these rows of arguments, in order; return what is told of the changed rows."""
+        ...
+
+    async def take_turn(self) -> None:
+        """Wait for other transactions that take a turn: they install, uninstall or split. It ends with this one.
+
+        Requires:
+            The transaction has done nothing yet.
+        """
         ...
 
     async def upsert(self, view: DurableView, rows: Sequence[TableRow]) -> None:
@@ -94,6 +136,14 @@ class PartNews(Protocol):
         ...
 
 
+class LookAgain:
+    """Has its reader look again and again: such a database tells nobody what other processes write."""
+
+    async def wait(self, wait_s: float) -> None:
+        """Wait a moment."""
+        await asyncio.sleep(min(wait_s, _LOOK_S))
+
+
 class Target(Protocol):
     """A database that holds views."""
 
@@ -121,6 +171,11 @@ class Target(Protocol):
     async def close(self) -> None:
         """Close the connections."""
         ...
+
+
+def on_conflict(key: str, names: Sequence[str]) -> str:
+    """Return what stands behind an INSERT in PostgreSQL and SQLite, see `TargetDialect.on_conflict`."""
+    return f" ON CONFLICT ({key}) DO UPDATE SET {', '.join(f'{name} = excluded.{name}' for name in names)}"
 
 
 def quoted(name: str) -> str:

@@ -12,13 +12,14 @@ from pathlib import Path
 from tests.backing.conftest import Postgres, started
 from tests.views.chaos.behind import Behind, PostgresBehind, SqliteBehind
 from tests.views.chaos.run import Run, Stage
-from tests.views.sites import PostgresSite, Site, SqliteSite
+from tests.views.mariadb import started_mariadb
+from tests.views.sites import MariadbSite, PostgresSite, ServerSite, Site, SqliteSite
 
 
 async def main(arguments: argparse.Namespace, folder: Path, site: Site, behind: Behind | None) -> int:
     """Carry out the runs; return how many of them were wrong."""
     wrong = 0
-    if isinstance(site, PostgresSite):
+    if isinstance(site, ServerSite):
         await site.clear()
     stage = Stage(site, folder, behind, await behind.install(folder) if behind is not None else ())
     try:
@@ -44,7 +45,9 @@ if __name__ == "__main__":
     parser = argparse.ArgumentParser(prog="python -m tests.views.chaos", description=__doc__)
     parser.add_argument("--runs", type=int, default=200, help="how many (200)")
     parser.add_argument("--seed", type=int, default=1, help="of the first; each has the next (1)")
-    parser.add_argument("--target", choices=["postgres", "sqlite"], default="postgres", help="the database (postgres)")
+    parser.add_argument(
+        "--target", choices=["postgres", "sqlite", "mariadb"], default="postgres", help="the database (postgres)"
+    )
     parser.add_argument(
         "--behind", choices=["nothing", "sqlite", "postgres"], default="nothing", help="the server (nothing)"
     )
@@ -58,6 +61,8 @@ if __name__ == "__main__":
         place: Site
         if arguments.target == "sqlite":
             place = SqliteSite(Path(folder_name) / "live.db")
+        elif arguments.target == "mariadb":
+            place = MariadbSite(stack.enter_context(started_mariadb()))
         else:
             place = PostgresSite(stack.enter_context(started(Postgres)))
         back: Behind | None = None

@@ -20,7 +20,7 @@ from pequod import AsyncClient
 from pequod.errors import PequodError
 from tests.views.chaos.behind import Behind
 from tests.views.chaos.processes import KilledServer, ManagerProcess
-from tests.views.sites import PostgresSite, Site, check_log, equal, installed
+from tests.views.sites import ServerSite, Site, check_log, equal, installed
 
 JOINS = """
     karma|<author> = count vote|<author>|<id>|<voter>;
@@ -148,7 +148,7 @@ class Run:
             self._later("managers paused", self._rng.choice(self._stage.managers).pause(1.5 * LEASE_S))
         elif roll < 0.93:
             await self._end_server()
-        elif isinstance(self._stage.site, PostgresSite):
+        elif isinstance(self._stage.site, ServerSite):
             if roll < 0.96 and not any(task.get_name() == "database" for task in self._background):
                 self._later("databases killed", self._restart_database(self._stage.site), "database")
             else:
@@ -205,16 +205,14 @@ class Run:
             await PartMover(target).split(view, key.encode())
         await target.close()
 
-    async def _restart_database(self, site: PostgresSite) -> None:
-        await asyncio.to_thread(site.cluster.stop, kill=True)
+    async def _restart_database(self, site: ServerSite) -> None:
+        await asyncio.to_thread(site.stop)
         await asyncio.sleep(self._rng.choice([0.0, 0.5]))
-        await asyncio.to_thread(site.cluster.start)
+        await asyncio.to_thread(site.start)
 
-    async def _cut(self, site: PostgresSite) -> None:
+    async def _cut(self, site: ServerSite) -> None:
         try:
-            await site.fetch(
-                "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE application_name = 'pequod views'"
-            )
+            await site.cut()
         except Exception:
             self._count("cuts missed")
 
