@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import socket
 import sqlite3
 import time
 from abc import ABC, abstractmethod
@@ -177,21 +178,23 @@ class MariadbSite(ServerSite):
         return await asyncio.to_thread(self._fetch, statement, "live")
 
     def _fetch(self, statement: str, database: str | None) -> list[tuple[Any, ...]]:
-        with (
-            pymysql.connect(
-                unix_socket=str(self.server.socket),
-                user="root",
-                database=database,
-                autocommit=True,
-                charset="utf8mb4",
-                client_flag=CLIENT.MULTI_STATEMENTS,
-                init_command="SET sql_mode = 'ANSI_QUOTES,STRICT_ALL_TABLES'",
-                read_timeout=60,
-            ) as connection,
-            connection.cursor() as cursor,
-        ):
-            cursor.execute(statement)
-            return list(cursor.fetchall())
+        raw = pymysql.Connection(
+            user="root",
+            database=database,
+            autocommit=True,
+            charset="utf8mb4",
+            client_flag=CLIENT.MULTI_STATEMENTS,
+            init_command="SET sql_mode = 'ANSI_QUOTES,STRICT_ALL_TABLES'",
+            read_timeout=60,
+            defer_connect=True,
+        )
+        # The driver's own socket stays open where nobody listens.
+        with socket.socket(socket.AF_UNIX) as own:
+            own.connect(str(self.server.socket))
+            raw.connect(own)
+            with raw, raw.cursor() as cursor:
+                cursor.execute(statement)
+                return list(cursor.fetchall())
 
     async def drop_index(self, name: str, table: str) -> None:
         await self.fetch(f"DROP INDEX {name} ON {table}")

@@ -167,6 +167,7 @@ class MariadbConnection:
             self._prepare()
         except BaseException:
             self.cut()
+            self.close()
             raise
 
     def _prepare(self) -> None:
