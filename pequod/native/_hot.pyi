@@ -604,10 +604,15 @@ class HotCalls:
 # Which of some servers computes a key; see pequod/native/http2/owners.hpp.
 class Owners:
     def __init__(
-        self, servers: tuple[tuple[bytes, float], ...], placements: tuple[tuple[bytes, int], ...], /
+        self,
+        servers: tuple[tuple[bytes, float], ...],
+        placements: tuple[tuple[bytes, int], ...],
+        spreads: tuple[tuple[bytes, int], ...],
+        /,
     ) -> None: ...
     def group_of(self, key: bytes, /) -> bytes: ...
     def owner_of(self, key: bytes, /) -> int: ...
+    def reader_of(self, key: bytes, own: int, /) -> int: ...
 
 # Both ends of the way from one worker to another; see pequod/native/http2/relay.py.
 class RelayLink:

@@ -101,7 +101,7 @@ class QuickBatch:
 
 
 class _Arguments(Sequence[bytes]):
-    """The arguments of a batch, each of which is made when somebody looks."""
+    """The arguments of a batch, each of which is made when it is looked at."""
 
     __slots__ = ("_batch",)
 
