@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shlex
+import sys
 import time
 from enum import StrEnum
 from typing import TYPE_CHECKING, Annotated, Final
@@ -75,20 +76,33 @@ def advise(
     weigh     a compute that has 30 % more or less to do than the mean, where no group is hot
 
     Nothing is done without --apply. With it, advice is carried out one after the other: each move ends before the next
-    one begins, and the first that fails ends the command. Exit code 1: there is nothing to do.
+    one begins, and the first that fails ends the command. With --every, a look that fails behind the first one is said,
+    and the next one tries again. Exit code 1: there is nothing to do.
     """  # noqa: D301 - typer's mark of lines that stay as they are
     from pequod.cluster.advice import Bounds
+    from pequod.errors import PequodError
 
     bounds = Bounds(max_moves, _size_of(max_bytes), max_spread, hot)
     kinds = set(only or Only)
-    while True:
+
+    def look() -> Advice:
         advice = _advice(place, bounds, kinds)
         _print_json(place, advice) if json else _print(place, advice)
+        # The log of a service has each look when it was made, and what is advised before it is done.
+        sys.stdout.flush()
         if apply:
             _carry_out(place, advice)
-        if every_s is None:
-            break
+            sys.stdout.flush()
+        return advice
+
+    # What fails at first is told as that of any command.
+    advice = look()
+    while every_s is not None:
         time.sleep(every_s)
+        try:
+            look()
+        except PequodError as error:
+            say(f"{error}; it looks again in {every_s:g} s")
     if advice.is_empty:
         raise typer.Exit(ExitCode.ABSENT)
 

@@ -101,7 +101,7 @@ def _run(file: Path | None, flags: dict[str, Any]) -> None:
     settings = loaded(file, flags)
     from pequod_server.settings import ConfigError
 
-    has_workers = settings.config.workers != "1" or settings.config.worker_port
+    has_workers = settings.config.workers != "1" or settings.config.worker_port or settings.config.worker_spread > 1
     running = server_module("workers.supervisor" if has_workers else "running")
 
     try:

@@ -19,12 +19,14 @@ from pequod.cli.inspect import backing_line
 from pequod.cli.tables import print_table
 from pequod.cli.teaching import examples
 from pequod.cli.text import counted, escaped, json_line
+from pequod.cli.top_heat import ReadPlaces
 
 if TYPE_CHECKING:
     from rich.table import Table
 
     from pequod.answers.statistics import JoinStatistics, Statistics
     from pequod.calls import BackingStatistics
+    from pequod.cli.top_heat import HotGroup
     from pequod.client import Client
 
 app: Final = typer.Typer()
@@ -55,6 +57,8 @@ log entries         changes that are noted and wait for a read
 age s               how long the oldest of what is materialised has waited for a read to renew it
 contexts            parts of a join's output that reads have materialised, such as single timelines
 
+Above are the groups of keys that the server's processor time goes to, and the servers that each is read at.
+
 Below a join are the hottest of its contexts: those that most reads found fresh since the look before.
 
 A server that goes away is waited for. With --json a line of JSON is printed for each interval, without a terminal too.
@@ -70,6 +74,13 @@ class Sample:
     statistics: Statistics
     #: The state of the databases behind the server.
     databases: tuple[BackingStatistics, ...] = ()
+    #: The groups of keys that its processor time goes to.
+    hot: tuple[HotGroup, ...] = ()
+
+    @property
+    def notes(self) -> list[str]:
+        """What stands above the rows, in lines."""
+        return [*map(backing_line, self.databases), *(one.line for one in self.hot)]
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,18 +111,20 @@ def top(
         fail(ExitCode.USAGE, "top needs a terminal to draw on; print one plain table with --once, or go on with --json")
     with connected(target) as client:
         if once:
-            before = _sample(client)
+            places = ReadPlaces(client.target)
+            before = _sample(client, places)
             time.sleep(interval_s)
-            now = _sample(client)
+            now = _sample(client, places)
             print(_json(target, before, now)) if json else _print(before, now)
             return
         with suppress(KeyboardInterrupt):
             _print_json(client, interval_s) if json else _show(client, interval_s)
 
 
-def _sample(client: Client) -> Sample:
+def _sample(client: Client, places: ReadPlaces) -> Sample:
     statistics = client.statistics()
-    return Sample(time.monotonic(), client.server_id, statistics, statistics.databases)
+    at_s, hot = time.monotonic(), places.hot_groups(statistics.heat)
+    return Sample(at_s, client.server_id, statistics, statistics.databases, hot)
 
 
 def view(before: Sample | None, now: Sample) -> list[ViewLine]:
@@ -171,23 +184,24 @@ def _title(client_target: str, now: Sample) -> str:
 
 def _print(before: Sample, now: Sample) -> None:
     rows = [(line.kind, line.name, *(_figure(figure, "") for figure in line.figures)) for line in view(before, now)]
-    for one in now.databases:
-        print(backing_line(one))
+    for line in now.notes:
+        print(line)
     print_table(_COLUMNS, rows)
 
 
 def _json(target: str, before: Sample | None, now: Sample) -> str:
     lines = [dict(zip(_COLUMNS, (line.kind, line.name, *line.figures), strict=True)) for line in view(before, now)]
     shown = {"target": target, "revision": now.statistics.revision, "databases": [asdict(one) for one in now.databases]}
-    return json_line({**shown, "lines": lines})
+    return json_line({**shown, "hot": [asdict(one) for one in now.hot], "lines": lines})
 
 
 def _print_json(client: Client, interval_s: float) -> None:
     """Print a line for each interval; if the server does not answer, print that on standard error."""
-    before, is_away = _sample(client), False
+    places = ReadPlaces(client.target)
+    before, is_away = _sample(client, places), False
     while True:
         time.sleep(interval_s)
-        now = _sample_if_there(client)
+        now = _sample_if_there(client, places)
         if isinstance(now, Sample):
             print(_json(client.target, before, now), flush=True)
             before = now
@@ -196,12 +210,12 @@ def _print_json(client: Client, interval_s: float) -> None:
         is_away = not isinstance(now, Sample)
 
 
-def _sample_if_there(client: Client) -> Sample | str:
+def _sample_if_there(client: Client, places: ReadPlaces) -> Sample | str:
     """Return a sample, or the error if the server does not answer now: it may come back."""
     from pequod.errors import DeadlineExceededError, UnavailableError
 
     try:
-        return _sample(client)
+        return _sample(client, places)
     except UnavailableError:
         return f"no server at {client.target}"
     except DeadlineExceededError as error:
@@ -219,7 +233,8 @@ def _show(client: Client, interval_s: float) -> None:
     from rich.live import Live
 
     console = Console()
-    before, now = None, _sample(client)
+    places = ReadPlaces(client.target)
+    before, now = None, _sample(client, places)
     away, seen_s = "", time.monotonic()
     with _keyboard() as is_ended_within, Live(console=console, screen=True, auto_refresh=False) as live:
         while True:
@@ -227,7 +242,7 @@ def _show(client: Client, interval_s: float) -> None:
             live.update(_drawn(client.target, before, now, lines_max, away), refresh=True)
             if is_ended_within(interval_s):
                 return
-            found = _sample_if_there(client)
+            found = _sample_if_there(client, places)
             if isinstance(found, Sample):
                 # Changes during a time without samples give no rate.
                 before, now = None if away else now, found
@@ -243,7 +258,7 @@ def _drawn(target: str, before: Sample | None, now: Sample, lines_max: int, away
 
     lines = view(before, now)
     title = [f"{_title(target, now)}; q ends", *([away] if away else [])]
-    title += map(backing_line, now.databases)
+    title += now.notes
     hidden = len(lines) - lines_max + len(title) - 1
     table = Table(
         title=Text("\n".join(title)),

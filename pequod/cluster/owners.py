@@ -134,6 +134,10 @@ class Owners:
         group = self._grouping.group_of(key)
         return tuple(server for side in (self._near, self._far) for server in _ranked(group, tuple(side.values())))
 
+    def places_of(self, group: bytes) -> tuple[str, ...]:
+        """Return the ids of the computes over which reads of a group are spread."""
+        return tuple(server.id for server in self.readers(group)[: self.read_spread_of(group)])
+
     def writers(self, key: bytes) -> Servers:
         """Return the homes for a write of ``key``, always the same one first; none if no home group owns it.
 

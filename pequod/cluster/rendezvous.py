@@ -9,6 +9,9 @@ and the group, so that all clients agree without asking.
 
 >>> owners(b"t|ann|", [("c1", 1.0), ("c2", 1.0), ("c3", 1.0)])
 ['c3', 'c2', 'c1']
+>>> ranked = ["c3", "c2", "c1", "c4"]
+>>> [reader(ranked, spread=2, own=own) for own in ranked]
+['c3', 'c2', 'c3', 'c2']
 """
 
 from __future__ import annotations
@@ -46,3 +49,14 @@ def owners(group: bytes, servers: Sequence[tuple[str, float]]) -> list[str]:
     """
     ranked = sorted(((score(server, weight, group), server) for server, weight in servers), reverse=True)
     return [server for _, server in ranked]
+
+
+def reader(ranked: Sequence[str], *, spread: int, own: str) -> str:
+    """Return the server that answers reads of a group which come to ``own``: itself, if it is among the first.
+
+    Args:
+        ranked: What `owners` returns; ``own`` is among them.
+        spread: This number of servers share the reads of the group.
+    """
+    place = ranked.index(own)
+    return own if place < spread else ranked[place % spread]

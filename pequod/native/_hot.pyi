@@ -365,6 +365,7 @@ class Batch:
 
     # The message that it is made of.
     message: bytes
+    argument_count: int
     # How many bytes of rows and errors the reply has.
     reply_bytes: int
     # The next command.
@@ -392,8 +393,8 @@ class Batch:
     def parse(message: bytes, commands_max: int, rows_max: int, piece_bytes_max: int) -> Batch | None:
         """Return the batch of an `ExecuteRequest`; see `pequod.native.parse_batch`."""
 
-    def first_argument(self) -> tuple[bytes, ...]:
-        """Return the first argument, if there is one."""
+    def argument(self, at: int, /) -> bytes:
+        """Return the argument at a place, of ``argument_count``."""
 
     def is_within(self, readable: KeyBounds, writable: KeyBounds) -> bool:
         """Return whether all keys that the commands read, and all that they write, lie in ranges.
@@ -603,10 +604,15 @@ class HotCalls:
 # Which of some servers computes a key; see pequod/native/http2/owners.hpp.
 class Owners:
     def __init__(
-        self, servers: tuple[tuple[bytes, float], ...], placements: tuple[tuple[bytes, int], ...], /
+        self,
+        servers: tuple[tuple[bytes, float], ...],
+        placements: tuple[tuple[bytes, int], ...],
+        spreads: tuple[tuple[bytes, int], ...],
+        /,
     ) -> None: ...
     def group_of(self, key: bytes, /) -> bytes: ...
     def owner_of(self, key: bytes, /) -> int: ...
+    def reader_of(self, key: bytes, own: int, /) -> int: ...
 
 # Both ends of the way from one worker to another; see pequod/native/http2/relay.py.
 class RelayLink:

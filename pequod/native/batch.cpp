@@ -244,14 +244,16 @@ PyObject* reply(PyObject* self, PyObject* const* arguments, Py_ssize_t count) {
     return write_reply(batch, server_id, revision, rest) ? batch->rows.give_out(row_bytes) : nullptr;
 }
 
-// first_argument(): a tuple of the first argument, empty if there is none.
-PyObject* first_argument(PyObject* self, PyObject*) {
-    const Batch* batch = batch_of(self);
-    if (!batch->argument_count) return PyTuple_New(0);
-    return Py_BuildValue("(y#)", batch->arguments[0].start, Py_ssize_t(batch->arguments[0].size));
-}
-
 PyObject* bytes_of(Piece piece) { return PyBytes_FromStringAndSize(piece.start, Py_ssize_t(piece.size)); }
+
+PyObject* argument(PyObject* self, PyObject* at) {
+    const Batch* batch = batch_of(self);
+    const size_t place = PyLong_AsSize_t(at);
+    if (PyErr_Occurred()) return nullptr;
+    if (place < batch->argument_count) return bytes_of(batch->arguments[place]);
+    PyErr_SetString(PyExc_IndexError, "the batch has no such argument");
+    return nullptr;
+}
 
 PyObject* get_freshness(PyObject* self, void*) { return bytes_of(batch_of(self)->freshness); }
 
@@ -271,6 +273,8 @@ PyObject* get_outcome_count(PyObject* self, void*) { return PyLong_FromSize_t(ba
 PyObject* get_reply_bytes(PyObject* self, void*) {
     return PyLong_FromLongLong(batch_of(self)->bytes_max - batch_of(self)->room);
 }
+
+PyObject* get_argument_count(PyObject* self, void*) { return PyLong_FromSize_t(batch_of(self)->argument_count); }
 
 PyObject* get_kinds(PyObject* self, void*) {
     const Batch* batch = batch_of(self);
@@ -298,7 +302,7 @@ PyMethodDef methods[] = {
     {"is_within", as_function(are_within), METH_FASTCALL, "Return whether all commands keep to ranges of keys."},
     {"run", as_function(run), METH_FASTCALL, "Run quick commands; tell whether there is one that is not."},
     {"command", command, METH_NOARGS, "Return kind, arguments and number of the next command."},
-    {"first_argument", first_argument, METH_NOARGS, "Return the first argument, if there is one."},
+    {"argument", argument, METH_O, "Return the argument at a place."},
     {"rows", as_function(take_rows), METH_FASTCALL, "Take what a scan gave."},
     {"value", take_value, METH_O, "Take what a GET gave."},
     {"unmet", take_unmet, METH_O, "Take the present value, which does not meet a condition."},
@@ -326,6 +330,7 @@ PyGetSetDef getters[] = {
     {"batch_id", get_batch_id, nullptr, "That of the commands' request ids, empty: they have none.", nullptr},
     {"outcomes", get_outcomes, nullptr, "What commands with request ids have given.", nullptr},
     {"outcome_count", get_outcome_count, nullptr, "How many outcomes these are.", nullptr},
+    {"argument_count", get_argument_count, nullptr, "How many arguments the commands have.", nullptr},
     {"kinds", get_kinds, nullptr, "The kinds of the commands.", nullptr},
     {"trace_parent", get_trace_parent, nullptr, "The span of the caller, as bytes.", nullptr},
     {"trace_state", get_trace_state, nullptr, "What its tracing system says of it, as bytes.", nullptr},

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Sequence
-from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from grpc import aio
@@ -18,7 +17,7 @@ from pequod_server.backing import BackingStore
 from pequod_server.calls.hot import ServedHotCalls
 from pequod_server.calls.service import PequodService, add_service
 from pequod_server.calls.warming import warm
-from pequod_server.cluster.joins import ClusterJoins
+from pequod_server.cluster.joins import ClusterJoins, specs_of
 from pequod_server.cluster.member import Member
 from pequod_server.cluster.membership import make_member
 from pequod_server.config import ServerConfig, without_passwords
@@ -243,7 +242,7 @@ class PequodServer:
                 await self.member.start()
                 await self._share_joins(self.member)
                 if self._passing is not None:
-                    self._passing.start(self.service.levels)
+                    self._passing.start(self.service.levels, self.instruments.heat)
             self._waits_for = "the listening socket"
             await self._standard.starting()
             port = add_port(self._server, self._config, self._worker)
@@ -295,18 +294,19 @@ class PequodServer:
         """Give the other workers the joins that clients have added, and keep those that they add from now on.
 
         Raises:
-            FolderError: They do not go with those of the settings.
+            FolderError: They do not go with those of the settings; or the map of the cluster lacks some.
         """
         disk, loading = self.disk, self._loading
-        if self._worker is None or disk is None or loading is None:
+        if disk is None or loading is None:
+            return
+        if self._worker is None:
+            loading.leave_joins(specs_of(member.map))
             return
         if loading.others:
             try:
                 await ClusterJoins(self.engine, member).add(loading.others)
             except JoinError as error:
-                raise FolderError(
-                    self._config.data or Path(), f"its joins do not go with the settings: {error}"
-                ) from error
+                raise FolderError(disk.path, f"its joins do not go with the settings: {error}") from error
         go_on = member.on_taken_in
 
         def note() -> None:

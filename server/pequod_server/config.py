@@ -67,6 +67,11 @@ class ServerConfig(BaseModel):
         description="With workers: the port of the first worker by itself, the next has the next one; for clients that "
         "know the map. 0: free ports where `listen` is on the loopback, else none.",
     )
+    worker_spread: Number = Field(
+        default=1,
+        description="With workers: how many of them may share the reads of a group of keys, such as a timeline, while "
+        "it is hot. Each of them computes it then. 1: none is shared.",
+    )
     key_bytes_max: Size = Field(default=4 * KIB, description="The longest key.")
     value_bytes_max: Size = Field(default=MIB, description="The longest value.")
     message_bytes_max: SizeOrShare = Field(

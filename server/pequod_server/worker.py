@@ -25,6 +25,11 @@ def shown_file(folder: Path, name: str) -> Path:
     return folder / f"{name}.shown"
 
 
+def heat_file(folder: Path, name: str) -> Path:
+    """Return the file in which a worker says what it works for, in the runtime folder."""
+    return folder / f"{name}.heat"
+
+
 @dataclass(frozen=True, slots=True)
 class Worker:
     """The place of one worker among the workers of a machine."""

@@ -2,14 +2,20 @@
 
 from __future__ import annotations
 
+import asyncio
+import json
 import os
+import queue
 import signal
 import termios
+import threading
 from collections.abc import Iterator
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 from pequod_grammar import parse
+from pequod_server import PequodServer, ServerConfig
 
 from pequod.cli.tables import print_table
 from pequod.cli.top import Sample, view
@@ -34,7 +40,7 @@ def client(target: str) -> Iterator[Client]:
 def test_once_prints_one_table_with_rates(pequod: Pequod) -> None:
     outcome = pequod("top", "--once", "--interval", "0.05")
     assert outcome.code == 0, outcome.err
-    head, karma, *tables = outcome.out.splitlines()
+    head, karma, *tables = [line for line in outcome.out.splitlines() if not line.startswith("hot ")]
     assert head.split("  ")[0] == "kind"
     assert karma.split()[:3] == ["join", "karma", "1"]
     assert karma.split()[-5:] == ["0.0", "0.0", "0", "0.0", "1"]
@@ -89,3 +95,47 @@ def test_it_draws_until_q_or_ctrl_c_and_restores_the_terminal(client: Client, ta
 def test_wide_characters_take_two_cells(capsys: pytest.CaptureFixture[str]) -> None:
     print_table(("name", "n"), [("世界", "1"), ("zoë", "2"), ("e\N{COMBINING ACUTE ACCENT}x", "3")])
     assert capsys.readouterr().out == "name  n\n世界  1\nzoë   2\ne\N{COMBINING ACUTE ACCENT}x    3\n"
+
+
+class Beside:
+    """A server of a cluster of its own, whose time goes to one group."""
+
+    def __init__(self, place: Path) -> None:
+        self._place = place
+
+    async def run(self, told: queue.Queue[str], over: threading.Event) -> None:
+        server = PequodServer(ServerConfig(listen="127.0.0.1:0", cluster=f"static:{self._place}", cluster_id="a"))
+        port = await server.start()
+        for _ in range(100):
+            server.instruments.heat.note(b"t|ann|1", False, 0.005)
+        server.instruments.heat.tick()
+        told.put(f"127.0.0.1:{port}")
+        await asyncio.to_thread(over.wait)
+        await server.stop()
+
+
+def test_hot_groups_stand_above_with_where_they_are_read(tmp_path: Path, pequod: Pequod) -> None:
+    place = tmp_path / "map.toml"
+    place.write_text(
+        'cluster = "shop"\nversion = 3\n[[placements]]\nprefix = "t|ann|"\nread_spread = 2\n'
+        + "".join(
+            f'[[servers]]\nid = "{name}"\naddress = "127.0.0.1:{port}"\nroles = ["compute"]\n'
+            for port, name in enumerate("ab", 1)
+        )
+    )
+    told: queue.Queue[str] = queue.Queue()
+    over = threading.Event()
+    thread = threading.Thread(target=asyncio.run, args=(Beside(place).run(told, over),))
+    thread.start()
+    try:
+        address = told.get(timeout=60)
+        plain = pequod("top", "--once", "--interval", "0.05", "--target", address)
+        in_json = pequod("top", "--once", "--json", "--interval", "0.05", "--target", address)
+    finally:
+        over.set()
+        thread.join()
+    line = plain.out.splitlines()[0]
+    assert line.startswith("hot t|ann|: ") and "(100%)" in line, plain.out + plain.err
+    (hot,) = json.loads(in_json.out)["hot"]
+    assert (hot["group"], hot["share"], set(hot["read_at"])) == ("t|ann|", 1.0, {"a", "b"})
+    assert line.endswith(f"read at {', '.join(hot['read_at'])}")

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import json
 import secrets
+import subprocess
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -12,7 +14,7 @@ import pytest
 from pequod import Client
 from pequod.cluster.rendezvous import owners
 from tests.cluster.conftest import Etcd
-from tests.cluster.test_commands import Servers
+from tests.cluster.test_commands import COMMAND, Servers
 
 #: What makes a busy group of these tests hot: machines differ in how long a read takes.
 HOT = ("--hot", "0.001")
@@ -134,3 +136,32 @@ def test_a_weight_is_told_to_all_and_bounded(servers: Servers) -> None:
     assert servers.status()["c2"]["weight"] == 0.5
     assert "is not above 0" in servers.run("weigh", place, "c2", "0", code=3)
     assert "it is not there" in servers.run("weigh", place, "c9", "1", code=3)
+
+
+def test_it_looks_again_and_again_while_the_map_comes_and_goes(tmp_path: Path) -> None:
+    file = tmp_path / "map.toml"
+    file.write_text('cluster = "shop"\nversion = 1\n')
+    command = [*COMMAND, "cluster", "advise", f"static:{file}", "--every", "1"]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as looking:
+        assert looking.stdout is not None
+        assert looking.stderr is not None
+        try:
+            assert looking.stdout.readline() == "nothing to do\n"
+            file.unlink()
+            while "it looks again in 1 s" not in looking.stderr.readline():
+                assert looking.poll() is None
+            server = '[[servers]]\nid = "mill"\naddress = "127.0.0.1:1"\nroles = ["compute"]\n'
+            beside = tmp_path / "beside.toml"
+            beside.write_text(f'cluster = "shop"\nversion = 2\n{server}')
+            beside.rename(file)
+            while "mill does not answer" not in looking.stderr.readline():
+                assert looking.poll() is None
+        finally:
+            looking.kill()
+
+
+def test_a_map_that_is_not_there_ends_it_at_once(tmp_path: Path) -> None:
+    command = [*COMMAND, "cluster", "advise", f"static:{tmp_path / 'none.toml'}", "--every", "1"]
+    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=120)
+    assert done.returncode not in (0, 1)
+    assert "looks again" not in done.stderr

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 from aiohttp import ClientSession
 from pequod_bench.systems.server import free_port
+from pequod_grammar import parse_one
 from pequod_server import PequodServer, ServerConfig
 from pequod_server.data.disk import Fsync
 from pequod_server.data.errors import DamagedError, FolderError
@@ -45,24 +46,48 @@ async def test_rows_and_joins_of_clients_are_there_after_a_restart(tmp_path: Pat
         assert [join.name for join in await client.joins()] == ["t"], "those of the settings are the settings' alone"
 
 
-async def test_a_server_of_a_cluster_refuses_a_folder_that_has_joins(
+def cluster_of(place: Path, address: str, joins: str) -> None:
+    place.write_text(
+        f'cluster = "twip"\nversion = 1\njoins = """{joins}"""\n'
+        f'[[servers]]\nid = "c1"\naddress = "{address}"\nroles = ["compute"]\n'
+    )
+
+
+async def test_a_server_of_a_cluster_refuses_a_folder_with_joins_that_the_map_lacks(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async with served(tmp_path / "data") as (_, client):
         await client.add_join(KARMA)
+        await client.add_join(TIMELINE)
         await client.put("vote|ann|bob", "")
     address = f"127.0.0.1:{free_port()}"
-    place = tmp_path / "cluster.toml"
-    place.write_text(
-        f'cluster = "twip"\nversion = 1\n[[servers]]\nid = "c1"\naddress = "{address}"\nroles = ["compute"]\n'
-    )
+    cluster_of(tmp_path / "cluster.toml", address, f"{TIMELINE};")
     with monkeypatch.context() as shell:
-        shell.setenv("PEQUOD_CLUSTER", f"static:{place}")
+        shell.setenv("PEQUOD_CLUSTER", f"static:{tmp_path / 'cluster.toml'}")
         done = run_command("serve", "--listen", address, "--data", str(tmp_path / "data"))
     assert done.code == 3
-    assert "it has joins ('karma')" in done.err and "without the variable PEQUOD_CLUSTER" in done.err
+    assert f"it has joins that the cluster's map lacks: `{parse_one(KARMA)}`. " in done.err
+    assert "without the variable PEQUOD_CLUSTER" in done.err
     async with served(tmp_path / "data") as (_, client):
         assert await client.get("karma|ann") == b"1", "nothing was changed"
+        assert len(await client.joins()) == 2
+
+
+async def test_a_folder_whose_joins_the_map_has_joins_the_cluster(tmp_path: Path) -> None:
+    async with served(tmp_path / "data") as (_, client):
+        await client.add_join(KARMA)
+        await client.put("vote|ann|bob", "")
+    address = f"127.0.0.1:{free_port()}"
+    # The same join in other words, and another one.
+    cluster_of(tmp_path / "cluster.toml", address, f"{TIMELINE};\n  {KARMA.replace(' = ', '   =  ')} ;")
+    place = f"static:{tmp_path / 'cluster.toml'}"
+    for _ in range(2):
+        async with served(tmp_path / "data", cluster=place, cluster_id="c1") as (_, client):
+            assert await client.get("karma|ann") == b"1"
+            assert {join.name for join in await client.joins()} == {"karma", "t"}
+    async with served(tmp_path / "data") as (_, client):
+        assert await client.joins() == [], "they are the map's alone now"
+        assert await client.get("vote|ann|bob") == b""
 
 
 async def test_a_kill_leaves_all_rows_and_joins(tmp_path: Path) -> None:

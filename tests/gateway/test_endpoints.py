@@ -113,7 +113,7 @@ async def test_pages_over_the_longest_keys_and_heads_of_replies() -> None:
 
 
 async def test_joins_are_added_read_explained_and_dropped() -> None:
-    async with opened() as (_, client):
+    async with opened() as (server, client):
         status, members = await _asked(client, "POST", "/v1/joins", {"text": TIMELINE})
         assert (status, members["joins"][0]["name"]) == (200, "t")
         assert len((await _asked(client, "GET", "/v1/joins"))[1]["joins"]) == 1
@@ -131,7 +131,12 @@ async def test_joins_are_added_read_explained_and_dropped() -> None:
         assert await _asked(client, "DELETE", "/v1/joins/t") == (200, {})
         status, members = await _asked(client, "DELETE", "/v1/joins/t")
         assert (status, members["error"]["code"]) == (404, "NOT_FOUND")
-        assert (await _asked(client, "GET", "/v1/statistics"))[1]["joins"] == []
+        server.instruments.heat.note(b"t|ann|1", False, 0.005)
+        server.instruments.heat.tick()
+        found = (await _asked(client, "GET", "/v1/statistics"))[1]
+        assert found["joins"] == []
+        assert "t|ann|" in {one["group"] for one in found["heat"]["groups"]}
+        assert {tuple(one["read_at"]) for one in found["heat"]["groups"]} == {()}, "it belongs to no cluster"
 
 
 async def test_a_transaction_runs_one_of_its_lists() -> None:

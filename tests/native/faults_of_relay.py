@@ -13,9 +13,21 @@ FAULTS_OF_RELAY: Final = (
     ),
     Fault(
         "http2/owners.cpp",
-        "return group.start.size + group.has_bar >= prefix.size ? group : Group{prefix, false};",
-        "return group;",
+        "        if (group.start.size + group.has_bar < prefix.size) group = {prefix, false};\n",
+        "",
         "a placement makes groups that are shorter than its prefix",
+    ),
+    Fault(
+        "http2/owners.cpp",
+        "    if (place < spread) return own;\n",
+        "",
+        "a worker that shares the reads of a group passes them on",
+    ),
+    Fault(
+        "http2/owners.cpp",
+        "while (place_of(at) != place % spread) ++at;",
+        "while (place_of(at) != 0) ++at;",
+        "all other workers pass reads of a hot group on to one",
     ),
     Fault(
         "http2/relay.cpp",
@@ -25,7 +37,7 @@ FAULTS_OF_RELAY: Final = (
     ),
     Fault(
         "http2/relay.cpp",
-        "if (at && owner != way.place) return NOWHERE;",
+        "if (at && reader != way.place) return NOWHERE;",
         "",
         "keys of several workers are read at one of them",
     ),

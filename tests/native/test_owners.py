@@ -7,7 +7,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from pequod.cluster.grouping import Grouping, Placement
-from pequod.cluster.rendezvous import owners
+from pequod.cluster.rendezvous import owners, reader
 from pequod.native.http2.relay import new_owners
 from tests.native.core import hot
 
@@ -23,6 +23,7 @@ PLACEMENTS = st.builds(
     Placement,
     st.sampled_from([b"", b"t|", b"t|ann|", b"t|ann|bob|", b"ann|", b"|"]),
     level=st.integers(0, 4),
+    read_spread=st.integers(1, 10),
 )
 
 
@@ -41,12 +42,19 @@ def test_the_owner_of_a_key_is_that_of_python(
 ) -> None:
     grouping = Grouping(tuple(placements))
     ordered = sorted(placements, key=lambda one: len(one.prefix), reverse=True)
-    native = new_owners(list(servers.items()), [(one.prefix, one.level) for one in ordered])
+    native = new_owners(list(servers.items()), [(one.prefix, one.level, one.read_spread) for one in ordered])
     group = grouping.group_of(key)
     assert native.group_of(key) == group
     owner = native.owner_of(key)
     assert (owner == -1) == (not 0 < len(group) <= 128)
-    assert owner == -1 or list(servers)[owner] == owners(group, list(servers.items()))[0]
+    if owner == -1:
+        assert native.reader_of(key, 0) == -1
+        return
+    ranked, names = owners(group, list(servers.items())), list(servers)
+    assert names[owner] == ranked[0]
+    spread = grouping.read_spread_of(group)
+    wanted = [reader(ranked, spread=spread, own=own) for own in names]
+    assert [names[native.reader_of(key, at)] for at in range(len(names))] == wanted
 
 
 @pytest.mark.parametrize("length", [1, 60, 64, 100, 122])
@@ -73,13 +81,24 @@ def test_the_owners_of_many_groups_are_those_of_python(length: int) -> None:
         (((b"w0", 1.0),), ((b"t|",),)),
     ],
 )
-def test_owners_of_what_is_no_servers_are_refused(servers: object, placements: object) -> None:
+def test_owners_of_what_is_no_servers_are_refused(servers: object, placements: tuple[object, ...]) -> None:
+    spreads = ((b"t|", 1),) * len(placements)
     with pytest.raises(ValueError, match="owners are of servers"):
-        hot.Owners(servers, placements)  # type: ignore[arg-type]
+        hot.Owners(servers, placements, spreads)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("spreads", [(), ((b"t|", 1.0),), ((b"t|", 1), (b"p|", 1))])
+def test_owners_are_refused_whose_placements_say_not_over_how_many(spreads: object) -> None:
+    with pytest.raises(ValueError, match="owners are of servers"):
+        hot.Owners(((b"w0", 1.0),), ((b"t|", 1),), spreads)  # type: ignore[arg-type]
 
 
 def test_a_key_is_bytes() -> None:
-    native = hot.Owners(((b"w0", 1.0),), ())
+    native = hot.Owners(((b"w0", 1.0),), (), ())
     for find in (native.group_of, native.owner_of):
         with pytest.raises(TypeError):
             find("t|ann|")  # type: ignore[arg-type]
+    with pytest.raises(TypeError):
+        native.reader_of("t|ann|", 0)  # type: ignore[arg-type]
+    with pytest.raises(IndexError):
+        native.reader_of(b"t|ann|", 1)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Iterator
 from random import Random
 
 import grpc
@@ -14,13 +15,17 @@ from pequod_server.heat.meter import HALF_LIFE_S, HeatMeter
 from pequod_server.heat.range_heat import heat_of_ranges
 from pequod_server.heat.sketch import Sketch
 from pequod_server.ops.heated import HeatedCalls
-from pequod_server.ops.observe import Call
+from pequod_server.ops.observe import ONE_PIECE, BatchRequest, Call
+from pequod_server.steps.executor import Executor
+from pequod_server.steps.quick import run_quick
 from pequod_server.wire.handlers import SERVICE_PATH
 
 from pequod.cluster.grouping import Grouping, Placement
 from pequod.cluster.map import ClusterMap, HomeRange
+from pequod.commands.kinds import GET, SCAN
 from pequod.engine import Engine
 from pequod.errors import BadRequestError
+from pequod.native import core
 
 
 @pytest.mark.parametrize("seed", range(5))
@@ -147,6 +152,38 @@ def test_each_key_of_a_call_with_many_has_its_share() -> None:
     clock.now_s += 1.0
     meter.tick()
     assert {one.group for one in meter.groups()} == {b"p|ann|", b"p|bob|", b"p|liz|"}
+
+
+def _commands_of_three(count: int) -> Iterator[tuple[int, list[bytes]]]:
+    for number in range(count):
+        name = (b"ann", b"bob", b"liz")[number % 3]
+        yield (SCAN, [b"t|" + name + b"|", b"t|" + name + b"}"]) if number % 2 else (GET, [b"t|" + name + b"|1"])
+
+
+@pytest.mark.parametrize("is_quick", [False, pytest.param(True, marks=pytest.mark.skipif(core is None, reason="core"))])
+def test_each_key_of_a_batch_has_its_share(is_quick: bool) -> None:
+    clock = Clock()
+    meter = HeatMeter(clock, clock.process_s)
+    sink = HeatedCalls(meter)
+    commands = list(_commands_of_three(6))
+    kinds = bytes(kind for kind, _ in commands)
+    request = pb.ExecuteRequest(batch=1, kinds=kinds, arguments=[key for _, keys in commands for key in keys])
+    batch: BatchRequest = request
+    if is_quick:
+        quick = run_quick(
+            Executor(Engine(), 1, commands_max=100, reply_bytes_max=1000, rows_max=5), request.SerializeToString()
+        )
+        assert quick is not None
+        batch = quick
+    for _ in range(600):
+        sink.executed(batch, pb.ExecuteReply(), ONE_PIECE, 0.001)
+    clock.now_s += 1.0
+    meter.tick()
+    shares = {one.group: one.reads for one in meter.groups()}
+    assert set(shares) == {b"t|ann|", b"t|bob|", b"t|liz|"}
+    assert sum(shares.values()) == pytest.approx(3600)
+    # Of 600 samples, a third each: 10 times the deviation.
+    assert all(one == pytest.approx(1200, abs=700) for one in shares.values())
 
 
 @pytest.mark.parametrize("request_", [None, BadRequestError("no message")])

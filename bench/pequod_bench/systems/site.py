@@ -116,10 +116,10 @@ class SiteWorker:
 
 
 @contextmanager
-def started_workers(count: int, joins: str) -> Iterator[ClusterSite]:
+def started_workers(count: int, joins: str, *flags: str) -> Iterator[ClusterSite]:
     """Start one server with some workers; the first of them is the home."""
-    flags = ("--listen", "127.0.0.1:0", "--workers", str(count), "--joins", joins)
-    process = ServerProcess([sys.executable, "-m", "pequod.cli", "serve", *flags])
+    words = ("--listen", "127.0.0.1:0", "--workers", str(count), "--joins", joins, *flags)
+    process = ServerProcess([sys.executable, "-m", "pequod.cli", "serve", *words])
     try:
         address = process.wait(serving, _START_S_MAX)
         pids = [child.pid for child in psutil.Process(process.pid).children()] if count > 1 else [process.pid]

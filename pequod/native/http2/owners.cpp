@@ -43,9 +43,11 @@ bool are_servers(PyObject* object) {
 }
 
 PyObject* owners_new(PyTypeObject* type, PyObject* arguments, PyObject*) {
-    PyObject *servers, *placements;
-    if (!PyArg_ParseTuple(arguments, "OO", &servers, &placements)) return nullptr;
-    if (!are_servers(servers) || !are_pairs(placements, &PyLong_Type, PY_SSIZE_T_MAX)) {
+    PyObject *servers, *placements, *spreads;
+    if (!PyArg_ParseTuple(arguments, "OOO", &servers, &placements, &spreads)) return nullptr;
+    if (!are_servers(servers) || !are_pairs(placements, &PyLong_Type, PY_SSIZE_T_MAX) ||
+        !are_pairs(spreads, &PyLong_Type, PY_SSIZE_T_MAX) ||
+        PyTuple_GET_SIZE(spreads) != PyTuple_GET_SIZE(placements)) {
         PyErr_SetString(PyExc_ValueError, "owners are of servers, with ids of 1 to 64 bytes, and placements");
         return nullptr;
     }
@@ -54,10 +56,12 @@ PyObject* owners_new(PyTypeObject* type, PyObject* arguments, PyObject*) {
     Owners* self = owners_of(object);
     self->servers = Py_NewRef(servers);
     self->placements = Py_NewRef(placements);
+    self->spreads = Py_NewRef(spreads);
     const size_t padded = lanes_count_of(self->server_count()) * RANK_LANES;
     self->keyed = static_cast<uint64_t*>(PyMem_Calloc(padded * HASH_WORDS, sizeof(uint64_t)));
     self->hashes = static_cast<uint64_t*>(PyMem_Calloc(padded, sizeof(uint64_t)));
-    if (!self->keyed || !self->hashes) return Py_DECREF(object), PyErr_NoMemory();
+    self->scores = static_cast<double*>(PyMem_Calloc(padded, sizeof(double)));
+    if (!self->keyed || !self->hashes || !self->scores) return Py_DECREF(object), PyErr_NoMemory();
     for (size_t at = 0; at < self->server_count(); ++at) {
         const Piece id = self->id_at(at);
         key_by(self->keyed, at, id.start, id.size);
@@ -70,8 +74,10 @@ void owners_dealloc(PyObject* object) {
     Owners* self = owners_of(object);
     Py_XDECREF(self->servers);
     Py_XDECREF(self->placements);
+    Py_XDECREF(self->spreads);
     PyMem_Free(self->keyed);
     PyMem_Free(self->hashes);
+    PyMem_Free(self->scores);
     type->tp_free(object);
     Py_DECREF(type);
 }
@@ -87,9 +93,21 @@ PyObject* owners_owner_of(PyObject* object, PyObject* key) {
     return PyLong_FromSsize_t(owners_of(object)->owner_of(piece_of(key)));
 }
 
+PyObject* owners_reader_of(PyObject* object, PyObject* arguments) {
+    PyObject* key;
+    Py_ssize_t own;
+    if (!PyArg_ParseTuple(arguments, "Sn", &key, &own)) return nullptr;
+    if (own < 0 || size_t(own) >= owners_of(object)->server_count()) {
+        PyErr_SetString(PyExc_IndexError, "there is no such server");
+        return nullptr;
+    }
+    return PyLong_FromSsize_t(owners_of(object)->reader_of(piece_of(key), own));
+}
+
 PyMethodDef methods[] = {
     {"group_of", owners_group_of, METH_O, nullptr},
     {"owner_of", owners_owner_of, METH_O, nullptr},
+    {"reader_of", owners_reader_of, METH_VARARGS, nullptr},
     {nullptr, nullptr, 0, nullptr},
 };
 PyType_Slot slots[] = {
@@ -109,31 +127,52 @@ Group Owners::group_of(Piece key) const {
         PyObject* pair = PyTuple_GET_ITEM(placements, at);
         const Piece prefix = piece_of(PyTuple_GET_ITEM(pair, 0));
         if (key.size < prefix.size || std::memcmp(key.start, prefix.start, prefix.size) != 0) continue;
-        const Group group = cut(key, PyLong_AsLong(PyTuple_GET_ITEM(pair, 1)));
-        return group.start.size + group.has_bar >= prefix.size ? group : Group{prefix, false};
+        Group group = cut(key, PyLong_AsLong(PyTuple_GET_ITEM(pair, 1)));
+        if (group.start.size + group.has_bar < prefix.size) group = {prefix, false};
+        group.placement = at;
+        return group;
     }
     return cut(key, 1);
 }
 
-Py_ssize_t Owners::owner_of(Piece key) const {
-    const Group group = group_of(key);
+bool Owners::rank(const Group& group) const {
     const size_t size = group.start.size + group.has_bar;
     char text[BLOCK_BYTES];
-    if (!size || size > sizeof(text)) return -1;
+    if (!size || size > sizeof(text)) return false;
     std::memcpy(text, group.start.start, group.start.size);
     text[size - 1] = group.has_bar ? '|' : text[size - 1];
     hash_group(keyed, lanes_count_of(server_count()), text, size, hashes);
-    size_t best = 0;
-    double best_score = 0;
     for (size_t at = 0; at < server_count(); ++at) {
         const double weight = PyFloat_AS_DOUBLE(PyTuple_GET_ITEM(PyTuple_GET_ITEM(servers, Py_ssize_t(at)), 1));
-        const double score = score_of(hashes[at], weight);
-        const bool is_greater = score > best_score || (score == best_score && compare(id_at(at), id_at(best)) > 0);
-        if (at && !is_greater) continue;
-        best = at;
-        best_score = score;
+        scores[at] = score_of(hashes[at], weight);
     }
+    return true;
+}
+
+size_t Owners::place_of(size_t server) const {
+    size_t place = 0;
+    for (size_t at = 0; at < server_count(); ++at) place += is_before(at, server);
+    return place;
+}
+
+Py_ssize_t Owners::owner_of(const Group& group) const {
+    if (!rank(group)) return -1;
+    size_t best = 0;
+    for (size_t at = 1; at < server_count(); ++at) best = is_before(at, best) ? at : best;
     return Py_ssize_t(best);
+}
+
+Py_ssize_t Owners::reader_of(Piece key, Py_ssize_t own) const {
+    const Group group = group_of(key);
+    const size_t spread =
+        group.placement < 0 ? 1 : PyLong_AsSize_t(PyTuple_GET_ITEM(PyTuple_GET_ITEM(spreads, group.placement), 1));
+    if (spread <= 1) return owner_of(group);
+    if (!rank(group)) return -1;
+    const size_t place = place_of(size_t(own));
+    if (place < spread) return own;
+    size_t at = 0;
+    while (place_of(at) != place % spread) ++at;
+    return Py_ssize_t(at);
 }
 
 int add_owners_type(PyObject* module) {

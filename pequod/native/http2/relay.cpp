@@ -68,9 +68,9 @@ Way way_of_keys(const Relay& relay, const KeyRanges& tables, Piece message) {
     Way way = NOWHERE;
     for (size_t at = 0; at < count; ++at) {
         if (!tables.holds(keys[at])) return {relay.home, false};
-        const Py_ssize_t owner = owners->owner_of(keys[at]);
-        if (at && owner != way.place) return NOWHERE;
-        way = {owner, true};
+        const Py_ssize_t reader = owners->reader_of(keys[at], relay.own);
+        if (at && reader != way.place) return NOWHERE;
+        way = {reader, true};
     }
     return way;
 }
@@ -83,7 +83,7 @@ Way way_of(const Relay& relay, HotMethod method, Piece message) {
     if (!range_of(method, message, &first, &last)) return NOWHERE;
     const bool is_shared = last.size ? tables.covers(first, last) : tables.holds(first);
     if (!is_shared) return {relay.home, false};
-    return {reinterpret_cast<Owners*>(relay.owners)->owner_of(first), true};
+    return {reinterpret_cast<Owners*>(relay.owners)->reader_of(first, relay.own), true};
 }
 
 // The link to the worker at a place; null: this is that worker, or calls do not go that way now.

@@ -25,13 +25,16 @@ class Lack(IntEnum):
 
 
 class NativeOwners(Protocol):
-    """Which of some servers computes a key: the twin of `Grouping.group_of` and `owners`."""
+    """Which of some servers compute a key: the twin of `Grouping.group_of`, `owners` and `reader`."""
 
     def group_of(self, key: bytes, /) -> bytes:
         """Return the group of a key."""
 
     def owner_of(self, key: bytes, /) -> int:
         """Return the place of the key's owner among the servers; -1: its group is longer than 128 bytes."""
+
+    def reader_of(self, key: bytes, own: int, /) -> int:
+        """Return the place of the server that answers reads of a key which come to that at ``own``; -1: as above."""
 
 
 class NativeRelayLink(Protocol):
@@ -104,18 +107,21 @@ class NativeRelayEnd(Protocol):
         """Return the calls that took long, since the last time."""
 
 
-def new_owners(servers: list[tuple[str, float]], placements: list[tuple[bytes, int]]) -> NativeOwners:
+def new_owners(servers: list[tuple[str, float]], placements: list[tuple[bytes, int, int]]) -> NativeOwners:
     """Return who computes what.
 
     Args:
         servers: Their ids and weights.
-        placements: Prefixes and levels, the longest prefix first.
+        placements: Prefixes, levels, and the number of servers that share the reads of a group; the longest prefix
+            first.
 
     Raises:
         ValueError: There is no server, or an id is longer than 64 bytes.
     """
     ids = tuple((name.encode(), float(weight)) for name, weight in servers)
-    made: NativeOwners = _core().Owners(ids, tuple(placements))
+    levels = tuple((prefix, level) for prefix, level, _ in placements)
+    spreads = tuple((prefix, spread) for prefix, _, spread in placements)
+    made: NativeOwners = _core().Owners(ids, levels, spreads)
     return made
 
 

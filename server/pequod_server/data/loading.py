@@ -13,7 +13,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from contextlib import suppress
 from typing import Final
 
@@ -55,7 +55,8 @@ class FolderLoading:
     def __init__(self, engine: Engine, disk: Disk, *, keeps_joins: bool, known: str | None = None) -> None:
         self._engine = engine
         self._known = known
-        #: The joins of the folder that are not of these settings: they belong into the map of the workers.
+        #: The joins of the folder that are not of these settings: they belong into the map of the workers, or of the
+        #: cluster.
         self.others: list[JoinSpec] = []
         self._disk = disk
         #: Takes in what reads lack.
@@ -79,8 +80,7 @@ class FolderLoading:
             The engine has the joins of the settings, and no rows.
 
         Raises:
-            FolderError, DamagedError: It cannot be used, or what it has does not fit the settings: a cluster's server
-                goes by the joins of the map, and would lose those of the folder.
+            FolderError, DamagedError: It cannot be used, or what it has does not fit the settings.
         """
         rows = self._disk.open()
         own = {join.spec for join in self._engine.joins()}
@@ -88,11 +88,10 @@ class FolderLoading:
             meta, self.expected = rows.meta(), rows.count()
             if self._keeps_joins:
                 self._add_joins(meta.joins)
-            elif self._known is not None:
-                own = set(parse(self._known) if self._known else ())
-                self.others = [join for join in (parse(meta.joins) if meta.joins else ()) if join not in own]
             else:
-                self._refuse_joins(meta.joins)
+                if self._known is not None:
+                    own = set(parse(self._known) if self._known else ())
+                self.others = [join for join in (parse(meta.joins) if meta.joins else ()) if join not in own]
             await self._find_tables(rows)
             ids = list(rows.ids())
         except RowsError as error:
@@ -143,20 +142,28 @@ class FolderLoading:
     def _kept_joins(self, own: set[JoinSpec]) -> Callable[[], str]:
         """Return what tells the joins that the folder is to have: all but those of the settings."""
         if not self._keeps_joins and self._known is None:
-            return str
+            return lambda: "".join(f"{join};\n" for join in self.others)
         return lambda: "".join(f"{join.spec};\n" for join in self._engine.joins() if join.spec not in own)
 
-    def _refuse_joins(self, text: str) -> None:
-        if not text:
-            return
-        names = ", ".join(shown(join.output.table) for join in parse(text))
-        raise FolderError(
-            self._path,
-            f"it has joins ({names}), and a server of a cluster goes by those of the cluster's map alone. To have the "
-            "server by itself, start it without `cluster`, and without the variable PEQUOD_CLUSTER. To bring it into "
-            "the cluster, start it once by itself, note what `pequod join list` shows, drop these joins with `pequod "
-            "join drop`, and add them again in the cluster",
-        )
+    def leave_joins(self, known: Collection[JoinSpec]) -> None:
+        """Leave the joins of the folder to the map of a cluster, which has them; the folder has none from then on.
+
+        Args:
+            known: The joins of the map.
+
+        Raises:
+            FolderError: The map lacks some of them, which would be lost. The folder is as it was.
+        """
+        if lacking := [f"`{join}`" for join in self.others if join not in known]:
+            raise FolderError(
+                self._path,
+                f"it has joins that the cluster's map lacks: {', '.join(lacking)}. A server of a cluster goes by the "
+                "map alone, and would lose them. Add them in the cluster with `pequod join add`, and start again. To "
+                "have the server by itself, start it without `cluster`, and without the variable PEQUOD_CLUSTER",
+            )
+        if self.others:
+            self.others.clear()
+            self._disk.note_joins()
 
     def _add_joins(self, text: str) -> None:
         if not text:

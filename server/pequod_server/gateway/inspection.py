@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from pequod_proto import pequod_pb2 as pb
 
+from pequod.cluster.messages import state_of
+from pequod.cluster.owners import Owners
 from pequod.errors import BadRequestError, NoClusterError
 from pequod.language.ranges import within
 from pequod_server.gateway.asked import Asked, JsonAnswer, MakeCall
@@ -59,8 +63,23 @@ async def explain(asked: Asked, call: MakeCall) -> JsonAnswer:
 
 
 async def statistics(_asked: Asked, call: MakeCall) -> JsonAnswer:
-    """Tell what the server holds and has done."""
-    return JsonAnswer(json_of(await call("Stats", pb.StatsRequest())))
+    """Tell what the server holds and has done, and of each hot group the servers that it is read at."""
+    reply = await call("Stats", pb.StatsRequest())
+    told: dict[str, Any] = json_of(reply)
+    if not reply.heat.groups:
+        return JsonAnswer(told)
+    owners = await _owners(call)
+    for group, one in zip(reply.heat.groups, told["heat"]["groups"], strict=True):
+        one["read_at"] = [] if owners is None else list(owners.places_of(group.group))
+    return JsonAnswer(told)
+
+
+async def _owners(call: MakeCall) -> Owners | None:
+    """Return who computes what in the cluster of the server; None: it belongs to none that the caller may see."""
+    try:
+        return Owners(state_of(await call("FollowCluster", pb.FollowClusterRequest(once=True))))
+    except RefusedCallError:
+        return None
 
 
 async def slow_calls(_asked: Asked, call: MakeCall) -> JsonAnswer:

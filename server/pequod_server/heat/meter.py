@@ -80,13 +80,20 @@ class HeatMeter:
         self._window_s = self._cpu_s = self._sampled_s = 0.0
 
     def note(self, key: bytes, is_write: bool, seconds: float, commands: int = 1) -> None:  # noqa: FBT001 - each call
-        """Take note of a call, or of a batch of some commands; the key is that of one of them."""
-        seconds = min(seconds, _CALL_S_MAX)
-        self._due_s += seconds
-        if self._due_s >= _SAMPLE_S:
-            if len(self._own) < _OWN_MAX:
-                self._own.append((key, is_write, self._due_s, seconds / commands))
-            self._due_s = 0.0
+        """Take note of a call of some commands; the key is that of one of them."""
+        if self.is_due(seconds):
+            self.sample(key, is_write, seconds, commands)
+
+    def is_due(self, seconds: float) -> bool:
+        """Count the time of a call or a batch; return whether it has to be a sample: then `sample` follows."""
+        self._due_s += min(seconds, _CALL_S_MAX)
+        return self._due_s >= _SAMPLE_S
+
+    def sample(self, key: bytes, is_write: bool, seconds: float, commands: int = 1) -> None:  # noqa: FBT001 - as `note`
+        """Have a call or a batch stand for the time since the last sample."""
+        if len(self._own) < _OWN_MAX:
+            self._own.append((key, is_write, self._due_s, min(seconds, _CALL_S_MAX) / commands))
+        self._due_s = 0.0
 
     async def run(self) -> None:
         """Take samples in, again and again, until cancelled."""

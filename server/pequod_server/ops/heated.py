@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from random import choice
+from random import choice, randrange
 from typing import Any, Final
 
 import grpc
 
-from pequod.commands.kinds import WRITES
+from pequod.commands.kinds import ARGUMENT_COUNTS, WRITES
 from pequod_server.heat.meter import HeatMeter
 from pequod_server.ops.observe import BatchReply, BatchRequest, BatchWork, Call, Closer
 
@@ -35,10 +35,14 @@ class HeatedCalls:
         return _nothing if found is None else lambda _, duration_s: self._closed(call, *found, duration_s)
 
     def executed(self, request: BatchRequest, _reply: BatchReply, _work: BatchWork, duration_s: float) -> None:
-        """Take note of a batch: its first command stands for all."""
-        kinds, arguments = request.kinds, request.arguments
-        if kinds and arguments:
-            self._meter.note(arguments[0], kinds[0] in WRITES, duration_s, len(kinds))
+        """Take note of a batch: if it is a sample, one of its commands, each as likely as the others."""
+        kinds = request.kinds
+        if not kinds or not self._meter.is_due(duration_s):
+            return
+        chosen = randrange(len(kinds))  # noqa: S311 - a sample
+        arguments, at = request.arguments, sum(kinds[:chosen].translate(ARGUMENT_COUNTS))
+        if at < len(arguments):
+            self._meter.sample(arguments[at], kinds[chosen] in WRITES, duration_s, len(kinds))
 
     def _closed(self, call: Call, field: str, is_write: bool, duration_s: float) -> None:  # noqa: FBT001 - each call
         # What is no message, or too large, comes as its error.

@@ -69,7 +69,7 @@ class BatchRequest(Protocol):
 
     @property
     def arguments(self) -> Sequence[bytes]:
-        """Its arguments, or the first of them."""
+        """Its arguments; of a batch that no handler has seen, the first of them."""
 
     @property
     def trace_parent(self) -> bytes:

@@ -13,7 +13,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable, Sequence
-from typing import Any, Final, cast
+from typing import Final, cast
 
 from pequod.cluster.grouping import Placement
 from pequod.cluster.map import ClusterState
@@ -165,7 +165,7 @@ class NativeLinks:
         links = [self._link(server.id, server.address) for server in servers]
         relay_by(
             self._calls,
-            new_owners([(server.id, server.weight) for server in servers], _levels(self._member.map.placements)),
+            new_owners([(server.id, server.weight) for server in servers], _ordered(self._member.map.placements)),
             self._shared().tables.bounds,
             links,
             own=ids.index(self._worker.id),
@@ -188,7 +188,7 @@ class NativeLinks:
             await link.close()
 
 
-def _levels(placements: Sequence[Placement]) -> list[tuple[bytes, int]]:
-    """Return prefixes and levels in the order in which `Grouping` looks at them."""
-    ordered: Any = sorted(placements, key=lambda one: len(one.prefix), reverse=True)
-    return [(one.prefix, one.level) for one in ordered]
+def _ordered(placements: Sequence[Placement]) -> list[tuple[bytes, int, int]]:
+    """Return placements in the order in which `Grouping` looks at them."""
+    ordered = sorted(placements, key=lambda one: len(one.prefix), reverse=True)
+    return [(one.prefix, one.level, one.read_spread) for one in ordered]

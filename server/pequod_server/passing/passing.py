@@ -22,17 +22,19 @@ from pequod_proto import pequod_pb2 as pb
 
 from pequod.cluster.grouping import grouping
 from pequod.cluster.map import ClusterMap
-from pequod.cluster.rendezvous import owners
+from pequod.cluster.rendezvous import owners, reader
 from pequod_server.access.access_file import token_as
 from pequod_server.cluster.member import Member
 from pequod_server.config import ServerConfig
 from pequod_server.freshness.demands import level_of
 from pequod_server.freshness.levels import Levels
+from pequod_server.heat.meter import HeatMeter
 from pequod_server.passing.links import Link, Refused
 from pequod_server.passing.named_ranges import READS, SPREAD, ranges_of
 from pequod_server.passing.native_links import NativeLinks, relay_path
 from pequod_server.passing.relay_door import RelayDoor, RelayHost
 from pequod_server.passing.shared import SharedTables
+from pequod_server.passing.spreading import Spreading
 from pequod_server.wire.bounds import Bounds
 from pequod_server.wire.handlers import (
     SERVICE_PATH,
@@ -44,8 +46,8 @@ from pequod_server.wire.handlers import (
 )
 from pequod_server.worker import HOME_BACK_S, HOME_ID, Worker
 
-#: Owners of groups that are kept.
-_OWNERS_MAX: Final = 1 << 16
+#: Groups whose reader is kept.
+_READERS_MAX: Final = 1 << 16
 #: How often a read of the home's own keys is tried again while the home is away.
 _AGAIN_S: Final = 0.1
 #: Calls that are about the worker that is asked, or that every worker answers alike.
@@ -61,18 +63,21 @@ class Passing(aio.ServerInterceptor):
         `start` is called once the map is there, before the first call.
 
     Invariants:
-        1. ``_owners`` are by the servers of the map ``_known``.
+        1. ``_readers`` are by the placements and the servers of the map ``_known``.
     """
 
-    def __init__(self, worker: Worker, member: Member, transport: str) -> None:
+    def __init__(self, worker: Worker, member: Member, transport: str, spread_max: int = 1) -> None:
         self._worker = worker
         self._member = member
         self._transport = transport
+        self._spread_max = spread_max
+        self._spreading: Spreading | None = None
         self._levels: Levels | None = None
         self._links: dict[str, Link] = {}
         self._known: ClusterMap | None = None
         self._shared: SharedTables | None = None
-        self._owners: dict[bytes, str] = {}
+        #: The worker that answers reads of a group which come to this one.
+        self._readers: dict[bytes, str] = {}
         self._passing = Wrapped(self._around)
         #: The links of reads that the native core passes on, and the door of those of others; None: there are none.
         self.relay: NativeLinks | None = None
@@ -80,9 +85,11 @@ class Passing(aio.ServerInterceptor):
         #: How many calls and batches were passed on, and how many of them were done here since the other was away.
         self.passed = self.returned = 0
 
-    def start(self, levels: Levels) -> None:
-        """Pass calls on from now on."""
+    def start(self, levels: Levels, heat: HeatMeter) -> None:
+        """Pass calls on from now on, and spread what is hot."""
         self._levels = levels
+        self._spreading = Spreading(self._worker, self._member, heat, self._spread_max)
+        self._spreading.start()
 
     def relay_by(self, host: RelayHost, calls_max: int, *, has_guard: bool) -> None:
         """Have the native core pass reads on, and answer those of others."""
@@ -112,6 +119,8 @@ class Passing(aio.ServerInterceptor):
 
     async def close(self) -> None:
         """Cut off what is under way at other workers."""
+        if self._spreading is not None:
+            await self._spreading.stop()
         if self._door is not None:
             await self._door.close()
         if self.relay is not None:
@@ -137,7 +146,7 @@ class Passing(aio.ServerInterceptor):
         known = self._member.map
         if self._shared is None or known is not self._known:
             self._known, self._shared = known, SharedTables(known)
-            self._owners.clear()
+            self._readers.clear()
         return self._shared
 
     def has_come(self, context: Context) -> bool:
@@ -150,18 +159,20 @@ class Passing(aio.ServerInterceptor):
             return HOME_ID
         if name not in SPREAD or not ranges:
             return self._worker.id
-        places = {self._owner(first) for first, _ in ranges}
+        places = {self._reader(first) for first, _ in ranges}
         return places.pop() if len(places) == 1 else self._worker.id
 
-    def _owner(self, key: bytes) -> str:
-        group = grouping(self._member.map.placements).group_of(key)
-        owner = self._owners.get(group)
-        if owner is None:
-            if len(self._owners) >= _OWNERS_MAX:
-                self._owners.clear()
-            servers = [(server.id, server.weight) for server in self._member.state.servers]
-            owner = self._owners[group] = owners(group, servers)[0]
-        return owner
+    def _reader(self, key: bytes) -> str:
+        groups = grouping(self._member.map.placements)
+        group = groups.group_of(key)
+        found = self._readers.get(group)
+        if found is None:
+            if len(self._readers) >= _READERS_MAX:
+                self._readers.clear()
+            ranked = owners(group, [(server.id, server.weight) for server in self._member.state.servers])
+            found = reader(ranked, spread=groups.read_spread_of(group), own=self._worker.id)
+            self._readers[group] = found
+        return found
 
     def link(self, name: str) -> Link:
         """Return the way to a worker."""
@@ -286,4 +297,4 @@ def make_passing(config: ServerConfig, worker: Worker | None, member: Member | N
     if worker is None:
         return None
     assert member is not None, "workers go by a map"
-    return Passing(worker, member, config.transport)
+    return Passing(worker, member, config.transport, config.worker_spread)

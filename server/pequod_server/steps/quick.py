@@ -9,6 +9,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence, Sized
+from typing import overload
 
 from pequod_proto.pequod_pb2 import CommandError, ExecuteRequest
 
@@ -90,10 +91,31 @@ class QuickBatch:
 
     @property
     def arguments(self) -> Sequence[bytes]:
-        """The first of its arguments, if there is one."""
-        return self._batch.first_argument()
+        """Its arguments."""
+        return _Arguments(self._batch)
 
     @property
     def keys(self) -> Sized:
         """As many things as scans returned rows."""
         return range(self._batch.row_count)
+
+
+class _Arguments(Sequence[bytes]):
+    """The arguments of a batch, each of which is made when it is looked at."""
+
+    __slots__ = ("_batch",)
+
+    def __init__(self, batch: NativeBatch) -> None:
+        self._batch = batch
+
+    def __len__(self) -> int:
+        return self._batch.argument_count
+
+    @overload
+    def __getitem__(self, at: int) -> bytes: ...
+    @overload
+    def __getitem__(self, at: slice) -> list[bytes]: ...
+    def __getitem__(self, at: int | slice) -> bytes | list[bytes]:
+        if isinstance(at, slice):
+            return [self._batch.argument(one) for one in range(*at.indices(len(self)))]
+        return self._batch.argument(at)

@@ -93,6 +93,8 @@ def refuse_unshared(config: ServerConfig) -> None:
     if worker_count(config) == 1:
         if config.worker_port:
             raise SettingError("worker_port", "it is of one of several workers; give workers, or leave it out")
+        if config.worker_spread > 1:
+            raise SettingError("worker_spread", "it is of several workers; give workers, or leave it out")
         return
     if config.cluster:
         raise _apart("cluster", "a server of a cluster is one process: run one for each core, or leave cluster out")

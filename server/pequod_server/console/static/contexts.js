@@ -2,6 +2,7 @@
 
 import {card, h, head, level, note, show, table} from "./dom.js";
 import {count, keyText, rate} from "./format.js";
+import {hotGroups} from "./heat.js";
 import {isWhole, listen, state} from "./statistics.js";
 
 const SHOWN = 20;
@@ -43,6 +44,7 @@ function enter(root) {
         (one) => [count(one.rows), count(one.hits)],
         (one) => one.rows,
       ),
+      hotGroups(now),
     );
   }
   show(
