@@ -85,6 +85,8 @@ _LEFT_OUT: Final = (
     "tests/lake/test_replay.py::test_every_freshness_equals_a_replay_of_the_acknowledged_uploads[0]",
     "tests/lake/test_replay.py::test_every_freshness_equals_a_replay_of_the_acknowledged_uploads[2]",
     "tests/lake/test_staging.py::test_files_of_several_tasks_become_one_scu_and_pass_all_stages[postgres]",
+    "tests/linearizable/test_linearizable.py::test_reads_of_any_state_at_such_servers_are_found",
+    "tests/linearizable/test_linearizable.py::test_reads_of_the_latest_wait_for_servers_that_are_told_late",
     "tests/native/test_rest_ids.py::test_what_is_left_is_answered_and_remembered_as_in_python[150..299]",
     "tests/once/test_batches.py::test_a_batch_that_comes_again_in_any_way_is_done_once[100..199]",
     "tests/lake/test_verify.py::test_faults_of_a_catalog_elsewhere_are_found[s3-a delta that is lost]",
