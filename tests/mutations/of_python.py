@@ -63,10 +63,10 @@ class _Walk:
                     yield from self._between(left, right, *words, "connective")
             case ast.BinOp() if type(node.op) in _COMPUTED:
                 yield from self._between(node.left, node.right, *_COMPUTED[type(node.op)], "arithmetic")
-            case ast.Constant(value=bool()):
-                yield self._whole(node, str(not node.value), "word")
-            case ast.Constant(value=int()):
-                yield self._whole(node, str(node.value + 1), "number")
+            case ast.Constant(value=bool(value)):
+                yield self._whole(node, str(not value), "word")
+            case ast.Constant(value=int(value)):
+                yield self._whole(node, str(value + 1), "number")
             case ast.If() | ast.While() | ast.IfExp():
                 if not (
                     isinstance(node.test, ast.Constant)

@@ -75,7 +75,14 @@ NATIVE: Final = Part(
     Path("pequod/native"),
     ".cpp",
     of_cpp.mutations_of,
-    ("tests/native", "tests/regress", "tests/client/test_columns.py", "tests/once/test_batches.py"),
+    (
+        "tests/native",
+        "tests/regress",
+        "tests/client/test_columns.py",
+        "tests/once/test_batches.py",
+        "tests/workers/test_relay.py",
+        "tests/workers/test_relay_ends.py",
+    ),
     _MORE,
 )
 ENGINE: Final = Part(

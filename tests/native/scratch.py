@@ -76,6 +76,10 @@ class Core:
         for name in names:
             object_name = str(Path(name).with_suffix(".o"))
             self._call(*self._compiler, *_COMPILE, "-MMD", include, "-c", name, "-o", object_name)
+        self.link()
+
+    def link(self) -> None:
+        """Make the core of the objects as they are."""
         link = ("-bundle", "-undefined", "dynamic_lookup") if sys.platform == "darwin" else ("-shared",)
         objects = [str(path.relative_to(self._native)) for path in sorted(self._native.rglob("*.o"))]
         self._call(*self._compiler, *link, *objects, "-ldl", "-o", f"_hot{sysconfig.get_config_var('EXT_SUFFIX')}")
