@@ -27,7 +27,7 @@ generate_go = $(BIN)/python -m grpc_tools.protoc -I proto --plugin=$(GO_TOOLS)/p
 .DEFAULT_GOAL := help
 .PHONY: help go go-check install install-dev demo ran test test-long test-pythons test-extras test-quick check format typescript typescript-check proto proto-check interface interface-check coverage soak chaos freshness fuzz \
         figures bench-micro test-optimised test-spark-versions test-spark-cluster docs docs-serve \
-        behaviours cases test-planted test-planted-engine soak-memory soak-server soak-calls soak-workers soak-capped shake simulate simulate-groups views-chaos views-cassandra views-mariadb cluster-chaos cluster-patroni chaos-lake-spark kill beyond linearizable watching damage test-pure test-grpcio test-client-grpcio test-go-race test-shelf differ test-sanitised test-leaks wheels clean
+        behaviours cases test-planted test-planted-engine soak-memory soak-server soak-calls soak-workers soak-capped shake simulate simulate-groups views-chaos views-cassandra views-mariadb cluster-chaos cluster-patroni chaos-lake-spark kill beyond linearizable linearizable-latest mutations graphs fuzz-long watching damage test-pure test-grpcio test-client-grpcio test-go-race test-shelf differ test-sanitised test-leaks wheels clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-15s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -256,6 +256,9 @@ HISTORIES ?= 10000
 linearizable: $(INSTALLED) ## record HISTORIES (10000) of clients over kills, and have Porcupine judge them (needs Go): a quarter of an hour on two cores
 	$(BIN)/python -m tests.linearizable --histories $(HISTORIES) --seed $(or $(SEED),0)
 
+linearizable-latest: $(INSTALLED) ## the same of reads of the latest at three servers before one database, which are stopped in turn (needs Go)
+	$(BIN)/python -m tests.linearizable --histories $(HISTORIES) --seed $(or $(SEED),0) --stopped
+
 watching: $(INSTALLED) ## record HISTORIES (10000) of watches over cut connections, and look for what watches promise: a quarter of an hour on two cores
 	$(BIN)/python -m tests.watching --histories $(HISTORIES) --seed $(or $(SEED),0)
 
@@ -338,9 +341,15 @@ soak-memory: SECONDS = 300
 soak-memory: $(INSTALLED) ## press a server with a limit of memory for SECONDS (300), and look at what it takes
 	$(BIN)/python -m tests.server.memory_soak --seconds $(SECONDS) --limit-mib 256
 
-fuzz: $(INSTALLED) ## fuzz the parser for SECONDS (60)
+fuzz: $(INSTALLED) ## fuzz the parser, and what reads tokens, maps, PostgreSQL's messages and snapshots, for SECONDS (60) each
 	$(BIN)/python -c 'import atheris' 2>/dev/null || $(BIN)/python -m pip install --quiet --editable '.[fuzz]'
 	$(BIN)/python tests/fuzz/fuzz_parser.py --seconds $(SECONDS)
+	@for target in tokens maps pgoutput snapshots; do \
+		$(BIN)/python tests/fuzz/fuzz_decoders.py $$target --seconds $(SECONDS) || exit 1; \
+	done
+
+fuzz-long: $(INSTALLED) ## the same for an hour each
+	$(MAKE) fuzz SECONDS=3600
 
 figures: $(INSTALLED) ## take all figures that Pequod is held to, in some 22 minutes on two quiet cores
 	$(BIN)/python -m pequod_bench.figures --out build/figures.md
@@ -401,6 +410,15 @@ shake: $(INSTALLED) ## damage the bytes of HTTP/2 connections, in any cut, EXECU
 ONLY ?=
 test-planted: $(INSTALLED) ## plant faults in the native core, one at a time, and see that the quick tests find each; ONLY takes words of some (needs a C++ compiler)
 	$(BIN)/python -m tests.native.planted $(if $(ONLY),--only $(ONLY))
+
+N ?= 100
+mutations: $(INSTALLED) ## change the native core and the engine in N (100) places each, at random from SEED (0), one at a time: do tests find it? hours
+	$(BIN)/python -m tests.mutations --of native --count $(N) --seed $(or $(SEED),0)
+	$(BIN)/python -m tests.mutations --of engine --count $(N) --seed $(or $(SEED),0)
+
+OPERATIONS ?= 20000
+graphs: $(INSTALLED) ## OPERATIONS (20000) of LinkBench and of TAOBench between refreshes of a graph of 2,000 nodes, compared with SQL: minutes
+	PEQUOD_GRAPH_OPERATIONS=$(OPERATIONS) PEQUOD_GRAPH_NODES=2000 $(BIN)/python -m pytest -q -n0 tests/graphs --timeout=7200
 
 test-leaks: $(INSTALLED) ## look for references that the native core leaks
 	$(BIN)/python -m tests.native.leaks

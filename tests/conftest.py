@@ -23,7 +23,7 @@ import typer.testing
 from hypothesis import HealthCheck, settings
 
 from pequod.native import core
-from tests import left_out
+from tests import drawn_settings, left_out
 
 # The same for the tests: each process of pytest would compile them anew, which takes 9 s.
 sys.dont_write_bytecode = False
@@ -44,6 +44,9 @@ if transport := os.environ.get("PEQUOD_TRANSPORT"):
 
     ServerConfig.model_fields["transport"].default = transport
     ServerConfig.model_rebuild(force=True)
+
+if (settings_seed := drawn_settings.seed_of_the_run()) is not None:
+    drawn_settings.use(drawn_settings.drawn(settings_seed))
 
 # A hundred steps that each draw joins and keys are much data, and meant to be.
 _SLOW_IS_FINE = [HealthCheck.too_slow, HealthCheck.data_too_large, HealthCheck.large_base_example]
@@ -103,6 +106,14 @@ _LONG: Final = (
     "tests/tpch",  # 10
     "tests/watching",  # 10
 )
+
+
+def pytest_report_header() -> str | None:
+    """Name the seed of the servers' settings, if they are drawn."""
+    if settings_seed is None:
+        return None
+    told = ", ".join(f"{name} {value}" for name, value in drawn_settings.drawn(settings_seed).items())
+    return f"settings of servers: {drawn_settings.VARIABLE}={settings_seed}: {told}"
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:

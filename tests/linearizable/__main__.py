@@ -1,4 +1,8 @@
-"""Record histories over kills, and have them judged: python -m tests.linearizable --histories 10000."""
+"""Record histories, and have them judged.
+
+python -m tests.linearizable --histories 10000              of one server that is killed
+python -m tests.linearizable --histories 10000 --stopped    of reads of the latest at three servers that are stopped
+"""
 
 from __future__ import annotations
 
@@ -11,7 +15,7 @@ from random import Random
 from tempfile import TemporaryDirectory
 from typing import Final
 
-from tests.linearizable.history import recorded
+from tests.linearizable import history, stopped
 from tests.linearizable.judge import Judge, why_absent
 
 #: Histories at a time.
@@ -20,13 +24,15 @@ _TOGETHER: Final = 100
 
 def main() -> None:
     """Record and judge, until there are enough or one is wrong."""
-    options = argparse.ArgumentParser()
+    options = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     options.add_argument("--histories", type=int, default=10_000)
     options.add_argument("--seed", type=int, default=0)
+    options.add_argument("--stopped", action="store_true", help="servers are stopped, and reads are of the latest")
     options.add_argument("--out", type=Path, default=Path("build/linearizable.jsonl"), help="where a wrong one is kept")
     chosen = options.parse_args()
     if reason := why_absent():
         sys.exit(reason)
+    recorded = stopped.recorded if chosen.stopped else history.recorded
     count, operations, unknown, random = 0, 0, 0, Random(chosen.seed)
     with TemporaryDirectory() as scratch:
         judge = Judge(Path(scratch))

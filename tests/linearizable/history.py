@@ -7,22 +7,24 @@
 
 Each history has keys of its own, so that many are recorded at a time. Keys 0 and 1 have numbers, keys 2 and 3 texts. An
 empty value stands for an absent key; times are nanoseconds. The outcome of a put whose fate is unknown is ``unknown``.
+Those of several servers, which are stopped for a while, are in `stopped`.
 """
 
 from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
 from functools import partial
 from pathlib import Path
 from random import Random
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 import pequod
 from pequod import Add, AsyncClient, Get, value_of
 from pequod.errors import UnavailableError
+from pequod.freshness import Freshness
 from tests.client.relay import Relay
 from tests.forked import ForkedServer
 
@@ -34,25 +36,41 @@ _CALL_S_MAX: Final = 90.0
 Operation = dict[str, Any]
 
 
+class Server(NamedTuple):
+    """The connections to a server. Calls of one go together, so that a read there would wait for the writes."""
+
+    reads: AsyncClient
+    writes: AsyncClient
+
+
 def text(value: bytes | None) -> str:
     return "" if value is None else value.decode()
 
 
 class History:
-    """One history, which grows while clients call."""
+    """One history, which grows while clients call.
 
-    def __init__(self, name: str, random: Random) -> None:
+    Args:
+        name: Of its keys; no other history has it.
+        random: Draws what they call.
+        freshness: Of all reads; None: what a server has.
+        kinds: From how many an operation is drawn; there are five of writes, and all others are reads.
+    """
+
+    def __init__(self, name: str, random: Random, freshness: Freshness | None = None, kinds: int = 6) -> None:
         self.name = name
         self.operations: list[Operation] = []
         self._random = random
+        self._freshness = freshness
+        self._kinds = kinds
 
     def _key(self, number: int) -> str:
         return f"h|{self.name}|{number}"
 
-    async def run(self, number: int, client: AsyncClient, begun: Callable[[], None]) -> None:
-        """Call one operation after another."""
+    async def run(self, number: int, servers: Sequence[Server], begun: Callable[[], None]) -> None:
+        """Call one operation after another, each at one of some servers."""
         for _ in range(OPERATIONS):
-            given, call = self._drawn(client)
+            given, call = self._drawn(self._random.choice(servers))
             begun()
             operation = {"client": number, **given, "call": time.monotonic_ns()}
             try:
@@ -61,27 +79,27 @@ class History:
                 outcome = {"unknown": True}
             self.operations.append({**operation, "return": time.monotonic_ns(), "outcome": outcome})
 
-    def _drawn(self, client: AsyncClient) -> tuple[Operation, Callable[[], Awaitable[Operation]]]:
+    def _drawn(self, server: Server) -> tuple[Operation, Callable[[], Awaitable[Operation]]]:
         """Return the next operation, and what calls it."""
         random = self._random
         number, word = random.randrange(2), f"v{random.randrange(1000)}"
-        match random.randrange(6):
-            case 0:
-                return self._get(client, random.randrange(4))
+        match random.randrange(self._kinds):
             case 1:
-                return self._put(client, number, str(random.randrange(9)))
+                return self._put(server.writes, number, str(random.randrange(9)))
             case 2:
-                return self._put(client, 2 + number, word)
+                return self._put(server.writes, 2 + number, word)
             case 3:
-                return self._put_if(client, 2 + number, word)
+                return self._put_if(server.writes, 2 + number, word)
             case 4:
-                return self._add(client, number, random.randrange(1, 9))
+                return self._add(server.writes, number, random.randrange(1, 9))
+            case 5:
+                return self._transfer(server.writes, number, random.randrange(1, 4))
             case _:
-                return self._transfer(client, number, random.randrange(1, 4))
+                return self._get(server.reads, random.randrange(4))
 
     def _get(self, client: AsyncClient, key: int) -> tuple[Operation, Callable[[], Awaitable[Operation]]]:
         async def call() -> Operation:
-            return {"values": [text(await client.get(self._key(key)))]}
+            return {"values": [text(await client.get(self._key(key), freshness=self._freshness))]}
 
         return {"kind": "get", "key": key}, call
 
@@ -157,8 +175,9 @@ async def recorded(folder: Path, count: int, random: Random, serve: Callable[...
     try:
         async with Relay(server.target) as relay:
             clients = [AsyncClient(relay.target, timeout_s=_CALL_S_MAX, retries=1000) for _ in range(_CONNECTIONS)]
+            servers = [Server(client, client) for client in clients]
             tasks = [
-                asyncio.create_task(one.run(number, random.choice(clients), begun))
+                asyncio.create_task(one.run(number, [random.choice(servers)], begun))
                 for one in histories
                 for number in range(CLIENTS)
             ]

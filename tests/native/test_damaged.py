@@ -179,3 +179,21 @@ def test_a_message_is_counted_if_and_only_if_protobuf_takes_it(message_type: typ
             columns = [len(getattr(request, name)) for name, _ in contents.columns]
             assert counts[1:] == columns, message.hex()
     assert accepted > MESSAGES // len(TYPES) // 8
+
+
+@pytest.mark.skipif(core is None, reason="it is of the native core")
+def test_what_is_counted_by_is_of_these_types() -> None:
+    assert core is not None
+    layout = bytes(16)
+    wrong: list[tuple[object, ...]] = [
+        (),
+        (b"", layout),
+        ("", layout, (1,)),
+        (bytearray(), layout, (1,)),
+        (b"", bytearray(layout), (1,)),
+        (b"", layout, [1]),
+        (b"", layout, (1,) * 1000),
+    ]
+    for arguments in wrong:
+        with pytest.raises(TypeError, match="tally takes a message, a layout, and a tuple"):
+            core.tally(*arguments)  # type: ignore[arg-type]

@@ -146,6 +146,7 @@ def test_replies_are_those_of_handlers(hot: Hot) -> None:
         "Ttl": 0,
     }
     assert sum(hot.calls.tallies()[1][2]) == 2
+    assert all((seconds > 0) is (count > 0) for count, seconds, _ in hot.calls.tallies())
 
 
 def test_writes_are_done_and_named_by_their_revision(hot: Hot) -> None:
