@@ -19,9 +19,10 @@ from pyspark.sql import DataFrame
 from pyspark.sql.types import BinaryType, DataType, StructField, StructType
 
 from pequod.client import Client
-from pequod.cluster import ClusterTarget
+from pequod.client.cluster.address import ClusterTarget
 from pequod.language.spec import Pattern
 from pyspark_pequod.columns import ColumnError, arrow_fields, cast_bytes
+from pyspark_pequod.options import key_pattern
 from pyspark_pequod.packing import Packing
 
 #: The keys of one call.
@@ -32,10 +33,10 @@ _BINARY: Final = BinaryType()
 def lookup(
     rows: DataFrame,
     connection: Connection,
-    pattern: Pattern | None = None,
+    pattern: str | None = None,
     *,
     column: str = "value",
-    kind: DataType = _BINARY,
+    kind: str = "binary",
 ) -> DataFrame:
     """Return rows with one more column, the values of their keys, base or computed; null where there is none.
 
@@ -45,9 +46,10 @@ def lookup(
     Args:
         rows: Has the column `key`, or one for each slot of the pattern; all its columns stay as they are.
         column: The name of the new column.
-        kind: Its type: binary, text, or a number that the values are the text of.
+        kind: Its type: binary, string, or a number that the values are the text of.
 
     Raises:
+        OptionError: The pattern is malformed.
         ColumnError: The rows lack a column for the keys, or have one of the new one's name.
         UnavailableError: The server cannot be reached.
         PythonException: When the result is used: as a get; a slot cannot be part of a key; a value is not of this
@@ -58,13 +60,15 @@ def lookup(
     """
     if column in rows.columns:
         raise ColumnError(column, "the rows have it already; give the values another name")
-    finder = _Finder(rows.schema, pattern, connection, column, kind)
+    slots = key_pattern({} if pattern is None else {"pattern": pattern})
+    type_ = DataType.fromDDL(kind)
+    finder = _Finder(rows.schema, slots, connection, column, type_)
 
     def find(batches: Iterator[Any]) -> Iterator[Any]:
         freeze_imports()
         return finder.find(batches)
 
-    return rows.mapInArrow(find, StructType([*rows.schema.fields, StructField(column, kind)]))
+    return rows.mapInArrow(find, StructType([*rows.schema.fields, StructField(column, type_)]))
 
 
 class _Finder:
