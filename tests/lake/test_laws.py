@@ -364,11 +364,11 @@ db.execute("CREATE TABLE lake.plain (id BIGINT, body VARCHAR)")
         with closing(sqlite3.connect(path)) as db:
             names = [name for (name,) in db.execute("SELECT name FROM sqlite_master WHERE type = 'table'")]
             kept = [name for name in names if name.startswith("ducklake") and "inlined_data_1" not in name]
-            return {name: db.execute(f"PRAGMA table_info({name})").fetchall() for name in sorted(kept)}  # noqa: S608
+            return {name: db.execute(f"PRAGMA table_info({name})").fetchall() for name in sorted(kept)}
 
     def rows(path: Path, table: str) -> list[object]:
         with closing(sqlite3.connect(path)) as db:
-            return db.execute(f"SELECT * FROM ducklake_{table} ORDER BY 1, 4").fetchall()  # noqa: S608
+            return db.execute(f"SELECT * FROM ducklake_{table} ORDER BY 1, 4").fetchall()
 
     made, ours = tmp_path / "made.sqlite", tmp_path / "lake" / "catalog.sqlite"
     assert tables(ours) == tables(made)

@@ -95,11 +95,7 @@ def test_the_page_of_a_query_shows_the_rows_that_were_read(spark: SparkSession, 
     assert spark._jsparkSession is not None
     store = spark._jsparkSession.sharedState().statusStore()
     latest = store.executionsList().apply(store.executionsCount() - 1)
-    metrics = {
-        latest.metrics().apply(at).name(): latest.metrics().apply(at).accumulatorId()
-        for at in range(latest.metrics().size())
-    }
+    found = [latest.metrics().apply(at) for at in range(latest.metrics().size())]
     values = store.executionMetrics(latest.executionId())
-    shown = {name: values.get(number).get() for name, number in metrics.items() if values.contains(number)}
-    print(shown)
-    assert shown["number of output rows"] == f"{3 * KEYS_MAX // 2:,}"
+    shown = {one.name(): values.get(one.accumulatorId()).get() for one in found if values.contains(one.accumulatorId())}
+    assert shown["number of output rows"] == f"{3 * KEYS_MAX // 2:,}", shown
