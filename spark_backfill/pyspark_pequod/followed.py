@@ -71,18 +71,16 @@ class FollowedRange:
         thread = threading.Thread(target=self._run, args=(after, progress_s), name="pequod stream", daemon=True)
         thread.start()
         try:
-            self._until(lambda: self._first is not None)
-            first, self._first = self._first, None
-            assert first is not None
+            first = self._begun()
+            #: Up to where it was taken.
+            self.place: Place = place or Place(first.server_id, first.revision, bounds[0], begun=begun)
+            self._rows: Any = None
             if place is None:
-                rows = first.rows
-                assert rows is not None
-                place = Place(first.server_id, first.revision, bounds[0], begun=begun)
-                self._rows = rows_told(rows.keys, rows.values, first.revision)
-            else:
-                self._rows = None if place.key is None else self._rows_again(place, place.key)
-                self._skip(place.taken)
-            self.place = place
+                assert first.rows is not None
+                self._rows = rows_told(*first.rows, first.revision)
+            elif place.key is not None:
+                self._rows = self._rows_again(place, place.key)
+            self._skip(self.place.taken)
         except BaseException:
             self.close()
             raise
@@ -142,6 +140,13 @@ class FollowedRange:
                 if left_s is not None and left_s <= 0:
                     raise UnavailableError(self._connection.target, f"the watch told nothing for {wait_s:g} s")
                 self._news.wait(left_s)
+
+    def _begun(self) -> WatchEvent:
+        """Return the first event."""
+        self._until(lambda: self._first is not None)
+        first, self._first = self._first, None
+        assert first is not None
+        return first
 
     def wait_for(self, revision: int) -> None:
         """Wait until all changes up to a revision are here."""

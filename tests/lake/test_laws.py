@@ -10,6 +10,7 @@ import threading
 from collections.abc import Callable
 from contextlib import closing
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import pytest
@@ -38,14 +39,14 @@ columns = { id = "int64", body = "text" }
 """
 
 
-def put(lake: Lake, name: str, rows: dict[str, list[object]]) -> int:
+def put(lake: Lake, name: str, rows: dict[str, list[Any]]) -> int:
     with lake.ingestor(NOW) as ingestor:
         upload = ingestor.upload(name)
         upload.put("plain", rows)
         return ingestor.take(upload).scu
 
 
-def row(number: int) -> dict[str, list[object]]:
+def row(number: int) -> dict[str, list[Any]]:
     return {"id": [number], "owner": ["ann"], "size": [number], "body": [f"b{number}"]}
 
 
@@ -133,7 +134,7 @@ def test_a_full_queue_is_refused_after_a_while(folder: Path) -> None:
     ],
 )
 def test_rows_that_do_not_fit_are_refused_before_anything_is_written(
-    rows: dict[str, list[object]], reason: str, folder: Path
+    rows: dict[str, list[Any]], reason: str, folder: Path
 ) -> None:
     with Lake(folder) as lake, lake.ingestor(NOW) as ingestor:
         upload = ingestor.upload("x")
@@ -360,13 +361,13 @@ db.execute("CREATE TABLE lake.plain (id BIGINT, body VARCHAR)")
 """
     subprocess.run([sys.executable, "-c", script], check=True)
 
-    def tables(path: Path) -> dict[str, list[object]]:
+    def tables(path: Path) -> dict[str, list[Any]]:
         with closing(sqlite3.connect(path)) as db:
             names = [name for (name,) in db.execute("SELECT name FROM sqlite_master WHERE type = 'table'")]
             kept = [name for name in names if name.startswith("ducklake") and "inlined_data_1" not in name]
             return {name: db.execute(f"PRAGMA table_info({name})").fetchall() for name in sorted(kept)}
 
-    def rows(path: Path, table: str) -> list[object]:
+    def rows(path: Path, table: str) -> list[Any]:
         with closing(sqlite3.connect(path)) as db:
             return db.execute(f"SELECT * FROM ducklake_{table} ORDER BY 1, 4").fetchall()
 

@@ -58,7 +58,7 @@ def serving(folder: Path) -> Iterator[str]:
     with (folder / "server.log").open("wb") as log:
         server = subprocess.Popen(command, stdout=log, stderr=log, env=environment, cwd=folder, start_new_session=True)
         try:
-            until_s = time.monotonic() + 300
+            until_s = time.monotonic() + 600
             while not _answers(port):
                 if server.poll() is not None or time.monotonic() > until_s:
                     raise RuntimeError((folder / "server.log").read_text()[-2000:])

@@ -8,11 +8,14 @@ import sys
 from importlib.util import find_spec
 from pathlib import Path
 
+import pytest
+
 from pequod.client import Client
 from tests.installed import lacking
 from tests.spark.served import served
 
 
+@pytest.mark.timeout(1500)
 def test_a_client_of_spark_connect_reads_writes_looks_up_and_streams(tmp_path: Path) -> None:
     if find_spec("zstandard") is None or find_spec("grpc_status") is None:
         lacking("Spark Connect needs more packages: pip install 'pyspark[connect]'")

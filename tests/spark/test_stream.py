@@ -61,8 +61,8 @@ def test_a_batch_is_read_by_as_many_tasks_and_holds_as_many_rows_as_is_asked(
     spark: SparkSession, target: str, tmp_path: Path
 ) -> None:
     """Of two ranges and their changes; a restarted query goes on, each key's changes come once and in order."""
-    changes = spark.readStream.format("pequod").options(target=target, prefix='["p|", "s|"]', partitions=3)
-    changes = changes.option("maxRowsPerTrigger", 40).schema("key string, value string, old string").load()
+    reading = spark.readStream.format("pequod").options(target=target, prefix='["p|", "s|"]', partitions=3)
+    changes = reading.option("maxRowsPerTrigger", 40).schema("key string, value string, old string").load()
     told: list[tuple[str, str | None, str | None]] = []
     parts: list[int] = []
 
