@@ -159,7 +159,8 @@ class FollowedRange:
             last: Take no changes after this revision; None: whatever is here.
         """
         if self._rows is not None:
-            return self._take_rows(budget.admit(row_sizes(self._rows)))
+            most = self._rows if budget.rows is None else self._rows.slice(0, budget.rows)
+            return self._take_rows(budget.admit(row_sizes(most)))
         taken: list[tuple[int, list[Change]]] = []
         with self._news:
             if not self._waiting and self._ended is not None:

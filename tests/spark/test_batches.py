@@ -9,9 +9,13 @@ from typing import Any
 
 import pytest
 from pequod_spark.connection import Connection
+from pyspark.sql.types import StringType, StructField, StructType
 from pyspark_pequod.batches import Batches
+from pyspark_pequod.columns import RowColumns
 from pyspark_pequod.limits import Budget
+from pyspark_pequod.options import key_pattern
 from pyspark_pequod.places import CheckpointError, Offset
+from pyspark_pequod.simple_stream import SimpleStreamReader
 from pyspark_pequod.told import changes_told, cut, packed, unpacked
 
 from pequod.answers.changes import Change
@@ -132,6 +136,25 @@ def test_what_is_not_kept_any_more_is_an_error_or_a_new_beginning(target: str) -
         assert (rows, end["0"]["begun"]) == ([ONE], 2)
     with planning(target, starts_anew=True) as batches:
         assert rows_of(batches.between(gone, end)) == [ONE]
+
+
+def test_a_reader_of_one_task_gives_the_same_as_tuples(target: str) -> None:
+    """That of PySpark 4.1."""
+    schema = StructType([StructField("time", StringType()), StructField("value", StringType())])
+    columns = RowColumns(schema, key_pattern({"pattern": "t|ann|<time:4>|<poster>"}), more=("old", "revision"))
+    with Client(target) as client:
+        client.put("p|bob|0002", "two")
+        with planning(target) as batches:
+            reader = SimpleStreamReader(batches, columns, 1, 1000)
+            found, first = reader.read(reader.initialOffset())
+            assert list(found) == [("0001", "one")]
+            found, second = reader.read(first)
+            assert list(found) == [("0002", "two")]
+            reader.commit(first)
+            assert reader.read(second)[1] == second
+        with planning(target) as batches:
+            again = SimpleStreamReader(batches, columns, 1, 1000)
+            assert list(again.readBetweenOffsets(first, second)) == [("0002", "two")]
 
 
 def test_an_offset_of_an_earlier_version_goes_on_and_one_of_other_ranges_is_refused(target: str) -> None:
