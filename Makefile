@@ -26,7 +26,7 @@ generate_go = $(BIN)/python -m grpc_tools.protoc -I proto --plugin=$(GO_TOOLS)/p
 
 .DEFAULT_GOAL := help
 .PHONY: help go go-check install install-dev demo ran test test-long test-pythons test-extras test-quick check format typescript typescript-check proto proto-check interface interface-check coverage soak chaos freshness fuzz \
-        figures bench-micro test-optimised test-spark-versions test-spark-cluster docs docs-serve \
+        figures bench-micro test-optimised test-spark-versions test-spark-cluster test-duckdb-versions docs docs-serve \
         behaviours cases test-planted test-planted-engine soak-memory soak-server soak-calls soak-workers soak-capped shake simulate simulate-groups views-chaos views-cassandra views-mariadb cluster-chaos cluster-patroni chaos-lake-spark kill beyond linearizable linearizable-latest mutations graphs fuzz-long watching damage test-pure test-grpcio test-client-grpcio test-go-race test-shelf differ test-sanitised test-leaks wheels clean
 
 help: ## list the targets
@@ -104,6 +104,20 @@ test-spark-versions: $(INSTALLED) ## the tests of the Spark data source with eac
 		echo "PySpark $$version"; \
 		$$folder/bin/python -m pytest -q -W default tests/spark/test_options.py tests/spark/test_narrowing.py \
 			tests/spark/test_source.py tests/spark/test_source_deaths.py tests/spark/test_stream.py || exit 1; \
+	done
+
+DUCKDBS ?= 2.0
+# DuckLake's extension, by which some tests read a catalog, is for DuckDB 1.5.
+test-duckdb-versions: $(INSTALLED) ## the tests of lakes that use DuckDB, with each DuckDB of DUCKDBS (2.0) in an environment of its own
+	@for version in $(DUCKDBS); do \
+		folder=build/duckdb-$$version; \
+		test -e $$folder/.installed || { $(BIN)/python -m venv $$folder && \
+			$$folder/bin/python -m pip install --quiet --editable '.[server,lake,lake-postgres]' "duckdb==$$version.*" \
+				hypothesis 'moto[server]' pytest pytest-asyncio pytest-timeout pytest-xdist && \
+			touch $$folder/.installed; } || exit 1; \
+		echo "DuckDB $$version"; \
+		$$folder/bin/python -m pytest -q -W default tests/lake/test_commands.py tests/lake/test_flight.py \
+			tests/lake/test_replay.py tests/lake/test_bounds.py || exit 1; \
 	done
 
 NATIVE := pequod/native/*.?pp pequod/native/http2/*.?pp

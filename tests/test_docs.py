@@ -79,6 +79,7 @@ NOT_RUN = (
     ">>> from pyspark_pequod",  # the same is done in tests/spark/test_source.py
     "$ spark-submit",
     ">>> feed",  # the same is done in tests/spark/test_stream.py
+    ">>> from pyspark.sql import SparkSession",  # the same is done in tests/spark/test_connect.py
     ">>> counts",  # the same
     "$ pequod spark load",  # the same is done in tests/spark/test_load.py
     "$ pequod backing install",  # the same is done in tests/backing

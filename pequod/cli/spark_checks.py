@@ -33,6 +33,12 @@ def check_options(master: str, conf: Sequence[str] | None, *targets: str) -> Non
     """
     from pequod_spark.session import require_pyspark
 
+    if master.startswith("sc://"):
+        fail(
+            ExitCode.USAGE,
+            "this command needs a classic session of Spark, and --master a local or a cluster's one: through Spark "
+            f"Connect ({master}) programs read, write, stream and look up, as docs/spark.md shows",
+        )
     if _MASTER.fullmatch(master) is None:
         forms = "local, local[N], local[*], spark://HOST:PORT, yarn or k8s://..."
         fail(ExitCode.USAGE, f"--master is {forms}, not {master!r}")

@@ -13,7 +13,7 @@ from typing import Final
 
 from pequod_lake.contents import total
 from pequod_lake.database import Session
-from pequod_lake.ducklake_rows import now_text
+from pequod_lake.ducklake_format import now_text
 from pequod_lake.runs import LakeFile, Stage
 
 #: The run of the authority's files.

@@ -3,31 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from datetime import UTC, datetime
 from pathlib import Path
-from typing import Final
 
 from pequod_lake.clock import Stamp
 from pequod_lake.database import Session
+from pequod_lake.ducklake_format import TYPES, now_text
 from pequod_lake.ducklake_tables import table_name
 from pequod_lake.runs import LakeFile
 from pequod_lake.schema import LakeTable
-
-#: DuckLake's names of types.
-_TYPES: Final = {
-    "bool": "boolean",
-    "int32": "int32",
-    "int64": "int64",
-    "double": "float64",
-    "string": "varchar",
-    "binary": "blob",
-    "timestamp[us]": "timestamp",
-}
-
-
-def now_text() -> str:
-    """Return the present moment as DuckLake writes it."""
-    return datetime.now(UTC).isoformat(sep=" ").replace("+00:00", "+00")
 
 
 class SnapshotRows:
@@ -97,7 +80,7 @@ class SnapshotRows:
                     "INSERT INTO ducklake_column (column_id, begin_snapshot, table_id, column_order, column_name, "
                     "column_type, default_value, nulls_allowed, default_value_type, default_value_dialect) "
                     "VALUES (?, ?, ?, ?, ?, ?, 'NULL', ?, 'literal', 'duckdb')",
-                    (place, number, table, place, name, _TYPES[str(has[name].type)], True),
+                    (place, number, table, place, name, TYPES[str(has[name].type)], True),
                 )
             if had != set(has):
                 changed.append(table)

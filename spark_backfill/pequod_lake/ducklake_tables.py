@@ -1,18 +1,19 @@
-"""The tables of an empty catalog: DuckLake's, made by DuckDB's extension, and Pequod's beside them."""
+"""The tables of an empty catalog: DuckLake's, and Pequod's beside them."""
 
 from __future__ import annotations
 
 import secrets
-import tempfile
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from importlib.resources import files as resources
+from importlib.util import find_spec
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 import duckdb
 
 from pequod_lake.clock import Clock
 from pequod_lake.database import Database
+from pequod_lake.ducklake_format import TYPES, Definition, first_rows, table_statements
 from pequod_lake.errors import LakeError
 from pequod_lake.fence import TABLE as WRITERS
 from pequod_lake.runs import Stage
@@ -20,15 +21,6 @@ from pequod_lake.schema import LakeSchema
 
 #: The version of Pequod's tables.
 FORMAT: Final = "4"
-_SQL_TYPES: Final = {
-    "bool": "BOOLEAN",
-    "int32": "INTEGER",
-    "int64": "BIGINT",
-    "double": "DOUBLE",
-    "string": "VARCHAR",
-    "binary": "BLOB",
-    "timestamp[us]": "TIMESTAMP",
-}
 _TABLES: Final = """
 CREATE TABLE lake_meta (name TEXT PRIMARY KEY, value NOT NULL);
 CREATE TABLE lake_snapshot (number INTEGER PRIMARY KEY, boot TEXT, elapsed_s REAL, wall_us INTEGER);
@@ -53,10 +45,18 @@ INDEXES: Final = (
 
 
 def extension_path(name: str) -> Path:
-    """Return the file of a DuckDB extension that came as a Python package, so nothing is fetched."""
-    folder = Path(str(resources(f"duckdb_extension_{name}")))
-    (path,) = folder.glob(f"extensions/v{duckdb.__version__}/*.duckdb_extension")
-    return path
+    """Return the file of a DuckDB extension that came as a Python package, so nothing is fetched.
+
+    Raises:
+        LakeError: There is none for this version of DuckDB.
+    """
+    package = f"duckdb_extension_{name}"
+    if find_spec(package) is not None:
+        found = Path(str(resources(package))).glob(f"extensions/v{duckdb.__version__}/*.duckdb_extension")
+        if (path := next(found, None)) is not None:
+            return path
+    version = duckdb.__version__
+    raise LakeError(f"there is no {package} for DuckDB {version} here; install it with the DuckDB that it is for")
 
 
 def table_name(table: str, view: str, *, raw: bool = False) -> str:
@@ -64,48 +64,33 @@ def table_name(table: str, view: str, *, raw: bool = False) -> str:
     return f"{table}__raw" if raw else f"{table}__{view}" if view else table
 
 
-def create_tables(place: str, data_path: str, schema: LakeSchema, database: Database, clock: Clock, *more: str) -> None:
+def create_tables(
+    data_path: str, schema: LakeSchema, database: Database, clock: Clock, *more: str, in_postgres: bool = False
+) -> None:
     """Make the catalog of an empty lake.
 
     Args:
-        place: Where it is, as DuckLake names it: `sqlite:PATH` or `postgres:CONNECTION`.
         data_path: Where DuckLake finds the files, with a slash at the end.
         more: Statements for tables that such a database has beside the others.
+        in_postgres: Whether the database is PostgreSQL, and not SQLite.
 
     Raises:
         LakeError: It cannot be made.
     """
-    kind = place.partition(":")[0]
-    statements = [
-        "CREATE TABLE lake.{} ({})".format(name, ", ".join(columns)) for name, columns in _definitions(schema)
-    ]
-    with duckdb.connect() as connection, tempfile.TemporaryDirectory() as nowhere:
-        try:
-            for extension in ("ducklake", f"{kind}_scanner"):
-                connection.execute(f"LOAD '{extension_path(extension)}'")
-            # Nothing is written there; DuckDB wants an extension more for some places, so the real one comes below.
-            connection.execute(f"ATTACH 'ducklake:{_quoted(place)}' AS lake (DATA_PATH '{_quoted(nowhere)}/')")
-            for statement in statements:
-                connection.execute(statement)
-            connection.execute("DETACH lake")
-        except duckdb.Error as error:
-            raise LakeError(f"the catalog {database.name} cannot be made: {error}") from error
-    tables = _TABLES if kind == "sqlite" else _in_postgres(_TABLES)
+    tables = _in_postgres(_TABLES) if in_postgres else _TABLES
     with database.writing() as db:
         now = clock()
-        for statement in [*tables.strip().split(";\n"), *INDEXES, WRITERS, *more]:
+        ours = [*tables.strip().split(";\n"), *INDEXES, WRITERS, *more]
+        for statement in [*table_statements(in_postgres=in_postgres), *ours]:
             db.execute(statement.rstrip(";\n"))
-        db.execute("UPDATE ducklake_metadata SET value = ? WHERE key = 'data_path'", (data_path,))
+        for name, row in first_rows(data_path, list(_definitions(schema))):
+            db.execute(f"INSERT INTO ducklake_{name} VALUES ({', '.join('?' * len(row))})", row)  # noqa: S608 - our names
         (number,) = db.execute("SELECT max(snapshot_id) FROM ducklake_snapshot").fetchone()
         meta = {"format": FORMAT, "schema": schema.text, "floor": number, "name": secrets.token_hex(8)}
         db.executemany("INSERT INTO lake_meta VALUES (?, ?)", list(meta.items()))
         db.execute("INSERT INTO lake_run VALUES (0, 0, 0, ?, 0, 0, ?, NULL, '{}')", (Stage.AUTHORITY.value, number))
         db.execute("INSERT INTO lake_snapshot VALUES (?, ?, ?, ?)", (number, now.boot, now.elapsed_s, now.wall_us))
         db.execute("INSERT INTO lake_scu VALUES (0, ?, 0, ?, ?, ?)", (number, now.boot, now.elapsed_s, now.wall_us))
-
-
-def _quoted(text: str) -> str:
-    return text.replace("'", "''")
 
 
 def _in_postgres(tables: str) -> str:
@@ -115,12 +100,12 @@ def _in_postgres(tables: str) -> str:
     return typed.replace("value NOT NULL", "value TEXT NOT NULL")
 
 
-def _definitions(schema: LakeSchema) -> Iterable[tuple[str, list[str]]]:
+def _definitions(schema: LakeSchema) -> Iterator[Definition]:
     for table in schema.all_tables:
         for view in (table.primary, *table.views):
             yield table_name(table.name, view.name), _columns(table.stored(view))
         yield table_name(table.name, "", raw=True), _columns(table.stored(table.primary, raw=True))
 
 
-def _columns(stored: Iterable[object]) -> list[str]:
-    return [f'"{field.name}" {_SQL_TYPES[str(field.type)]}' for field in stored]  # type: ignore[attr-defined]
+def _columns(stored: Iterable[Any]) -> list[tuple[str, str]]:
+    return [(field.name, TYPES[str(field.type)]) for field in stored]

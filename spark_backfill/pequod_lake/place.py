@@ -125,7 +125,7 @@ def _create_here(files: LakeFiles, schema: LakeSchema, clock: Clock) -> None:
     (folder / "data").mkdir()
     (folder / "locks").mkdir()
     database = LakeDatabase(folder / "catalog.sqlite")
-    create_tables(f"sqlite:{database.path}", f"{folder / 'data'}/", schema, database, clock)
+    create_tables(f"{folder / 'data'}/", schema, database, clock)
     database.close()
     keep_room(folder)
 
@@ -142,7 +142,7 @@ def _create_in_postgres(files: LakeFiles, schema: LakeSchema, catalog: str) -> N
             file.write(json.dumps({"catalog": postgres.shown(catalog)}).encode() + b"\n")
         try:
             data = files.data_path()
-            create_tables(f"postgres:{catalog}", data, schema, place.database, place.now, postgres.ALIVE_TABLE)
+            create_tables(data, schema, place.database, place.now, postgres.ALIVE_TABLE, in_postgres=True)
         except BaseException:
             files.remove(POINTER)
             raise
@@ -176,9 +176,8 @@ def opened_files(location: Path | str) -> LakeFiles:
 
 def _postgres() -> Any:
     """Return the module that needs a driver of PostgreSQL, for lakes that have their catalogs there."""
-    for name in ("psycopg", "duckdb_extension_postgres_scanner"):
-        if find_spec(name) is None:
-            raise LakeError(f"a catalog in PostgreSQL needs {name}: {how_to_install('lake-postgres')}")
+    if find_spec("psycopg") is None:
+        raise LakeError(f"a catalog in PostgreSQL needs psycopg: {how_to_install('lake-postgres')}")
     from pequod_lake import postgres  # noqa: PLC0415 - see above
 
     return postgres

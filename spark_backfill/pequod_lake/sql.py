@@ -36,7 +36,10 @@ def run_sql(snapshot: LakeSnapshot, query: str) -> Any:
             if re.search(rf"\b{table.name}\b", query):
                 views.make(table)
         try:
-            return db.execute(query).to_arrow_table()
+            found = db.sql(query)
+            if found is None:
+                raise LakeSchemaError("query", "it gives no rows; SELECT some")
+            return found.to_arrow_table()
         except duckdb.Error as error:
             raise LakeSchemaError("query", str(error)) from error
 

@@ -212,7 +212,7 @@ class Stages:
         with duckdb.connect() as db:
             db.execute(f"SET memory_limit = '{self._limits.memory}'")
             source = table_of(db, self._reader, files, table.stored(table.primary))
-            found = db.execute(f"SELECT {names} FROM {source} ORDER BY {order}")  # noqa: S608
+            found = db.sql(f"SELECT {names} FROM {source} ORDER BY {order}")  # noqa: S608
             for batch in found.to_arrow_reader(_BATCH_ROWS):
                 yield live(table, pa.Table.from_batches([batch])).select(list(columns))
 

@@ -41,6 +41,7 @@ from pequod_spark.pieces import compile_pieces, with_contexts
 from pequod_spark.plan import Read, contributes_once
 from pequod_spark.ranges import clip, sorted_ranges
 from pequod_spark.reading import cut_ranges, fetched
+from pequod_spark.session import refuse_connect
 from pequod_spark.tasks import freeze_imports
 
 _OUTCOME_SCHEMA: Final = "ranges bigint, rows bigint, skipped bigint, begun double, ended double"
@@ -106,7 +107,12 @@ def backfill(
     read: Read | None = None,
     on_progress: OnProgress = lambda _status: None,
 ) -> Outcome:
-    """Compute a join and load it into a server, while other clients read and write; see `Begun`."""
+    """Compute a join and load it into a server, while other clients read and write; see `Begun`.
+
+    Raises:
+        ClassicSessionError: The session is a client of Spark Connect.
+    """
+    refuse_connect(spark, "a backfill")
     return Begun(connect, request).run(spark, read=read, on_progress=on_progress)
 
 

@@ -17,11 +17,17 @@ from pequod.client import Client
 from pequod.language.ranges import Range
 from pequod_spark.connection import Connection
 from pequod_spark.ranges import ROW_SCHEMA
+from pequod_spark.session import refuse_connect
 from pequod_spark.tasks import freeze_imports
 
 
 def read_ranges(spark: SparkSession, connection: Connection, ranges: Sequence[Range]) -> DataFrame:
-    """Return the rows of disjoint ranges; when the DataFrame is used, tasks read them in order, chunk by chunk."""
+    """Return the rows of disjoint ranges; when the DataFrame is used, tasks read them in order, chunk by chunk.
+
+    Raises:
+        ClassicSessionError: The session is a client of Spark Connect.
+    """
+    refuse_connect(spark, "a read of many ranges")
 
     def fetch(first: bytes, last: bytes) -> Iterator[Rows]:
         with connection.client() as client:

@@ -32,6 +32,7 @@ from pequod_spark.connection import Connection
 from pequod_spark.pacing import Encoded, ReplayOutcome, ReplayRequest, closed_loop, open_loop
 from pequod_spark.plan import compile_scan, read_from
 from pequod_spark.reading import read_ranges
+from pequod_spark.session import refuse_connect
 from pequod_spark.tasks import freeze_imports
 from pequod_spark.workloads import Generated, read, writes
 
@@ -91,10 +92,12 @@ def replay(
         is_checked: Compare the rows.
 
     Raises:
+        ClassicSessionError: The session is a client of Spark Connect.
         NoWorkloadError: ``path`` holds no workload.
         ReplayError: A server is not empty.
         PequodError: As the clients.
     """
+    refuse_connect(spark, "a replay")
     generated = read(spark, path)
     for server in servers:
         _prepare(server, generated.workload.joins)

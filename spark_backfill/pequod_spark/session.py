@@ -58,6 +58,27 @@ class SparkUnavailableError(PequodError):
         self.reason = reason
 
 
+class ClassicSessionError(PequodError):
+    """What was asked for needs the Java process of Spark, which Spark Connect keeps away."""
+
+    def __init__(self, doing: str) -> None:
+        super().__init__(
+            f"{doing} needs a classic session of Spark, whose plans and tasks Spark Connect keeps away: start it where "
+            'the driver runs. Reads, writes, streams and lookups with format("pequod") work through Spark Connect'
+        )
+        self.doing = doing
+
+
+def refuse_connect(spark: SparkSession, doing: str) -> None:
+    """Check that a session is no client of Spark Connect.
+
+    Raises:
+        ClassicSessionError: It is one.
+    """
+    if type(spark).__module__.startswith("pyspark.sql.connect."):
+        raise ClassicSessionError(doing)
+
+
 def require_pyspark() -> None:
     """Check that PySpark is installed.
 
@@ -147,10 +168,13 @@ def spark_session(
 
     Raises:
         SparkUnavailableError: PySpark or a fit Java is missing.
+        ClassicSessionError: The master is a server of Spark Connect.
 
     Cost:
         About 4 s to start.
     """
+    if master.startswith("sc://"):
+        raise ClassicSessionError(f"a session of {name}")
     require_spark()
     from pyspark.sql import SparkSession  # noqa: PLC0415 -- optional
 

@@ -38,6 +38,7 @@ from pequod_spark.needs import ranges_read
 from pequod_spark.plan import compile_scan, read_from
 from pequod_spark.ranges import ROW_SCHEMA, clip
 from pequod_spark.reading import read_ranges
+from pequod_spark.session import refuse_connect
 
 #: How often a verification is tried while changes come too fast to be followed.
 ATTEMPTS: Final = 3
@@ -83,6 +84,7 @@ def verify(
         last: The end of the range; None for no end.
 
     Raises:
+        ClassicSessionError: The session is a client of Spark Connect.
         VerifyError: The join does not exist or cannot be verified; or no attempt of `ATTEMPTS` succeeded.
         ServerChangedError: The server was restarted meanwhile, and its rows are gone.
         PequodError: As the clients.
@@ -91,6 +93,7 @@ def verify(
         All rows of the ranges and of their sources are read once and kept on Spark's disks; first the server computes,
         in one pass, the ranges that are not materialised.
     """
+    refuse_connect(spark, "a verification")
     server_id = connection.server_id()
     for _ in range(ATTEMPTS):
         try:

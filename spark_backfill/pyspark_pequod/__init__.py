@@ -5,6 +5,7 @@ register: `spark.read.format("pequod")` works where this is installed. `register
 docs/architecture/spark.md has the files.
 """
 
+from pyspark_pequod.looking_up import lookup
 from pyspark_pequod.source import DefaultSource, register
 
-__all__ = ["DefaultSource", "register"]
+__all__ = ["DefaultSource", "lookup", "register"]

@@ -40,6 +40,11 @@ def default_schema(pattern: Pattern | None, *, with_values: bool = True) -> str:
     return ", ".join(["key binary", *(f"`{name}` string" for name in slots), *values])
 
 
+def arrow_fields(schema: StructType) -> Any:
+    """Return the fields that a schema's columns have in Arrow batches."""
+    return to_arrow_schema(schema, **_ZONE)
+
+
 class RowColumns:
     """Makes batches of the columns that a schema names.
 
@@ -50,7 +55,7 @@ class RowColumns:
     """
 
     def __init__(self, schema: StructType, pattern: Pattern | None, *, more: tuple[str, ...] = ()) -> None:
-        self._fields: Any = to_arrow_schema(schema, **_ZONE)
+        self._fields: Any = arrow_fields(schema)
         self._pattern = pattern
         slots = [] if pattern is None else [slot.name for slot in pattern.slots()]
         #: The regular expression for keys, and the groups in it that must be equal.
@@ -73,10 +78,13 @@ class RowColumns:
         """
         return self.batch_of({"key": rows.keys, "value": rows.values} if self.with_values else {"key": rows.keys})
 
-    def batch_of(self, columns: Mapping[str, list[Any]]) -> Any:
-        """Return columns as an Arrow batch, those for slots made from `key`; see `batch`."""
+    def batch_of(self, columns: Mapping[str, Any]) -> Any:
+        """Return columns, lists or arrays, as an Arrow batch, those for slots made from `key`; see `batch`."""
         kinds = {"revision": pa.int64()}
-        found = {name: pa.array(column, kinds.get(name, pa.binary())) for name, column in columns.items()}
+        found = {
+            name: column if isinstance(column, pa.Array) else pa.array(column, kinds.get(name, pa.binary()))
+            for name, column in columns.items()
+        }
         keys = found["key"]
         if self._expression is not None:
             expression, same = self._expression
@@ -87,11 +95,16 @@ class RowColumns:
                 groups = groups.filter(chosen)
                 found = {name: column.filter(chosen) for name, column in found.items()}
             found |= {name: groups.field(group) for name, group in self._groups.items()}
-        wanted = [_cast(found[field.name], field) for field in self._fields]
+        wanted = [cast_bytes(found[field.name], field) for field in self._fields]
         return pa.RecordBatch.from_arrays(wanted, schema=self._fields)
 
 
-def _cast(column: Any, field: Any) -> Any:
+def cast_bytes(column: Any, field: Any) -> Any:
+    """Return a column in the type of a field.
+
+    Raises:
+        ColumnError: The bytes do not fit it.
+    """
     if field.type.equals(column.type):
         return column
     try:

@@ -17,6 +17,7 @@ from typing import Any, Final
 
 from pequod_spark.connection import Connection
 from pequod_spark.ranges import ROW_SCHEMA, in_ranges
+from pequod_spark.session import refuse_connect
 from pequod_spark.tasks import freeze_imports
 from pyspark.sql import DataFrame, Observation
 from pyspark.sql import functions as f
@@ -69,6 +70,7 @@ def load(rows: DataFrame, connection: Connection, pattern: Pattern | None = None
     stay.
 
     Raises:
+        ClassicSessionError: The session is a client of Spark Connect.
         ColumnError: The columns are not those of `packed`.
         PythonException: As each write; a server that was restarted meanwhile is one of the causes.
 
@@ -76,6 +78,7 @@ def load(rows: DataFrame, connection: Connection, pattern: Pattern | None = None
         A small load is read once. A large one is read twice, the first time to sample keys, and packed once. The server
         takes 0.4 to 1 µs a row if nothing has been computed from the table yet, else as long as for a `put`.
     """
+    refuse_connect(rows.sparkSession, "a bulk load")
     Packing(rows.schema, pattern)
     counted = Observation()
     options = connecting(connection)

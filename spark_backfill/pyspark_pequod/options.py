@@ -20,8 +20,11 @@ from pequod.language.spec import Pattern
 #: Every option, as messages spell it; Spark ignores upper and lower case.
 OPTIONS: Final = (
     "target", "tls", "ca", "certificate", "key", "token", "token_file", "insecure", "timeout",
-    "first", "last", "prefix", "where.SLOT", "pattern", "keys_only", "partitions", "compacted", "nulls", "rows_per_s",
+    "first", "last", "prefix", "where.SLOT", "pattern", "keys_only", "partitions", "compacted",
+    "maxRowsPerTrigger", "maxBytesPerTrigger", "nulls", "rows_per_s",
 )  # fmt: skip
+#: The options in lower case.
+_KNOWN: Final = {name.lower(): name for name in OPTIONS}
 #: The options that a session's settings `spark.pequod.*` may hold. Spark's web pages show all settings.
 SETTINGS: Final = ("target", "tls", "ca", "certificate", "key", "token_file", "insecure", "timeout")
 #: The beginning of options that narrow a read by a slot.
@@ -31,6 +34,8 @@ _SETTING: Final = "spark.pequod."
 _SPARKS: Final = frozenset({"path", "paths", "checkpointlocation", "queryname", "outputmode", "triggerinterval"})
 #: Options that say how to write.
 _WRITTEN: Final = frozenset({"nulls", "rows_per_s"})
+#: Options that say how much a batch of a stream holds.
+_LIMITS: Final = frozenset({"maxrowspertrigger", "maxbytespertrigger"})
 #: Options that say where to read.
 _RANGE: Final = frozenset({"first", "last", "prefix", "path", "paths", "keys_only"})
 
@@ -51,11 +56,11 @@ def refuse_unknown(options: Mapping[str, str]) -> None:
         OptionError: There is an unknown one.
     """
     for name in options:
-        if name.lower() in OPTIONS or name.lower() in _SPARKS or name.lower().startswith(WHERE):
+        if name.lower() in _KNOWN or name.lower() in _SPARKS or name.lower().startswith(WHERE):
             continue
-        near = get_close_matches(name.lower(), OPTIONS, n=1)
+        near = get_close_matches(name.lower(), _KNOWN, n=1)
         raise OptionError(
-            name, f"did you mean {near[0]!r}?" if near else f"there is none; there are {', '.join(OPTIONS)}"
+            name, f"did you mean {_KNOWN[near[0]]!r}?" if near else f"there is none; there are {', '.join(OPTIONS)}"
         )
 
 
@@ -68,6 +73,17 @@ def refuse_written(options: Mapping[str, str]) -> None:
     for name in options:
         if name.lower() in _WRITTEN:
             raise OptionError(name, "a read takes none; it is for writes")
+
+
+def refuse_limits(options: Mapping[str, str], what: str) -> None:
+    """Refuse the limits of a stream's batches elsewhere.
+
+    Raises:
+        OptionError: There is such an option.
+    """
+    for name in options:
+        if name.lower() in _LIMITS:
+            raise OptionError(name, f"{what} takes none; it is for streams that are read")
 
 
 def refuse_range(options: Mapping[str, str]) -> None:

@@ -5,21 +5,27 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import ClassVar
 
+from pyspark.errors import PySparkNotImplementedError
 from pyspark.sql import SparkSession
-from pyspark.sql.datasource import DataSource
+from pyspark.sql.datasource import DataSource, DataSourceStreamReader, SimpleDataSourceStreamReader
 from pyspark.sql.types import StructType
 
 from pequod.language.spec import Pattern
 from pyspark_pequod import options as read_options
+from pyspark_pequod.batches import Batches
 from pyspark_pequod.columns import RowColumns, default_schema
 from pyspark_pequod.narrowing import key_ranges
 from pyspark_pequod.packing import Packing
 from pyspark_pequod.reader import BatchReader
-from pyspark_pequod.stream import StreamReader
+from pyspark_pequod.simple_stream import SimpleStreamReader
 from pyspark_pequod.writer import BatchWriter, StreamWriter, TaskWriter
 
 #: The number of tasks of a read that does not say it.
 _PARTITIONS = 8
+#: The ranges of a stream, each followed by a watch of its own.
+_FOLLOWED_MAX = 100
+#: The bytes of a stream's batch that does not say it: the driver has one in memory, and hands it to tasks.
+_BATCH_BYTES_MAX = 256 << 20
 #: What to do instead of writing in Spark's mode `overwrite`.
 _ROUND = "a put replaces the value of its key, and `pequod rm --prefix` removes what is there"
 
@@ -77,30 +83,56 @@ class DefaultSource(DataSource):
     def _task_writer(self, schema: StructType) -> TaskWriter:
         read_options.refuse_unknown(self.options)
         read_options.refuse_range(self.options)
+        read_options.refuse_limits(self.options, "a write")
         pattern = read_options.key_pattern(self.options)
         takes_nulls = read_options.choice(self.options, "nulls", ("refuse", "remove")) == "remove"
         packing = Packing(schema, pattern, takes_nulls=takes_nulls)
         return TaskWriter(read_options.connection(self.options), packing, read_options.rate(self.options))
 
-    def simpleStreamReader(self, schema: StructType) -> StreamReader:  # noqa: N802 - Spark's name
-        """Read the changes of a range."""
+    def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802 - Spark's name
+        """Read the rows and the changes of ranges, in tasks.
+
+        Raises:
+            PySparkNotImplementedError: PySpark is 4.1, which takes `simpleStreamReader` then.
+        """
+        try:
+            from pyspark_pequod.stream import StreamReader  # noqa: PLC0415 - not in PySpark 4.1
+        except ModuleNotFoundError:
+            raise PySparkNotImplementedError(
+                errorClass="NOT_IMPLEMENTED", messageParameters={"feature": "streamReader"}
+            ) from None
+        parts = read_options.count(self.options, "partitions", 1) if "partitions" in self.options else None
+        return StreamReader(*self._batches(schema), parts, *self._limits())
+
+    def simpleStreamReader(self, schema: StructType) -> SimpleDataSourceStreamReader:  # noqa: N802 - Spark's name
+        """Read the rows and the changes of ranges, in one task."""
+        return SimpleStreamReader(*self._batches(schema), *self._limits())
+
+    def _batches(self, schema: StructType) -> tuple[Batches, RowColumns]:
         read_options.refuse_unknown(self.options)
         read_options.refuse_written(self.options)
         pattern = read_options.key_pattern(self.options)
         ranges = key_ranges(self.options, pattern)
-        if len(ranges) != 1:
-            raise read_options.OptionError("prefix", "a stream follows one range; start a query for each")
-        return StreamReader(
-            read_options.connection(self.options),
-            self._columns(schema, pattern, more=("old", "revision")),
-            *ranges[0],
-            starts_anew=read_options.choice(self.options, "compacted", ("fail", "reread")) == "reread",
-        )
+        if not 1 <= len(ranges) <= _FOLLOWED_MAX:
+            raise read_options.OptionError(
+                "prefix", f"a stream follows 1 to {_FOLLOWED_MAX} ranges, each by a watch, and not {len(ranges)}"
+            )
+        starts_anew = read_options.choice(self.options, "compacted", ("fail", "reread")) == "reread"
+        connection = read_options.connection(self.options)
+        columns = self._columns(schema, pattern, more=("old", "revision"))
+        return Batches(connection, ranges, starts_anew=starts_anew), columns
+
+    def _limits(self) -> tuple[int | None, int]:
+        """Return the rows and the bytes of a batch."""
+        is_limited = "maxRowsPerTrigger" in self.options
+        rows_max = read_options.count(self.options, "maxRowsPerTrigger", 1) if is_limited else None
+        return rows_max, read_options.count(self.options, "maxBytesPerTrigger", _BATCH_BYTES_MAX)
 
     def reader(self, schema: StructType) -> BatchReader:
         """Read ranges."""
         read_options.refuse_unknown(self.options)
         read_options.refuse_written(self.options)
+        read_options.refuse_limits(self.options, "a batch read")
         pattern = read_options.key_pattern(self.options)
         return BatchReader(
             read_options.connection(self.options),

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import hashlib
+import sqlite3
 import subprocess
 import sys
 import threading
 from collections.abc import Callable
+from contextlib import closing
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import pytest
@@ -36,14 +39,14 @@ columns = { id = "int64", body = "text" }
 """
 
 
-def put(lake: Lake, name: str, rows: dict[str, list[object]]) -> int:
+def put(lake: Lake, name: str, rows: dict[str, list[Any]]) -> int:
     with lake.ingestor(NOW) as ingestor:
         upload = ingestor.upload(name)
         upload.put("plain", rows)
         return ingestor.take(upload).scu
 
 
-def row(number: int) -> dict[str, list[object]]:
+def row(number: int) -> dict[str, list[Any]]:
     return {"id": [number], "owner": ["ann"], "size": [number], "body": [f"b{number}"]}
 
 
@@ -131,7 +134,7 @@ def test_a_full_queue_is_refused_after_a_while(folder: Path) -> None:
     ],
 )
 def test_rows_that_do_not_fit_are_refused_before_anything_is_written(
-    rows: dict[str, list[object]], reason: str, folder: Path
+    rows: dict[str, list[Any]], reason: str, folder: Path
 ) -> None:
     with Lake(folder) as lake, lake.ingestor(NOW) as ingestor:
         upload = ingestor.upload("x")
@@ -342,3 +345,35 @@ def test_rows_come_as_arrow_batches_too(make: Callable[[str], Lake]) -> None:
     with lake.snapshot("newest") as snapshot:
         assert snapshot.scan("plain", columns=["body"]).rows.to_pydict() == {"body": ["x"]}
     assert machine_clock().age_s(machine_clock()) < 1
+
+
+def test_the_tables_of_an_empty_catalog_are_those_that_ducklake_makes(tmp_path: Path) -> None:
+    """But for two: it makes one for rows of each table that are in the catalog, and names it in another."""
+    Lake.create(tmp_path / "lake", SCHEMA).close()
+    script = f"""
+import duckdb
+from pequod_lake.ducklake_tables import extension_path
+db = duckdb.connect()
+for name in ("ducklake", "sqlite_scanner"):
+    db.execute(f"LOAD '{{extension_path(name)}}'")
+db.execute("ATTACH 'ducklake:sqlite:{tmp_path}/made.sqlite' AS lake (DATA_PATH '{tmp_path}/data/')")
+db.execute("CREATE TABLE lake.plain (id BIGINT, body VARCHAR)")
+"""
+    subprocess.run([sys.executable, "-c", script], check=True)
+
+    def tables(path: Path) -> dict[str, list[Any]]:
+        with closing(sqlite3.connect(path)) as db:
+            names = [name for (name,) in db.execute("SELECT name FROM sqlite_master WHERE type = 'table'")]
+            kept = [name for name in names if name.startswith("ducklake") and "inlined_data_1" not in name]
+            return {name: db.execute(f"PRAGMA table_info({name})").fetchall() for name in sorted(kept)}
+
+    def rows(path: Path, table: str) -> list[Any]:
+        with closing(sqlite3.connect(path)) as db:
+            return db.execute(f"SELECT * FROM ducklake_{table} ORDER BY 1, 4").fetchall()
+
+    made, ours = tmp_path / "made.sqlite", tmp_path / "lake" / "catalog.sqlite"
+    assert tables(ours) == tables(made)
+    assert {row[0] for row in rows(ours, "metadata")} == {row[0] for row in rows(made, "metadata")}
+    (plain,) = {row[0] for row in rows(ours, "table") if row[5] == "plain"}
+    columns = [(*row[:3], *row[4:]) for row in rows(ours, "column") if row[3] == plain and row[5] in ("id", "body")]
+    assert columns == [(*row[:3], *row[4:]) for row in rows(made, "column")]

@@ -16,7 +16,8 @@ from pequod.engine import Engine
 def served(engine: Engine | None = None, *, access_file: Path | None = None) -> Iterator[str]:
     """Serve an engine, or an empty one, and yield the server's target."""
     background = BackgroundLoop("served")
-    config = ServerConfig(listen="127.0.0.1:0", access_file=access_file)
+    # On a busy machine, a query that is started again may take minutes to go on.
+    config = ServerConfig(listen="127.0.0.1:0", access_file=access_file, watch_linger_s=1200)
     server, port = background.run(_started(engine or Engine(), config))
     try:
         yield f"127.0.0.1:{port}"

@@ -82,6 +82,7 @@ def _without_java(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     [
         ("verify --join nope", 3, "no join is called 'nope'; installed: t, n, f"),
         ("verify --join f", 3, "the join 'f' cannot be verified: it shows snapshots"),
+        ("verify --master sc://localhost", 2, "this command needs a classic session of Spark"),
         ("verify --master locl[2]", 2, "--master is local, local[N]"),
         ("verify --master spark://elsewhere:7077", 2, "the tasks of spark://elsewhere:7077 run on other machines"),
         ("verify --conf spark.driver.memory", 2, "--conf needs NAME=VALUE, not 'spark.driver.memory'"),

@@ -187,10 +187,27 @@ def test_a_write_takes_no_range(option: str) -> None:
         DefaultSource({option: "p|"}).writer(schema, overwrite=False)
 
 
-def test_a_stream_follows_one_range() -> None:
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"prefix": json.dumps([f"{number}|" for number in range(101)])}, "a stream follows 1 to 100 ranges"),
+        ({"maxRowsPerTrigger": "0"}, "option 'maxRowsPerTrigger': '0' is no whole number"),
+        ({"maxBytesPerTriger": "9"}, "did you mean 'maxBytesPerTrigger'?"),
+        ({"rows_per_s": "9"}, "a read takes none; it is for writes"),
+    ],
+)
+def test_what_a_stream_cannot_do_is_refused(options: dict[str, str], message: str) -> None:
     schema = StructType([StructField("key", BinaryType())])
-    with pytest.raises(OptionError, match="a stream follows one range; start a query for each"):
-        DefaultSource({"prefix": '["a", "c"]'}).simpleStreamReader(schema)
+    with pytest.raises(OptionError, match=message):
+        DefaultSource(options).simpleStreamReader(schema)
+
+
+def test_the_limits_of_a_stream_are_of_no_other_use() -> None:
+    schema = StructType([StructField("key", BinaryType()), StructField("value", BinaryType())])
+    with pytest.raises(OptionError, match="a batch read takes none; it is for streams that are read"):
+        DefaultSource({"maxRowsPerTrigger": "9"}).reader(schema)
+    with pytest.raises(OptionError, match="a write takes none; it is for streams that are read"):
+        DefaultSource({"maxbytespertrigger": "9"}).writer(schema, overwrite=False)
 
 
 def test_many_ranges_are_read_by_few_tasks(target: str) -> None:
