@@ -300,20 +300,25 @@ def _compile_quick(view: RecordView) -> Quick | None:
         return None
     fields = tuple([(next(iter(bind.path.names), None), bind.slot.width, bind.slot.form is not None) for bind in binds])
     pieces = tuple([part if isinstance(part, bytes) else places[part.name] for part in plain])
-    quick: Quick = core.QuickLens(shape, fields, pieces, TEXT_BYTES_MAX, _gives(view.source))
+    quick: Quick = core.QuickLens(shape, fields, pieces, TEXT_BYTES_MAX, _gives(view.source, core.PARTS_MAX))
     return quick
 
 
-def _gives(source: Source) -> tuple[tuple[bytes | None, str], ...] | bytes | bool | None:
+def _gives(source: Source, fields_max: int) -> tuple[tuple[bytes | None, str], ...] | bytes | bool | None:
     """Return what a plain row has as its value: None: the table's own one; fields, with what begins each in an object.
 
     False: only `Lens.give` says it.
     """
     if source.given is None:
         return None if _shows_values(source.operator) else b""
-    given = [(None, source.given.path)] if isinstance(source.given, OneField) else source.given.fields
-    fields = {name: outer_name(path) for name, path in given}
-    is_quick = len(fields) == len(given) <= core.PARTS_MAX and source.operator.gives_value
-    if not is_quick or source.operator is Operator.COUNT or not {None, OWN_FIELD}.isdisjoint(fields.values()):
+    if source.operator is Operator.COUNT or not source.operator.gives_value:
         return False
-    return tuple([(None if name is None else orjson.dumps(name) + b":", outer) for name, outer in fields.items()])
+    given = [(None, source.given.path)] if isinstance(source.given, OneField) else source.given.fields
+    gives = list[tuple[bytes | None, str]]()
+    for name, path in given:
+        outer = outer_name(path)
+        if outer is None or outer == OWN_FIELD:
+            return False
+        gives.append((None if name is None else orjson.dumps(name) + b":", outer))
+    is_quick = len({begin for begin, _ in gives}) == len(gives) <= fields_max
+    return tuple(gives) if is_quick else False

@@ -273,6 +273,7 @@ class Route:
     is_followed: bool
     # Whether watches are all who follow them, and the rows are copies.
     tells_watches: bool
+    tells_joins: bool
     def __init__(
         self,
         frames: Frames,

@@ -3,85 +3,15 @@
 #include "arguments.hpp"
 #include "copying.hpp"
 #include "counting.hpp"
-#include "routes.hpp"
 #include "state.hpp"
 #include "timeline.hpp"
+#include "told.hpp"
 
 #include <algorithm>
 
 namespace pequod {
 
 namespace {
-
-// Those who wait for a change, by the route of a site: that of the written key, or of a plain row that a record shows.
-struct Told {
-    PyObject* site;
-    const Route* route;
-    Waiting* waiting;
-    Match match;
-    const Change* change;
-};
-
-// Those who wait for a change, of all routes; not quick: Python tells them.
-class ToldAll {
-  public:
-    bool is_quick = true;
-
-    ToldAll() = default;
-    ToldAll(const ToldAll&) = delete;
-    ToldAll& operator=(const ToldAll&) = delete;
-    ~ToldAll() {
-        PyMem_Free(more_);
-        while (look_count_) looks_[--look_count_].end();
-    }
-
-    size_t count() const { return count_; }
-    const Told& at(size_t number) const { return number < FEW ? few_[number] : more_[number - FEW]; }
-
-    // False: an error is set.
-    bool add(const Told& told) {
-        if (count_ < FEW) return few_[count_++] = told, true;
-        if (count_ - FEW == more_max_ && !grow()) return false;
-        return more_[count_++ - FEW] = told, true;
-    }
-
-    // Look at what a change changes in an index; null: Python has to look, or an error is set.
-    const Look* add_look(HotIndex* index, const Change& change) {
-        if (look_count_ == LOOKS_MAX) return nullptr;
-        Look& look = looks_[look_count_++];
-        return look.begin(index, change) ? &look : nullptr;
-    }
-
-    // False: an error is set.
-    bool change_indexes() const {
-        for (size_t at = 0; at < look_count_; ++at) {
-            if (!looks_[at].take_in()) return false;
-        }
-        return true;
-    }
-
-  private:
-    // Mostly a table has few readers: these take no memory of their own.
-    static constexpr size_t FEW = 8;
-
-    bool grow() {
-        const size_t wanted = more_max_ ? 2 * more_max_ : FEW;
-        void* grown = PyMem_Realloc(more_, wanted * sizeof(Told));
-        if (!grown) return PyErr_NoMemory(), false;
-        more_ = static_cast<Told*>(grown);
-        more_max_ = wanted;
-        return true;
-    }
-
-    size_t count_ = 0;
-    Told few_[FEW];
-    Told* more_ = nullptr;
-    size_t more_max_ = 0;
-    // Of a table with more indexes Python looks at the records.
-    static constexpr size_t LOOKS_MAX = 8;
-    Look looks_[LOOKS_MAX];
-    size_t look_count_ = 0;
-};
 
 // Nothing beside the contexts themselves is concerned if a change is noted in their logs.
 bool are_notable(const HotEngine* engine, const Waiting* waiting) {
@@ -142,7 +72,7 @@ bool find_told_at(const HotEngine* engine, PyObject* site, const Change& change,
     Waiting* waiting = told.waiting;
     if (!waiting) return true;
     if (route->is_count) return are_countable(told, change) && found->add(told);
-    if (route->is_followed && !route->tells_watches) return false;
+    if (route->is_followed && !route->tells_watches && !route->tells_joins) return false;
     if (route->is_check && (route->is_followed || !are_notable(engine, waiting))) return false;
     if (!route->is_check && !change.value && !are_removable(told)) return false;
     return found->add(told);
@@ -217,13 +147,21 @@ bool note_all(HotEngine* engine, const Told& told) {
     return true;
 }
 
+// Who is told of the rows of a site's join, if it is followed. False: an error is set.
+bool find_followers(const Told& told, Changed* changed, Followers* followers) {
+    const bool are_listed = told.route->is_followed && !told.route->tells_watches;
+    *followers = {told.site, are_listed ? changed->list_of(told.route) : nullptr};
+    return !are_listed || followers->changed;
+}
+
 // Copy a value into every context, as `Writer._fan_out` does. An error is set on failure.
-bool copy_to_all(HotEngine* engine, const Told& told) {
-    PyObject* tail = tail_of(told.route, told.match);
+bool copy_to_all(HotEngine* engine, const Told& told, Changed* changed) {
+    Followers followers;
+    PyObject* tail = find_followers(told, changed, &followers) ? tail_of(told.route, told.match) : nullptr;
     if (!tail) return false;
     const long long tail_bytes = told.change->old ? 0 : sizes.tail + PyBytes_GET_SIZE(tail);
     const Py_ssize_t gained = told.route->is_followed
-                                  ? copy_to_watched(told.site, told.waiting, tail, told.change->value)
+                                  ? copy_to_followed(followers, told.waiting, tail, told.change->value)
                                   : write_to_all(told.waiting, tail, told.change->value, engine->now_s);
     Py_DECREF(tail);
     if (gained < 0) return false;
@@ -232,30 +170,26 @@ bool copy_to_all(HotEngine* engine, const Told& told) {
     return true;
 }
 
-// Count a row more or less in every context. Rows that others follow than watches come to `changed`, which begins as
-// null. An error is set on failure.
-bool count_it(const Told& told, PyObject** changed) {
+// Count a row more or less in every context. An error is set on failure.
+bool count_it(const Told& told, Changed* changed) {
     const bool is_watched = told.route->is_followed && told.route->tells_watches;
-    if (told.route->is_followed && !is_watched && !*changed && !(*changed = PyList_New(0))) return false;
-    PyObject* watched = is_watched ? PyList_New(0) : nullptr;
-    PyObject* tail = !is_watched || watched ? tail_of(told.route, told.match) : nullptr;
+    PyObject* rows = is_watched                ? PyList_New(0)
+                     : told.route->is_followed ? Py_XNewRef(changed->list_of(told.route))
+                                               : nullptr;
+    if (told.route->is_followed && !rows) return false;
+    PyObject* tail = tail_of(told.route, told.match);
     PyObject* join = tail ? PyObject_GetAttrString(told.site, "join") : nullptr;
-    const bool is_done = join &&
-                         count_in_all(told.waiting, tail, told.change->value ? 1 : -1, join,
-                                      is_watched                ? watched
-                                      : told.route->is_followed ? *changed
-                                                                : nullptr) &&
-                         (!is_watched || tell_counts(told.site, watched));
+    const bool is_done = join && count_in_all(told.waiting, tail, told.change->value ? 1 : -1, join, rows) &&
+                         (!is_watched || tell_counts(told.site, rows));
     Py_XDECREF(join);
     Py_XDECREF(tail);
-    Py_XDECREF(watched);
+    Py_XDECREF(rows);
     return is_done;
 }
 
 // The same as `copy_to_all` for a row that has gone, or that there was before; `is_beyond`: it has no place in any of
 // those who wait. An error is set on failure.
-bool replace_in_all(const Told& told, PyObject* tail, bool is_beyond) {
-    PyObject* site = told.route->is_followed ? told.site : nullptr;
+bool replace_in_all(const Told& told, const Followers* followers, PyObject* tail, bool is_beyond) {
     Waiting* waiting = told.waiting;
     const long long size = sizes.tail + PyBytes_GET_SIZE(tail);
     const long long tail_bytes = !told.change->old     ? size
@@ -267,7 +201,7 @@ bool replace_in_all(const Told& told, PyObject* tail, bool is_beyond) {
     Py_ssize_t gained = 0;
     if (!is_beyond && told.change->value) gained = write_to_all(waiting, tail, told.change->value, 0);
     for (uint32_t at = 0; !is_beyond && !told.change->value && at < waiting->count; ++at) {
-        if (!take_row_out(site, waiting->context(at), tail)) return false;
+        if (!take_row_out(followers, waiting->context(at), tail)) return false;
     }
     if (gained < 0) return false;
     fan_out(ledger, gained, tail_bytes);
@@ -275,9 +209,11 @@ bool replace_in_all(const Told& told, PyObject* tail, bool is_beyond) {
 }
 
 // Take a row out of every context. An error is set on failure.
-bool remove_from_all(const Told& told) {
-    PyObject* tail = tail_of(told.route, told.match);
-    const bool is_done = tail && replace_in_all(told, tail, told.waiting->context(0)->is_capped);
+bool remove_from_all(const Told& told, Changed* changed) {
+    Followers followers;
+    PyObject* tail = find_followers(told, changed, &followers) ? tail_of(told.route, told.match) : nullptr;
+    const bool is_done = tail && replace_in_all(told, told.route->is_followed ? &followers : nullptr, tail,
+                                                told.waiting->context(0)->is_capped);
     Py_XDECREF(tail);
     return is_done;
 }
@@ -303,7 +239,7 @@ PyObject* tell_row(PyObject*, PyObject* const* arguments, Py_ssize_t count) {
     if (!tail) return nullptr;
     const bool is_capped = told.waiting->context(0)->is_capped;
     int is_told = is_capped ? is_beyond_all(told.waiting, tail) : 1;
-    if (is_told > 0 && !replace_in_all(told, tail, is_capped)) is_told = -1;
+    if (is_told > 0 && !replace_in_all(told, nullptr, tail, is_capped)) is_told = -1;
     Py_DECREF(tail);
     return is_told < 0 ? nullptr : PyBool_FromLong(is_told);
 }
@@ -331,25 +267,50 @@ void look_ahead(const ToldAll& found, size_t start) {
 }
 
 // Tell all who wait of a change. An error is set on failure.
-bool tell_all(HotEngine* engine, const ToldAll& found, size_t* count) {
-    PyObject* changed = nullptr;
+bool tell_all(HotEngine* engine, const ToldAll& found, Changed* changed, size_t* count) {
     bool is_told = found.change_indexes();
     for (size_t at = 0; is_told && at < found.count(); ++at) {
         if (at % AHEAD == 0 && found.count() > 1) look_ahead(found, at);
         const Told& told = found.at(at);
         *count += told.waiting->count;
         is_told = told.route->is_check   ? note_all(engine, told)
-                  : told.route->is_count ? count_it(told, &changed)
-                  : told.change->value   ? copy_to_all(engine, told)
-                                         : remove_from_all(told);
+                  : told.route->is_count ? count_it(told, changed)
+                  : told.change->value   ? copy_to_all(engine, told, changed)
+                                         : remove_from_all(told, changed);
     }
-    if (is_told && changed) {
-        *count += TOLD_BY_PYTHON;
-        PyObject* done = PyObject_CallMethod(engine->writer, "tell_changed", "O", changed);
-        is_told = done;
-        Py_XDECREF(done);
-    }
-    Py_XDECREF(changed);
+    return is_told;
+}
+
+PyObject* or_none(PyObject* value) { return value ? value : Py_None; }
+
+// Bring up to date what depends on a key, but for what depends on the rows that change. An error is set on failure.
+bool tell_once(HotEngine* engine, PyObject* readers, const Change& change, Changed* changed, size_t* count) {
+    ToldAll found;
+    find_told(engine, readers, change, &found);
+    if (PyErr_Occurred()) return false;
+    if (found.is_quick) return tell_all(engine, found, changed, count);
+    *count += TOLD_BY_PYTHON;
+    static PyObject* name = PyUnicode_InternFromString("base_changed");
+    PyObject* done = name ? PyObject_CallMethodObjArgs(engine->writer, name, readers, change.key, or_none(change.old),
+                                                       or_none(change.value), nullptr)
+                          : nullptr;
+    Py_XDECREF(done);
+    return done;
+}
+
+// Tell the joins that read a row, as `count_in_all` lists it. An error is set on failure.
+bool tell_joins(HotEngine* engine, PyObject* row, Changed* changed, size_t* count) {
+    const auto value_at = [row](Py_ssize_t at) {
+        PyObject* value = PyTuple_GET_ITEM(row, at);
+        return value == Py_None ? nullptr : value;
+    };
+    PyObject* readers = PyObject_GetAttrString(PyTuple_GET_ITEM(row, 0), "downstreams");
+    const Piece prefix = piece_of(hot_of(PyTuple_GET_ITEM(row, 1))->prefix);
+    PyObject* key = readers ? concatenated(prefix, piece_of(PyTuple_GET_ITEM(row, 2)), Piece{"", 0}) : nullptr;
+    const bool is_told = key && check_all(PyList_CheckExact(readers), "the readers of a join are a list") &&
+                         tell_once(engine, readers, {key, value_at(3), value_at(4)}, changed, count);
+    Py_XDECREF(key);
+    Py_XDECREF(readers);
     return is_told;
 }
 
@@ -357,16 +318,17 @@ bool tell_all(HotEngine* engine, const ToldAll& found, size_t* count) {
 
 bool tell_readers(HotEngine* engine, PyObject* readers, const Change& change, size_t* count) {
     if (!PyList_GET_SIZE(readers)) return true;
-    ToldAll found;
-    find_told(engine, readers, change, &found);
-    if (PyErr_Occurred()) return false;
-    if (found.is_quick) return tell_all(engine, found, count);
+    Changed changed;
+    bool is_told = tell_once(engine, readers, change, &changed, count);
+    // They become more as joins over joins change.
+    for (Py_ssize_t at = 0; is_told && changed.for_joins && at < PyList_GET_SIZE(changed.for_joins); ++at) {
+        PyObject* row = Py_NewRef(PyList_GET_ITEM(changed.for_joins, at));
+        is_told = tell_joins(engine, row, &changed, count);
+        Py_DECREF(row);
+    }
+    if (!is_told || !changed.for_python) return is_told;
     *count += TOLD_BY_PYTHON;
-    static PyObject* name = PyUnicode_InternFromString("base_changed");
-    PyObject* done =
-        name ? PyObject_CallMethodObjArgs(engine->writer, name, readers, change.key, change.old ? change.old : Py_None,
-                                          change.value ? change.value : Py_None, nullptr)
-             : nullptr;
+    PyObject* done = PyObject_CallMethod(engine->writer, "tell_changed", "O", changed.for_python);
     Py_XDECREF(done);
     return done;
 }

@@ -101,4 +101,16 @@ FAULTS_OF_INDEXES: Final = (
         "for (size_t at = look->count() - 1; at < look->count(); ++at) {",
         "rows of the former value of a record stay",
     ),
+    Fault(
+        "telling.cpp",
+        "at < PyList_GET_SIZE(changed.for_joins); ++at) {",
+        "at < PyList_GET_SIZE(changed.for_joins) && at < 1; ++at) {",
+        "of several rows that change joins over them are told of the first",
+    ),
+    Fault(
+        "told.hpp",
+        "route->tells_joins ? &for_joins : &for_python;",
+        "&for_joins;",
+        "watches are not told of counts that joins read too",
+    ),
 )

@@ -1,6 +1,7 @@
 """Records that are shown from the bytes of their JSON: as Python shows them, or left to it."""
 
 from random import Random
+from typing import Any
 
 import pytest
 from pequod_grammar import parse
@@ -134,12 +135,13 @@ def test_a_row_is_shown_of_a_key_and_a_value() -> None:
     lens = hot.QuickLens((b"s|", None), (("a", None, False),), (b"s|", 2, b"|", 1), 9, None)
     assert lens.show(b"s|1", b'{"a":"x"}') == (b"s|x|1", b'{"a":"x"}')
     assert lens.show(b"s|1|", b'{"a":"x"}') is None
+    wrong: Any
     for wrong in [(b"s|1",), (b"s|1", "text"), ("s|1", b"{}")]:
         with pytest.raises(TypeError):
             lens.show(*wrong)
 
 
 @pytest.mark.parametrize("gives", [b"x", ("a",), ((b'"a":', b"a"),), (("a", "a"),), ((None, "a"), (None, "b")), 7])
-def test_a_lens_that_gives_nonsense_is_refused(gives: object) -> None:
+def test_a_lens_that_gives_nonsense_is_refused(gives: Any) -> None:
     with pytest.raises((TypeError, ValueError)):
         hot.QuickLens((b"s|",), (), (b"s|",), 9, gives)

@@ -104,6 +104,24 @@ def test_what_is_not_usual_is_left_to_python(is_indexed: bool) -> None:
         assert len(shown) == (value not in {b"no record", b"{}"})
 
 
+def test_a_count_over_an_index_is_told_natively() -> None:
+    executor = made(f"{THIN};n|<a> = count i|<a>|<id>;m|<a> = copy n|<a>", is_indexed=True)
+    for table in (b"n|", b"m|"):
+        executor.engine.scan(table, prefix_end(table))
+    assert runs_without_python(executor, (PUT, b"s|99", record(1, 1)), (PUT, b"s|99", record(2, 5)), (REMOVE, b"s|98"))
+    assert runs_without_python(executor, (PUT, b"s|01", record(0, 1)), (REMOVE, b"s|00"))
+    counted = [(b"m|0", b"14"), (b"m|1", b"12"), (b"m|2", b"14")]
+    assert rows(executor, b"m|") == counted
+    assert rows(executor, b"n|") == [(b"n" + key[1:], value) for key, value in counted]
+    # A group that begins is Python's, and so is what watches follow too.
+    assert not runs_without_python(executor, (PUT, b"s|99", record(7, 1)))
+    executor.engine.watch(b"n|", b"n}", lambda: None)
+    executor.engine.put(b"s|99", record(0, 1))
+    executor.engine.put(b"s|98", record(0, 1))
+    assert rows(executor, b"m|") == [(b"m|0", b"16"), (b"m|1", b"12"), (b"m|2", b"13")]
+    executor.engine._check()
+
+
 def test_records_that_nobody_reads_are_not_looked_at() -> None:
     executor = make_executor(1 << 20, 1000, joins=THIN)
     assert runs_without_python(executor, (PUT, b"s|1", b"no record"), (PUT, b"s|1", b'{"a":"\\u0031","b":1}'))
