@@ -82,6 +82,10 @@ MEMBERS = [
         b"",
     ],
 ]
+#: Texts of which several bytes are looked at together, and what no text may have among them.
+MEMBERS += [
+    b'"b":"%b%b%b"' % (b"y" * 23, wrong, b"y" * 40) for wrong in (b"\x01", b"\xff", b"\xc3\xa9", b"\\n", b"\\x", b"")
+]
 SPACES = [b"", b" ", b"\n", b"\t\r", b"\x0c", b"\xef\xbb\xbf", b"x", b"\0"]
 
 
