@@ -82,6 +82,8 @@ MEMBERS = [
         b"",
     ],
 ]
+# The end of an object that is open far outside.
+MEMBERS += [b'"b":{"x":' + b"[" * 64 + b"]" * 65, b'"b":{"x":' + b"[" * 63 + b"]" * 63 + b"}"]
 #: Texts of which several bytes are looked at together, and what no text may have among them.
 MEMBERS += [
     b'"b":"%b%b%b"' % (b"y" * 23, wrong, b"y" * 40) for wrong in (b"\x01", b"\xff", b"\xc3\xa9", b"\\n", b"\\x", b"")
@@ -139,6 +141,9 @@ def test_a_row_is_shown_of_a_key_and_a_value() -> None:
     lens = hot.QuickLens((b"s|", None), (("a", None, False),), (b"s|", 2, b"|", 1), 9, None)
     assert lens.show(b"s|1", b'{"a":"x"}') == (b"s|x|1", b'{"a":"x"}')
     assert lens.show(b"s|1|", b'{"a":"x"}') is None
+    slash = hot.QuickLens((b"s|", None), (), (b"s|", 1), 9, ((b'"/":', "/"),))
+    assert slash.show(b"s|1", b'{"/":1}') == (b"s|1", b'{"/":1}')
+    assert slash.show(b"s|1", b'{"\\/":1}') is None
     wrong: Any
     for wrong in [(b"s|1",), (b"s|1", "text"), ("s|1", b"{}")]:
         with pytest.raises(TypeError):
