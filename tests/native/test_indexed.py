@@ -6,9 +6,11 @@ import sys
 from random import Random
 
 import pytest
+from pequod_grammar import parse
 from pequod_server.steps.executor import Executor
 
 from pequod.commands.kinds import PUT, REMOVE
+from pequod.engine import Engine, MissingError
 from pequod.language.ranges import prefix_end
 from tests.native.core import hot
 from tests.native.quick import make_executor, request_of
@@ -87,21 +89,37 @@ def test_puts_and_removes_of_records_are_quick(is_indexed: bool) -> None:
 @pytest.mark.parametrize("is_indexed", [True, False])
 def test_what_is_not_usual_is_left_to_python(is_indexed: bool) -> None:
     executor = made(THIN, is_indexed=is_indexed)
-    for value in [
-        b'{"a":"\\u0031","b":7}',
-        b'{"a":1}',
-        b"no record",
-        b'{"a":"1","b":"x","a":"2"}',
-        b"{}",
-        record(0, 7),
-    ]:
-        executor.engine.put(b"s|07", b'{"a":"2","b":1}')
-        executor.engine.put(b"s|07", value)
-        executor.engine._check()
-        wanted = {b"0": b'{"b":7}', b"1": b'{"b":7}' if b"7" in value else b"{}", b"2": b'{"b":"x"}'}
-        shown = [(key, row) for key, row in rows(executor, b"i|") if key.endswith(b"|07")]
-        assert all(wanted[key[2:3]] == row for key, row in shown)
-        assert len(shown) == (value not in {b"no record", b"{}"})
+    unusual = {
+        b'{"a":"\\u0031","b":7}': [(b"i|1|07", b'{"b":7}')],
+        b'{"a":1}': [(b"i|1|07", b"{}")],
+        b"no record": [],
+        b'{"a":"1","b":"x"': [],
+        b'{"a":"1","b":"x","a":"2"}': [(b"i|2|07", b'{"b":"x"}')],
+        b"{}": [],
+    }
+    for value, wanted in unusual.items():
+        # The record is unusual afterwards, and then before.
+        for written, seen in ((value, wanted), (record(0, 7), [(b"i|0|07", b'{"b":7}')])):
+            executor.engine.put(b"s|07", written)
+            assert [row for row in rows(executor, b"i|") if row[0].endswith(b"|07")] == seen
+            executor.engine._check()
+
+
+def test_an_index_that_is_being_made_has_what_is_written_meanwhile() -> None:
+    engine = Engine(at_once=False)
+    engine.add_joins(parse(THIN))
+    for number in range(600):
+        engine.put(b"s|%03d" % number, record(number % 3, number))
+    with pytest.raises(MissingError) as missing:
+        engine.scan(b"i|1|", b"i|1}")
+    (lacking,) = missing.value.indexes
+    assert engine.index_some(lacking)
+    for key in (b"s|001", b"s|599"):
+        engine.put(key, record(0, 7))
+    while engine.index_some(lacking):
+        pass
+    assert len(engine.scan(b"i|1|", b"i|1}")[0]) == 199
+    engine._check()
 
 
 def test_a_count_over_an_index_is_told_natively() -> None:
