@@ -28,13 +28,15 @@ from collections.abc import Callable
 from decimal import Decimal
 from typing import Final, NamedTuple, Protocol, cast
 
+import orjson
+
 from pequod.language.composing import hidden, nulls
-from pequod.language.forms import ABSENT, OWN_FIELD, TEXT_BYTES_MAX, FormOf, Misfit, getter, slot_form
+from pequod.language.forms import ABSENT, OWN_FIELD, TEXT_BYTES_MAX, FormOf, Misfit, getter, outer_name, slot_form
 from pequod.language.numerals import Vast
 from pequod.language.parsing import read_json
 from pequod.language.patterns import Builder, compile_builder, compile_matcher, cuts, make_template
 from pequod.language.record_checks import Give, Record, compile_binds, compile_given, compile_selections, leading_binds
-from pequod.language.spec import Bind, NumberForm, Operator, Slot
+from pequod.language.spec import Bind, NumberForm, OneField, Operator, Slot, Source
 from pequod.language.views import RecordView
 from pequod.native import core
 
@@ -51,6 +53,9 @@ class Quick(Protocol):
 
     Usual are texts and integers in slots, and values that are integers themselves.
     """
+
+    def show(self, key: bytes, value: bytes, /) -> tuple[bytes, bytes] | None:
+        """Return the plain row of a row of the table, None if it is left to `look`: the value's JSON is not usual."""
 
     def look(self, key: bytes, value: bytes, parse: Parse, /) -> tuple[bytes, Record] | None:
         """Return the plain key and the record of a row of the table, None if it is left to the lens.
@@ -192,6 +197,9 @@ class Lens:
             There is no ``each``: a row of the table gives one plain row at most.
         """
         if self.quick is not None:
+            row = self.quick.show(key, value)
+            if row is not None:
+                return row
             seen = self.quick.look(key, value, parse)
             if seen is not None:
                 if not self.has_own_values:
@@ -292,5 +300,25 @@ def _compile_quick(view: RecordView) -> Quick | None:
         return None
     fields = tuple([(next(iter(bind.path.names), None), bind.slot.width, bind.slot.form is not None) for bind in binds])
     pieces = tuple([part if isinstance(part, bytes) else places[part.name] for part in plain])
-    quick: Quick = core.QuickLens(shape, fields, pieces, TEXT_BYTES_MAX)
+    quick: Quick = core.QuickLens(shape, fields, pieces, TEXT_BYTES_MAX, _gives(view.source, core.PARTS_MAX))
     return quick
+
+
+def _gives(source: Source, fields_max: int) -> tuple[tuple[bytes | None, str], ...] | bytes | bool | None:
+    """Return what a plain row has as its value: None: the table's own one; fields, with what begins each in an object.
+
+    False: only `Lens.give` says it.
+    """
+    if source.given is None:
+        return None if _shows_values(source.operator) else b""
+    if source.operator is Operator.COUNT or not source.operator.gives_value:
+        return False
+    given = [(None, source.given.path)] if isinstance(source.given, OneField) else source.given.fields
+    gives = list[tuple[bytes | None, str]]()
+    for name, path in given:
+        outer = outer_name(path)
+        if outer is None or outer == OWN_FIELD:
+            return False
+        gives.append((None if name is None else orjson.dumps(name) + b":", outer))
+    is_quick = len({begin for begin, _ in gives}) == len(gives) <= fields_max
+    return tuple(gives) if is_quick else False

@@ -90,13 +90,17 @@ class HotLedger:
     updater_bytes: int
     log_bytes: int
     weigh_at: int
+    index_bytes: int
+    index_count: int
     def change_rows(self, count: int, own_bytes: int, /) -> None: ...
     def fan_out(self, count: int, tail_bytes: int, /) -> None: ...
     def change_logs(self, grown_bytes: int, /) -> None: ...
     def change_updaters(self, grown_bytes: int, /) -> None: ...
+    def change_indexes(self, count: int, grown_bytes: int, /) -> None: ...
 
-# What the ledger counts from now on for an entry of rows, for a tail beside its bytes, and for an entry of a log.
-def use_sizes(entry: int, tail: int, log_entry: int, /) -> None: ...
+# What the ledger counts from now on for an entry of rows, for a tail beside its bytes, for an entry of a log, and for a
+# table, a group and a row of an index.
+def use_sizes(entry: int, tail: int, log_entry: int, table: int, group: int, row: int, /) -> None: ...
 
 class HotEngine:
     revision: int
@@ -199,14 +203,30 @@ class QuickLens:
         fields: tuple[tuple[str | None, int | None, bool], ...],
         plain: tuple[bytes | int, ...],
         text_bytes_max: int,
+        gives: tuple[tuple[bytes | None, str], ...] | bytes | bool | None,
         /,
     ) -> None: ...
+    def show(self, key: bytes, value: bytes, /) -> tuple[bytes, bytes] | None: ...
     def look(self, key: bytes, value: bytes, parse: Any, /) -> tuple[bytes, Any] | None: ...
     def look_all(
         self, keys: list[bytes], values: list[bytes], parse: Any, give: Any, /
     ) -> tuple[list[bytes], list[bytes], list[int]]: ...
 
 PARTS_MAX: int
+
+class HotIndex:
+    rows: HotTable | None
+    begun: HotTable | None
+    quick: QuickLens | None
+    ledger: HotLedger
+    counted_bytes: int
+    has_own_values: bool
+    def count_bytes(self) -> int: ...
+    def weigh(self) -> None: ...
+
+class HotProjection:
+    index: HotIndex
+    readers: list[list[Any]]
 
 class HotSite:
     route: Route | None
@@ -253,6 +273,7 @@ class Route:
     is_followed: bool
     # Whether watches are all who follow them, and the rows are copies.
     tells_watches: bool
+    tells_joins: bool
     def __init__(
         self,
         frames: Frames,

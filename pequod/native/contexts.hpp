@@ -15,7 +15,7 @@ struct Counters {
 // What writes look at and change in the ledger: `HotLedger`, the base of `Ledger`.
 struct HotLedger {
     PyObject_HEAD
-    long long entry_count, entry_count_max, row_bytes, updater_bytes, log_bytes, weigh_at;
+    long long entry_count, entry_count_max, row_bytes, updater_bytes, log_bytes, weigh_at, index_bytes, index_count;
 };
 
 // What a read of a context, or a write into it, looks at: `Hot`, the base of `Materialised`. What writes look at

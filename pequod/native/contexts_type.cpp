@@ -215,7 +215,7 @@ PyMemberDef counters_members[] = {
 PyMemberDef ledger_members[] = {
     NUMBER(HotLedger, entry_count), NUMBER(HotLedger, entry_count_max), NUMBER(HotLedger, updater_bytes),
     NUMBER(HotLedger, log_bytes),   NUMBER(HotLedger, weigh_at),        NUMBER(HotLedger, row_bytes),
-    {nullptr, 0, 0, 0, nullptr},
+    NUMBER(HotLedger, index_bytes), NUMBER(HotLedger, index_count),     {nullptr, 0, 0, 0, nullptr},
 };
 PyMemberDef numbers_members[] = {NUMBER(Numbers, number), {nullptr, 0, 0, 0, nullptr}};
 #undef NUMBER
@@ -244,21 +244,25 @@ PyMethodDef ledger_methods[] = {
     {"change_rows", as_function(ledger_two<change_rows>), METH_FASTCALL, "Note that computed rows came or went."},
     {"fan_out", as_function(ledger_two<fan_out>), METH_FASTCALL, "Note that a write made or removed computed rows."},
     {"change_logs", ledger_one<change_logs>, METH_O, "Note that logs grew or shrank."},
+    {"change_indexes", as_function(ledger_two<change_indexes>), METH_FASTCALL, "Note that indexes came, went or grew."},
     {"change_updaters", ledger_one<change_updaters>, METH_O, "Note that updaters came or went."},
     {nullptr, nullptr, 0, nullptr},
 };
 
-// use_sizes(entry, tail, log_entry): count these from now on.
+// use_sizes(entry, tail, log_entry, table, group, row): count these from now on.
 PyObject* use_sizes(PyObject*, PyObject* arguments) {
     Sizes given;
-    if (!PyArg_ParseTuple(arguments, "LLL", &given.entry, &given.tail, &given.log_entry)) return nullptr;
+    if (!PyArg_ParseTuple(arguments, "LLLLLL", &given.entry, &given.tail, &given.log_entry, &given.table, &given.group,
+                          &given.row)) {
+        return nullptr;
+    }
     if (!check_all(given.entry > 0, "an entry has a size")) return nullptr;
     sizes = given;
     Py_RETURN_NONE;
 }
 
 PyMethodDef functions[] = {
-    {"use_sizes", use_sizes, METH_VARARGS, "Set what the ledger counts for an entry, a tail, and an entry of a log."},
+    {"use_sizes", use_sizes, METH_VARARGS, "Set what the ledger counts for what it has."},
     {nullptr, nullptr, 0, nullptr},
 };
 

@@ -14,6 +14,7 @@
 #include "http2/hot_calls.hpp"
 #include "http2/owners.hpp"
 #include "http2/relay.hpp"
+#include "indexes.hpp"
 #include "kernel.hpp"
 #include "kinds.hpp"
 #include "lens.hpp"
@@ -39,7 +40,7 @@ KindRow KIND_ROWS[256] = {};
 namespace {
 
 // That of pequod/native/__init__.py, which takes no other.
-constexpr int INTERFACE = 27;
+constexpr int INTERFACE = 28;
 
 PyModuleDef definition = {
     PyModuleDef_HEAD_INIT, "_hot", "The native core of the engine.", -1, nullptr, nullptr, nullptr, nullptr, nullptr,
@@ -86,8 +87,9 @@ PyMODINIT_FUNC PyInit__hot() {
                            pequod::add_timeline_functions,
                            pequod::add_kernel_type,
                            pequod::add_collect_functions,
-                           pequod::add_telling_functions,
                            pequod::add_lens_type,
+                           pequod::add_index_types,
+                           pequod::add_telling_functions,
                            pequod::add_engine_type,
                            pequod::add_batch_type,
                            pequod::add_column_functions,

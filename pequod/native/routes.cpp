@@ -74,6 +74,7 @@ void route_dealloc(PyObject* self) {
 PyMemberDef members[] = {
     {"is_followed", T_BOOL, offsetof(Route, is_followed), 0, nullptr},
     {"tells_watches", T_BOOL, offsetof(Route, tells_watches), 0, nullptr},
+    {"tells_joins", T_BOOL, offsetof(Route, tells_joins), 0, nullptr},
     {nullptr, 0, 0, 0, nullptr},
 };
 

@@ -27,9 +27,10 @@ struct Route {
     // Whether rows are counted, and not copied.
     char is_count;
     // Whether others are told of the rows that change: then they are Python's to change, unless watches are all who are
-    // told, and the value is copied as it is.
+    // told, or other joins, and the value is copied as it is.
     char is_followed;
     char tells_watches;
+    char tells_joins;
 };
 
 // A site, as writes look at it: `HotSite`, a base of `Site`.

@@ -5,7 +5,7 @@
 
 namespace pequod {
 
-Sizes sizes = {0, 0, 0};
+Sizes sizes = {0, 0, 0, 0, 0, 0};
 
 void change_rows(HotLedger* ledger, long long count, long long own_bytes) {
     ledger->entry_count += count;
@@ -15,6 +15,11 @@ void change_rows(HotLedger* ledger, long long count, long long own_bytes) {
 void change_logs(HotLedger* ledger, long long grown_bytes) { ledger->log_bytes += grown_bytes; }
 
 void change_updaters(HotLedger* ledger, long long grown_bytes) { ledger->updater_bytes += grown_bytes; }
+
+void change_indexes(HotLedger* ledger, long long count, long long grown_bytes) {
+    ledger->index_count += count;
+    ledger->index_bytes += grown_bytes;
+}
 
 void fan_out(HotLedger* ledger, long long count, long long tail_bytes) {
     ledger->updater_bytes += tail_bytes;

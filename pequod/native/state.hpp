@@ -7,16 +7,18 @@
 
 namespace pequod {
 
-// What the ledger counts: for an entry of rows, for a tail of its own beside its bytes, and for an entry of a log
-// beside its key. Python sets them once (`use_sizes`).
+// What the ledger counts: for an entry of rows, for a tail of its own beside its bytes, for an entry of a log beside
+// its key, and for a table, a group and a row of an index. Python sets them once (`use_sizes`).
 struct Sizes {
-    long long entry, tail, log_entry;
+    long long entry, tail, log_entry, table, group, row;
 };
 extern Sizes sizes;
 
 void change_rows(HotLedger* ledger, long long count, long long own_bytes);
 void change_logs(HotLedger* ledger, long long grown_bytes);
 void change_updaters(HotLedger* ledger, long long grown_bytes);
+// Indexes over records came or went, grew or shrank.
+void change_indexes(HotLedger* ledger, long long count, long long grown_bytes);
 // A write has made or removed rows, which share their tail with those who wait.
 void fan_out(HotLedger* ledger, long long count, long long tail_bytes);
 // A log has made what is not entries grow, without a put that would weigh: the next weighing comes sooner.

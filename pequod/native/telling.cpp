@@ -3,62 +3,15 @@
 #include "arguments.hpp"
 #include "copying.hpp"
 #include "counting.hpp"
-#include "routes.hpp"
 #include "state.hpp"
 #include "timeline.hpp"
+#include "told.hpp"
 
 #include <algorithm>
 
 namespace pequod {
 
 namespace {
-
-// Those who wait for a change, by the route of a site.
-struct Told {
-    PyObject* site;
-    const Route* route;
-    Waiting* waiting;
-    Match match;
-};
-
-// Those who wait for a change, of all routes; not quick: Python tells them.
-class ToldAll {
-  public:
-    bool is_quick = true;
-
-    ToldAll() = default;
-    ToldAll(const ToldAll&) = delete;
-    ToldAll& operator=(const ToldAll&) = delete;
-    ~ToldAll() { PyMem_Free(more_); }
-
-    size_t count() const { return count_; }
-    const Told& at(size_t number) const { return number < FEW ? few_[number] : more_[number - FEW]; }
-
-    // False: an error is set.
-    bool add(const Told& told) {
-        if (count_ < FEW) return few_[count_++] = told, true;
-        if (count_ - FEW == more_max_ && !grow()) return false;
-        return more_[count_++ - FEW] = told, true;
-    }
-
-  private:
-    // Mostly a table has few readers: these take no memory of their own.
-    static constexpr size_t FEW = 8;
-
-    bool grow() {
-        const size_t wanted = more_max_ ? 2 * more_max_ : FEW;
-        void* grown = PyMem_Realloc(more_, wanted * sizeof(Told));
-        if (!grown) return PyErr_NoMemory(), false;
-        more_ = static_cast<Told*>(grown);
-        more_max_ = wanted;
-        return true;
-    }
-
-    size_t count_ = 0;
-    Told few_[FEW];
-    Told* more_ = nullptr;
-    size_t more_max_ = 0;
-};
 
 // Nothing beside the contexts themselves is concerned if a change is noted in their logs.
 bool are_notable(const HotEngine* engine, const Waiting* waiting) {
@@ -114,48 +67,102 @@ bool find_told_at(const HotEngine* engine, PyObject* site, const Change& change,
     Told told;
     told.site = site;
     told.route = route;
+    told.change = &change;
     told.waiting = waiting_at(route, piece_of(change.key), &told.match);
     Waiting* waiting = told.waiting;
     if (!waiting) return true;
     if (route->is_count) return are_countable(told, change) && found->add(told);
-    if (route->is_followed && !route->tells_watches) return false;
+    if (route->is_followed && !route->tells_watches && !route->tells_joins) return false;
     if (route->is_check && (route->is_followed || !are_notable(engine, waiting))) return false;
     if (!route->is_check && !change.value && !are_removable(told)) return false;
     return found->add(told);
+}
+
+// Add those who wait at the sites of a list; false: see `find_told_at`.
+bool find_told_of(const HotEngine* engine, PyObject* sites, const Change& change, ToldAll* found) {
+    bool is_quick = PyList_CheckExact(sites);
+    for (Py_ssize_t at = 0; is_quick && at < PyList_GET_SIZE(sites); ++at) {
+        is_quick = find_told_at(engine, PyList_GET_ITEM(sites, at), change, found);
+    }
+    return is_quick;
+}
+
+// Whether some context waits at a site. An error may be set.
+bool is_waited_at(PyObject* site) {
+    PyObject* route = PyObject_TypeCheck(site, site_type) ? site_of(site)->route : nullptr;
+    if (!route || Py_TYPE(route) != route_type) return PyObject_IsTrue(site);
+    return reinterpret_cast<const Route*>(route)->frames->table.size;
+}
+
+// The same of the sites of a projection.
+bool is_anybody_waiting(const HotProjection* projection) {
+    for (Py_ssize_t at = 0; at < PyList_GET_SIZE(projection->readers); ++at) {
+        PyObject* sites = PyList_GET_ITEM(projection->readers, at);
+        if (!PyList_CheckExact(sites)) return true;
+        for (Py_ssize_t site = 0; site < PyList_GET_SIZE(sites); ++site) {
+            if (is_waited_at(PyList_GET_ITEM(sites, site))) return true;
+        }
+    }
+    return false;
+}
+
+// Add those who wait for what a record shows; false: Python looks at it, or an error is set.
+bool find_shown(const HotEngine* engine, const HotProjection* projection, const Change& change, ToldAll* found) {
+    if (!projection->index || !PyObject_TypeCheck(projection->index, index_type)) return false;
+    if (!projection->readers || !PyList_CheckExact(projection->readers)) return false;
+    HotIndex* index = reinterpret_cast<HotIndex*>(projection->index);
+    if (index->rows == Py_None && index->begun == Py_None && !is_anybody_waiting(projection)) return !PyErr_Occurred();
+    const Look* look = found->add_look(index, change);
+    if (!look) return false;
+    for (size_t at = 0; at < look->count(); ++at) {
+        for (Py_ssize_t reader = 0; reader < PyList_GET_SIZE(projection->readers); ++reader) {
+            PyObject* sites = PyList_GET_ITEM(projection->readers, reader);
+            if (!find_told_of(engine, sites, look->at(at), found)) return false;
+        }
+    }
+    return true;
 }
 
 void find_told(const HotEngine* engine, PyObject* readers, const Change& change, ToldAll* found) {
     found->is_quick = !PyList_GET_SIZE(engine->backfills);
     for (Py_ssize_t at = 0; found->is_quick && at < PyList_GET_SIZE(readers); ++at) {
         PyObject* sites = PyList_GET_ITEM(readers, at);
-        found->is_quick = PyList_CheckExact(sites);
-        for (Py_ssize_t site = 0; found->is_quick && site < PyList_GET_SIZE(sites); ++site) {
-            found->is_quick = find_told_at(engine, PyList_GET_ITEM(sites, site), change, found);
-        }
+        found->is_quick = is_projection(sites) ? find_shown(engine, projection_of(sites), change, found)
+                                               : find_told_of(engine, sites, change, found);
     }
 }
 
 // Note a change in the log of every context, and let it go stale. An error is set on failure.
-bool note_all(HotEngine* engine, const Told& told, const Change& change) {
+bool note_all(HotEngine* engine, const Told& told) {
     static PyObject* present = PyBytes_FromStringAndSize("", 0);
     if (!present) return false;
-    const long long grown_bytes = sizes.log_entry + PyBytes_GET_SIZE(change.key);
+    const long long grown_bytes = sizes.log_entry + PyBytes_GET_SIZE(told.change->key);
     for (uint32_t at = 0; at < told.waiting->count; ++at) {
         Hot* hot = told.waiting->context(at);
         if (!ledger_of(hot)) return false;
-        if (note(hot, told.route->depth, change.key, change.old ? present : Py_None, grown_bytes) < 0) return false;
+        if (note(hot, told.route->depth, told.change->key, told.change->old ? present : Py_None, grown_bytes) < 0)
+            return false;
         go_stale(hot, engine->now_s);
     }
     return true;
 }
 
+// Who is told of the rows of a site's join, if it is followed. False: an error is set.
+bool find_followers(const Told& told, Changed* changed, Followers* followers) {
+    const bool are_listed = told.route->is_followed && !told.route->tells_watches;
+    *followers = {told.site, are_listed ? changed->list_of(told.route) : nullptr};
+    return !are_listed || followers->changed;
+}
+
 // Copy a value into every context, as `Writer._fan_out` does. An error is set on failure.
-bool copy_to_all(HotEngine* engine, const Told& told, const Change& change) {
-    PyObject* tail = tail_of(told.route, told.match);
+bool copy_to_all(HotEngine* engine, const Told& told, Changed* changed) {
+    Followers followers;
+    PyObject* tail = find_followers(told, changed, &followers) ? tail_of(told.route, told.match) : nullptr;
     if (!tail) return false;
-    const long long tail_bytes = change.old ? 0 : sizes.tail + PyBytes_GET_SIZE(tail);
-    const Py_ssize_t gained = told.route->is_followed ? copy_to_watched(told.site, told.waiting, tail, change.value)
-                                                      : write_to_all(told.waiting, tail, change.value, engine->now_s);
+    const long long tail_bytes = told.change->old ? 0 : sizes.tail + PyBytes_GET_SIZE(tail);
+    const Py_ssize_t gained = told.route->is_followed
+                                  ? copy_to_followed(followers, told.waiting, tail, told.change->value)
+                                  : write_to_all(told.waiting, tail, told.change->value, engine->now_s);
     Py_DECREF(tail);
     if (gained < 0) return false;
     told.waiting->tail_bytes += tail_bytes;
@@ -163,40 +170,38 @@ bool copy_to_all(HotEngine* engine, const Told& told, const Change& change) {
     return true;
 }
 
-// Count a row more or less in every context. Rows that others follow than watches come to `changed`, which begins as
-// null. An error is set on failure.
-bool count_it(const Told& told, const Change& change, PyObject** changed) {
+// Count a row more or less in every context. An error is set on failure.
+bool count_it(const Told& told, Changed* changed) {
     const bool is_watched = told.route->is_followed && told.route->tells_watches;
-    if (told.route->is_followed && !is_watched && !*changed && !(*changed = PyList_New(0))) return false;
-    PyObject* watched = is_watched ? PyList_New(0) : nullptr;
-    PyObject* tail = !is_watched || watched ? tail_of(told.route, told.match) : nullptr;
+    PyObject* rows = is_watched                ? PyList_New(0)
+                     : told.route->is_followed ? Py_XNewRef(changed->list_of(told.route))
+                                               : nullptr;
+    if (told.route->is_followed && !rows) return false;
+    PyObject* tail = tail_of(told.route, told.match);
     PyObject* join = tail ? PyObject_GetAttrString(told.site, "join") : nullptr;
-    const bool is_done = join &&
-                         count_in_all(told.waiting, tail, change.value ? 1 : -1, join,
-                                      is_watched                ? watched
-                                      : told.route->is_followed ? *changed
-                                                                : nullptr) &&
-                         (!is_watched || tell_counts(told.site, watched));
+    const bool is_done = join && count_in_all(told.waiting, tail, told.change->value ? 1 : -1, join, rows) &&
+                         (!is_watched || tell_counts(told.site, rows));
     Py_XDECREF(join);
     Py_XDECREF(tail);
-    Py_XDECREF(watched);
+    Py_XDECREF(rows);
     return is_done;
 }
 
 // The same as `copy_to_all` for a row that has gone, or that there was before; `is_beyond`: it has no place in any of
 // those who wait. An error is set on failure.
-bool replace_in_all(const Told& told, const Change& change, PyObject* tail, bool is_beyond) {
-    PyObject* site = told.route->is_followed ? told.site : nullptr;
+bool replace_in_all(const Told& told, const Followers* followers, PyObject* tail, bool is_beyond) {
     Waiting* waiting = told.waiting;
     const long long size = sizes.tail + PyBytes_GET_SIZE(tail);
-    const long long tail_bytes = !change.old ? size : !change.value ? -std::min(size, waiting->tail_bytes) : 0;
+    const long long tail_bytes = !told.change->old     ? size
+                                 : !told.change->value ? -std::min(size, waiting->tail_bytes)
+                                                       : 0;
     HotLedger* ledger = ledger_of(waiting->context(0));
     if (!ledger) return false;
     waiting->tail_bytes += tail_bytes;
     Py_ssize_t gained = 0;
-    if (!is_beyond && change.value) gained = write_to_all(waiting, tail, change.value, 0);
-    for (uint32_t at = 0; !is_beyond && !change.value && at < waiting->count; ++at) {
-        if (!take_row_out(site, waiting->context(at), tail)) return false;
+    if (!is_beyond && told.change->value) gained = write_to_all(waiting, tail, told.change->value, 0);
+    for (uint32_t at = 0; !is_beyond && !told.change->value && at < waiting->count; ++at) {
+        if (!take_row_out(followers, waiting->context(at), tail)) return false;
     }
     if (gained < 0) return false;
     fan_out(ledger, gained, tail_bytes);
@@ -204,9 +209,11 @@ bool replace_in_all(const Told& told, const Change& change, PyObject* tail, bool
 }
 
 // Take a row out of every context. An error is set on failure.
-bool remove_from_all(const Told& told, const Change& change) {
-    PyObject* tail = tail_of(told.route, told.match);
-    const bool is_done = tail && replace_in_all(told, change, tail, told.waiting->context(0)->is_capped);
+bool remove_from_all(const Told& told, Changed* changed) {
+    Followers followers;
+    PyObject* tail = find_followers(told, changed, &followers) ? tail_of(told.route, told.match) : nullptr;
+    const bool is_done = tail && replace_in_all(told, told.route->is_followed ? &followers : nullptr, tail,
+                                                told.waiting->context(0)->is_capped);
     Py_XDECREF(tail);
     return is_done;
 }
@@ -225,13 +232,14 @@ PyObject* tell_row(PyObject*, PyObject* const* arguments, Py_ssize_t count) {
     if (route->is_followed || route->is_check || route->is_count) Py_RETURN_FALSE;
     Told told;
     told.route = route;
+    told.change = &change;
     told.waiting = waiting_at(route, piece_of(change.key), &told.match);
     if (!told.waiting || !told.waiting->count) Py_RETURN_TRUE;
     PyObject* tail = tail_of(route, told.match);
     if (!tail) return nullptr;
     const bool is_capped = told.waiting->context(0)->is_capped;
     int is_told = is_capped ? is_beyond_all(told.waiting, tail) : 1;
-    if (is_told > 0 && !replace_in_all(told, change, tail, is_capped)) is_told = -1;
+    if (is_told > 0 && !replace_in_all(told, nullptr, tail, is_capped)) is_told = -1;
     Py_DECREF(tail);
     return is_told < 0 ? nullptr : PyBool_FromLong(is_told);
 }
@@ -259,25 +267,50 @@ void look_ahead(const ToldAll& found, size_t start) {
 }
 
 // Tell all who wait of a change. An error is set on failure.
-bool tell_all(HotEngine* engine, const ToldAll& found, const Change& change, size_t* count) {
-    PyObject* changed = nullptr;
-    bool is_told = true;
+bool tell_all(HotEngine* engine, const ToldAll& found, Changed* changed, size_t* count) {
+    bool is_told = found.change_indexes();
     for (size_t at = 0; is_told && at < found.count(); ++at) {
         if (at % AHEAD == 0 && found.count() > 1) look_ahead(found, at);
         const Told& told = found.at(at);
         *count += told.waiting->count;
-        is_told = told.route->is_check   ? note_all(engine, told, change)
-                  : told.route->is_count ? count_it(told, change, &changed)
-                  : change.value         ? copy_to_all(engine, told, change)
-                                         : remove_from_all(told, change);
+        is_told = told.route->is_check   ? note_all(engine, told)
+                  : told.route->is_count ? count_it(told, changed)
+                  : told.change->value   ? copy_to_all(engine, told, changed)
+                                         : remove_from_all(told, changed);
     }
-    if (is_told && changed) {
-        *count += TOLD_BY_PYTHON;
-        PyObject* done = PyObject_CallMethod(engine->writer, "tell_changed", "O", changed);
-        is_told = done;
-        Py_XDECREF(done);
-    }
-    Py_XDECREF(changed);
+    return is_told;
+}
+
+PyObject* or_none(PyObject* value) { return value ? value : Py_None; }
+
+// Bring up to date what depends on a key, but for what depends on the rows that change. An error is set on failure.
+bool tell_once(HotEngine* engine, PyObject* readers, const Change& change, Changed* changed, size_t* count) {
+    ToldAll found;
+    find_told(engine, readers, change, &found);
+    if (PyErr_Occurred()) return false;
+    if (found.is_quick) return tell_all(engine, found, changed, count);
+    *count += TOLD_BY_PYTHON;
+    static PyObject* name = PyUnicode_InternFromString("base_changed");
+    PyObject* done = name ? PyObject_CallMethodObjArgs(engine->writer, name, readers, change.key, or_none(change.old),
+                                                       or_none(change.value), nullptr)
+                          : nullptr;
+    Py_XDECREF(done);
+    return done;
+}
+
+// Tell the joins that read a row, as `count_in_all` lists it. An error is set on failure.
+bool tell_joins(HotEngine* engine, PyObject* row, Changed* changed, size_t* count) {
+    const auto value_at = [row](Py_ssize_t at) {
+        PyObject* value = PyTuple_GET_ITEM(row, at);
+        return value == Py_None ? nullptr : value;
+    };
+    PyObject* readers = PyObject_GetAttrString(PyTuple_GET_ITEM(row, 0), "downstreams");
+    const Piece prefix = piece_of(hot_of(PyTuple_GET_ITEM(row, 1))->prefix);
+    PyObject* key = readers ? concatenated(prefix, piece_of(PyTuple_GET_ITEM(row, 2)), Piece{"", 0}) : nullptr;
+    const bool is_told = key && check_all(PyList_CheckExact(readers), "the readers of a join are a list") &&
+                         tell_once(engine, readers, {key, value_at(3), value_at(4)}, changed, count);
+    Py_XDECREF(key);
+    Py_XDECREF(readers);
     return is_told;
 }
 
@@ -285,16 +318,17 @@ bool tell_all(HotEngine* engine, const ToldAll& found, const Change& change, siz
 
 bool tell_readers(HotEngine* engine, PyObject* readers, const Change& change, size_t* count) {
     if (!PyList_GET_SIZE(readers)) return true;
-    ToldAll found;
-    find_told(engine, readers, change, &found);
-    if (PyErr_Occurred()) return false;
-    if (found.is_quick) return tell_all(engine, found, change, count);
+    Changed changed;
+    bool is_told = tell_once(engine, readers, change, &changed, count);
+    // They become more as joins over joins change.
+    for (Py_ssize_t at = 0; is_told && changed.for_joins && at < PyList_GET_SIZE(changed.for_joins); ++at) {
+        PyObject* row = Py_NewRef(PyList_GET_ITEM(changed.for_joins, at));
+        is_told = tell_joins(engine, row, &changed, count);
+        Py_DECREF(row);
+    }
+    if (!is_told || !changed.for_python) return is_told;
     *count += TOLD_BY_PYTHON;
-    static PyObject* name = PyUnicode_InternFromString("base_changed");
-    PyObject* done =
-        name ? PyObject_CallMethodObjArgs(engine->writer, name, readers, change.key, change.old ? change.old : Py_None,
-                                          change.value ? change.value : Py_None, nullptr)
-             : nullptr;
+    PyObject* done = PyObject_CallMethod(engine->writer, "tell_changed", "O", changed.for_python);
     Py_XDECREF(done);
     return done;
 }

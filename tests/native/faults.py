@@ -10,6 +10,7 @@ from tests.native.fault import Fault
 from tests.native.faults_of_deadlines import FAULTS_OF_DEADLINES
 from tests.native.faults_of_hot_calls import FAULTS_OF_HOT_CALLS
 from tests.native.faults_of_http2 import FAULTS_OF_HTTP2
+from tests.native.faults_of_indexes import FAULTS_OF_INDEXES
 from tests.native.faults_of_messages import FAULTS_OF_MESSAGES
 from tests.native.faults_of_relay import FAULTS_OF_RELAY
 from tests.native.faults_of_tails import FAULTS_OF_TAILS
@@ -379,6 +380,7 @@ FAULTS: Final = tuple(
             *FAULTS_OF_DEADLINES,
             *FAULTS_OF_TAILS,
             *FAULTS_OF_TELLING,
+            *FAULTS_OF_INDEXES,
         ),
         key=lambda fault: fault.file,
     )

@@ -122,14 +122,14 @@ FAULTS_OF_MESSAGES: Final = (
     ),
     Fault(
         "lens.cpp",
-        "if (width) return piece->size == width;",
+        "if (width) return text.size == width;",
         "if (width) return true;",
         "texts of any width fit a slot",
     ),
     Fault(
         "lens.cpp",
-        "if (field.width > DIGITS_MAX || (field.width && value < 0)) return false;",
-        "if (field.width > DIGITS_MAX) return false;",
+        "if (bind.width > DIGITS_MAX || (bind.width && value < 0)) return false;",
+        "if (bind.width > DIGITS_MAX) return false;",
         "negative numbers fit a slot with a width",
     ),
     Fault(

@@ -13,7 +13,7 @@ FAULTS_OF_TELLING: Final = (
     ),
     Fault(
         "telling.cpp",
-        "    if (route->is_followed && !route->tells_watches) return false;\n",
+        "    if (route->is_followed && !route->tells_watches && !route->tells_joins) return false;\n",
         "",
         "joins over a watched timeline are not told of its rows",
     ),
@@ -24,7 +24,7 @@ FAULTS_OF_TELLING: Final = (
         "watches are not told of a value that takes the place of another",
     ),
     Fault(
-        "telling.cpp",
+        "told.hpp",
         "few_[number] : more_[number - FEW]; }",
         "few_[number] : more_[0]; }",
         "of many joins that read a key, some are told twice and others never",
@@ -49,8 +49,8 @@ FAULTS_OF_TELLING: Final = (
     ),
     Fault(
         "telling.cpp",
-        "    if (is_told && changed) {",
-        "    if (false) {",
+        "    if (!is_told || !changed.for_python) return is_told;\n",
+        "    return is_told;\n",
         "neither watches nor joins are told of counts",
     ),
     Fault(
@@ -67,8 +67,8 @@ FAULTS_OF_TELLING: Final = (
     ),
     Fault(
         "telling.cpp",
-        "PyObject* site = told.route->is_followed ? told.site : nullptr;",
-        "PyObject* site = nullptr;",
+        "told.route->is_followed ? &followers : nullptr, tail,",
+        "nullptr, tail,",
         "watches over a timeline are not told of a row that goes",
     ),
     Fault(

@@ -139,11 +139,11 @@ def test_what_a_parser_raises_is_raised() -> None:
 @pytest.mark.parametrize(
     "arguments",
     [
-        ((b"s|",) * (hot.PARTS_MAX + 1), (), (), 9),
-        ((b"s|",), (("a", 0),), (), 9),
-        ((b"s|",), ((b"a", None),), (), 9),
-        ((b"s|",), (("a", None),) * (hot.PARTS_MAX + 1), (), 9),
-        ((b"s|", None), (("a", None),), (b"s|", 3), 9),
+        ((b"s|",) * (hot.PARTS_MAX + 1), (), (), 9, None),
+        ((b"s|",), (("a", 0),), (), 9, None),
+        ((b"s|",), ((b"a", None),), (), 9, None),
+        ((b"s|",), (("a", None),) * (hot.PARTS_MAX + 1), (), 9, None),
+        ((b"s|", None), (("a", None),), (b"s|", 3), 9, None),
     ],
 )
 def test_a_lens_that_makes_no_sense_is_refused(arguments: tuple[Any, ...]) -> None:
@@ -153,6 +153,6 @@ def test_a_lens_that_makes_no_sense_is_refused(arguments: tuple[Any, ...]) -> No
 
 @pytest.mark.parametrize("rows", [([b"s|1"], []), (b"s|1", [b"{}"])])
 def test_many_rows_have_as_many_values(rows: tuple[Any, Any]) -> None:
-    lens = hot.QuickLens((b"s|", None), (("a", None, False),), (b"s|", 1), 9)
+    lens = hot.QuickLens((b"s|", None), (("a", None, False),), (b"s|", 1), 9, None)
     with pytest.raises(TypeError):
         lens.look_all(*rows, parse_value, None)

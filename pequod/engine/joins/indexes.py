@@ -24,6 +24,7 @@ from typing import Final, Protocol
 
 from pequod.answers.rows import Rows
 from pequod.engine.base.table import Cut, Table
+from pequod.engine.joins.index_bytes import HotIndex
 from pequod.engine.joins.record_parser import RecordParser
 from pequod.engine.memory.eviction import PINNED, WAIT_READS, Evictor, Rank, Ticket
 from pequod.engine.memory.ledger import BYTES, GROUP, ROW, TABLE
@@ -63,20 +64,18 @@ class Gaps(Protocol):
         """Return the parts of a range that are not there for a read."""
 
 
-class Index:
+class Index(HotIndex):
     """What a source with records sees in one table.
 
     Invariants:
         1. ``rows``, if they are there, are those that the lens shows in the table's present rows; and, if joins compute
         rows of the source, in theirs: contexts hold all of its range.
-        2. ``_begun``, if they are there, are those that it shows in the present rows with keys below ``_reached``.
-        3. Not both are there. The ledger has ``_counted_bytes`` for them, and they have a ticket if and only if they
+        2. ``begun``, if they are there, are those that it shows in the present rows with keys below ``_reached``.
+        3. Not both are there. The ledger has ``counted_bytes`` for them, and they have a ticket if and only if they
            are there.
     """
 
     __slots__ = (
-        "_begun",
-        "_counted_bytes",
         "_is_awaited",
         "_left_long",
         "_parse",
@@ -88,7 +87,6 @@ class Index:
         "memory",
         "misfits",
         "range",
-        "rows",
         "searched",
         "table",
         "ticket",
@@ -101,9 +99,11 @@ class Index:
         self._parse = parse
         #: The range of the source's own keys.
         self.range = Range(*keys_of(view.source.pattern))
-        self.rows: Table | None = None
-        #: The rows that are made so far, and the end of the keys of the table that they are of.
-        self._begun: Table | None = None
+        self.rows = self.begun = None
+        self.quick = None if self.lens.is_optional else self.lens.quick
+        self.ledger = memory.ledger
+        self.has_own_values = self.lens.has_own_values
+        #: The end of the keys of the table that the rows that are made so far are of.
         self._reached = b""
         #: Whether memory was too short for the rows made so far; the next slice says so.
         self._was_evicted = False
@@ -115,7 +115,7 @@ class Index:
         self.computed_by: tuple[object, ...] = ()
         #: What the database can be asked for beside ranges of its keys; None: nothing, or there is no database.
         self.searched: Gaps | None = None
-        self._counted_bytes = 0
+        self.counted_bytes = 0
         self.ticket: Ticket | None = None
         #: The number of the latest read that used it.
         self.last_used = 0
@@ -143,7 +143,7 @@ class Index:
     @property
     def is_held(self) -> bool:
         """Whether there are rows, all or some, that changes of the table change."""
-        return self.rows is not None or self._begun is not None
+        return self.rows is not None or self.begun is not None
 
     def take(self, key: bytes, old: bytes | None, new: bytes | None) -> Iterable[PlainChange]:
         """Bring the rows, if they are there, up to date with the change of a row of the table.
@@ -162,13 +162,13 @@ class Index:
         was = rows.put(plain, value)
         if was is None:
             gone = self._take_out(rows, key, old)
-            self._weigh()
+            self.weigh()
             return [*gone, (plain, None, value)]
         # Only this row shows it, and shows nothing else: the old value is not parsed (invariant 1 of lenses).
         if was == value:
             return ()
-        if self.lens.has_own_values and len(was) != len(value):
-            self._weigh()
+        if self.has_own_values and len(was) != len(value):
+            self.weigh()
         return ((plain, was, value),)
 
     def _take_out(self, rows: Table, key: bytes, old: bytes | None) -> list[PlainChange]:
@@ -214,7 +214,7 @@ class Index:
     def takes_slices(self) -> bool:
         """Whether the rows are not made, and take more than a slice."""
         is_long = self.table.entry_count > SLICE_ROWS or self.table.value_bytes > SLICE_BYTES
-        return self.rows is None and (self._begun is not None or is_long)
+        return self.rows is None and (self.begun is not None or is_long)
 
     def build(self) -> Table | None:
         """Make the rows, as `grow` does, at once; return None if memory is too short for them."""
@@ -249,7 +249,7 @@ class Index:
         ledger, self.last_used = self.memory.ledger, self.memory.reads.number
         self._is_awaited = True
         while True:
-            rows = self._begun or self._begin()
+            rows = self.begun or self._begin()
             looked_at, end = self._next_slice(rows_max, bytes_max)
             shown = self.show(looked_at)
             needed_bytes = TABLE + len(shown.keys) * ROW + sum(map(len, shown.keys))
@@ -262,10 +262,10 @@ class Index:
         rows.put_run(shown.keys, shown.values)
         self._reached = end
         self._left_long = bool(looked_at.values) and is_long(looked_at.values[-1])
-        self._weigh()
+        self.weigh()
         if end < self.range.last or self._left_long:
             return Growth.MORE
-        self.rows, self._begun = rows, None
+        self.rows, self.begun = rows, None
         return Growth.WHOLE
 
     def keep(self, shown: Rows) -> None:
@@ -278,8 +278,8 @@ class Index:
             return
         rows = self._begin()
         rows.put_run(shown.keys, shown.values)
-        self.rows, self._begun = rows, None
-        self._weigh()
+        self.rows, self.begun = rows, None
+        self.weigh()
 
     def follow(self, computed_by: tuple[object, ...]) -> None:
         """Note which joins compute rows of the source; if others did before, drop the rows."""
@@ -296,9 +296,9 @@ class Index:
         rows = Table(self.table.prefix)
         rows.cut = None
         rows.regroup(self._cut())
-        self._begun, self._reached = rows, self.range.first
-        self.memory.ledger.change_indexes(1, 0)
-        self._weigh()
+        self.begun, self._reached = rows, self.range.first
+        self.ledger.change_indexes(1, 0)
+        self.weigh()
         self.memory.enter(self, (_PRIORITY, self.last_used, 0))
         return rows
 
@@ -312,7 +312,7 @@ class Index:
 
     def evict(self) -> None:
         """Drop the rows because memory is short."""
-        self._was_evicted = self._begun is not None
+        self._was_evicted = self.begun is not None
         self.drop()
 
     def seen(self, first: bytes, last: bytes) -> Rows:
@@ -331,7 +331,7 @@ class Index:
         """Change the plain rows of one row of the table, if there are any here."""
         rows = self.rows
         if rows is None and key < self._reached:
-            rows = self._begun
+            rows = self.begun
         if rows is None:
             return
         if before:
@@ -340,18 +340,18 @@ class Index:
                     rows.remove(plain)
         for plain, value in after.items():
             rows.put(plain, value)
-        if self.lens.has_own_values or before.keys() != after.keys():
-            self._weigh()
+        if self.has_own_values or before.keys() != after.keys():
+            self.weigh()
 
     def drop(self) -> None:
         """Drop the rows, all or those that are made so far; nothing changes if there are none."""
         if not self.is_held:
             return
-        self.rows = self._begun = None
+        self.rows = self.begun = None
         self._reached = b""
         self.memory.leave(self)
-        self.memory.ledger.change_indexes(-1, -self._counted_bytes)
-        self._counted_bytes = 0
+        self.ledger.change_indexes(-1, -self.counted_bytes)
+        self.counted_bytes = 0
 
     def rank(self) -> Rank:
         """Return its place in the order of eviction: the last. It stays for the reads that wait for it."""
@@ -365,35 +365,26 @@ class Index:
         assert isinstance(follow, bytes), "a delimiter is between two slots"
         return Cut(None if slot.width is None else slot.width + len(follow))
 
-    def _weigh(self) -> None:
-        counted_bytes = self.count_bytes()
-        self.memory.ledger.change_indexes(0, counted_bytes - self._counted_bytes)
-        self._counted_bytes = counted_bytes
-
-    def count_bytes(self) -> int:
-        """Return the memory of the rows; values that are the table's own are counted there.
-
-        Cost:
-            O(1).
-        """
-        rows = self.rows or self._begun
-        if rows is None:
-            return 0
-        own_bytes = rows.value_bytes if self.lens.has_own_values else -BYTES * rows.entry_count
-        return TABLE + len(rows.groups) * GROUP + rows.entry_count * ROW + rows.key_bytes + own_bytes
-
     def _check(self) -> None:
-        assert self._counted_bytes == self.count_bytes(), "invariant 3"
+        assert self.counted_bytes == self.count_bytes() == self._count_rows(), "invariant 3"
         assert (self.ticket is not None) == self.is_held, "invariant 3"
-        assert self.rows is None or self._begun is None, "invariant 3"
-        rows = self.rows or self._begun
+        assert self.rows is None or self.begun is None, "invariant 3"
+        rows = self.rows or self.begun
         if rows is not None:
             rows._check()
             last = self.range.last if self.rows is not None else self._reached
             if not self.computed_by:
                 self._check_rows(self.table.slice(self.range.first, last))
 
+    def _count_rows(self) -> int:
+        rows = self.rows or self.begun
+        if rows is None:
+            return 0
+        keys, values = rows.slice(rows.prefix, rows.end)
+        own_bytes = sum(map(len, values)) if self.lens.has_own_values else -BYTES * len(keys)
+        return TABLE + len(rows.groups) * GROUP + len(keys) * ROW + sum(map(len, keys)) + own_bytes
+
     def _check_rows(self, own: Rows) -> None:
-        rows, misfits = self.rows or self._begun, dict(self.misfits)
+        rows, misfits = self.rows or self.begun, dict(self.misfits)
         assert rows is None or rows.slice(rows.prefix, rows.end) == self.show(own), "invariants 1 and 2"
         self.misfits = misfits

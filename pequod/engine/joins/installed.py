@@ -85,7 +85,7 @@ class Site(Frames[Context]):
         route: Route = core.Route(
             self._by_key, shape, known_run(parts, step.known), tuple(pieces), step.depth, not step.is_value, is_count
         )
-        route.is_followed, route.tells_watches = self.join.is_followed, self.join.tells_watches
+        self.join.follow_route(route)
         return route
 
     def tail_of(self, match: re.Match[bytes]) -> bytes:
@@ -217,12 +217,22 @@ class InstalledJoin(CompiledJoin):
             for site in sites:
                 site.told = self.told
                 if site.route is not None:
-                    site.route.is_followed, site.route.tells_watches = is_followed, self.tells_watches
+                    self.follow_route(site.route)
+
+    def follow_route(self, route: Route) -> None:
+        """Say in a route of the join who is told of changes of rows."""
+        route.is_followed = self.is_followed
+        route.tells_watches, route.tells_joins = self.tells_watches, self.tells_joins
 
     @property
     def tells_watches(self) -> bool:
         """Whether watches are all who are told of changes of rows, and told each as it is."""
         return self.watches.count > 0 and not self.downstreams and not self.rivals and self.spec.keep is None
+
+    @property
+    def tells_joins(self) -> bool:
+        """Whether other joins are all who are told of changes of rows, and told each as it is."""
+        return bool(self.downstreams) and not self.watches.count and not self.rivals and self.spec.keep is None
 
     @property
     def told(self) -> tuple[Watch, ...] | None:
@@ -359,6 +369,7 @@ class InstalledJoin(CompiledJoin):
                 assert site.told == self.told
                 if (route := site.route) is not None:
                     assert (route.is_followed, route.tells_watches) == (self.is_followed, self.tells_watches)
+                    assert route.tells_joins == self.tells_joins
         assert all(kernel.is_quiet == self._is_kernel_quiet for kernel in self._kernels.values())
 
     def _check_states(self, context: Context) -> None:

@@ -7,23 +7,38 @@ does. Joins that read them are told of these changes as if the plain rows were r
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import TYPE_CHECKING
 
 from pequod.engine.joins.indexes import Index
 from pequod.engine.joins.installed import Site
+from pequod.native import core
 
 
-class Projection:
+class HotProjection:
+    """What writes of records look at in a projection."""
+
+    __slots__ = ("index", "readers")
+
+    index: Index
+    readers: list[list[Site]]
+
+
+if not TYPE_CHECKING and core is not None:
+    HotProjection = core.HotProjection
+
+
+class Projection(HotProjection):
     """The sites that read one index; among the readers of a table, it stands in the place of a list of sites.
 
     Invariants:
         1. ``readers`` is not empty: it has a list of sites for each source that sees this.
     """
 
-    __slots__ = ("index", "readers")
+    __slots__ = ()
 
     def __init__(self, index: Index) -> None:
         self.index = index
-        self.readers: list[list[Site]] = []
+        self.readers = []
 
     def __iter__(self) -> Iterator[Site]:
         """Yield the sites."""

@@ -58,10 +58,21 @@ UNLIMITED: Final = 1 << 60
 class HotLedger:
     """The numbers that most writes change, and how they do."""
 
-    __slots__ = ("entry_count", "entry_count_max", "log_bytes", "row_bytes", "updater_bytes", "weigh_at")
+    __slots__ = (
+        "entry_count",
+        "entry_count_max",
+        "index_bytes",
+        "index_count",
+        "log_bytes",
+        "row_bytes",
+        "updater_bytes",
+        "weigh_at",
+    )
 
     entry_count: int
     entry_count_max: int
+    index_bytes: int
+    index_count: int
     log_bytes: int
     row_bytes: int
     updater_bytes: int
@@ -83,6 +94,11 @@ class HotLedger:
         """Note that logs grew or shrank."""
         self.log_bytes += grown_bytes
 
+    def change_indexes(self, count: int, grown_bytes: int) -> None:
+        """Note that indexes over records came or went, grew or shrank."""
+        self.index_count += count
+        self.index_bytes += grown_bytes
+
     def change_updaters(self, grown_bytes: int) -> None:
         """Note that updaters came or went."""
         self.updater_bytes += grown_bytes
@@ -90,7 +106,7 @@ class HotLedger:
 
 if not TYPE_CHECKING and core is not None:
     HotLedger = core.HotLedger
-    core.use_sizes(ENTRY, BYTES, LOG_ENTRY)
+    core.use_sizes(ENTRY, BYTES, LOG_ENTRY, TABLE, GROUP, ROW)
 
 
 class Ledger(HotLedger):
@@ -108,8 +124,6 @@ class Ledger(HotLedger):
         "capped_count",
         "context_count",
         "evictions",
-        "index_bytes",
-        "index_count",
         "limit_bytes",
         "loaded_bytes",
         "part_count",
@@ -173,11 +187,6 @@ class Ledger(HotLedger):
     def change_states(self, grown_bytes: int) -> None:
         """Note that aggregate states grew or shrank."""
         self.state_bytes += grown_bytes
-
-    def change_indexes(self, count: int, grown_bytes: int) -> None:
-        """Note that indexes over records came or went, grew or shrank."""
-        self.index_count += count
-        self.index_bytes += grown_bytes
 
     def change_watches(self, grown_bytes: int) -> None:
         """Note that changes for watches came or went; the code that keeps them calls this."""
