@@ -11,6 +11,7 @@ from pequod import Client
 from pequod.errors import UnavailableError
 from pequod.native import FLAVOUR
 from tests.forked import ForkedServer, started_server
+from tests.server.ending import heard
 
 PROTO = Path(__file__).parents[2] / "proto"
 
@@ -23,7 +24,7 @@ def test_signals_end_it_cleanly(number: signal.Signals) -> None:
         assert process.stderr.readline().startswith(f"pequod ({FLAVOUR}) serving on 127.0.0.1:")
         process.send_signal(number)
         assert process.wait(10) == 0
-        assert process.stderr.read() == "pequod stopping\n"
+        assert heard(process.stderr.read()) == "pequod stopping\n"
 
 
 def test_clients_that_only_listen_do_not_hold_up_the_end() -> None:
@@ -34,7 +35,7 @@ def test_clients_that_only_listen_do_not_hold_up_the_end() -> None:
             assert server.wait(30) == 0
             with pytest.raises(UnavailableError):
                 client.get("a")
-        assert server.said.read() == "pequod stopping\n"
+        assert heard(server.said.read()) == "pequod stopping\n"
 
 
 CLIENT = """

@@ -12,6 +12,7 @@ from pequod_proto.pequod_pb2_grpc import PequodStub
 
 from pequod import Client
 from tests.forked import ForkedServer
+from tests.server.ending import heard
 
 SERVING = health_pb2.HealthCheckResponse.SERVING
 NOT_SERVING = health_pb2.HealthCheckResponse.NOT_SERVING
@@ -60,7 +61,7 @@ def test_health_says_not_serving_while_a_call_drains_to_its_end(process: ForkedS
     keys += [key for chunk in scan for key in chunk.keys]
     assert keys == [b"k%02d" % number for number in range(ROWS)]
     assert process.wait(30) == 0
-    assert process.said.read() == "pequod stopping\n"
+    assert heard(process.said.read()) == "pequod stopping\n"
 
 
 @pytest.mark.parametrize("drain_s", [0])
@@ -73,7 +74,7 @@ def test_a_call_that_outlasts_the_drain_time_is_cut_off(process: ForkedServer, c
     with pytest.raises(grpc.RpcError) as caught:
         list(scan)
     assert caught.value.code() in (grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.CANCELLED)
-    assert process.said.read() == "pequod stopping\n"
+    assert heard(process.said.read()) == "pequod stopping\n"
 
 
 def test_a_second_ctrl_c_closes_at_once(process: ForkedServer, channel: grpc.Channel) -> None:
@@ -91,4 +92,4 @@ def test_a_second_ctrl_c_closes_at_once(process: ForkedServer, channel: grpc.Cha
         list(scan)
     assert caught.value.code() in (grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.CANCELLED)
     assert process.wait(30) == 0
-    assert process.said.read() == "pequod stopping\npequod closing at once\n"
+    assert heard(process.said.read()) == "pequod stopping\npequod closing at once\n"
