@@ -31,7 +31,7 @@ from typing import Final, NamedTuple, Protocol, cast
 import orjson
 
 from pequod.language.composing import hidden, nulls
-from pequod.language.forms import ABSENT, OWN_FIELD, TEXT_BYTES_MAX, FormOf, Misfit, getter, outer_name, slot_form
+from pequod.language.forms import ABSENT, OWN_FIELD, TEXT_BYTES_MAX, FormOf, Misfit, getter, slot_form
 from pequod.language.numerals import Vast
 from pequod.language.parsing import read_json
 from pequod.language.patterns import Builder, compile_builder, compile_matcher, cuts, make_template
@@ -304,7 +304,7 @@ def _compile_quick(view: RecordView) -> Quick | None:
     return quick
 
 
-def _gives(source: Source, fields_max: int) -> tuple[tuple[bytes | None, str], ...] | bytes | bool | None:
+def _gives(source: Source, fields_max: int) -> tuple[tuple[bytes | str | None, ...], ...] | bytes | bool | None:
     """Return what a plain row has as its value: None: the table's own one; fields, with what begins each in an object.
 
     False: only `Lens.give` says it.
@@ -314,11 +314,7 @@ def _gives(source: Source, fields_max: int) -> tuple[tuple[bytes | None, str], .
     if source.operator is Operator.COUNT or not source.operator.gives_value:
         return False
     given = [(None, source.given.path)] if isinstance(source.given, OneField) else source.given.fields
-    gives = list[tuple[bytes | None, str]]()
-    for name, path in given:
-        outer = outer_name(path)
-        if outer is None or outer == OWN_FIELD:
-            return False
-        gives.append((None if name is None else orjson.dumps(name) + b":", outer))
-    is_quick = len({begin for begin, _ in gives}) == len(gives) <= fields_max
-    return tuple(gives) if is_quick else False
+    is_quick = len({name for name, _ in given}) == len(given) <= fields_max
+    if not is_quick or any(len(path.names) not in {1, 2} for _, path in given):
+        return False
+    return tuple([(None if name is None else orjson.dumps(name) + b":", *path.names) for name, path in given])

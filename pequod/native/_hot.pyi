@@ -203,7 +203,7 @@ class QuickLens:
         fields: tuple[tuple[str | None, int | None, bool], ...],
         plain: tuple[bytes | int, ...],
         text_bytes_max: int,
-        gives: tuple[tuple[bytes | None, str], ...] | bytes | bool | None,
+        gives: tuple[tuple[bytes | None, str] | tuple[bytes | None, str, str], ...] | bytes | bool | None,
         /,
     ) -> None: ...
     def show(self, key: bytes, value: bytes, /) -> tuple[bytes, bytes] | None: ...

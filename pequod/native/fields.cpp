@@ -82,9 +82,13 @@ class Reader {
                 return true;
             }
             case '{':
-            case '[':
-                field->kind = Field::OTHER;
-                return skip_nested();
+            case '[': {
+                const char* start = at_;
+                field->kind = *start == '{' ? Field::OBJECT : Field::OTHER;
+                if (!skip_nested()) return false;
+                field->text = {start, size_t(at_ - start)};
+                return true;
+            }
             case 't':
                 return take_word(field, Field::BOOLEAN, {"true", 4});
             case 'f':

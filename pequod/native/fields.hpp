@@ -11,8 +11,8 @@
 namespace pequod {
 
 struct Field {
-    // OTHER: a text with escapes, a number that is no plain integer, an array or an object.
-    enum Kind : unsigned char { MISSING, TEXT, INTEGER, BOOLEAN, NOTHING, OTHER };
+    // OTHER: a text with escapes, a number that is no plain integer, or an array.
+    enum Kind : unsigned char { MISSING, TEXT, INTEGER, BOOLEAN, NOTHING, OTHER, OBJECT };
 
     Kind kind;
     // As it stands there, of a text without its quotes.

@@ -152,7 +152,7 @@ char* write_member(char* to, const Given& given, const Field& field) {
 PyObject* make_object(const QuickLens* lens, const Field* found) {
     size_t size = 1;
     for (size_t at = 0; at < lens->given_count; ++at) {
-        if (found[at].kind == Field::OTHER) return nullptr;
+        if (found[at].kind >= Field::OTHER) return nullptr;
         if (found[at].kind != Field::MISSING) size += member_size(lens->given[at], found[at]);
     }
     const bool is_empty = size == 1;
@@ -166,6 +166,20 @@ PyObject* make_object(const QuickLens* lens, const Field* found) {
     // In the place of the last comma.
     to[is_empty ? 0 : -1] = '}';
     return made;
+}
+
+// Put fields within fields in the places of these; false: one is not usual.
+bool take_inner(const QuickLens* lens, Field* found) {
+    for (size_t at = 0; at < lens->given_count; ++at) {
+        if (!lens->given[at].inner) continue;
+        // What is no object has no fields.
+        if (found[at].kind != Field::OBJECT) {
+            found[at].kind = Field::MISSING;
+        } else if (!read_fields(Piece(found[at].text), &lens->given[at].inner_name, 1, found + at)) {
+            return false;
+        }
+    }
+    return true;
 }
 
 // The value of the plain row, of the fields that it has; null: it is Python's to make, or an error is set.
@@ -226,7 +240,7 @@ bool show(const QuickLens* lens, PyObject* key, PyObject* value, Shown* shown) {
     if (is_whole(lens)) {
         if (!take_whole(lens, piece_of(value), &pieces)) return false;
     } else if (!read_fields(piece_of(value), lens->names, lens->bind_count + lens->given_count, found) ||
-               !take_read(lens, found, &pieces)) {
+               !take_read(lens, found, &pieces) || !take_inner(lens, found + lens->bind_count)) {
         return false;
     }
     shown->value = give(lens, value, found + lens->bind_count);

@@ -22,6 +22,9 @@ struct Given {
     PyObject* begin;
     // A str, owned.
     PyObject* name;
+    // The name of a field within that field, a str, owned, and its bytes; null: the field itself is given.
+    PyObject* inner;
+    Piece inner_name;
 };
 
 struct QuickLens {

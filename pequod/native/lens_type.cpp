@@ -111,18 +111,19 @@ bool read_binds(QuickLens* lens, PyObject* tuple) {
     return true;
 }
 
-// The pairs of what begins a field in an object, None of one that is given by itself, and its name.
+// Of each field what begins it in an object, None of one that is given by itself, its name, and that of one within it.
 bool read_given(QuickLens* lens, PyObject* tuple) {
     if (PyTuple_GET_SIZE(tuple) > Py_ssize_t(PARTS_MAX)) return refuse("a lens gives few fields");
     lens->gives = QuickLens::SOME_FIELDS;
     for (Py_ssize_t at = 0; at < PyTuple_GET_SIZE(tuple); ++at) {
-        PyObject *begin, *name;
+        PyObject *begin, *name, *inner = nullptr;
         PyObject* pair = PyTuple_GET_ITEM(tuple, at);
         if (!PyTuple_CheckExact(pair)) return refuse("a field has a beginning and a name");
-        if (!PyArg_ParseTuple(pair, "OU", &begin, &name)) return false;
+        if (!PyArg_ParseTuple(pair, "OU|U", &begin, &name, &inner)) return false;
         if (begin == Py_None) lens->gives = QuickLens::ONE_FIELD;
         if (begin != Py_None && !PyBytes_CheckExact(begin)) return refuse("a field begins with bytes");
-        lens->given[lens->given_count++] = {begin == Py_None ? nullptr : Py_NewRef(begin), Py_NewRef(name)};
+        lens->given[lens->given_count++] = {begin == Py_None ? nullptr : Py_NewRef(begin), Py_NewRef(name),
+                                            Py_XNewRef(inner), Piece{nullptr, 0}};
     }
     return lens->gives == QuickLens::SOME_FIELDS || lens->given_count == 1 ? true : refuse("one field is given alone");
 }
@@ -135,14 +136,23 @@ bool read_gives(QuickLens* lens, PyObject* gives) {
     return lens->gives != QuickLens::EMPTY || is_empty ? true : refuse("a lens gives a value");
 }
 
+// The bytes of a name; false: an error is set.
+bool read_name(PyObject* name, Piece* piece) {
+    Py_ssize_t size = 0;
+    const char* text = name ? PyUnicode_AsUTF8AndSize(name, &size) : "";
+    *piece = {text, size_t(size)};
+    return text;
+}
+
 // Have the names of all fields at hand.
 bool read_names(QuickLens* lens) {
-    for (size_t at = 0; at < lens->bind_count + lens->given_count; ++at) {
-        PyObject* name = at < lens->bind_count ? lens->binds[at].name : lens->given[at - lens->bind_count].name;
-        Py_ssize_t size = 0;
-        const char* text = name ? PyUnicode_AsUTF8AndSize(name, &size) : "";
-        if (!text) return false;
-        lens->names[at] = {text, size_t(size)};
+    for (size_t at = 0; at < lens->bind_count; ++at) {
+        if (!read_name(lens->binds[at].name, lens->names + at)) return false;
+    }
+    for (size_t at = 0; at < lens->given_count; ++at) {
+        Given& given = lens->given[at];
+        if (!read_name(given.name, lens->names + lens->bind_count + at)) return false;
+        if (given.inner && !read_name(given.inner, &given.inner_name)) return false;
     }
     return true;
 }
@@ -176,6 +186,7 @@ void lens_dealloc(PyObject* self) {
     for (size_t at = 0; at < lens->given_count; ++at) {
         Py_XDECREF(lens->given[at].begin);
         Py_XDECREF(lens->given[at].name);
+        Py_XDECREF(lens->given[at].inner);
     }
     type->tp_free(self);
     Py_DECREF(type);

@@ -49,7 +49,7 @@ FAULTS_OF_INDEXES: Final = (
     ),
     Fault(
         "lens.cpp",
-        "if (found[at].kind == Field::OTHER) return nullptr;",
+        "if (found[at].kind >= Field::OTHER) return nullptr;",
         "",
         "objects have numbers and texts as they were written",
     ),
@@ -58,6 +58,12 @@ FAULTS_OF_INDEXES: Final = (
         "found->kind >= Field::TEXT && found->kind <= Field::BOOLEAN;",
         "found->kind >= Field::TEXT && found->kind <= Field::NOTHING;",
         "null is given by itself",
+    ),
+    Fault(
+        "lens.cpp",
+        "            found[at].kind = Field::MISSING;\n",
+        "",
+        "a field is given in the place of one that it would have within it",
     ),
     Fault(
         "lens_type.cpp",

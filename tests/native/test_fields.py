@@ -22,6 +22,8 @@ JOINS = [
     "t|<a:3>|<id> = sum s|<id> with a = <a:3> as b",
     "t|<a>|<id> = count s|<id> with a = <a>",
     "t|<id> = copy s|<id> as {a, b}",
+    "t|<a>|<id> = copy s|<id> with a = <a> as {b.a, b, c.d}",
+    "t|<a>|<id> = copy s|<id> with a = <a> as b.a",
 ]
 #: Members of a record, as they stand there.
 MEMBERS = [
@@ -87,6 +89,15 @@ MEMBERS += [b'"b":{"x":' + b"[" * 64 + b"]" * 65, b'"b":{"x":' + b"[" * 63 + b"]
 #: Texts of which several bytes are looked at together, and what no text may have among them.
 MEMBERS += [
     b'"b":"%b%b%b"' % (b"y" * 23, wrong, b"y" * 40) for wrong in (b"\x01", b"\xff", b"\xc3\xa9", b"\\n", b"\\x", b"")
+]
+#: Fields within fields, and what looks like some.
+MEMBERS += [
+    b'"b":{"a":"z","a":"y"}',
+    b'"b":{"a":{}}',
+    b'"b":{"a":null, "c":2}',
+    b'"b":{"c":1}',
+    b'"b":"{\\n}"',
+    b'"b":{"a":7}',
 ]
 SPACES = [b"", b" ", b"\n", b"\t\r", b"\x0c", b"\xef\xbb\xbf", b"x", b"\0"]
 
