@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import socket
 import sqlite3
 import time
 from abc import ABC, abstractmethod
 from collections.abc import AsyncIterator, Sequence
-from contextlib import asynccontextmanager, suppress
+from contextlib import asynccontextmanager, closing, suppress
 from pathlib import Path
 from typing import Any
 
@@ -177,21 +178,23 @@ class MariadbSite(ServerSite):
         return await asyncio.to_thread(self._fetch, statement, "live")
 
     def _fetch(self, statement: str, database: str | None) -> list[tuple[Any, ...]]:
-        with (
-            pymysql.connect(
-                unix_socket=str(self.server.socket),
-                user="root",
-                database=database,
-                autocommit=True,
-                charset="utf8mb4",
-                client_flag=CLIENT.MULTI_STATEMENTS,
-                init_command="SET sql_mode = 'ANSI_QUOTES,STRICT_ALL_TABLES'",
-                read_timeout=60,
-            ) as connection,
-            connection.cursor() as cursor,
-        ):
-            cursor.execute(statement)
-            return list(cursor.fetchall())
+        connection = pymysql.Connection(
+            user="root",
+            database=database,
+            autocommit=True,
+            charset="utf8mb4",
+            client_flag=CLIENT.MULTI_STATEMENTS,
+            init_command="SET sql_mode = 'ANSI_QUOTES,STRICT_ALL_TABLES'",
+            read_timeout=60,
+            defer_connect=True,
+        )
+        # The driver leaves a socket open that it cannot connect.
+        with closing(socket.socket(socket.AF_UNIX)) as one:
+            one.connect(str(self.server.socket))
+            connection.connect(one)
+            with connection, connection.cursor() as cursor:
+                cursor.execute(statement)
+                return list(cursor.fetchall())
 
     async def drop_index(self, name: str, table: str) -> None:
         await self.fetch(f"DROP INDEX {name} ON {table}")

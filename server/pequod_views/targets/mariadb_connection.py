@@ -177,7 +177,7 @@ class MariadbConnection:
             raise TargetRefusedError(self._name, f"it is {version}, and views need MariaDB {wanted} or a later one")
         self._packet_bytes_max = packet_bytes_max
         # From now on; a server that is stopped is known by its silence before.
-        self._raw._read_timeout = _STATEMENT_S
+        self._raw._read_timeout = _STATEMENT_S  # type: ignore[attr-defined]  # private
 
     def run_all(self, statements: Iterable[str]) -> list[list[tuple[Any, ...]]]:
         """Run statements in order, many in a message; return the rows of those that give rows."""
