@@ -306,7 +306,7 @@ views-chaos: $(INSTALLED) ## kill managers of views, the server and the database
 	$(BIN)/python -m tests.views.chaos --runs $(RUNS) --target $(TARGET) --behind $(BEHIND)
 
 views-mariadb: $(INSTALLED) ## the tests of views over a MariaDB, which `make test` leaves out (needs mariadb-server): some minutes
-	$(BIN)/python -m pytest -n 2 tests/views tests/bench/test_views.py -k mariadb
+	$(BIN)/python -m pytest -n 2 tests/views -k mariadb --timeout=1200
 
 views-schedules: SCHEDULES = 1000000
 views-schedules: $(INSTALLED) ## let coordinators of versioned views die in SCHEDULES (1000000) random interleavings, from SEED (0) on: a quarter of an hour on two cores

@@ -15,10 +15,11 @@ from urllib.parse import quote
 
 from tests.installed import lacking
 
-#: Small, and quick where a killed process is to lose nothing; the machine itself does not fail here.
+#: Small and quick: a killed process loses nothing, and the machine itself does not fail here.
 _SETTINGS: Final = (
     "--innodb-buffer-pool-size=32M",
     "--innodb-flush-log-at-trx-commit=2",
+    "--innodb-flush-method=nosync",
     "--innodb-print-all-deadlocks=ON",
     "--performance-schema=OFF",
     "--skip-log-bin",

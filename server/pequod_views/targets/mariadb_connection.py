@@ -152,7 +152,7 @@ class MariadbConnection:
             charset="utf8mb4",
             # Counts rows that a statement finds, also those that are already as it would have them.
             client_flag=CLIENT.FOUND_ROWS | CLIENT.MULTI_STATEMENTS,
-            read_timeout=_STATEMENT_S,
+            read_timeout=_CONNECT_S,
             write_timeout=_STATEMENT_S,
             program_name="pequod views",
             defer_connect=True,
@@ -177,6 +177,8 @@ class MariadbConnection:
             wanted = ".".join(map(str, _VERSION_MIN))
             raise TargetRefusedError(self._name, f"it is {version}, and views need MariaDB {wanted} or a later one")
         self._packet_bytes_max = packet_bytes_max
+        # From now on; a server that is stopped is known by its silence before.
+        self._raw._read_timeout = _STATEMENT_S  # type: ignore[attr-defined]  # private
 
     def run_all(self, statements: Iterable[str]) -> list[list[tuple[Any, ...]]]:
         """Run statements in order, many in a message; return the rows of those that give rows."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import sqlite3
+import time
 from collections.abc import AsyncIterator, Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager
@@ -22,6 +23,9 @@ T = TypeVar("T")
 
 #: How long a transaction waits for that of another process: SQLite has one writer at a time.
 _BUSY_S: Final = 5.0
+#: How often it looks meanwhile. SQLite itself looks ten times a second after a while: beside a process that writes
+#: without a pause it then waits for seconds, and a lease ends.
+_BUSY_LOOK_S: Final = 0.002
 #: Errors that say what is wrong with a statement; all others are about the file.
 _REFUSALS: Final = (sqlite3.IntegrityError, sqlite3.ProgrammingError, sqlite3.DataError, OverflowError)
 _REFUSED_WORDS: Final = (
@@ -94,8 +98,7 @@ class SqliteTarget:
         """Begin a transaction."""
         async with self._turn:
             try:
-                # At once for writing: a transaction that wanted to write later could fail then.
-                await self._run(lambda: self._open().execute("BEGIN IMMEDIATE"))
+                await self._run(self._begin)
                 yield SqliteTransaction(self)
                 await self._run(lambda: self._open().commit())
             except sqlite3.Error as error:
@@ -121,7 +124,26 @@ class SqliteTarget:
         """Run a part of the present transaction in the thread."""
         return await self._run(lambda: work(self._open()))
 
+    def _begin(self) -> None:
+        # At once for writing: a transaction that wanted to write later could fail then.
+        connection, end_s = self._open(), time.monotonic() + _BUSY_S
+        while True:
+            try:
+                connection.execute("BEGIN IMMEDIATE")
+                return
+            except sqlite3.OperationalError as error:
+                # Its extended codes say why in their higher bytes.
+                if error.sqlite_errorcode & 0xFF != sqlite3.SQLITE_BUSY or time.monotonic() > end_s:
+                    raise
+            time.sleep(_BUSY_LOOK_S)
+
     async def _run(self, work: Callable[[], T]) -> T:
+        """Run work in the thread.
+
+        Requires:
+            It returns no cursor: one that is dropped in the thread of the loop resets its statement, which the thread
+            here may be using again, and that fails as a misuse.
+        """
         return await asyncio.get_running_loop().run_in_executor(self._thread, work)
 
     async def _rollback(self) -> None:
@@ -146,6 +168,7 @@ class SqliteTarget:
             # Readers see the state before a transaction while it runs, and do not wait.
             connection.execute("PRAGMA journal_mode = WAL")
             connection.execute("PRAGMA synchronous = FULL")
+            connection.execute("PRAGMA busy_timeout = 0")
         except sqlite3.Error:
             connection.close()
             raise
@@ -197,12 +220,18 @@ class SqliteTransaction:
             f" ON CONFLICT ({names[0]}) DO {conflict}"
         )
         cells = [tuple(map(_cell, row)) for row in rows]
-        await self._execute(lambda connection: connection.executemany(statement, cells))
+        await self._write(statement, cells)
 
     async def delete(self, view: DurableView, keys: Sequence[bytes]) -> None:
         """Delete the rows of keys."""
         statement = f"DELETE FROM {quoted(view.table)} WHERE pequod_key = ?"
-        await self._execute(lambda connection: connection.executemany(statement, [(key,) for key in keys]))
+        await self._write(statement, [(key,) for key in keys])
+
+    async def _write(self, statement: str, rows: Sequence[tuple[Any, ...]]) -> None:
+        def write(connection: sqlite3.Connection) -> None:
+            connection.executemany(statement, rows)
+
+        await self._execute(write)
 
     async def delete_others(self, view: DurableView, first: bytes, last: bytes | None, keys: Sequence[bytes]) -> None:
         """Delete the rows of a range but those of some keys."""
