@@ -31,7 +31,7 @@ else:
     NativeBatch = NativeKernel = Route = object
 
 #: An extension of another number was built from other sources, and is not taken.
-_INTERFACE: Final = 27
+_INTERFACE: Final = 28
 
 
 #: Where ranges of keys start, and where they end.

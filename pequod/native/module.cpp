@@ -6,6 +6,7 @@
 #include "changes.hpp"
 #include "collect.hpp"
 #include "columns.hpp"
+#include "contents.hpp"
 #include "deadlines.hpp"
 #include "engine.hpp"
 #include "groups.hpp"
@@ -39,7 +40,7 @@ KindRow KIND_ROWS[256] = {};
 namespace {
 
 // That of pequod/native/__init__.py, which takes no other.
-constexpr int INTERFACE = 27;
+constexpr int INTERFACE = 28;
 
 PyModuleDef definition = {
     PyModuleDef_HEAD_INIT, "_hot", "The native core of the engine.", -1, nullptr, nullptr, nullptr, nullptr, nullptr,
@@ -91,6 +92,7 @@ PyMODINIT_FUNC PyInit__hot() {
                            pequod::add_engine_type,
                            pequod::add_batch_type,
                            pequod::add_column_functions,
+                           pequod::add_content_functions,
                            pequod::add_tails_type,
                            pequod::add_tally_function,
                            pequod::add_numeral_functions,
