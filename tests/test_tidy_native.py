@@ -34,7 +34,7 @@ LAYERS = (
     "kernel",
     "deadlines_type ends contexts_type frames_type lens_type rows_type tables_type changes_type",
     "frames state",
-    "contexts tables tails lens columns tally watches",
+    "contexts tables tails lens columns contents tally watches",
     "deadlines groups ranks changes",
     "arguments integers",
     "fields places parts messages numerals numbers key_ranges outcomes",

@@ -6,6 +6,7 @@
 #include "changes.hpp"
 #include "collect.hpp"
 #include "columns.hpp"
+#include "contents.hpp"
 #include "deadlines.hpp"
 #include "engine.hpp"
 #include "groups.hpp"
@@ -93,6 +94,7 @@ PyMODINIT_FUNC PyInit__hot() {
                            pequod::add_engine_type,
                            pequod::add_batch_type,
                            pequod::add_column_functions,
+                           pequod::add_content_functions,
                            pequod::add_tails_type,
                            pequod::add_tally_function,
                            pequod::add_numeral_functions,

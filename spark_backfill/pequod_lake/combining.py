@@ -39,9 +39,12 @@ def combined(table: LakeTable, versions: Sequence[Any], columns: Sequence[str] |
         return whole
     if table.is_partial:
         return _combined_partial(table, whole, kept)
-    order = places_in_order(whole, (*table.key, *([TIME] if table.timestamp else [])))
-    last = _is_last(whole.select(list(table.key)), order)
-    return whole.take(order.filter(last) if not _all(last) else order)
+    order = np.asarray(places_in_order(whole, (*table.key, *([TIME] if table.timestamp else []))))
+    last = np.asarray(_is_last(whole.select(list(table.key)), pa.array(order)))
+    order = order if last.all() else order[last]
+    # A run alone is in order, and is not copied.
+    is_whole = len(order) == whole.num_rows and np.array_equal(order, np.arange(len(order)))
+    return whole if is_whole else whole.take(pa.array(order))
 
 
 def live(table: LakeTable, rows: Any) -> Any:
@@ -53,34 +56,56 @@ def live(table: LakeTable, rows: Any) -> Any:
     return rows.filter(pc.invert(deleted)) if pc.any(deleted).as_py() else rows
 
 
-def places_in_order(rows: Any, key: Sequence[str]) -> Any:
+def places_in_order(rows: Any, key: Sequence[str], before: Sequence[str] = ()) -> Any:
     """Return the places of rows in the order of some columns, nulls last; equal rows stay as they are.
 
+    Args:
+        before: The columns by which the rows are in order already, none of them null: the last columns of the key are
+            left out if these begin with them.
+
     Cost:
-        O(n log n). Integers are packed into one number, if it has 63 bits: 0.16 s for a million in place of 0.22, and
-        0.04 in place of 0.06 for runs that are sorted, as NumPy's sort takes them as they are.
+        O(n log n). Integers are packed into one number, if it has 63 bits: 0.02 s for a million where their place has
+        room in it, too, and 0.05 where it has not, in place of 0.22.
     """
-    packed = _packed(rows, key)
+    size = next(size for size in range(len(key) + 1) if tuple(key[size:]) == tuple(before[: len(key) - size]))
+    if size == 0:
+        return pa.array(np.arange(rows.num_rows))
+    packed = _packed(rows, key[:size])
     if packed is None:
-        return pc.sort_indices(rows, [(name, "ascending") for name in key])
-    return pa.array(np.argsort(packed, kind="stable"))
+        return pc.sort_indices(rows, [(name, "ascending") for name in key[:size]])
+    return pa.array(_places(*packed))
 
 
-def _packed(rows: Any, key: Sequence[str]) -> Any:
-    """Return the columns of a key as one number that orders as they do; None if there is none."""
+def _packed(rows: Any, key: Sequence[str]) -> tuple[Any, int] | None:
+    """Return the columns of a key as one number that orders as they do, and what it is below; None if there is none."""
     packed, size = None, 1
     for name in key:
         column = rows[name]
         if column.null_count or not (pa.types.is_integer(column.type) or pa.types.is_timestamp(column.type)):
             return None
         values = np.asarray(column).astype(np.int64)
-        low = int(values.min(initial=0))
-        span = int(values.max(initial=0)) - low + 1
+        low, high = (int(values.min()), int(values.max())) if len(values) else (0, 0)
+        span = high - low + 1
         size *= span
         if size >= 1 << 63:
             return None
         packed = values - low if packed is None else packed * span + (values - low)
-    return packed
+    return packed, size
+
+
+def _places(numbers: Any, size: int) -> Any:
+    """Return the places of numbers from 0 to ``size`` in their order; equal ones stay as they are."""
+    bits = len(numbers).bit_length()
+    if size << bits < 1 << 63:
+        # Values are sorted faster than places are.
+        return np.sort(numbers << bits | np.arange(len(numbers))) & ((1 << bits) - 1)
+    order = np.argsort(numbers)
+    found = numbers[order]
+    is_equal = np.zeros(len(numbers) + 1, bool)
+    is_equal[1:-1] = found[1:] == found[:-1]
+    tied = np.flatnonzero(is_equal[1:] | is_equal[:-1])
+    order[tied] = order[tied][np.lexsort((order[tied], found[tied]))]
+    return order
 
 
 def _is_needed(table: LakeTable, name: str, kept: Sequence[str]) -> bool:
@@ -100,10 +125,6 @@ def _is_last(keys: Any, order: Any) -> Any:
 
 def _flat(array: Any) -> Any:
     return array.combine_chunks() if isinstance(array, pa.ChunkedArray) else array
-
-
-def _all(mask: Any) -> bool:
-    return bool(pc.all(mask).as_py())
 
 
 def _combined_partial(table: LakeTable, whole: Any, kept: Sequence[str]) -> Any:

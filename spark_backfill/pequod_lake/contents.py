@@ -20,10 +20,12 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Iterable
 from functools import lru_cache
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 import pyarrow as pa
+
+from pequod.native import core
 
 #: Rows that are hashed at once, so that what it takes stays in the processor's cache.
 _ROWS: Final = 16_384
@@ -38,13 +40,18 @@ def content_of(rows: Any) -> str:
     """Return the sum of the hashes of rows, as 32 hexadecimal digits.
 
     Cost:
-        0.1 microseconds for a row of four numbers, and as much for a text of 40 bytes.
+        15 nanoseconds for a row of four numbers, and as much for a text of 40 bytes; eight times that without the
+        native core.
     """
     high, low = 0, 0
     for start in range(0, rows.num_rows, _ROWS):
-        one = _row_hashes(rows.slice(start, _ROWS))
-        high = high + int(_mixed(one).sum(dtype=np.uint64)) & _MASK
-        low = low + int(_mixed(one ^ _PLACE).sum(dtype=np.uint64)) & _MASK
+        piece = rows.slice(start, _ROWS)
+        sums = np.zeros(piece.num_rows, np.uint64)
+        for name, column in zip(piece.schema.names, piece.columns, strict=True):
+            _add_column(sums, name, column)
+        more_high, more_low = content_sums(sums)
+        high = high + more_high & _MASK
+        low = low + more_low & _MASK
     return f"{high:016x}{low:016x}"
 
 
@@ -59,26 +66,25 @@ def total(contents: Iterable[str]) -> str:
     return f"{high:016x}{low:016x}"
 
 
-def _row_hashes(rows: Any) -> Any:
-    found = np.zeros(rows.num_rows, np.uint64)
-    for name, column in zip(rows.schema.names, rows.columns, strict=True):
-        array = column.combine_chunks() if isinstance(column, pa.ChunkedArray) else column
-        hashes = _mixed(_values(array) + _named(name))
-        if array.null_count:
-            hashes[np.asarray(array.is_null())] = 0
-        found += hashes
-    return found
+def _add_column(sums: Any, name: str, column: Any) -> None:
+    """Add the hash of each value of a column to its row's sum; a null adds nothing."""
+    array = column.combine_chunks() if isinstance(column, pa.ChunkedArray) else column
+    nulls = np.asarray(array.is_null()).view(np.uint8) if array.null_count else None
+    if pa.types.is_string(array.type) or pa.types.is_binary(array.type):
+        _, offsets, data = array.buffers()
+        ends = np.frombuffer(offsets, np.int32)[array.offset : array.offset + len(array) + 1]
+        add_texts(sums, ends, data, _named(name), nulls)
+    else:
+        add_numbers(sums, _values(array), _named(name), nulls)
 
 
 @lru_cache(maxsize=4096)
-def _named(name: str) -> Any:
-    return np.uint64(int.from_bytes(hashlib.blake2b(name.encode(), digest_size=8).digest(), "little"))
+def _named(name: str) -> int:
+    return int.from_bytes(hashlib.blake2b(name.encode(), digest_size=8).digest(), "little")
 
 
 def _values(array: Any) -> Any:
     """Return a number of 64 bits for each value; what it is for a null does not matter."""
-    if pa.types.is_string(array.type) or pa.types.is_binary(array.type):
-        return _texts(array)
     if pa.types.is_boolean(array.type):
         return np.asarray(array.cast(pa.uint8()).fill_null(0)).astype(np.uint64)
     if pa.types.is_timestamp(array.type):
@@ -88,10 +94,40 @@ def _values(array: Any) -> Any:
     return values.astype(wide, copy=False).view(np.uint64)
 
 
-def _texts(array: Any) -> Any:
+def add_numbers(sums: Any, values: Any, name: int, nulls: Any) -> None:
+    """Add the hash of each number, and of its column's name, to its row's sum.
+
+    Args:
+        nulls: A byte for each row, which is not 0 for a null; None if there is none.
+    """
+    _add(sums, values, name, nulls)
+
+
+def add_texts(sums: Any, ends: Any, data: Any, name: int, nulls: Any) -> None:
+    """Add the hash of each text to its row's sum.
+
+    Args:
+        ends: Where the text of each row ends in the data, as 32-bit numbers, after where the first one begins.
+        data: The bytes; None if no text has any.
+        nulls: As `add_numbers` has them.
+    """
+    _add(sums, _texts(ends.astype(np.int64), data), name, nulls)
+
+
+def content_sums(sums: Any) -> tuple[int, int]:
+    """Return the sums of two hashes of each row's sum."""
+    return int(_mixed(sums).sum(dtype=np.uint64)), int(_mixed(sums ^ _PLACE).sum(dtype=np.uint64))
+
+
+def _add(sums: Any, values: Any, name: int, nulls: Any) -> None:
+    hashes = _mixed(values + np.uint64(name))
+    if nulls is not None:
+        hashes[nulls != 0] = 0
+    sums += hashes
+
+
+def _texts(ends: Any, data: Any) -> Any:
     """Return a hash of each text: of its words of eight bytes, each with its place, and of its length."""
-    _, offsets, data = array.buffers()
-    ends = np.frombuffer(offsets, np.int32)[array.offset : array.offset + len(array) + 1].astype(np.int64)
     sizes = np.diff(ends)
     counts = -(-sizes // _WORD_BYTES)
     total_count = int(counts.sum())
@@ -122,3 +158,9 @@ def _mixed(values: Any) -> Any:
     found *= np.uint64(0x94D049BB133111EB)
     found ^= found >> np.uint64(31)
     return found
+
+
+if not TYPE_CHECKING and core is not None:
+    add_numbers = core.add_numbers
+    add_texts = core.add_texts
+    content_sums = core.content_sums

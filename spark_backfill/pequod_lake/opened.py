@@ -100,6 +100,14 @@ class OpenedFile:
             self.bounds[column] = found
         return found
 
+    def may_have_nulls(self, column: str) -> bool:
+        """Return whether a column has nulls, as far as statistics say."""
+        for number in range(self.metadata.num_row_groups):
+            statistics = self.metadata.row_group(number).column(self.places[column]).statistics
+            if statistics is None or not statistics.has_null_count or statistics.null_count:
+                return True
+        return False
+
 
 def _has(wanted: Sequence[Any], least: Any, most: Any) -> bool:
     """Return whether one of sorted values is between two others."""

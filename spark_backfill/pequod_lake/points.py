@@ -20,7 +20,7 @@ from pequod_lake.errors import LakeError
 from pequod_lake.keys import Key, ordered, plain
 from pequod_lake.ranges import files_with
 from pequod_lake.reading import LakeReader
-from pequod_lake.runs import Run
+from pequod_lake.runs import Run, Stage
 from pequod_lake.schema import DELETED, TIME, LakeSchema, LakeTable, ids_table
 
 
@@ -124,8 +124,10 @@ class Points:
         self, run: Run, table: LakeTable, view: str, order: Sequence[str], key: KeyPrefix, names: Sequence[str]
     ) -> tuple[Block, int] | None:
         """Return the first row whose first columns have these values."""
+        # Most keys are in the authority, if anywhere: one read in place of two.
+        also = names if run.stage is Stage.AUTHORITY else ()
         for file in files_with(run, table.name, view, key.text):
-            found = self._reader.first(file, order, key.values, key.searched, names)
+            found = self._reader.first(file, order, key.values, key.searched, names, also)
             if found is not None:
                 return found
         return None

@@ -15,16 +15,18 @@ from collections import OrderedDict
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import reduce
 from itertools import takewhile
 from pathlib import Path
 from typing import Any, Final
 
+import numpy as np
 import pyarrow as pa
 from pyarrow import compute as pc
 from pyarrow import parquet
 
 from pequod_lake.blocks import Block, BlockCache, CacheLimits
-from pequod_lake.conditions import RowBound
+from pequod_lake.conditions import KeyBound, RowBound
 from pequod_lake.errors import LakeCorruptError, LakeError
 from pequod_lake.opened import OpenedFile
 from pequod_lake.runs import LakeFile
@@ -69,7 +71,10 @@ class LakeReader:
 
         A column keeps its type for good: the name of one that was dropped is not given again.
         """
-        self._kinds |= {(table.name, field.name): field.type for field in table.stored(table.primary)}
+        self._learn(table.name, table.stored(table.primary))
+
+    def _learn(self, table: str, stored: Any) -> None:
+        self._kinds |= {(table, field.name): field.type for field in stored}
 
     def names_of(self, file: LakeFile) -> list[str]:
         """Return the columns that a file has.
@@ -86,6 +91,12 @@ class LakeReader:
         if (file.table, name) not in self._kinds and self._schema is not None:
             self.learn(self._schema().table(file.table))
         return self._kinds[file.table, name]
+
+    def _filled(self, file: LakeFile, opened: OpenedFile, names: Sequence[str], rows: Any, count: int) -> list[Any]:
+        """Return columns of rows of a file; one that the file does not have is null."""
+        return [
+            rows[name] if name in opened.places else pa.nulls(count, self._kind(file, opened, name)) for name in names
+        ]
 
     def read(
         self,
@@ -117,30 +128,20 @@ class LakeReader:
                 counts.size_bytes += sum(opened.metadata.row_group(one).total_byte_size for one in groups)
             if conditions and sum(count_rows) <= _KEPT_ROWS_MAX:
                 return self._from_blocks(file, opened, groups, columns, conditions, order)
-            there = [name for name in columns if name in opened.places]
-            # Without one of them there would be no number of rows.
-            asked = there or [next(iter(opened.places))]
             with self._source(file, opened) as source:
-                rows = _rows(source, groups, asked, conditions)
-            if len(there) == len(columns):
+                rows = _rows(source, groups, _asked(opened, columns), conditions)
+            if rows.schema.names == list(columns):
                 return rows
-            for name in columns:
-                if name not in opened.places:
-                    rows = rows.append_column(name, pa.nulls(rows.num_rows, self._kind(file, opened, name)))
-            return rows.select(list(columns))
+            return pa.table(dict(zip(columns, self._filled(file, opened, columns, rows, rows.num_rows), strict=True)))
 
     def block(self, file: LakeFile, opened: OpenedFile, group: int, columns: Sequence[str]) -> Block:
         """Return a row group with these columns, from memory or from the file."""
         count = opened.metadata.row_group(group).num_rows
 
         def read(names: list[str]) -> Sequence[Any]:
-            there = [name for name in names if name in opened.places]
-            found = {name: pa.nulls(count, self._kind(file, opened, name)) for name in names if name not in there}
-            if there:
-                with self._source(file, opened) as source:
-                    rows = source.read_row_group(group, columns=there, use_threads=False)
-                found |= {name: _flat(rows[name]) for name in there}
-            return [found[name] for name in names]
+            with self._source(file, opened) as source:
+                rows = source.read_row_group(group, columns=_asked(opened, names), use_threads=False)
+            return [_flat(one) for one in self._filled(file, opened, names, rows, count)]
 
         return self.blocks.block(file.path, group, count, columns, read)
 
@@ -166,7 +167,13 @@ class LakeReader:
         return pa.concat_tables(pieces) if pieces else schema.empty_table()
 
     def first(
-        self, file: LakeFile, order: Sequence[str], values: Sequence[Any], wanted: Sequence[Any], columns: Sequence[str]
+        self,
+        file: LakeFile,
+        order: Sequence[str],
+        values: Sequence[Any],
+        wanted: Sequence[Any],
+        columns: Sequence[str],
+        also: Sequence[str] = (),
     ) -> tuple[Block, int] | None:
         """Return the first row of a sorted file whose first columns have some values, as its place in a row group.
 
@@ -174,6 +181,7 @@ class LakeReader:
             values: As Python has them.
             wanted: As `blocks.searched` gives them.
             columns: The columns that the row group has then.
+            also: Columns that are read together with those that are compared, as a row is likely to be there.
 
         Raises:
             LakeCorruptError: The file is not what was written.
@@ -182,10 +190,11 @@ class LakeReader:
             opened = self._open(file)
             tested = order[: len(values)]
             for group in opened.groups_with(tested, values):
-                block = self.block(file, opened, group, tested)
+                block = self.block(file, opened, group, [*tested, *(one for one in also if one not in tested)])
                 place = block.first_with(tested, wanted)
                 if place is not None:
-                    return self.block(file, opened, group, columns), place
+                    is_whole = all(one in block.columns for one in columns)
+                    return block if is_whole else self.block(file, opened, group, columns), place
         return None
 
     def batches(self, file: LakeFile, columns: Sequence[str], rows: int) -> Iterator[Any]:
@@ -219,19 +228,11 @@ class LakeReader:
         """
         with self._damage(file):
             opened = self._open(file)
-            there = [name for name in stored.names if name in opened.places]
-            # Without one of them there would be no number of rows.
-            asked = there or [next(iter(opened.places))]
+            self._learn(file.table, stored)
             with self._source(file, opened) as source:
-                for batch in source.iter_batches(batch_size=rows, row_groups=list(groups), columns=asked):
-                    yield pa.table(
-                        {
-                            field.name: batch.column(field.name)
-                            if field.name in there
-                            else pa.nulls(batch.num_rows, field.type)
-                            for field in stored
-                        }
-                    )
+                for batch in source.iter_batches(rows, list(groups), _asked(opened, stored.names)):
+                    columns = self._filled(file, opened, stored.names, batch, batch.num_rows)
+                    yield pa.table(dict(zip(stored.names, columns, strict=True)))
 
     def least_values(self, file: LakeFile, columns: Sequence[str]) -> list[tuple[tuple[Any, ...], int]]:
         """Return the least value of each column in each row group, and the group's number of rows.
@@ -246,6 +247,16 @@ class LakeReader:
                 pairs = takewhile(lambda pair: pair is not None, (column[one] for column in bounds))
                 found.append((tuple(pair[0] for pair in pairs if pair), opened.metadata.row_group(one).num_rows))
             return found
+
+    def has_nulls(self, file: LakeFile, columns: Sequence[str]) -> bool:
+        """Return whether a column may have nulls.
+
+        Raises:
+            LakeCorruptError: The file is not what was written.
+        """
+        with self._damage(file):
+            opened = self._open(file)
+            return any(name not in opened.places or opened.may_have_nulls(name) for name in columns)
 
     def checked_path(self, file: LakeFile) -> Path:
         """Return the path of a file whose whole content has been compared with its checksum.
@@ -342,15 +353,19 @@ class LakeReader:
         return LakeCorruptError(file.path, f"it cannot be read: {error}")
 
 
+def _asked(opened: OpenedFile, columns: Sequence[str]) -> list[str]:
+    """Return which columns to read: those that are there, or one, as without there would be no number of rows."""
+    return [name for name in columns if name in opened.places] or [next(iter(opened.places))]
+
+
 def _rows(source: Any, groups: list[int], columns: list[str], conditions: Sequence[RowBound]) -> Any:
     if not conditions:
         return source.read_row_groups(groups, columns=columns, use_threads=False).select(columns)
+    if all(isinstance(one, KeyBound) for one in conditions):
+        return _slice(source.read_row_groups(groups, columns=columns, use_threads=False), columns, conditions)
     tested = list(dict.fromkeys(column for condition in conditions for column in condition.columns))
     heads = source.read_row_groups(groups, columns=tested, use_threads=False)
-    mask = None
-    for condition in conditions:
-        one = condition.mask_of(heads)
-        mask = one if mask is None else pc.and_(mask, one)
+    mask = _mask(heads, conditions)
     others = [column for column in columns if column not in tested]
     found = heads.filter(mask)
     # Most files have no row of a point query: their other columns are left alone.
@@ -363,6 +378,18 @@ def _rows(source: Any, groups: list[int], columns: list[str], conditions: Sequen
         for column in others:
             found = found.append_column(schema.field(column), pa.chunked_array([], schema.field(column).type))
     return found.select(columns)
+
+
+def _slice(rows: Any, columns: list[str], conditions: Sequence[RowBound]) -> Any:
+    """Return the rows between bounds of the key: of a sorted file they follow each other, and are not copied."""
+    mask = _mask(rows, conditions)
+    places = np.flatnonzero(np.asarray(mask))
+    is_one_piece = len(places) > 0 and places[-1] - places[0] + 1 == len(places)
+    return (rows.slice(int(places[0]), len(places)) if is_one_piece else rows.filter(mask)).select(columns)
+
+
+def _mask(rows: Any, conditions: Sequence[RowBound]) -> Any:
+    return reduce(pc.and_, [condition.mask_of(rows) for condition in conditions])
 
 
 def _flat(column: Any) -> Any:

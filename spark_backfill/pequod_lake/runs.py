@@ -212,6 +212,15 @@ def next_steps(
     return steps
 
 
+def compacting_steps(runs: Sequence[Run], *, has_ids: bool) -> list[LakeStep]:
+    """Return the steps that may be taken now to bring all runs into the authority.
+
+    It is written once, when all others are sorted: once for each of them would be the square of their number.
+    """
+    steps = next_steps(runs, COMPACT, has_ids=has_ids, age_s=lambda _stamp: 0.0)
+    return [step for step in steps if step.kind in {StepKind.REMAP, StepKind.SORT}] or steps
+
+
 def _near(deltas: Sequence[Run], young: Sequence[Run]) -> Sequence[Run]:
     """Return the last deltas, which are merged with younger runs: none is much larger than what comes after it."""
     rows, first = _rows(young), len(deltas)

@@ -23,7 +23,7 @@ from pequod_lake.conditions import KeyBound
 from pequod_lake.ranges import files_within
 from pequod_lake.reading import LakeReader
 from pequod_lake.runs import LakeFile, Run
-from pequod_lake.schema import LakeSchema, LakeTable
+from pequod_lake.schema import LakeSchema, LakeTable, LakeView
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,18 +85,41 @@ class KeySlice:
         Raises:
             LakeCorruptError: A file is damaged.
         """
+        return work.finished(self.pieces(reader, work))
+
+    def pieces(self, reader: LakeReader, work: TableWork, view: str = "") -> list[Any]:
+        """Return the slice's rows of each run, those of older runs first; at least one piece, which may be empty.
+
+        Args:
+            view: The view whose key the slice is of; no value of that key is null.
+
+        Raises:
+            LakeCorruptError: A file is damaged.
+        """
         reader.learn(work.table)
-        conditions = list[KeyBound]()
-        conditions += [_bound(work.table, ">=", self.low)] if self.low is not None else []
-        conditions += [_bound(work.table, "<", self.high)] if self.high is not None else []
-        stored = work.table.stored(work.table.primary)
-        files = [file for run in work.runs for file in files_within(run, work.table, "", conditions)]
-        pieces = [reader.read(file, stored.names, conditions) for file in files]
-        return work.finished(pieces or [stored.empty_table()])
+        chosen = work.table.view(view)
+        conditions = self._bounds(work.table, chosen)
+        stored = work.table.stored(chosen)
+        files = [file for run in work.runs for file in files_within(run, work.table, view, conditions)]
+        return [reader.read(file, stored.names, conditions) for file in files] or [stored.empty_table()]
+
+    def within(self, table: LakeTable, view: LakeView, rows: Any) -> Any:
+        """Return those of some rows of a view that are in the slice."""
+        for bound in self._bounds(table, view):
+            rows = rows.filter(bound.mask_of(rows))
+        return rows
+
+    def _bounds(self, table: LakeTable, view: LakeView) -> list[KeyBound]:
+        limits: list[tuple[Literal["<", ">="], tuple[Any, ...] | None]] = [(">=", self.low), ("<", self.high)]
+        return [_bound(table, view, op, values) for op, values in limits if values is not None]
 
 
-def key_slices(reader: LakeReader, work: TableWork, rows_max: int) -> list[KeySlice]:
+def key_slices(reader: LakeReader, work: TableWork, rows_max: int, view: str = "", others: int = 0) -> list[KeySlice]:
     """Cut the rows of sorted runs into slices of about ``rows_max`` rows, by the statistics of their files.
+
+    Args:
+        view: The view by whose key they are cut.
+        others: The number of rows that may come to each slice from elsewhere.
 
     The least values of all columns of a row group are no key of it, but no key of it is below them. Few values of the
     first columns are no hindrance, then: within one of them the cuts are by the next column.
@@ -104,13 +127,15 @@ def key_slices(reader: LakeReader, work: TableWork, rows_max: int) -> list[KeySl
     Raises:
         LakeCorruptError: A file is damaged.
     """
-    starts = sorted(start for file in work.files for start in reader.least_values(file, work.table.key))
+    key = work.table.view(view).key
+    files = [file for run in work.runs for file in run.of(work.table.name, view)]
+    starts = sorted(start for file in files for start in reader.least_values(file, key))
     bounds = list[tuple[Any, ...]]()
     before: tuple[Any, ...] = ()
     rows = 0
     for least, count in starts:
         rows += count
-        if rows > rows_max and before < least:
+        if rows + others > rows_max and before < least:
             # No longer than it must be: each column of a bound is compared with those of all rows.
             bounds.append(next(least[:size] for size in range(1, len(least) + 1) if before < least[:size]))
             rows = count
@@ -118,8 +143,8 @@ def key_slices(reader: LakeReader, work: TableWork, rows_max: int) -> list[KeySl
     return [KeySlice(low, high) for low, high in pairwise([None, *bounds, None])]
 
 
-def _bound(table: LakeTable, op: Literal["<", ">="], values: tuple[Any, ...]) -> KeyBound:
-    names, stored = table.key[: len(values)], table.stored(table.primary)
+def _bound(table: LakeTable, view: LakeView, op: Literal["<", ">="], values: tuple[Any, ...]) -> KeyBound:
+    names, stored = view.key[: len(values)], table.stored(view)
     scalars = [pa.scalar(value, stored.field(name).type) for name, value in zip(names, values, strict=True)]
     return KeyBound(names, op, tuple(scalars))
 

@@ -15,9 +15,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from typing import Any, Final, assert_never
+from typing import Any, assert_never
 
-import duckdb
 import numpy as np
 import pyarrow as pa
 from pyarrow import compute as pc
@@ -26,13 +25,13 @@ from pequod_lake.authority import AuthorityMerge, StageLimits, Write
 from pequod_lake.catalog import LakeCatalog, NewRun
 from pequod_lake.combining import combined, live, places_in_order
 from pequod_lake.coordination import Coordinator
-from pequod_lake.duckdb_files import table_of
 from pequod_lake.ids import known_ids
 from pequod_lake.ingest import AtPoint, no_point
 from pequod_lake.reading import LakeReader
+from pequod_lake.reordering import Reordering
 from pequod_lake.runs import LakeFile, LakeStep, Run, Stage, StepKind
 from pequod_lake.schema import LakeSchema, LakeTable, ids_table
-from pequod_lake.slices import Bulk, RunWork, TableWork, key_slices
+from pequod_lake.slices import Bulk, RunWork, TableWork
 from pequod_lake.writing import FileWriter
 
 
@@ -175,7 +174,7 @@ class Stages:
         there = live(table, rows)
         for view in table.views:
             some = there.select(list(view.columns))
-            yield from write(table, view.name, [some.take(places_in_order(some, view.key))])
+            yield from write(table, view.name, [some.take(places_in_order(some, view.key, table.key))])
 
     # merge and authority.
 
@@ -196,25 +195,11 @@ class Stages:
         if work.row_count <= slice_rows:
             yield from self._views(table, work.finished(self._rows(table, work.runs)), write)
             return
-        slices = key_slices(self._reader, work, slice_rows)
-        primary = list(write(table, "", (one.rows(self._reader, work) for one in slices)))
+        reordering = Reordering(self._reader, work, slice_rows, self._limits.memory)
+        primary = list(write(table, "", reordering.primary()))
         yield from primary
         for view in table.views if primary else ():
-            yield from write(table, view.name, self._sorted_by(table, view.key, view.columns, primary))
-
-    def _sorted_by(
-        self, table: LakeTable, key: Sequence[str], columns: Sequence[str], files: Sequence[LakeFile]
-    ) -> Iterator[Any]:
-        """Yield rows of files in another order; DuckDB sorts what does not fit into memory."""
-        hidden = [name for name, _ in table.hidden()]
-        names = ", ".join(f'"{name}"' for name in dict.fromkeys([*columns, *hidden]))
-        order = ", ".join(f'"{name}"' for name in key)
-        with duckdb.connect() as db:
-            db.execute(f"SET memory_limit = '{self._limits.memory}'")
-            source = table_of(db, self._reader, files, table.stored(table.primary))
-            found = db.sql(f"SELECT {names} FROM {source} ORDER BY {order}")  # noqa: S608
-            for batch in found.to_arrow_reader(_BATCH_ROWS):
-                yield live(table, pa.Table.from_batches([batch])).select(list(columns))
+            yield from write(table, view.name, reordering.view(view, primary))
 
     # Files.
 
@@ -236,9 +221,6 @@ class Stages:
         self._at_point(f"{self._name}.file")
         if file is not None:
             yield file
-
-
-_BATCH_ROWS: Final = 131_072
 
 
 def _numbers(texts: Any, ids: Any) -> Any:

@@ -14,6 +14,8 @@ from contextlib import AbstractContextManager, contextmanager, suppress
 from pathlib import Path
 from typing import Any, Protocol
 
+import pyarrow as pa
+
 from pequod_lake.errors import LakeError
 
 
@@ -157,8 +159,9 @@ class FolderFiles:
 
     @contextmanager
     def opened(self, path: str) -> Iterator[Any]:
-        """Give the path: Arrow opens it faster than Python."""
-        yield self.folder / path
+        """Open the file as Arrow does: of a path it would first find out what kind of a place it names."""
+        with pa.OSFile(f"{self.folder}/{path}") as file:
+            yield file
 
     def stream(self, path: str) -> AbstractContextManager[Any]:
         """Open the file."""

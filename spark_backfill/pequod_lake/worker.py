@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from time import monotonic, process_time
@@ -13,7 +13,7 @@ from pequod_lake.catalog import LakeCatalog
 from pequod_lake.coordination import Coordinator
 from pequod_lake.errors import LakeBusyError, LakeCorruptError, StepLostError, WriterLostError
 from pequod_lake.ingest import AtPoint, no_point
-from pequod_lake.runs import COMPACT, LakeStep, MergePolicy, next_steps
+from pequod_lake.runs import LakeStep, MergePolicy, compacting_steps, next_steps
 from pequod_lake.stages import Stages
 from pequod_lake.writing import FileWriter
 
@@ -63,7 +63,7 @@ class LakeWorker:
         self._at_point = at_point
         self._lease_s = lease_s
 
-    def step(self, policy: MergePolicy | None = None) -> StepReport | None:
+    def step(self) -> StepReport | None:
         """Take one free step, and do it. Return None if no step is free.
 
         Raises:
@@ -72,7 +72,9 @@ class LakeWorker:
         """
         now = self._catalog.now()
         runs = self._catalog.snapshot().runs
-        steps = next_steps(runs, policy or self._policy, has_ids=self._has_ids, age_s=lambda stamp: stamp.age_s(now))
+        return self._taken(next_steps(runs, self._policy, has_ids=self._has_ids, age_s=lambda stamp: stamp.age_s(now)))
+
+    def _taken(self, steps: Sequence[LakeStep]) -> StepReport | None:
         if not steps:
             return None
         worker = self._writer.id
@@ -128,8 +130,9 @@ class LakeWorker:
     def compact(self, on_step: OnStep | None = None) -> None:
         """Bring everything that is committed now into the authority, beside other workers."""
         wanted = self._catalog.snapshot().scu
-        while self._catalog.snapshot().runs[0].last_scu < wanted:
-            report = self.step(COMPACT)
+        while (runs := self._catalog.snapshot().runs)[0].last_scu < wanted:
+            committed = [run for run in runs if run.first_scu <= wanted]
+            report = self._taken(compacting_steps(committed, has_ids=self._has_ids))
             if report is None:
                 # Another worker has a step that is needed first.
                 threading.Event().wait(_POLL_S)

@@ -7,6 +7,7 @@ notice is left out: text that makes the core only slower, or that no call can te
 from typing import Final
 
 from tests.native.fault import Fault
+from tests.native.faults_of_contents import FAULTS_OF_CONTENTS
 from tests.native.faults_of_deadlines import FAULTS_OF_DEADLINES
 from tests.native.faults_of_hot_calls import FAULTS_OF_HOT_CALLS
 from tests.native.faults_of_http2 import FAULTS_OF_HTTP2
@@ -378,6 +379,7 @@ FAULTS: Final = tuple(
             *FAULTS_OF_HOT_CALLS,
             *FAULTS_OF_RELAY,
             *FAULTS_OF_DEADLINES,
+            *FAULTS_OF_CONTENTS,
             *FAULTS_OF_TAILS,
             *FAULTS_OF_TELLING,
             *FAULTS_OF_INDEXES,
