@@ -74,7 +74,7 @@ def serve_lazily(*arguments: Any) -> None:
     async def pause(_store: SqliteStore) -> None:
         await asyncio.sleep(uniform(0.0, 1.0))
 
-    SqliteStore._pause = pause  # type: ignore[method-assign]
+    SqliteStore._pause = pause  # type: ignore[method-assign, assignment]
     run_serve(*arguments)
 
 
