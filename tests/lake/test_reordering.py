@@ -8,7 +8,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from pequod_lake import IngestLimits, Lake, MergePolicy, StageLimits, combining, reordering, writing
+from pequod_lake import IngestLimits, Lake, MergePolicy, StageLimits, reordering, writing
+from pequod_lake.combining import places_in_order
 
 PLAIN = """
 [[table]]
@@ -73,7 +74,6 @@ def test_views_of_a_large_merge_have_the_rows_that_they_have_in_memory(
     monkeypatch.setitem(writing._PACKINGS, "sort", replace(writing._PASSING, group_rows=8))
     monkeypatch.setitem(writing._PACKINGS, "merge", replace(writing._PASSING, group_rows=8))
     taken = list[int]()
-    places_in_order = combining.places_in_order
 
     def counted(some: Any, key: Any) -> Any:
         taken.append(some.num_rows)
