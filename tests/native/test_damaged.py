@@ -196,4 +196,4 @@ def test_what_is_counted_by_is_of_these_types() -> None:
     ]
     for arguments in wrong:
         with pytest.raises(TypeError, match="tally takes a message, a layout, and a tuple"):
-            core.tally(*arguments)  # type: ignore[arg-type]
+            core.tally(*arguments)
