@@ -74,7 +74,7 @@ async def _pause_at_random(_store: SqliteStore) -> None:
 
 def serve_lazily(*arguments: Any) -> None:
     """Serve, and look for what others have written when it suits, however much that is asked for."""
-    SqliteStore._pause = _pause_at_random  # type: ignore[method-assign]
+    SqliteStore._pause = _pause_at_random  # type: ignore[assignment, method-assign]
     run_serve(*arguments)
 
 
