@@ -27,7 +27,7 @@ generate_go = $(BIN)/python -m grpc_tools.protoc -I proto --plugin=$(GO_TOOLS)/p
 .DEFAULT_GOAL := help
 .PHONY: help go go-check install install-dev demo ran test test-long test-pythons test-extras test-quick check format typescript typescript-check proto proto-check interface interface-check coverage soak chaos freshness fuzz \
         figures bench-micro test-optimised test-spark-versions test-spark-cluster test-duckdb-versions docs docs-serve \
-        behaviours cases test-planted test-planted-engine soak-memory soak-server soak-calls soak-workers soak-capped shake simulate simulate-groups views-chaos views-cassandra views-mariadb cluster-chaos cluster-patroni chaos-lake-spark kill beyond linearizable linearizable-latest mutations graphs fuzz-long watching damage test-pure test-grpcio test-client-grpcio test-go-race test-shelf differ test-sanitised test-leaks wheels clean
+        behaviours cases test-planted test-planted-engine soak-memory soak-server soak-calls soak-workers soak-capped shake simulate simulate-groups views-chaos views-cassandra views-mariadb cluster-chaos cluster-patroni chaos-lake-spark kill beyond linearizable linearizable-latest mutations graphs fuzz-long fuzz-native watching damage test-pure test-grpcio test-client-grpcio test-go-race test-shelf differ test-sanitised test-leaks wheels clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-15s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -364,6 +364,21 @@ fuzz: $(INSTALLED) ## fuzz the parser, and what reads tokens, maps, PostgreSQL's
 
 fuzz-long: $(INSTALLED) ## the same for an hour each
 	$(MAKE) fuzz SECONDS=3600
+
+# The runtime that atheris brings has libFuzzer and AddressSanitizer. Whatever else the name of clang is, of version 14 on.
+FUZZED := build/fuzzed
+CLANG ?= $(firstword $(foreach name,clang++ clang++-19 clang++-14,$(shell command -v $(name))))
+fuzz-native: $(INSTALLED) ## fuzz what the native core reads, guided by its coverage, under ASan, for SECONDS (60) each (needs clang)
+	@test -n "$(CLANG)" || { echo 'there is no clang'; exit 1; }
+	$(BIN)/python -c 'import atheris' 2>/dev/null || $(BIN)/python -m pip install --quiet --editable '.[fuzz]'
+	rm -rf $(FUZZED) && mkdir -p $(FUZZED) && cp -r pequod grammar proto server bench tests $(FUZZED)
+	cd $(FUZZED) && CXX=$(CLANG) CXXFLAGS='-g -O1 -UNDEBUG -fno-omit-frame-pointer -fsanitize=address,fuzzer-no-link' \
+	    ../../$(BIN)/python pequod/native/build.py pequod/native
+	@cd $(FUZZED) && for target in batches connections; do \
+		LD_PRELOAD=$$(../../$(BIN)/python -c 'import atheris; print(atheris.path())')/asan_with_fuzzer.so \
+		    ASAN_OPTIONS=detect_leaks=0 PYTHONPATH=.:grammar:proto:server:bench \
+		    ../../$(BIN)/python tests/fuzz/fuzz_native.py $$target --seconds $(SECONDS) || exit 1; \
+	done
 
 figures: $(INSTALLED) ## take all figures that Pequod is held to, in some 22 minutes on two quiet cores
 	$(BIN)/python -m pequod_bench.figures --out build/figures.md

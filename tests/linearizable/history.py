@@ -23,7 +23,7 @@ from typing import Any, Final, NamedTuple
 
 import pequod
 from pequod import Add, AsyncClient, Get, value_of
-from pequod.errors import UnavailableError
+from pequod.errors import BackingUnavailableError, StaleError, UnavailableError
 from pequod.freshness import Freshness
 from tests.client.relay import Relay
 from tests.forked import ForkedServer
@@ -75,7 +75,7 @@ class History:
             operation = {"client": number, **given, "call": time.monotonic_ns()}
             try:
                 outcome = await call()
-            except UnavailableError:
+            except (UnavailableError, BackingUnavailableError, StaleError):
                 outcome = {"unknown": True}
             self.operations.append({**operation, "return": time.monotonic_ns(), "outcome": outcome})
 

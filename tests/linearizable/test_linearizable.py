@@ -68,13 +68,13 @@ async def test_reads_of_the_latest_at_servers_that_are_stopped_are_linearizable(
     assert judge.wrong(one.as_json() for one in histories) == []
 
 
+async def _pause_at_random(_store: SqliteStore) -> None:
+    await asyncio.sleep(uniform(0.0, 1.0))
+
+
 def serve_lazily(*arguments: Any) -> None:
     """Serve, and look for what others have written when it suits, however much that is asked for."""
-
-    async def pause(_store: SqliteStore) -> None:
-        await asyncio.sleep(uniform(0.0, 1.0))
-
-    SqliteStore._pause = pause  # type: ignore[method-assign, assignment]
+    SqliteStore._pause = _pause_at_random  # type: ignore[assignment, method-assign]
     run_serve(*arguments)
 
 
