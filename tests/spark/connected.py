@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import json
 import os
-import signal
 import socket
 import subprocess
 import sys
@@ -56,7 +55,7 @@ def serving(folder: Path) -> Iterator[str]:
     command += ["--class", "org.apache.spark.sql.connect.service.SparkConnectServer", "spark-internal"]
     environment = os.environ | {"PYSPARK_PYTHON": sys.executable, "SPARK_HOME": pyspark.__path__[0]}
     with (folder / "server.log").open("wb") as log:
-        server = subprocess.Popen(command, stdout=log, stderr=log, env=environment, cwd=folder, start_new_session=True)
+        server = subprocess.Popen(command, stdout=log, stderr=log, env=environment, cwd=folder)
         try:
             until_s = time.monotonic() + 600
             while not _answers(port):
@@ -65,7 +64,7 @@ def serving(folder: Path) -> Iterator[str]:
                 time.sleep(0.2)
             yield f"sc://127.0.0.1:{port}"
         finally:
-            os.killpg(server.pid, signal.SIGKILL)
+            server.kill()
             server.wait()
 
 

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import json
+import os
+import signal
 import subprocess
 import sys
+from contextlib import suppress
 from importlib.util import find_spec
 from pathlib import Path
 
@@ -22,14 +25,19 @@ def test_a_client_of_spark_connect_reads_writes_looks_up_and_streams(tmp_path: P
     with served() as target:
         with Client(target) as client:
             client.add_join("t|<user>|<time:4>|<poster> = check s|<user>|<poster> copy p|<poster>|<time>")
-        done = subprocess.run(
-            [sys.executable, "-W", "ignore", "-m", "tests.spark.connected", target, str(tmp_path)],
-            capture_output=True,
-            text=True,
-            check=False,
+        command = [sys.executable, "-W", "ignore", "-m", "tests.spark.connected", target, str(tmp_path)]
+        # A group of its own, so that nothing of it is left if the time is up.
+        done = subprocess.Popen(
+            command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, start_new_session=True
         )
-    assert done.returncode == 0, done.stderr[-3000:]
-    told = json.loads(done.stdout.splitlines()[-1])
+        try:
+            said, error = done.communicate()
+        finally:
+            with suppress(ProcessLookupError):
+                os.killpg(done.pid, signal.SIGKILL)
+            done.wait()
+    assert done.returncode == 0, error[-3000:]
+    told = json.loads(said.splitlines()[-1])
     assert told["read"] == [["bob", "0001", "one"], ["liz", "0002", "two"]]
     assert told["looked_up"] == [[2, None], [3, None], "one", "two"]
     assert [[count for count in batches if count] for batches in told["batches"]] == [[1, 1], [1]]
