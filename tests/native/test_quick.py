@@ -186,7 +186,7 @@ def test_what_sinks_look_at_is_that_of_the_batch() -> None:
     request = ExecuteRequest(kinds=bytes([SCAN, PUT]), arguments=[*CHECK.arguments, b"", b""])
     quick = run_quick(executor, request.SerializeToString())
     assert quick is not None
-    assert (quick.kinds, list(quick.arguments), len(quick.keys)) == (request.kinds, [b"t|a|"], 1)
+    assert (quick.kinds, list(quick.arguments), len(quick.keys)) == (request.kinds, list(request.arguments), 1)
     assert [error.reason for error in quick.errors] == ["InvalidKeyError"]
 
 
