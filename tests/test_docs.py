@@ -109,7 +109,7 @@ def test_the_example_of_a_page_prints_what_it_shows(name: str) -> None:
     page = (ROOT / f"docs/{name}.md").read_text()
     ((code, expected),) = re.findall(r"```python\n(.*?)```\n\n```\n(.*?)```", page, re.DOTALL)
     command = [sys.executable, "-W", "error", "-c", code]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+    done = subprocess.run(command, capture_output=True, text=True, timeout=180, check=False)
     assert done.stdout == expected, done.stderr
 
 
@@ -167,7 +167,7 @@ def test_the_console_of_the_configuration_page_shows_what_is_printed() -> None:
             env={"PATH": path},
             capture_output=True,
             text=True,
-            timeout=60,
+            timeout=180,
             check=False,
         )
         assert done.stdout == expected, command
@@ -276,7 +276,7 @@ def _parse(command: Any, words: list[str], parent: Any = None) -> None:
 def test_the_site_has_every_page_and_is_built_without_a_warning(tmp_path: Path) -> None:
     command = [sys.executable, "-m", "mkdocs", "build", "--strict", "--site-dir", str(tmp_path)]
     environment = os.environ | {"NO_MKDOCS_2_WARNING": "1"}
-    done = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, timeout=60, check=False)
+    done = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, timeout=180, check=False)
     assert done.returncode == 0, done.stderr
     assert "WARNING" not in done.stderr
     for page in PAGES:
