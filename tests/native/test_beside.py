@@ -105,3 +105,20 @@ def test_loaded_rows_that_a_log_takes_away_were_used_by_the_read_that_applied_it
         bob, _ = loaded
         # The walker counts the rows after it has read them.
         assert (bob.first, bob.last_used) == (b"p|bob|", walker.engine._reads.number - 1)
+
+
+def test_a_read_of_a_range_without_keys_uses_the_context_that_came_to_hold_it(twin: PureTwin) -> None:
+    (join,) = parse("v|<x>|<y:1>|2 = max w|<x> check s|<y>")
+    # Behind the one key under v|b|a|: it needs no context, and none is there.
+    beyond = Step("scan", (b"v|b|a|2~", b"v|b|a}", None, False))
+    script = [Step("add", (join,)), beyond, Step("scan", (b"v|b|a|", b"v|b|c|", None, False)), beyond]
+    hits = []
+    with small_limits(Random(0)):
+        walker = begin(0, ())
+        assert portrait(walker.engine) == twin.take((0, ()))
+        for step in script:
+            walker.take(step)
+            assert portrait(walker.engine) == twin.take(step), step
+            hits.append([installed.counters.hits for installed in walker.engine._catalog])
+    # The walker reads a range twice: its rows, and their count, of which the join can say that it has none.
+    assert hits == [[0], [0], [1], [2]]

@@ -5,8 +5,7 @@
     in one table     [t|ann|100, t|ann|200)   its joins' contexts of level one, if each holds the range
     up to one end    [t|ann|300, t|ann})      the contexts that answered an earlier read up to this end (`hits`)
 
-The first way is right for every read. The others find the same rows sooner if they are simple to find; otherwise they
-give up, and the first way does the read.
+The first way is right for every read. The others find the same rows sooner, or give up: then the first way reads them.
 """
 
 from __future__ import annotations
@@ -379,11 +378,12 @@ class Scans:
                 continue
             plan, _, prefix = join.plan_for(start, stop)
             start, stop = max(start, prefix), min(stop, plan.end_of(prefix))
-            if start >= stop:
+            if start >= stop and len(related.outputs) > 1:
                 continue
-            context = join.holder(start, stop)
+            context = join.holder(start, stop) if start < stop else None
             if context is None:
-                # In several contexts: a large scan in pieces would find thousands of them for each piece.
+                # In several contexts: a large scan in pieces would find thousands of them for each piece. Or no key can
+                # be there: a view of no context would hide one that comes to hold the range (pequod/native/verbs.cpp).
                 return
             contexts.append(context)
         timeline = None
