@@ -291,12 +291,14 @@ int apply_log(Hot* hot) {
     const int is_selected = select_logged(kernel, cutting, hot, first, &selected);
     if (is_selected <= 0) return is_selected;
     const Applying applying = {kernel, hot, ledger, cutting, {lower, Py_None, first, Py_None}};
-    // In the order of the log, what comes one after the other at once.
+    // As in Python, first what goes: the mean that a row takes out of the ledger depends on those that are there.
+    for (size_t at = 0; at < selected.count; ++at) {
+        if (selected.went[at] && !take_out(applying, selected.keys[at])) return -1;
+    }
+    // What comes one after the other at once.
     for (size_t at = 0, stop; at < selected.count; at = stop) {
         for (stop = at + 1; !selected.went[at] && stop < selected.count && !selected.went[stop];) ++stop;
-        const bool is_done = selected.went[at] ? take_out(applying, selected.keys[at])
-                                               : take_in(applying, selected.keys + at, stop - at);
-        if (!is_done) return -1;
+        if (!selected.went[at] && !take_in(applying, selected.keys + at, stop - at)) return -1;
     }
     return 1;
 }

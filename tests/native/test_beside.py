@@ -122,3 +122,27 @@ def test_a_read_of_a_range_without_keys_uses_the_context_that_came_to_hold_it(tw
             hits.append([installed.counters.hits for installed in walker.engine._catalog])
     # The walker reads a range twice: its rows, and their count, of which the join can say that it has none.
     assert hits == [[0], [0], [1], [2]]
+
+
+def test_a_log_that_takes_rows_away_and_brings_others_leaves_the_same_bytes(twin: PureTwin) -> None:
+    (join,) = parse("t|<user>|<time:1>|<poster> = check s|<user>|<poster> copy p|<poster>|<time:1>")
+    scan = Step("scan", (b"t|ann|", b"t|ann}", None, False))
+    script = [
+        Step("put_all", (((b"p|a|1", b"x"), (b"p|elizabeth|2", b"y"), (b"s|ann|elizabeth", b"")),)),
+        Step("add", (join,)),
+        scan,
+        # The log has the one who comes first; what goes is taken out before, as the mean of those that are there.
+        Step("put", (b"s|ann|a", b"")),
+        Step("remove", (b"s|ann|elizabeth",)),
+        scan,
+    ]
+    with small_limits(Random(0)):
+        walker = begin(0, ())
+        assert portrait(walker.engine) == twin.take((0, ()))
+        sizes = []
+        for step in script:
+            walker.take(step)
+            assert portrait(walker.engine) == twin.take(step), step
+            sizes.append(walker.engine.ledger.row_bytes)
+    # The tails are 2|elizabeth and 1|a.
+    assert sizes[2] - sizes[5] == len(b"elizabeth") - len(b"a")
