@@ -7,15 +7,21 @@ from tests.native.fault import Fault
 FAULTS_OF_RELAY: Final = (
     Fault(
         "http2/owners.cpp",
-        "    text[size - 1] = group.has_bar ? '|' : text[size - 1];\n",
-        "    text[size - 1] = '|';\n",
-        "a group without a bar has another owner than Python says",
+        "    text[size - 1] = '|';  // as all groups end\n",
+        "",
+        "a group without a bar in the key has another owner than Python says",
     ),
     Fault(
         "http2/owners.cpp",
-        "        if (group.start.size + group.has_bar < prefix.size) group = {prefix, false};\n",
-        "",
+        "return group.start.size + group.has_bar < prefix.size ? Group{prefix, false} : group;",
+        "return group;",
         "a placement makes groups that are shorter than its prefix",
+    ),
+    Fault(
+        "http2/owners.cpp",
+        "    const Py_ssize_t placement = placement_of(group);\n",
+        "    const Py_ssize_t placement = placement_of(key);\n",
+        "the reads of a group are shared by the placement of a key",
     ),
     Fault(
         "http2/owners.cpp",

@@ -32,6 +32,7 @@ PLACEMENTS = st.builds(
     servers=st.dictionaries(IDS, WEIGHTS, min_size=1, max_size=8),
     placements=st.lists(PLACEMENTS, max_size=4, unique_by=lambda one: one.prefix),
 )
+@example(key=b"t", servers={"0": 1.0, "00": 1.0}, placements=[Placement(b"t|", level=0, read_spread=2)])
 @example(key=b"t|ann|bob|1", servers={"w0": 1.0}, placements=[Placement(b"t|ann|", level=0)])
 @example(key=b"t|ann|bob|1", servers={"w0": 1.0}, placements=[Placement(b"t|", level=3), Placement(b"t|ann|", level=2)])
 @example(key=b"t|" + b"a" * 125 + b"|x", servers={"w0": 1.0, "w1": 1.0}, placements=[])

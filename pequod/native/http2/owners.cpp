@@ -122,31 +122,34 @@ PyType_Spec spec = {"pequod.native._hot.Owners", sizeof(Owners), 0, Py_TPFLAGS_D
 
 PyTypeObject* owners_type = nullptr;
 
-Group Owners::group_of(Piece key) const {
+Py_ssize_t Owners::placement_of(Piece key) const {
     for (Py_ssize_t at = 0; at < PyTuple_GET_SIZE(placements); ++at) {
-        PyObject* pair = PyTuple_GET_ITEM(placements, at);
-        const Piece prefix = piece_of(PyTuple_GET_ITEM(pair, 0));
-        if (key.size < prefix.size || std::memcmp(key.start, prefix.start, prefix.size) != 0) continue;
-        Group group = cut(key, PyLong_AsLong(PyTuple_GET_ITEM(pair, 1)));
-        if (group.start.size + group.has_bar < prefix.size) group = {prefix, false};
-        group.placement = at;
-        return group;
+        if (begins_with(key, piece_of(PyTuple_GET_ITEM(PyTuple_GET_ITEM(placements, at), 0)))) return at;
     }
-    return cut(key, 1);
+    return -1;
 }
 
-bool Owners::rank(const Group& group) const {
+Group Owners::group_of(Piece key) const {
+    const Py_ssize_t at = placement_of(key);
+    if (at < 0) return cut(key, 1);
+    PyObject* pair = PyTuple_GET_ITEM(placements, at);
+    const Piece prefix = piece_of(PyTuple_GET_ITEM(pair, 0));
+    const Group group = cut(key, PyLong_AsLong(PyTuple_GET_ITEM(pair, 1)));
+    return group.start.size + group.has_bar < prefix.size ? Group{prefix, false} : group;
+}
+
+Piece Owners::ranked(Piece key, char* text) const {
+    const Group group = group_of(key);
     const size_t size = group.start.size + group.has_bar;
-    char text[BLOCK_BYTES];
-    if (!size || size > sizeof(text)) return false;
+    if (size > BLOCK_BYTES) return {text, 0};
     std::memcpy(text, group.start.start, group.start.size);
-    text[size - 1] = group.has_bar ? '|' : text[size - 1];
+    text[size - 1] = '|';  // as all groups end
     hash_group(keyed, lanes_count_of(server_count()), text, size, hashes);
     for (size_t at = 0; at < server_count(); ++at) {
         const double weight = PyFloat_AS_DOUBLE(PyTuple_GET_ITEM(PyTuple_GET_ITEM(servers, Py_ssize_t(at)), 1));
         scores[at] = score_of(hashes[at], weight);
     }
-    return true;
+    return {text, size};
 }
 
 size_t Owners::place_of(size_t server) const {
@@ -155,19 +158,26 @@ size_t Owners::place_of(size_t server) const {
     return place;
 }
 
-Py_ssize_t Owners::owner_of(const Group& group) const {
-    if (!rank(group)) return -1;
+size_t Owners::first() const {
     size_t best = 0;
     for (size_t at = 1; at < server_count(); ++at) best = is_before(at, best) ? at : best;
-    return Py_ssize_t(best);
+    return best;
+}
+
+Py_ssize_t Owners::owner_of(Piece key) const {
+    char text[BLOCK_BYTES];
+    return ranked(key, text).size ? Py_ssize_t(first()) : -1;
 }
 
 Py_ssize_t Owners::reader_of(Piece key, Py_ssize_t own) const {
-    const Group group = group_of(key);
+    char text[BLOCK_BYTES];
+    const Piece group = ranked(key, text);
+    if (!group.size) return -1;
+    // That of the group: a key without a bar may be of one whose placement has it.
+    const Py_ssize_t placement = placement_of(group);
     const size_t spread =
-        group.placement < 0 ? 1 : PyLong_AsSize_t(PyTuple_GET_ITEM(PyTuple_GET_ITEM(spreads, group.placement), 1));
-    if (spread <= 1) return owner_of(group);
-    if (!rank(group)) return -1;
+        placement < 0 ? 1 : PyLong_AsSize_t(PyTuple_GET_ITEM(PyTuple_GET_ITEM(spreads, placement), 1));
+    if (spread <= 1) return Py_ssize_t(first());
     const size_t place = place_of(size_t(own));
     if (place < spread) return own;
     size_t at = 0;

@@ -7,11 +7,10 @@
 
 namespace pequod::http2 {
 
-// The group of a key: some bytes, with a bar behind them or not; and the placement that makes it, -1: none does.
+// The group of a key: some bytes, with a bar behind them or not.
 struct Group {
     Piece start;
     bool has_bar;
-    Py_ssize_t placement = -1;
 };
 
 // `Owners`. What it has is never changed.
@@ -31,16 +30,19 @@ struct Owners {
     }
     Group group_of(Piece key) const;
     // The place among the servers of the owner of a key's group; -1: the group is so long that Python has to say.
-    Py_ssize_t owner_of(Piece key) const { return owner_of(group_of(key)); }
+    Py_ssize_t owner_of(Piece key) const;
     // The place of the server that answers reads which come to the one at `own`; -1: as `owner_of`.
     //
     // REQUIRES: there is a server at `own`.
     Py_ssize_t reader_of(Piece key, Py_ssize_t own) const;
 
   private:
-    Py_ssize_t owner_of(const Group& group) const;
-    // Find the scores of a group; false: it is too long.
-    bool rank(const Group& group) const;
+    // The place of the first placement that a key, or a group, is of; -1: none.
+    Py_ssize_t placement_of(Piece key) const;
+    // Find the scores of a key's group; return its bytes, written into `text`, none: it is too long.
+    Piece ranked(Piece key, char* text) const;
+    // The server that comes first by the scores.
+    size_t first() const;
     // Whether one server comes before another one, by the scores.
     bool is_before(size_t server, size_t other) const {
         if (scores[server] != scores[other]) return scores[server] > scores[other];
