@@ -52,11 +52,10 @@ def owners(group: bytes, servers: Sequence[tuple[str, float]]) -> list[str]:
 
 
 def reader(ranked: Sequence[str], *, spread: int, own: str) -> str:
-    """Return the server that answers reads of a group which come to ``own``: itself, if it is among the first.
+    """Return the server that answers reads of a group which come to ``own``: itself, if it shares them.
 
     Args:
         ranked: What `owners` returns; ``own`` is among them.
         spread: This number of servers share the reads of the group.
     """
-    place = ranked.index(own)
-    return own if place < spread else ranked[place % spread]
+    return ranked[ranked.index(own) % spread]

@@ -25,13 +25,7 @@ FAULTS_OF_RELAY: Final = (
     ),
     Fault(
         "http2/owners.cpp",
-        "    if (place < spread) return own;\n",
-        "",
-        "a worker that shares the reads of a group passes them on",
-    ),
-    Fault(
-        "http2/owners.cpp",
-        "while (place_of(at) != place % spread) ++at;",
+        "while (place_of(at) != place) ++at;",
         "while (place_of(at) != 0) ++at;",
         "all other workers pass reads of a hot group on to one",
     ),

@@ -33,6 +33,11 @@ PLACEMENTS = st.builds(
     placements=st.lists(PLACEMENTS, max_size=4, unique_by=lambda one: one.prefix),
 )
 @example(key=b"t", servers={"0": 1.0, "00": 1.0}, placements=[Placement(b"t|", level=0, read_spread=2)])
+@example(
+    key=b"t|ann|1",
+    servers={f"w{number}": 1.0 for number in range(5)},
+    placements=[Placement(b"t|", level=1, read_spread=2)],
+)
 @example(key=b"t|ann|bob|1", servers={"w0": 1.0}, placements=[Placement(b"t|ann|", level=0)])
 @example(key=b"t|ann|bob|1", servers={"w0": 1.0}, placements=[Placement(b"t|", level=3), Placement(b"t|ann|", level=2)])
 @example(key=b"t|" + b"a" * 125 + b"|x", servers={"w0": 1.0, "w1": 1.0}, placements=[])

@@ -306,12 +306,13 @@ async def test_addresses_are_checked(mariadb_site: MariadbSite, monkeypatch: pyt
         "mariadb://x/y?z=1",
         "mariadb://x/a/b",
         "mariadb://x/y?z",
+        "mariadb://x/y?ca=/no/such.pem",
     ):
         with pytest.raises(ViewFileError):
             open_target(name)
-    address = parse_address("mariadb://me:p%40ss@[::1]:3307/live?socket=/run/s&ca=/ca.pem")
+    address = parse_address(f"mariadb://me:p%40ss@[::1]:3307/live?socket=/run/s&ca={__file__}")
     assert (address.host, address.port, address.user, address.password) == ("::1", 3307, "me", "p@ss")
-    assert (address.socket, address.ca, address.shown) == ("/run/s", "/ca.pem", "mariadb://[::1]:3307/live")
+    assert (address.socket, address.ca, address.shown) == ("/run/s", __file__, "mariadb://[::1]:3307/live")
     for name, error in [
         (mariadb_site.server.database("none"), TargetMissingError),
         (mariadb_site.database.replace("root@", "nobody:wrong@"), TargetRefusedError),

@@ -178,10 +178,10 @@ Py_ssize_t Owners::reader_of(Piece key, Py_ssize_t own) const {
     const size_t spread =
         placement < 0 ? 1 : PyLong_AsSize_t(PyTuple_GET_ITEM(PyTuple_GET_ITEM(spreads, placement), 1));
     if (spread <= 1) return Py_ssize_t(first());
-    const size_t place = place_of(size_t(own));
-    if (place < spread) return own;
+    // Those that share the reads find themselves.
+    const size_t place = place_of(size_t(own)) % spread;
     size_t at = 0;
-    while (place_of(at) != place % spread) ++at;
+    while (place_of(at) != place) ++at;
     return Py_ssize_t(at);
 }
 

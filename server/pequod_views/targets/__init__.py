@@ -37,7 +37,11 @@ def open_target(database: str, *, missing: Missing = "made") -> Target:
             raise TargetRefusedError("MariaDB", f"it needs {error.name}: {how_to_install('mariadb')}") from error
         return MariadbTarget(database)
     if not database.startswith(_POSTGRES):
-        raise ViewFileError("database", f"{database!r} is none; write sqlite:PATH, postgresql://... or mariadb://...")
+        # It may have a password.
+        kind = database.partition(":")[0]
+        raise ViewFileError(
+            "database", f"{kind!r} is no kind of one; write sqlite:PATH, postgresql://... or mariadb://..."
+        )
     try:
         from pequod_views.targets.postgres import PostgresTarget  # noqa: PLC0415 - SQLite does without asyncpg
     except ImportError as error:

@@ -14,6 +14,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from datetime import datetime
 from functools import lru_cache
+from pathlib import Path
 from typing import Any, Final
 from urllib.parse import parse_qsl, unquote, urlsplit
 
@@ -39,7 +40,7 @@ _SESSION: Final = (
     "STRICT_ALL_TABLES', time_zone = '+00:00', innodb_lock_wait_timeout = 10, lock_wait_timeout = 20,"
     " idle_transaction_timeout = 20, in_predicate_conversion_threshold = 0, autocommit = 0;"
     "SET SESSION TRANSACTION ISOLATION LEVEL READ COMMITTED;"
-    "SELECT version(), @@max_allowed_packet"
+    "SELECT @@max_allowed_packet"
 )
 #: Those of a server that is away, stops, starts, is full for the moment, or has rolled back: the same may work later.
 _AWAY: Final = frozenset(
@@ -106,6 +107,8 @@ def parse_address(name: str) -> MariadbAddress:
         raise ViewFileError("database", f"it is no address of a MariaDB: {error}") from None
     if unknown := settings.keys() - {"socket", "ca"}:
         raise ViewFileError("database", f"{min(unknown)!r} is no setting of a MariaDB; there are ca, socket")
+    if (ca := settings.get("ca")) is not None and not Path(ca).is_file():
+        raise ViewFileError("database", f"ca: {ca!r} is no file")
     database = unquote(url.path.removeprefix("/"))
     if not database or "/" in database:
         raise ViewFileError("database", "name one database of the MariaDB: mariadb://USER:PASSWORD@HOST/NAME")
@@ -171,12 +174,13 @@ class MariadbConnection:
             raise
 
     def _prepare(self) -> None:
-        ((version, packet_bytes_max),) = self.run_all([_SESSION])[0]
-        found = re.match(r"(\d+)\.(\d+)\..*MariaDB", version)
+        version = self._raw.get_server_info()
+        # Old clients are told 5.5.5- first.
+        found = re.match(r"(?:5\.5\.5-)?(\d+)\.(\d+)\..*MariaDB", version)
         if found is None or (int(found[1]), int(found[2])) < _VERSION_MIN:
             wanted = ".".join(map(str, _VERSION_MIN))
             raise TargetRefusedError(self._name, f"it is {version}, and views need MariaDB {wanted} or a later one")
-        self._packet_bytes_max = packet_bytes_max
+        ((self._packet_bytes_max,),) = self.run_all([_SESSION])[0]
         # From now on; a server that is stopped is known by its silence before.
         self._raw._read_timeout = _STATEMENT_S  # type: ignore[attr-defined]  # private
 
