@@ -174,7 +174,7 @@ class MariadbConnection:
             raise
 
     def _prepare(self) -> None:
-        version = str(self._raw.server_version)
+        version: str = self._raw.get_server_info()  # type: ignore[no-untyped-call]
         # Old clients are told 5.5.5- first.
         found = re.match(r"(?:5\.5\.5-)?(\d+)\.(\d+)\..*MariaDB", version)
         if found is None or (int(found[1]), int(found[2])) < _VERSION_MIN:
