@@ -62,15 +62,20 @@ def request_of(*commands: tuple[int | bytes, ...]) -> ExecuteRequest:
     return request
 
 
-def runs_without_python(executor: Executor, *commands: tuple[int | bytes, ...]) -> bool:
-    """Run commands as one batch; return whether all of them were quick."""
-    request = request_of(*commands)
-    batch = hot.Batch.parse(request.SerializeToString(), 100, 1000, 1 << 20)
+def run_watched(executor: Executor, *commands: tuple[int | bytes, ...]) -> tuple[bool, set[str]]:
+    """Run commands as one batch; return whether the core did all of them, and which functions of Python it called."""
+    batch = hot.Batch.parse(request_of(*commands).SerializeToString(), 100, 1000, 1 << 20)
     assert batch is not None
-    called = list[str]()
-    sys.setprofile(lambda frame, event, _: called.append(frame.f_code.co_name) if event == "call" else None)
+    called = set[str]()
+    sys.setprofile(lambda frame, event, _: called.add(frame.f_code.co_name) if event == "call" else None)
     try:
         is_left = batch.run(executor.engine, 1.0)
     finally:
         sys.setprofile(None)
-    return not is_left and not called
+    return not is_left, called
+
+
+def runs_without_python(executor: Executor, *commands: tuple[int | bytes, ...]) -> bool:
+    """Run commands as one batch; return whether all of them were quick."""
+    is_whole, called = run_watched(executor, *commands)
+    return is_whole and not called

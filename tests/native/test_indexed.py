@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from random import Random
 
 import pytest
@@ -13,7 +12,7 @@ from pequod.commands.kinds import PUT, REMOVE
 from pequod.engine import Engine, MissingError
 from pequod.language.ranges import prefix_end
 from tests.native.core import hot
-from tests.native.quick import make_executor, request_of
+from tests.native.quick import make_executor, run_watched
 
 assert hot.INTERFACE
 
@@ -21,20 +20,13 @@ THIN = "i|<a>|<id> = copy s|<id> with a = <a> as {b}"
 WHOLE = "w|<b>|<id> = copy s|<id> with b = <b>"
 
 
-def runs_without_python(executor: Executor, *commands: tuple[int | bytes, ...]) -> bool:
+def tells_without_python(executor: Executor, *commands: tuple[int | bytes, ...]) -> bool:
     """Run commands as one batch; return whether the core tells all who wait for what they write.
 
     Python has the ranges of a context that has several, and the order of groups.
     """
-    batch = hot.Batch.parse(request_of(*commands).SerializeToString(), 100, 1000, 1 << 20)
-    assert batch is not None
-    called = set[str]()
-    sys.setprofile(lambda frame, event, _: called.add(frame.f_code.co_name) if event == "call" else None)
-    try:
-        is_left = batch.run(executor.engine, 1.0)
-    finally:
-        sys.setprofile(None)
-    return not is_left and "base_changed" not in called
+    is_whole, called = run_watched(executor, *commands)
+    return is_whole and "base_changed" not in called
 
 
 def record(a: int, b: int) -> bytes:
@@ -79,10 +71,10 @@ def test_puts_and_removes_of_records_are_quick(is_indexed: bool) -> None:
         command = (
             (REMOVE, key) if random.random() < 0.2 else (PUT, key, record(random.randrange(4), random.randrange(5)))
         )
-        assert runs_without_python(executor, command)
+        assert tells_without_python(executor, command)
         check(executor)
-    assert runs_without_python(executor, (PUT, b"s|99", record(1, 1)), (PUT, b"s|99", record(2, 1)))
-    assert runs_without_python(executor, (PUT, b"s|99", record(2, 1)), (PUT, b"s|99", record(2, 3)), (REMOVE, b"s|99"))
+    assert tells_without_python(executor, (PUT, b"s|99", record(1, 1)), (PUT, b"s|99", record(2, 1)))
+    assert tells_without_python(executor, (PUT, b"s|99", record(2, 1)), (PUT, b"s|99", record(2, 3)), (REMOVE, b"s|99"))
     check(executor)
 
 
@@ -126,13 +118,13 @@ def test_a_count_over_an_index_is_told_natively() -> None:
     executor = made(f"{THIN};n|<a> = count i|<a>|<id>;m|<a> = copy n|<a>", is_indexed=True)
     for table in (b"n|", b"m|"):
         executor.engine.scan(table, prefix_end(table))
-    assert runs_without_python(executor, (PUT, b"s|99", record(1, 1)), (PUT, b"s|99", record(2, 5)), (REMOVE, b"s|98"))
-    assert runs_without_python(executor, (PUT, b"s|01", record(0, 1)), (REMOVE, b"s|00"))
+    assert tells_without_python(executor, (PUT, b"s|99", record(1, 1)), (PUT, b"s|99", record(2, 5)), (REMOVE, b"s|98"))
+    assert tells_without_python(executor, (PUT, b"s|01", record(0, 1)), (REMOVE, b"s|00"))
     counted = [(b"m|0", b"14"), (b"m|1", b"12"), (b"m|2", b"14")]
     assert rows(executor, b"m|") == counted
     assert rows(executor, b"n|") == [(b"n" + key[1:], value) for key, value in counted]
     # A group that begins is Python's, and so is what watches follow too.
-    assert not runs_without_python(executor, (PUT, b"s|99", record(7, 1)))
+    assert not tells_without_python(executor, (PUT, b"s|99", record(7, 1)))
     executor.engine.watch(b"n|", b"n}", lambda: None)
     executor.engine.put(b"s|99", record(0, 1))
     executor.engine.put(b"s|98", record(0, 1))
@@ -142,5 +134,5 @@ def test_a_count_over_an_index_is_told_natively() -> None:
 
 def test_records_that_nobody_reads_are_not_looked_at() -> None:
     executor = make_executor(1 << 20, 1000, joins=THIN)
-    assert runs_without_python(executor, (PUT, b"s|1", b"no record"), (PUT, b"s|1", b'{"a":"\\u0031","b":1}'))
+    assert tells_without_python(executor, (PUT, b"s|1", b"no record"), (PUT, b"s|1", b'{"a":"\\u0031","b":1}'))
     assert rows(executor, b"i|") == [(b"i|1|1", b'{"b":1}')]

@@ -5,11 +5,15 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Final
 
 from pequod_server import PequodServer, ServerConfig
 
+from pequod.client import Client
 from pequod.client.background import BackgroundLoop
 from pequod.engine import Engine
+
+TIMELINE: Final = "t|<user>|<time:4>|<poster> = check s|<user>|<poster> copy p|<poster>|<time>"
 
 
 @contextmanager
@@ -23,6 +27,16 @@ def served(engine: Engine | None = None, *, access_file: Path | None = None) -> 
         yield f"127.0.0.1:{port}"
     finally:
         background.close(server.stop)
+
+
+@contextmanager
+def served_timeline() -> Iterator[str]:
+    """Serve ann's timeline of one post, and yield the server's target."""
+    with served() as target:
+        with Client(target) as client:
+            client.add_join(TIMELINE)
+            client.multi_put({"s|ann|bob": "1", "p|bob|0001": "one"})
+        yield target
 
 
 async def _started(engine: Engine, config: ServerConfig) -> tuple[PequodServer, int]:

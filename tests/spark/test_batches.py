@@ -21,20 +21,16 @@ from pyspark_pequod.told import changes_told, cut, packed, unpacked
 from pequod.answers.changes import Change
 from pequod.client import Client
 from pequod.errors import WatchCompactedError
-from tests.spark.served import served
+from tests.spark.served import served, served_timeline
 
 RANGES = ((b"t|ann|", b"t|ann}"),)
-TIMELINE = "t|<user>|<time:4>|<poster> = check s|<user>|<poster> copy p|<poster>|<time>"
 #: key, value, old
 Told = tuple[bytes, bytes | None, bytes | None]
 
 
 @pytest.fixture
 def target() -> Iterator[str]:
-    with served() as target:
-        with Client(target) as client:
-            client.add_join(TIMELINE)
-            client.multi_put({"s|ann|bob": "1", "p|bob|0001": "one"})
+    with served_timeline() as target:
         yield target
 
 

@@ -15,17 +15,12 @@ from pyspark.sql.types import BinaryType, LongType, StructField, StructType
 from pyspark_pequod.columns import RowColumns
 
 from pequod.client import Client
-from tests.spark.served import served
-
-TIMELINE = "t|<user>|<time:4>|<poster> = check s|<user>|<poster> copy p|<poster>|<time>"
+from tests.spark.served import served, served_timeline
 
 
 @pytest.fixture
 def target() -> Iterator[str]:
-    with served() as target:
-        with Client(target) as client:
-            client.add_join(TIMELINE)
-            client.multi_put({"s|ann|bob": "1", "p|bob|0001": "one"})
+    with served_timeline() as target:
         yield target
 
 
