@@ -163,3 +163,9 @@ def test_the_paths_that_the_native_core_names_are_there() -> None:
     for source in (ROOT / "pequod/native").rglob("*.[ch]pp"):
         for path in re.findall(r"(?:proto/)?\bpequod/[\w/]+\.\w+", source.read_text()):
             assert (ROOT / path).exists(), f"{source.name}: {path}"
+
+
+def test_each_decision_has_a_number_of_its_own() -> None:
+    numbers = re.findall(r"^### (\w+)\.", (ROOT / "docs/architecture/decisions.md").read_text(), re.MULTILINE)
+    assert len(numbers) > 100
+    assert [number for number in numbers if numbers.count(number) > 1] == []
