@@ -49,11 +49,20 @@ bool are_removable(const Told& told) {
 }
 
 // Whether those who wait count a row more or less by themselves; false: Python counts, or an error is set.
-bool are_countable(const Told& told, const Change& change) {
+bool are_countable(const Told& told) {
     PyObject* tail = tail_of(told.route, told.match);
-    const bool are = tail && can_count(told.waiting, tail, change.value ? 1 : -1) > 0;
+    const bool are = tail && can_count(told.waiting, tail, told.change->value ? 1 : -1) > 0;
     Py_XDECREF(tail);
     return are;
+}
+
+// Whether those who wait are told without Python; false: they are not, or an error is set.
+bool can_tell(const HotEngine* engine, const Told& told) {
+    const Route* route = told.route;
+    if (route->is_count) return are_countable(told);
+    if (route->is_followed && !route->tells_watches && !route->tells_joins) return false;
+    if (route->is_check) return !route->is_followed && are_notable(engine, told.waiting);
+    return told.change->value || are_removable(told);
 }
 
 // Add those who wait at one site; false: they are Python's, or an error is set.
@@ -64,18 +73,16 @@ bool find_told_at(const HotEngine* engine, PyObject* site, const Change& change,
     const Route* route = reinterpret_cast<const Route*>(route_object);
     const bool counts_presence = route->is_check || route->is_count;
     if (counts_presence && !change.old == !change.value) return true;
-    Told told;
-    told.site = site;
-    told.route = route;
-    told.change = &change;
-    told.waiting = waiting_at(route, piece_of(change.key), &told.match);
-    Waiting* waiting = told.waiting;
-    if (!waiting) return true;
-    if (route->is_count) return are_countable(told, change) && found->add(told);
-    if (route->is_followed && !route->tells_watches && !route->tells_joins) return false;
-    if (route->is_check && (route->is_followed || !are_notable(engine, waiting))) return false;
-    if (!route->is_check && !change.value && !are_removable(told)) return false;
-    return found->add(told);
+    Told* told = found->next();
+    if (!told) return false;
+    told->waiting = waiting_at(route, piece_of(change.key), &told->match);
+    if (!told->waiting) return true;
+    told->site = site;
+    told->route = route;
+    told->change = &change;
+    if (!can_tell(engine, *told)) return false;
+    found->add_next();
+    return true;
 }
 
 // Add those who wait at the sites of a list; false: see `find_told_at`.
@@ -127,8 +134,10 @@ void find_told(const HotEngine* engine, PyObject* readers, const Change& change,
     found->is_quick = !PyList_GET_SIZE(engine->backfills);
     for (Py_ssize_t at = 0; found->is_quick && at < PyList_GET_SIZE(readers); ++at) {
         PyObject* sites = PyList_GET_ITEM(readers, at);
-        found->is_quick = is_projection(sites) ? find_shown(engine, projection_of(sites), change, found)
-                                               : find_told_of(engine, sites, change, found);
+        // A list first, which most are: to ask for a subclass walks over the bases of a type.
+        found->is_quick = !PyList_CheckExact(sites) && is_projection(sites)
+                              ? find_shown(engine, projection_of(sites), change, found)
+                              : find_told_of(engine, sites, change, found);
     }
 }
 
