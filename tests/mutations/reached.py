@@ -21,6 +21,8 @@ from tests.mutations.places import Part, Place
 from tests.native.scratch import Core, failure
 
 _SECONDS_MAX: Final = 7200
+#: The tests of each line of each file.
+_TestsOf = dict[str, dict[int, set[str]]]
 _TRACED: Final = ("-g", "-fsanitize-coverage=trace-pc")
 
 
@@ -68,10 +70,24 @@ def reached(part: Part, folder: Path, kept: Path, tests: Sequence[str]) -> Reach
     record = json.loads(kept.read_text("utf-8")) if kept.exists() else {}
     if record.get("digest") != digest:
         note = _of_blocks if part.name == "native" else _of_lines
-        record = {"digest": digest, **note(part, folder, kept, tests)}
+        record = _numbered(digest, *note(part, folder, kept, tests))
         kept.write_text(json.dumps(record), "utf-8")
-    tests_of = {file: {int(line): names for line, names in lines.items()} for file, lines in record["tests_of"].items()}
+    names = list(record["seconds"])
+    tests_of = {
+        file: {int(line): [names[number] for number in numbers] for line, numbers in lines.items()}
+        for file, lines in record["tests_of"].items()
+    }
     return Reached(folder / part.folder, record["seconds"], tests_of)
+
+
+def _numbered(digest: str, seconds: dict[str, float], tests_of: _TestsOf) -> dict[str, Any]:
+    """Return what is kept: tests by their numbers, as each stands there thousands of times."""
+    numbers = {name: number for number, name in enumerate(seconds)}
+    lines_of = {
+        file: {line: sorted(numbers[name] for name in names) for line, names in lines.items()}
+        for file, lines in tests_of.items()
+    }
+    return {"digest": digest, "seconds": seconds, "tests_of": lines_of}
 
 
 def _digest(paths: Iterable[Path]) -> str:
@@ -81,17 +97,17 @@ def _digest(paths: Iterable[Path]) -> str:
     return hashed.hexdigest()
 
 
-def _of_lines(part: Part, folder: Path, kept: Path, tests: Sequence[str]) -> dict[str, Any]:
+def _of_lines(part: Part, folder: Path, kept: Path, tests: Sequence[str]) -> tuple[dict[str, float], _TestsOf]:
     place = folder / part.folder
     record = _recorded(folder, kept, tests, {"PEQUOD_LINES_OF": str(place)})
     tests_of = {
-        str(Path(file).relative_to(place)): {line: [test for test in names if test] for line, names in lines.items()}
+        str(Path(file).relative_to(place)): {int(line): set(names) - {""} for line, names in lines.items()}
         for file, lines in record["lines"].items()
     }
-    return {"seconds": record["seconds"], "tests_of": tests_of}
+    return record["seconds"], tests_of
 
 
-def _of_blocks(part: Part, folder: Path, kept: Path, tests: Sequence[str]) -> dict[str, Any]:
+def _of_blocks(part: Part, folder: Path, kept: Path, tests: Sequence[str]) -> tuple[dict[str, float], _TestsOf]:
     place = folder / part.folder
     core = Core(folder, _TRACED, Path(__file__).with_suffix(".cpp"))
     bits = kept.with_suffix(".bits")
@@ -103,14 +119,13 @@ def _of_blocks(part: Part, folder: Path, kept: Path, tests: Sequence[str]) -> di
     asked = "".join(f"{at - 1:#x}\n" for at in blocks)
     told = subprocess.run(("addr2line", "-e", core.path), input=asked, capture_output=True, text=True, check=True)
     lines = dict(zip(blocks, map(_file_and_line, told.stdout.splitlines()), strict=True))
-    tests_of = defaultdict[str, dict[int, set[str]]](dict)
+    tests_of: _TestsOf = defaultdict(dict)
     for test, places in record["blocks"].items():
         for at in places:
             path, line = lines[at]
             if path.is_relative_to(place):
                 tests_of[str(path.relative_to(place))].setdefault(line, set()).add(test)
-    found = {file: {line: sorted(names) for line, names in of.items()} for file, of in tests_of.items()}
-    return {"seconds": record["seconds"], "tests_of": found}
+    return record["seconds"], tests_of
 
 
 def _file_and_line(told: str) -> tuple[Path, int]:
