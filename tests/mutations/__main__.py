@@ -1,6 +1,8 @@
 """Change the native core or the engine in one small place at a time, at random, and see whether tests find each.
 
 python -m tests.mutations --of native --count 100 --seed 0     run them, and write what became of each to a file
+python -m tests.mutations --of native --cpu-s 3                ask 3 s of tests, of those that reach each place
+python -m tests.mutations --of native --again                  ask all tests that reach it, about survivors
 python -m tests.mutations --of native --more                   ask more of the suite about those that survived there
 
 A mutation is found if a test fails, fails again when it runs alone, and passes without the mutation, or if the process
@@ -13,6 +15,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import math
 import sys
 import time
 from pathlib import Path
@@ -33,13 +36,15 @@ def main() -> int:
     parser.add_argument("--count", type=int, default=100)
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--more", action="store_true", help="ask more tests about the survivors of the file")
+    parser.add_argument("--again", action="store_true", help="ask about the survivors of the file again")
+    parser.add_argument("--cpu-s", type=float, default=math.inf, help="leave out the longest tests of each beyond that")
     parser.add_argument("--out", type=Path, help="build/mutations-OF.jsonl; a run goes on where the file ends")
     options = parser.parse_args()
     part = PARTS[options.of]
     out = options.out or ROOT / "build" / f"mutations-{part.name}.jsonl"
     known = _written_down(out)
     places = part.chosen(options.count, options.seed)
-    if options.more:
+    if options.more or options.again:
         survivors = {row["mutation"] for row in known if row["outcome"].startswith(SURVIVED)}
         waiting = [place for place in places if place.described in survivors]
     else:
@@ -47,9 +52,8 @@ def main() -> int:
     folder = (ROOT / "build" / f"mutated-{part.name}").resolve()
     out.parent.mkdir(exist_ok=True)
     asked = "more" if options.more else "quick"
-    trial = Trial(
-        part, folder, part.more if options.more else part.quick, out.with_name(f"reached-{part.name}-{asked}.json")
-    )
+    tests = part.more if options.more else part.quick
+    trial = Trial(part, folder, tests, out.with_name(f"reached-{part.name}-{asked}.json"), options.cpu_s)
     for number, place in enumerate(waiting, 1):
         begun_s = time.monotonic()
         outcome = trial.outcome(place)

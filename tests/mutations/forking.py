@@ -1,19 +1,20 @@
-"""A process of pytest that waits with all that tests import but Pequod, and forks a child for each run of some tests.
+"""A process of pytest that waits, and forks a child for each run of some tests.
 
-The start of pytest takes a second of CPU, most tests that find something a hundredth. `Forking` asks, and what waits is
-this module once more, as a plugin: `-p tests.mutations.forking`.
+The start of pytest takes a second of CPU, most tests that find something a hundredth. The process waits with all that
+tests import but Pequod, where the native core is another one each time; or with all tests collected, where functions in
+Python are (`patching`). `Forking` asks, and what waits is this module once more, as a plugin.
 """
 
 from __future__ import annotations
 
 import contextlib
+import gc
 import importlib
 import json
 import os
 import resource
 import signal
 import subprocess
-import sys
 import time
 from collections.abc import Generator, Sequence
 from pathlib import Path
@@ -21,6 +22,7 @@ from typing import Any, Final
 
 import pytest
 
+from tests.mutations.patching import patch
 from tests.native.scratch import FOR_EVER, command_of, failed_of
 
 #: What most tests import, none of which imports Pequod.
@@ -30,74 +32,127 @@ _IMPORTED: Final = (
     *("rich.console", "rich.table", "numpy", "xml.etree.ElementTree", "unittest.mock"),
 )
 _POLLED_S: Final = 0.02
+#: Where the process waits, and the pipes of questions and of answers.
 _VARIABLE: Final = "PEQUOD_FORKING"
+_UNPATCHED: Final = 77
 
 
 class Forking:
-    """Runs tests on a folder of sources, each time with Pequod as it is there then."""
+    """Runs tests on a folder of sources.
 
-    def __init__(self, folder: Path) -> None:
-        command, environment = command_of(folder, ("-p", __name__, "tests"))
-        environment |= {_VARIABLE: "1", "GRPC_ENABLE_FORK_SUPPORT": "0"}
+    Args:
+        folder: Of the sources.
+        collected: Files of all tests that are asked for, if functions are patched; else Pequod is as it is there then.
+    """
+
+    def __init__(self, folder: Path, collected: Sequence[str] = ()) -> None:
+        command, environment = command_of(folder, ("-p", __name__, *(collected or ("tests",))))
+        (asked, self._asks), (self._answered, answers) = os.pipe(), os.pipe()
+        place = "collected" if collected else "begun"
+        environment |= {_VARIABLE: f"{place} {asked} {answers}", "GRPC_ENABLE_FORK_SUPPORT": "0"}
         self._process = subprocess.Popen(
-            command, cwd=folder, env=environment, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+            command,
+            cwd=folder,
+            env=environment,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.DEVNULL,
+            pass_fds=(asked, answers),
         )
+        os.close(asked)
+        os.close(answers)
+        self._answers = os.fdopen(self._answered)
 
-    def failure(self, tests: Sequence[str], seconds_max: float, cpu_s_max: int) -> str | None:
+    def failure(
+        self, tests: Sequence[str], seconds_max: float, cpu_s_max: int, patched: tuple[str, str, str] | None = None
+    ) -> str | None:
         """Run tests until one fails; return which, or how they end. None: they pass.
 
         Args:
             tests: Their ids.
             seconds_max: By the clock.
             cpu_s_max: Of each process.
+            patched: A file, its text, and that which its functions go by meanwhile.
+
+        Raises:
+            UnpatchedError: More than functions differ in the text.
         """
-        assert self._process.stdin is not None
-        assert self._process.stdout is not None
-        self._process.stdin.write(f"{json.dumps([list(tests), seconds_max, cpu_s_max])}\n")
-        self._process.stdin.flush()
-        answer = self._process.stdout.readline()
+        question = [list(tests), seconds_max, cpu_s_max, patched]
+        os.write(self._asks, f"{json.dumps(question)}\n".encode())
+        answer = self._answers.readline()
         assert answer, "pytest has ended"
         code, said = json.loads(answer)
+        if code == _UNPATCHED:
+            raise UnpatchedError
         return FOR_EVER if code is None else failed_of(code, said)
 
-    def close(self) -> None:
-        """End the process."""
-        self._process.kill()
-        self._process.wait()
+
+class UnpatchedError(Exception):
+    """The text differs in what has run when the module was imported."""
 
 
 if _VARIABLE in os.environ:
+    #: What a child prints.
+    _SAID: Final = Path(f".said-{os.getpid()}").absolute()
+    _place, *_pipes = os.environ.pop(_VARIABLE).split()
+
     # A wrapper, to come before the one that takes the standard streams away.
     @pytest.hookimpl(wrapper=True, tryfirst=True)
     def pytest_load_initial_conftests(args: list[str]) -> Generator[None, None, None]:
-        """Fork for each line of the standard input; go on in the children, with the tests that it asks for."""
-        for name in _IMPORTED:
-            with contextlib.suppress(ImportError):
-                importlib.import_module(name)
-        answers = os.fdopen(os.dup(1), "w")
-        said = Path(f".said-{os.getpid()}")
-        for line in iter(sys.stdin.readline, ""):
-            tests, seconds_max, cpu_s_max = json.loads(line)
-            child = os.fork()
-            if not child:
-                _begin(said, cpu_s_max)
-                answers.close()
-                args[args.index("tests") :] = tests
-                return (yield)
-            code = _ended(child, seconds_max)
-            answers.write(f"{json.dumps([code, said.read_text('utf-8', 'replace')])}\n")
-            answers.flush()
-        os._exit(0)
+        """Fork before Pequod is imported; go on in the children, with the tests that they run."""
+        if _place == "begun":
+            for name in _IMPORTED:
+                with contextlib.suppress(ImportError):
+                    importlib.import_module(name)
+            args[args.index("tests") :] = _forked()[0]
+        return (yield)
+
+    @pytest.hookimpl(tryfirst=True)
+    def pytest_runtestloop(session: pytest.Session) -> None:
+        """Fork where all tests are collected; go on in the children, with those that they run."""
+        if _place == "collected":
+            items = {item.nodeid: item for item in session.items}
+            gc.collect()
+            gc.freeze()
+            tests, patched = _forked()
+            if patched is not None:
+                gc.unfreeze()
+                if not patch(*patched):
+                    os._exit(_UNPATCHED)
+            session.items[:] = [items[test] for test in tests]
+
+    @pytest.hookimpl(trylast=True)
+    def pytest_runtest_logreport(report: pytest.TestReport) -> None:
+        """End the child with the first test that fails."""
+        if _place == "collected" and report.failed:
+            # By its name: pytest has other files in the places of the standard streams now.
+            with _SAID.open("a") as said:
+                said.write(f"{'FAILED' if report.when == 'call' else 'ERROR'} {report.nodeid}\n{report.longreprtext}\n")
+            os._exit(1)
 
 
-def _begin(said: Path, cpu_s_max: int) -> None:
-    os.environ.pop(_VARIABLE)
+def _forked() -> tuple[list[str], tuple[str, str, str] | None]:
+    """Fork for each question; return in the children, with its tests and what is patched for them."""
+    asked, answers = os.fdopen(int(_pipes[0])), os.fdopen(int(_pipes[1]), "w")
+    for line in iter(asked.readline, ""):
+        tests, seconds_max, cpu_s_max, patched = json.loads(line)
+        child = os.fork()
+        if not child:
+            asked.close()
+            answers.close()
+            _begin(cpu_s_max)
+            return tests, patched
+        code = _ended(child, seconds_max)
+        answers.write(f"{json.dumps([code, _SAID.read_text('utf-8', 'replace')])}\n")
+        answers.flush()
+    os._exit(0)
+
+
+def _begin(cpu_s_max: int) -> None:
     os.setsid()
     resource.setrlimit(resource.RLIMIT_CPU, (cpu_s_max, cpu_s_max + 5))
-    out = os.open(said, os.O_RDWR | os.O_CREAT | os.O_TRUNC)
-    nothing = os.open(os.devnull, os.O_RDONLY)
-    for source, target in ((nothing, 0), (out, 1), (out, 2)):
-        os.dup2(source, target)
+    out = os.open(_SAID, os.O_RDWR | os.O_CREAT | os.O_TRUNC)
+    for target in (1, 2):
+        os.dup2(out, target)
 
 
 def _ended(child: int, seconds_max: float) -> Any:

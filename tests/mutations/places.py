@@ -20,7 +20,8 @@ class Place(NamedTuple):
 
     #: Relative to its part.
     file: str
-    #: The file as it would be.
+    #: The file as it is, and as it would be.
+    right: str
     wrong: str
     #: The file, the line, and what it was and would be.
     described: str
@@ -48,7 +49,7 @@ class Part(NamedTuple):
             text, file = path.read_text(), str(path.relative_to(ROOT / self.folder))
             found += [(file, text, mutation) for mutation in self.mutations_of(text)]
         return [
-            Place(file, mutation.applied(text), f"{file}:{mutation.described(text)}", mutation.line(text))
+            Place(file, text, mutation.applied(text), f"{file}:{mutation.described(text)}", mutation.line(text))
             for file, text, mutation in Random(seed).sample(found, min(count, len(found)))
         ]
 

@@ -30,7 +30,7 @@ def place_of(fault: Fault) -> Place:
     right = (_ROOT / NATIVE.folder / fault.file).read_text("utf-8")
     before = right.partition(fault.right)[0]
     wrong = right.replace(fault.right, fault.wrong)
-    return Place(fault.file, wrong, f"{fault.file}: {fault.breaks}", before.count("\n") + 1)
+    return Place(fault.file, right, wrong, f"{fault.file}: {fault.breaks}", before.count("\n") + 1)
 
 
 def main() -> int:
