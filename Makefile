@@ -27,7 +27,7 @@ generate_go = $(BIN)/python -m grpc_tools.protoc -I proto --plugin=$(GO_TOOLS)/p
 .DEFAULT_GOAL := help
 .PHONY: help go go-check install install-dev demo ran test test-long test-pythons test-extras test-quick check format typescript typescript-check proto proto-check interface interface-check coverage soak chaos freshness fuzz \
         figures bench-micro test-optimised test-spark-versions test-spark-cluster test-duckdb-versions docs docs-serve \
-        behaviours cases test-planted test-planted-engine soak-memory soak-server soak-calls soak-workers soak-capped shake simulate simulate-groups views-chaos views-cassandra views-mariadb cluster-chaos cluster-patroni chaos-lake-spark kill beyond linearizable linearizable-latest mutations graphs fuzz-long fuzz-native watching damage test-pure test-grpcio test-client-grpcio test-go-race test-shelf differ test-sanitised test-leaks wheels clean
+        behaviours cases test-planted test-planted-engine soak-memory soak-server soak-calls soak-workers soak-capped shake simulate simulate-groups views-chaos views-cassandra views-mariadb cluster-chaos cluster-patroni chaos-lake-spark kill beyond linearizable linearizable-latest mutations ycsb graphs fuzz-long fuzz-native watching damage test-pure test-grpcio test-client-grpcio test-go-race test-shelf differ test-sanitised test-leaks wheels clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-15s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -444,6 +444,10 @@ N ?= 100
 mutations: $(INSTALLED) ## change the native core and the engine in N (100) places each, at random from SEED (0), one at a time: do tests find it? hours
 	$(BIN)/python -m tests.mutations --of native --count $(N) --seed $(or $(SEED),0)
 	$(BIN)/python -m tests.mutations --of engine --count $(N) --seed $(or $(SEED),0)
+
+ycsb: OPERATIONS = 100000
+ycsb: $(INSTALLED) ## the workloads A to F of go-ycsb, RECORDS (10000) and OPERATIONS (100000) each, at a server by the Go client, with go-ycsb's check of what is read (needs Go)
+	$(BIN)/python -m tests.ycsb --records $(or $(RECORDS),10000) --operations $(OPERATIONS)
 
 OPERATIONS ?= 20000
 graphs: $(INSTALLED) ## OPERATIONS (20000) of LinkBench and of TAOBench between refreshes of a graph of 2,000 nodes, compared with SQL: minutes

@@ -19,8 +19,12 @@ class Mutation(NamedTuple):
         """Return the text with the change."""
         return text[: self.first] + self.wrong + text[self.last :]
 
+    def line(self, text: str) -> int:
+        """Return the number of the line of the change, from 1."""
+        return text.count("\n", 0, self.first) + 1
+
     def described(self, text: str) -> str:
         """Return the line of the change, and what it was and is."""
         right = " ".join(text[self.first : self.last].split())
         wrong = " ".join(self.wrong.split()) or "nothing"
-        return f"{text.count(chr(10), 0, self.first) + 1}: {self.kind}: `{right}` becomes `{wrong}`"
+        return f"{self.line(text)}: {self.kind}: `{right}` becomes `{wrong}`"

@@ -20,10 +20,13 @@ class Place(NamedTuple):
 
     #: Relative to its part.
     file: str
-    #: The file as it would be.
+    #: The file as it is, and as it would be.
+    right: str
     wrong: str
     #: The file, the line, and what it was and would be.
     described: str
+    #: The line, from 1.
+    line: int
 
 
 class Part(NamedTuple):
@@ -46,7 +49,7 @@ class Part(NamedTuple):
             text, file = path.read_text(), str(path.relative_to(ROOT / self.folder))
             found += [(file, text, mutation) for mutation in self.mutations_of(text)]
         return [
-            Place(file, mutation.applied(text), f"{file}:{mutation.described(text)}")
+            Place(file, text, mutation.applied(text), f"{file}:{mutation.described(text)}", mutation.line(text))
             for file, text, mutation in Random(seed).sample(found, min(count, len(found)))
         ]
 
@@ -79,6 +82,9 @@ NATIVE: Final = Part(
         "tests/native",
         "tests/regress",
         "tests/client/test_columns.py",
+        "tests/engine/test_searched.py",
+        "tests/engine/test_whole_values.py",
+        "tests/engine/test_expiry.py",
         "tests/once/test_batches.py",
         "tests/workers/test_relay.py",
         "tests/workers/test_relay_ends.py",
@@ -90,7 +96,8 @@ ENGINE: Final = Part(
     Path("pequod/engine"),
     ".py",
     of_python.mutations_of,
-    ("tests/engine", "tests/regress", "tests/native"),
+    # Of the core's tests those that compare it with the engine without it.
+    ("tests/engine", "tests/regress", "tests/native/test_beside.py", "tests/native/test_quick.py"),
     _MORE,
 )
 PARTS: Final = {part.name: part for part in (NATIVE, ENGINE)}

@@ -136,18 +136,26 @@ def test_what_a_parser_raises_is_raised() -> None:
         Lens(view).show_row(b"s|1", b"text", refuse)
 
 
+FIELD = ("a", None, False)
+
+
 @pytest.mark.parametrize(
-    "arguments",
+    ("arguments", "why"),
     [
-        ((b"s|",) * (hot.PARTS_MAX + 1), (), (), 9, None),
-        ((b"s|",), (("a", 0),), (), 9, None),
-        ((b"s|",), ((b"a", None),), (), 9, None),
-        ((b"s|",), (("a", None),) * (hot.PARTS_MAX + 1), (), 9, None),
-        ((b"s|", None), (("a", None),), (b"s|", 3), 9, None),
+        (((b"s|",) * (hot.PARTS_MAX + 1), (), (), 9, None), "a key has few parts"),
+        (((b"s|",), (("a", 0, False),), (), 9, None), "a slot has a width"),
+        (((b"s|",), ((b"a", None, False),), (), 9, None), "a field has a name"),
+        (((b"s|",), (FIELD,) * (hot.PARTS_MAX + 1), (), 9, None), "a lens has few fields"),
+        (((b"s|", None), (FIELD,), (b"s|", 3), 9, None), "there is no such part"),
+        (((b"s|",), (), (), 9, ((None, "a"),) * (hot.PARTS_MAX + 1)), "a lens gives few fields"),
+        (((b"s|",), (), (), 9, ("a",)), "a field has a beginning and a name"),
+        (((b"s|",), (), (), 9, (("a", "a"),)), "a field begins with bytes"),
+        (((b"s|",), (), (), 9, ((None, "a"), (b"b", "b"))), "one field is given alone"),
+        (((b"s|",), (), (), 9, b"value"), "a lens gives a value"),
     ],
 )
-def test_a_lens_that_makes_no_sense_is_refused(arguments: tuple[Any, ...]) -> None:
-    with pytest.raises((TypeError, ValueError)):
+def test_a_lens_that_makes_no_sense_is_refused(arguments: tuple[Any, ...], why: str) -> None:
+    with pytest.raises((TypeError, ValueError), match=why):
         hot.QuickLens(*arguments)
 
 
