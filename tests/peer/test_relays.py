@@ -15,6 +15,7 @@ from pequod_server.homes.compute.store import PequodStore
 
 from pequod.errors import BackedKeyError, PermissionDeniedError, StaleError
 from pequod.freshness import Latest, MaxAge, Token
+from pequod.language.conditions import IF_ABSENT, Unmet
 from tests.peer.homes import LATEST, MAPPING, TIMELINE, Running, computing, fake, on_sqlite, running, sqlite, until
 from tests.peer.test_exactness import USERS, Past, checked_read, reads
 from tests.peer.test_processes import serving, stopped
@@ -95,8 +96,8 @@ async def test_tokens_writes_and_refusals_are_those_of_the_home(tmp_path: Path) 
             assert Token.parse(loader_of(one).followed.token).positions.keys() == {mark}
             rows = await one.client.session(session.token, wait_s=50).scan(prefix="p|")
             assert rows == [(b"p|bob|0001", b"Hi")]
-        assert not await compute.client.put_if_absent("p|bob|0001", "other")
-        assert await compute.client.add("p|bob|0002", 3) == 3
+        assert await compute.client.put("p|bob|0001", "other", condition=IF_ABSENT) == Unmet(b"Hi")
+        assert await compute.client.add("p|bob|0002", 3) == b"3"
         assert await relay.client.get("p|bob|0002", freshness=LATEST) == b"3"
         with pytest.raises(BackedKeyError):
             await below.client.put("p|bob|0003", "not here")
@@ -178,7 +179,7 @@ async def test_servers_that_are_behind_each_other_go_back_to_the_home(tmp_path: 
 async def test_a_server_behind_itself_is_told_so() -> None:
     async with running() as home, computing([home.address]) as relay:
         store_of(relay).move_to([relay.address])
-        store_of(relay)._session.give_up()
+        home.server.peers.end()
         await until(lambda: "it has its base data from this server" in loader_of(relay).status.error)
         store_of(relay).move_to([home.address])
         await home.client.put("p|bob|0001", "Hi")
