@@ -179,7 +179,7 @@ Milliseconds = Annotated[
 BackingMode = Annotated[Literal["write-around", "write-through", "look-aside"], Metavar("MODE")]
 BackingFeed = Annotated[Literal["slot", "notify"], Metavar("FEED")]
 ClusterRoles = Annotated[str, AfterValidator(_roles), Metavar("ROLE ...")]
-ClusterRelays = Annotated[str, AfterValidator(_relays), Metavar("GROUP=HOST:PORT,... ...")]
+ClusterRelays = Annotated[str, AfterValidator(_relays), Metavar("RELAYS")]
 Port = Annotated[int, BeforeValidator(number_of), Field(strict=True, ge=0, le=65535), Metavar("PORT")]
 Weight = Annotated[float, BeforeValidator(number_of), Field(strict=True, gt=0, le=1000), Metavar("N")]
 Workers = Annotated[

@@ -1,4 +1,4 @@
-"""Servers that homes serve and that serve others: what is behind them is exact, whoever dies."""
+"""Servers that homes serve and that serve others: what is behind them is exact, whatever dies."""
 
 from __future__ import annotations
 
@@ -163,11 +163,8 @@ async def test_servers_that_are_behind_each_other_go_back_to_the_home(tmp_path: 
         for server in (one, other):
             assert await server.client.get("s|ann|bob", freshness=LATEST) == b"1"
         await home.server.close()
-        # One of them is behind the other for a while, and never both.
-        for _ in range(200):
-            relays = [store_of(server).relays for server in (one, other)]
-            assert not all(relays), relays
-            await asyncio.sleep(0.01)
+        # One of them may be behind the other meanwhile. Where both are, each is told so and goes on.
+        await until(lambda: sum(loader_of(server).status.failure_count for server in (one, other)) >= 10)
         again = await stack.enter_async_context(
             running(on_sqlite(tmp_path / "posts.db"), backing_mode="write-through", listen=home.address)
         )

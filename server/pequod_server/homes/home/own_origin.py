@@ -73,7 +73,7 @@ class MemoryOrigin:
         self._watches: dict[bytes, Watch] = {}
         self._loop: asyncio.AbstractEventLoop | None = None
 
-    #: It is a home.
+    #: As of a home with a database.
     relays: tuple[int, ...] = ()
     needs_feed = False
     trouble = ""
