@@ -340,8 +340,10 @@ chaos-lake-spark: $(INSTALLED) ## kill drivers and tasks of a stream from lake t
 SCHEDULES ?= 10000
 SEED ?= 0
 COMPUTES ?= 0
-simulate: $(INSTALLED) ## simulate servers beside a database that fails: SCHEDULES (10000) of 200 steps, COMPUTES (0) behind them
-	$(BIN)/python -m tests.simulation --schedules $(SCHEDULES) --steps 200 --seed $(SEED) --computes $(COMPUTES)
+RELAYS ?= 0
+STEPS ?= 200
+simulate: $(INSTALLED) ## simulate servers beside a database that fails: SCHEDULES (10000) of STEPS (200), COMPUTES (0) behind them, RELAYS (0) between
+	$(BIN)/python -m tests.simulation --schedules $(SCHEDULES) --steps $(STEPS) --seed $(SEED) --computes $(COMPUTES) --relays $(RELAYS)
 
 simulate-groups: $(INSTALLED) ## simulate a cluster of two home groups that fails while ranges move between them: SCHEDULES (10000) of 100 steps
 	$(BIN)/python -m tests.simulation --schedules $(SCHEDULES) --steps 100 --seed $(SEED) --groups

@@ -22,6 +22,7 @@ from pequod_server.setting_kinds import (
     Address,
     BackingFeed,
     BackingMode,
+    ClusterRelays,
     ClusterRoles,
     File,
     Files,
@@ -218,6 +219,11 @@ class ServerConfig(BaseModel):
     )
     cluster_weight: Weight = Field(
         default=1.0, description="Its share of the reads, beside that of other servers of the cluster."
+    )
+    cluster_relays: ClusterRelays = Field(
+        default="",
+        description="Servers between it and the homes of home groups, which it asks before these: "
+        "a=10.0.1.1:7744,10.0.1.2:7744.",
     )
     cluster_warm_s: Seconds = Field(
         default=5.0,

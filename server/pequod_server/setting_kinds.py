@@ -15,7 +15,7 @@ from typing import Annotated, Final, Literal
 from pydantic import AfterValidator, BeforeValidator, ByteSize, Field, TypeAdapter
 from pydantic_core import PydanticCustomError
 
-from pequod.addresses import is_origin
+from pequod.addresses import fault_of, is_origin
 
 KIB: Final = 1 << 10
 MIB: Final = 1 << 20
@@ -112,6 +112,27 @@ def parse_priorities(value: str) -> dict[str, int | None]:
     return found
 
 
+def parse_relays(value: str) -> dict[str, list[str]]:
+    """Return the addresses of relays by home groups.
+
+    >>> parse_relays("a=10.0.1.1:7744,10.0.1.2:7744 b=10.0.1.3:7744")
+    {'a': ['10.0.1.1:7744', '10.0.1.2:7744'], 'b': ['10.0.1.3:7744']}
+    """
+    found: dict[str, list[str]] = {}
+    for part in value.split():
+        group, _, addresses = part.partition("=")
+        if not group or group in found or any(fault_of(one) for one in addresses.split(",")):
+            text = "must be home groups, each with the addresses of its relays: a=10.0.1.1:7744,10.0.1.2:7744"
+            raise PydanticCustomError("relays", text)
+        found[group] = addresses.split(",")
+    return found
+
+
+def _relays(value: str) -> str:
+    parse_relays(value)
+    return value
+
+
 def _priorities(value: str) -> str:
     parse_priorities(value)
     return value
@@ -158,6 +179,7 @@ Milliseconds = Annotated[
 BackingMode = Annotated[Literal["write-around", "write-through", "look-aside"], Metavar("MODE")]
 BackingFeed = Annotated[Literal["slot", "notify"], Metavar("FEED")]
 ClusterRoles = Annotated[str, AfterValidator(_roles), Metavar("ROLE ...")]
+ClusterRelays = Annotated[str, AfterValidator(_relays), Metavar("RELAYS")]
 Port = Annotated[int, BeforeValidator(number_of), Field(strict=True, ge=0, le=65535), Metavar("PORT")]
 Weight = Annotated[float, BeforeValidator(number_of), Field(strict=True, gt=0, le=1000), Metavar("N")]
 Workers = Annotated[

@@ -18,6 +18,7 @@ from pequod_server import PequodServer
 from pequod_server.backing import SqliteStore, parse_mappings
 from pequod_server.cluster.etcd import EtcdCoordinator
 from pequod_server.cluster.member import Member
+from pequod_server.homes.compute.store import PequodStore
 
 from pequod.client import AsyncClient
 from pequod.cluster.edits import disowned, moved, moving, opened, owned
@@ -28,7 +29,7 @@ from tests.cluster.conftest import Etcd
 from tests.cluster.copies import copied
 from tests.cluster.test_joins import TIMELINE, Cluster
 from tests.cluster.waiting import eventually
-from tests.peer.homes import MAPPING, TABLES
+from tests.peer.homes import MAPPING, TABLES, running
 
 LATEST = Latest(wait_s=9.0)
 P, S = HomeRange(b"p|", b"p}", "a"), HomeRange(b"s|", b"s}", "b")
@@ -104,6 +105,29 @@ async def test_a_compute_loads_from_the_homes_of_each_group_and_passes_writes_on
     for wrong in ("q|1", "t|ann|0003|bob"):
         with pytest.raises(NotHomeError):
             await client.put(wrong, "")
+
+
+async def test_a_compute_asks_its_relays_before_the_homes_of_the_map(cluster: Mapped) -> None:
+    await cluster.begin(P, S)
+    posts, subscriptions = await cluster.home("h1", "a"), await cluster.home("h2", "b")
+    async with AsyncExitStack() as stack:
+        assert posts.member is not None
+        home = [posts.member.entry.address]
+        store = PequodStore(home, [b"p"])
+        relay = await stack.enter_async_context(running(store, backing_mode="write-through"))
+        client = await cluster.client(await cluster.server("c1", cluster_relays=f"a={relay.address}"))
+        await client.put("s|ann|bob", "1")
+        await client.put("p|bob|0001", "Hi")
+        assert await timeline(client) == [ROW]
+        (feed,) = relay.server.peers.feeds.values()
+        assert feed.id == "c1"
+        assert relay.server.engine.get(b"p|bob|0001") == b"Hi"
+        assert [one.id for one in posts.peers.feeds.values()] == [""]
+        assert [one.id for one in subscriptions.peers.feeds.values()] == ["c1"]
+        await relay.server.close()
+        await client.put("p|bob|0002", "Ho")
+        assert len(await timeline(client)) == 2
+        assert "c1" in [one.id for one in posts.peers.feeds.values()]
 
 
 async def test_a_compute_goes_on_with_another_home_of_the_group(cluster: Mapped, tmp_path: Path) -> None:

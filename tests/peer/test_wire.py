@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import gc
 from collections.abc import AsyncIterator
 from hashlib import sha256
 from pathlib import Path
@@ -17,11 +16,10 @@ from pequod_proto.pequod_pb2_grpc import PequodPeerStub
 from pequod_server import PequodServer
 from pequod_server.homes.compute.channel import PeerCredentials
 from pequod_server.homes.compute.store import PequodStore
-from pequod_server.homes.home.answering import LoadStream
 
 from pequod.client import AsyncClient
 from pequod.errors import BackedKeyError, PermissionDeniedError, SchemaError
-from tests.peer.homes import LATEST, TIMELINE, Running, computing, fake, running, until
+from tests.peer.homes import LATEST, TIMELINE, Running, fake, running, until
 
 ACCESS = """
 [roles.compute]
@@ -99,8 +97,8 @@ async def test_a_caller_of_another_version_is_told_both_versions() -> None:
 
 
 async def test_a_compute_of_another_version_does_not_start(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("pequod_server.homes.compute.store.VERSION_MIN", 3)
-    monkeypatch.setattr("pequod_server.homes.compute.store.VERSION_MAX", 3)
+    monkeypatch.setattr("pequod_server.homes.compute.answers.VERSION_MIN", 3)
+    monkeypatch.setattr("pequod_server.homes.compute.answers.VERSION_MAX", 3)
     async with running() as home:
         with pytest.raises(SchemaError, match="older one"):
             await PequodStore([home.address], [b"p"]).check()
@@ -279,44 +277,3 @@ async def test_a_home_takes_no_more_from_a_compute_than_from_its_clients(
             await plain.stub.Write(request)
         assert await home.client.count(prefix="p|") == 0
         await plain.channel.close()
-
-
-async def test_a_compute_is_no_home_of_others() -> None:
-    async with running(fake()) as home, computing([home.address]) as compute:
-        with pytest.raises(SchemaError, match="from other servers itself; name those"):
-            async with computing([compute.address]):
-                pass
-        plain = Plain(compute)
-        for call in (
-            plain.load(load((b"p|", b"p}"))),
-            plain.feed(hello(1)).read(),
-            plain.stub.Position(pb.PeerPositionRequest()),
-            plain.stub.Write(pb.PeerWriteRequest(keys=[b"p|a"], values=[b""], present=b"\1")),
-        ):
-            with pytest.raises(aio.AioRpcError, match="from other servers itself"):
-                await call
-        await plain.channel.close()
-
-
-async def test_a_load_that_fails_after_its_stream_has_ended_is_no_error_of_the_loop() -> None:
-    class Ending:
-        """A stream on which one load is asked for."""
-
-        def __init__(self) -> None:
-            self._messages: list[object] = [pb.PeerLoadRequest(number=1), aio.EOF]
-
-        async def read(self) -> object:
-            return self._messages.pop(0)
-
-        async def write(self, reply: pb.PeerLoadReply) -> None:
-            raise ConnectionError(reply.number)
-
-    async def answer(request: pb.PeerLoadRequest) -> AsyncIterator[pb.PeerLoadReply]:
-        await asyncio.sleep(0.01)
-        yield pb.PeerLoadReply(number=request.number)
-
-    told: list[dict[str, Any]] = []
-    asyncio.get_running_loop().set_exception_handler(lambda _, context: told.append(context))
-    await LoadStream(Ending(), lambda _: None, answer).run()  # type: ignore[arg-type]
-    gc.collect()
-    assert told == []

@@ -2,6 +2,9 @@
 
 database ==== home 0 ==== compute 0        a home serves its computes beside its clients
          ==== home 1 ==== compute 1        a compute's feed goes to one home, and on to the other
+
+database ==== home 0 ==== relay 0 ==== compute 0      a relay is a compute, and others are behind it
+         ==== home 1 ==== relay 1 ==== compute 1      or behind a home, or a relay behind a relay
 """
 
 from __future__ import annotations
@@ -43,8 +46,8 @@ class _Caller:
         return self._end.there
 
 
-class Home(Machine):
-    """A server beside the database whose base data computes load and follow.
+class _Serving(Machine):
+    """A server whose base data computes load and follow.
 
     Args:
         computes: The names of the machines that may be connected with it.
@@ -81,6 +84,10 @@ class Home(Machine):
     async def _serve(self, end: End) -> None:
         if self.is_up:
             await answer(self.peers, end, self._window)
+
+
+class Home(_Serving):
+    """A server beside the database whose base data computes load and follow."""
 
 
 async def answer(peers: PeerService, end: End, window: int) -> None:
@@ -224,21 +231,14 @@ class _Store(PequodStore):
             self.at_event()
 
 
-class Compute(Machine):
-    """A server whose database are homes.
+class _Behind(Machine):
+    """A server whose database are homes, or relays; `homes` are their names, in the order in which they are tried."""
 
-    Args:
-        homes: Their names, in the order in which they are tried.
-    """
-
-    def __init__(self, network: Network, name: str, homes: Sequence[str]) -> None:
-        self._homes = tuple(homes)
-        super().__init__(network, name)
-        self.upstreams = self._homes
+    homes: tuple[str, ...]
 
     def _make_store(self) -> BackingStore:
         store = _Store(
-            self._homes,
+            self.homes,
             TABLES,
             connect=lambda address: SimulatedChannel(self._network, self.name, address),
             silence_s=_SILENCE_S,
@@ -248,3 +248,23 @@ class Compute(Machine):
         )
         store.at_event = self._at_event
         return store
+
+
+class Compute(_Behind):
+    """A server that computes from others."""
+
+    def __init__(self, network: Network, name: str, homes: Sequence[str]) -> None:
+        self.homes = tuple(homes)
+        super().__init__(network, name)
+        self.upstreams = self.homes
+
+
+class RelayMachine(_Behind, _Serving):
+    """A server that computes from others, and serves computes."""
+
+    def __init__(
+        self, network: Network, name: str, homes: Sequence[str], computes: Sequence[str], keep_bytes: int, window: int
+    ) -> None:
+        self.homes = tuple(homes)
+        super().__init__(network, name, computes, keep_bytes, window)
+        self.upstreams = self.homes

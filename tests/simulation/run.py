@@ -11,36 +11,55 @@ from tests.simulation.loop import SimulatedLoop
 from tests.simulation.machine import Machine
 from tests.simulation.mix import Mix, draw_mix
 from tests.simulation.oracle import Oracle
-from tests.simulation.peers import Compute, Home
+from tests.simulation.peers import Compute, Home, RelayMachine
 from tests.simulation.schedule import Schedule
 
 
-def simulate(seed: int, *, steps: int = 200, machines: int = 2, computes: int = 0) -> Report:
+def simulate(seed: int, *, steps: int = 200, machines: int = 2, computes: int = 0, relays: int = 0) -> Report:
     """Carry out one schedule.
 
     Args:
         machines: Servers beside the database.
         computes: Servers whose database are those servers, the homes.
+        relays: Servers between them: the computes are behind these, and now and then behind a home.
     """
-    return in_loop(seed, steps, lambda loop: _simulated(loop, seed, Random(seed), steps, machines, computes))
+    return in_loop(seed, steps, lambda loop: _simulated(loop, seed, Random(seed), steps, machines, (computes, relays)))
 
 
-def _servers(network: Network, mix: Mix, count: int, computes: int, drawn: Random) -> list[Machine]:
+def _servers(network: Network, mix: Mix, count: int, behind: tuple[int, int], drawn: Random) -> list[Machine]:
+    computes, relays = behind
     names = [f"server {number}" for number in range(count)]
     if not computes:
         return [Machine(network, name) for name in names]
     others = [f"compute {number}" for number in range(computes)]
     # A short ring is overrun, and what is behind reads again.
     keep_bytes = drawn.choice([3000, 30_000, 1 << 26])
-    homes = [Home(network, name, others, keep_bytes, mix.feed_window) for name in names]
-    return [*homes, *(Compute(network, name, drawn.sample(names, len(names))) for name in others)]
+    between = [f"relay {number}" for number in range(relays)]
+    homes = [Home(network, name, [*between, *others], keep_bytes, mix.feed_window) for name in names]
+    if not relays:
+        return [*homes, *(Compute(network, name, drawn.sample(names, len(names))) for name in others)]
+
+    def above(name: str) -> list[str]:
+        """Draw what a server has its base data from: relays may come to be behind each other, or try to."""
+        first = [one for one in between if one != name]
+        first = drawn.sample(first, drawn.randint(0 if name in between else 1, len(first)))
+        some = [*first, *drawn.sample(names, drawn.randint(0, len(names)))]
+        return some if set(some) & {*names} or name not in between else [*some, drawn.choice(names)]
+
+    return [
+        *homes,
+        *(RelayMachine(network, one, above(one), [*between, *others], keep_bytes, mix.feed_window) for one in between),
+        *(Compute(network, name, above(name)) for name in others),
+    ]
 
 
-async def _simulated(loop: SimulatedLoop, seed: int, drawn: Random, steps: int, count: int, computes: int) -> Report:
+async def _simulated(
+    loop: SimulatedLoop, seed: int, drawn: Random, steps: int, count: int, behind: tuple[int, int]
+) -> Report:
     mix = draw_mix(Random(drawn.random()))
     network = Network(Random(drawn.random()), slowest_s=mix.slowest_s)
     database = Database(network, Random(drawn.random()), load_s=mix.load_s, trickle_s=mix.trickle_s)
-    servers = _servers(network, mix, count, computes, drawn)
+    servers = _servers(network, mix, count, behind, drawn)
     oracle = Oracle(database)
     schedule = Schedule(loop, Random(drawn.random()), mix, network, database, servers, oracle)
 

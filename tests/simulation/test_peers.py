@@ -83,7 +83,7 @@ def test_a_home_that_resumes_a_feed_although_changes_are_missing_is_found() -> N
 
 @pytest.mark.timeout(600)
 def test_a_feed_that_forgets_at_the_next_home_what_was_loaded_is_found() -> None:
-    with patch("pequod_server.homes.compute.store.Subscriptions.ranges_of", lambda _self, _bits: iter(())):
+    with patch("pequod_server.homes.compute.held.Subscriptions.ranges_of", lambda _self, _bits: iter(())):
         assert is_found(11)
 
 

@@ -9493,7 +9493,10 @@ type PeerFeedReply struct {
 	Sequences []uint64 `protobuf:"varint,17,rep,packed,name=sequences,proto3" json:"sequences,omitempty"`
 	// When the key of each change expires, in milliseconds since 1970, 0: never. Empty if none does. A compute shows no key
 	// after its deadline; that the key is gone is told as well.
-	Deadlines     []uint64 `protobuf:"varint,18,rep,packed,name=deadlines,proto3" json:"deadlines,omitempty"`
+	Deadlines []uint64 `protobuf:"varint,18,rep,packed,name=deadlines,proto3" json:"deadlines,omitempty"`
+	// The lives of the servers through which the changes come from the homes, this server first: a server that finds its
+	// own is behind itself. None at a home. They stand beside each `history`, and alone when they have changed.
+	Relays        []uint64 `protobuf:"fixed64,19,rep,packed,name=relays,proto3" json:"relays,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -9643,6 +9646,13 @@ func (x *PeerFeedReply) GetSequences() []uint64 {
 func (x *PeerFeedReply) GetDeadlines() []uint64 {
 	if x != nil {
 		return x.Deadlines
+	}
+	return nil
+}
+
+func (x *PeerFeedReply) GetRelays() []uint64 {
+	if x != nil {
+		return x.Relays
 	}
 	return nil
 }
@@ -11085,7 +11095,7 @@ const file_pequod_v1_pequod_proto_rawDesc = "" +
 	"\x06firsts\x18\x06 \x03(\fR\x06firsts\x12\x14\n" +
 	"\x05lasts\x18\a \x03(\fR\x05lasts\x12\x12\n" +
 	"\x04more\x18\b \x01(\bR\x04more\x12\x0e\n" +
-	"\x02id\x18\t \x01(\tR\x02id\"\x95\x04\n" +
+	"\x02id\x18\t \x01(\tR\x02id\"\xad\x04\n" +
 	"\rPeerFeedReply\x12\x18\n" +
 	"\aversion\x18\x01 \x01(\rR\aversion\x120\n" +
 	"\ahistory\x18\x02 \x01(\v2\x16.pequod.v1.PeerHistoryR\ahistory\x12#\n" +
@@ -11104,7 +11114,8 @@ const file_pequod_v1_pequod_proto_rawDesc = "" +
 	"\apartial\x18\x0f \x01(\bR\apartial\x12\x1a\n" +
 	"\banswered\x18\x10 \x01(\x04R\banswered\x12\x1c\n" +
 	"\tsequences\x18\x11 \x03(\x04R\tsequences\x12\x1c\n" +
-	"\tdeadlines\x18\x12 \x03(\x04R\tdeadlinesB\t\n" +
+	"\tdeadlines\x18\x12 \x03(\x04R\tdeadlines\x12\x16\n" +
+	"\x06relays\x18\x13 \x03(\x06R\x06relaysB\t\n" +
 	"\a_age_msJ\x04\b\b\x10\t\"-\n" +
 	"\x13PeerPositionRequest\x12\x16\n" +
 	"\x06latest\x18\x01 \x01(\bR\x06latest\"\x99\x01\n" +

@@ -30,7 +30,7 @@ from pequod_server.config import ServerConfig
 from pequod_server.database.databases import Databases, HomeGroup
 from pequod_server.homes.compute.store import SETTLE_S, PequodStore
 from pequod_server.homes.rules import HomeRules
-from pequod_server.setting_kinds import table_names
+from pequod_server.setting_kinds import parse_relays, table_names
 from pequod_server.stores import backed_tables, peer_credentials
 from pequod_server.worker import HOME_BACK_S, HOME_ID, Worker
 
@@ -91,6 +91,9 @@ def make_member(
         config.cluster_ca, config.cluster_certificate, config.cluster_key, config.cluster_user, config.cluster_password
     )
     coordinator, entry = coordinator_of(config.cluster, access), first_entry(config)
+    if ServerRole.HOME in entry.roles and config.backing.startswith("pequod://"):
+        reason = "a home of a cluster has a database; start a relay without `cluster`, and name it in cluster_relays"
+        raise SettingError("backing", reason)
     if worker is not None:
         coordinator = WorkersCoordinator(Path(config.cluster.removeprefix(_STATIC)), worker.id)
     joins, settle_s = MapJoins(engine), SETTLE_S if worker is None else HOME_BACK_S
@@ -101,7 +104,7 @@ def make_member(
         connect = credentials_of_peers.connect
         return PequodStore(addresses, tables, connect=connect, own_id=entry.id, may_lack=True, settle_s=settle_s)
 
-    sources = MapSources(entry, databases, local, make_store)
+    sources = MapSources(entry, databases, local, make_store, parse_relays(config.cluster_relays))
 
     async def take_in(state: ClusterState) -> None:
         if ServerRole.COMPUTE not in entry.roles:

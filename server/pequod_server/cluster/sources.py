@@ -11,8 +11,9 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from hashlib import blake2b
+from types import MappingProxyType
 from typing import Final
 
 from pequod.cluster.map import ClusterMap, ClusterState
@@ -40,13 +41,22 @@ class MapSources:
 
     Args:
         local: The server's own database, if it is a home with one.
+        relays: The addresses of relays of groups, which are asked before the homes.
 
     Invariants:
         1. ``_stores`` has a store for each home group of other servers in the last map that was taken in.
     """
 
-    def __init__(self, entry: ServerEntry, databases: Databases, local: HomeGroup | None, make: MakeStore) -> None:
+    def __init__(
+        self,
+        entry: ServerEntry,
+        databases: Databases,
+        local: HomeGroup | None,
+        make: MakeStore,
+        relays: Mapping[str, Sequence[str]] = MappingProxyType({}),
+    ) -> None:
         self._entry = entry
+        self._relays = relays
         self._databases = databases
         self._local = local
         self._make = make
@@ -75,7 +85,8 @@ class MapSources:
         ranges = self._mapped
         others = [group for group in ranges if group != self._entry.group]
         for group in others:
-            self._follow(group, _addresses_of(state, group, self._entry), ranges[group])
+            addresses = [*self._relays.get(group, ()), *_addresses_of(state, group, self._entry)]
+            self._follow(group, addresses, ranges[group])
         if ranges == self._ranges or not (others or self._ranges):
             return
         self._refuse_shared_tables(ranges)

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Iterable, Sequence
-from typing import Final
+from typing import Final, Protocol
 
 from pequod.engine import Engine, Loadable, NextGroups, Range, SearchRange
 from pequod.language.ranges import united
@@ -23,6 +23,18 @@ from pequod_server.database.intake import Intake
 
 #: How often a load is tried that changes of its ranges get in the way of.
 ROUNDS_MAX: Final = 64
+
+
+class Below(Protocol):
+    """The servers that have base data from this one, which stays subscribed to what they want."""
+
+    def take_unwanted(self) -> list[KeyRange]:
+        """Return the ranges that they have wanted, since the last time; some may be wanted still, or again."""
+        ...
+
+    def not_wanted(self, ranges: Sequence[KeyRange]) -> list[KeyRange]:
+        """Return the parts of ranges that none of them wants."""
+        ...
 
 
 class Flights:
@@ -53,6 +65,8 @@ class Flights:
         self._unneeded: list[Range] = []
         #: Returns those of the database that the engine has forgotten since the last time.
         self.forgotten: Callable[[], list[Range]] = engine.forgotten
+        #: Servers behind this one; None: there are none.
+        self.below: Below | None = None
         if isinstance(store, Releasing):
             engine.report_forgotten()
 
@@ -139,13 +153,22 @@ class Flights:
         """Tell the store which ranges are not loaded any more, if it wants to know."""
         if not isinstance(self._store, Releasing):
             return
-        unneeded = united([*self._unneeded, *self._prefetched.take_dropped(), *self.forgotten()])
+        unneeded = united(
+            [*self._unneeded, *self._prefetched.take_dropped(), *self.forgotten(), *self._unwanted_below()]
+        )
         asked = [KeyRange(*one) for one in self._flights if not isinstance(one, SearchRange)]
         flying = Clip([*asked, *self._prefetched.coming])
         # These are asked about again once their loads have ended.
         self._unneeded = [one for one in unneeded if flying.touches(KeyRange(*one))]
         settled = [KeyRange(*one) for one in unneeded if not flying.touches(KeyRange(*one))]
         absent = self._intake.not_loaded(settled)
+        if self.below is not None:
+            # Of what they want, the changes have to go on coming, whether it is loaded here or not.
+            absent = self.below.not_wanted(absent)
         if absent:
             self._prefetched.note_released(absent)
             self._store.release(absent)
+
+    def _unwanted_below(self) -> list[Range]:
+        found = [] if self.below is None else self.below.take_unwanted()
+        return [Range(one.first, one.last) for one in found if one.last is not None]

@@ -88,6 +88,36 @@ class Subscriptions:
             at, start = at + 1, 0
         return False
 
+    def parts(self, first: bytes, last: bytes | None, bits: int) -> Iterator[tuple[KeyRange, int]]:
+        """Yield the parts of a range with those of some bits that their feeds have; neighbours differ.
+
+        Requires:
+            Nothing changes while the iterator is live.
+
+        Cost:
+            As `touches`.
+        """
+        at = bisect_right(self._heads, first) - 1
+        start = bisect_right(self._bounds[at], first) - 1
+        since, mask = first, self._masks[at][start] & bits
+        while at < len(self._bounds):
+            bounds, masks = self._bounds[at], self._masks[at]
+            stop = len(bounds) if last is None else bisect_left(bounds, last, start)
+            for number in range(start, stop):
+                other = masks[number] & bits
+                if other != mask:
+                    yield KeyRange(since, bounds[number]), mask
+                    since, mask = bounds[number], other
+            if stop < len(bounds):
+                break
+            at, start = at + 1, 0
+        if last is None or since < last:
+            yield KeyRange(since, last), mask
+
+    def covers(self, first: bytes, last: bytes | None, bits: int) -> bool:
+        """Return whether feeds want all keys of a range; ``bits`` are those of all these feeds."""
+        return all(mask == bits for _, mask in self.parts(first, last, bits))
+
     def add(self, first: bytes, last: bytes | None, bit: int) -> None:
         """Have a feed want a range.
 
@@ -104,19 +134,20 @@ class Subscriptions:
         """
         self._update(first, last, ~bit, 0)
 
-    def clear_in_steps(self, bits: int) -> Generator[None, None, None]:
+    def clear_in_steps(self, bits: int) -> Generator[list[KeyRange], None, None]:
         """Have feeds want nothing any more; between the steps everything else may change.
 
         Yields:
-            None, after each step of some hundred bounds.
+            What they have wanted, after each step of some hundred bounds.
         """
         first: bytes | None = b""
         while first is not None:
             at = bisect_right(self._heads, first)
             last = self._heads[at] if at < len(self._heads) else None
+            wanted = [one for one, mask in self.parts(first, last, bits) if mask]
             self.remove(first, last, bits)
             first = last
-            yield
+            yield wanted
 
     def counts_in_steps(self) -> Generator[None, None, dict[int, int]]:
         """Count the ranges that each feed wants; between the steps everything else may change.

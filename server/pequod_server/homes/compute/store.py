@@ -55,22 +55,20 @@ from pequod_server.backing.store import (
     WrittenTransaction,
     every_key,
 )
+from pequod_server.homes.compute.answers import keep_awake, lacking_of
 from pequod_server.homes.compute.channel import Connect, PeerCredentials
 from pequod_server.homes.compute.events import PeerEvents
+from pequod_server.homes.compute.held import Held
 from pequod_server.homes.compute.session import STAMP_BITS, DatabasePlace, PeerSession, SessionOverError
-from pequod_server.homes.messages import VERSION_MAX, VERSION_MIN
-from pequod_server.homes.subscriptions import Subscriptions
 
 T = TypeVar("T")
 
 #: A home that says nothing for this long is given up; it is asked four times a second.
 SILENCE_S: Final = 5.0
+BEHIND_ITSELF: Final = "it has its base data from this server; in `backing`, name servers that do not name this one"
 #: How long loads and questions wait for a home that answers, before they fail.
 SETTLE_S: Final = 3.0
-#: How often the other homes are asked for a sign of life, so that they keep changes for us.
-_STANDBY_S: Final = 5.0
 _TRIES_MAX: Final = 16
-_HELD: Final = 1
 
 
 class PequodStore:
@@ -84,7 +82,7 @@ class PequodStore:
         may_lack: Whether homes may lack some of the tables, whose loads they refuse: a map changes while servers run.
 
     Invariants:
-        1. ``_held`` has all ranges that the engine has loaded, or is about to load.
+        1. ``held`` has all ranges that the engine has loaded, or is about to load.
     """
 
     def __init__(
@@ -121,7 +119,11 @@ class PequodStore:
         #: Where the events that were processed have led to; None before the first.
         self._known: DatabasePlace | None = None
         self._history: History | None = None
-        self._held = Subscriptions()
+        self.held = Held()
+        #: Names this life of a server that others load from, so that it is never behind itself; 0: there are none.
+        self.life = 0
+        #: The lives of the servers through which the feed comes from the homes, the nearest first.
+        self.relays: tuple[int, ...] = ()
         #: Why everything has to be read again; empty if it need not be.
         self._lost = ""
         self._standby: asyncio.Task[None] | None = None
@@ -181,21 +183,8 @@ class PequodStore:
                 raise SchemaError(self.name, [f"{address}: {error}"]) from error
             finally:
                 await channel.close()
-            return self._compare(address, found)
+            return lacking_of(self.name, address, found, self.tables, may_lack=self._may_lack)
         raise BackingUnavailableError(self.name, "; ".join(reasons))
-
-    def _compare(self, address: str, found: pb.PeerPositionReply) -> list[str]:
-        problems = []
-        if found.version_min > VERSION_MAX or found.version_max < VERSION_MIN:
-            problems.append(
-                f"{address} speaks versions {found.version_min} to {found.version_max} of the protocol between "
-                f"servers, this one versions {VERSION_MIN} to {VERSION_MAX}; bring the older one up to date"
-            )
-        lacking = sorted(set(self.tables) - set(found.tables)) if found.tables else []
-        advice = [f"{address} does not own the table {table.decode('utf-8', 'replace')}" for table in lacking]
-        if problems or (advice and not self._may_lack):
-            raise SchemaError(self.name, problems + advice)
-        return advice
 
     # Loads and other calls.
 
@@ -207,9 +196,12 @@ class PequodStore:
         """Do the same, with those of the groups that keys of the ranges lead to of which the home tells nothing yet."""
         clip = Clip(ranges)
 
+        held, before = self.held, (0, 0)
+
         async def load(session: PeerSession) -> Loaded:
-            for one in clip.ranges:
-                self._held.add(one.first, one.last, _HELD)
+            nonlocal before
+            before = held.lapses, held.releases
+            held.hold(clip.ranges)
             return await session.load(clip.ranges, next_groups)
 
         try:
@@ -218,8 +210,11 @@ class PequodStore:
             # This server was paused, or hears of the map later: it is no fault of the reader.
             raise BackingUnavailableError(self.name, f"the home goes by another map: {error}") from error
         # In the turn in which the connection was seen to stand: the next one tells of these, too.
-        for one in loaded.prefetched:
-            self._held.add(one.first, one.last, _HELD)
+        held.hold(loaded.prefetched)
+        if before[0] == held.lapses:
+            held.begin(clip.ranges, loaded.horizon.position)
+            if before[1] == held.releases:
+                held.begin(loaded.prefetched, loaded.horizon.position)
         return loaded
 
     async def position(self) -> Place:
@@ -274,8 +269,7 @@ class PequodStore:
         Requires:
             They are not loaded, and no load of them is under way.
         """
-        for one in ranges:
-            self._held.remove(one.first, one.last, _HELD)
+        self.held.forget(ranges)
         if self._session is not None:
             self._session.release(ranges)
 
@@ -315,7 +309,9 @@ class PequodStore:
             Nothing is loaded yet, so that ``since`` is None.
         """
         assert since is None, "nothing of a home outlives the process"
-        self._standby = asyncio.create_task(self._keep_others_awake(), name="pequod standby homes")
+        self._standby = asyncio.create_task(
+            keep_awake(self._others, self._connect, self._silence_s), name="pequod standby homes"
+        )
         failures = 0
         while not self._closing.is_set():
             address = self._addresses[self._turn % len(self._addresses)]
@@ -345,16 +341,19 @@ class PequodStore:
         self._epoch += 1
         session = PeerSession(self._connect(address), address, self._epoch, self._clock, self._silence_s, self._own_id)
         known, lost = self._known, self._lost
-        held = [] if known is None or lost else list(self._held.ranges_of(_HELD))
+        held = [] if known is None or lost else self.held.ranges()
         position = None if known is None else known.place.position
         made = PeerEvents(self._epoch << STAMP_BITS, self._everything, position, lost)
         try:
             async for reply in session.replies(known, held):
+                self._pass_through(reply, address)
                 for event in made.of(reply):
                     if isinstance(event, Reload):
                         self._health.reloading()
                         if event.ranges == self._everything():
-                            self._held = Subscriptions()
+                            self.held.clear()
+                        else:
+                            self.held.missed(event.ranges)
                     self._health.told(event)
                     yield event
                     self._note(event)
@@ -366,8 +365,20 @@ class PequodStore:
                     self._health.stands(fresh_s, 0)
         finally:
             self._session = None
+            self.relays = ()
             self._stands.clear()
             await session.end()
+
+    def _pass_through(self, reply: pb.PeerFeedReply, address: str) -> None:
+        """Note through which servers the feed comes.
+
+        Raises:
+            BackingUnavailableError: This server is among them. It goes on elsewhere, or waits until they do.
+        """
+        if reply.relays:
+            self.relays = tuple(reply.relays)
+            if self.life in self.relays:
+                raise BackingUnavailableError(f"the home {address}", BEHIND_ITSELF)
 
     def _note(self, event: Event) -> None:
         """Note where an event that is processed has led to."""
@@ -380,21 +391,10 @@ class PequodStore:
             place = Place(self._history.timeline, max(event.position, shown))
             self._known = DatabasePlace(self._history.database, place)
 
-    async def _keep_others_awake(self) -> None:
-        """Ask the homes that the feed does not follow for their position, so that they keep changes to resume from."""
-        while True:
-            for address in self._addresses:
-                if self._session is None or address == self._session.address:
-                    continue
-                channel = self._connect(address)
-                try:
-                    async with asyncio.timeout(self._silence_s):
-                        await channel.position(pb.PeerPositionRequest())
-                except (PequodError, TimeoutError):
-                    continue  # it is tried when it is needed
-                finally:
-                    await channel.close()
-            await asyncio.sleep(_STANDBY_S if self._session is not None else 0.1)
+    def _others(self) -> list[str] | None:
+        """Return the homes that the feed does not follow; None while it follows none."""
+        session = self._session
+        return None if session is None else [one for one in self._addresses if one != session.address]
 
     def _everything(self) -> tuple[KeyRange, ...]:
         return tuple(KeyRange(table + DELIMITER, prefix_end(table + DELIMITER)) for table in self.tables)

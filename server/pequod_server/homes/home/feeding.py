@@ -35,6 +35,8 @@ from pequod_server.homes.messages import (
 from pequod_server.wire.fitting import fitting
 
 _EVERYTHING: Final = KeyRange(b"", None)
+#: Ranges of one reload in a message.
+_RANGES: Final = 10_000
 
 
 @dataclass(slots=True)
@@ -149,6 +151,11 @@ class PeerFeed:
         self._has_begun = False
         #: The last position that was told.
         self._told = -1
+        #: The ranges that the compute has to read again before it goes on after ``_since``.
+        self._unknown: list[KeyRange] = []
+        self._since = 0
+        #: The servers through which the changes come, as the compute knows them.
+        self._relays: tuple[int, ...] = ()
         self._is_closed = False
         self._is_live = False
 
@@ -173,13 +180,22 @@ class PeerFeed:
             origin.settle()
             if origin.reached(since) is Reached.LOST:
                 self._relay.lose(self.subscriber, "the database has failed over")
-            elif not origin.can_resume(ranges):
-                self._relay.lose(self.subscriber, "rows that a home computes are read again from the next one")
-            elif not self._relay.resume(self.subscriber, since):
-                self._relay.lose(self.subscriber, "the home does not have the changes since")
+            else:
+                self._resume(ranges, await origin.unknown_since(ranges, since), since)
         self._is_live = True
         self._is_asked = True
         self._news.set()
+
+    def _resume(self, ranges: Sequence[KeyRange], unknown: list[KeyRange] | None, since: Place) -> None:
+        """Go on after a place, with those ranges read again of which changes since are unknown; None: all."""
+        if unknown is None or (unknown and len(unknown) == len(ranges)):
+            self._relay.lose(self.subscriber, "the changes since of what is held are not all known here")
+        elif not self._relay.resume(self.subscriber, since):
+            self._relay.lose(self.subscriber, "the home does not have the changes since")
+        else:
+            self._unknown, self._since = unknown, since.position
+            for one in unknown:
+                self._relay.release(self.subscriber, one.first, one.last)
 
     def take(self, request: pb.PeerFeedRequest) -> None:
         """Take a message of the compute, other than its hello."""
@@ -196,6 +212,9 @@ class PeerFeed:
         if request.asked:
             self._asked = max(self._asked, request.asked)
             self.tell_soon()
+            if self._origin.trouble:
+                # Another server may have homes that answer.
+                self.close()
 
     async def _come_to_hurry(self) -> None:
         while self._told < self._hurry and not self._is_closed:
@@ -216,8 +235,8 @@ class PeerFeed:
         self._news.set()
 
     def catch_up(self) -> None:
-        """Tell the position if the last one told is behind the last event: a load sees as far."""
-        if self._told < self._relay.position:
+        """Tell the position if the last one told is behind what a load sees."""
+        if self._told < self._origin.shown_position:
             self.tell_soon()
 
     def close(self) -> None:
@@ -256,9 +275,13 @@ class PeerFeed:
         subscriber, reply = self.subscriber, pb.PeerFeedReply()
         if subscriber.lost:
             subscriber.lost, reason, self._rest = "", subscriber.lost, None
-            self._at, self._has_begun = 0, False
+            self._at, self._has_begun, self._unknown = 0, False, []
             self._sweep()
             self._tell_reload(reply, [_EVERYTHING], reason, self._origin.position)
+            return self._with_history(reply)
+        if some := self._unknown[:_RANGES]:
+            del self._unknown[:_RANGES]
+            self._tell_reload(reply, some, "its changes since were not told here", self._since)
             return self._with_history(reply)
         columns, turns = _Columns(), Turns()
         while columns.size < MESSAGE_BYTES:
@@ -298,6 +321,9 @@ class PeerFeed:
             self._history = history
             reply.version = VERSION_MAX
             reply.history.CopyFrom(history_message(history))
+        if self._origin.relays != self._relays:
+            self._relays = self._origin.relays
+            reply.relays.extend(self._relays)
         return reply
 
     def _tell_reload(self, reply: pb.PeerFeedReply, ranges: Sequence[KeyRange], reason: str, position: int) -> None:

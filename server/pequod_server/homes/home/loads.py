@@ -132,9 +132,11 @@ async def read_ranges(
             clip = Clip([*ranges, *more])
         # In the turn of the last piece.
         origin.settle()
-        found.place = Place(origin.history.timeline, relay.position)
+        found.place = Place(origin.history.timeline, origin.shown_position)
         found.sequence = relay.sequence
-        if relay.history != history or (subscriber is not None and subscriber.bit != bit):
+        if relay.history != history or (
+            subscriber is not None and not (subscriber.bit == bit and relay.has(subscriber))
+        ):
             continue
         if found.sequence == begin:
             return found

@@ -7,12 +7,13 @@ from typing import Final
 
 from pequod.engine import Engine
 from pequod.errors import SettingError
-from pequod_server.backing import Releasing
 from pequod_server.config import ServerConfig
 from pequod_server.database.databases import Databases
 from pequod_server.freshness.own import OwnHistory
-from pequod_server.homes.home.origin import DatabaseOrigin
+from pequod_server.homes.compute.store import PequodStore
+from pequod_server.homes.home.origin import DatabaseOrigin, Origin
 from pequod_server.homes.home.own_origin import MemoryOrigin
+from pequod_server.homes.home.passed_origin import PassedOrigin
 from pequod_server.homes.home.relay import Relay
 from pequod_server.homes.home.service import PeerService
 from pequod_server.homes.rules import HomeRules
@@ -49,6 +50,12 @@ def make_peer_service(
         tell_time = databases.expiring.pass_due
         own_origin = MemoryOrigin(engine, server_id, relay, own, ids, databases)
         return PeerService(own_origin, admission, rules, writes_max=writes_max, tell_time=tell_time)
-    origin = DatabaseOrigin(engine, databases, tables, relay, exported)
-    is_home = not isinstance(databases.all[0].store, Releasing)
-    return PeerService(origin, admission, rules, writes_max=writes_max, is_home=is_home)
+    store = databases.all[0].store
+    origin: Origin
+    if not isinstance(store, PequodStore):
+        origin = DatabaseOrigin(engine, databases, tables, relay, exported)
+    elif exported:
+        raise SettingError("peer_exports", "a home exports what it computes, and this server has homes behind it")
+    else:
+        origin = PassedOrigin(engine, databases, tables, relay, store, server_id)
+    return PeerService(origin, admission, rules, writes_max=writes_max)

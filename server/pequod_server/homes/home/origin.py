@@ -1,6 +1,7 @@
 """Where a home's base data come from: a database, whose feed the relay follows; or the clients' own puts.
 
 DatabaseOrigin   tables of the database   events of its feed           places: the database's
+PassedOrigin     tables of other servers  events of their feed         places: the database's, behind all of them
 MemoryOrigin     all that is not computed  watches over whole tables   places: revisions of this server
 """
 
@@ -72,6 +73,16 @@ class DatabaseOrigin:
         self._waking: asyncio.Task[None] | None = None
         loader.tell(self._exports if exported else relay)
 
+    #: The lives of the servers through which its changes come from the homes, this one first; none at a home.
+    relays: tuple[int, ...] = ()
+    #: Whether only computes that are told of a range may load it.
+    needs_feed = False
+
+    @property
+    def trouble(self) -> str:
+        """Why computes have to go on elsewhere; empty if they need not."""
+        return ""
+
     @property
     def history(self) -> History:
         """The history of the positions."""
@@ -84,6 +95,11 @@ class DatabaseOrigin:
     def position(self) -> int:
         """How far the engine is."""
         return self._loader.followed.position or 0
+
+    @property
+    def shown_position(self) -> int:
+        """The position that rows of the engine show, if not a later one."""
+        return self.relay.position
 
     @property
     def age_ms(self) -> int | None:
@@ -128,6 +144,14 @@ class DatabaseOrigin:
     def can_resume(self, ranges: Sequence[KeyRange]) -> bool:
         """Return whether the ranges are the database's alone: the relay has changes of exported ones since a load."""
         return not self._exported(ranges)
+
+    async def unknown_since(self, ranges: Sequence[KeyRange], since: Place) -> list[KeyRange] | None:  # noqa: ARG002
+        """Return the ranges of which changes since a place may not have come here, as of the turn of the return.
+
+        Returns:
+            These ranges; None: all.
+        """
+        return [] if self.can_resume(ranges) else None
 
     def _exported(self, ranges: Sequence[KeyRange]) -> list[KeyRange]:
         tables = self._exports.tables

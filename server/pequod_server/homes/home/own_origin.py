@@ -73,6 +73,11 @@ class MemoryOrigin:
         self._watches: dict[bytes, Watch] = {}
         self._loop: asyncio.AbstractEventLoop | None = None
 
+    #: As of a home with a database.
+    relays: tuple[int, ...] = ()
+    needs_feed = False
+    trouble = ""
+
     @property
     def history(self) -> History:
         """The history of the positions."""
@@ -82,6 +87,11 @@ class MemoryOrigin:
     def position(self) -> int:
         """How far the engine is."""
         return self.engine.revision
+
+    @property
+    def shown_position(self) -> int:
+        """The position that rows of the engine show."""
+        return self.relay.position
 
     @property
     def age_ms(self) -> int:
@@ -131,6 +141,10 @@ class MemoryOrigin:
     def can_resume(self, ranges: Sequence[KeyRange]) -> bool:  # noqa: ARG002 - all are watched
         """Return true: whole tables are watched."""
         return True
+
+    async def unknown_since(self, ranges: Sequence[KeyRange], since: Place) -> list[KeyRange] | None:  # noqa: ARG002
+        """Return nothing: all changes of the tables that computes load are known."""
+        return []
 
     def _wake(self) -> None:
         assert self._loop is not None, "watches begin once a compute has asked for something"

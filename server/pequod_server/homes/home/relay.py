@@ -109,6 +109,8 @@ class Relay:
         self._used_bits = 0
         #: Times that a compute had to read everything again since it was too slow.
         self.overrun_count = 0
+        #: The ranges that computes have wanted, for a server that has them from others and may want them no more.
+        self.unwanted: list[KeyRange] | None = None
 
     def begin(self, history: History, position: int) -> None:
         """Keep what is told from now on, which is after ``position``."""
@@ -236,6 +238,18 @@ class Relay:
         """Tell a subscriber no changes of a range any more."""
         if self.has(subscriber):
             self.wants.remove(first, last, subscriber.bit)
+            if self.unwanted is not None:
+                self.unwanted.append(KeyRange(first, last))
+
+    def take_unwanted(self) -> list[KeyRange]:
+        """Return the ranges that computes have wanted, since the last time; some may be wanted still, or again."""
+        found, self.unwanted = self.unwanted or [], []
+        return found
+
+    def not_wanted(self, ranges: Sequence[KeyRange]) -> list[KeyRange]:
+        """Return the parts of ranges that no compute wants."""
+        bits = sum(self.subscribers)
+        return [part for one in ranges for part, mask in self.wants.parts(one.first, one.last, bits) if not mask]
 
     def has(self, subscriber: Subscriber) -> bool:
         """Return whether a subscriber has not left."""
@@ -247,7 +261,10 @@ class Relay:
         for bit in self.subscribers:
             gone &= ~bit
         if gone:
-            yield from self.wants.clear_in_steps(gone)
+            for wanted in self.wants.clear_in_steps(gone):
+                if self.unwanted is not None:
+                    self.unwanted += wanted
+                yield
             self._used_bits &= ~gone
 
     def _new_bit(self) -> int:

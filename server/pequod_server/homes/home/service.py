@@ -63,8 +63,6 @@ class PeerService:
     Args:
         rules: Which keys the map of the cluster gives to this home; None: it belongs to none.
         writes_max: Changes of one transaction.
-        is_home: Whether it has base data of its own. It is told the changes alone of what it has loaded itself from its
-            homes, and forgets that, so another server that had it from here would miss changes.
         tell_time: Tells the engine what time it is, before a write: deadlines count from it.
     """
 
@@ -75,13 +73,11 @@ class PeerService:
         rules: HomeRules | None = None,
         *,
         writes_max: int,
-        is_home: bool = True,
         tell_time: Callable[[], None] = lambda: None,
     ) -> None:
         self._tell_time = tell_time
         self._writes_max = writes_max
         self._rules = rules
-        self._is_home = is_home
         self.origin = origin
         self._admission = admission
         #: By the numbers that computes chose.
@@ -166,7 +162,6 @@ class PeerService:
             self._load_streams.discard(stream)
 
     async def _answer_load(self, request: pb.PeerLoadRequest) -> AsyncIterator[pb.PeerLoadReply]:
-        self._refuse_unless_home()
         ranges = Clip(ranges_of(request.firsts, request.lasts)).ranges
         if self._rules is not None:
             for one in ranges:
@@ -179,6 +174,10 @@ class PeerService:
             if feed is None:
                 raise BackingUnavailableError(DATABASE, UNKNOWN_FEED)
             await feed.has_released(request.released)
+        elif self.origin.needs_feed:
+            raise BadRequestError(
+                "this server has its base data from others, and gives them to feeds alone: ask a home"
+            )
         next_of = prefetch_of(request, self._may_load)
         found = await read_ranges(self.origin, None if feed is None else feed.subscriber, ranges, next_of)
         self.gone.loads += 1
@@ -222,7 +221,8 @@ class PeerService:
         """Tell a compute what changes in the ranges that it holds."""
         hello, ranges = await _hello_of(requests)
         _refuse_version(hello.version_min, hello.version_max)
-        self._refuse_unless_home()
+        if trouble := self.origin.trouble:
+            raise BackingUnavailableError(DATABASE, trouble)
         caller = present_caller()
         role = None if caller is None else caller.role()
         if role is not None:
@@ -260,7 +260,6 @@ class PeerService:
 
     async def _position(self, request: pb.PeerPositionRequest, _context: Context) -> pb.PeerPositionReply:
         """Return where the base data are now."""
-        self._refuse_unless_home()
         self.origin.wake()
         place = await self.origin.ask(latest=request.latest)
         return pb.PeerPositionReply(
@@ -272,7 +271,6 @@ class PeerService:
 
     async def _write(self, request: pb.PeerWriteRequest, _context: Context) -> pb.PeerWriteReply:
         """Write changes, all or none."""
-        self._refuse_unless_home()
         if not len(request.keys) == len(request.values) == len(request.present):
             raise BadRequestError("each key needs a value and a byte in `present`")
         if not request.keys:
@@ -333,18 +331,11 @@ class PeerService:
     @asynccontextmanager
     async def _let_in(self, keys: Sequence[bytes]) -> AsyncIterator[None]:
         """Let a write of keys go on, and hold up their move meanwhile; refuse it if this server is not their home."""
-        self._refuse_unless_home()
         if self._rules is not None:
             self._rules.refuse(keys)
         async with nullcontext() if self._rules is None else self._rules.writing():
             self._tell_time()
             yield
-
-    def _refuse_unless_home(self) -> None:
-        if not self._is_home:
-            raise BadRequestError(
-                "this server has its base data from other servers itself; name those as the homes (backing = pequod://...)"
-            )
 
     def _sweep(self) -> None:
         """Clear the subscriptions of feeds that are gone, in the background."""
