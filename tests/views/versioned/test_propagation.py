@@ -10,7 +10,8 @@ from typing import Any
 
 import pytest
 from pequod_views.versioned import StoredCell, StoredColumn, Update
-from pequod_views.versioned.algorithms import NoLiveRowError, get_view, heal, propagate
+from pequod_views.versioned.algorithms import NoLiveRowError, get_view, propagate
+from pequod_views.versioned.mending import heal
 from pequod_views.versioned.records import Get, Put, merge
 from pequod_views.versioned.rows import ROOT, base_column, guesses, row_of
 from pequod_views.versioned.turns import TurnStamps
@@ -187,7 +188,7 @@ def test_a_pointer_that_a_dead_coordinator_left_at_one_replica_has_no_say_later(
     store.carry_out(propagate(VIEW, [updates[1]], row_of("a"), 2, store.turn()), [0, 1])
     store.carry_out(heal(VIEW, "t", row_of("b"), 2, store.turn()), [1, 2])
     store.carry_out(propagate(VIEW, [updates[2]], row_of("a"), 2, store.turn()), [1, 2])
-    assert rows_in(store.records()) == (view_of(VIEW, updates), [])
+    assert rows_in(VIEW, store.records()) == (view_of(VIEW, updates), [])
 
 
 def test_below_a_majority_views_may_be_wrong_for_ever() -> None:
