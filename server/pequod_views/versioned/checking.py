@@ -66,10 +66,11 @@ async def _check_record(store: RecordStore, view: VersionedView, base_key: str, 
         if undone(view, base_key, base):
             checked.pending += 1
             return
-        row = row_of_base(view, base)
-        if row is None:
+        place = row_of_base(view, base)
+        if place is None:
             # A row that it should not have is found in its own record.
             return
+        row = place
         cells = await _get(store, view.name, record_of(row, base_key))
         check_cells(view.name, row, cells)
         rows = live_rows(view, row, cells).rows
