@@ -43,6 +43,16 @@ _WAIT_S_MAX: Final = 300.0
 Records = dict[str, dict[StoredColumn, StoredCell]]
 
 
+class OwnRegisters(CassandraReplicas):
+    """A store whose leases are those of one run: the processes of the runs beside it would take its shares."""
+
+    own = ""
+
+    async def swap(self, register: str, old: str | None, new: str | None) -> str | None:
+        """Set a register of the run."""
+        return await super().swap(f"{self.own} {register}", old, new)
+
+
 class Cassandra:
     """Tables for one run."""
 
@@ -63,7 +73,9 @@ class Cassandra:
         end = time.monotonic() + _WAIT_S_MAX
         while True:
             try:
-                return await CassandraReplicas.open(ADDRESS, timeout_s=5.0)
+                store = await OwnRegisters.open(ADDRESS, timeout_s=5.0)
+                store.own = self.view.name
+                return store
             except QuorumError:
                 if time.monotonic() > end:
                     raise
