@@ -23,8 +23,19 @@ from pequod_views.versioned.algorithms import (
     put_stale,
 )
 from pequod_views.versioned.records import EMPTY, Cells, Forget, Get, StoredCell, StoredColumn
-from pequod_views.versioned.rows import FROM, NEXT, READY, ROOT, Pointer, VersionedView, put_row, record_of
+from pequod_views.versioned.rows import FROM, NEXT, READY, ROOT, Pointer, VersionedView, put_row, record_of, row_in
+from pequod_views.versioned.shown import SweptRows
 from pequod_views.versioned.turns import Stamps
+
+
+def broken_rows(view: VersionedView, record: str, swept: SweptRows) -> list[RowBrokenError]:
+    """Return what there is to mend in a record of a view."""
+    unfinished = [(base_key, row_in(record, base_key)) for base_key in swept.unfinished]
+    misplaced = [(base_key, row_in(record, base_key), cells) for base_key, cells in swept.misplaced.items()]
+    return [
+        *(RowUnfinishedError(view.name, *one) for one in unfinished),
+        *(RowMisplacedError(view.name, *one) for one in misplaced),
+    ]
 
 
 def mend(view: VersionedView, broken: RowBrokenError, quorum: int, turn: Stamps) -> Generator[Request, Any, None]:

@@ -14,9 +14,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
 
-from pequod_views.versioned.algorithms import RowBrokenError, RowMisplacedError, RowUnfinishedError
 from pequod_views.versioned.leases import ShareLeases
-from pequod_views.versioned.mending import collect, forget
+from pequod_views.versioned.mending import broken_rows, collect, forget
 from pequod_views.versioned.propagation import Propagator
 from pequod_views.versioned.records import Cells, ForgettingStore, QuorumError, RecordStore
 from pequod_views.versioned.replicas import refuse_duration
@@ -110,15 +109,8 @@ class ViewSweeper:
         majority = self._propagator.majority
         check_cells(view.name, record, cells)
         found = swept_rows(view, record, cells)
-        broken: list[RowBrokenError] = [
-            *(RowUnfinishedError(view.name, base_key, row_in(record, base_key)) for base_key in found.unfinished),
-            *(
-                RowMisplacedError(view.name, base_key, row_in(record, base_key), own)
-                for base_key, own in found.misplaced.items()
-            ),
-        ]
-        for error in broken:
-            await self._propagator.mend(view, error)
+        for broken in broken_rows(view, record, found):
+            await self._propagator.mend(view, broken)
             swept.finished += 1
         for base_key in found.stale:
             row = row_in(record, base_key)

@@ -15,16 +15,9 @@ from contextlib import suppress
 from functools import partial
 from typing import Any
 
-from pequod_views.versioned import LeaseLostError, NoLiveRowError, QuorumError, RowUnfinishedError, StoredCell
-from pequod_views.versioned.algorithms import (
-    Request,
-    RowBrokenError,
-    RowMisplacedError,
-    decide,
-    get_view,
-    propagate,
-)
-from pequod_views.versioned.mending import collect, forget, mend
+from pequod_views.versioned import LeaseLostError, NoLiveRowError, QuorumError, StoredCell
+from pequod_views.versioned.algorithms import Request, RowBrokenError, decide, get_view, propagate
+from pequod_views.versioned.mending import broken_rows, collect, forget, mend
 from pequod_views.versioned.records import EMPTY, Get, Put, merge
 from pequod_views.versioned.rows import (
     Update,
@@ -50,6 +43,7 @@ from tests.views.versioned.processes import (
     Steps,
     alone,
     merged,
+    records_of,
     take,
 )
 
@@ -194,12 +188,7 @@ class Simulation:
 
     def records(self, table: str, replicas: list[Replica] | None = None) -> dict[str, Record]:
         """Return the records of a table as a read of these replicas, or all, has them."""
-        found: dict[str, Record] = {}
-        for replica in self.replicas if replicas is None else replicas:
-            for (name, key), record in replica.items():
-                if name == table and record:
-                    merge(found.setdefault(key, {}), record)
-        return found
+        return records_of(table, self.replicas if replicas is None else replicas)
 
     # What processes do.
 
@@ -248,9 +237,6 @@ class Simulation:
                 at += 1
             except RowBrokenError as error:
                 yield from self._mended(process, error)
-
-    def _healed(self, process: Process, base_key: str, row: str) -> Steps:
-        yield from self._mended(process, RowUnfinishedError(self.view.name, base_key, row))
 
     def _mended(self, process: Process, broken: RowBrokenError) -> Steps:
         yield from self._alone(process, broken.base_key, partial(mend, self.view, broken, self._quorum))
@@ -312,10 +298,7 @@ class Simulation:
         try:
             for record, cells in sorted(self.records(self.view.name).items()):
                 found = swept_rows(self.view, record, cells)
-                for base_key in found.unfinished:
-                    yield from self._healed(process, base_key, row_in(record, base_key))
-                for base_key, own in found.misplaced.items():
-                    broken = RowMisplacedError(self.view.name, base_key, row_in(record, base_key), own)
+                for broken in broken_rows(self.view, record, found):
                     yield from self._mended(process, broken)
                 for base_key in found.stale if collects else ():
                     steps = partial(collect, self.view, base_key, row_in(record, base_key), self._quorum)

@@ -97,8 +97,8 @@ async def test_a_record_leaves_and_comes_back(store: SqliteReplicas, leases: Sha
 async def test_columns_that_are_written_at_once_decide_at_once(store: SqliteReplicas, leases: ShareLeases) -> None:
     coordinator, session = ViewCoordinator(store, [PAIR], leases), StoreSession()
     columns: dict[str, str | None] = {"assigned": "a", "status": "x", "title": "x"}
-    writes = [columns, {"title": "y", "assigned": "b"}, {"title": "a", "status": None}, columns]
-    for time, changes in enumerate(writes, 1):
+    away: list[dict[str, str | None]] = [{"title": "y", "assigned": "b"}, {"title": "a", "status": None}]
+    for time, changes in enumerate([columns, *away, columns], 1):
         updates = [update(column, value, time) for column, value in changes.items()]
         await coordinator.put_columns(updates, 2, session)
         found = {key: await coordinator.get_view(PAIR, key, session) for key in "ab"}
