@@ -1,4 +1,4 @@
-"""versioned serve, sweep and check: views that are kept in a store of records without a master."""
+"""versioned serve, sweep, check and read: views that are kept in a store of records without a master."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from pequod.cli.text import json_line
 from pequod.cli.views_file import until_told
 
 if TYPE_CHECKING:
-    from pequod_views.versioned import RecordStore, ShareLeases, ViewSweeper
+    from pequod_views.versioned import RecordStore, ShareLeases, ViewCoordinator, ViewSweeper
     from pequod_views.versioned.definition import VersionedFile
 
 _HELP: Final = """Keep views inside a store of records that has no master.
@@ -32,6 +32,12 @@ The views are a file in TOML:
     base = "ticket"
     key = "assigned"                       the column whose values are the keys of the view
     columns = ["status", "title"]
+    where = ['status = "open"', 'votes >= 2']      may be left out: records that do not meet all have no row
+
+\b
+Groups instead of columns, computed where they are read:
+    aggregates = { tickets = "count", hours = "sum hours" }      or min, max, count and a column
+    by = ["status"]                        the groups within one key; may be left out
 
 \b
 Programs write through `pequod_views.versioned.ViewCoordinator`, which propagates their writes. `serve` completes what
@@ -129,6 +135,59 @@ def check(file: VersionedPath, output_json: Json = False) -> None:
         raise typer.Exit(ExitCode.WRONG)
 
 
+@app.command(
+    "read",
+    epilog=examples("pequod versioned read versioned.toml assigned_to kim"),
+)
+def read(
+    file: VersionedPath,
+    view: Annotated[str, typer.Argument(metavar="VIEW", help="The name of a view of the file.")],
+    key: Annotated[str, typer.Argument(metavar="KEY", help="A value of the view's key column.")],
+    output_json: Json = False,
+) -> None:
+    """Print the rows of a view that have a key, with the keys of their base records; or its groups.
+
+    It is what a majority of the replicas has, with all writes that have been propagated. A row that was left half made
+    is mended first.
+    """
+    views = _parsed(file)
+    if view not in {one.name for one in views.views}:
+        fail(ExitCode.USAGE, f"the file has no view {view!r}; it has {', '.join(one.name for one in views.views)}")
+
+    async def work(store: RecordStore) -> None:
+        from pequod_views.versioned import ViewCoordinator
+
+        leases = views.leases(store)
+        try:
+            for name, found in await _found(views, ViewCoordinator(store, views.views, leases), view, key):
+                part = {"by" if isinstance(name, dict) else "key": name}
+                print(json_line({**part, "values": found}) if output_json else f"{_shown(name)} {_shown(found)}")
+        finally:
+            await leases.close()
+
+    _run(views, work)
+
+
+async def _found(
+    views: VersionedFile, coordinator: ViewCoordinator, name: str, key: str
+) -> list[tuple[str | dict[str, str | None], dict[str, str | None]]]:
+    """Return base keys, or the columns that say which group it is, with the values there."""
+    for groups in views.groups:
+        if groups.name == name:
+            found = await coordinator.get_groups(groups, key)
+            ordered = sorted(found.items(), key=lambda item: [(value is not None, value or "") for value in item[0]])
+            return [(dict(zip(groups.by, values, strict=True)), own) for values, own in ordered]
+    (view,) = (one for one in views.views if one.name == name)
+    rows = await coordinator.get_view(view, key)
+    return [(base_key, {column: cell.value for column, cell in row.items()}) for base_key, row in sorted(rows.items())]
+
+
+def _shown(found: str | dict[str, str | None]) -> str:
+    import json
+
+    return found if isinstance(found, str) else json.dumps(found, ensure_ascii=False)
+
+
 def _parsed(file: Path) -> VersionedFile:
     from pequod_views.versioned.definition import parse_versioned
 
@@ -198,7 +257,14 @@ def _run(views: VersionedFile, work: Callable[[RecordStore], Coroutine[Any, Any,
     """Run work with the store; an error of it is a message and an exit code."""
     import asyncio
 
-    from pequod_views.versioned import EarlierFormatError, QuorumError, ReplicaRefusedError, StatementRefusedError
+    from pequod_views.versioned import (
+        EarlierFormatError,
+        NameRefusedError,
+        QuorumError,
+        ReplicaRefusedError,
+        StatementRefusedError,
+        ViewLateError,
+    )
 
     async def run_with() -> T:
         store, close = await _opened(views)
@@ -213,7 +279,7 @@ def _run(views: VersionedFile, work: Callable[[RecordStore], Coroutine[Any, Any,
         if views.kind == "cassandra":
             fail(ExitCode.REFUSED, f"Cassandra needs {error.name}: {how_to_install('cassandra')}")
         fail(ExitCode.REFUSED, f"Redis needs {error.name}: {how_to_install('redis')}")
-    except QuorumError as error:
+    except (QuorumError, ViewLateError) as error:
         fail(ExitCode.UNREACHABLE, str(error))
-    except (EarlierFormatError, ReplicaRefusedError, StatementRefusedError) as error:
+    except (EarlierFormatError, NameRefusedError, ReplicaRefusedError, StatementRefusedError) as error:
         fail(ExitCode.REFUSED, str(error))

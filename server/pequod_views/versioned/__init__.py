@@ -3,8 +3,10 @@
 Not part of the server, whose views need none of this. docs/views.md tells when one wants it.
 """
 
-from pequod_views.versioned.algorithms import NoLiveRowError, RingError, RowUnfinishedError
+from pequod_views.versioned.algorithms import NoLiveRowError, RingError, RowMisplacedError, RowUnfinishedError
+from pequod_views.versioned.conditions import ColumnCondition, ConditionRefusedError
 from pequod_views.versioned.coordinator import StoreSession, UpdatesRefusedError, ViewCoordinator, ViewLateError
+from pequod_views.versioned.groups import AggregateRefusedError, GroupAggregate, GroupView
 from pequod_views.versioned.leases import ShareLeases
 from pequod_views.versioned.records import (
     ForgettingStore,
@@ -22,8 +24,13 @@ from pequod_views.versioned.sweeping import Swept, ViewSweeper
 from pequod_views.versioned.turns import LeaseLostError
 
 __all__ = [
+    "AggregateRefusedError",
+    "ColumnCondition",
+    "ConditionRefusedError",
     "EarlierFormatError",
     "ForgettingStore",
+    "GroupAggregate",
+    "GroupView",
     "LeaseLostError",
     "LimitedStore",
     "NameRefusedError",
@@ -32,6 +39,7 @@ __all__ = [
     "RecordStore",
     "ReplicaRefusedError",
     "RingError",
+    "RowMisplacedError",
     "RowUnfinishedError",
     "ShareLeases",
     "SqliteReplicas",

@@ -28,13 +28,14 @@ from pequod_views.versioned.rows import (
     Pointer,
     Update,
     VersionedView,
-    live_rows,
     put_columns,
     put_row,
     record_of,
     row_of,
+    row_of_cells,
     view_column,
 )
+from pequod_views.versioned.shown import LiveRows, live_rows
 from pequod_views.versioned.turns import Stamps
 
 #: Reads of a row that is being made, before a reader gives up.
@@ -63,6 +64,17 @@ class RowUnfinishedError(RowBrokenError):
         super().__init__(f"{view}: the row {row!r} of {base_key!r} is not finished")
         self.base_key = base_key
         self.row = row
+
+
+class RowMisplacedError(RowBrokenError):
+    """A live row of a selection view has a cell by which it belongs elsewhere, and which a dead coordinator left."""
+
+    def __init__(self, view: str, base_key: str, row: str, cells: Cells) -> None:
+        super().__init__(f"{view}: {base_key!r} is in the row {row!r}, and belongs elsewhere")
+        self.base_key = base_key
+        self.row = row
+        #: Those of the row. Another read may not see the one that was left.
+        self.cells = cells
 
 
 class RingError(RowBrokenError):
@@ -109,30 +121,81 @@ def propagate(
     base_key = updates[0].key
     columns = [update for update in updates if update.column != view.key_column]
     keys = [update for update in updates if update.column == view.key_column]
-    if not keys:
+    if not decide(view, updates):
         live = yield from get_live_row(view, base_key, guess, quorum)
         yield put_columns(view, live.row, columns, quorum)
         return live.row
+    if view.where:
+        cells = {view_column(update.column, base_key): update.cell for update in updates}
+        return (yield from place(view, base_key, cells, guess, quorum, turn))
     live = yield from get_live_row(view, base_key, guess, quorum, with_columns=True)
     new = Pointer(keys[0].cell.timestamp, row_of(keys[0].cell.value))
     is_newer = new.row != live.row and new > (live.time, live.row)
     if columns and not is_newer:
         yield put_columns(view, live.row, columns, quorum)
     if is_newer:
-        # From here on readers that find the row wait, until the old row is stale.
-        stamp = turn.stamp()
         cells = dict(live.columns)
         merge(cells, {view_column(update.column, base_key): update.cell for update in columns})
-        own = {NEXT: StoredCell(new.text, stamp), FROM: StoredCell(live.row, stamp)}
-        yield put_row(view, new.row, base_key, own, quorum, cells)
-        yield put_row(view, live.row, base_key, {NEXT: StoredCell(new.text, turn.stamp())}, quorum)
-        yield put_row(view, new.row, base_key, {READY: StoredCell("", stamp)}, quorum)
+        yield from _move(view, base_key, live.row, new, cells, turn, quorum)
     elif new.row != live.row:
-        yield from _put_stale(view, base_key, new.row, live, turn, quorum)
+        yield from put_stale(view, base_key, new.row, live, turn, quorum)
     elif new.time >= live.time:
         # Equal: an earlier attempt at this update, which may have reached less than a quorum.
-        yield _put_live(view, base_key, new, turn, quorum)
+        yield put_live(view, base_key, new, turn, quorum)
     return new.row if is_newer else live.row
+
+
+def decide(view: VersionedView, updates: Sequence[Update]) -> bool:
+    """Return whether updates may give a record another row, so that their propagation needs the record alone."""
+    return any(update.column in view.deciders for update in updates)
+
+
+def place(
+    view: VersionedView, base_key: str, cells: Cells, guess: str, quorum: int, turn: Stamps
+) -> Generator[Request, Any, str]:
+    """Have a record of a selection view be where its cells say, and return that row.
+
+    Several columns say it, each with a timestamp of its own, and their updates come in any order. So the live row keeps
+    the newest cells of all of them, and the turns give the order of the rows that the record has had: each row is made
+    from the one before, with the cells of both.
+
+    Requires:
+        Nothing else propagates updates of this base record.
+
+    Args:
+        cells: Those that the live row may not have yet.
+
+    Raises:
+        NoLiveRowError: The guess is not in the view.
+        RowBrokenError: See `mend`.
+
+    Source:
+        Ours; the paper says that selection is easy to add, and does not say how.
+    """
+    live = yield from get_live_row(view, base_key, guess, quorum, with_columns=True)
+    all_cells = dict(live.columns)
+    merge(all_cells, cells)
+    row = row_of_cells(view, base_key, live.row, all_cells)
+    if row != live.row:
+        yield from _move(view, base_key, live.row, Pointer(turn.stamp(), row), all_cells, turn, quorum)
+    elif row == ROOT:
+        yield put_row(view, ROOT, base_key, {}, quorum, all_cells)
+    else:
+        # With a pointer of this turn: a row that a dead coordinator began to make before is stale then.
+        yield put_live(view, base_key, Pointer(turn.stamp(), row), turn, quorum, all_cells)
+    return row
+
+
+def _move(
+    view: VersionedView, base_key: str, old_row: str, new: Pointer, cells: Cells, turn: Stamps, quorum: int
+) -> Generator[Request, Any, None]:
+    """Have a record go from its live row to another one."""
+    # From here on readers that find the row wait, until the old row is stale.
+    stamp = turn.stamp()
+    own = {NEXT: StoredCell(new.text, stamp), FROM: StoredCell(old_row, stamp)}
+    yield put_row(view, new.row, base_key, own, quorum, cells)
+    yield put_row(view, old_row, base_key, {NEXT: StoredCell(new.text, turn.stamp())}, quorum)
+    yield put_row(view, new.row, base_key, {READY: StoredCell("", stamp)}, quorum)
 
 
 def get_live_row(
@@ -147,13 +210,13 @@ def get_live_row(
     Cost:
         One read for each stale row between the guess and the live row.
     """
-    live = yield from _chase(view, base_key, guess, quorum, with_columns=with_columns)
+    live = yield from chase(view, base_key, guess, quorum, with_columns=with_columns)
     if not live.is_finished:
         raise RowUnfinishedError(view.name, base_key, live.row)
     return live
 
 
-def _chase(
+def chase(
     view: VersionedView,
     base_key: str,
     guess: str,
@@ -173,7 +236,7 @@ def _chase(
     """
     row, passed = guess, dict[str, None]()
     next_column, ready = StoredColumn(NEXT, base_key), StoredColumn(READY, base_key)
-    columns = tuple(view_column(name, base_key) for name in view.columns) if with_columns else ()
+    columns = tuple(view_column(name, base_key) for name in view.kept) if with_columns else ()
     while row not in passed:
         passed[row] = None
         cells: Cells = yield Get(view.name, record_of(row, base_key), (next_column, ready, *columns), quorum)
@@ -199,156 +262,11 @@ def _of(columns: Sequence[StoredColumn], cells: Cells) -> Cells:
     return {column: cells[column] for column in columns if column in cells}
 
 
-def mend(view: VersionedView, broken: RowBrokenError, quorum: int, turn: Stamps) -> Generator[Request, Any, None]:
-    """Mend what a propagation met.
-
-    Requires:
-        Nothing else propagates updates of this base record.
-    """
-    match broken:
-        case RowUnfinishedError(base_key=base_key, row=row):
-            yield from heal(view, base_key, row, quorum, turn)
-        case RingError(base_key=base_key, rows=rows):
-            yield from open_ring(view, base_key, rows, quorum, turn)
-        case _:
-            raise AssertionError("there are two kinds")
-
-
-def heal(
-    view: VersionedView, base_key: str, row: str, quorum: int, turn: Stamps, later: tuple[str, ...] = ()
-) -> Generator[Request, Any, None]:
-    """Finish a live row whose coordinator died while it made it, and before it those that it was made from.
-
-    Nothing is done if it is finished.
-
-    Requires:
-        Nothing else propagates updates of this base record.
-
-    Args:
-        later: Rows that are finished after this one, since they were made from it. It may have been made from one of
-            them, when that had an older view key: if that it was finished since was seen at one replica alone.
-
-    Source:
-        Ours; the paper does not say what becomes of half a propagation.
-    """
-    column, ready, origin = StoredColumn(NEXT, base_key), StoredColumn(READY, base_key), StoredColumn(FROM, base_key)
-    cells: Cells = yield Get(view.name, record_of(row, base_key), (column, ready, origin), quorum)
-    cell = cells.get(column, EMPTY)
-    if cell.value is None or cells.get(ready, EMPTY).timestamp == cell.timestamp:
-        return
-    new = Pointer.of(cell.value)
-    if new.row != row:
-        return
-    # Leads to the row that is live, or to this one if the old row is stale already.
-    before = cells[origin].value
-    assert before is not None, "it was live"
-    # The row may be at less than a quorum, and others will be led to it.
-    stamp = turn.stamp()
-    again = {NEXT: StoredCell(new.text, stamp), FROM: StoredCell(before, stamp)}
-    yield put_row(view, row, base_key, again, quorum)
-    while True:
-        try:
-            live = yield from _chase(view, base_key, before, quorum, row, turn)
-        except NoLiveRowError:
-            # Collected, and then the root leads to the live row.
-            before = ROOT
-            continue
-        if live.is_finished or live.row in {row, *later}:
-            break
-        yield from heal(view, base_key, live.row, quorum, turn, (*later, row))
-    if live.row != row:
-        if (live.time, live.row) > new:
-            yield from _put_stale(view, base_key, row, live, turn, quorum)
-            return
-        yield from copy_data(view, base_key, live.row, row, quorum)
-        yield put_row(view, live.row, base_key, {NEXT: StoredCell(new.text, turn.stamp())}, quorum)
-    yield put_row(view, row, base_key, {READY: StoredCell("", stamp)}, quorum)
-
-
-def open_ring(
-    view: VersionedView, base_key: str, rows: Sequence[str], quorum: int, turn: Stamps
-) -> Generator[Request, Any, None]:
-    """Make the row live to which the newest pointer of a ring leads, and have the others and the root lead to it.
-
-    Requires:
-        Nothing else propagates updates of this base record.
-
-    Source:
-        Ours; with leases there are no rings, but what was written without them may have some.
-    """
-    pointers: list[Pointer] = []
-    for row in rows:
-        cells: Cells = yield Get(view.name, record_of(row, base_key), (StoredColumn(NEXT, base_key),), quorum)
-        cell = cells.get(StoredColumn(NEXT, base_key), EMPTY)
-        if cell.value is None or (pointer := Pointer.of(cell.value)).row not in rows or pointer.row == row:
-            # Mended meanwhile.
-            return
-        pointers.append(pointer)
-    live = max(pointers)
-    for row in rows:
-        if row not in {live.row, ROOT}:
-            yield from copy_data(view, base_key, row, live.row, quorum)
-    yield _put_live(view, base_key, live, turn, quorum)
-    for row in dict.fromkeys([*rows, ROOT]):
-        if row != live.row:
-            yield put_row(view, row, base_key, {NEXT: StoredCell(live.text, turn.stamp())}, quorum)
-
-
-def collect(view: VersionedView, base_key: str, row: str, quorum: int, turn: Stamps) -> Generator[Request, Any, None]:
-    """Take a stale row out of the chain, and leave a tombstone; nothing is done if it is not stale.
-
-    A guess that is such a row fails, and the next one is tried; the root leads past it from now on.
-
-    Requires:
-        Nothing else propagates updates of this base record.
-
-    Raises:
-        RowBrokenError: See `mend`.
-
-    Source:
-        Ours; the paper's stale rows stay for ever.
-    """
-    try:
-        live = yield from get_live_row(view, base_key, row, quorum)
-    except NoLiveRowError:
-        # Collected, or it leads to one that is.
-        live = yield from get_live_row(view, base_key, ROOT, quorum)
-    if live.row in {row, ROOT}:
-        return
-    pointer = Pointer(live.time, live.row)
-    yield _put_live(view, base_key, pointer, turn, quorum)
-    yield put_row(view, ROOT, base_key, {NEXT: StoredCell(pointer.text, turn.stamp())}, quorum)
-    yield put_row(view, row, base_key, {NEXT: StoredCell(None, turn.stamp())}, quorum)
-
-
-def forget(
-    view: VersionedView, base_key: str, row: str, stamp: int, replica_count: int, turn: Stamps
-) -> Generator[Request, Any, None]:
-    """Remove the cells of a row that was collected, tombstone and all.
-
-    Requires:
-        Nothing else propagates updates of this base record, and no message from before the collection is under way.
-
-    Args:
-        stamp: That of the tombstone; a row that was written since is left as it is.
-    """
-    del turn
-    record, column = record_of(row, base_key), StoredColumn(NEXT, base_key)
-    cells: Cells = yield Get(view.name, record, None, replica_count // 2 + 1)
-    tombstone = cells.get(column, EMPTY)
-    if tombstone != StoredCell(None, stamp):
-        return
-    # A replica without the tombstone may have the row as a live one, which would come back.
-    yield put_row(view, row, base_key, {NEXT: tombstone}, replica_count)
-    own = tuple((one, cell) for one, cell in cells.items() if one.base_key == base_key)
-    yield Forget(view.name, record, own, replica_count)
-
-
 def copy_data(
     view: VersionedView, base_key: str, live_row: str, new_row: str, quorum: int
 ) -> Generator[Request, Any, None]:
     """Copy the cells of a live row, with their timestamps, to the row that takes its place."""
-    columns = tuple(view_column(name, base_key) for name in view.columns)
+    columns = tuple(view_column(name, base_key) for name in view.kept)
     if not columns:
         return
     cells: Cells = yield Get(view.name, record_of(live_row, base_key), columns, quorum)
@@ -360,28 +278,34 @@ def get_view(view: VersionedView, key: str, quorum: int) -> Generator[Request, A
     """Return the live rows with a view key: for each base key, its cells (Algorithm 4).
 
     Raises:
-        RowUnfinishedError: A row is being made all the time.
+        RowBrokenError: A row is being made all the time, or has to be mended.
     """
-    unfinished: list[str] = []
+    row = row_of(key)
+    found = LiveRows({}, [], {})
     for _ in range(_READS_MAX):
-        cells: Cells = yield Get(view.name, row_of(key), None, quorum)
-        rows, unfinished = live_rows(row_of(key), cells)
-        if not unfinished:
-            return rows
-    raise RowUnfinishedError(view.name, unfinished[0], row_of(key))
+        cells: Cells = yield Get(view.name, row, None, quorum)
+        found = live_rows(view, row, cells)
+        for base_key, own in found.misplaced.items():
+            raise RowMisplacedError(view.name, base_key, row, own)
+        if not found.unfinished:
+            return found.rows
+    raise RowUnfinishedError(view.name, found.unfinished[0], row)
 
 
-def _put_live(view: VersionedView, base_key: str, live: Pointer, turn: Stamps, quorum: int) -> Put:
+def put_live(
+    view: VersionedView, base_key: str, live: Pointer, turn: Stamps, quorum: int, columns: Cells | None = None
+) -> Put:
+    """Return the request that has a row lead to itself, finished."""
     stamp = turn.stamp()
     cells = {NEXT: StoredCell(live.text, stamp), READY: StoredCell("", stamp)}
-    return put_row(view, live.row, base_key, cells, quorum)
+    return put_row(view, live.row, base_key, cells, quorum, columns)
 
 
-def _put_stale(
+def put_stale(
     view: VersionedView, base_key: str, row: str, live: LiveRow, turn: Stamps, quorum: int
 ) -> Generator[Request, Any, None]:
     """Have a row lead to the live one; one that is not finished is being finished in this turn, and takes its cells."""
     pointer = Pointer(live.time, live.row)
     if live.is_finished:
-        yield _put_live(view, base_key, pointer, turn, quorum)
+        yield put_live(view, base_key, pointer, turn, quorum)
     yield put_row(view, row, base_key, {NEXT: StoredCell(pointer.text, turn.stamp())}, quorum)

@@ -11,13 +11,14 @@ from pequod_views.versioned.rows import (
     base_column,
     check_cells,
     check_views,
-    live_rows,
     record_of,
     row_in,
     row_of,
+    row_of_base,
     undone,
 )
 from pequod_views.versioned.scanning import KeyScan
+from pequod_views.versioned.shown import live_rows
 
 
 @dataclass(slots=True)
@@ -65,19 +66,20 @@ async def _check_record(store: RecordStore, view: VersionedView, base_key: str, 
         if undone(view, base_key, base):
             checked.pending += 1
             return
-        key = base.get(base_column(view.key_column), EMPTY).value
-        if key is None:
+        place = row_of_base(view, base)
+        if place is None:
             # A row that it should not have is found in its own record.
             return
-        row = row_of(key)
+        row = place
         cells = await _get(store, view.name, record_of(row, base_key))
         check_cells(view.name, row, cells)
-        rows, _ = live_rows(row, cells)
+        rows = live_rows(view, row, cells).rows
         wanted = {name: base[base_column(name)] for name in view.columns if base_column(name) in base}
         if rows.get(base_key) == wanted:
             return
         # Perhaps it was written between the two reads.
     there = "has no row for it" if base_key not in rows else f"has {rows[base_key]}, and the base {wanted}"
+    key = row.removeprefix(row_of(""))
     checked.wrong.append(f"{view.name}: {base_key!r} is at {key!r} in the base, and the view {there}")
 
 
@@ -85,15 +87,15 @@ async def _check_rows(store: RecordStore, view: VersionedView, record: str, chec
     """Look for rows that are in a record of a view, and should be elsewhere."""
     cells = await _get(store, view.name, record)
     check_cells(view.name, record, cells)
-    rows, _ = live_rows(record, cells)
-    for base_key in rows:
+    for base_key in live_rows(view, record, cells).rows:
         base = await _get(store, view.base, base_key)
         if undone(view, base_key, base):
             continue
-        key = base.get(base_column(view.key_column), EMPTY).value
-        if row_of(key) == row_in(record, base_key):
+        row = row_of_base(view, base)
+        if row == row_in(record, base_key):
             continue
-        again, _ = live_rows(record, await _get(store, view.name, record))
-        if base_key in again:
-            shown = record.removeprefix("key ")
-            checked.wrong.append(f"{view.name}: {base_key!r} is shown at {shown!r}, and is at {key!r} in the base")
+        if base_key in live_rows(view, record, await _get(store, view.name, record)).rows:
+            key = base.get(base_column(view.key_column), EMPTY).value
+            is_at = f"is at {key!r} in the base" if row or key is None else "does not meet the view's conditions"
+            shown = record.removeprefix(row_of(""))
+            checked.wrong.append(f"{view.name}: {base_key!r} is shown at {shown!r}, and {is_at}")

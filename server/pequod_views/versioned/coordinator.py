@@ -11,7 +11,8 @@ from collections.abc import Coroutine, Sequence
 from typing import Final
 
 from pequod.errors import PequodError
-from pequod_views.versioned.algorithms import RowUnfinishedError, get_view
+from pequod_views.versioned.algorithms import RowBrokenError, get_view
+from pequod_views.versioned.groups import Groups, GroupView
 from pequod_views.versioned.leases import ShareLeases
 from pequod_views.versioned.propagation import Propagator
 from pequod_views.versioned.records import Cells, LimitedStore, QuorumError, RecordStore, StoredCell
@@ -24,6 +25,7 @@ from pequod_views.versioned.rows import (
     check_text,
     check_views,
     guesses,
+    likely_row,
     record_of,
     row_of,
 )
@@ -155,14 +157,12 @@ class ViewCoordinator:
         known = {view.name: row for view in views if (row := self._propagator.row_of(view, key)) is not None}
         unknown = [view for view in views if view.name not in known]
         if unknown:
-            columns = [base_column(view.key_column) for view in unknown]
+            columns = dict.fromkeys(base_column(name) for view in unknown for name in view.deciders)
             try:
-                cells = await self._store.get(unknown[0].base, key, columns, quorum)
+                cells = await self._store.get(unknown[0].base, key, list(columns), quorum)
             except QuorumError:
                 cells = {}
-            for view, column in zip(unknown, columns, strict=True):
-                if column in cells:
-                    known[view.name] = row_of(cells[column].value)
+            known |= {view.name: row for view in unknown if (row := likely_row(view, cells)) is not None}
         return {view.name: guesses(*([known[view.name]] if view.name in known else [])) for view in views}
 
     async def get(self, table: str, key: str, quorum: int) -> Cells:
@@ -194,10 +194,29 @@ class ViewCoordinator:
                 while True:
                     try:
                         return await self._propagator.carry_out(get_view(view, key, self._propagator.majority))
-                    except RowUnfinishedError as error:
+                    except RowBrokenError as error:
                         await self._propagator.mend(view, error)
         except TimeoutError:
             raise ViewLateError(view.name, wait_s) from None
+
+    async def get_groups(
+        self, groups: GroupView, key: str, session: StoreSession | None = None, *, wait_s: float = _WAIT_S
+    ) -> Groups:
+        """Return the groups that a view key has, by the values of the columns of `by`; without `by` it is ().
+
+        They are those of a base with all writes whose propagation had ended when the read began, and some of those
+        that were under way.
+
+        Requires:
+            The coordinator keeps `groups.rows_view`.
+
+        Raises:
+            QuorumError, ViewLateError, EarlierFormatError, NameRefusedError, SettingError: See `get_view`.
+
+        Cost:
+            One read of a record, which has all rows of the key.
+        """
+        return groups.groups_of(await self.get_view(groups.rows_view, key, session, wait_s=wait_s))
 
     async def settle(self) -> None:
         """Wait until all writes so far have been propagated."""
@@ -214,5 +233,4 @@ def _check_one_record(updates: Sequence[Update]) -> None:
 
 
 def _concerning(view: VersionedView, updates: Sequence[Update]) -> list[Update]:
-    columns = {view.key_column, *view.columns}
-    return [update for update in updates if update.table == view.base and update.column in columns]
+    return [update for update in updates if update.table == view.base and update.column in view.followed]

@@ -9,6 +9,8 @@ from typing import Any, Final, Literal, TypeAlias
 
 from pequod.errors import PequodError
 from pequod_views.versioned.cassandra_address import CassandraAddress
+from pequod_views.versioned.conditions import ColumnCondition, ConditionRefusedError
+from pequod_views.versioned.groups import AggregateRefusedError, GroupAggregate, GroupView
 from pequod_views.versioned.leases import LEASE_S_MIN, SHARES_MAX, ShareLeases
 from pequod_views.versioned.records import RecordStore
 from pequod_views.versioned.replicas import (
@@ -27,7 +29,8 @@ StoreKind: TypeAlias = Literal["sqlite", "redis", "cassandra"]
 #: A record whose holder died waits for so long.
 _LEASE_S_MAX: Final = 3600.0
 _FILE: Final = {"replicas", "lease_s", "share_count", "view"}
-_VIEW: Final = {"name", "base", "key", "columns"}
+_VIEW: Final = {"name", "base", "key", "columns", "where"}
+_GROUPS: Final = {"name", "base", "key", "where", "aggregates", "by"}
 
 
 class VersionedFileError(PequodError):
@@ -44,7 +47,9 @@ class VersionedFile:
     """Versioned views over one store."""
 
     replicas: tuple[str, ...]
+    #: Those of groups with the rows that they are computed from.
     views: tuple[VersionedView, ...]
+    groups: tuple[GroupView, ...]
     lease_s: float
     share_count: int
 
@@ -89,12 +94,14 @@ def parse_versioned(text: str) -> VersionedFile:
     tables = document.get("view")
     if not isinstance(tables, list) or not tables or not all(isinstance(table, dict) for table in tables):
         raise VersionedFileError("the file", "it has no view; begin one with a line [[view]]")
-    views = tuple(_view(table) for table in tables)
+    found = [_view(table) for table in tables]
+    views = tuple(one.rows_view if isinstance(one, GroupView) else one for one in found)
+    groups = tuple(one for one in found if isinstance(one, GroupView))
     try:
         check_views(views)
     except NameRefusedError as error:
         raise VersionedFileError("the file", str(error)) from error
-    return VersionedFile(tuple(replicas), views, float(lease_s or 2.0), share_count or 64)
+    return VersionedFile(tuple(replicas), views, groups, float(lease_s or 2.0), share_count or 64)
 
 
 def _check_replicas(replicas: Sequence[str]) -> None:
@@ -107,19 +114,33 @@ def _check_replicas(replicas: Sequence[str]) -> None:
         raise ReplicaRefusedError(shown(replicas[1]), "a keyspace of Cassandra is one address, and knows its replicas")
 
 
-def _view(table: Mapping[str, Any]) -> VersionedView:
+def _view(table: Mapping[str, Any]) -> VersionedView | GroupView:
     where = f"the view {table.get('name')!r}"
-    _check_names(where, table, _VIEW)
+    has_groups = "aggregates" in table or "by" in table
+    _check_names(where, table, _GROUPS if has_groups else _VIEW)
     for name in ("name", "base", "key"):
         if not isinstance(table.get(name), str):
             raise VersionedFileError(where, f"`{name}` is a text, not {table.get(name)!r}")
-    columns = table.get("columns", [])
-    if not _are_texts(columns):
-        raise VersionedFileError(where, f"`columns` is a list of texts, not {columns!r}")
+    for name in ("columns", "where", "by"):
+        if not _are_texts(table.get(name, [])):
+            raise VersionedFileError(where, f"`{name}` is a list of texts, not {table[name]!r}")
     try:
-        return VersionedView(table["name"], table["base"], table["key"], tuple(columns))
-    except NameRefusedError as error:
+        conditions = tuple(map(ColumnCondition.of, table.get("where", [])))
+        if has_groups:
+            aggregates = _aggregates(where, table.get("aggregates"))
+            return GroupView(
+                table["name"], table["base"], table["key"], aggregates, tuple(table.get("by", [])), conditions
+            )
+        return VersionedView(table["name"], table["base"], table["key"], tuple(table.get("columns", [])), conditions)
+    except (AggregateRefusedError, ConditionRefusedError, NameRefusedError) as error:
         raise VersionedFileError(where, str(error)) from error
+
+
+def _aggregates(where: str, found: object) -> tuple[GroupAggregate, ...]:
+    if not isinstance(found, dict) or not _are_texts(list(found.values())):
+        reason = f'`aggregates` is a table such as {{ tickets = "count", hours = "sum hours" }}, not {found!r}'
+        raise VersionedFileError(where, reason)
+    return tuple(GroupAggregate.of(name, text) for name, text in found.items())
 
 
 def _check_names(where: str, table: Mapping[str, Any], names: set[str]) -> None:

@@ -7,8 +7,9 @@ from collections.abc import Callable, Generator, Sequence
 from functools import partial
 from typing import Any, Final, TypeAlias, TypeVar
 
-from pequod_views.versioned.algorithms import NoLiveRowError, Request, RowBrokenError, mend, propagate
+from pequod_views.versioned.algorithms import NoLiveRowError, Request, RowBrokenError, decide, propagate
 from pequod_views.versioned.leases import ShareLeases
+from pequod_views.versioned.mending import mend
 from pequod_views.versioned.records import Forget, ForgettingStore, Get, QuorumError, RecordStore, StoredCell
 from pequod_views.versioned.rows import Update, VersionedView, base_column, check_cells, done_column
 from pequod_views.versioned.turns import LeaseLostError, Turn
@@ -47,7 +48,7 @@ class Propagator:
         Args:
             guesses: See `rows.guesses`.
         """
-        exclusive, at = any(update.column == view.key_column for update in updates), 0
+        exclusive, at = decide(view, updates), 0
         base_key = updates[0].key
         while True:
             try:

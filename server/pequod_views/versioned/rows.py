@@ -1,4 +1,4 @@
-"""The rows of a versioned view: their names, their pointers, and which of them are live.
+"""The rows of a versioned view: their names, their pointers, and where a base record belongs.
 
     base       ticket 2: assigned kim@1, then cy@5, then ray@3 (arrives last)
     view       root -> kim -> cy (live)        ray -> cy
@@ -20,7 +20,8 @@ from dataclasses import dataclass
 from typing import Final, NamedTuple, Self
 
 from pequod.errors import PequodError
-from pequod_views.versioned.records import EMPTY, NEVER, Cells, Put, StoredCell, StoredColumn
+from pequod_views.versioned.conditions import ColumnCondition, hold
+from pequod_views.versioned.records import EMPTY, Cells, Put, StoredCell, StoredColumn
 
 NEXT: Final = "own next"
 #: Has the timestamp of `next` once a live row has all of its cells; readers wait for that.
@@ -66,7 +67,7 @@ class EarlierFormatError(PequodError):
 
 @dataclass(frozen=True, slots=True)
 class VersionedView:
-    """A view of a base table by another column, with some columns beside it (Definition 1).
+    """A view of a base table by another column, with some columns beside it (Definition 1), of all records or of some.
 
     Any text is the name of a column, also that of a cell of the book-keeping, an empty one or one with spaces.
 
@@ -80,6 +81,25 @@ class VersionedView:
     key_column: str
     #: The columns that the view has as well.
     columns: tuple[str, ...]
+    #: Records that do not meet all of these have no row in the view, as those without a view key.
+    where: tuple[ColumnCondition, ...] = ()
+
+    @property
+    def deciders(self) -> tuple[str, ...]:
+        """The columns that say where the row of a record is, the view key first."""
+        if not self.where:
+            return (self.key_column,)
+        return tuple(dict.fromkeys((self.key_column, *(condition.column for condition in self.where))))
+
+    @property
+    def followed(self) -> tuple[str, ...]:
+        """The columns whose updates concern the view, the view key first."""
+        return tuple(dict.fromkeys((self.key_column, *self.columns, *self.deciders)))
+
+    @property
+    def kept(self) -> tuple[str, ...]:
+        """The columns that rows have: with conditions also those that readers do not see."""
+        return self.followed if self.where else self.columns
 
     def __post_init__(self) -> None:
         check_text("the view", self.name)
@@ -92,6 +112,10 @@ class VersionedView:
             check_text("the column", column)
             if column in (self.key_column, *self.columns)[:at]:
                 raise NameRefusedError("the column", column, f"the view {self.name!r} has it twice")
+        for condition in self.where:
+            check_text("the column", condition.column)
+            for operand in condition.operands:
+                check_text("the text", str(operand))
 
 
 @dataclass(frozen=True, slots=True)
@@ -143,7 +167,8 @@ def check_views(views: Sequence[VersionedView]) -> None:
 class Pointer(NamedTuple):
     """The row that a row points to."""
 
-    #: The timestamp of the update that gave the record that row's view key.
+    #: The timestamp of the update that gave the record that row's view key. In a selection view, where several columns
+    #: say which row it is, the stamp of the turn that placed the record there.
     time: int
     row: str
 
@@ -169,6 +194,11 @@ def view_column(name: str, base_key: str) -> StoredColumn:
     return StoredColumn(_COLUMN + name, base_key)
 
 
+def column_name(column: StoredColumn) -> str | None:
+    """Return the column of the base that a cell of a view's row is for; None for a cell of the book-keeping."""
+    return column.name.removeprefix(_COLUMN) if column.name.startswith(_COLUMN) else None
+
+
 def check_cells(table: str, key: str, cells: Cells) -> None:
     """Pass if all cells of a view's record are of this format.
 
@@ -188,6 +218,45 @@ def done_column(view: VersionedView, column: str) -> StoredColumn:
 def row_of(key: str | None) -> str:
     """Return the row of a view key."""
     return GONE if key is None else f"{_KEY}{key}"
+
+
+def row_of_cells(view: VersionedView, base_key: str, row: str, cells: Cells) -> str:
+    """Return the row that a record belongs in by the cells of the row where it is.
+
+    In a view without conditions it is where the pointers say.
+    """
+    if not view.where:
+        return row
+
+    def value(name: str) -> str | None:
+        return cells.get(view_column(name, base_key), EMPTY).value
+
+    key = value(view.key_column)
+    if key is not None and hold(view.where, value):
+        return row_of(key)
+    # A record that was never in the view need not leave it.
+    return ROOT if row == ROOT else GONE
+
+
+def row_of_base(view: VersionedView, cells: Cells) -> str | None:
+    """Return where the row of a base record is once all of its cells are propagated; None without a view key."""
+
+    def value(name: str) -> str | None:
+        return cells.get(base_column(name), EMPTY).value
+
+    key = value(view.key_column)
+    return None if key is None or not hold(view.where, value) else row_of(key)
+
+
+def likely_row(view: VersionedView, cells: Cells) -> str | None:
+    """Return a guess of the live row by what a base record has; None: nothing is known."""
+    column = base_column(view.key_column)
+    if column not in cells:
+        return None
+    if cells[column].value is None:
+        return GONE
+    # Most records that a view selects out were never in it.
+    return row_of_base(view, cells) or ROOT
 
 
 def record_of(row: str, base_key: str) -> str:
@@ -235,61 +304,7 @@ def undone(view: VersionedView, base_key: str, cells: Cells) -> list[Update]:
     """
     return [
         Update(view.base, base_key, name, cells[column])
-        for name in (view.key_column, *view.columns)
+        for name in view.followed
         if (column := base_column(name)) in cells
         and cells.get(done_column(view, name), EMPTY).timestamp < cells[column].timestamp
     ]
-
-
-def live_rows(row: str, cells: Cells) -> tuple[dict[str, dict[str, StoredCell]], list[str]]:
-    """Return the live rows among the cells of a record, and the base keys of those that are not finished."""
-    rows: dict[str, dict[str, StoredCell]] = {}
-    unfinished: list[str] = []
-    for (name, base_key), cell in cells.items():
-        if name != NEXT or cell.value is None or Pointer.of(cell.value).row != row:
-            continue
-        if cells.get(StoredColumn(READY, base_key), EMPTY).timestamp != cell.timestamp:
-            unfinished.append(base_key)
-        rows[base_key] = {
-            column.name.removeprefix(_COLUMN): value
-            for column, value in cells.items()
-            if column.base_key == base_key and column.name.startswith(_COLUMN)
-        }
-    return rows, unfinished
-
-
-@dataclass(frozen=True, slots=True)
-class SweptRows:
-    """What there is to do in a record of a view, as base keys."""
-
-    #: Live rows that a coordinator left half made.
-    unfinished: list[str]
-    stale: list[str]
-    #: Rows that were collected, with the stamp of that.
-    collected: dict[str, int]
-
-
-def swept_rows(record: str, cells: Cells) -> SweptRows:
-    """Return what a sweep finds in a record of a view."""
-    swept = SweptRows([], [], {})
-    for (name, base_key), cell in cells.items():
-        row = row_in(record, base_key)
-        if name != NEXT or row == ROOT:
-            continue
-        if cell.value is None:
-            swept.collected[base_key] = cell.timestamp
-        elif Pointer.of(cell.value).row != row:
-            swept.stale.append(base_key)
-        elif cells.get(StoredColumn(READY, base_key), EMPTY).timestamp != cell.timestamp:
-            swept.unfinished.append(base_key)
-    return swept
-
-
-def pointers_of(base_key: str, records: Mapping[str, Cells]) -> dict[str, str]:
-    """Return where the rows of a base record point to, for tests of Definition 3; collected rows are left out."""
-    cells = {record: found.get(StoredColumn(NEXT, base_key), EMPTY) for record, found in records.items()}
-    return {
-        row_in(record, base_key): Pointer.of(cell.value).row
-        for record, cell in cells.items()
-        if cell.timestamp != NEVER and cell.value is not None
-    }

@@ -2,6 +2,7 @@
 
 base record    cell newer than its `done` mark         -> propagated
 view record    live row that is not ready              -> finished
+               live row whose cells say another place  -> moved there
                stale row                               -> the root leads past it; a tombstone
                tombstone, seen for `forget_s`          -> removed at all replicas
 """
@@ -13,23 +14,22 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
 
-from pequod_views.versioned.algorithms import RowUnfinishedError, collect, forget
 from pequod_views.versioned.leases import ShareLeases
+from pequod_views.versioned.mending import broken_rows, collect, forget
 from pequod_views.versioned.propagation import Propagator
 from pequod_views.versioned.records import Cells, ForgettingStore, QuorumError, RecordStore
 from pequod_views.versioned.replicas import refuse_duration
 from pequod_views.versioned.rows import (
     VersionedView,
-    base_column,
     check_cells,
     check_views,
     guesses,
+    likely_row,
     row_in,
-    row_of,
-    swept_rows,
     undone,
 )
 from pequod_views.versioned.scanning import KeyScan
+from pequod_views.versioned.shown import swept_rows
 
 
 @dataclass(slots=True)
@@ -95,13 +95,12 @@ class ViewSweeper:
     async def _complete(self, view: VersionedView, key: str, cells: Cells, swept: Swept) -> None:
         """Propagate what a base record has and its marks do not have."""
         updates = undone(view, key, cells)
-        column = base_column(view.key_column)
         if not updates:
             return
         # They may be at few replicas.
         await self._propagator.persist(updates)
-        likely = guesses(row_of(cells[column].value)) if column in cells else guesses()
-        await self._propagator.propagate(view, updates, likely)
+        row = likely_row(view, cells)
+        await self._propagator.propagate(view, updates, guesses() if row is None else guesses(row))
         await self._propagator.mark(view, updates)
         swept.propagated += len(updates)
 
@@ -109,9 +108,9 @@ class ViewSweeper:
         """Finish, collect and remove rows in a record of a view."""
         majority = self._propagator.majority
         check_cells(view.name, record, cells)
-        found = swept_rows(record, cells)
-        for base_key in found.unfinished:
-            await self._propagator.mend(view, RowUnfinishedError(view.name, base_key, row_in(record, base_key)))
+        found = swept_rows(view, record, cells)
+        for broken in broken_rows(view, record, found):
+            await self._propagator.mend(view, broken)
             swept.finished += 1
         for base_key in found.stale:
             row = row_in(record, base_key)

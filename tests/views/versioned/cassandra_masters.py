@@ -8,10 +8,12 @@ from __future__ import annotations
 
 import asyncio
 import itertools
+import os
 import random
 import tempfile
 import time
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final
 
@@ -19,22 +21,36 @@ from cassandra import ConsistencyLevel, DriverException
 from cassandra.cluster import Cluster, ExecutionProfile, NoHostAvailable
 from cassandra.policies import RoundRobinPolicy
 from cassandra.query import SimpleStatement
-from pequod_views.versioned import QuorumError, RecordStore, StoredCell, StoredColumn, VersionedView
+from pequod_views.versioned import QuorumError, RecordStore, StoredCell, StoredColumn
 from pequod_views.versioned.cassandra_store import CassandraReplicas
 from pequod_views.versioned.records import Cells, merge
 
+from tests.forked import FORKS
 from tests.views.versioned.cassandra_servers import ADDRESS, COUNT, HOSTS, KEYSPACE, CassandraServers
 from tests.views.versioned.masters import begin, run, wrong_runs
+from tests.views.versioned.schedules import of_seed
 
 #: Of the faults; the others are stops and links that are held. A node that was killed takes long to start.
 _KILLS: Final = 0.1
 _HELD: Final = 0.45
 #: After so many runs the tables are emptied, whose keys each sweep reads.
-_RUNS_TO_EMPTY: Final = 20
+_RUNS_TO_EMPTY: Final = 40
+#: A run waits most of its time: for what is stopped, and for leases.
+_RUNS_AT_ONCE: Final = 6
 _WAIT_S_MAX: Final = 300.0
 
 #: The records of a table, by key.
 Records = dict[str, dict[StoredColumn, StoredCell]]
+
+
+class OwnRegisters(CassandraReplicas):
+    """A store whose leases are those of one run: the processes of the runs beside it would take its shares."""
+
+    own = ""
+
+    async def swap(self, register: str, old: str | None, new: str | None) -> str | None:
+        """Set a register of the run."""
+        return await super().swap(f"{self.own} {register}", old, new)
 
 
 class Cassandra:
@@ -42,7 +58,9 @@ class Cassandra:
 
     def __init__(self, folder: Path, servers: CassandraServers, seed: int) -> None:
         self.folder = folder
-        self.view = VersionedView(f"assigned_to_{seed}", f"ticket_{seed}", "assigned", ("status", "title"))
+        # Of this process: a writer of one that was killed may still be there, and find the nodes.
+        own = f"{os.getpid()}_{seed}"
+        self.view = replace(of_seed(seed), name=f"assigned_to_{own}", base=f"ticket_{own}")
         self.lease_s = 2.0
         self._servers: CassandraServers | None = servers
 
@@ -55,7 +73,9 @@ class Cassandra:
         end = time.monotonic() + _WAIT_S_MAX
         while True:
             try:
-                return await CassandraReplicas.open(ADDRESS, timeout_s=5.0)
+                store = await OwnRegisters.open(ADDRESS, timeout_s=5.0)
+                store.own = self.view.name
+                return store
             except QuorumError:
                 if time.monotonic() > end:
                     raise
@@ -71,19 +91,28 @@ class Cassandra:
     def torment(self, rng: random.Random) -> None:
         """Stop a node, hold its links to the others, or kill and start it."""
         assert self._servers is not None
+        if not self._servers.failing.acquire(blocking=False):
+            # A fault of a run beside this one is one of this run, too.
+            return
+        try:
+            self._fail(rng, self._servers)
+        finally:
+            self._servers.failing.release()
+
+    def _fail(self, rng: random.Random, servers: CassandraServers) -> None:
         number, fault, pause_s = rng.randrange(COUNT), rng.random(), rng.uniform(0, 1.5 * self.lease_s)
         if fault < _KILLS:
-            self._servers.kill(number)
+            servers.kill(number)
             time.sleep(pause_s)
-            self._servers.start(number)
+            servers.start(number)
         elif fault < _HELD:
-            self._servers.links.hold(HOSTS[number])
+            servers.links.hold(HOSTS[number])
             time.sleep(pause_s)
-            self._servers.links.free()
+            servers.links.free()
         else:
-            self._servers.stop(number)
+            servers.stop(number)
             time.sleep(pause_s)
-            self._servers.go_on(number)
+            servers.go_on(number)
 
     async def states(self, store: RecordStore) -> list[dict[str, dict[str, Cells]]]:
         """Bring the replicas to one state, and read each two of three."""
@@ -152,17 +181,20 @@ async def _insist(store: CassandraReplicas, table: str, key: str, cells: Cells) 
 
 
 def main(seed: int, runs: int) -> int:
-    """Carry out runs over three nodes; return how many were wrong."""
+    """Carry out runs over three nodes, some at once, and share their faults; return how many were wrong."""
+    FORKS.set_forkserver_preload(["cassandra.cluster", "tests.views.versioned.masters"])
+    wrong = 0
     with tempfile.TemporaryDirectory() as folder, CassandraServers(Path(folder)) as servers:
 
         def carry_out(at: int) -> Sequence[str]:
-            if at % _RUNS_TO_EMPTY == 0:
-                asyncio.run(_make_or_empty())
             place = Path(folder) / str(at)
             place.mkdir()
             return run(seed + at, Cassandra(place, servers, seed + at))
 
-        return wrong_runs(runs, carry_out)
+        for first in range(0, runs, _RUNS_TO_EMPTY):
+            asyncio.run(_make_or_empty())
+            wrong += wrong_runs(min(_RUNS_TO_EMPTY, runs - first), carry_out, _RUNS_AT_ONCE, first)
+    return wrong
 
 
 async def _make_or_empty() -> None:

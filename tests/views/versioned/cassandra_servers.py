@@ -12,6 +12,7 @@ import os
 import shutil
 import signal
 import subprocess
+import threading
 import time
 from pathlib import Path
 from types import TracebackType
@@ -119,6 +120,8 @@ class CassandraServers:
         self._folder = place / f"pequod-cassandra-{os.getpid()}"
         self._jars = Path(os.environ["PEQUOD_CASSANDRA_JARS"])
         self._servers: dict[int, subprocess.Popen[bytes]] = {}
+        #: Held while a node fails: one at a time.
+        self.failing = threading.Lock()
         self.links = Links({host: f"127.0.1.{number + 1}" for number, host in enumerate(HOSTS)}, _STORAGE_PORT)
 
     def __enter__(self) -> Self:

@@ -46,8 +46,8 @@ class Links:
 
     def hold(self, node: str) -> None:
         """Keep what is sent to a node and by it, until `free`; links to it can be made."""
-        self._free.clear()
         self._held.add(node)
+        self._loop.call_soon_threadsafe(self._free.clear)
 
     def free(self) -> None:
         """Send what was kept, and all that follows."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Generator
+from collections.abc import Generator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -105,3 +105,13 @@ def take(record: Record, request: Request) -> None:
         for column, cell in request.cells:
             if column in record and record[column].timestamp <= cell.timestamp:
                 del record[column]
+
+
+def records_of(table: str, replicas: Sequence[Replica]) -> dict[str, Record]:
+    """Return the records of a table as a read of these replicas has them."""
+    found: dict[str, Record] = {}
+    for replica in replicas:
+        for (name, key), record in replica.items():
+            if name == table and record:
+                merge(found.setdefault(key, {}), record)
+    return found

@@ -12,14 +12,16 @@ import random
 import tempfile
 import time
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Final
 
-from pequod_views.versioned import RecordStore, VersionedView
+from pequod_views.versioned import RecordStore
 from pequod_views.versioned.records import Cells
 from pequod_views.versioned.redis_store import RedisReplicas
 
 from tests.views.versioned.masters import begin, records, run, wrong_runs
+from tests.views.versioned.schedules import of_seed
 from tests.views.versioned.servers import RedisServers
 
 #: Of the faults of servers; the others are stops.
@@ -31,7 +33,7 @@ class Redis:
 
     def __init__(self, folder: Path, servers: RedisServers, seed: int) -> None:
         self.folder = folder
-        self.view = VersionedView(f"assigned_to_{seed}", f"ticket_{seed}", "assigned", ("status", "title"))
+        self.view = replace(of_seed(seed), name=f"assigned_to_{seed}", base=f"ticket_{seed}")
         self.lease_s = 1.0
         self._urls = servers.urls
         self._servers: RedisServers | None = servers

@@ -16,13 +16,27 @@ from concurrent.futures import ProcessPoolExecutor
 from typing import Final
 
 from pequod_views.versioned import VersionedView
+from pequod_views.versioned.conditions import ColumnCondition
 
-from tests.views.versioned.oracle import judge, judge_swept, rows_in, updates_in, view_of
+from tests.views.versioned.oracle import judge, judge_swept, rows_in, seen_in, updates_in, view_of
 from tests.views.versioned.simulated import Simulation
-from tests.views.versioned.updates import random_updates
+from tests.views.versioned.updates import joined, random_updates
 
 VIEW: Final = VersionedView("assigned_to", "ticket", "assigned", ("status", "title"))
+#: Selections: on a column that readers see, on one that they do not see, on the view key, and on several at once.
+SELECTIONS: Final = tuple(
+    VersionedView("assigned_to", "ticket", "assigned", columns, tuple(map(ColumnCondition.of, where)))
+    for columns, where in (
+        (("status", "title"), ['status = "x"']),
+        (("title",), ['status = "x"']),
+        (("status",), ['assigned != "b"']),
+        (("status", "title"), ['status != "y"', "title exists"]),
+        ((), ['status in ["x"]', 'title < "y"', 'assigned >= "b"']),
+    )
+)
 _CHUNK: Final = 500
+#: How many schedules have the view without conditions, of one.
+_PLAIN: Final = 0.4
 #: Of this many dead updates each subset is tried.
 _DEAD_MAX: Final = 7
 
@@ -31,19 +45,28 @@ def majorities_agree(simulation: Simulation) -> None:
     """Judge the view as every majority of the replicas has it, between two propagations."""
     if simulation.begun or simulation.dead:
         return
-    wanted = view_of(VIEW, simulation.done)
+    view = simulation.view
+    wanted = view_of(view, simulation.done)
     for some in itertools.combinations(simulation.replicas, len(simulation.replicas) // 2 + 1):
-        assert rows_in(simulation.records(VIEW.name, list(some))) == (wanted, [])
+        assert seen_in(view, simulation.records(view.name, list(some))) == wanted
 
 
-def simulate(seed: int) -> None:
-    """Carry out one random schedule."""
+def of_seed(seed: int) -> VersionedView:
+    """Return the view of a schedule or a run."""
     rng = random.Random(seed)
+    return VIEW if rng.random() < _PLAIN else rng.choice(SELECTIONS)
+
+
+def simulate(seed: int, view: VersionedView | None = None) -> None:
+    """Carry out one random schedule, of a view that the seed says."""
+    rng = random.Random(seed)
+    view = view or of_seed(seed)
     count, keys = rng.choice([3, 3, 4, 6, 10]), rng.choice([1, 1, 2])
+    updates = random_updates(rng, count, keys, rng.choice([0.2, 0.5]) if view.where else 0.65)
     simulation = Simulation(
         seed,
-        VIEW,
-        random_updates(rng, count, keys),
+        view,
+        joined(rng, updates, rng.choice([0, 0, 0.5])),
         replicas=rng.choice([1, 3, 3, 5]),
         loss=rng.choice([0, 0, 0.1, 0.3]),
         death=rng.choice([0, 0, 0.03, 0.15]),
@@ -59,7 +82,7 @@ def simulate(seed: int) -> None:
         simulation.collect_beside()
     simulation.run()
     if not simulation.dead and not simulation.begun:
-        judge(VIEW, simulation.done, simulation.records(VIEW.name), are_all_kept=not collectors)
+        judge(view, simulation.done, simulation.records(view.name), are_all_kept=not collectors)
     if rng.random() < 0.5:
         _judge_the_dead(simulation)
     if rng.random() < 0.5:
@@ -70,13 +93,13 @@ def simulate(seed: int) -> None:
     else:
         simulation.spread()
         simulation.sweep()
-        judge_swept(VIEW, simulation.records(VIEW.name), simulation.records(VIEW.base))
+        judge_swept(view, simulation.records(view.name), simulation.records(view.base))
         simulation.forget()
-        judge_swept(VIEW, simulation.records(VIEW.name), simulation.records(VIEW.base))
+        judge_swept(view, simulation.records(view.name), simulation.records(view.base))
     simulation.spread()
     majorities = itertools.combinations(simulation.replicas, len(simulation.replicas) // 2 + 1)
-    wanted = view_of(VIEW, updates_in(VIEW, simulation.records(VIEW.base)))
-    assert all(rows_in(simulation.records(VIEW.name, list(some))) == (wanted, []) for some in majorities)
+    wanted = view_of(view, updates_in(view, simulation.records(view.base)))
+    assert all(rows_in(view, simulation.records(view.name, list(some))) == (wanted, []) for some in majorities)
 
 
 def _judge_the_dead(simulation: Simulation) -> None:
@@ -84,12 +107,12 @@ def _judge_the_dead(simulation: Simulation) -> None:
     # What is at one replica alone may be seen or not.
     simulation.spread()
     simulation.finish()
-    found = rows_in(simulation.records(VIEW.name))
-    dead = simulation.dead
+    view, dead = simulation.view, simulation.dead
+    found = rows_in(view, simulation.records(view.name))
     if len(dead) > _DEAD_MAX:
         return
     subsets = itertools.chain.from_iterable(itertools.combinations(dead, size) for size in range(len(dead) + 1))
-    assert any(found == (view_of(VIEW, [*simulation.done, *some]), []) for some in subsets)
+    assert any(found == (view_of(view, [*simulation.done, *itertools.chain(*some)]), []) for some in subsets)
 
 
 def _chunk(start: int, stop: int) -> list[tuple[int, str]]:

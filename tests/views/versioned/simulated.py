@@ -10,26 +10,26 @@ while its coordinators are at work and their messages are under way.
 from __future__ import annotations
 
 import random
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from functools import partial
 from typing import Any
 
-from pequod_views.versioned import LeaseLostError, NoLiveRowError, QuorumError, RowUnfinishedError, StoredCell
-from pequod_views.versioned.algorithms import Request, RowBrokenError, collect, forget, get_view, mend, propagate
-from pequod_views.versioned.records import Get, Put, merge
+from pequod_views.versioned import LeaseLostError, NoLiveRowError, QuorumError, StoredCell
+from pequod_views.versioned.algorithms import Request, RowBrokenError, decide, get_view, propagate
+from pequod_views.versioned.mending import broken_rows, collect, forget, mend
+from pequod_views.versioned.records import EMPTY, Get, Put, merge
 from pequod_views.versioned.rows import (
-    SweptRows,
     Update,
     VersionedView,
     base_column,
     done_column,
     guesses,
+    likely_row,
     row_in,
-    row_of,
-    swept_rows,
     undone,
 )
+from pequod_views.versioned.shown import SweptRows, swept_rows
 from pequod_views.versioned.turns import TurnStamps
 
 from tests.views.versioned.processes import (
@@ -43,6 +43,7 @@ from tests.views.versioned.processes import (
     Steps,
     alone,
     merged,
+    records_of,
     take,
 )
 
@@ -56,6 +57,7 @@ class Simulation:
     """Processes over replicas.
 
     Args:
+        updates: Each is propagated by a coordinator of its own; a tuple is of one record, and written at once.
         quorum: Of the view's reads and writes; None: a majority.
         loss: The probability that a message never arrives.
         death: The probability, at each request, that a coordinator dies.
@@ -69,7 +71,7 @@ class Simulation:
         self,
         seed: int,
         view: VersionedView,
-        updates: list[Update],
+        updates: Sequence[Update | tuple[Update, ...]],
         *,
         replicas: int = 3,
         quorum: int | None = None,
@@ -98,12 +100,12 @@ class Simulation:
         self._waiting: list[Process] = []
         self._ready: list[tuple[Process, Any]] = []
         self.done: list[Update] = []
-        #: Updates whose coordinators have died.
-        self.dead: list[Update] = []
+        #: Updates whose coordinators have died; those of one coordinator were to be propagated at once.
+        self.dead: list[tuple[Update, ...]] = []
         #: Propagations, repairs and collections that have begun to write and are not done, the dead among them.
         self.begun: set[object] = set()
         for update in updates:
-            self._start(partial(self._update, update))
+            self._start(partial(self._update, (update,) if isinstance(update, Update) else update))
 
     def _start(self, work: Callable[[Process], Steps], *, is_mortal: bool = True) -> None:
         process = Process(home=self._rng.randrange(self._homes), is_mortal=is_mortal)
@@ -152,7 +154,7 @@ class Simulation:
         for _ in range(_SWEEPS_MAX):
             self._start(partial(self._tidy, collects=False), is_mortal=False)
             self.run()
-            if not any(swept.unfinished for swept in self._swept()):
+            if not any(swept.unfinished or swept.misplaced for swept in self._swept()):
                 return
         raise AssertionError("rows stay unfinished")
 
@@ -163,12 +165,12 @@ class Simulation:
         for _ in range(_SWEEPS_MAX):
             self._start(self._tidy, is_mortal=False)
             self.run()
-            if not any(swept.unfinished or swept.stale for swept in self._swept()):
+            if not any(swept.unfinished or swept.misplaced or swept.stale for swept in self._swept()):
                 return
         raise AssertionError("there is always something to sweep")
 
     def _swept(self) -> list[SweptRows]:
-        return [swept_rows(key, cells) for key, cells in self.records(self.view.name).items()]
+        return [swept_rows(self.view, key, cells) for key, cells in self.records(self.view.name).items()]
 
     def forget(self) -> None:
         """Remove the rows that were collected. What a removal misses comes back, for the next.
@@ -186,60 +188,55 @@ class Simulation:
 
     def records(self, table: str, replicas: list[Replica] | None = None) -> dict[str, Record]:
         """Return the records of a table as a read of these replicas, or all, has them."""
-        found: dict[str, Record] = {}
-        for replica in self.replicas if replicas is None else replicas:
-            for (name, key), record in replica.items():
-                if name == table and record:
-                    merge(found.setdefault(key, {}), record)
-        return found
+        return records_of(table, self.replicas if replicas is None else replicas)
 
     # What processes do.
 
-    def _update(self, update: Update, process: Process) -> Steps:
+    def _update(self, updates: tuple[Update, ...], process: Process) -> Steps:
         view, column = self.view, base_column(self.view.key_column)
-        old: list[StoredCell] = []
+        old: list[Record] = []
         try:
             try:
-                answers = yield Get(view.base, update.key, (column,), self._base_quorum)
-                old = [answer[column] for answer in answers if column in answer]
+                columns = tuple(map(base_column, view.deciders))
+                old = yield Get(view.base, updates[0].key, columns, self._base_quorum)
             except QuorumError:
                 pass
-            yield from self._persisted(update)
-            rows = [row_of(cell.value) for cell in sorted(old, key=lambda cell: -cell.timestamp)]
-            yield from self._propagated(process, update, guesses(*rows))
+            yield from self._persisted(updates)
+            old = sorted(old, key=lambda answer: -answer.get(column, EMPTY).timestamp)
+            rows = [row for answer in old if (row := likely_row(view, answer)) is not None]
+            yield from self._propagated(process, updates, guesses(*rows))
         except CoordinatorDiedError:
-            self.dead.append(update)
+            self.dead.append(updates)
             self._unlock(process)
             return
-        self.done.append(update)
+        self.done += updates
         if self._on_done is not None:
             self._on_done(self)
         with suppress(CoordinatorDiedError):
-            yield from self._marked(update)
+            yield from self._marked(updates)
 
-    def _persisted(self, update: Update) -> Steps:
-        put = Put(self.view.base, update.key, ((base_column(update.column), update.cell),), 1)
-        yield from merged(alone(put), is_patient=True)
+    def _persisted(self, updates: Sequence[Update]) -> Steps:
+        cells = tuple((base_column(update.column), update.cell) for update in updates)
+        yield from merged(alone(Put(self.view.base, updates[0].key, cells, 1)), is_patient=True)
 
-    def _marked(self, update: Update) -> Steps:
-        mark = done_column(self.view, update.column), StoredCell("", update.cell.timestamp)
+    def _marked(self, updates: Sequence[Update]) -> Steps:
+        marks = tuple(
+            (done_column(self.view, update.column), StoredCell("", update.cell.timestamp)) for update in updates
+        )
         with suppress(QuorumError):
-            yield Put(self.view.base, update.key, (mark,), 1)
+            yield Put(self.view.base, updates[0].key, marks, 1)
 
-    def _propagated(self, process: Process, update: Update, keys: list[str]) -> Steps:
-        at, exclusive = 0, update.column == self.view.key_column
+    def _propagated(self, process: Process, updates: Sequence[Update], keys: list[str]) -> Steps:
+        at, exclusive = 0, decide(self.view, updates)
         while True:
             try:
-                steps = partial(propagate, self.view, [update], keys[at], self._quorum)
-                yield from self._locked(process, Lock(update.key, exclusive), steps, is_patient=True)
+                steps = partial(propagate, self.view, updates, keys[at], self._quorum)
+                yield from self._locked(process, Lock(updates[0].key, exclusive), steps, is_patient=True)
                 return
             except NoLiveRowError:
                 at += 1
             except RowBrokenError as error:
                 yield from self._mended(process, error)
-
-    def _healed(self, process: Process, base_key: str, row: str) -> Steps:
-        yield from self._mended(process, RowUnfinishedError(self.view.name, base_key, row))
 
     def _mended(self, process: Process, broken: RowBrokenError) -> Steps:
         yield from self._alone(process, broken.base_key, partial(mend, self.view, broken, self._quorum))
@@ -285,24 +282,24 @@ class Simulation:
                 try:
                     yield from merged(get_view(self.view, key, self._quorum), is_patient=False)
                     return
-                except RowUnfinishedError as error:
-                    yield from self._healed(process, error.base_key, error.row)
+                except RowBrokenError as error:
+                    yield from self._mended(process, error)
         except (QuorumError, CoordinatorDiedError):
             pass
 
     def _complete(self, process: Process) -> Steps:
         for key, cells in sorted(self.records(self.view.base).items()):
-            for update in undone(self.view, key, cells):
-                yield from self._persisted(update)
-                yield from self._propagated(process, update, guesses())
-                yield from self._marked(update)
+            if updates := undone(self.view, key, cells):
+                yield from self._persisted(updates)
+                yield from self._propagated(process, updates, guesses())
+                yield from self._marked(updates)
 
     def _tidy(self, process: Process, *, collects: bool = True, forgets: bool = False) -> Steps:
         try:
             for record, cells in sorted(self.records(self.view.name).items()):
-                found = swept_rows(record, cells)
-                for base_key in found.unfinished:
-                    yield from self._healed(process, base_key, row_in(record, base_key))
+                found = swept_rows(self.view, record, cells)
+                for broken in broken_rows(self.view, record, found):
+                    yield from self._mended(process, broken)
                 for base_key in found.stale if collects else ():
                     steps = partial(collect, self.view, base_key, row_in(record, base_key), self._quorum)
                     yield from self._alone(process, base_key, steps)

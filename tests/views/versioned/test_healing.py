@@ -17,8 +17,10 @@ from typing import Any, Final
 
 import pytest
 from pequod_views.versioned import NoLiveRowError, RowUnfinishedError, StoredCell, StoredColumn, Update
-from pequod_views.versioned.algorithms import collect, forget, heal, propagate
-from pequod_views.versioned.rows import NEXT, ROOT, Pointer, row_in, row_of, swept_rows
+from pequod_views.versioned.algorithms import propagate
+from pequod_views.versioned.mending import collect, forget, heal
+from pequod_views.versioned.rows import NEXT, ROOT, Pointer, row_in, row_of
+from pequod_views.versioned.shown import swept_rows
 from pequod_views.versioned.turns import TurnStamps
 
 from tests.views.versioned.oracle import rows_in, view_of
@@ -81,7 +83,7 @@ class Story:
         for _ in range(_SWEEPS_MAX):
             is_clean = True
             for record, cells in sorted(self.store.records(reached).items()):
-                found = swept_rows(record, cells)
+                found = swept_rows(VIEW, record, cells)
                 for base_key in found.unfinished:
                     is_clean = False
                     self.store.carry_out(heal(VIEW, base_key, row_in(record, base_key), 2, self.store.turn()), reached)
@@ -94,7 +96,7 @@ class Story:
 
     def judge(self, seen: Sequence[int], *also: Update) -> None:
         """Compare what some replicas show with the view of what was propagated, and of more updates."""
-        assert rows_in(self.store.records(seen)) == (view_of(VIEW, [*self.done, *also]), [])
+        assert rows_in(VIEW, self.store.records(seen)) == (view_of(VIEW, [*self.done, *also]), [])
 
     def pointers(self, seen: Sequence[int] = ALL) -> dict[str, StoredCell]:
         """Return the pointers of rows, as some replicas show them."""

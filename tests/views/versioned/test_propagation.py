@@ -9,10 +9,11 @@ from collections.abc import Generator
 from typing import Any
 
 import pytest
-from pequod_views.versioned import StoredCell, StoredColumn, Update
-from pequod_views.versioned.algorithms import NoLiveRowError, get_view, heal, propagate
+from pequod_views.versioned import StoredCell, StoredColumn, Update, VersionedView
+from pequod_views.versioned.algorithms import NoLiveRowError, decide, get_view, propagate
+from pequod_views.versioned.mending import heal
 from pequod_views.versioned.records import Get, Put, merge
-from pequod_views.versioned.rows import ROOT, base_column, guesses, row_of
+from pequod_views.versioned.rows import ROOT, base_column, guesses, likely_row, row_of
 from pequod_views.versioned.turns import TurnStamps
 
 from tests.views.versioned.oracle import judge, rows_in, view_of
@@ -30,7 +31,8 @@ KINDS = [("assigned", "a"), ("assigned", "b"), ("assigned", None), ("status", "x
 class OneReplica:
     """A store whose requests are done at once, under processes of which a schedule picks the next."""
 
-    def __init__(self, updates: list[Update]) -> None:
+    def __init__(self, updates: list[Update], view: VersionedView) -> None:
+        self.view = view
         self.records: dict[tuple[str, str], dict[StoredColumn, StoredCell]] = {}
         self.done: list[Update] = []
         self._holders: list[int] = []
@@ -68,20 +70,21 @@ class OneReplica:
             self._wants[number] = None
 
     def _work(self, number: int, update: Update) -> Generator[Any, Any, None]:
-        column = base_column(VIEW.key_column)
-        old = yield Get(VIEW.base, update.key, (column,), 1)
-        yield Put(VIEW.base, update.key, ((base_column(update.column), update.cell),), 1)
-        for guess in guesses(*(row_of(cell.value) for cell in old.values())):
-            yield update.column == VIEW.key_column
+        view = self.view
+        old = yield Get(view.base, update.key, tuple(map(base_column, view.deciders)), 1)
+        yield Put(view.base, update.key, ((base_column(update.column), update.cell),), 1)
+        row = likely_row(view, old)
+        for guess in guesses() if row is None else guesses(row):
+            yield decide(view, [update])
             try:
-                yield from propagate(VIEW, [update], guess, 1, self._turn())
+                yield from propagate(view, [update], guess, 1, self._turn())
                 break
             except NoLiveRowError:
                 self._release(number)
         self.done.append(update)
         self._release(number)
         if not self._holders:
-            judge(VIEW, self.done, self.view_records())
+            judge(self.view, self.done, self.view_records())
 
     def _turn(self) -> TurnStamps:
         self._epoch += 1
@@ -92,20 +95,20 @@ class OneReplica:
         self._is_exclusive = False
 
     def view_records(self) -> dict[str, dict[StoredColumn, StoredCell]]:
-        return {key: record for (table, key), record in self.records.items() if table == VIEW.name}
+        return {key: record for (table, key), record in self.records.items() if table == self.view.name}
 
     def state(self) -> object:
         records = tuple(sorted((place, tuple(sorted(record.items()))) for place, record in self.records.items()))
         return records.__repr__(), tuple(map(tuple, self.seen)).__repr__(), len(self.done)
 
 
-def explore(updates: list[Update]) -> int:
+def explore(updates: list[Update], view: VersionedView = VIEW) -> int:
     """Try every interleaving; return how many different states there were."""
     seen: set[object] = set()
     waiting: list[tuple[int, ...]] = [()]
     while waiting:
         schedule = waiting.pop()
-        store = OneReplica(updates)
+        store = OneReplica(updates, view)
         for number in schedule:
             store.step(number)
         # One way on is taken with this store; the others begin anew.
@@ -114,7 +117,7 @@ def explore(updates: list[Update]) -> int:
             runnable = store.runnable()
             if not runnable:
                 assert len(store.done) == len(updates)
-                judge(VIEW, updates, store.view_records())
+                judge(view, updates, store.view_records())
                 break
             waiting += [(*schedule, number) for number in runnable[1:]]
             schedule = (*schedule, runnable[0])
@@ -187,7 +190,7 @@ def test_a_pointer_that_a_dead_coordinator_left_at_one_replica_has_no_say_later(
     store.carry_out(propagate(VIEW, [updates[1]], row_of("a"), 2, store.turn()), [0, 1])
     store.carry_out(heal(VIEW, "t", row_of("b"), 2, store.turn()), [1, 2])
     store.carry_out(propagate(VIEW, [updates[2]], row_of("a"), 2, store.turn()), [1, 2])
-    assert rows_in(store.records()) == (view_of(VIEW, updates), [])
+    assert rows_in(VIEW, store.records()) == (view_of(VIEW, updates), [])
 
 
 def test_below_a_majority_views_may_be_wrong_for_ever() -> None:

@@ -22,11 +22,13 @@ from pequod_views.versioned import (
     ViewCoordinator,
     ViewSweeper,
 )
-from pequod_views.versioned.algorithms import RowUnfinishedError, collect
+from pequod_views.versioned.algorithms import RowUnfinishedError
 from pequod_views.versioned.checking import check_rows
+from pequod_views.versioned.mending import collect
 from pequod_views.versioned.propagation import Propagator
 from pequod_views.versioned.records import Cells
-from pequod_views.versioned.rows import READY, ROOT, base_column, row_of, swept_rows
+from pequod_views.versioned.rows import READY, ROOT, base_column, row_of
+from pequod_views.versioned.shown import swept_rows
 from pequod_views.versioned.turns import Turn
 
 from tests.views.versioned.oracle import view_of
@@ -127,7 +129,7 @@ async def left_half_made(store: DyingReplicas, leases: ShareLeases, puts: int = 
 
 async def unfinished(store: SqliteReplicas) -> list[str]:
     record = row_of("b")
-    return swept_rows(record, await store.get(VIEW.name, record, None, 2)).unfinished
+    return swept_rows(VIEW, record, await store.get(VIEW.name, record, None, 2)).unfinished
 
 
 async def test_a_reader_finishes_a_row_that_was_left_half_made(store: DyingReplicas, leases: ShareLeases) -> None:
@@ -205,7 +207,7 @@ async def test_a_collector_finishes_the_row_to_which_a_stale_one_leads(
         await Propagator(store, leases).alone(VIEW, "1", partial(collect, VIEW, "1", row_of("a"), 2))
     assert await unfinished(store) == []
     cells = await store.get(VIEW.name, row_of("a"), None, 2)
-    assert list(swept_rows(row_of("a"), cells).collected) == ["1"]
+    assert list(swept_rows(VIEW, row_of("a"), cells).collected) == ["1"]
     assert await shown(ViewCoordinator(store, [VIEW], leases), VIEW) == view_of(VIEW, updates)
 
 

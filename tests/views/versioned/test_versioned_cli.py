@@ -98,6 +98,47 @@ def test_a_check_finds_what_was_changed_by_hand(file: Path, change: str, text: s
     assert re.search(r"[1-9] wrong\n$", found)
 
 
+SELECTED = """
+[[view]]
+name = "open"
+base = "ticket"
+key = "assigned"
+columns = ["title"]
+where = ['status = "x"']
+[[view]]
+name = "work"
+base = "ticket"
+key = "assigned"
+aggregates = { tickets = "count", hours = "sum hours" }
+by = ["status"]
+"""
+
+
+def test_rows_and_groups_of_a_key_are_read(file: Path) -> None:
+    file.write_text(file.read_text() + SELECTED)
+    written(
+        file.parent,
+        *UPDATES,
+        Update("ticket", "1", "hours", StoredCell("1.5", 3)),
+        Update("ticket", "3", "assigned", StoredCell("a", 4)),
+        Update("ticket", "3", "title", StoredCell("é", 4)),
+    )
+    called("sweep", file)
+    assert called("read", file, "assigned_to", "a") == '1 {"status": "x"}\n3 {"title": "é"}\n'
+    assert called("read", file, "open", "a") == "1 {}\n"
+    assert called("read", file, "open", "b") == ""
+    assert called("read", file, "work", "a") == (
+        '{"status": null} {"tickets": "1", "hours": null}\n{"status": "x"} {"tickets": "1", "hours": "1.5"}\n'
+    )
+    texts = called("read", file, "work", "b", "--json"), called("read", file, "open", "a", "--json")
+    assert [json.loads(text) for text in texts] == [
+        {"by": {"status": None}, "values": {"tickets": "1", "hours": None}},
+        {"key": "1", "values": {}},
+    ]
+    assert "no view 'closed'; it has assigned_to, open, work" in called("read", file, "closed", "a", code=2)
+    assert called("check", file) == "9 records, 0 not propagated yet, 0 wrong\n"
+
+
 def test_what_cannot_be_is_said(tmp_path: Path) -> None:
     good = FILE.format("x")
     for text, reason in {
@@ -118,6 +159,12 @@ def test_what_cannot_be_is_said(tmp_path: Path) -> None:
         good.replace(REPLICAS.format("x"), "'redis://h/x'"): "a database of Redis has a number",
         f"share_count = true\n{good}": "a whole number from 1",
         good.split("\n", 2)[2]: "it is a list of texts",
+        f'{good}where = "status"': "`where` is a list of texts",
+        f"{good}where = ['status = open']": "the condition 'status = open' is refused: 'open' is no text",
+        f'{good}aggregates = {{ a = "count" }}': "'columns' is no setting",
+        f"{good}{SELECTED.replace('sum', 'avg')}": "the aggregate 'avg hours' is refused",
+        f"{good}{SELECTED.replace('{ tickets', '[').replace(' }', ']')}": "it is not TOML",
+        f"{good}{SELECTED.replace('by =', 'aggregate =')}": "'aggregate' is no setting",
     }.items():
         with pytest.raises(VersionedFileError, match=reason):
             parse_versioned(text)
