@@ -1726,6 +1726,44 @@ class PeerAddReply(_message.Message):
     value: bytes
     def __init__(self, place: _Optional[_Union[PeerPlace, _Mapping]] = ..., value: _Optional[bytes] = ...) -> None: ...
 
+class PeerIdParts(_message.Message):
+    __slots__ = ("ids", "outcomes", "ages_ms")
+    IDS_FIELD_NUMBER: _ClassVar[int]
+    OUTCOMES_FIELD_NUMBER: _ClassVar[int]
+    AGES_MS_FIELD_NUMBER: _ClassVar[int]
+    ids: _containers.RepeatedScalarFieldContainer[bytes]
+    outcomes: _containers.RepeatedScalarFieldContainer[bytes]
+    ages_ms: _containers.RepeatedScalarFieldContainer[int]
+    def __init__(self, ids: _Optional[_Iterable[bytes]] = ..., outcomes: _Optional[_Iterable[bytes]] = ..., ages_ms: _Optional[_Iterable[int]] = ...) -> None: ...
+
+class PeerIdsRequest(_message.Message):
+    __slots__ = ("since",)
+    SINCE_FIELD_NUMBER: _ClassVar[int]
+    since: bytes
+    def __init__(self, since: _Optional[bytes] = ...) -> None: ...
+
+class PeerIdsReply(_message.Message):
+    __slots__ = ("parts", "next", "more")
+    PARTS_FIELD_NUMBER: _ClassVar[int]
+    NEXT_FIELD_NUMBER: _ClassVar[int]
+    MORE_FIELD_NUMBER: _ClassVar[int]
+    parts: PeerIdParts
+    next: bytes
+    more: bool
+    def __init__(self, parts: _Optional[_Union[PeerIdParts, _Mapping]] = ..., next: _Optional[bytes] = ..., more: _Optional[bool] = ...) -> None: ...
+
+class PeerTakeIdsRequest(_message.Message):
+    __slots__ = ("parts", "move")
+    PARTS_FIELD_NUMBER: _ClassVar[int]
+    MOVE_FIELD_NUMBER: _ClassVar[int]
+    parts: PeerIdParts
+    move: int
+    def __init__(self, parts: _Optional[_Union[PeerIdParts, _Mapping]] = ..., move: _Optional[int] = ...) -> None: ...
+
+class PeerTakeIdsReply(_message.Message):
+    __slots__ = ()
+    def __init__(self) -> None: ...
+
 class PeerWriteIfRequest(_message.Message):
     __slots__ = ("key", "value", "condition", "expected", "request_id", "deadline")
     KEY_FIELD_NUMBER: _ClassVar[int]

@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 from collections import Counter
 from contextlib import aclosing
+from dataclasses import replace
 from random import Random
 from typing import Any, Final
 
@@ -42,6 +43,7 @@ from tests.simulation.machine import NO_CONTEXT
 from tests.simulation.members import Server
 from tests.simulation.mix import draw_mix, drawn_weights
 from tests.simulation.operating import Operator
+from tests.simulation.oracle import WrongError
 from tests.simulation.registry import Registry, SimulatedCoordinator
 from tests.simulation.truth import Bounds, Session, Truth
 
@@ -73,6 +75,7 @@ _STEPS: Final = {
     "put": 12,
     "remove": 4,
     "decide": 6,
+    "again": 6,
     "read": 24,
     "evict": 4,
     "hand_on": 2,
@@ -146,6 +149,8 @@ class ClusterSchedule:
         )
         self.truth = Truth(self._databases, self._operator.removed, self._registry)
         self._sessions = [Session() for _ in range(3)]
+        #: Writes with request ids: how many versions there were when they were sent first, and what was answered.
+        self._sent: dict[Decided, tuple[int, object]] = {}
         self._calls: list[asyncio.Task[None]] = []
         self._restarts: list[asyncio.Task[None]] = []
         self._moving: asyncio.Task[None] | None = None
@@ -196,8 +201,18 @@ class ClusterSchedule:
         key = self._key()
         value = None if self._random.random() < 0.2 else b"%d" % self._value
         command = draw_decided(self._random, key, self.truth.versions.get(key, [None])[-1], value)
-        # No sum is one that was there before: what a move copies is no version.
-        self._write(Add(key, b"%d" % self._random.getrandbits(50)) if isinstance(command, Add) else command)
+        if isinstance(command, Add):
+            # No sum is one that was there before: what a move copies is no version.
+            command = replace(command, delta=b"%d" % self._random.getrandbits(50))
+        command = replace(command, request_id=self._random.randbytes(16))
+        self._sent[command] = self.truth.count_of(key), None
+        self._write(command)
+
+    def _again(self) -> None:
+        """Have a client send a write again: it has not heard of it, or does not believe what it has heard."""
+        if self._sent:
+            unheard = [command for command, (_, answer) in self._sent.items() if answer is None]
+            self._write(self._random.choice(unheard if unheard and self._random.random() < 0.5 else list(self._sent)))
 
     def _write(self, change: RowChange | Decided) -> None:
         session = self._random.choice(self._sessions)
@@ -206,7 +221,8 @@ class ClusterSchedule:
             self._begin(self._random.choice(up), self._written(session, change, self._random.sample(up, len(up))))
 
     async def _written(self, session: Session, change: RowChange | Decided, servers: list[Server]) -> None:
-        since = self.truth.count_of(change.key)
+        is_decided = isinstance(change, Decided)
+        since = self._sent[change][0] if is_decided else self.truth.count_of(change.key)
         for server in servers:
             if not server.is_up:
                 continue
@@ -229,13 +245,21 @@ class ClusterSchedule:
                 return
             if isinstance(reply, pb.WriteIfReply | pb.AddReply):
                 assert isinstance(change, Decided)
-                written = {change.key: self.truth.decided_at(change, outcome_of(reply), since)}
+                written = {change.key: self._decided(change, outcome_of(reply), since)}
             else:
                 assert isinstance(change, RowChange)
                 written = {change.key: self.truth.version_of(change, since)}
             session.take_over(Session(Token.parse(reply.header.token), written))
             return
         self.refused[NotHomeError.__name__] += 1
+
+    def _decided(self, change: Decided, outcome: object, since: int) -> int:
+        """Return the version of a decided write's answer; each time that it is sent it has the same one."""
+        _, before = self._sent[change]
+        if before not in (None, outcome):
+            raise WrongError(f"{outcome!r} was answered to {change}, and {before!r} when it was sent before")
+        self._sent[change] = since, outcome
+        return self.truth.decided_at(change, outcome, since)
 
     def _read(self) -> None:
         up = [server for server in self._computes if server.is_up]
@@ -345,6 +369,8 @@ class ClusterSchedule:
             # Feeds that broke are back by then, and have told everything.
             await asyncio.sleep(20.0)
             self._raise_failures()
+            for command, (since, answer) in self._sent.items():
+                self.truth.judge_once(command, answer, since)
             for server in self._computes:
                 server.engine._check()
                 server.databases._check()
