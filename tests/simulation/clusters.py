@@ -33,6 +33,7 @@ from pequod.errors import (
     UnknownJoinError,
 )
 from pequod.freshness import NO_TOKEN, Token
+from tests.simulation.cluster_mix import CUTS, FAULTS, KEYS, NAMES, RANGES, STEPS
 from tests.simulation.database import Database
 from tests.simulation.decided import Add, Decided, WriteIf, draw_decided, outcome_of
 from tests.simulation.framing import Report, fault_of, in_loop, still_running
@@ -43,59 +44,11 @@ from tests.simulation.machine import NO_CONTEXT
 from tests.simulation.members import Server
 from tests.simulation.mix import draw_mix, drawn_weights
 from tests.simulation.operating import Operator
-from tests.simulation.oracle import WrongError
 from tests.simulation.registry import Registry, SimulatedCoordinator
+from tests.simulation.resent import SentWrites
 from tests.simulation.truth import Bounds, Session, Truth
 
 _GROUPS: Final = ("a", "b")
-_NAMES: Final = (b"bob", b"dan", b"moe", b"zoe")
-_KEYS: Final = (b"s|ann|%s", b"s|liz|%s", b"p|%s|0100", b"p|%s|0200", b"q|%s|ann", b"q|%s|liz")
-#: Where ranges that move begin and end, in one table each. What is below and above stays, so that each group keeps some
-#: keys: tokens of a database that is behind no group are lost.
-_CUTS: Final = ((b"p|c", b"p|m", b"p|n"), (b"q|", b"q}"), (b"s|", b"s}"))
-_RANGES: Final = (
-    (b"t|ann|", b"t|ann}"),
-    (b"t|", b"t}"),
-    (b"p|", b"p}"),
-    (b"p|dan|", b"p|moe}"),
-    (b"p|zoe|", b"p|zoe}"),
-    (b"karma|", b"karma}"),
-    (b"feed|ann|", b"feed|ann}"),
-    (b"feed|ann|0100|", b"feed|ann|0200|dan"),
-    (b"feed|", b"feed}"),
-    (b"unread|", b"unread}"),
-    (b"old|", b"old}"),
-    (b"top|", b"top}"),
-    (b"top|2|", b"top|3|"),
-    (b"loud|", b"loud}"),
-    (b"s|", b"s}"),
-)
-#: By name of the method, how often a step is drawn on average.
-_STEPS: Final = {
-    "put": 12,
-    "remove": 4,
-    "decide": 6,
-    "again": 6,
-    "read": 24,
-    "evict": 4,
-    "hand_on": 2,
-    "move": 3,
-    "place": 1,
-    "fault": 4,
-    "replace": 4,
-}
-_FAULTS: Final = (
-    "cut",
-    "heal",
-    "heal",
-    "reset",
-    "half open",
-    "stall",
-    "lose feed",
-    "restart",
-    "restart",
-    "cut off map",
-)
 #: What a healthy server may refuse a call with while parts fail and ranges move.
 _REFUSALS: Final = (BackingUnavailableError, StaleError, NotHomeError, UnassignedKeyError)
 #: What a compute may refuse a replacement with: there is another one, or the map cannot be changed now.
@@ -117,7 +70,7 @@ class ClusterSchedule:
         self._random = draw
         mix = draw_mix(Random(draw.random()))
         self._pauses_s = mix.pauses_s
-        self._weights = drawn_weights(draw, _STEPS)
+        self._weights = drawn_weights(draw, STEPS)
         self._network = Network(Random(draw.random()), slowest_s=mix.slowest_s)
         self._databases = {
             group: Database(
@@ -134,7 +87,7 @@ class ClusterSchedule:
         first = ClusterMap("twip", 1, joins, home_ranges=(*homes, HomeRange(b"s|", b"s}", "a")))
         self._registry = Registry(first)
         outputs = {spec.output.literal_prefix for spec in parse(joins)}
-        self._ranges = [one for one in _RANGES if one[0].startswith((*outputs, b"p|", b"s|"))]
+        self._ranges = [one for one in RANGES if one[0].startswith((*outputs, b"p|", b"s|"))]
         names = [("a1", "a"), ("a2", "a"), ("b1", "b"), ("b2", "b"), ("c1", ""), ("c2", "")]
         self._servers = [
             Server(self._network, self._registry, Random(draw.random()), name, group, mix.feed_window)
@@ -149,11 +102,11 @@ class ClusterSchedule:
         )
         self.truth = Truth(self._databases, self._operator.removed, self._registry)
         self._sessions = [Session() for _ in range(3)]
-        #: Writes with request ids: how many versions there were when they were sent first, and what was answered.
-        self._sent: dict[Decided, tuple[int, object]] = {}
+        self._sent = SentWrites(self.truth)
         self._calls: list[asyncio.Task[None]] = []
         self._restarts: list[asyncio.Task[None]] = []
         self._moving: asyncio.Task[None] | None = None
+        self._cleaning: asyncio.Task[None] | None = None
         self._value = 0
         self.steps = 0
         self.refused: Counter[str] = Counter()
@@ -183,11 +136,16 @@ class ClusterSchedule:
         """How many ranges have moved."""
         return self._operator.moves
 
+    @property
+    def cleanings(self) -> int:
+        """How often rows that moves had left were removed."""
+        return self._operator.cleanings
+
     # Clients.
 
     def _key(self) -> bytes:
-        name = self._random.choice(_NAMES)
-        return self._random.choice(_KEYS) % name
+        name = self._random.choice(NAMES)
+        return self._random.choice(KEYS) % name
 
     def _put(self) -> None:
         self._value += 1
@@ -205,14 +163,13 @@ class ClusterSchedule:
             # No sum is one that was there before: what a move copies is no version.
             command = replace(command, delta=b"%d" % self._random.getrandbits(50))
         command = replace(command, request_id=self._random.randbytes(16))
-        self._sent[command] = self.truth.count_of(key), None
+        self._sent.begin(command)
         self._write(command)
 
     def _again(self) -> None:
         """Have a client send a write again: it has not heard of it, or does not believe what it has heard."""
-        if self._sent:
-            unheard = [command for command, (_, answer) in self._sent.items() if answer is None]
-            self._write(self._random.choice(unheard if unheard and self._random.random() < 0.5 else list(self._sent)))
+        if (command := self._sent.drawn(self._random)) is not None:
+            self._write(command)
 
     def _write(self, change: RowChange | Decided) -> None:
         session = self._random.choice(self._sessions)
@@ -221,8 +178,8 @@ class ClusterSchedule:
             self._begin(self._random.choice(up), self._written(session, change, self._random.sample(up, len(up))))
 
     async def _written(self, session: Session, change: RowChange | Decided, servers: list[Server]) -> None:
-        is_decided = isinstance(change, Decided)
-        since = self._sent[change][0] if is_decided else self.truth.count_of(change.key)
+        is_once = isinstance(change, Decided)
+        since = self._sent.since(change) if is_once else self.truth.count_of(change.key)
         for server in servers:
             if not server.is_up:
                 continue
@@ -245,21 +202,13 @@ class ClusterSchedule:
                 return
             if isinstance(reply, pb.WriteIfReply | pb.AddReply):
                 assert isinstance(change, Decided)
-                written = {change.key: self._decided(change, outcome_of(reply), since)}
+                written = {change.key: self._sent.heard(change, outcome_of(reply))}
             else:
                 assert isinstance(change, RowChange)
                 written = {change.key: self.truth.version_of(change, since)}
             session.take_over(Session(Token.parse(reply.header.token), written))
             return
         self.refused[NotHomeError.__name__] += 1
-
-    def _decided(self, change: Decided, outcome: object, since: int) -> int:
-        """Return the version of a decided write's answer; each time that it is sent it has the same one."""
-        _, before = self._sent[change]
-        if before not in (None, outcome):
-            raise WrongError(f"{outcome!r} was answered to {change}, and {before!r} when it was sent before")
-        self._sent[change] = since, outcome
-        return self.truth.decided_at(change, outcome, since)
 
     def _read(self) -> None:
         up = [server for server in self._computes if server.is_up]
@@ -298,10 +247,15 @@ class ClusterSchedule:
 
     def _move(self) -> None:
         if self._moving is None or self._moving.done():
-            cuts = self._random.choice(_CUTS)
+            cuts = self._random.choice(CUTS)
             first, last = sorted(self._random.sample(cuts, 2))
             group = self._random.choice(_GROUPS)
             self._moving = self._task(self._operator.move(first, last, group), "operator")
+
+    def _clean(self) -> None:
+        if self._cleaning is None or self._cleaning.done():
+            first, last = sorted(self._random.sample(self._random.choice(CUTS), 2))
+            self._cleaning = self._task(self._operator.clean(first, last), "operator")
 
     def _place(self) -> None:
         self._task(self._operator.place(), "operator")
@@ -328,7 +282,7 @@ class ClusterSchedule:
         draw, network = self._random, self._network
         server = draw.choice(self._servers)
         there = draw.choice(server.upstreams or (self._servers[0].address,))
-        match draw.choice(_FAULTS):
+        match draw.choice(FAULTS):
             case "cut":
                 network.cut(server.address, there)
             case "heal":
@@ -357,8 +311,7 @@ class ClusterSchedule:
         self._registry.cut_off.clear()
         async with asyncio.timeout(_REST_S):
             await asyncio.gather(*self._restarts, *self._calls, return_exceptions=True)
-            if self._moving is not None:
-                await self._moving
+            await asyncio.gather(*(one for one in (self._moving, self._cleaning) if one is not None))
             while moves_within(self._registry.state.map, b"", None):
                 await self._operator.undo(b"", b"\xff")
                 await asyncio.sleep(0.1)
@@ -369,8 +322,7 @@ class ClusterSchedule:
             # Feeds that broke are back by then, and have told everything.
             await asyncio.sleep(20.0)
             self._raise_failures()
-            for command, (since, answer) in self._sent.items():
-                self.truth.judge_once(command, answer, since)
+            self._sent.judge()
             for server in self._computes:
                 server.engine._check()
                 server.databases._check()
@@ -410,6 +362,6 @@ async def _simulated(loop: SimulatedLoop, seed: int, steps: int) -> Report:
         checked=schedule.truth.checked,
         refused=dict(schedule.refused),
         virtual_s=loop.time(),
-        trace=f"{loop.time():.6f} {schedule.moves} moves {dict(schedule.refused)}",
+        trace=f"{loop.time():.6f} {schedule.moves} moves {schedule.cleanings} cleanings {dict(schedule.refused)}",
         wrong=wrong,
     )
