@@ -120,3 +120,29 @@ def test_what_cannot_be_read_is_a_message(file: Path, tmp_path: Path) -> None:
     views("install", file)
     outcome = views("run", file, "--metrics", "nonsense")
     assert (outcome.exit_code, "HOST:PORT" in outcome.stderr) == (2, True)
+
+
+def test_a_view_that_cannot_be_compared_keeps_no_other_from_it(file: Path, target: str) -> None:
+    second = FILE[FILE.index("[[view]]") :].replace('"karma"', '"second"').format()
+    # The manager keeps the second view alone: one whose table does not fit would keep it from its start.
+    kept = file.with_name("kept.toml")
+    kept.write_text(file.read_text()[: file.read_text().index("[[view]]")] + second)
+    file.write_text(file.read_text() + second)
+    assert views("install", file).exit_code == 0
+    with closing(sqlite3.connect(file.parent / "live.db")) as connection:
+        connection.execute("ALTER TABLE karma DROP COLUMN votes")
+        connection.execute("INSERT INTO second (pequod_key, votes) VALUES (?, 7)", (b"karma|nobody",))
+        connection.commit()
+    with subprocess.Popen(
+        [sys.executable, "-m", "pequod.cli", "views", "run", str(kept)], stderr=subprocess.DEVNULL
+    ) as manager:
+        try:
+            outcome = views("verify", file)
+        finally:
+            manager.send_signal(signal.SIGTERM)
+    assert outcome.exit_code == 3
+    assert "karma: " in outcome.stdout
+    assert "votes" in outcome.stdout
+    assert "second" in outcome.stdout, "it was looked at all the same"
+    assert "karma|nobody is no row of the view" in outcome.stdout
+    assert "1 rows differ; `pequod views verify --repair` mends them; not all parts could be compared" in outcome.stderr
