@@ -77,7 +77,7 @@ def advise(
 
     Nothing is done without --apply. With it, advice is carried out one after the other: each move ends before the next
     one begins, and the first that fails ends the command. With --every, a look that fails behind the first one is said,
-    and the next one tries again. Exit code 1: there is nothing to do.
+    and the next one tries again. Exit code 1: there is nothing to do; 4: no home of a group answers, so nobody knows.
     """  # noqa: D301 - typer's mark of lines that stay as they are
     from pequod.cluster.advice import Bounds
     from pequod.errors import PequodError
@@ -87,6 +87,8 @@ def advise(
 
     def look() -> Advice:
         advice = _advice(place, bounds, kinds)
+        if advice.silence and every_s is None:
+            fail(ExitCode.UNREACHABLE, advice.silence)
         _print_json(place, advice) if json else _print(place, advice)
         # The log of a service has each look when it was made, and what is advised before it is done.
         sys.stdout.flush()
@@ -121,6 +123,7 @@ def _size_of(text: str) -> int:
 
 def _advice(place: str, bounds: Bounds, kinds: set[Only]) -> Advice:
     from pequod.cluster.advice import Asked, advise
+    from pequod.cluster.silent import silence
 
     async def look(editor: ClusterEditor) -> tuple[ClusterState, list[Asked]]:
         state = await editor.latest()
@@ -129,6 +132,7 @@ def _advice(place: str, bounds: Bounds, kinds: set[Only]) -> Advice:
 
     state, asked = operated(place, look)
     advice = advise(state.map, asked, bounds)
+    advice.silence = silence(state, [one.server.id for one in asked if one.heat is not None])
     advice.moves = advice.moves if Only.MOVE in kinds else []
     advice.spreads = advice.spreads if Only.SPREAD in kinds else []
     advice.weights = advice.weights if Only.WEIGH in kinds else []
@@ -164,9 +168,9 @@ def _print(place: str, advice: Advice) -> None:
     for weigh in advice.weights:
         print(_weigh_command(place, weigh))
         print(f"    {weigh.reason}; its weight is {weigh.before:g}")
-    if advice.is_empty:
+    if advice.is_empty and not advice.silence:
         print("nothing to do")
-    for note in advice.notes:
+    for note in (*advice.notes, *([advice.silence] if advice.silence else [])):
         say(note)
     if advice.balance:
         print()
@@ -207,7 +211,7 @@ def _print_json(place: str, advice: Advice) -> None:
     for one in advice.balance:
         cores = {"cores": round(one.cores, 4), "cores_after": round(one.cores_after, 4)}
         print(json_line({"home_group": one.group, **cores, "bytes": one.bytes, "bytes_after": one.bytes_after}))
-    for note in advice.notes:
+    for note in (*advice.notes, *([advice.silence] if advice.silence else [])):
         print(json_line({"note": note}))
 
 

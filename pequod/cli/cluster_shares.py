@@ -6,12 +6,14 @@ from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
-from pequod.cli.cluster import Place, PlaceCommand, change, operated, say_copy
+from pequod.cli.cluster import Place, PlaceCommand, change, change_by, operated, say_copy
 from pequod.cli.teaching import examples
 from pequod.cli.text import argument_bytes
 
 if TYPE_CHECKING:
     from pequod_server.cluster.operating import ClusterEditor
+
+    from pequod.cluster.map import ClusterMap
 
 app: Final = typer.Typer()
 
@@ -50,12 +52,18 @@ def spread(
 ) -> None:
     """Share the reads of one hot group of keys over several computes. Each of them computes it, and keeps it.
 
-    It is a hint, as a placement is: any server answers any read. Clients in Python and Go go by it at once.
+    It is a hint, as a placement is: any server answers any read. Clients in Python and Go go by it at once. The cluster
+    must have as many computes.
     """
     from pequod.cluster import edits
 
     key = argument_bytes(group)
-    change(place, lambda known: edits.spread(known, key, over))
+
+    async def act(editor: ClusterEditor) -> ClusterMap:
+        edits.refuse_spread(await editor.latest(), key, over)
+        return await editor.change(lambda known: edits.spread(known, key, over))
+
+    change_by(place, act)
 
 
 @app.command(

@@ -97,9 +97,11 @@ def status(
     each is read.
     Then each compute that follows a home: the ranges whose changes the home tells it (subscriptions), the events that
     it was not told yet, and what it was told.
-    Exit code 1 if a server does not answer, or goes by an older map; or by a later one than is at PLACE: then it says
-    how to put that back.
+    Exit code 1 if a server does not answer, if no home of a group is there, or if one goes by an older map; or by a
+    later one than is at PLACE: then it says how to put that back.
     """  # noqa: D301 - typer's mark of lines that stay as they are
+    from pequod.cluster.silent import silence
+
     while True:
         state, lines = _look(place, target)
         lost = _lost(place or target, state)
@@ -109,13 +111,14 @@ def status(
             if watch_s is not None:
                 print("\x1b[2J\x1b[H", end="")
             _print(state, lines)
-        if lost:
-            say(lost)
+        silent = silence(state, [one.server.id for one in lines if not one.error])
+        for trouble in filter(None, (lost, silent)):
+            say(trouble)
         if watch_s is None:
             break
         time.sleep(watch_s)
     late = [one.server.id for one in lines if 0 < one.server.map_version < state.map.version]
-    if lost or late or any(one.error for one in lines):
+    if lost or late or silent or any(one.error for one in lines):
         raise typer.Exit(ExitCode.ABSENT)
 
 

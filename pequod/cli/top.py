@@ -115,7 +115,7 @@ def top(
             before = _sample(client, places)
             time.sleep(interval_s)
             now = _sample(client, places)
-            print(_json(target, before, now)) if json else _print(before, now)
+            print(_json(target, before, now)) if json else _print(client.target, before, now)
             return
         with suppress(KeyboardInterrupt):
             _print_json(client, interval_s) if json else _show(client, interval_s)
@@ -178,11 +178,16 @@ def _hottest(before: JoinStatistics | None, now: JoinStatistics, elapsed_s: floa
 
 
 def _title(client_target: str, now: Sample) -> str:
+    """Return whose figures these are: of a cluster it is one server that answers, and another one may answer next."""
     loose = counted(now.statistics.loose_keys, "key")
-    return f"{client_target}: revision {now.statistics.revision}, {loose} without a table"
+    whose = client_target
+    if "://" in client_target and "server=" not in client_target:
+        whose = f"one server of {client_target} (?server=ID names one), {now.server_id:016x}"
+    return f"{whose}: revision {now.statistics.revision}, {loose} without a table"
 
 
-def _print(before: Sample, now: Sample) -> None:
+def _print(client_target: str, before: Sample, now: Sample) -> None:
+    print(_title(client_target, now))
     rows = [(line.kind, line.name, *(_figure(figure, "") for figure in line.figures)) for line in view(before, now)]
     for line in now.notes:
         print(line)
@@ -191,7 +196,8 @@ def _print(before: Sample, now: Sample) -> None:
 
 def _json(target: str, before: Sample | None, now: Sample) -> str:
     lines = [dict(zip(_COLUMNS, (line.kind, line.name, *line.figures), strict=True)) for line in view(before, now)]
-    shown = {"target": target, "revision": now.statistics.revision, "databases": [asdict(one) for one in now.databases]}
+    whose = {"target": target, "server_id": f"{now.server_id:016x}"}
+    shown = {**whose, "revision": now.statistics.revision, "databases": [asdict(one) for one in now.databases]}
     return json_line({**shown, "hot": [asdict(one) for one in now.hot], "lines": lines})
 
 

@@ -201,6 +201,7 @@ def run(
         from pequod_views.followed import FollowerSettings
         from pequod_views.install import check as check_views
         from pequod_views.origins import check_server
+        from pequod_views.patience import Patience
 
         from pequod.client import AsyncClient
         from pequod.errors import UnavailableError
@@ -218,14 +219,16 @@ def run(
 
         settings = FollowerSettings(lease_s=lease, joins=views.joins, balance_above=balance_above)
         async with AsyncClient(target or views.server or DEFAULT_TARGET, **connection_settings()) as client:
+            patience = Patience(place.name)
             while True:
                 try:
                     problems = await problems_with(client)
+                    patience.answers()
                     break
                 except TargetMissingError:
                     raise
                 except TargetAwayError as error:
-                    logging.getLogger("pequod.views").warning("%s; it is waited for", error)
+                    patience.is_away(error)
                     await asyncio.sleep(_AWAY_S)
             if problems:
                 fail(ExitCode.REFUSED, "\n        ".join(problems))

@@ -40,8 +40,9 @@ def verify(
 ) -> None:
     """Compare each row of the tables with the server, while managers go on, and print what differs.
 
-    A row that is only late is no difference. Managers tell what was found and not mended as pequod_views_drifted_rows.
-    Exit code 0 if all is equal or was mended, 3 if not, or if a part could not be compared.
+    A row that is only late is no difference. A view that cannot be compared, such as one whose table lacks a column, is
+    told, and the others are looked at all the same. Managers tell what was found and not mended as
+    pequod_views_drifted_rows. Exit code 0 if all is equal or was mended, 3 if not, or if a part could not be compared.
     """
     views = views_of(file)
     chosen = [view for view in views.views if not names or view.name in names]
@@ -49,13 +50,20 @@ def verify(
         fail(ExitCode.USAGE, f"the file has no view {min(unknown)!r}")
 
     async def work(place: Target) -> list[PartVerdict]:
-        from pequod_views.verifying import Verifier
+        from pequod_views.errors import OtherServerError, UnverifiableError
+        from pequod_views.verifying import PartVerdict, Verifier
 
         from pequod.client import AsyncClient
 
         async with AsyncClient(target or views.server or DEFAULT_TARGET, **connection_settings()) as client:
             verifier = Verifier(place, client, wait_s=seconds, repairs=repair)
-            return [verdict for view in chosen for verdict in await verifier.verify(view)]
+            found = list[PartVerdict]()
+            for view in chosen:
+                try:
+                    found += await verifier.verify(view)
+                except (UnverifiableError, OtherServerError) as error:
+                    found.append(PartVerdict(view.name, "", trouble=str(error)))
+            return found
 
     verdicts = run_with(views, database, work)
     if json:
@@ -64,9 +72,12 @@ def verify(
     else:
         _show(verdicts)
     wrong = sum(one.drift_count - one.repaired_count for one in verdicts)
-    if wrong or any(one.trouble for one in verdicts):
-        mends = "" if repair else "; `pequod views verify --repair` mends them"
-        fail(ExitCode.REFUSED, f"{wrong} rows differ{mends}" if wrong else "not all parts could be compared")
+    mends = "" if repair else "; `pequod views verify --repair` mends them"
+    told = [f"{wrong} rows differ{mends}"] if wrong else []
+    if any(one.trouble for one in verdicts):
+        told.append("not all parts could be compared")
+    if told:
+        fail(ExitCode.REFUSED, "; ".join(told))
 
 
 def _show(verdicts: list[PartVerdict]) -> None:
@@ -88,4 +99,4 @@ def _show(verdicts: list[PartVerdict]) -> None:
         untold = one.drift_count - len(one.drifts)
         texts = [*map(str, one.drifts), *([f"and {untold} more rows"] if untold else [])]
         for text in (*texts, *([one.trouble] if one.trouble else [])):
-            print(f"{one.view} from {one.first}: {text}")
+            print(f"{one.view} from {one.first}: {text}" if one.first else f"{one.view}: {text}")

@@ -120,6 +120,8 @@ class Advice:
     balance: list[Balance] = field(default_factory=list)
     #: Why something is not advised that seems to be needed.
     notes: list[str] = field(default_factory=list)
+    #: Why nothing is known of a home group: none of its homes answers. Empty: some home of each does.
+    silence: str = ""
 
     @property
     def is_empty(self) -> bool:

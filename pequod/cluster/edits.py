@@ -17,7 +17,8 @@ from collections.abc import Callable, Iterable
 from dataclasses import replace
 
 from pequod.cluster.grouping import Placement
-from pequod.cluster.map import ClusterMap, HomeRange
+from pequod.cluster.map import ClusterMap, ClusterState, HomeRange
+from pequod.cluster.servers import ServerRole
 from pequod.errors import ClusterMapError
 from pequod.escapes import shown
 
@@ -58,6 +59,20 @@ def spread(known: ClusterMap, group: bytes, over: int) -> ClusterMap:
     # With the slots that make the group now, longer keys stay in it.
     level = group.count(b"|") - 1 if present is None else present.level
     return placed(known, Placement(group, level, over))
+
+
+def refuse_spread(state: ClusterState, group: bytes, over: int) -> None:
+    """Pass if a cluster has as many computes as a group of keys is to be read at.
+
+    Raises:
+        ClusterMapError: It has fewer.
+    """
+    count = sum(ServerRole.COMPUTE in server.roles for server in state.servers)
+    if over > max(count, 1):
+        there = "no compute is" if not count else "1 compute is" if count == 1 else f"{count} computes are"
+        raise ClusterMapError(
+            f"group {shown(group)}", f"it cannot be read at {over} computes: {there} there; start more, or name fewer"
+        )
 
 
 def split(known: ClusterMap, keys: Iterable[bytes]) -> ClusterMap:

@@ -1753,6 +1753,16 @@ class PequodPeerStub:
                 request_serializer=pequod__proto_dot_pequod__pb2.PeerAddRequest.SerializeToString,
                 response_deserializer=pequod__proto_dot_pequod__pb2.PeerAddReply.FromString,
                 _registered_method=True)
+        self.Ids = channel.unary_unary(
+                '/pequod.v1.PequodPeer/Ids',
+                request_serializer=pequod__proto_dot_pequod__pb2.PeerIdsRequest.SerializeToString,
+                response_deserializer=pequod__proto_dot_pequod__pb2.PeerIdsReply.FromString,
+                _registered_method=True)
+        self.TakeIds = channel.unary_unary(
+                '/pequod.v1.PequodPeer/TakeIds',
+                request_serializer=pequod__proto_dot_pequod__pb2.PeerTakeIdsRequest.SerializeToString,
+                response_deserializer=pequod__proto_dot_pequod__pb2.PeerTakeIdsReply.FromString,
+                _registered_method=True)
 
 
 class PequodPeerServicer:
@@ -1819,6 +1829,20 @@ class PequodPeerServicer:
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def Ids(self, request, context):
+        """Return request ids that the home remembers, with what their writes gave: a range moves with them.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def TakeIds(self, request, context):
+        """Remember request ids of the home that a range comes from.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
 
 def add_PequodPeerServicer_to_server(servicer, server):
     rpc_method_handlers = {
@@ -1861,6 +1885,16 @@ def add_PequodPeerServicer_to_server(servicer, server):
                     servicer.Add,
                     request_deserializer=pequod__proto_dot_pequod__pb2.PeerAddRequest.FromString,
                     response_serializer=pequod__proto_dot_pequod__pb2.PeerAddReply.SerializeToString,
+            ),
+            'Ids': grpc.unary_unary_rpc_method_handler(
+                    servicer.Ids,
+                    request_deserializer=pequod__proto_dot_pequod__pb2.PeerIdsRequest.FromString,
+                    response_serializer=pequod__proto_dot_pequod__pb2.PeerIdsReply.SerializeToString,
+            ),
+            'TakeIds': grpc.unary_unary_rpc_method_handler(
+                    servicer.TakeIds,
+                    request_deserializer=pequod__proto_dot_pequod__pb2.PeerTakeIdsRequest.FromString,
+                    response_serializer=pequod__proto_dot_pequod__pb2.PeerTakeIdsReply.SerializeToString,
             ),
     }
     generic_handler = grpc.method_handlers_generic_handler(
@@ -2081,6 +2115,60 @@ class PequodPeer:
             '/pequod.v1.PequodPeer/Add',
             pequod__proto_dot_pequod__pb2.PeerAddRequest.SerializeToString,
             pequod__proto_dot_pequod__pb2.PeerAddReply.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def Ids(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/pequod.v1.PequodPeer/Ids',
+            pequod__proto_dot_pequod__pb2.PeerIdsRequest.SerializeToString,
+            pequod__proto_dot_pequod__pb2.PeerIdsReply.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def TakeIds(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/pequod.v1.PequodPeer/TakeIds',
+            pequod__proto_dot_pequod__pb2.PeerTakeIdsRequest.SerializeToString,
+            pequod__proto_dot_pequod__pb2.PeerTakeIdsReply.FromString,
             options,
             channel_credentials,
             insecure,

@@ -53,7 +53,7 @@ def make_store(config: ServerConfig) -> BackingStore | None:
     mappings = _mappings(config)
     if config.backing.startswith(_SQLITE):
         store = SqliteStore(config.backing.removeprefix(_SQLITE), mappings)
-        store.keep_s = config.request_ids_keep_s
+        store.request_ids.keep_s = config.request_ids_keep_s
         return store
     if config.backing.startswith(_LAKE):
         if find_spec("duckdb") is None:

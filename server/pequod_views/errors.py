@@ -42,13 +42,27 @@ class TargetMissingError(TargetAwayError):
     _TEXT: ClassVar[str] = "{target}: {reason}"
 
 
+class TargetBusyError(TargetAwayError):
+    """The target database has rolled a transaction back that was in the way of another one; the same may work next."""
+
+    _TEXT: ClassVar[str] = "{target} has rolled a transaction back, which is done again: {reason}"
+
+
 class TargetRefusedError(PequodError):
     """The target database refuses a statement: a table is not what the view needs, or a constraint is in the way."""
 
+    _TEXT: ClassVar[str] = "{target} refuses: {reason}"
+
     def __init__(self, target: str, reason: str) -> None:
-        super().__init__(f"{target} refuses: {reason}")
+        super().__init__(self._TEXT.format(target=target, reason=reason))
         self.target = target
         self.reason = reason
+
+
+class TargetUnfitError(TargetRefusedError):
+    """Views cannot be kept there as it is; the database was asked for nothing that it would refuse."""
+
+    _TEXT: ClassVar[str] = "{target}: {reason}"
 
 
 class OtherServerError(PequodError):

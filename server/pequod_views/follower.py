@@ -21,7 +21,7 @@ from pequod.answers.rows import Rows
 from pequod.client import AsyncClient
 from pequod.client.watch_ranges import RangesEvent, WatchedRange
 from pequod.errors import ClosedError, DeadlineExceededError, PequodError, UnavailableError, WatchCompactedError
-from pequod_views.errors import OtherServerError, TargetAwayError, TargetRefusedError
+from pequod_views.errors import OtherServerError, TargetAwayError, TargetBusyError, TargetRefusedError
 from pequod_views.fence import PartFence
 from pequod_views.followed import Counts, FollowedPart, FollowerSettings, PartRefusedError
 from pequod_views.origins import OriginNotes, as_origins, demand_same, known, origins_of
@@ -84,6 +84,8 @@ class Follower:
                 log.info("rows are read again: %s", error.reason)
                 for part in self.parts:
                     part.is_behind = True
+            except TargetBusyError as error:
+                await self._rest(str(error), is_told=False)
             except TargetAwayError as error:
                 self._counts.target_failures += 1
                 await self._rest(str(error), is_told=False)

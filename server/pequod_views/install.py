@@ -12,7 +12,7 @@ from collections.abc import Sequence
 
 from pequod.client import AsyncClient
 from pequod_views.definition import KEY_COLUMN, DurableView, names_of
-from pequod_views.errors import TargetRefusedError
+from pequod_views.errors import TargetUnfitError
 from pequod_views.ledger import PartLedger
 from pequod_views.locking import lock_ledger, lock_parts
 from pequod_views.origins import NO_ORIGINS, OriginNotes, demand_same, origins_of
@@ -36,7 +36,7 @@ async def install(
         adopt: Have the views show this server, though they were installed with another one.
 
     Raises:
-        TargetRefusedError: A table is there and has other columns.
+        TargetUnfitError: A table is there and has other columns.
         OtherServerError: A view was installed with another server.
         TargetAwayError: The database does not answer.
         PequodError: The server refuses, or does not answer.
@@ -54,7 +54,7 @@ async def install(
         there = [view for view in views if view not in new]
         problems = [text for view in there for text in await table_problems(transaction, target.dialect, view)]
         if problems:
-            raise TargetRefusedError(target.name, "; ".join(problems))
+            raise TargetUnfitError(target.name, "; ".join(problems))
         for statement in ledger.statements():
             await transaction.fetch(statement)
         await notes.make(transaction)
@@ -92,7 +92,8 @@ async def uninstall(target: Target, names: Sequence[str] = (), *, drops_tables: 
         drops_tables: Drop the tables as well; otherwise they stay with the rows that they have.
 
     Raises:
-        TargetRefusedError: A view is not installed, or other things in the database depend on what would go.
+        TargetUnfitError: A view is not installed.
+        TargetRefusedError: Other things in the database depend on what would go.
         TargetAwayError: The database does not answer.
     """
     ledger, done = PartLedger(target), list[str]()
@@ -101,7 +102,7 @@ async def uninstall(target: Target, names: Sequence[str] = (), *, drops_tables: 
         there = await ledger.installed(transaction)
         missing = [name for name in names if name not in there]
         if missing:
-            raise TargetRefusedError(target.name, f"not installed: {', '.join(missing)}")
+            raise TargetUnfitError(target.name, f"not installed: {', '.join(missing)}")
         leaving = list(names or there)
         if there and there.keys() <= set(leaving):
             await lock_ledger(target.dialect, transaction)

@@ -30,7 +30,7 @@ from pequod.errors import DeadlineExceededError, UnavailableError
 from pequod_views.balancing import Balancer
 from pequod_views.definition import DurableView
 from pequod_views.drift import DriftNotes
-from pequod_views.errors import OtherServerError, TargetAwayError, TargetRefusedError
+from pequod_views.errors import OtherServerError, TargetAwayError, TargetBusyError, TargetRefusedError
 from pequod_views.fence import PartFence
 from pequod_views.followed import Counts, FollowedPart, FollowerSettings
 from pequod_views.follower import Follower
@@ -38,6 +38,7 @@ from pequod_views.ledger import PartLedger
 from pequod_views.load import quota_of
 from pequod_views.origins import check_server
 from pequod_views.parts import HeldPart, Place, Standing
+from pequod_views.patience import Patience
 from pequod_views.targets import Target
 
 log = logging.getLogger("pequod.views")
@@ -93,6 +94,7 @@ class Manager:
         self._client = client
         self._target = target
         self._ledger = PartLedger(target)
+        self._patience = Patience(target.name)
         self._views = {view.name: view for view in views}
         fingerprints = sorted(f"{view.name}:{view.fingerprint}" for view in views)
         self._serves = hashlib.sha256("\n".join(fingerprints).encode()).hexdigest()[:16]
@@ -116,12 +118,12 @@ class Manager:
             while True:
                 try:
                     await self._beat()
-                    if self.target_trouble:
-                        log.info("%s answers again", self._target.name)
+                    self._patience.answers()
                     self.target_trouble = ""
+                except TargetBusyError as error:
+                    log.info("%s", error)
                 except (TargetAwayError, TargetRefusedError) as error:
-                    if not self.target_trouble:
-                        log.warning("%s; it is waited for", error)
+                    self._patience.is_away(error)
                     self.target_trouble = str(error)
                 if self._on_beat is not None:
                     self._on_beat(self)

@@ -14,7 +14,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from pequod.escapes import escaped
-from pequod_views.errors import TargetRefusedError
+from pequod_views.errors import TargetUnfitError
 from pequod_views.load import PartLoad
 from pequod_views.locking import lock_parts
 from pequod_views.parts import Place
@@ -66,11 +66,11 @@ class PartMover:
         """Return all parts.
 
         Raises:
-            TargetRefusedError: Nothing is installed.
+            TargetUnfitError: Nothing is installed.
         """
         async with self._target.transaction() as transaction:
             if not await transaction.table_columns(self._parts):
-                raise TargetRefusedError(self._target.name, "nothing is installed; run `pequod views install`")
+                raise TargetUnfitError(self._target.name, "nothing is installed; run `pequod views install`")
             rows = await transaction.fetch(
                 f"SELECT view, first, last, owner, epoch, changes, owner <> '' AND leased_until >= {self._now}"
                 f" FROM {self._parts} ORDER BY view, first"
@@ -93,7 +93,7 @@ class PartMover:
         """Split the part of a view that holds a key, there; return it as it was.
 
         Raises:
-            TargetRefusedError: No part holds the key, or one begins there; the part has rows that do not fit, or the
+            TargetUnfitError: No part holds the key, or one begins there; the part has rows that do not fit, or the
                 view has as many parts as it may. Nothing has changed.
         """
         async with self._target.transaction() as transaction:
@@ -159,5 +159,5 @@ class PartMover:
             )
         return [(view, first) for view, first in found]
 
-    def _refused(self, reason: str) -> TargetRefusedError:
-        return TargetRefusedError(self._target.name, reason)
+    def _refused(self, reason: str) -> TargetUnfitError:
+        return TargetUnfitError(self._target.name, reason)

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from pequod.escapes import escaped
 from pequod.freshness import NO_TOKEN, Token
-from pequod_views.errors import TargetRefusedError
+from pequod_views.errors import TargetUnfitError
 from pequod_views.ledger import PartLedger
 from pequod_views.targets import Target
 
@@ -82,7 +82,7 @@ async def wait_for(target: Target, view: str, token: Token, wait_s: float) -> bo
 
     Raises:
         TargetAwayError: The database does not answer.
-        TargetRefusedError: The view is not installed there.
+        TargetUnfitError: The view is not installed there.
     """
     end_s = time.monotonic() + wait_s
     if has_reached(await _parts_of(target, view), token):
@@ -101,5 +101,5 @@ async def _parts_of(target: Target, view: str) -> list[PartStatus]:
     found = [part for part in parts if part.view == view]
     if not found:
         there = ", ".join(dict.fromkeys(part.view for part in parts)) or "none"
-        raise TargetRefusedError(target.name, f"no view {view!r} is installed there; there are: {there}")
+        raise TargetUnfitError(target.name, f"no view {view!r} is installed there; there are: {there}")
     return found

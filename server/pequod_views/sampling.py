@@ -9,7 +9,7 @@ from contextlib import aclosing, suppress
 from pequod.client import AsyncClient
 from pequod.client.watch_ranges import WatchedRange
 from pequod_views.definition import DurableView
-from pequod_views.errors import TargetRefusedError
+from pequod_views.errors import TargetUnfitError
 from pequod_views.load import PartLoad, Rates, middle, moves
 from pequod_views.moving import CountedPart, PartMover
 from pequod_views.parts import Place
@@ -32,12 +32,12 @@ async def split_key(client: AsyncClient, mover: PartMover, view: DurableView, se
         seconds: How long changes are counted, and then watched.
 
     Raises:
-        TargetRefusedError: The view has no part, or no key divides its changes, or its rows if there are none.
+        TargetUnfitError: The view has no part, or no key divides its changes, or its rows if there are none.
     """
     parts, rates = await rates_of(mover, seconds)
     own = [one for one in parts if one.view == view.name]
     if not own:
-        raise TargetRefusedError("the ledger", f"{view.name} is not installed; run `pequod views install`")
+        raise TargetUnfitError("the ledger", f"{view.name} is not installed; run `pequod views install`")
     part, keys = max(own, key=lambda one: rates[one.place]), list[bytes]()
     with suppress(TimeoutError):
         async with (
@@ -51,7 +51,7 @@ async def split_key(client: AsyncClient, mover: PartMover, view: DurableView, se
         splits = await client.splits(2, part.first, part.last)
         at = next((key for key in splits if key > part.first and part.holds(key)), None)
     if at is None:
-        raise TargetRefusedError("the view", f"no key divides what changes in {view.name}: name one by --at")
+        raise TargetUnfitError("the view", f"no key divides what changes in {view.name}: name one by --at")
     return at
 
 
@@ -59,7 +59,7 @@ async def balance(target: Target, seconds: float) -> tuple[list[PartLoad], dict[
     """Hand parts to other managers so that all have as much to write; return all parts, and those that have moved.
 
     Raises:
-        TargetRefusedError: Nothing is installed.
+        TargetUnfitError: Nothing is installed.
     """
     mover = PartMover(target)
     parts, rates = await rates_of(mover, seconds)

@@ -6,6 +6,7 @@ import asyncio
 import json
 import os
 import queue
+import re
 import signal
 import termios
 import threading
@@ -18,7 +19,7 @@ from pequod_grammar import parse
 from pequod_server import PequodServer, ServerConfig
 
 from pequod.cli.tables import print_table
-from pequod.cli.top import Sample, view
+from pequod.cli.top import Sample, _title, view
 from pequod.client import Client
 from pequod.engine import Engine
 from tests.cli.conftest import Pequod
@@ -40,7 +41,8 @@ def client(target: str) -> Iterator[Client]:
 def test_once_prints_one_table_with_rates(pequod: Pequod) -> None:
     outcome = pequod("top", "--once", "--interval", "0.05")
     assert outcome.code == 0, outcome.err
-    head, karma, *tables = [line for line in outcome.out.splitlines() if not line.startswith("hot ")]
+    title, head, karma, *tables = [line for line in outcome.out.splitlines() if not line.startswith("hot ")]
+    assert re.fullmatch(r"127\.0\.0\.1:\d+: revision \d+, 0 keys without a table", title), "whose figures they are"
     assert head.split("  ")[0] == "kind"
     assert karma.split()[:3] == ["join", "karma", "1"]
     assert karma.split()[-5:] == ["0.0", "0.0", "0", "0.0", "1"]
@@ -134,8 +136,19 @@ def test_hot_groups_stand_above_with_where_they_are_read(tmp_path: Path, pequod:
     finally:
         over.set()
         thread.join()
-    line = plain.out.splitlines()[0]
+    title, line = plain.out.splitlines()[:2]
+    assert title.startswith(f"{address}: ")
     assert line.startswith("hot t|ann|: ") and "(100%)" in line, plain.out + plain.err
+    assert len(json.loads(in_json.out)["server_id"]) == 16
     (hot,) = json.loads(in_json.out)["hot"]
     assert (hot["group"], hot["share"], set(hot["read_at"])) == ("t|ann|", 1.0, {"a", "b"})
     assert line.endswith(f"read at {', '.join(hot['read_at'])}")
+
+
+def test_figures_of_a_cluster_are_those_of_one_server() -> None:
+    sample = Sample(1.0, 0xAB, Engine().statistics())
+    title = _title("pequod+cluster://h1:7744", sample)
+    assert title.startswith(
+        "one server of pequod+cluster://h1:7744 (?server=ID names one), 00000000000000ab: revision "
+    )
+    assert _title("pequod+cluster://h1:7744?server=c2", sample).startswith("pequod+cluster://h1:7744?server=c2: ")

@@ -165,3 +165,27 @@ def test_a_map_that_is_not_there_ends_it_at_once(tmp_path: Path) -> None:
     done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=120)
     assert done.returncode not in (0, 1)
     assert "looks again" not in done.stderr
+
+
+def test_a_group_without_a_home_is_told_and_is_no_success(servers: Servers) -> None:
+    place = servers.place
+    servers.run("init", place)
+    servers.run("add-home", place, "a", "p")
+    servers.run("add-home", place, "b", "s")
+    told = "no home of groups a, b answers: writes of their keys fail"
+    assert told in servers.run("status", place, code=1)
+    printed = servers.run("advise", place, code=4)
+    assert told in printed
+    assert "nothing to do" not in printed
+    servers.start("h1", "--cluster-roles", "home", "--cluster-group", "a")
+    assert "no home of group b answers: writes of its keys fail" in servers.run("status", place, code=1)
+    servers.start("h2", "--cluster-roles", "home", "--cluster-group", "b")
+    servers.run("status", place)
+    assert "nothing to do" in servers.run("advise", place, code=1)
+    for over, there in ((1, "no compute is there"), (2, "2 computes are there")):
+        refused = servers.run("spread", place, "t|ann|", "--over", "9", code=3)
+        assert f"it cannot be read at 9 computes: {there}; start more, or name fewer" in refused
+        if over == 1:
+            for name in ("c1", "c2"):
+                servers.start(name, "--cluster-roles", "compute")
+    assert "read_spread 2" in servers.run("spread", place, "t|ann|", "--over", "2")

@@ -113,7 +113,7 @@ class Servers:
 
     def status(self, code: int = 0) -> dict[str, dict[str, Any]]:
         lines = self.run("status", self.place, "--json", code=code).splitlines()
-        return {one["id"]: one for one in map(json.loads, lines)}
+        return {one["id"]: one for one in map(json.loads, (line for line in lines if line.startswith("{")))}
 
 
 def _closed(process: subprocess.Popen[str]) -> int:

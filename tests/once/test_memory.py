@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import pytest
+from pequod_server.once import memory
 from pequod_server.once.memory import RequestIds
 from pequod_server.once.outcomes import Decided, Once, id_at, once_of, once_of_transaction, refuse_id, with_head
+from pequod_server.once.parts import IdPart, is_part
 from pequod_server.steps.repeatable import OnceRun
 
 from pequod.answers.transacted import Transacted
@@ -233,3 +235,75 @@ def test_a_start_with_less_memory_takes_the_latest_in() -> None:
     small._check()
     assert small.known(id_of(19)) == bytes(100)
     assert small.unsaved[id_of(0)] is None
+
+
+async def told(ids: RequestIds, since: bytes) -> tuple[list[bytes], bytes]:
+    """Return the ends of the ids of all pages from a place on, and the place behind them."""
+    found: list[bytes] = []
+    while True:
+        page = await ids.page(since)
+        found, since = [*found, *(part.id[-1:] for part in page.parts)], page.next
+        if not page.has_more:
+            return found, since
+
+
+async def test_pages_tell_all_ids_once_and_then_those_that_have_come(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(memory, "PAGE_BYTES", 100)
+    ids = RequestIds(bytes_max=30 * 400)
+    parts_of(ids, b"b" * 12, range(5), range(5, 6))
+    for number in range(20):
+        ids.remember(id_of(number), b"outcome")
+    found, since = await told(ids, b"")
+    assert found == [b"\0", b"\5", *(bytes([number]) for number in range(20))]
+    assert (await told(ids, since))[0] == []
+    for number in range(20, 40):
+        ids.remember(id_of(number), b"outcome")
+    assert ids.figures.let_go_early, "the first ones are gone"
+    assert (await told(ids, since))[0] == [bytes([number]) for number in range(20, 40)]
+    other = RequestIds()
+    other.remember(id_of(1), b"outcome")
+    assert (await told(other, since))[0] == [b"\1"], "a place of another life is none"
+
+
+async def test_what_came_after_an_undo_is_told() -> None:
+    ids = RequestIds()
+    ids.begin([])
+    for number in range(3):
+        ids.remember(id_of(number), b"saved")
+    ids.unsaved.clear()
+    ids.remember(id_of(3), b"undone")
+    _, since = await told(ids, b"")
+    ids.undo()
+    ids.remember(id_of(4), b"new")
+    assert b"\4" in (await told(ids, since))[0]
+
+
+async def test_ids_of_another_home_are_known_until_their_time_is_over_and_go_to_the_disk() -> None:
+    clock, batch_id = Clock(), b"b" * 12
+    one, other = RequestIds(keep_s=10.0, clock=clock), RequestIds(keep_s=10.0, clock=clock)
+    other.begin([])
+    parts_of(one, batch_id, range(3))
+    one.remember(id_of(1), b"one")
+    clock.now_s += 8
+    page = await one.page(b"")
+    for _ in range(2):
+        await other.take(page.parts)
+        other._check()
+    assert other.unsaved.keys() == {id_of(1), id_at(batch_id, 0)}
+    assert [other.known(id_at(batch_id, at)) for at in range(4)] == [b"0", b"1", b"2", None]
+    assert other.known(id_of(1)) == b"one"
+    clock.now_s += 3
+    other.remember(id_of(2), b"two")
+    assert other.known(id_of(1)) is None
+    await other.take([part._replace(age_ms=10_001) for part in page.parts])
+    assert other.known(id_of(1)) is None, "it is too old"
+    await other.take([IdPart(id_of(2), with_head(id_of(2), b"the home's own"), 0)])
+    assert other.known(id_of(2)) == b"the home's own"
+    other._check()
+
+
+def test_a_part_is_told_from_other_bytes() -> None:
+    outcomes = with_head(id_of(1), b"one") + with_head(id_of(2), b"")
+    assert is_part(id_of(1), outcomes)
+    for part_id, some in ((id_of(2), outcomes), (id_of(1), outcomes[:-1]), (id_of(1), b""), (b"", outcomes)):
+        assert not is_part(part_id, some)

@@ -80,6 +80,24 @@ def test_time_is_shared_out_by_the_samples_of_calls() -> None:
     assert meter.groups()[0].group == b"t|bob|", "what was before counts half"
 
 
+def test_an_idle_server_lays_its_time_on_no_key() -> None:
+    clock = Clock()
+    meter = metered(clock, (b"p|bob|1", True, 0.0005, 1))
+    for _ in range(60):
+        clock.now_s += 1.0
+        meter.tick()
+    (bob,) = meter.groups()
+    assert meter.cores == pytest.approx(0.5), "it works for itself"
+    assert bob.cores < 0.001
+    for _ in range(60):
+        for _ in range(100):
+            meter.note(b"t|ann|1", False, 0.0025)
+        clock.now_s += 1.0
+        meter.tick()
+    assert meter.groups()[0].group == b"t|ann|"
+    assert sum(one.cores for one in meter.groups()) == pytest.approx(meter.cores), "one that is busy lays all on keys"
+
+
 def test_calls_that_are_quick_count_together_and_slow_ones_up_to_a_bound() -> None:
     clock = Clock()
     quick = [(b"t|ann|1", False, 0.0001, 1)] * 12

@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 from collections import Counter
 from contextlib import aclosing
+from dataclasses import replace
 from random import Random
 from typing import Any, Final
 
@@ -32,6 +33,7 @@ from pequod.errors import (
     UnknownJoinError,
 )
 from pequod.freshness import NO_TOKEN, Token
+from tests.simulation.cluster_mix import CUTS, FAULTS, KEYS, NAMES, RANGES, STEPS
 from tests.simulation.database import Database
 from tests.simulation.decided import Add, Decided, WriteIf, draw_decided, outcome_of
 from tests.simulation.framing import Report, fault_of, in_loop, still_running
@@ -43,56 +45,10 @@ from tests.simulation.members import Server
 from tests.simulation.mix import draw_mix, drawn_weights
 from tests.simulation.operating import Operator
 from tests.simulation.registry import Registry, SimulatedCoordinator
+from tests.simulation.resent import SentWrites
 from tests.simulation.truth import Bounds, Session, Truth
 
 _GROUPS: Final = ("a", "b")
-_NAMES: Final = (b"bob", b"dan", b"moe", b"zoe")
-_KEYS: Final = (b"s|ann|%s", b"s|liz|%s", b"p|%s|0100", b"p|%s|0200", b"q|%s|ann", b"q|%s|liz")
-#: Where ranges that move begin and end, in one table each. What is below and above stays, so that each group keeps some
-#: keys: tokens of a database that is behind no group are lost.
-_CUTS: Final = ((b"p|c", b"p|m", b"p|n"), (b"q|", b"q}"), (b"s|", b"s}"))
-_RANGES: Final = (
-    (b"t|ann|", b"t|ann}"),
-    (b"t|", b"t}"),
-    (b"p|", b"p}"),
-    (b"p|dan|", b"p|moe}"),
-    (b"p|zoe|", b"p|zoe}"),
-    (b"karma|", b"karma}"),
-    (b"feed|ann|", b"feed|ann}"),
-    (b"feed|ann|0100|", b"feed|ann|0200|dan"),
-    (b"feed|", b"feed}"),
-    (b"unread|", b"unread}"),
-    (b"old|", b"old}"),
-    (b"top|", b"top}"),
-    (b"top|2|", b"top|3|"),
-    (b"loud|", b"loud}"),
-    (b"s|", b"s}"),
-)
-#: By name of the method, how often a step is drawn on average.
-_STEPS: Final = {
-    "put": 12,
-    "remove": 4,
-    "decide": 6,
-    "read": 24,
-    "evict": 4,
-    "hand_on": 2,
-    "move": 3,
-    "place": 1,
-    "fault": 4,
-    "replace": 4,
-}
-_FAULTS: Final = (
-    "cut",
-    "heal",
-    "heal",
-    "reset",
-    "half open",
-    "stall",
-    "lose feed",
-    "restart",
-    "restart",
-    "cut off map",
-)
 #: What a healthy server may refuse a call with while parts fail and ranges move.
 _REFUSALS: Final = (BackingUnavailableError, StaleError, NotHomeError, UnassignedKeyError)
 #: What a compute may refuse a replacement with: there is another one, or the map cannot be changed now.
@@ -114,7 +70,7 @@ class ClusterSchedule:
         self._random = draw
         mix = draw_mix(Random(draw.random()))
         self._pauses_s = mix.pauses_s
-        self._weights = drawn_weights(draw, _STEPS)
+        self._weights = drawn_weights(draw, STEPS)
         self._network = Network(Random(draw.random()), slowest_s=mix.slowest_s)
         self._databases = {
             group: Database(
@@ -131,7 +87,7 @@ class ClusterSchedule:
         first = ClusterMap("twip", 1, joins, home_ranges=(*homes, HomeRange(b"s|", b"s}", "a")))
         self._registry = Registry(first)
         outputs = {spec.output.literal_prefix for spec in parse(joins)}
-        self._ranges = [one for one in _RANGES if one[0].startswith((*outputs, b"p|", b"s|"))]
+        self._ranges = [one for one in RANGES if one[0].startswith((*outputs, b"p|", b"s|"))]
         names = [("a1", "a"), ("a2", "a"), ("b1", "b"), ("b2", "b"), ("c1", ""), ("c2", "")]
         self._servers = [
             Server(self._network, self._registry, Random(draw.random()), name, group, mix.feed_window)
@@ -146,9 +102,11 @@ class ClusterSchedule:
         )
         self.truth = Truth(self._databases, self._operator.removed, self._registry)
         self._sessions = [Session() for _ in range(3)]
+        self._sent = SentWrites(self.truth)
         self._calls: list[asyncio.Task[None]] = []
         self._restarts: list[asyncio.Task[None]] = []
         self._moving: asyncio.Task[None] | None = None
+        self._cleaning: asyncio.Task[None] | None = None
         self._value = 0
         self.steps = 0
         self.refused: Counter[str] = Counter()
@@ -178,11 +136,16 @@ class ClusterSchedule:
         """How many ranges have moved."""
         return self._operator.moves
 
+    @property
+    def cleanings(self) -> int:
+        """How often rows that moves had left were removed."""
+        return self._operator.cleanings
+
     # Clients.
 
     def _key(self) -> bytes:
-        name = self._random.choice(_NAMES)
-        return self._random.choice(_KEYS) % name
+        name = self._random.choice(NAMES)
+        return self._random.choice(KEYS) % name
 
     def _put(self) -> None:
         self._value += 1
@@ -196,8 +159,17 @@ class ClusterSchedule:
         key = self._key()
         value = None if self._random.random() < 0.2 else b"%d" % self._value
         command = draw_decided(self._random, key, self.truth.versions.get(key, [None])[-1], value)
-        # No sum is one that was there before: what a move copies is no version.
-        self._write(Add(key, b"%d" % self._random.getrandbits(50)) if isinstance(command, Add) else command)
+        if isinstance(command, Add):
+            # No sum is one that was there before: what a move copies is no version.
+            command = replace(command, delta=b"%d" % self._random.getrandbits(50))
+        command = replace(command, request_id=self._random.randbytes(16))
+        self._sent.begin(command)
+        self._write(command)
+
+    def _again(self) -> None:
+        """Have a client send a write again: it has not heard of it, or does not believe what it has heard."""
+        if (command := self._sent.drawn(self._random)) is not None:
+            self._write(command)
 
     def _write(self, change: RowChange | Decided) -> None:
         session = self._random.choice(self._sessions)
@@ -206,7 +178,8 @@ class ClusterSchedule:
             self._begin(self._random.choice(up), self._written(session, change, self._random.sample(up, len(up))))
 
     async def _written(self, session: Session, change: RowChange | Decided, servers: list[Server]) -> None:
-        since = self.truth.count_of(change.key)
+        is_once = isinstance(change, Decided)
+        since = self._sent.since(change) if is_once else self.truth.count_of(change.key)
         for server in servers:
             if not server.is_up:
                 continue
@@ -229,7 +202,7 @@ class ClusterSchedule:
                 return
             if isinstance(reply, pb.WriteIfReply | pb.AddReply):
                 assert isinstance(change, Decided)
-                written = {change.key: self.truth.decided_at(change, outcome_of(reply), since)}
+                written = {change.key: self._sent.heard(change, outcome_of(reply))}
             else:
                 assert isinstance(change, RowChange)
                 written = {change.key: self.truth.version_of(change, since)}
@@ -274,10 +247,15 @@ class ClusterSchedule:
 
     def _move(self) -> None:
         if self._moving is None or self._moving.done():
-            cuts = self._random.choice(_CUTS)
+            cuts = self._random.choice(CUTS)
             first, last = sorted(self._random.sample(cuts, 2))
             group = self._random.choice(_GROUPS)
             self._moving = self._task(self._operator.move(first, last, group), "operator")
+
+    def _clean(self) -> None:
+        if self._cleaning is None or self._cleaning.done():
+            first, last = sorted(self._random.sample(self._random.choice(CUTS), 2))
+            self._cleaning = self._task(self._operator.clean(first, last), "operator")
 
     def _place(self) -> None:
         self._task(self._operator.place(), "operator")
@@ -304,7 +282,7 @@ class ClusterSchedule:
         draw, network = self._random, self._network
         server = draw.choice(self._servers)
         there = draw.choice(server.upstreams or (self._servers[0].address,))
-        match draw.choice(_FAULTS):
+        match draw.choice(FAULTS):
             case "cut":
                 network.cut(server.address, there)
             case "heal":
@@ -333,8 +311,7 @@ class ClusterSchedule:
         self._registry.cut_off.clear()
         async with asyncio.timeout(_REST_S):
             await asyncio.gather(*self._restarts, *self._calls, return_exceptions=True)
-            if self._moving is not None:
-                await self._moving
+            await asyncio.gather(*(one for one in (self._moving, self._cleaning) if one is not None))
             while moves_within(self._registry.state.map, b"", None):
                 await self._operator.undo(b"", b"\xff")
                 await asyncio.sleep(0.1)
@@ -345,6 +322,7 @@ class ClusterSchedule:
             # Feeds that broke are back by then, and have told everything.
             await asyncio.sleep(20.0)
             self._raise_failures()
+            self._sent.judge()
             for server in self._computes:
                 server.engine._check()
                 server.databases._check()
@@ -384,6 +362,6 @@ async def _simulated(loop: SimulatedLoop, seed: int, steps: int) -> Report:
         checked=schedule.truth.checked,
         refused=dict(schedule.refused),
         virtual_s=loop.time(),
-        trace=f"{loop.time():.6f} {schedule.moves} moves {dict(schedule.refused)}",
+        trace=f"{loop.time():.6f} {schedule.moves} moves {schedule.cleanings} cleanings {dict(schedule.refused)}",
         wrong=wrong,
     )

@@ -19,8 +19,10 @@ from random import Random
 from typing import Final
 
 from pequod_server.backing import Addition, Changes, ConditionalChange, KeyRange, Loaded, Progress, RowChange
+from pequod_server.backing.repeated import once_of_addition, once_of_change
 from pequod_server.backing.rows import Clip
 from pequod_server.backing.store import SequenceHorizon, were_there
+from pequod_server.once.memory import RequestIds
 
 from pequod.answers.transacted import Transacted
 from pequod.engine.transacting import TransactionLimits, chosen, outcomes_of, reader_of
@@ -75,6 +77,8 @@ class Database:
         #: Since when the database has been at its moments.
         self._moments: list[tuple[float, Moment]] = [(0.0, Moment(0, 0))]
         self._moved = asyncio.Event()
+        #: What its writes with request ids gave; a failover loses none of them.
+        self.request_ids = RequestIds(clock=lambda: asyncio.get_running_loop().time())
         network.listen(name, self._serve)
 
     @property
@@ -204,6 +208,14 @@ class Database:
                 self._be_up(end)
                 await self._be_primary(end)
                 end.send(await self._add(addition))
+            case ("ids", since):
+                self._be_up(end)
+                await self._be_primary(end)
+                end.send((self.timeline, await self.request_ids.page(since)))
+            case ("take ids", parts):
+                self._be_up(end)
+                await self._be_primary(end)
+                end.send((self.timeline, await self.request_ids.take(parts)))
             case ("latest",):
                 self._be_up(end)
                 await self._be_primary(end)
@@ -250,12 +262,17 @@ class Database:
         return timeline, (position, found)
 
     async def _write_if(self, change: ConditionalChange) -> tuple[int, tuple[int, Met | Unmet]]:
-        present = self.states[self.timeline][-1].get(change.key)
-        is_met = holds(change.condition, present)
+        def decide() -> Met | Unmet:
+            present = self.states[self.timeline][-1].get(change.key)
+            is_met = holds(change.condition, present)
+            self.commit([RowChange(change.key, change.value)] if is_met else [])
+            return MET if is_met else Unmet(present)
+
         timeline = self.timeline
-        position = self.commit([RowChange(change.key, change.value)] if is_met else [])
+        outcome = self.request_ids.once(once_of_change(change), decide)
+        position = self.position
         await self._be_visible(timeline, position)
-        return timeline, (position, MET if is_met else Unmet(present))
+        return timeline, (position, outcome)
 
     async def _transact(
         self, transaction: Transaction, limits: TransactionLimits
@@ -271,11 +288,17 @@ class Database:
         """Add to a value; one that is no number stays, and the sum is None."""
         key, delta, _ = addition
         timeline = self.timeline
-        try:
+
+        def add() -> bytes:
             total = added(key, self.states[timeline][-1].get(key), delta)
+            self.commit([RowChange(key, total)])
+            return total
+
+        try:
+            total = self.request_ids.once(once_of_addition(addition), add)
         except NotNumberError:
             return timeline, (self.position, None)
-        position = self.commit([RowChange(key, total)])
+        position = self.position
         await self._be_visible(timeline, position)
         return timeline, (position, total)
 

@@ -21,6 +21,7 @@ class WriteIf:
     key: bytes
     value: bytes | None
     condition: Condition
+    request_id: bytes = b""
 
     @property
     def columns(self) -> tuple[int, list[bytes], list[int]]:
@@ -34,7 +35,8 @@ class WriteIf:
     def request(self) -> pb.WriteIfRequest:
         """The request of a call."""
         number, expected = coded(self.condition)
-        return pb.WriteIfRequest(key=self.key, value=self.value, condition=number, expected=expected)
+        once = self.request_id
+        return pb.WriteIfRequest(key=self.key, value=self.value, condition=number, expected=expected, request_id=once)
 
     def on(self, rows: Rows) -> tuple[object, bytes | None]:
         """Return its answer over some rows, and the value that the key has afterwards."""
@@ -49,6 +51,7 @@ class Add:
 
     key: bytes
     delta: bytes
+    request_id: bytes = b""
 
     @property
     def columns(self) -> tuple[int, list[bytes], list[int]]:
@@ -58,7 +61,7 @@ class Add:
     @property
     def request(self) -> pb.AddRequest:
         """The request of a call."""
-        return pb.AddRequest(key=self.key, delta=self.delta)
+        return pb.AddRequest(key=self.key, delta=self.delta, request_id=self.request_id)
 
     def on(self, rows: Rows) -> tuple[object, bytes | None]:
         """Return its answer over some rows, and the value that the key has afterwards.

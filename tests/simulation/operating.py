@@ -1,4 +1,5 @@
-"""A simulated operator: runs the real `pequod cluster move`, which may fail half way, and then again or with --undo.
+"""A simulated operator: runs the real `pequod cluster move`, which may fail half way, and then again or with --undo;
+and `pequod cluster clean`, also while a range moves.
 
 operator    map 4: p|c .. p|m is copied to b     rows and changes a -> b, compared     map 5, 6, 7: p|c .. p|m is b's
 """
@@ -18,7 +19,7 @@ from pequod_proto import pequod_pb2 as pb
 from pequod_server.cluster.operating import ClusterEditor
 from pequod_server.homes.compute.channel import PeerCredentials
 
-from pequod.cli import cluster_move
+from pequod.cli import cluster_clean, cluster_move
 from pequod.cluster.edits import placed
 from pequod.cluster.grouping import Placement
 from pequod.errors import BackingUnavailableError, PequodError
@@ -117,6 +118,7 @@ class Operator:
         self.random = random
         self.removed: set[tuple[str, bytes]] = set()
         self.moves = 0
+        self.cleanings = 0
         self.refusals = 0
         self._editor = Editor(coordinator)
         self._servers = servers
@@ -135,6 +137,15 @@ class Operator:
     async def undo(self, first: bytes, last: bytes) -> bool:
         """End moves within a range where they are; return whether that is done."""
         return await self._commanded(first, last, None)
+
+    async def clean(self, first: bytes, last: bytes) -> None:
+        """Remove the rows of a range that moves have left at groups that do not have it."""
+        try:
+            await cluster_clean._clean(self._editor, (first, last), dry_run=False)
+        except PequodError:
+            self.refusals += 1
+        else:
+            self.cleanings += 1
 
     async def place(self) -> None:
         """Change something of the map that no answer depends on."""
@@ -160,6 +171,7 @@ class Operator:
             patch("pequod.client.AsyncClient", lambda address, **_: HomeClient(self, self._servers[address])),
             patch.object(PeerCredentials, "connect", lambda _, address: _Channel(self, self._network, address)),
             patch.object(cluster_move, "connection_settings", dict),
+            patch.object(cluster_clean, "say", lambda _: None),
             contextlib.redirect_stdout(io.StringIO()),
             contextlib.redirect_stderr(io.StringIO()),
         ):

@@ -119,6 +119,12 @@ async def answer(peers: PeerService, end: End, window: int) -> None:
             case "add":
                 found = await peers.Add(pb.PeerAddRequest.FromString(data), context)
                 end.send(found.SerializeToString())
+            case "ids":
+                page = await peers.Ids(pb.PeerIdsRequest.FromString(data), context)
+                end.send(page.SerializeToString())
+            case "take_ids":
+                taken = await peers.TakeIds(pb.PeerTakeIdsRequest.FromString(data), context)
+                end.send(taken.SerializeToString())
             case "feed":
                 await _feed(peers, end, data, context, window)
     except (PequodError, CallEnded) as error:
@@ -195,6 +201,14 @@ class SimulatedChannel:
     async def add(self, request: pb.PeerAddRequest) -> pb.PeerAddReply:
         """Add to a value."""
         return pb.PeerAddReply.FromString(await self._reply(self._call("add", request), _CALL_S))
+
+    async def ids(self, request: pb.PeerIdsRequest) -> pb.PeerIdsReply:
+        """Return request ids that the home remembers."""
+        return pb.PeerIdsReply.FromString(await self._reply(self._call("ids", request), _CALL_S))
+
+    async def take_ids(self, request: pb.PeerTakeIdsRequest) -> pb.PeerTakeIdsReply:
+        """Have the home remember request ids."""
+        return pb.PeerTakeIdsReply.FromString(await self._reply(self._call("take_ids", request), _CALL_S))
 
     async def close(self) -> None:
         """Cut the calls under way off."""

@@ -31,6 +31,7 @@ from pequod_server.backing import (
 )
 from pequod_server.backing.health import Backoff, FeedBrokenError, Health, mended
 from pequod_server.backing.store import Event, IsWanted, WrittenThrough, every_key
+from pequod_server.once.parts import IdPage, IdPart
 
 from pequod.engine.transacting import TransactionLimits
 from pequod.errors import NotNumberError
@@ -43,6 +44,23 @@ TABLES: Final = (b"s", b"p", b"q")
 #: Names the database in tokens, where there is one.
 HISTORY_NAME: Final = b"simu"
 _EVERYTHING: Final = tuple(KeyRange(table + b"|", table + b"}") for table in TABLES)
+
+
+class _Ids:
+    """The request ids of the database."""
+
+    def __init__(self, store: SimulatedStore) -> None:
+        self._store = store
+
+    async def page(self, since: bytes) -> IdPage:
+        """Return a page of them."""
+        _, page = await self._store._ask(("ids", since))
+        assert isinstance(page, IdPage)
+        return page
+
+    async def take(self, parts: Sequence[IdPart]) -> None:
+        """Remember some."""
+        await self._store._ask(("take ids", tuple(parts)))
 
 
 class SimulatedStore:
@@ -76,6 +94,7 @@ class SimulatedStore:
         self._closing = asyncio.Event()
         self._feed_timeline = 0
         self._is_wanted: IsWanted = every_key
+        self.request_ids = _Ids(self)
 
     @property
     def status(self) -> Status:

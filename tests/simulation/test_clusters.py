@@ -17,6 +17,7 @@ from pequod_server.homes.compute.store import PequodStore
 from pequod_server.homes.rules import HomeRules
 
 from tests.simulation.clusters import ClusterSchedule, simulate_cluster
+from tests.simulation.decided import Add
 from tests.simulation.framing import Report, fault_of, in_loop, shows_fault
 from tests.simulation.loop import SimulatedLoop
 from tests.simulation.truth import Session
@@ -139,6 +140,42 @@ def test_a_copy_without_the_last_changes_is_found() -> None:
     assert not in_loop(0, 0, a_change_before_the_switch).wrong
     with patch.object(RangeCopy, "come_to_end", leave_out):
         assert shows_fault([in_loop(0, 0, a_change_before_the_switch)])
+
+
+async def an_add_on_both_sides_of_the_switch(loop: SimulatedLoop) -> Report:
+    """Add when a table is about to move, and send the same add again when it has."""
+    schedule = ClusterSchedule(Random(0))
+    session, servers = Session(), schedule._servers
+    command = Add(b"s|ann|bob", b"5", b"the same add ...")
+    come_near = RangeCopy.come_near
+
+    async def written(copy: RangeCopy) -> None:
+        await come_near(copy)
+        schedule._sent.begin(command)
+        await schedule._written(session, command, [server for server in servers if server.group == "a"])
+
+    async def steps() -> None:
+        with schedule._operator.commands(), patch.object(RangeCopy, "come_near", written):
+            await asyncio.gather(*(server.start() for server in servers))
+            await schedule._operator.move(b"s|", b"s}", "b")
+            for server in servers:
+                await schedule._written(session, command, [server])
+            await schedule._rest()
+        for server in servers:
+            await server.stop()
+
+    wrong = await fault_of(loop, steps())
+    assert schedule.moves == 1
+    return Report(seed=0, steps=0, virtual_s=loop.time(), wrong=wrong)
+
+
+def test_a_move_without_the_last_request_ids_is_found() -> None:
+    async def leave_out(_: RangeCopy) -> None:
+        pass
+
+    assert not in_loop(0, 0, an_add_on_both_sides_of_the_switch).wrong
+    with patch.object(RangeCopy, "carry_ids", leave_out):
+        assert shows_fault([in_loop(0, 0, an_add_on_both_sides_of_the_switch)])
 
 
 @pytest.mark.timeout(600)

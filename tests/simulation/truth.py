@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import pairwise
 
 from pequod_grammar import parse
 from pequod_server.backing import RowChange
@@ -19,7 +20,7 @@ from pequod.engine import JoinSpec
 from pequod.engine.testing import NaiveModel
 from pequod.freshness import NO_TOKEN, Token
 from tests.simulation.database import Database, Rows
-from tests.simulation.decided import Decided
+from tests.simulation.decided import Add, Decided
 from tests.simulation.members import Server, history_name
 from tests.simulation.oracle import WrongError
 from tests.simulation.registry import Registry
@@ -126,6 +127,24 @@ class Truth:
             if told == answer and at + 1 < len(versions) and versions[at + 1] == after:
                 return at + 1
         raise WrongError(f"{answer!r} was answered to {command}, and its key was {versions[since - 1 :]}")
+
+    def judge_once(self, command: Decided, answer: object, since: int) -> None:
+        """See that a client's write, which it may have sent several times, was not done twice.
+
+        Args:
+            answer: The one that the client got; None: none yet.
+            since: As `version_of` has it, when the client sent it first.
+
+        Raises:
+            WrongError: It was done twice.
+        """
+        versions = self.versions.get(command.key, [None])
+        done = 0
+        for present, after in pairwise(versions[since - 1 :]):
+            if present != after:
+                done += command.on({} if present is None else {command.key: present})[1] == after
+        if done > 1 and isinstance(command, Add):
+            raise WrongError(f"{command} was done {done} times, answered {answer!r}: {versions[since - 1 :]}")
 
     # Answers.
 

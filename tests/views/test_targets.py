@@ -16,6 +16,7 @@ from pequod_views import (
     ViewFileError,
     open_target,
 )
+from pequod_views.errors import TargetBusyError
 from pequod_views.install import check, install, uninstall
 from pequod_views.kinds import KINDS
 from pequod_views.ledger import PartLedger
@@ -365,3 +366,23 @@ async def test_names_of_databases_are_checked(postgres_site: PostgresSite) -> No
     assert await PartLedger(there).shown() == []
     await there.close()
     await away.close()
+
+
+async def test_a_deadlock_is_no_database_that_is_away(postgres_site: PostgresSite) -> None:
+    await postgres_site.fetch("CREATE TABLE locked (id int PRIMARY KEY, n int)")
+    await postgres_site.fetch("INSERT INTO locked VALUES (1, 0), (2, 0)")
+    target = open_target(postgres_site.database)
+    both_began = asyncio.Barrier(2)
+
+    async def write(*ids: int) -> None:
+        async with target.transaction() as transaction:
+            for number, one in enumerate(ids):
+                await transaction.fetch(f"UPDATE locked SET n = n + 1 WHERE id = {one}")
+                if not number:
+                    await both_began.wait()
+
+    errors = [one for one in await asyncio.gather(write(1, 2), write(2, 1), return_exceptions=True) if one is not None]
+    await target.close()
+    (error,) = errors
+    assert isinstance(error, TargetBusyError)
+    assert "has rolled a transaction back, which is done again: deadlock detected" in str(error)

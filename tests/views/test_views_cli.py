@@ -120,3 +120,19 @@ def test_what_cannot_be_read_is_a_message(file: Path, tmp_path: Path) -> None:
     views("install", file)
     outcome = views("run", file, "--metrics", "nonsense")
     assert (outcome.exit_code, "HOST:PORT" in outcome.stderr) == (2, True)
+
+
+def test_a_view_that_cannot_be_compared_keeps_no_other_from_it(file: Path, target: str) -> None:
+    second = FILE[FILE.index("[[view]]") :].replace('"karma"', '"second"').format()
+    file.write_text(file.read_text() + second)
+    assert views("install", file).exit_code == 0
+    with closing(sqlite3.connect(file.parent / "live.db")) as connection:
+        connection.execute("ALTER TABLE karma DROP COLUMN votes")
+    outcome = views("verify", file, "--wait", 0.2)
+    assert outcome.exit_code == 3
+    _, first, looked_at, lacking, late = outcome.stdout.splitlines()
+    assert (first.split()[0], looked_at.split()[:2]) == ("karma", ["second", "karma|"])
+    assert lacking.startswith("karma: ")
+    assert "no column votes" in lacking
+    assert "second from karma|: it has not come in 0.2 s" in late, "no manager runs, and it was looked at all the same"
+    assert "not all parts could be compared" in outcome.stderr

@@ -10036,6 +10036,266 @@ func (x *PeerAddReply) GetValue() []byte {
 	return nil
 }
 
+// Request ids in parts, each of what writes with ids of one batch gave: three columns.
+type PeerIdParts struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The request id of the first write of each part.
+	Ids [][]byte `protobuf:"bytes,1,rep,name=ids,proto3" json:"ids,omitempty"`
+	// What the writes gave, one behind the other: the number of the write in its batch and the size, 4 bytes each with the
+	// greatest first, and the outcome.
+	Outcomes [][]byte `protobuf:"bytes,2,rep,name=outcomes,proto3" json:"outcomes,omitempty"`
+	// How long ago the writes were, in milliseconds.
+	AgesMs        []uint64 `protobuf:"varint,3,rep,packed,name=ages_ms,json=agesMs,proto3" json:"ages_ms,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *PeerIdParts) Reset() {
+	*x = PeerIdParts{}
+	mi := &file_pequod_v1_pequod_proto_msgTypes[129]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *PeerIdParts) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*PeerIdParts) ProtoMessage() {}
+
+func (x *PeerIdParts) ProtoReflect() protoreflect.Message {
+	mi := &file_pequod_v1_pequod_proto_msgTypes[129]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use PeerIdParts.ProtoReflect.Descriptor instead.
+func (*PeerIdParts) Descriptor() ([]byte, []int) {
+	return file_pequod_v1_pequod_proto_rawDescGZIP(), []int{129}
+}
+
+func (x *PeerIdParts) GetIds() [][]byte {
+	if x != nil {
+		return x.Ids
+	}
+	return nil
+}
+
+func (x *PeerIdParts) GetOutcomes() [][]byte {
+	if x != nil {
+		return x.Outcomes
+	}
+	return nil
+}
+
+func (x *PeerIdParts) GetAgesMs() []uint64 {
+	if x != nil {
+		return x.AgesMs
+	}
+	return nil
+}
+
+type PeerIdsRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// `next` of the reply before, to get what has come since; empty: all.
+	Since         []byte `protobuf:"bytes,1,opt,name=since,proto3" json:"since,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *PeerIdsRequest) Reset() {
+	*x = PeerIdsRequest{}
+	mi := &file_pequod_v1_pequod_proto_msgTypes[130]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *PeerIdsRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*PeerIdsRequest) ProtoMessage() {}
+
+func (x *PeerIdsRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_pequod_v1_pequod_proto_msgTypes[130]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use PeerIdsRequest.ProtoReflect.Descriptor instead.
+func (*PeerIdsRequest) Descriptor() ([]byte, []int) {
+	return file_pequod_v1_pequod_proto_rawDescGZIP(), []int{130}
+}
+
+func (x *PeerIdsRequest) GetSince() []byte {
+	if x != nil {
+		return x.Since
+	}
+	return nil
+}
+
+type PeerIdsReply struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	Parts *PeerIdParts           `protobuf:"bytes,1,opt,name=parts,proto3" json:"parts,omitempty"`
+	Next  []byte                 `protobuf:"bytes,2,opt,name=next,proto3" json:"next,omitempty"`
+	// There are more now; without it, all is told that was committed before this call.
+	More          bool `protobuf:"varint,3,opt,name=more,proto3" json:"more,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *PeerIdsReply) Reset() {
+	*x = PeerIdsReply{}
+	mi := &file_pequod_v1_pequod_proto_msgTypes[131]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *PeerIdsReply) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*PeerIdsReply) ProtoMessage() {}
+
+func (x *PeerIdsReply) ProtoReflect() protoreflect.Message {
+	mi := &file_pequod_v1_pequod_proto_msgTypes[131]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use PeerIdsReply.ProtoReflect.Descriptor instead.
+func (*PeerIdsReply) Descriptor() ([]byte, []int) {
+	return file_pequod_v1_pequod_proto_rawDescGZIP(), []int{131}
+}
+
+func (x *PeerIdsReply) GetParts() *PeerIdParts {
+	if x != nil {
+		return x.Parts
+	}
+	return nil
+}
+
+func (x *PeerIdsReply) GetNext() []byte {
+	if x != nil {
+		return x.Next
+	}
+	return nil
+}
+
+func (x *PeerIdsReply) GetMore() bool {
+	if x != nil {
+		return x.More
+	}
+	return false
+}
+
+type PeerTakeIdsRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	Parts *PeerIdParts           `protobuf:"bytes,1,opt,name=parts,proto3" json:"parts,omitempty"`
+	// The number of the move, as in PeerWriteRequest.
+	Move          uint64 `protobuf:"varint,2,opt,name=move,proto3" json:"move,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *PeerTakeIdsRequest) Reset() {
+	*x = PeerTakeIdsRequest{}
+	mi := &file_pequod_v1_pequod_proto_msgTypes[132]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *PeerTakeIdsRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*PeerTakeIdsRequest) ProtoMessage() {}
+
+func (x *PeerTakeIdsRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_pequod_v1_pequod_proto_msgTypes[132]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use PeerTakeIdsRequest.ProtoReflect.Descriptor instead.
+func (*PeerTakeIdsRequest) Descriptor() ([]byte, []int) {
+	return file_pequod_v1_pequod_proto_rawDescGZIP(), []int{132}
+}
+
+func (x *PeerTakeIdsRequest) GetParts() *PeerIdParts {
+	if x != nil {
+		return x.Parts
+	}
+	return nil
+}
+
+func (x *PeerTakeIdsRequest) GetMove() uint64 {
+	if x != nil {
+		return x.Move
+	}
+	return 0
+}
+
+type PeerTakeIdsReply struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *PeerTakeIdsReply) Reset() {
+	*x = PeerTakeIdsReply{}
+	mi := &file_pequod_v1_pequod_proto_msgTypes[133]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *PeerTakeIdsReply) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*PeerTakeIdsReply) ProtoMessage() {}
+
+func (x *PeerTakeIdsReply) ProtoReflect() protoreflect.Message {
+	mi := &file_pequod_v1_pequod_proto_msgTypes[133]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use PeerTakeIdsReply.ProtoReflect.Descriptor instead.
+func (*PeerTakeIdsReply) Descriptor() ([]byte, []int) {
+	return file_pequod_v1_pequod_proto_rawDescGZIP(), []int{133}
+}
+
 type PeerWriteIfRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	Key   []byte                 `protobuf:"bytes,1,opt,name=key,proto3" json:"key,omitempty"`
@@ -10053,7 +10313,7 @@ type PeerWriteIfRequest struct {
 
 func (x *PeerWriteIfRequest) Reset() {
 	*x = PeerWriteIfRequest{}
-	mi := &file_pequod_v1_pequod_proto_msgTypes[129]
+	mi := &file_pequod_v1_pequod_proto_msgTypes[134]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -10065,7 +10325,7 @@ func (x *PeerWriteIfRequest) String() string {
 func (*PeerWriteIfRequest) ProtoMessage() {}
 
 func (x *PeerWriteIfRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_pequod_v1_pequod_proto_msgTypes[129]
+	mi := &file_pequod_v1_pequod_proto_msgTypes[134]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -10078,7 +10338,7 @@ func (x *PeerWriteIfRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PeerWriteIfRequest.ProtoReflect.Descriptor instead.
 func (*PeerWriteIfRequest) Descriptor() ([]byte, []int) {
-	return file_pequod_v1_pequod_proto_rawDescGZIP(), []int{129}
+	return file_pequod_v1_pequod_proto_rawDescGZIP(), []int{134}
 }
 
 func (x *PeerWriteIfRequest) GetKey() []byte {
@@ -10136,7 +10396,7 @@ type PeerWriteIfReply struct {
 
 func (x *PeerWriteIfReply) Reset() {
 	*x = PeerWriteIfReply{}
-	mi := &file_pequod_v1_pequod_proto_msgTypes[130]
+	mi := &file_pequod_v1_pequod_proto_msgTypes[135]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -10148,7 +10408,7 @@ func (x *PeerWriteIfReply) String() string {
 func (*PeerWriteIfReply) ProtoMessage() {}
 
 func (x *PeerWriteIfReply) ProtoReflect() protoreflect.Message {
-	mi := &file_pequod_v1_pequod_proto_msgTypes[130]
+	mi := &file_pequod_v1_pequod_proto_msgTypes[135]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -10161,7 +10421,7 @@ func (x *PeerWriteIfReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PeerWriteIfReply.ProtoReflect.Descriptor instead.
 func (*PeerWriteIfReply) Descriptor() ([]byte, []int) {
-	return file_pequod_v1_pequod_proto_rawDescGZIP(), []int{130}
+	return file_pequod_v1_pequod_proto_rawDescGZIP(), []int{135}
 }
 
 func (x *PeerWriteIfReply) GetPlace() *PeerPlace {
@@ -10197,7 +10457,7 @@ type PeerTransactionRequest struct {
 
 func (x *PeerTransactionRequest) Reset() {
 	*x = PeerTransactionRequest{}
-	mi := &file_pequod_v1_pequod_proto_msgTypes[131]
+	mi := &file_pequod_v1_pequod_proto_msgTypes[136]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -10209,7 +10469,7 @@ func (x *PeerTransactionRequest) String() string {
 func (*PeerTransactionRequest) ProtoMessage() {}
 
 func (x *PeerTransactionRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_pequod_v1_pequod_proto_msgTypes[131]
+	mi := &file_pequod_v1_pequod_proto_msgTypes[136]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -10222,7 +10482,7 @@ func (x *PeerTransactionRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PeerTransactionRequest.ProtoReflect.Descriptor instead.
 func (*PeerTransactionRequest) Descriptor() ([]byte, []int) {
-	return file_pequod_v1_pequod_proto_rawDescGZIP(), []int{131}
+	return file_pequod_v1_pequod_proto_rawDescGZIP(), []int{136}
 }
 
 func (x *PeerTransactionRequest) GetTransaction() *TransactionRequest {
@@ -10257,7 +10517,7 @@ type PeerTransactionReply struct {
 
 func (x *PeerTransactionReply) Reset() {
 	*x = PeerTransactionReply{}
-	mi := &file_pequod_v1_pequod_proto_msgTypes[132]
+	mi := &file_pequod_v1_pequod_proto_msgTypes[137]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -10269,7 +10529,7 @@ func (x *PeerTransactionReply) String() string {
 func (*PeerTransactionReply) ProtoMessage() {}
 
 func (x *PeerTransactionReply) ProtoReflect() protoreflect.Message {
-	mi := &file_pequod_v1_pequod_proto_msgTypes[132]
+	mi := &file_pequod_v1_pequod_proto_msgTypes[137]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -10282,7 +10542,7 @@ func (x *PeerTransactionReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PeerTransactionReply.ProtoReflect.Descriptor instead.
 func (*PeerTransactionReply) Descriptor() ([]byte, []int) {
-	return file_pequod_v1_pequod_proto_rawDescGZIP(), []int{132}
+	return file_pequod_v1_pequod_proto_rawDescGZIP(), []int{137}
 }
 
 func (x *PeerTransactionReply) GetPlace() *PeerPlace {
@@ -11144,7 +11404,21 @@ const file_pequod_v1_pequod_proto_rawDesc = "" +
 	"request_id\x18\x03 \x01(\fR\trequestId\"P\n" +
 	"\fPeerAddReply\x12*\n" +
 	"\x05place\x18\x01 \x01(\v2\x14.pequod.v1.PeerPlaceR\x05place\x12\x14\n" +
-	"\x05value\x18\x02 \x01(\fR\x05value\"\xc0\x01\n" +
+	"\x05value\x18\x02 \x01(\fR\x05value\"T\n" +
+	"\vPeerIdParts\x12\x10\n" +
+	"\x03ids\x18\x01 \x03(\fR\x03ids\x12\x1a\n" +
+	"\boutcomes\x18\x02 \x03(\fR\boutcomes\x12\x17\n" +
+	"\aages_ms\x18\x03 \x03(\x04R\x06agesMs\"&\n" +
+	"\x0ePeerIdsRequest\x12\x14\n" +
+	"\x05since\x18\x01 \x01(\fR\x05since\"d\n" +
+	"\fPeerIdsReply\x12,\n" +
+	"\x05parts\x18\x01 \x01(\v2\x16.pequod.v1.PeerIdPartsR\x05parts\x12\x12\n" +
+	"\x04next\x18\x02 \x01(\fR\x04next\x12\x12\n" +
+	"\x04more\x18\x03 \x01(\bR\x04more\"V\n" +
+	"\x12PeerTakeIdsRequest\x12,\n" +
+	"\x05parts\x18\x01 \x01(\v2\x16.pequod.v1.PeerIdPartsR\x05parts\x12\x12\n" +
+	"\x04move\x18\x02 \x01(\x04R\x04move\"\x12\n" +
+	"\x10PeerTakeIdsReply\"\xc0\x01\n" +
 	"\x12PeerWriteIfRequest\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\fR\x03key\x12\x19\n" +
 	"\x05value\x18\x02 \x01(\fH\x00R\x05value\x88\x01\x01\x12\x1c\n" +
@@ -11205,7 +11479,7 @@ const file_pequod_v1_pequod_proto_rawDesc = "" +
 	"\rRenewBackfill\x12\x1f.pequod.v1.RenewBackfillRequest\x1a\x1d.pequod.v1.RenewBackfillReply\x12I\n" +
 	"\vEndBackfill\x12\x1d.pequod.v1.EndBackfillRequest\x1a\x1b.pequod.v1.EndBackfillReply\x12O\n" +
 	"\rListBackfills\x12\x1f.pequod.v1.ListBackfillsRequest\x1a\x1d.pequod.v1.ListBackfillsReply\x12Q\n" +
-	"\rFollowCluster\x12\x1f.pequod.v1.FollowClusterRequest\x1a\x1d.pequod.v1.FollowClusterReply0\x012\xb1\x04\n" +
+	"\rFollowCluster\x12\x1f.pequod.v1.FollowClusterRequest\x1a\x1d.pequod.v1.FollowClusterReply0\x012\xb3\x05\n" +
 	"\n" +
 	"PequodPeer\x12>\n" +
 	"\x04Load\x12\x1a.pequod.v1.PeerLoadRequest\x1a\x18.pequod.v1.PeerLoadReply0\x01\x12A\n" +
@@ -11215,7 +11489,9 @@ const file_pequod_v1_pequod_proto_rawDesc = "" +
 	"\x05Write\x12\x1b.pequod.v1.PeerWriteRequest\x1a\x19.pequod.v1.PeerWriteReply\x12E\n" +
 	"\aWriteIf\x12\x1d.pequod.v1.PeerWriteIfRequest\x1a\x1b.pequod.v1.PeerWriteIfReply\x12Q\n" +
 	"\vTransaction\x12!.pequod.v1.PeerTransactionRequest\x1a\x1f.pequod.v1.PeerTransactionReply\x129\n" +
-	"\x03Add\x12\x19.pequod.v1.PeerAddRequest\x1a\x17.pequod.v1.PeerAddReplyB!\n" +
+	"\x03Add\x12\x19.pequod.v1.PeerAddRequest\x1a\x17.pequod.v1.PeerAddReply\x129\n" +
+	"\x03Ids\x12\x19.pequod.v1.PeerIdsRequest\x1a\x17.pequod.v1.PeerIdsReply\x12E\n" +
+	"\aTakeIds\x12\x1d.pequod.v1.PeerTakeIdsRequest\x1a\x1b.pequod.v1.PeerTakeIdsReplyB!\n" +
 	"\tpequod.v1P\x01Z\x12pequod/v1;pequodv1b\x06proto3"
 
 var (
@@ -11231,7 +11507,7 @@ func file_pequod_v1_pequod_proto_rawDescGZIP() []byte {
 }
 
 var file_pequod_v1_pequod_proto_enumTypes = make([]protoimpl.EnumInfo, 1)
-var file_pequod_v1_pequod_proto_msgTypes = make([]protoimpl.MessageInfo, 136)
+var file_pequod_v1_pequod_proto_msgTypes = make([]protoimpl.MessageInfo, 141)
 var file_pequod_v1_pequod_proto_goTypes = []any{
 	(Change_Reason)(0),              // 0: pequod.v1.Change.Reason
 	(*Freshness)(nil),               // 1: pequod.v1.Freshness
@@ -11363,13 +11639,18 @@ var file_pequod_v1_pequod_proto_goTypes = []any{
 	(*PeerWriteReply)(nil),          // 127: pequod.v1.PeerWriteReply
 	(*PeerAddRequest)(nil),          // 128: pequod.v1.PeerAddRequest
 	(*PeerAddReply)(nil),            // 129: pequod.v1.PeerAddReply
-	(*PeerWriteIfRequest)(nil),      // 130: pequod.v1.PeerWriteIfRequest
-	(*PeerWriteIfReply)(nil),        // 131: pequod.v1.PeerWriteIfReply
-	(*PeerTransactionRequest)(nil),  // 132: pequod.v1.PeerTransactionRequest
-	(*PeerTransactionReply)(nil),    // 133: pequod.v1.PeerTransactionReply
-	nil,                             // 134: pequod.v1.CommandError.FactsEntry
-	nil,                             // 135: pequod.v1.StatsReply.CommandsEntry
-	nil,                             // 136: pequod.v1.SlowCall.KindsEntry
+	(*PeerIdParts)(nil),             // 130: pequod.v1.PeerIdParts
+	(*PeerIdsRequest)(nil),          // 131: pequod.v1.PeerIdsRequest
+	(*PeerIdsReply)(nil),            // 132: pequod.v1.PeerIdsReply
+	(*PeerTakeIdsRequest)(nil),      // 133: pequod.v1.PeerTakeIdsRequest
+	(*PeerTakeIdsReply)(nil),        // 134: pequod.v1.PeerTakeIdsReply
+	(*PeerWriteIfRequest)(nil),      // 135: pequod.v1.PeerWriteIfRequest
+	(*PeerWriteIfReply)(nil),        // 136: pequod.v1.PeerWriteIfReply
+	(*PeerTransactionRequest)(nil),  // 137: pequod.v1.PeerTransactionRequest
+	(*PeerTransactionReply)(nil),    // 138: pequod.v1.PeerTransactionReply
+	nil,                             // 139: pequod.v1.CommandError.FactsEntry
+	nil,                             // 140: pequod.v1.StatsReply.CommandsEntry
+	nil,                             // 141: pequod.v1.SlowCall.KindsEntry
 }
 var file_pequod_v1_pequod_proto_depIdxs = []int32{
 	1,   // 0: pequod.v1.GetRequest.freshness:type_name -> pequod.v1.Freshness
@@ -11397,7 +11678,7 @@ var file_pequod_v1_pequod_proto_depIdxs = []int32{
 	1,   // 22: pequod.v1.ExecuteRequest.freshness:type_name -> pequod.v1.Freshness
 	1,   // 23: pequod.v1.ExecuteRequest.fresh_levels:type_name -> pequod.v1.Freshness
 	34,  // 24: pequod.v1.ExecuteReply.errors:type_name -> pequod.v1.CommandError
-	134, // 25: pequod.v1.CommandError.facts:type_name -> pequod.v1.CommandError.FactsEntry
+	139, // 25: pequod.v1.CommandError.facts:type_name -> pequod.v1.CommandError.FactsEntry
 	2,   // 26: pequod.v1.WatchRequest.after:type_name -> pequod.v1.Header
 	1,   // 27: pequod.v1.WatchRequest.freshness:type_name -> pequod.v1.Freshness
 	2,   // 28: pequod.v1.WatchReply.header:type_name -> pequod.v1.Header
@@ -11443,7 +11724,7 @@ var file_pequod_v1_pequod_proto_depIdxs = []int32{
 	81,  // 68: pequod.v1.StatsReply.memory:type_name -> pequod.v1.MemoryStatistics
 	79,  // 69: pequod.v1.StatsReply.peers:type_name -> pequod.v1.PeerStatistics
 	78,  // 70: pequod.v1.StatsReply.calls:type_name -> pequod.v1.CallStatistics
-	135, // 71: pequod.v1.StatsReply.commands:type_name -> pequod.v1.StatsReply.CommandsEntry
+	140, // 71: pequod.v1.StatsReply.commands:type_name -> pequod.v1.StatsReply.CommandsEntry
 	75,  // 72: pequod.v1.StatsReply.heat:type_name -> pequod.v1.HeatStatistics
 	76,  // 73: pequod.v1.HeatStatistics.groups:type_name -> pequod.v1.GroupHeat
 	77,  // 74: pequod.v1.HeatStatistics.ranges:type_name -> pequod.v1.RangeHeat
@@ -11451,7 +11732,7 @@ var file_pequod_v1_pequod_proto_depIdxs = []int32{
 	84,  // 76: pequod.v1.JoinStatistics.hottest:type_name -> pequod.v1.ContextStatistics
 	2,   // 77: pequod.v1.SlowCallsReply.header:type_name -> pequod.v1.Header
 	87,  // 78: pequod.v1.SlowCallsReply.calls:type_name -> pequod.v1.SlowCall
-	136, // 79: pequod.v1.SlowCall.kinds:type_name -> pequod.v1.SlowCall.KindsEntry
+	141, // 79: pequod.v1.SlowCall.kinds:type_name -> pequod.v1.SlowCall.KindsEntry
 	2,   // 80: pequod.v1.SaveSnapshotReply.header:type_name -> pequod.v1.Header
 	2,   // 81: pequod.v1.RestoreSnapshotReply.header:type_name -> pequod.v1.Header
 	93,  // 82: pequod.v1.SnapshotBlock.head:type_name -> pequod.v1.SnapshotHead
@@ -11484,105 +11765,111 @@ var file_pequod_v1_pequod_proto_depIdxs = []int32{
 	116, // 109: pequod.v1.PeerPositionReply.place:type_name -> pequod.v1.PeerPlace
 	116, // 110: pequod.v1.PeerWriteReply.place:type_name -> pequod.v1.PeerPlace
 	116, // 111: pequod.v1.PeerAddReply.place:type_name -> pequod.v1.PeerPlace
-	116, // 112: pequod.v1.PeerWriteIfReply.place:type_name -> pequod.v1.PeerPlace
-	10,  // 113: pequod.v1.PeerTransactionRequest.transaction:type_name -> pequod.v1.TransactionRequest
-	116, // 114: pequod.v1.PeerTransactionReply.place:type_name -> pequod.v1.PeerPlace
-	11,  // 115: pequod.v1.PeerTransactionReply.transaction:type_name -> pequod.v1.TransactionReply
-	3,   // 116: pequod.v1.Pequod.Get:input_type -> pequod.v1.GetRequest
-	5,   // 117: pequod.v1.Pequod.Put:input_type -> pequod.v1.PutRequest
-	14,  // 118: pequod.v1.Pequod.Remove:input_type -> pequod.v1.RemoveRequest
-	7,   // 119: pequod.v1.Pequod.WriteIf:input_type -> pequod.v1.WriteIfRequest
-	10,  // 120: pequod.v1.Pequod.Transaction:input_type -> pequod.v1.TransactionRequest
-	12,  // 121: pequod.v1.Pequod.Add:input_type -> pequod.v1.AddRequest
-	16,  // 122: pequod.v1.Pequod.Expire:input_type -> pequod.v1.ExpireRequest
-	18,  // 123: pequod.v1.Pequod.Ttl:input_type -> pequod.v1.TtlRequest
-	20,  // 124: pequod.v1.Pequod.MultiGet:input_type -> pequod.v1.MultiGetRequest
-	22,  // 125: pequod.v1.Pequod.MultiPut:input_type -> pequod.v1.MultiPutRequest
-	24,  // 126: pequod.v1.Pequod.RemoveRange:input_type -> pequod.v1.RemoveRangeRequest
-	26,  // 127: pequod.v1.Pequod.Scan:input_type -> pequod.v1.ScanRequest
-	28,  // 128: pequod.v1.Pequod.Count:input_type -> pequod.v1.CountRequest
-	30,  // 129: pequod.v1.Pequod.Splits:input_type -> pequod.v1.SplitsRequest
-	32,  // 130: pequod.v1.Pequod.Execute:input_type -> pequod.v1.ExecuteRequest
-	35,  // 131: pequod.v1.Pequod.Watch:input_type -> pequod.v1.WatchRequest
-	38,  // 132: pequod.v1.Pequod.WatchRanges:input_type -> pequod.v1.WatchRangesRequest
-	43,  // 133: pequod.v1.Pequod.AddJoin:input_type -> pequod.v1.AddJoinRequest
-	45,  // 134: pequod.v1.Pequod.CheckJoin:input_type -> pequod.v1.CheckJoinRequest
-	49,  // 135: pequod.v1.Pequod.DropJoin:input_type -> pequod.v1.DropJoinRequest
-	52,  // 136: pequod.v1.Pequod.ReplaceJoin:input_type -> pequod.v1.ReplaceJoinRequest
-	54,  // 137: pequod.v1.Pequod.ListReplacements:input_type -> pequod.v1.ListReplacementsRequest
-	56,  // 138: pequod.v1.Pequod.EndReplacement:input_type -> pequod.v1.EndReplacementRequest
-	58,  // 139: pequod.v1.Pequod.ListJoins:input_type -> pequod.v1.ListJoinsRequest
-	60,  // 140: pequod.v1.Pequod.Explain:input_type -> pequod.v1.ExplainRequest
-	67,  // 141: pequod.v1.Pequod.Invalidate:input_type -> pequod.v1.InvalidateRequest
-	73,  // 142: pequod.v1.Pequod.Stats:input_type -> pequod.v1.StatsRequest
-	85,  // 143: pequod.v1.Pequod.SlowCalls:input_type -> pequod.v1.SlowCallsRequest
-	88,  // 144: pequod.v1.Pequod.SaveSnapshot:input_type -> pequod.v1.SaveSnapshotRequest
-	90,  // 145: pequod.v1.Pequod.RestoreSnapshot:input_type -> pequod.v1.RestoreSnapshotRequest
-	97,  // 146: pequod.v1.Pequod.BeginBackfill:input_type -> pequod.v1.BeginBackfillRequest
-	99,  // 147: pequod.v1.Pequod.ReadBackfill:input_type -> pequod.v1.ReadBackfillRequest
-	101, // 148: pequod.v1.Pequod.LoadBackfill:input_type -> pequod.v1.LoadBackfillRequest
-	103, // 149: pequod.v1.Pequod.RenewBackfill:input_type -> pequod.v1.RenewBackfillRequest
-	105, // 150: pequod.v1.Pequod.EndBackfill:input_type -> pequod.v1.EndBackfillRequest
-	107, // 151: pequod.v1.Pequod.ListBackfills:input_type -> pequod.v1.ListBackfillsRequest
-	109, // 152: pequod.v1.Pequod.FollowCluster:input_type -> pequod.v1.FollowClusterRequest
-	118, // 153: pequod.v1.PequodPeer.Load:input_type -> pequod.v1.PeerLoadRequest
-	118, // 154: pequod.v1.PequodPeer.Loads:input_type -> pequod.v1.PeerLoadRequest
-	121, // 155: pequod.v1.PequodPeer.Feed:input_type -> pequod.v1.PeerFeedRequest
-	124, // 156: pequod.v1.PequodPeer.Position:input_type -> pequod.v1.PeerPositionRequest
-	126, // 157: pequod.v1.PequodPeer.Write:input_type -> pequod.v1.PeerWriteRequest
-	130, // 158: pequod.v1.PequodPeer.WriteIf:input_type -> pequod.v1.PeerWriteIfRequest
-	132, // 159: pequod.v1.PequodPeer.Transaction:input_type -> pequod.v1.PeerTransactionRequest
-	128, // 160: pequod.v1.PequodPeer.Add:input_type -> pequod.v1.PeerAddRequest
-	4,   // 161: pequod.v1.Pequod.Get:output_type -> pequod.v1.GetReply
-	6,   // 162: pequod.v1.Pequod.Put:output_type -> pequod.v1.PutReply
-	15,  // 163: pequod.v1.Pequod.Remove:output_type -> pequod.v1.RemoveReply
-	8,   // 164: pequod.v1.Pequod.WriteIf:output_type -> pequod.v1.WriteIfReply
-	11,  // 165: pequod.v1.Pequod.Transaction:output_type -> pequod.v1.TransactionReply
-	13,  // 166: pequod.v1.Pequod.Add:output_type -> pequod.v1.AddReply
-	17,  // 167: pequod.v1.Pequod.Expire:output_type -> pequod.v1.ExpireReply
-	19,  // 168: pequod.v1.Pequod.Ttl:output_type -> pequod.v1.TtlReply
-	21,  // 169: pequod.v1.Pequod.MultiGet:output_type -> pequod.v1.MultiGetReply
-	23,  // 170: pequod.v1.Pequod.MultiPut:output_type -> pequod.v1.MultiPutReply
-	25,  // 171: pequod.v1.Pequod.RemoveRange:output_type -> pequod.v1.RemoveRangeReply
-	27,  // 172: pequod.v1.Pequod.Scan:output_type -> pequod.v1.ScanReply
-	29,  // 173: pequod.v1.Pequod.Count:output_type -> pequod.v1.CountReply
-	31,  // 174: pequod.v1.Pequod.Splits:output_type -> pequod.v1.SplitsReply
-	33,  // 175: pequod.v1.Pequod.Execute:output_type -> pequod.v1.ExecuteReply
-	36,  // 176: pequod.v1.Pequod.Watch:output_type -> pequod.v1.WatchReply
-	39,  // 177: pequod.v1.Pequod.WatchRanges:output_type -> pequod.v1.WatchRangesReply
-	44,  // 178: pequod.v1.Pequod.AddJoin:output_type -> pequod.v1.AddJoinReply
-	46,  // 179: pequod.v1.Pequod.CheckJoin:output_type -> pequod.v1.CheckJoinReply
-	50,  // 180: pequod.v1.Pequod.DropJoin:output_type -> pequod.v1.DropJoinReply
-	53,  // 181: pequod.v1.Pequod.ReplaceJoin:output_type -> pequod.v1.ReplaceJoinReply
-	55,  // 182: pequod.v1.Pequod.ListReplacements:output_type -> pequod.v1.ListReplacementsReply
-	57,  // 183: pequod.v1.Pequod.EndReplacement:output_type -> pequod.v1.EndReplacementReply
-	59,  // 184: pequod.v1.Pequod.ListJoins:output_type -> pequod.v1.ListJoinsReply
-	62,  // 185: pequod.v1.Pequod.Explain:output_type -> pequod.v1.ExplainReply
-	68,  // 186: pequod.v1.Pequod.Invalidate:output_type -> pequod.v1.InvalidateReply
-	74,  // 187: pequod.v1.Pequod.Stats:output_type -> pequod.v1.StatsReply
-	86,  // 188: pequod.v1.Pequod.SlowCalls:output_type -> pequod.v1.SlowCallsReply
-	89,  // 189: pequod.v1.Pequod.SaveSnapshot:output_type -> pequod.v1.SaveSnapshotReply
-	91,  // 190: pequod.v1.Pequod.RestoreSnapshot:output_type -> pequod.v1.RestoreSnapshotReply
-	98,  // 191: pequod.v1.Pequod.BeginBackfill:output_type -> pequod.v1.BeginBackfillReply
-	100, // 192: pequod.v1.Pequod.ReadBackfill:output_type -> pequod.v1.ReadBackfillReply
-	102, // 193: pequod.v1.Pequod.LoadBackfill:output_type -> pequod.v1.LoadBackfillReply
-	104, // 194: pequod.v1.Pequod.RenewBackfill:output_type -> pequod.v1.RenewBackfillReply
-	106, // 195: pequod.v1.Pequod.EndBackfill:output_type -> pequod.v1.EndBackfillReply
-	108, // 196: pequod.v1.Pequod.ListBackfills:output_type -> pequod.v1.ListBackfillsReply
-	110, // 197: pequod.v1.Pequod.FollowCluster:output_type -> pequod.v1.FollowClusterReply
-	120, // 198: pequod.v1.PequodPeer.Load:output_type -> pequod.v1.PeerLoadReply
-	120, // 199: pequod.v1.PequodPeer.Loads:output_type -> pequod.v1.PeerLoadReply
-	123, // 200: pequod.v1.PequodPeer.Feed:output_type -> pequod.v1.PeerFeedReply
-	125, // 201: pequod.v1.PequodPeer.Position:output_type -> pequod.v1.PeerPositionReply
-	127, // 202: pequod.v1.PequodPeer.Write:output_type -> pequod.v1.PeerWriteReply
-	131, // 203: pequod.v1.PequodPeer.WriteIf:output_type -> pequod.v1.PeerWriteIfReply
-	133, // 204: pequod.v1.PequodPeer.Transaction:output_type -> pequod.v1.PeerTransactionReply
-	129, // 205: pequod.v1.PequodPeer.Add:output_type -> pequod.v1.PeerAddReply
-	161, // [161:206] is the sub-list for method output_type
-	116, // [116:161] is the sub-list for method input_type
-	116, // [116:116] is the sub-list for extension type_name
-	116, // [116:116] is the sub-list for extension extendee
-	0,   // [0:116] is the sub-list for field type_name
+	130, // 112: pequod.v1.PeerIdsReply.parts:type_name -> pequod.v1.PeerIdParts
+	130, // 113: pequod.v1.PeerTakeIdsRequest.parts:type_name -> pequod.v1.PeerIdParts
+	116, // 114: pequod.v1.PeerWriteIfReply.place:type_name -> pequod.v1.PeerPlace
+	10,  // 115: pequod.v1.PeerTransactionRequest.transaction:type_name -> pequod.v1.TransactionRequest
+	116, // 116: pequod.v1.PeerTransactionReply.place:type_name -> pequod.v1.PeerPlace
+	11,  // 117: pequod.v1.PeerTransactionReply.transaction:type_name -> pequod.v1.TransactionReply
+	3,   // 118: pequod.v1.Pequod.Get:input_type -> pequod.v1.GetRequest
+	5,   // 119: pequod.v1.Pequod.Put:input_type -> pequod.v1.PutRequest
+	14,  // 120: pequod.v1.Pequod.Remove:input_type -> pequod.v1.RemoveRequest
+	7,   // 121: pequod.v1.Pequod.WriteIf:input_type -> pequod.v1.WriteIfRequest
+	10,  // 122: pequod.v1.Pequod.Transaction:input_type -> pequod.v1.TransactionRequest
+	12,  // 123: pequod.v1.Pequod.Add:input_type -> pequod.v1.AddRequest
+	16,  // 124: pequod.v1.Pequod.Expire:input_type -> pequod.v1.ExpireRequest
+	18,  // 125: pequod.v1.Pequod.Ttl:input_type -> pequod.v1.TtlRequest
+	20,  // 126: pequod.v1.Pequod.MultiGet:input_type -> pequod.v1.MultiGetRequest
+	22,  // 127: pequod.v1.Pequod.MultiPut:input_type -> pequod.v1.MultiPutRequest
+	24,  // 128: pequod.v1.Pequod.RemoveRange:input_type -> pequod.v1.RemoveRangeRequest
+	26,  // 129: pequod.v1.Pequod.Scan:input_type -> pequod.v1.ScanRequest
+	28,  // 130: pequod.v1.Pequod.Count:input_type -> pequod.v1.CountRequest
+	30,  // 131: pequod.v1.Pequod.Splits:input_type -> pequod.v1.SplitsRequest
+	32,  // 132: pequod.v1.Pequod.Execute:input_type -> pequod.v1.ExecuteRequest
+	35,  // 133: pequod.v1.Pequod.Watch:input_type -> pequod.v1.WatchRequest
+	38,  // 134: pequod.v1.Pequod.WatchRanges:input_type -> pequod.v1.WatchRangesRequest
+	43,  // 135: pequod.v1.Pequod.AddJoin:input_type -> pequod.v1.AddJoinRequest
+	45,  // 136: pequod.v1.Pequod.CheckJoin:input_type -> pequod.v1.CheckJoinRequest
+	49,  // 137: pequod.v1.Pequod.DropJoin:input_type -> pequod.v1.DropJoinRequest
+	52,  // 138: pequod.v1.Pequod.ReplaceJoin:input_type -> pequod.v1.ReplaceJoinRequest
+	54,  // 139: pequod.v1.Pequod.ListReplacements:input_type -> pequod.v1.ListReplacementsRequest
+	56,  // 140: pequod.v1.Pequod.EndReplacement:input_type -> pequod.v1.EndReplacementRequest
+	58,  // 141: pequod.v1.Pequod.ListJoins:input_type -> pequod.v1.ListJoinsRequest
+	60,  // 142: pequod.v1.Pequod.Explain:input_type -> pequod.v1.ExplainRequest
+	67,  // 143: pequod.v1.Pequod.Invalidate:input_type -> pequod.v1.InvalidateRequest
+	73,  // 144: pequod.v1.Pequod.Stats:input_type -> pequod.v1.StatsRequest
+	85,  // 145: pequod.v1.Pequod.SlowCalls:input_type -> pequod.v1.SlowCallsRequest
+	88,  // 146: pequod.v1.Pequod.SaveSnapshot:input_type -> pequod.v1.SaveSnapshotRequest
+	90,  // 147: pequod.v1.Pequod.RestoreSnapshot:input_type -> pequod.v1.RestoreSnapshotRequest
+	97,  // 148: pequod.v1.Pequod.BeginBackfill:input_type -> pequod.v1.BeginBackfillRequest
+	99,  // 149: pequod.v1.Pequod.ReadBackfill:input_type -> pequod.v1.ReadBackfillRequest
+	101, // 150: pequod.v1.Pequod.LoadBackfill:input_type -> pequod.v1.LoadBackfillRequest
+	103, // 151: pequod.v1.Pequod.RenewBackfill:input_type -> pequod.v1.RenewBackfillRequest
+	105, // 152: pequod.v1.Pequod.EndBackfill:input_type -> pequod.v1.EndBackfillRequest
+	107, // 153: pequod.v1.Pequod.ListBackfills:input_type -> pequod.v1.ListBackfillsRequest
+	109, // 154: pequod.v1.Pequod.FollowCluster:input_type -> pequod.v1.FollowClusterRequest
+	118, // 155: pequod.v1.PequodPeer.Load:input_type -> pequod.v1.PeerLoadRequest
+	118, // 156: pequod.v1.PequodPeer.Loads:input_type -> pequod.v1.PeerLoadRequest
+	121, // 157: pequod.v1.PequodPeer.Feed:input_type -> pequod.v1.PeerFeedRequest
+	124, // 158: pequod.v1.PequodPeer.Position:input_type -> pequod.v1.PeerPositionRequest
+	126, // 159: pequod.v1.PequodPeer.Write:input_type -> pequod.v1.PeerWriteRequest
+	135, // 160: pequod.v1.PequodPeer.WriteIf:input_type -> pequod.v1.PeerWriteIfRequest
+	137, // 161: pequod.v1.PequodPeer.Transaction:input_type -> pequod.v1.PeerTransactionRequest
+	128, // 162: pequod.v1.PequodPeer.Add:input_type -> pequod.v1.PeerAddRequest
+	131, // 163: pequod.v1.PequodPeer.Ids:input_type -> pequod.v1.PeerIdsRequest
+	133, // 164: pequod.v1.PequodPeer.TakeIds:input_type -> pequod.v1.PeerTakeIdsRequest
+	4,   // 165: pequod.v1.Pequod.Get:output_type -> pequod.v1.GetReply
+	6,   // 166: pequod.v1.Pequod.Put:output_type -> pequod.v1.PutReply
+	15,  // 167: pequod.v1.Pequod.Remove:output_type -> pequod.v1.RemoveReply
+	8,   // 168: pequod.v1.Pequod.WriteIf:output_type -> pequod.v1.WriteIfReply
+	11,  // 169: pequod.v1.Pequod.Transaction:output_type -> pequod.v1.TransactionReply
+	13,  // 170: pequod.v1.Pequod.Add:output_type -> pequod.v1.AddReply
+	17,  // 171: pequod.v1.Pequod.Expire:output_type -> pequod.v1.ExpireReply
+	19,  // 172: pequod.v1.Pequod.Ttl:output_type -> pequod.v1.TtlReply
+	21,  // 173: pequod.v1.Pequod.MultiGet:output_type -> pequod.v1.MultiGetReply
+	23,  // 174: pequod.v1.Pequod.MultiPut:output_type -> pequod.v1.MultiPutReply
+	25,  // 175: pequod.v1.Pequod.RemoveRange:output_type -> pequod.v1.RemoveRangeReply
+	27,  // 176: pequod.v1.Pequod.Scan:output_type -> pequod.v1.ScanReply
+	29,  // 177: pequod.v1.Pequod.Count:output_type -> pequod.v1.CountReply
+	31,  // 178: pequod.v1.Pequod.Splits:output_type -> pequod.v1.SplitsReply
+	33,  // 179: pequod.v1.Pequod.Execute:output_type -> pequod.v1.ExecuteReply
+	36,  // 180: pequod.v1.Pequod.Watch:output_type -> pequod.v1.WatchReply
+	39,  // 181: pequod.v1.Pequod.WatchRanges:output_type -> pequod.v1.WatchRangesReply
+	44,  // 182: pequod.v1.Pequod.AddJoin:output_type -> pequod.v1.AddJoinReply
+	46,  // 183: pequod.v1.Pequod.CheckJoin:output_type -> pequod.v1.CheckJoinReply
+	50,  // 184: pequod.v1.Pequod.DropJoin:output_type -> pequod.v1.DropJoinReply
+	53,  // 185: pequod.v1.Pequod.ReplaceJoin:output_type -> pequod.v1.ReplaceJoinReply
+	55,  // 186: pequod.v1.Pequod.ListReplacements:output_type -> pequod.v1.ListReplacementsReply
+	57,  // 187: pequod.v1.Pequod.EndReplacement:output_type -> pequod.v1.EndReplacementReply
+	59,  // 188: pequod.v1.Pequod.ListJoins:output_type -> pequod.v1.ListJoinsReply
+	62,  // 189: pequod.v1.Pequod.Explain:output_type -> pequod.v1.ExplainReply
+	68,  // 190: pequod.v1.Pequod.Invalidate:output_type -> pequod.v1.InvalidateReply
+	74,  // 191: pequod.v1.Pequod.Stats:output_type -> pequod.v1.StatsReply
+	86,  // 192: pequod.v1.Pequod.SlowCalls:output_type -> pequod.v1.SlowCallsReply
+	89,  // 193: pequod.v1.Pequod.SaveSnapshot:output_type -> pequod.v1.SaveSnapshotReply
+	91,  // 194: pequod.v1.Pequod.RestoreSnapshot:output_type -> pequod.v1.RestoreSnapshotReply
+	98,  // 195: pequod.v1.Pequod.BeginBackfill:output_type -> pequod.v1.BeginBackfillReply
+	100, // 196: pequod.v1.Pequod.ReadBackfill:output_type -> pequod.v1.ReadBackfillReply
+	102, // 197: pequod.v1.Pequod.LoadBackfill:output_type -> pequod.v1.LoadBackfillReply
+	104, // 198: pequod.v1.Pequod.RenewBackfill:output_type -> pequod.v1.RenewBackfillReply
+	106, // 199: pequod.v1.Pequod.EndBackfill:output_type -> pequod.v1.EndBackfillReply
+	108, // 200: pequod.v1.Pequod.ListBackfills:output_type -> pequod.v1.ListBackfillsReply
+	110, // 201: pequod.v1.Pequod.FollowCluster:output_type -> pequod.v1.FollowClusterReply
+	120, // 202: pequod.v1.PequodPeer.Load:output_type -> pequod.v1.PeerLoadReply
+	120, // 203: pequod.v1.PequodPeer.Loads:output_type -> pequod.v1.PeerLoadReply
+	123, // 204: pequod.v1.PequodPeer.Feed:output_type -> pequod.v1.PeerFeedReply
+	125, // 205: pequod.v1.PequodPeer.Position:output_type -> pequod.v1.PeerPositionReply
+	127, // 206: pequod.v1.PequodPeer.Write:output_type -> pequod.v1.PeerWriteReply
+	136, // 207: pequod.v1.PequodPeer.WriteIf:output_type -> pequod.v1.PeerWriteIfReply
+	138, // 208: pequod.v1.PequodPeer.Transaction:output_type -> pequod.v1.PeerTransactionReply
+	129, // 209: pequod.v1.PequodPeer.Add:output_type -> pequod.v1.PeerAddReply
+	132, // 210: pequod.v1.PequodPeer.Ids:output_type -> pequod.v1.PeerIdsReply
+	134, // 211: pequod.v1.PequodPeer.TakeIds:output_type -> pequod.v1.PeerTakeIdsReply
+	165, // [165:212] is the sub-list for method output_type
+	118, // [118:165] is the sub-list for method input_type
+	118, // [118:118] is the sub-list for extension type_name
+	118, // [118:118] is the sub-list for extension extendee
+	0,   // [0:118] is the sub-list for field type_name
 }
 
 func init() { file_pequod_v1_pequod_proto_init() }
@@ -11631,15 +11918,15 @@ func file_pequod_v1_pequod_proto_init() {
 	file_pequod_v1_pequod_proto_msgTypes[113].OneofWrappers = []any{}
 	file_pequod_v1_pequod_proto_msgTypes[114].OneofWrappers = []any{}
 	file_pequod_v1_pequod_proto_msgTypes[122].OneofWrappers = []any{}
-	file_pequod_v1_pequod_proto_msgTypes[129].OneofWrappers = []any{}
-	file_pequod_v1_pequod_proto_msgTypes[130].OneofWrappers = []any{}
+	file_pequod_v1_pequod_proto_msgTypes[134].OneofWrappers = []any{}
+	file_pequod_v1_pequod_proto_msgTypes[135].OneofWrappers = []any{}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_pequod_v1_pequod_proto_rawDesc), len(file_pequod_v1_pequod_proto_rawDesc)),
 			NumEnums:      1,
-			NumMessages:   136,
+			NumMessages:   141,
 			NumExtensions: 0,
 			NumServices:   2,
 		},

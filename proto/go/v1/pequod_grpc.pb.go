@@ -1632,6 +1632,8 @@ const (
 	PequodPeer_WriteIf_FullMethodName     = "/pequod.v1.PequodPeer/WriteIf"
 	PequodPeer_Transaction_FullMethodName = "/pequod.v1.PequodPeer/Transaction"
 	PequodPeer_Add_FullMethodName         = "/pequod.v1.PequodPeer/Add"
+	PequodPeer_Ids_FullMethodName         = "/pequod.v1.PequodPeer/Ids"
+	PequodPeer_TakeIds_FullMethodName     = "/pequod.v1.PequodPeer/TakeIds"
 )
 
 // PequodPeerClient is the client API for PequodPeer service.
@@ -1660,6 +1662,10 @@ type PequodPeerClient interface {
 	Transaction(ctx context.Context, in *PeerTransactionRequest, opts ...grpc.CallOption) (*PeerTransactionReply, error)
 	// Add a number to one base key, and return the sum, and a place that the feeds pass after they have delivered it.
 	Add(ctx context.Context, in *PeerAddRequest, opts ...grpc.CallOption) (*PeerAddReply, error)
+	// Return request ids that the home remembers, with what their writes gave: a range moves with them.
+	Ids(ctx context.Context, in *PeerIdsRequest, opts ...grpc.CallOption) (*PeerIdsReply, error)
+	// Remember request ids of the home that a range comes from.
+	TakeIds(ctx context.Context, in *PeerTakeIdsRequest, opts ...grpc.CallOption) (*PeerTakeIdsReply, error)
 }
 
 type pequodPeerClient struct {
@@ -1765,6 +1771,26 @@ func (c *pequodPeerClient) Add(ctx context.Context, in *PeerAddRequest, opts ...
 	return out, nil
 }
 
+func (c *pequodPeerClient) Ids(ctx context.Context, in *PeerIdsRequest, opts ...grpc.CallOption) (*PeerIdsReply, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(PeerIdsReply)
+	err := c.cc.Invoke(ctx, PequodPeer_Ids_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (c *pequodPeerClient) TakeIds(ctx context.Context, in *PeerTakeIdsRequest, opts ...grpc.CallOption) (*PeerTakeIdsReply, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(PeerTakeIdsReply)
+	err := c.cc.Invoke(ctx, PequodPeer_TakeIds_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
 // PequodPeerServer is the server API for PequodPeer service.
 // All implementations must embed UnimplementedPequodPeerServer
 // for forward compatibility.
@@ -1791,6 +1817,10 @@ type PequodPeerServer interface {
 	Transaction(context.Context, *PeerTransactionRequest) (*PeerTransactionReply, error)
 	// Add a number to one base key, and return the sum, and a place that the feeds pass after they have delivered it.
 	Add(context.Context, *PeerAddRequest) (*PeerAddReply, error)
+	// Return request ids that the home remembers, with what their writes gave: a range moves with them.
+	Ids(context.Context, *PeerIdsRequest) (*PeerIdsReply, error)
+	// Remember request ids of the home that a range comes from.
+	TakeIds(context.Context, *PeerTakeIdsRequest) (*PeerTakeIdsReply, error)
 	mustEmbedUnimplementedPequodPeerServer()
 }
 
@@ -1824,6 +1854,12 @@ func (UnimplementedPequodPeerServer) Transaction(context.Context, *PeerTransacti
 }
 func (UnimplementedPequodPeerServer) Add(context.Context, *PeerAddRequest) (*PeerAddReply, error) {
 	return nil, status.Error(codes.Unimplemented, "method Add not implemented")
+}
+func (UnimplementedPequodPeerServer) Ids(context.Context, *PeerIdsRequest) (*PeerIdsReply, error) {
+	return nil, status.Error(codes.Unimplemented, "method Ids not implemented")
+}
+func (UnimplementedPequodPeerServer) TakeIds(context.Context, *PeerTakeIdsRequest) (*PeerTakeIdsReply, error) {
+	return nil, status.Error(codes.Unimplemented, "method TakeIds not implemented")
 }
 func (UnimplementedPequodPeerServer) mustEmbedUnimplementedPequodPeerServer() {}
 func (UnimplementedPequodPeerServer) testEmbeddedByValue()                    {}
@@ -1961,6 +1997,42 @@ func _PequodPeer_Add_Handler(srv interface{}, ctx context.Context, dec func(inte
 	return interceptor(ctx, in, info, handler)
 }
 
+func _PequodPeer_Ids_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(PeerIdsRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(PequodPeerServer).Ids(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: PequodPeer_Ids_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(PequodPeerServer).Ids(ctx, req.(*PeerIdsRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
+func _PequodPeer_TakeIds_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(PeerTakeIdsRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(PequodPeerServer).TakeIds(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: PequodPeer_TakeIds_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(PequodPeerServer).TakeIds(ctx, req.(*PeerTakeIdsRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
 // PequodPeer_ServiceDesc is the grpc.ServiceDesc for PequodPeer service.
 // It's only intended for direct use with grpc.RegisterService,
 // and not to be introspected or modified (even as a copy)
@@ -1987,6 +2059,14 @@ var PequodPeer_ServiceDesc = grpc.ServiceDesc{
 		{
 			MethodName: "Add",
 			Handler:    _PequodPeer_Add_Handler,
+		},
+		{
+			MethodName: "Ids",
+			Handler:    _PequodPeer_Ids_Handler,
+		},
+		{
+			MethodName: "TakeIds",
+			Handler:    _PequodPeer_TakeIds_Handler,
 		},
 	},
 	Streams: []grpc.StreamDesc{

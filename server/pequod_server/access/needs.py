@@ -91,6 +91,9 @@ class Needs:
             PEER_PATH + "Transaction": lambda role, request: _need_transaction(role, request.transaction),
             PEER_PATH + "WriteIf": _need_decided,
             PEER_PATH + "Add": _need_decided,
+            # They are of all keys of the home: what they gave tells values, and who makes some up prevents writes.
+            PEER_PATH + "Ids": lambda role, _: role.need(Right.FEED, b"", None),
+            PEER_PATH + "TakeIds": lambda role, _: role.need(Right.WRITE, b"", None),
         }
 
     def rule_of(self, method: str) -> Rule:

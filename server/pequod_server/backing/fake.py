@@ -88,7 +88,7 @@ class FakeStore:
         self._told_timeline: int | None = None
         self._broken: FeedBrokenError | None = None
         self._moved = asyncio.Event()
-        self._ids = RequestIds()
+        self.request_ids = RequestIds()
 
     # The script.
 
@@ -138,7 +138,7 @@ class FakeStore:
         self.ends[self.timeline] = len(self._log)
         self.timeline += 1
         # Those of commits that are lost are among them.
-        self._ids = RequestIds() if lost else self._ids
+        self.request_ids = RequestIds() if lost else self.request_ids
         self.break_feed("failed over", is_lost=True)
 
     @property
@@ -190,7 +190,7 @@ class FakeStore:
         """Write a change if its condition holds."""
         if self._failures.get("write"):
             await self._pass("write")
-        outcome = self._ids.once(once_of_change(change), lambda: self._decide(change))
+        outcome = self.request_ids.once(once_of_change(change), lambda: self._decide(change))
         place = Place(self.timeline, len(self._log))
         await self._pass("write")
         return WrittenIf(place, outcome)
@@ -206,7 +206,7 @@ class FakeStore:
         """Run a transaction."""
         if self._failures.get("write"):
             await self._pass("write")
-        done = self._ids.once(once_of_transaction(transaction), lambda: self._run(transaction, limits))
+        done = self.request_ids.once(once_of_transaction(transaction), lambda: self._run(transaction, limits))
         place = Place(self.timeline, len(self._log))
         await self._pass("write")
         return WrittenTransaction(place, done)
@@ -222,7 +222,7 @@ class FakeStore:
         """Add to a row."""
         if self._failures.get("write"):
             await self._pass("write")
-        total = self._ids.once(once_of_addition(addition), lambda: self._sum(addition))
+        total = self.request_ids.once(once_of_addition(addition), lambda: self._sum(addition))
         place = Place(self.timeline, len(self._log))
         await self._pass("write")
         return Added(place, total)

@@ -2,6 +2,7 @@
 
     old home    [ page 1 ][ page 2 ][ page 3 ] ...     each read as of a place, its changes told from there on
     new home    [ page 1 ][ page 2 ] <- changes        a page is written whole, and after it what was told meanwhile
+    request ids                      <- ids            what the old home remembers of writes; see `IdCopy`
     compare     page 1 at the old home, with what was told since, is page 1 at the new home
 
 Nobody else writes the range at the new home: so what it has is what was written here.
@@ -19,6 +20,7 @@ from pequod.cluster.map import HomeRange
 from pequod.errors import ClusterMapError
 from pequod.escapes import shown
 from pequod_server.backing import KeyRange, Place
+from pequod_server.cluster.copied_ids import IdCopy
 from pequod_server.cluster.followed_home import FollowedHome, HomeAccess, Rows, lasting
 from pequod_server.homes.messages import copies_request
 
@@ -63,6 +65,7 @@ class RangeCopy:
         self.new = new
         self.counts = CopyCounts()
         self._feed = FollowedHome(old.channel, old.entry.id)
+        self._ids = IdCopy(old, new, home.move)
         self._pages: list[KeyRange] = []
 
     async def start(self) -> None:
@@ -161,6 +164,7 @@ class RangeCopy:
         for _ in range(_ROUNDS_MAX):
             await self._feed.come_to_latest()
             if len(await self.carry()) <= PAGE_ROWS:
+                await self._ids.come_near()
                 return
         raise ClusterMapError(
             str(self.home),
@@ -169,9 +173,14 @@ class RangeCopy:
         )
 
     async def come_to_end(self) -> None:
-        """Write all that was committed before this call."""
+        """Write all that was committed before this call, and then the request ids of that."""
         await self._feed.come_to_latest()
         await self.carry()
+        await self.carry_ids()
+
+    async def carry_ids(self) -> None:
+        """Have the new home remember the request ids of all writes that the old one has done before this call."""
+        await self._ids.carry()
 
     async def lost(self) -> list[bytes]:
         """Return the keys that programs have written to the old database since `come_to_end`, but not at the new home.

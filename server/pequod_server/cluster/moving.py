@@ -1,8 +1,8 @@
 """A move of base keys from one home group to another, while clients write them.
 
-    map 5  copying    pages and changes are copied and compared; writes go to the old homes
-    map 6  closed     the old homes refuse writes; the last changes are copied        |  writes are refused
-    map 7  moved      all servers read the range at the new group                     |
+    map 5  copying    pages, changes and request ids are copied; writes go to the old homes
+    map 6  closed     the old homes refuse writes; the last changes and ids are copied  |  writes are refused
+    map 7  moved      all servers read the range at the new group                       |
     map 8  opened     the new homes take writes
 
 The number of the first map names the move. A command that begins it again has another number: then neither the map nor
@@ -133,6 +133,8 @@ class Move:
             for copy in self._copies:
                 await copy.compare()
                 self._tell_of(copy, "compared")
+                if not await self._is_one_database(copy):
+                    await copy.carry_ids()
             return await self._moved(known.version, begun_s)
 
     def _tell_of(self, copy: RangeCopy, what: str) -> None:
@@ -151,12 +153,15 @@ class Move:
 
     async def _refuse_one_database(self, copy: RangeCopy) -> None:
         """Pass if a copy goes to another database: in one and the same, it would put old values over new ones."""
-        if await database_of(self._open(copy.new.entry)) == copy.database:
+        if await self._is_one_database(copy):
             raise ClusterMapError(
                 str(copy.home),
                 f"groups {copy.home.group} and {self._group} are beside one database, which has the rows: there is "
                 "nothing to copy, so run the command again with --copied",
             )
+
+    async def _is_one_database(self, copy: RangeCopy) -> bool:
+        return await database_of(self._open(copy.new.entry)) == copy.database
 
     async def _switched(self, move: int) -> Moved:
         """Close the range, copy what is left, and have it come; if that fails, writes are taken where they were."""

@@ -137,8 +137,7 @@ class Disk:
         """
         for task in self._tasks:
             task.cancel()
-        rows, folder = self._rows, self._folder
-        self._rows = self._folder = None
+        rows, folder, self._rows, self._folder = self._rows, self._folder, None, None
         if folder is None:
             return
         run, is_whole = asyncio.get_running_loop().run_in_executor, bool(self._tasks) and not self._is_broken
@@ -213,7 +212,7 @@ class Disk:
         Cost:
             Nothing if nothing has changed; else 3 µs, and 0.4 µs for each key.
         """
-        if self._engine.revision == self._committed or self._rows is None or self._is_broken:
+        if (self._engine.revision == self._committed and not self.ids.unsaved) or self._rows is None or self._is_broken:
             return
         try:
             self._write(self._rows, self.folder)
@@ -270,7 +269,8 @@ class Disk:
 
     @property
     def _is_safe(self) -> bool:
-        return self._position <= (self._durable if self._fsync == "always" else self._committed)
+        safe = self._durable if self._fsync == "always" else self._committed
+        return self._position <= safe and (self._is_broken or not self.ids.unsaved)
 
     def _wait(self, then: Told) -> None:
         """Commit in the next turn of the event loop, with what others change until then, and tell who may go."""

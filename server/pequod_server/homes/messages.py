@@ -35,6 +35,7 @@ from pequod_server.backing.store import (
     WrittenTransaction,
 )
 from pequod_server.backing.timed import deadline_of, deadlines_of, with_deadlines
+from pequod_server.once.parts import IdPart, is_part
 
 #: The versions of the protocol that this server speaks as a compute; as a home it speaks the latest.
 VERSION_MIN: Final = 2
@@ -186,6 +187,29 @@ def peer_transaction_reply(transaction: Transaction, written: WrittenTransaction
 def written_transaction_of(transaction: Transaction, message: pb.PeerTransactionReply) -> WrittenTransaction:
     """Return what came of a transaction."""
     return WrittenTransaction(place_of(message.place), transacted_of(transaction, message.transaction))
+
+
+def id_parts_message(parts: Sequence[IdPart]) -> pb.PeerIdParts:
+    """Return the message of request ids that go with a range."""
+    return pb.PeerIdParts(
+        ids=[part.id for part in parts],
+        outcomes=[part.outcomes for part in parts],
+        ages_ms=[part.age_ms for part in parts],
+    )
+
+
+def id_parts_of(message: pb.PeerIdParts) -> list[IdPart]:
+    """Return the request ids of a message.
+
+    Raises:
+        BadRequestError: They are none.
+    """
+    if not len(message.ids) == len(message.outcomes) == len(message.ages_ms):
+        raise BadRequestError("each part of request ids needs outcomes and an age")
+    parts = list(map(IdPart, message.ids, message.outcomes, message.ages_ms))
+    if not all(is_part(*part) for part in parts):
+        raise BadRequestError("a part of request ids is none, or does not begin with the outcome of its own id")
+    return parts
 
 
 def added_of(message: pb.PeerAddReply) -> Added:

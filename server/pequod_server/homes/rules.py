@@ -157,6 +157,16 @@ class HomeRules:
             if home is None or home.move != move or not self._comes(home):
                 raise NotHomeError(key, 0 if known is None else known.version)
 
+    def refuse_move(self, move: int) -> None:
+        """Pass if a range comes here by a move; raises as `refuse_copies`."""
+        known = self._known
+        if self.must_confirm():
+            raise BackingUnavailableError(DATABASE, _PAUSED)
+        if known is None or not any(home.move == move and self._comes(home) for home in known.home_ranges):
+            raise BadRequestError(
+                "no range comes here by this move: it was undone, or another command has overtaken it"
+            )
+
     def refuse_rests(self, keys: Iterable[bytes]) -> None:
         """Pass if rows of all keys may be removed as rests of a move: they belong to other groups, and do not move.
 

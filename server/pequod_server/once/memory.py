@@ -17,12 +17,15 @@ disk to take with the changes of the writes.
 
 from __future__ import annotations
 
+import secrets
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from itertools import islice
 from struct import Struct
 from typing import Final, NamedTuple, TypeVar
 
 from pequod_server.once.outcomes import BATCH_ID_BYTES, ID_BYTES, Once, in_order, with_head
+from pequod_server.once.parts import PAGE_BYTES, IdPage, IdPart
 
 T = TypeVar("T")
 
@@ -32,6 +35,8 @@ _HEAD: Final = Struct(">QI")
 _FIRST_AT: Final = _HEAD.size
 _OUTCOME_AT: Final = _FIRST_AT + 8
 _NUMBER_BYTES: Final = ID_BYTES - BATCH_ID_BYTES
+#: Where the number stands in `IdPage.next`; before it is what names this life of the server.
+_LIFE_BYTES: Final = 8
 #: The memory of a part beside its bytes: its id and that of its batch, and its place in two tables, or in three.
 _PART_BYTES: Final = 300
 _SHARED_PART_BYTES: Final = 400
@@ -63,14 +68,14 @@ class RequestIds:
         clock: Returns the time of the wall clock in seconds: ids outlive a start of the server.
 
     Invariants:
-        1. ``_parts`` has each part by the request id of its first command, the earliest first.
+        1. ``_parts`` has each part by the request id of its first command, in the order in which they came here.
         2. ``_counts`` has how many parts there are of each batch, and ``_shared`` those of several commands, in order.
         3. ``_id_count`` is the sum of their counts, and ``_size_bytes`` is what they take, at most ``bytes_max``.
     """
 
     __slots__ = (
         *("_bytes_max", "_clock", "_counts", "_due_ms", "_id_count", "_is_saved", "_keep_ms", "_let_go_early"),
-        *("_parts", "_read", "_repeated", "_shared", "_size_bytes", "unsaved"),
+        *("_kept_count", "_life", "_parts", "_read", "_repeated", "_shared", "_size_bytes", "unsaved"),
     )
 
     def __init__(self, keep_s: float = 600.0, bytes_max: int = 1 << 24, clock: Callable[[], float] = time.time) -> None:
@@ -82,7 +87,10 @@ class RequestIds:
         self._shared: dict[bytes, list[bytes]] = {}
         self._read: _Read | None = None
         self._id_count = self._size_bytes = self._repeated = self._let_go_early = 0
-        #: No part is due before this moment.
+        #: How many parts ever came, and what names this count: another life of the server has another one.
+        self._kept_count = 0
+        self._life = secrets.token_bytes(_LIFE_BYTES)
+        #: The first part is not due before this moment.
         self._due_ms = 0
         #: Whether a disk keeps them.
         self._is_saved = False
@@ -176,6 +184,7 @@ class RequestIds:
 
     def _keep(self, batch_id: bytes, part_id: bytes, part: bytes, count: int) -> None:
         self._parts[part_id] = part
+        self._kept_count += 1
         self._counts[batch_id] = self._counts.get(batch_id, 0) + 1
         if count > 1:
             self._shared.setdefault(batch_id, []).append(part)
@@ -220,6 +229,48 @@ class RequestIds:
                 self._read = None
         self._id_count -= count
         self._size_bytes -= _size_of(part)
+
+    # On the way to another home.
+
+    async def page(self, since: bytes) -> IdPage:
+        """Return a page of ids; see `Remembered.page`.
+
+        Cost:
+            0.2 µs for each part that was not told before.
+        """
+        life, number = since[:_LIFE_BYTES], int.from_bytes(since[_LIFE_BYTES:])
+        # What was let go was at the front: numbers count from the end, where none is missing. After an undo some of
+        # those that are left have greater numbers than before, and are told again.
+        untold = min(self._kept_count - (number if life == self._life else 0), len(self._parts))
+        now_ms, found, size = int(self._clock() * 1000), list[IdPart](), 0
+        for part_id in reversed([*islice(reversed(self._parts), untold)]):
+            if size > PAGE_BYTES:
+                break
+            part = self._parts[part_id]
+            found.append(IdPart(part_id, part[_FIRST_AT:], max(0, now_ms - _moment_of(part))))
+            size += len(part_id) + len(part)
+        told = self._kept_count - untold + len(found)
+        return IdPage(found, self._life + told.to_bytes(8), len(found) < untold)
+
+    async def take(self, parts: Sequence[IdPart]) -> None:
+        """Remember ids of another home; those that are too old, or known, stay as they are."""
+        now_ms = int(self._clock() * 1000)
+        for part_id, outcomes, age_ms in parts:
+            if age_ms > self._keep_ms:
+                continue
+            count = sum(1 for _ in in_order(outcomes))
+            part = _HEAD.pack(max(0, now_ms - age_ms), count) + outcomes
+            known = self._parts.get(part_id)
+            if known is not None:
+                if known[_FIRST_AT:] == outcomes:
+                    continue
+                # The other home has it from the write itself.
+                self._forget(part_id)
+            self._keep(part_id[:BATCH_ID_BYTES], part_id, part, count)
+            if self._is_saved:
+                self.unsaved[part_id] = part
+        if self._size_bytes > self._bytes_max:
+            self._let_go_due(now_ms)
 
     # With a disk.
 

@@ -34,7 +34,7 @@ from pequod.transaction_messages import transacted_of, transaction_reply, transa
 ID_BYTES: Final = 16
 BATCH_ID_BYTES: Final = 12
 #: Before each of several outcomes: the number of its command, and its size.
-_HEAD: Final = Struct(">II")
+HEAD: Final = Struct(">II")
 #: The head of a write that is checked: its kind and number, and the sizes of its first two arguments, which say where
 #: one ends and the next begins.
 _CHECKED: Final = Struct(">BQII")
@@ -94,8 +94,8 @@ def with_head(request_id: bytes, outcome: bytes) -> bytes:
 def in_order(outcomes: bytes, start: int = 0) -> Iterator[tuple[bytes, bytes]]:
     """Yield the outcomes that stand one behind the other from a place on, each behind the end of its request id."""
     while start < len(outcomes):
-        number, size = _HEAD.unpack_from(outcomes, start)
-        start += _HEAD.size
+        number, size = HEAD.unpack_from(outcomes, start)
+        start += HEAD.size
         yield number.to_bytes(ID_BYTES - BATCH_ID_BYTES), outcomes[start : start + size]
         start += size
 

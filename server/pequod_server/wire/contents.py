@@ -23,6 +23,7 @@ from pequod.commands.kinds import ARGUMENTS_MAX, NUMBERS_MAX
 from pequod.errors import BadRequestError, LimitExceededError
 from pequod_server.config import ServerConfig
 from pequod_server.memory.admission import SMALL_BYTES
+from pequod_server.once.parts import PAGE_ROWS
 from pequod_server.wire.tally import BYTES, FIELD_BYTES, FIELDS, FIXED32, FIXED64, MESSAGE, SIZED, VARINT, tally
 
 
@@ -93,6 +94,7 @@ BOUNDS: Final[Mapping[str, Mapping[str, Bound]]] = {
     "PeerLoadRequest": {"firsts": _RANGES, "lasts": _RANGES, "next": AtMost(NEXT_GROUPS_MAX)},
     "PeerFeedRequest": {"released_firsts": _RANGES, "released_lasts": _RANGES},
     "PeerFeedHello": {"firsts": _RANGES, "lasts": _RANGES},
+    "PeerIdParts": dict.fromkeys(("ids", "outcomes", "ages_ms"), AtMost(PAGE_ROWS)),
     "PeerWriteRequest": {"keys": _COMMANDS, "values": _COMMANDS, "deadlines": _COMMANDS},
 }  # fmt: skip
 

@@ -7,7 +7,7 @@ from typing import Final
 
 from pequod_installed.names import how_to_install
 
-from pequod_views.errors import TargetRefusedError, ViewFileError
+from pequod_views.errors import TargetUnfitError, ViewFileError
 from pequod_views.targets.sqlite import SqliteTarget
 from pequod_views.targets.target import Missing, PartNews, RowChange, Target, TargetDialect, TargetTransaction
 
@@ -26,7 +26,7 @@ def open_target(database: str, *, missing: Missing = "made") -> Target:
 
     Raises:
         ViewFileError: It is none of them.
-        TargetRefusedError: The package for PostgreSQL or MariaDB is not installed.
+        TargetUnfitError: The package for PostgreSQL or MariaDB is not installed.
     """
     if database.startswith("sqlite:") and len(database) > len("sqlite:"):
         return SqliteTarget(Path(database.removeprefix("sqlite:")), missing)
@@ -34,7 +34,7 @@ def open_target(database: str, *, missing: Missing = "made") -> Target:
         try:
             from pequod_views.targets.mariadb import MariadbTarget  # noqa: PLC0415 - others do without PyMySQL
         except ImportError as error:
-            raise TargetRefusedError("MariaDB", f"it needs {error.name}: {how_to_install('mariadb')}") from error
+            raise TargetUnfitError("MariaDB", f"it needs {error.name}: {how_to_install('mariadb')}") from error
         return MariadbTarget(database)
     if not database.startswith(_POSTGRES):
         # It may have a password.
@@ -45,5 +45,5 @@ def open_target(database: str, *, missing: Missing = "made") -> Target:
     try:
         from pequod_views.targets.postgres import PostgresTarget  # noqa: PLC0415 - SQLite does without asyncpg
     except ImportError as error:
-        raise TargetRefusedError("PostgreSQL", f"it needs {error.name}: {how_to_install('views')}") from error
+        raise TargetUnfitError("PostgreSQL", f"it needs {error.name}: {how_to_install('views')}") from error
     return PostgresTarget(database)

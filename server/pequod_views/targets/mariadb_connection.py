@@ -22,7 +22,14 @@ import pymysql
 from pymysql.constants import CLIENT, CR, ER
 
 from pequod.errors import PequodError
-from pequod_views.errors import TargetAwayError, TargetMissingError, TargetRefusedError, ViewFileError
+from pequod_views.errors import (
+    TargetAwayError,
+    TargetBusyError,
+    TargetMissingError,
+    TargetRefusedError,
+    TargetUnfitError,
+    ViewFileError,
+)
 
 #: SKIP LOCKED is there since this version.
 _VERSION_MIN: Final = (10, 6)
@@ -42,16 +49,16 @@ _SESSION: Final = (
     "SET SESSION TRANSACTION ISOLATION LEVEL READ COMMITTED;"
     "SELECT @@max_allowed_packet"
 )
-#: Those of a server that is away, stops, starts, is full for the moment, or has rolled back: the same may work later.
+#: Those of a server that has rolled back what was in the way of another transaction.
+_BUSY: Final = frozenset({ER.LOCK_DEADLOCK, ER.LOCK_WAIT_TIMEOUT})
+#: Those of a server that is away, stops, starts, or is full for the moment: the same may work later.
 _AWAY: Final = frozenset(
     {
         ER.CANT_CREATE_THREAD,
         ER.CON_COUNT_ERROR,
         ER.DISK_FULL,
         ER.ERROR_DURING_COMMIT,
-        ER.LOCK_DEADLOCK,
         ER.LOCK_TABLE_FULL,
-        ER.LOCK_WAIT_TIMEOUT,
         ER.OPTION_PREVENTS_STATEMENT,
         ER.OUT_OF_RESOURCES,
         ER.QUERY_INTERRUPTED,
@@ -130,6 +137,8 @@ def failure(name: str, error: Exception) -> PequodError:
     reason = str(error.args[1] if len(error.args) > 1 else error) or type(error).__name__
     if code == ER.BAD_DB_ERROR:
         return TargetMissingError(name, "there is no such database; check its name")
+    if code in _BUSY:
+        return TargetBusyError(name, reason)
     if code in _AWAY or isinstance(error, OSError | pymysql.InterfaceError):
         return TargetAwayError(name, reason)
     return TargetRefusedError(name, reason)
@@ -164,7 +173,7 @@ class MariadbConnection:
             self._raw.connect(_connected(address))
         except RuntimeError as error:
             # The way in which the user is to prove who it is needs a package that is not there.
-            raise TargetRefusedError(self._name, str(error)) from error
+            raise TargetUnfitError(self._name, str(error)) from error
         self._packet_bytes_max = 1 << 20
         try:
             self._prepare()
@@ -179,7 +188,7 @@ class MariadbConnection:
         found = re.match(r"(?:5\.5\.5-)?(\d+)\.(\d+)\..*MariaDB", version)
         if found is None or (int(found[1]), int(found[2])) < _VERSION_MIN:
             wanted = ".".join(map(str, _VERSION_MIN))
-            raise TargetRefusedError(self._name, f"it is {version}, and views need MariaDB {wanted} or a later one")
+            raise TargetUnfitError(self._name, f"it is {version}, and views need MariaDB {wanted} or a later one")
         ((self._packet_bytes_max,),) = self.run_all([_SESSION])[0]
         # From now on; a server that is stopped is known by its silence before.
         self._raw._read_timeout = _STATEMENT_S  # type: ignore[attr-defined]  # private
@@ -198,7 +207,7 @@ class MariadbConnection:
             size = len(message.encode(errors="surrogateescape"))
             if size >= self._packet_bytes_max:
                 # The server would close the connection, and it would be taken for one that is away.
-                raise TargetRefusedError(
+                raise TargetUnfitError(
                     self._name, f"a row of {size} bytes is larger than its max_allowed_packet, {self._packet_bytes_max}"
                 )
             with self._raw.cursor() as cursor:

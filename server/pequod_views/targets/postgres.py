@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Final
 import asyncpg
 
 from pequod_views.definition import DurableView, TableRow, names_of
-from pequod_views.errors import TargetAwayError, TargetMissingError, TargetRefusedError
+from pequod_views.errors import TargetAwayError, TargetBusyError, TargetMissingError, TargetRefusedError
 from pequod_views.targets.target import RowChange, TargetDialect, on_conflict, quoted
 from pequod_views.targets.waiting_sql import FUNCTIONS, FUNCTIONS_REMOVAL
 
@@ -110,6 +110,8 @@ class PostgresTarget:
     def _away(self, error: Exception) -> TargetAwayError:
         if isinstance(error, asyncpg.InvalidCatalogNameError):
             return TargetMissingError(self.name, "there is no such database; check its name")
+        if isinstance(error, asyncpg.TransactionRollbackError | asyncpg.LockNotAvailableError):
+            return TargetBusyError(self.name, str(error))
         return TargetAwayError(self.name, str(error) or type(error).__name__)
 
     async def _open(self) -> asyncpg.Pool[asyncpg.Record]:

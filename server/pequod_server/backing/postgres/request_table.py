@@ -8,7 +8,7 @@ A repetition that comes while the first is under way, here or at another server,
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from contextlib import suppress
 from datetime import timedelta
 from typing import Final, TypeVar
@@ -20,7 +20,8 @@ from pequod_server.backing.postgres.schema import Connection, Facts
 from pequod_server.backing.postgres.session import PostgresSession
 from pequod_server.backing.postgres.transactions import in_transaction
 from pequod_server.backing.store import Place
-from pequod_server.once.outcomes import Once
+from pequod_server.once.outcomes import BATCH_ID_BYTES, ID_BYTES, Once, in_order, with_head
+from pequod_server.once.parts import PAGE_ROWS, IdPage, IdPart
 
 T = TypeVar("T")
 
@@ -30,6 +31,26 @@ _SWEPT_MAX: Final = 1000
 _SWEEP: Final = f"""
 DELETE FROM {REQUESTS} WHERE id IN (
     SELECT id FROM {REQUESTS} WHERE at < now() - $1::interval ORDER BY at LIMIT {_SWEPT_MAX} FOR UPDATE SKIP LOCKED)
+"""
+
+#: Numbers of transactions are compared as PostgreSQL does, in a circle.
+_NUMBERS: Final = 1 << 32
+_NUMBER_BYTES: Final = 4
+#: The first transaction that may still be under way: those from it on may commit what a snapshot of now does not see.
+_HORIZON: Final = "SELECT txid_snapshot_xmin(txid_current_snapshot())"
+_ROW: Final = f"SELECT id, outcome, greatest(0, extract(epoch FROM now() - at) * 1000)::bigint FROM {REQUESTS}"
+_PAGE: Final = f"{_ROW} WHERE id > $1 ORDER BY id LIMIT {PAGE_ROWS}"
+#: Of transactions from one on. There are few: with OFFSET 0 the rows are not looked at in the order of ids, which would
+#: visit each of them in another place of the disk. One that was written 2^31 transactions ago comes, too.
+_PAGE_SINCE: Final = f"""
+SELECT * FROM ({_ROW} WHERE ((xmin::text::bigint - $2) & {_NUMBERS - 1}) < {_NUMBERS // 2} OFFSET 0) AS recent
+WHERE id > $1 ORDER BY id LIMIT {PAGE_ROWS}
+"""
+_TAKE: Final = f"""
+INSERT INTO {REQUESTS} (id, at, outcome)
+SELECT id, now() - age_ms * interval '1 millisecond', outcome
+FROM unnest($1::bytea[], $2::bigint[], $3::bytea[]) AS taken (id, age_ms, outcome)
+ON CONFLICT (id) DO UPDATE SET at = excluded.at, outcome = excluded.outcome
 """
 
 
@@ -89,3 +110,39 @@ class RequestTable:
         """
         async with self._session.connection() as connection:
             await connection.execute(_SWEEP, self._keep)
+
+    async def page(self, since: bytes) -> IdPage:
+        """Return a page of the ids, in their order; see `Remembering.ids`.
+
+        ``since`` has the transaction from which on this pass tells (none: it tells all), the one from which on the next
+        pass is to tell, which is noted before the first row is read, and the last id of the page before.
+
+        Raises:
+            BackingUnavailableError: The database does not answer.
+            SchemaError: There is no such table.
+        """
+        from_there, horizon, last = since[:_NUMBER_BYTES], since[_NUMBER_BYTES:][:_NUMBER_BYTES], since[-ID_BYTES:]
+        async with self._session.connection() as connection:
+            if len(since) <= _NUMBER_BYTES:
+                number = await connection.fetchval(_HORIZON)
+                horizon, last = (number % _NUMBERS).to_bytes(_NUMBER_BYTES), b""
+            if from_there.strip(b"\0"):
+                rows = await connection.fetch(_PAGE_SINCE, last, int.from_bytes(from_there))
+            else:
+                rows = await connection.fetch(_PAGE, last)
+        parts = [IdPart(one, with_head(one, outcome), age_ms) for one, outcome, age_ms in rows]
+        if len(rows) < PAGE_ROWS:
+            return IdPage(parts, horizon)
+        return IdPage(parts, (from_there or bytes(_NUMBER_BYTES)) + horizon + parts[-1].id, has_more=True)
+
+    async def take(self, parts: Sequence[IdPart]) -> None:
+        """Remember ids, but for those that are too old; raises as `page`."""
+        rows = {
+            part.id[:BATCH_ID_BYTES] + end: (part.age_ms, outcome)
+            for part in parts
+            if part.age_ms <= self._keep.total_seconds() * 1000
+            for end, outcome in in_order(part.outcomes)
+        }
+        ages_ms, outcomes = [one for one, _ in rows.values()], [one for _, one in rows.values()]
+        async with self._session.connection() as connection:
+            await connection.execute(_TAKE, [*rows], ages_ms, outcomes)

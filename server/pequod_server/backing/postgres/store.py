@@ -108,7 +108,7 @@ class PostgresStore(PostgresDeadlines):
             timeout_s=timeout_s,
             held_bytes_max=held_bytes_max,
         )
-        self._requests = RequestTable(self._session, keep_s)
+        self.request_ids = RequestTable(self._session, keep_s)
 
     @property
     def status(self) -> Status:
@@ -251,7 +251,7 @@ class PostgresStore(PostgresDeadlines):
     async def write_if(self, change: ConditionalChange) -> WrittenIf:
         """Write a change if its condition holds: a row that is there is locked, and one that is not must not come."""
         how = change, self._mapping(RowChange(change.key, change.value)), self._session._rows, self._write_one
-        work = self._requests.decided(once_of_change(change), lambda line, facts: decide_one(line, facts, *how))
+        work = self.request_ids.decided(once_of_change(change), lambda line, facts: decide_one(line, facts, *how))
         return WrittenIf(*await work)
 
     async def transact(self, transaction: Transaction, limits: TransactionLimits) -> WrittenTransaction:
@@ -262,13 +262,13 @@ class PostgresStore(PostgresDeadlines):
 
         how = transaction, limits, mappings, self._session._rows, self._write_one
         once = once_of_transaction(transaction)
-        work = self._requests.decided(once, lambda line, facts: decide(line, facts, *how), mappings)
+        work = self.request_ids.decided(once, lambda line, facts: decide(line, facts, *how), mappings)
         return WrittenTransaction(*await work)
 
     async def add(self, addition: Addition) -> Added:
         """Add to a row; see `deciding`."""
         how = addition, self._mapping(RowChange(addition.key, None)), self._session._rows, self._write_one
-        work = self._requests.decided(once_of_addition(addition), lambda line, facts: add_one(line, facts, *how))
+        work = self.request_ids.decided(once_of_addition(addition), lambda line, facts: add_one(line, facts, *how))
         return Added(*await work)
 
     async def position(self) -> Place:

@@ -34,7 +34,7 @@ from pequod_server.backing.sqlite import schema as sqlite_schema
 from pequod_server.backing.sqlite.connection import SqliteConnection, transaction
 from pequod_server.backing.sqlite.dialect import SqliteDialect, plan_of
 from pequod_server.backing.sqlite.due import SqliteDeadlines
-from pequod_server.backing.sqlite.recalled import once
+from pequod_server.backing.sqlite.recalled import SqliteIds
 from pequod_server.backing.sqlite.schema import CHANGES
 from pequod_server.backing.sqlite.writes import add, carry_out, transact, write_if
 from pequod_server.backing.store import (
@@ -79,8 +79,6 @@ class SqliteStore(SqliteDeadlines):
         self, path: str | Path, mappings: Sequence[Mapping], *, poll_s: float = 0.01, backoff: Backoff | None = None
     ) -> None:
         self.mappings = tuple(mappings)
-        #: How long request ids are kept.
-        self.keep_s = 600.0
         self._path = Path(path)
         self._poll_s = poll_s
         self._backoff = backoff or Backoff()
@@ -93,6 +91,7 @@ class SqliteStore(SqliteDeadlines):
         self._loads = SqliteConnection(self._path)
         self._feed = SqliteConnection(self._path, is_feed=True)
         self._writes = SqliteConnection(self._path)
+        self.request_ids = SqliteIds(self._loads, self._writes)
 
     @property
     def status(self) -> Status:
@@ -221,7 +220,7 @@ class SqliteStore(SqliteDeadlines):
 
         def run(connection: sqlite3.Connection) -> tuple[Place, T]:
             with transaction(connection, "IMMEDIATE"):
-                found = once(connection, write, partial(decide, connection), self.keep_s)
+                found = self.request_ids.once(connection, write, partial(decide, connection))
                 return Place(1, sqlite_schema.position_of(connection)), found
 
         return await self._writes.run(run)

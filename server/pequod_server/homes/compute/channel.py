@@ -78,6 +78,14 @@ class PeerChannel(Protocol):
         """Add to a value."""
         ...
 
+    async def ids(self, request: pb.PeerIdsRequest) -> pb.PeerIdsReply:
+        """Return request ids that the home remembers."""
+        ...
+
+    async def take_ids(self, request: pb.PeerTakeIdsRequest) -> pb.PeerTakeIdsReply:
+        """Have the home remember request ids."""
+        ...
+
     async def close(self) -> None:
         """Cut the calls under way off."""
         ...
@@ -311,6 +319,16 @@ class GrpcPeerChannel:
         reply: pb.PeerAddReply = await self._answered(self._stub.Add, request)
         return reply
 
+    async def ids(self, request: pb.PeerIdsRequest) -> pb.PeerIdsReply:
+        """Return request ids that the home remembers."""
+        reply: pb.PeerIdsReply = await self._answered(self._stub.Ids, request)
+        return reply
+
+    async def take_ids(self, request: pb.PeerTakeIdsRequest) -> pb.PeerTakeIdsReply:
+        """Have the home remember request ids."""
+        reply: pb.PeerTakeIdsReply = await self._answered(self._stub.TakeIds, request)
+        return reply
+
     async def close(self) -> None:
         """Cut the calls under way off."""
         await self._channel.close()
@@ -330,4 +348,7 @@ class GrpcPeerChannel:
                 refusal = rebuilt(info.reason, error.details() or "", dict(info.metadata))
                 if type(refusal) is not PequodError:
                     raise refusal from error
+        if error.code() is grpc.StatusCode.UNIMPLEMENTED:
+            reason = f"it is of an earlier version, which lacks this call ({error.details()}): bring it up to date"
+            raise BackingUnavailableError(self._name, reason) from error
         raise BackingUnavailableError(self._name, error.details() or error.code().name) from error

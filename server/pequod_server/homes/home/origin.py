@@ -38,6 +38,7 @@ from pequod_server.freshness.questions import Questions
 from pequod_server.homes.home.exports import Exports
 from pequod_server.homes.home.own_origin import MemoryOrigin, table_of
 from pequod_server.homes.home.relay import Relay
+from pequod_server.once.parts import Remembering
 
 log = logging.getLogger("pequod.peer")
 
@@ -71,6 +72,8 @@ class DatabaseOrigin:
         self._position = Questions(loader.store.position, lambda _begun_s, _place: None)
         self._latest = Questions(loader.store.latest, lambda _begun_s, _place: None)
         self._waking: asyncio.Task[None] | None = None
+        #: The database remembers them; None: it does not.
+        self.request_ids = loader.store.request_ids if isinstance(loader.store, Remembering) else None
         loader.tell(self._exports if exported else relay)
 
     #: The lives of the servers through which its changes come from the homes, this one first; none at a home.

@@ -63,7 +63,7 @@ class MemoryOrigin:
         ids: RequestIds | None = None,
         databases: Databases | None = None,
     ) -> None:
-        self._ids = ids or RequestIds()
+        self.request_ids = ids or RequestIds()
         self.engine = engine
         self._databases = databases or Databases(engine)
         self._is_kept = own is not None
@@ -227,21 +227,21 @@ class MemoryOrigin:
                 self.engine.set_deadlines(deadlines)
             return outcome
 
-        outcome = await self._written(lambda: self._ids.once(once_of_change(change), decide))
+        outcome = await self._written(lambda: self.request_ids.once(once_of_change(change), decide))
         return WrittenIf(Place(self.history.timeline, self.position), outcome)
 
     async def transact(self, transaction: Transaction, limits: TransactionLimits) -> WrittenTransaction:
         """Run a transaction on the engine."""
         write = once_of_transaction(transaction)
         run = partial(transact, self.engine, transaction, time.monotonic(), limits)
-        done = await self._written(lambda: self._ids.once(write, run))
+        done = await self._written(lambda: self.request_ids.once(write, run))
         return WrittenTransaction(Place(self.history.timeline, self.position), done)
 
     async def add(self, addition: Addition) -> Added:
         """Add to a value of the engine."""
         write = once_of_addition(addition)
         run = partial(self.engine.add, addition.key, addition.delta)
-        total = await self._written(lambda: self._ids.once(write, run))
+        total = await self._written(lambda: self.request_ids.once(write, run))
         return Added(Place(self.history.timeline, self.position), total)
 
     def stop(self) -> None:

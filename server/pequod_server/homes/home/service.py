@@ -25,6 +25,7 @@ from pequod_server.backing.timed import deadlines_of
 from pequod_server.backing.turns import Turns, in_turns
 from pequod_server.homes.home.answering import LoadStream
 from pequod_server.homes.home.feeding import FeedCounters, PeerFeed
+from pequod_server.homes.home.ids import IdCalls
 from pequod_server.homes.home.loads import prefetch_of, read_ranges
 from pequod_server.homes.home.origin import Origin
 from pequod_server.homes.messages import (
@@ -96,6 +97,8 @@ class PeerService:
         self.WriteIf = self._write_if
         self.Transaction = self._transaction
         self.Add = self._add
+        id_calls = IdCalls(origin, rules, is_home=is_home)
+        self.Ids, self.TakeIds = id_calls.ids, id_calls.take_ids
 
     async def following(self) -> PeersFollowing:
         """Return who follows this home, for people; others have their turn meanwhile."""
