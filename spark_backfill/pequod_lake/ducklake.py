@@ -229,6 +229,11 @@ class DuckLakeCatalog:
         """Return the files of an SCU as it was committed; none if they are not kept."""
         return ducklake_files.raw_files(self.database.connection, scu)
 
+    def past_count(self) -> int:
+        """Return how many files only older states have."""
+        past = "SELECT count(*) FROM lake_part WHERE end_number IS NOT NULL"
+        return int(self.database.connection.execute(past).fetchone()[0])
+
     @property
     def name(self) -> str:
         """What tells this lake from others."""

@@ -9,9 +9,7 @@ each page has its own checksum, and `checked_path` compares the whole file for r
 
 from __future__ import annotations
 
-import threading
 import zlib
-from collections import OrderedDict
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -28,7 +26,7 @@ from pyarrow import parquet
 from pequod_lake.blocks import Block, BlockCache, CacheLimits
 from pequod_lake.conditions import KeyBound, RowBound
 from pequod_lake.errors import LakeCorruptError, LakeError
-from pequod_lake.opened import OpenedFile
+from pequod_lake.opened import OpenedFile, OpenedFiles
 from pequod_lake.runs import LakeFile
 from pequod_lake.schema import LakeSchema, LakeTable
 from pequod_lake.store import FolderFiles, LakeFiles
@@ -37,8 +35,6 @@ from pequod_lake.writing import footer_of
 #: Row groups with no more rows in all stay in memory: those of a delta, or of a short range of a large file.
 _KEPT_ROWS_MAX: Final = 262_144
 _CRC_BYTES: Final = 1 << 20
-#: What Arrow takes in memory for a byte of a footer: 13.2 to 13.7 with five columns.
-_FOOTER_TIMES: Final = 14
 
 
 @dataclass(slots=True)
@@ -63,10 +59,7 @@ class LakeReader:
         self._kinds: dict[tuple[str, str], Any] = {}
         self.limits = limits or CacheLimits()
         self.blocks = BlockCache(self.limits.bytes_max)
-        self._lock = threading.Lock()
-        self._opened: OrderedDict[str, OpenedFile] = OrderedDict()
-        #: What the footers in `_opened` take up in files.
-        self._footer_bytes = 0
+        self._opened = OpenedFiles(self.limits.files_max, self.limits.footers_bytes_max)
         #: Files whose whole content has been compared with its checksum.
         self._checked: set[str] = set()
 
@@ -311,10 +304,8 @@ class LakeReader:
         size_bytes = self.files.size_bytes(file.path)
         if size_bytes is not None and size_bytes != file.size_bytes:
             raise LakeCorruptError(file.path, f"it has {size_bytes} bytes; {file.size_bytes} were written")
-        with self._lock:
-            if (found := self._opened.get(file.path)) is not None:
-                self._opened.move_to_end(file.path)
-                return found
+        if (known := self._opened.known(file.path)) is not None:
+            return known
         if footer_of(self.files, file.path, file.size_bytes) != (file.footer_crc, file.footer_bytes):
             raise LakeCorruptError(file.path, "the checksum of its footer is not that of what was written")
         with self.files.opened(file.path) as path:
@@ -322,20 +313,8 @@ class LakeReader:
         places = {metadata.row_group(0).column(one).path_in_schema: one for one in range(metadata.num_columns)}
         schema = metadata.schema.to_arrow_schema()
         found = OpenedFile(metadata, schema, places)
-        with self._lock:
-            self._keep(file.path, found)
+        self._opened.keep(file.path, found)
         return found
-
-    def _keep(self, path: str, found: OpenedFile) -> None:
-        """Keep what is known of a file, within the bounds; it is kept alone if it is larger than these."""
-        if (before := self._opened.pop(path, None)) is not None:
-            self._footer_bytes -= before.metadata.serialized_size
-        self._opened[path] = found
-        self._footer_bytes += found.metadata.serialized_size
-        bytes_max = self.limits.footers_bytes_max // _FOOTER_TIMES
-        while len(self._opened) > 1 and (len(self._opened) > self.limits.files_max or self._footer_bytes > bytes_max):
-            _, gone = self._opened.popitem(last=False)
-            self._footer_bytes -= gone.metadata.serialized_size
 
     @contextmanager
     def _source(self, file: LakeFile, opened: OpenedFile) -> Iterator[Any]:
@@ -350,17 +329,12 @@ class LakeReader:
 
     def _check(self) -> None:
         """Check that what is kept of files is counted, and within the bounds."""
-        with self._lock:
-            assert self._footer_bytes == sum(one.metadata.serialized_size for one in self._opened.values())
-            assert len(self._opened) <= max(1, self.limits.files_max)
-            assert self._footer_bytes * _FOOTER_TIMES <= self.limits.footers_bytes_max or len(self._opened) == 1
+        self._opened._check()
         self.blocks._check()
 
     def close(self) -> None:
         """Let go of what was read."""
-        with self._lock:
-            self._opened.clear()
-            self._footer_bytes = 0
+        self._opened.forget()
         self.blocks.forget()
 
     @contextmanager

@@ -41,7 +41,7 @@ columns = { id = "int64", at = "int64", author = "id:user", body = "text" }
 timestamp = "at"
 """
 #: How long the stream may take for what is waited for, on a machine that is busy.
-READY_S = 900.0
+READY_S = 1_800.0
 PAUSE_S = 0.3
 #: Rows that the second lake may lack before the writer waits: some four batches of three SCUs.
 BEHIND_ROWS = 240
