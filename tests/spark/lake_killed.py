@@ -155,22 +155,22 @@ class Drivers:
         """How many kills there were."""
         return sum(count for name, count in self.counts.items() if name.endswith("killed"))
 
-    def await_rows(self, what: str, is_there: Callable[[int], bool]) -> None:
-        """Have a driver run until the number of rows that the second lake has been given is right.
+    def await_rows(self, what: str, count: int) -> None:
+        """Have a driver run until the second lake has been given some number of rows.
 
         Args:
             what: What is waited for, in messages.
         """
         until_s, told_s = time.monotonic() + READY_S, time.monotonic()
-        while not is_there(found := self._taken.rows()):
+        while (found := self._taken.rows()) < count:
             if self._process is None or self._process.poll() is not None:
                 self.end()
                 self._process = self._started()
                 self.counts["drivers started"] += 1
-            assert time.monotonic() < until_s, f"the stream does not come to it: {what}, at {found} rows"
+            assert time.monotonic() < until_s, f"the stream does not come to it: {what}, {found} of {count} rows"
             if time.monotonic() - told_s > 20:
                 told_s = time.monotonic()
-                say(f"waiting: {what}, at {found} rows")
+                say(f"waiting: {what}, {found} of {count} rows")
             time.sleep(0.05)
 
     def kill(self, dice: random.Random) -> str:
@@ -291,7 +291,7 @@ def _torment(
     while drivers.kill_count < kills:
         assert writer.is_alive(), "the writer ended by an error"
         if before < 0 or dice.random() > AT_ONCE:
-            drivers.await_rows("a batch after the kill", lambda rows, known=before: rows > max(known, 0))
+            drivers.await_rows("a batch after the kill", max(before, 0) + 1)
         time.sleep(dice.random())
         before = taken.rows()
         if not (kind := drivers.kill(dice)):
@@ -301,7 +301,7 @@ def _torment(
         say(f"kill {count} of {kills}: {kind}; rows put {given.rows()}, arrived {before}")
         if count % COMPARED_EVERY == 0:
             writer.rest()
-            drivers.await_rows("the rows that were put", lambda rows: rows >= given.rows())
+            drivers.await_rows("the rows that were put", given.rows())
             _compare(*lakes, given, taken)
             say(f"compared after {count} kills: {given.rows()} rows, each arrived once")
             writer.may_write.set()

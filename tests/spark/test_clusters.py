@@ -6,7 +6,9 @@ import asyncio
 from collections.abc import AsyncIterator
 from pathlib import Path
 
+import pyarrow as pa
 import pytest
+from pyspark.sql.datasource import WriterCommitMessage
 from pyspark.sql.types import BinaryType, StructField, StructType
 from pyspark_pequod.source import DefaultSource
 
@@ -47,12 +49,12 @@ async def test_a_read_is_answered_by_any_server_of_a_cluster(site: Site) -> None
 
 
 async def test_a_write_is_taken_by_any_server_of_a_cluster(site: Site) -> None:
-    import pyarrow as pa
-
     def write() -> None:
         writer = DefaultSource({"target": site.target}).writer(ROWS, overwrite=False)
         rows = [{"key": b"p|%c|%03d" % (c, n), "value": b"new"} for c in b"xyz" for n in range(9)]
-        messages = [writer.write(iter([pa.RecordBatch.from_pylist(rows[at::3])])) for at in range(3)]
+        messages: list[WriterCommitMessage | None] = [
+            writer.write(iter([pa.RecordBatch.from_pylist(rows[at::3])])) for at in range(3)
+        ]
         writer.commit(messages)
 
     await asyncio.to_thread(write)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import shutil
 from abc import ABC, abstractmethod
-from collections import Counter
+from collections import defaultdict
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from importlib import import_module
@@ -82,7 +82,7 @@ class PequodLake(Store):
     def __init__(self, folder: Path) -> None:
         self._lake = Lake.create(folder / "lake", _SCHEMA)
         self._count = 0
-        self._stages_cpu_s = Counter[str]()
+        self._stages_cpu_s = defaultdict[str, float](float)
 
     @property
     def stages_cpu_s(self) -> dict[str, float]:
