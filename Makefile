@@ -93,13 +93,17 @@ ran: ## show when each target that tests ran last; `make ran-TARGET` runs one an
 ran-%: $(INSTALLED)
 	@$(BIN)/python tests/ran.py $* -- $(MAKE) --no-print-directory $*
 
+# An environment that has what .venv has, behind what is installed into it.
+beside = $(BIN)/python -m venv $(1) && $(1)/bin/python -c "import sysconfig; print(sysconfig.get_path('purelib'))" | \
+	{ read -r own; echo "import site; site.addsitedir('$$($(BIN)/python -c "import sysconfig; \
+	print(sysconfig.get_path('purelib'))")')" >"$$own/beside.pth"; }
 SPARKS ?= 4.1 4.2 4.3
 # PySpark 4.1 leaves sockets to the garbage collector, which is a warning, and an error elsewhere.
 test-spark-versions: $(INSTALLED) ## the tests of the Spark data source with each PySpark of SPARKS (4.1 4.2 4.3)
 	@for version in $(SPARKS); do \
 		folder=build/spark-$$version; \
-		test -e $$folder/.installed || { $(BIN)/python -m venv $$folder && \
-			$$folder/bin/python -m pip install --quiet --editable '.[server,backing,spark,bench,dev]' "pyspark==$$version.*" && \
+		test -e $$folder/.installed || { $(call beside,$$folder) && \
+			$$folder/bin/python -m pip install --quiet --ignore-installed "pyspark==$$version.*" && \
 			touch $$folder/.installed; } || exit 1; \
 		echo "PySpark $$version"; \
 		$$folder/bin/python -m pytest -q -W default tests/spark/test_options.py tests/spark/test_narrowing.py \
@@ -111,9 +115,8 @@ DUCKDBS ?= 2.0
 test-duckdb-versions: $(INSTALLED) ## the tests of lakes that use DuckDB, with each DuckDB of DUCKDBS (2.0) in an environment of its own
 	@for version in $(DUCKDBS); do \
 		folder=build/duckdb-$$version; \
-		test -e $$folder/.installed || { $(BIN)/python -m venv $$folder && \
-			$$folder/bin/python -m pip install --quiet --editable '.[server,lake,lake-postgres]' "duckdb==$$version.*" \
-				hypothesis 'moto[server]' pytest pytest-asyncio pytest-timeout pytest-xdist && \
+		test -e $$folder/.installed || { $(call beside,$$folder) && \
+			$$folder/bin/python -m pip install --quiet --ignore-installed "duckdb==$$version.*" && \
 			touch $$folder/.installed; } || exit 1; \
 		echo "DuckDB $$version"; \
 		$$folder/bin/python -m pytest -q -W default tests/lake/test_commands.py tests/lake/test_flight.py \

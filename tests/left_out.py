@@ -100,6 +100,7 @@ _LEFT_OUT: Final = (
     "tests/linearizable/test_linearizable.py::test_reads_of_the_latest_wait_for_servers_that_are_told_late",
     "tests/native/test_rest_ids.py::test_what_is_left_is_answered_and_remembered_as_in_python[150..299]",
     "tests/once/test_batches.py::test_a_batch_that_comes_again_in_any_way_is_done_once[100..199]",
+    "tests/spark/test_lake_killed.py::test_drivers_and_tasks_are_killed_and_each_row_arrives_once",
     "tests/lake/test_verify.py::test_faults_of_a_catalog_elsewhere_are_found[s3-a delta that is lost]",
     "tests/lake/test_verify.py::test_faults_of_a_catalog_elsewhere_are_found[s3-a file that the catalog lost]",
     "tests/lake/test_verify.py::test_faults_of_a_catalog_elsewhere_are_found[s3-ids that are given again]",

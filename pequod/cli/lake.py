@@ -224,20 +224,26 @@ def expire(
 
 @app.command("verify", epilog=examples("pequod lake verify lake"))
 def verify(location: Location, json: Json = False) -> None:
-    """Read every present file, and print what is damaged or wrong; exit code 1 if anything is.
+    """Read every file of the present state, and print what is damaged or wrong; exit code 1 if anything is.
 
-    Rows are compared with the sums that the catalog has of them, views with their tables, ids with their texts.
+    Rows are compared with the sums that the catalog has of them, views with their tables, ids with their texts, and the
+    catalog with itself. Files of older states, and those that the catalog does not name, are counted and not read.
     """
     with opened_lake(location) as lake:
         problems = lake.verify()
+        count = sum(len(run.files) for run in lake.catalog.snapshot().runs)
+        past = lake.catalog.past_count()
         orphans = lake.catalog.orphans()
     if orphans:
-        say(f"{len(orphans)} files that no row names, such as {orphans[0]}; `pequod lake expire` deletes them")
+        say(f"{len(orphans)} files that the catalog does not name, such as {orphans[0]}, were not read; they have no")
+        say("rows of the lake, and `pequod lake expire` deletes them")
     for problem in problems:
         print(json_line({"problem": problem}) if json else problem)
     if problems:
         raise typer.Exit(ExitCode.WRONG)
-    say("all files are as they were written")
+    say(f"the catalog, and the {count} files of the present state, are as they were written: each row, view and id")
+    if past:
+        say(f"{past} files of older states were not read")
 
 
 @app.command(

@@ -31,8 +31,9 @@ class CacheLimits:
 
     #: Bytes of rows, as they are in memory.
     bytes_max: int = 256 << 20
-    #: Files of which it keeps what their footers say.
+    #: Files of which it keeps what their footers say, and the bytes of memory for that.
     files_max: int = 1024
+    footers_bytes_max: int = 256 << 20
 
 
 @dataclass(frozen=True, slots=True)
@@ -237,7 +238,7 @@ class BlockCache:
             return
         if key in self._blocks:
             self.size_bytes -= block.size_bytes
-        block.size_bytes = sum(column.nbytes for column in block.columns.values())
+        block.size_bytes = sum(column.get_total_buffer_size() for column in block.columns.values())
         self.size_bytes += block.size_bytes
         self._blocks[key] = block
         while self.size_bytes > self._bytes_max:

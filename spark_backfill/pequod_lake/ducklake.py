@@ -45,6 +45,7 @@ SELECT run, first_scu, last_scu, stage, level, boot, elapsed_s, wall_us
 FROM lake_run LEFT JOIN lake_scu ON scu = first_scu
 WHERE {WITHIN} ORDER BY first_scu
 """  # noqa: S608 - names of columns
+_NEWEST: Final = "SELECT max(number) FROM lake_snapshot"
 
 
 class DuckLakeCatalog:
@@ -152,7 +153,7 @@ class DuckLakeCatalog:
     def snapshot(self, number: int | None = None) -> CatalogSnapshot:
         """Return the lake at the present moment, or at a past snapshot."""
         with self.database.reading() as db:
-            (newest,) = db.execute("SELECT max(number) FROM lake_snapshot").fetchone()
+            (newest,) = db.execute(_NEWEST).fetchone()
             wanted = newest if number is None else number
             last = self._last
             if last is not None and last.number == wanted:
@@ -181,6 +182,16 @@ class DuckLakeCatalog:
         if number is None:
             self._last = snapshot
         return snapshot
+
+    def is_newest(self, snapshot: CatalogSnapshot) -> bool:
+        """Return whether a snapshot is the newest one; one statement, which needs no transaction."""
+        (newest,) = self.database.connection.execute(_NEWEST).fetchone()
+        return bool(newest == snapshot.number)
+
+    @property
+    def last(self) -> CatalogSnapshot | None:
+        """The newest snapshot that this process has read; None if it has read none."""
+        return self._last
 
     def alter(self, table: str, what: str, name: str, kind: str | None = None) -> None:
         """Add a column to a table, or drop one; files stay as they are.
@@ -211,12 +222,17 @@ class DuckLakeCatalog:
                 raise NoSuchScuError(scu, newest)
             row = db.execute("SELECT number - 1 FROM lake_scu WHERE scu = ?", (scu + 1,)).fetchone()
             if row is None:
-                row = db.execute("SELECT max(number) FROM lake_snapshot").fetchone()
+                row = db.execute(_NEWEST).fetchone()
         return int(row[0])
 
     def committed_files(self, scu: int) -> list[LakeFile]:
         """Return the files of an SCU as it was committed; none if they are not kept."""
         return ducklake_files.raw_files(self.database.connection, scu)
+
+    def past_count(self) -> int:
+        """Return how many files only older states have."""
+        past = "SELECT count(*) FROM lake_part WHERE end_number IS NOT NULL"
+        return int(self.database.connection.execute(past).fetchone()[0])
 
     @property
     def name(self) -> str:
@@ -255,7 +271,7 @@ class DuckLakeCatalog:
     def expire(self, before: int) -> list[str]:
         """Delete the files that no snapshot from ``before`` on has and no reader holds, and return their paths."""
         with self.database.writing() as db:
-            (newest,) = db.execute("SELECT max(number) FROM lake_snapshot").fetchone()
+            (newest,) = db.execute(_NEWEST).fetchone()
             floor = max(self.floor, min(before, newest))
             db.execute("UPDATE lake_meta SET value = ? WHERE name = 'floor'", (floor,))
         # Readers look at the floor when they hold their lock: those that are not listed here will not begin below it.

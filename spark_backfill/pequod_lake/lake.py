@@ -287,6 +287,17 @@ class Lake(Closing):
 
     def _held(self, number: int | None) -> tuple[CatalogSnapshot, Lock]:
         """Return a snapshot whose files stay."""
+        if number is None and (last := self.catalog.last) is not None:
+            # Most queries find what the last one found. The newest snapshot is never below the floor.
+            lock = self.catalog.locks.read(last.number)
+            try:
+                is_newest = self.catalog.is_newest(last)
+            except BaseException:
+                lock.release()
+                raise
+            if is_newest:
+                return last, lock
+            lock.release()
         while True:
             found = self.catalog.snapshot(number)
             lock = self.catalog.locks.read(found.number)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import asdict, dataclass
 
 from pequod.client import AsyncClient, Client
+from pequod.client.cluster.address import ClusterTarget
 from pequod.errors import PequodError
 
 
@@ -36,6 +37,11 @@ class Connection:
     def __repr__(self) -> str:
         """Leave out the token."""
         return f"Connection({self.target!r})"
+
+    @property
+    def is_of_cluster(self) -> bool:
+        """Whether it is the address of a cluster: its servers answer for each other, and none lacks what was there."""
+        return ClusterTarget.is_one(self.target)
 
     def server_id(self) -> int:
         """Return the id of the server that answers now; each start of a server has a new id."""

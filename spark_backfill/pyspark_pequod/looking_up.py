@@ -19,7 +19,6 @@ from pyspark.sql import DataFrame
 from pyspark.sql.types import BinaryType, DataType, StructField, StructType
 
 from pequod.client import Client
-from pequod.client.cluster.address import ClusterTarget
 from pequod.language.spec import Pattern
 from pyspark_pequod.columns import ColumnError, arrow_fields, cast_bytes
 from pyspark_pequod.options import key_pattern
@@ -86,7 +85,7 @@ class _Finder:
         self._column = column
         (self._field,) = arrow_fields(StructType([StructField(column, kind)]))
         #: The server that answers, 0 if any one of a cluster may.
-        self._server_id = 0 if ClusterTarget.is_one(connection.target) else connection.server_id()
+        self._server_id = 0 if connection.is_of_cluster else connection.server_id()
 
     def find(self, batches: Iterator[Any]) -> Iterator[Any]:
         """Yield batches with their values."""

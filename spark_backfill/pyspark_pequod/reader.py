@@ -4,7 +4,8 @@ There is no `pushFilters`: PySpark up to 4.3 keeps the narrowed reader with the 
 share the source, so the filter of one scan would narrow the others. Spark applies all conditions itself.
 
 A server that is restarted has lost its data, and a client continues with whichever server answers. So each task checks
-that its server is the one that the read was planned with.
+that its server is the one that the read was planned with. At the address of a cluster any of its servers answers: they
+have their base data from a database or from homes, and a server that is restarted loads it again.
 """
 
 from __future__ import annotations
@@ -78,7 +79,7 @@ class BatchReader(DataSourceReader):
                 self._refuse_changed(client, partition.server_id)
 
     def _refuse_changed(self, client: Client, server_id: int) -> None:
-        if client.server_id != server_id:
+        if client.server_id != server_id and not self._connection.is_of_cluster:
             raise ServerChangedError(self._connection.target, "the life of this DataFrame", "call load() again")
 
 

@@ -89,12 +89,14 @@ class TaskWriter:
         return Written(len(rows), asyncio.run(self._send(rows)))
 
     def refuse_changed(self, written: list[WriterCommitMessage | None]) -> None:
-        """Check that one server has the rows of all tasks, and that it still runs.
+        """Check that one server has the rows of all tasks, and that it still runs; a cluster keeps them itself.
 
         Raises:
             ServerChangedError: It was restarted.
         """
         taken_by = {each.server_id for each in written if isinstance(each, Written) and each.row_count}
+        if self._connection.is_of_cluster:
+            return
         if taken_by and taken_by != {self._connection.server_id()}:
             raise self._changed()
 
@@ -120,7 +122,7 @@ class TaskWriter:
                         await asyncio.sleep(begin_s - clock())
                     await _apply(client, message)
                     # A put that certainly was not applied is sent again, perhaps to the next server.
-                    if client.server_id != server_id:
+                    if client.server_id != server_id and not self._connection.is_of_cluster:
                         raise self._changed()
 
             try:

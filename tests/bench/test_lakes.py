@@ -16,6 +16,10 @@ def test_stores_that_are_here_are_measured_and_others_are_named(monkeypatch: pyt
     report = json.loads(result.stdout)
     assert [(one["store"], one["rows"]) for one in report["stores"]] == [("lake", 2_000), ("ducklake", 2_000)]
     assert all(one["point_ms"] > 0 and one["disk_bytes_per_row"] > 0 for one in report["stores"])
+    assert [sorted(one["stages_cpu_s_per_million"]) for one in report["stores"]] == [
+        ["authority", "ingest", "sort"],
+        [],
+    ]
     assert report["missing"] == {"delta": "the package no_such_package is not installed"}
 
 

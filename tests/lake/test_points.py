@@ -111,6 +111,20 @@ def test_row_groups_in_memory_are_read_once_and_stay_within_the_bound(make: Call
             assert (reads.count == before) == (bytes_max == 1 << 30)
 
 
+def test_footers_in_memory_stay_within_their_bound(make: Callable[[str], Lake]) -> None:
+    folder = filled(make)
+    counts = []
+    for bytes_max in (1, 150_000, 1 << 30):
+        limits = CacheLimits(footers_bytes_max=bytes_max)
+        with Lake(folder, cache=limits) as lake, lake.snapshot("authority") as snapshot:
+            for number in range(0, COUNT, 2_000):
+                for author in AUTHORS:
+                    assert snapshot.get("posts", author, number) is not None
+                lake.reader._check()
+            counts.append(len(lake.reader._opened))
+    assert counts[0] == 1 < counts[1] < counts[2], counts
+
+
 def test_a_file_that_is_gone_is_said_though_its_rows_are_in_memory(make: Callable[[str], Lake]) -> None:
     with Lake(filled(make)) as lake, lake.snapshot("authority") as snapshot:
         assert snapshot.get("posts", "ann", 1) is not None

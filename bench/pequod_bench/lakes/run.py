@@ -51,6 +51,8 @@ class StoreFigures:
     upsert_ms: float
     #: A point when the change is there and not in order yet.
     point_after_ms: float
+    #: Of `cpu_s_per_million`, what each stage took, where a store has stages.
+    stages_cpu_s_per_million: dict[str, float]
 
 
 @dataclass(slots=True)
@@ -68,6 +70,10 @@ class LakesReport(Printed):
         columns |= {f"{_RANGE:,} ms": "{0.range_ms:.2f}", f"author's {_OF_AUTHOR} ms": "{0.author_ms:.2f}"}
         columns |= {f"{self.upserts:,} changed ms": "{0.upsert_ms:.0f}", "point then ms": "{0.point_after_ms:.2f}"}
         print_rows(console, self.stores, columns)
+        for one in self.stores:
+            if one.stages_cpu_s_per_million:
+                stages = ", ".join(f"{stage} {cpu_s:.2f}" for stage, cpu_s in one.stages_cpu_s_per_million.items())
+                console.print(f"{one.store}, CPU s for each million of {one.rows:,} rows: {stages}")
         for name, reason in self.missing.items():
             console.print(f"{name} is not here: {reason}")
 
@@ -115,6 +121,7 @@ def _measured(store: stores.Store, name: str, folder: Path, rows: pa.Table, sett
     visible_s = perf_counter() - begun_s
     store.index()
     indexed_s, cpu_s = perf_counter() - begun_s, store.cpu_s() - cpu_s
+    stages = {stage: spent_s / count * 1e6 for stage, spent_s in store.stages_cpu_s.items()}
     dice = np.random.default_rng(7)
     by_number = rows.sort_by("id")
     some = dice.integers(count, size=settings.reads).tolist()
@@ -135,7 +142,7 @@ def _measured(store: stores.Store, name: str, folder: Path, rows: pa.Table, sett
     after_ms = _asked(store.point, some, [_NEW] * len(some))
     return StoreFigures(
         *(name, count, count / visible_s, count / indexed_s, cpu_s / count * 1e6, disk / count),
-        *(point_ms, range_ms, author_ms, upsert_ms, after_ms),
+        *(point_ms, range_ms, author_ms, upsert_ms, after_ms, stages),
     )
 
 

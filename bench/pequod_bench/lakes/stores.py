@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shutil
 from abc import ABC, abstractmethod
+from collections import defaultdict
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from importlib import import_module
@@ -16,6 +17,7 @@ import duckdb
 import pyarrow as pa
 from pequod_lake import IngestLimits, Lake
 from pequod_lake.ducklake_tables import extension_path
+from pequod_lake.worker import StepReport
 from pyarrow import compute as pc
 from pyarrow import csv
 
@@ -37,6 +39,11 @@ _COLUMNS: Final = "id, author, created, body"
 
 class Store(ABC):
     """A table of posts."""
+
+    @property
+    def stages_cpu_s(self) -> dict[str, float]:
+        """The CPU that each stage has taken so far, where a store has stages."""
+        return {}
 
     @abstractmethod
     def load(self, rows: pa.Table) -> None:
@@ -75,17 +82,24 @@ class PequodLake(Store):
     def __init__(self, folder: Path) -> None:
         self._lake = Lake.create(folder / "lake", _SCHEMA)
         self._count = 0
+        self._stages_cpu_s = defaultdict[str, float](float)
+
+    @property
+    def stages_cpu_s(self) -> dict[str, float]:
+        return dict(self._stages_cpu_s)
 
     def load(self, rows: pa.Table) -> None:
+        begun_s = process_time()
         with self._lake.ingestor(IngestLimits(scu_age_s=0.0)) as ingestor:
             upload = ingestor.upload(f"load {self._count}")
             upload.put("posts", rows)
             ingestor.take(upload)
         self._count += 1
+        self._stages_cpu_s["ingest"] += process_time() - begun_s
 
     def index(self) -> None:
         worker = self._lake.worker()
-        worker.compact()
+        worker.compact(self._done)
         worker.close()
         self._lake.expire(0.0)
 
@@ -107,6 +121,9 @@ class PequodLake(Store):
 
     def close(self) -> None:
         self._lake.close()
+
+    def _done(self, report: StepReport) -> None:
+        self._stages_cpu_s[report.step.kind.value] += report.cpu_s
 
 
 class Postgres(Store):
