@@ -17,13 +17,11 @@ class IdCalls:
 
     Args:
         rules: Which moves come here; None: it belongs to no cluster, and none does.
-        is_home: Whether it has base data of its own.
     """
 
-    def __init__(self, origin: Origin, rules: HomeRules | None, *, is_home: bool) -> None:
+    def __init__(self, origin: Origin, rules: HomeRules | None) -> None:
         self._origin = origin
         self._rules = rules
-        self._is_home = is_home
 
     async def ids(self, request: pb.PeerIdsRequest, _context: Context) -> pb.PeerIdsReply:
         """Return a page of what this home remembers."""
@@ -45,6 +43,6 @@ class IdCalls:
         return pb.PeerTakeIdsReply()
 
     def _remembered(self) -> Remembered | None:
-        if not self._is_home:
+        if self._origin.relays:
             raise BadRequestError("this server has its base data from other servers, which remember the request ids")
         return self._origin.request_ids

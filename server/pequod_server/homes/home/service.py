@@ -97,7 +97,7 @@ class PeerService:
         self.WriteIf = self._write_if
         self.Transaction = self._transaction
         self.Add = self._add
-        id_calls = IdCalls(origin, rules, is_home=is_home)
+        id_calls = IdCalls(origin, rules)
         self.Ids, self.TakeIds = id_calls.ids, id_calls.take_ids
 
     async def following(self) -> PeersFollowing:
