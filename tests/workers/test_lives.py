@@ -13,12 +13,13 @@ from pequod_proto import pequod_pb2 as pb
 
 from pequod import Client
 from pequod.freshness import LATEST
+from tests.forked import run_serve
 from tests.workers.conftest import Workers, met_by, timeline
 
 
 @pytest.fixture(scope="module")
 def running(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Workers]:
-    with Workers(3, "--data", str(tmp_path_factory.mktemp("workers") / "data")) as server:
+    with Workers(3, "--data", str(tmp_path_factory.mktemp("workers") / "data"), serve=run_serve) as server:
         with Client(server.target) as client:
             client.put("s|ann|bob", "1")
             client.put("p|bob|0000000001", "Hi")
