@@ -1,7 +1,7 @@
 """Workers in processes that a supervisor has at once: forked from its like, with everything imported.
 
 A worker that a supervisor starts spends half a second of CPU on imports, and the tests start a hundred. What is about
-the start itself has workers that are started as a shell does: see `test_lives.py`.
+the start itself has workers that are started as by a shell's server: see `test_lives.py`.
 
     the server of a test --forks--> nursery --forks, for each worker--> a process that forks the worker, and ends
 
