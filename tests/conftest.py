@@ -79,7 +79,7 @@ settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "ci" if os.environ.ge
 
 #: What takes longest comes first, so that the processes end at about the same time: the seconds of CPU on two cores.
 _LONG: Final = (
-    "tests/spark",  # 170, in two processes
+    "tests/spark",  # 250, for its session in one process
     "tests/server/test_held.py",  # 40, and a minute of waiting
     "tests/freshness",  # 15, and longer waiting
     "tests/packaging/test_extras.py",  # 20
@@ -102,7 +102,7 @@ _LONG: Final = (
     "tests/bench",  # 30
     "tests/views/chaos",  # 7
     "tests/cli",  # 40
-    "tests/workers",  # 40, and as long waiting
+    "tests/workers",  # 45, and as long waiting
     "tests/tpch",  # 10
     "tests/watching",  # 10
 )

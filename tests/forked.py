@@ -37,6 +37,8 @@ FORKS.set_forkserver_preload(
         "pequod_server.running",
         "pequod_server.ops.metrics",
         "pequod_server.settings",
+        "pequod_server.workers.entry",
+        "pequod_server.workers.supervisor",
         "pequod_views.install",
         "pequod_views.targets.postgres",
         "tests.backing.chaos.server",

@@ -13,6 +13,7 @@ from pequod_proto import pequod_pb2 as pb
 
 from pequod import Client
 from pequod.freshness import LATEST
+from tests.forked import run_serve
 from tests.workers.conftest import Workers, met_by, timeline
 
 
@@ -105,7 +106,8 @@ def test_what_was_acknowledged_is_there_after_the_end(tmp_path: Path) -> None:
 
 
 def test_without_a_place_for_base_data_the_home_is_left_as_it_is() -> None:
-    with Workers(2) as server, Client(server.target) as client:
+    # Its workers are started as by a shell's server.
+    with Workers(2, serve=run_serve) as server, Client(server.target) as client:
         client.put("s|ann|bob", "1")
         client.put("p|bob|0000000001", "Hi")
         home = server.pids["w0"]
