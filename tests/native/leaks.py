@@ -32,7 +32,8 @@ r|<kind>|<size:2>|<id> = copy i|<id> with kind = <kind>, size = <size:2> as {nam
 _WARM = 200
 
 
-def _messages() -> list[bytes]:
+def messages() -> list[bytes]:
+    """Return batches of everything that a round does."""
     requests = [ExecuteRequest(batch=number) for number in range(4)]
 
     def add(request: ExecuteRequest, kind: int, *arguments: bytes) -> None:
@@ -73,20 +74,20 @@ def _messages() -> list[bytes]:
     return [request.SerializeToString() for request in requests]
 
 
-def work(messages: list[bytes]) -> None:
+def work(batches: list[bytes]) -> None:
     """Do a round of work on an engine of its own, with evictions and a change of joins at its end."""
     engine = Engine()
     engine.add_joins(parse(_JOINS))
     executor = Executor(engine, 7, commands_max=10_000, reply_bytes_max=1 << 20, rows_max=10_000, clock=lambda: 1.0)
-    for message in messages:
+    for message in batches:
         quick = run_quick(executor, message)
         assert quick is not None
         assert quick.reply is not None
     engine.evict(3)
-    for message in messages:
+    for message in batches:
         run_quick(executor, message)
     engine.drop_join("t")
-    assert run_quick(executor, messages[0][:-1]) is None
+    assert run_quick(executor, batches[0][:-1]) is None
 
 
 def work_behind_a_database() -> None:
@@ -111,14 +112,14 @@ def work_behind_a_database() -> None:
 
 def leaked(rounds: int) -> tuple[int, int]:
     """Return how many blocks and tracked objects are there after the rounds that were not there before."""
-    messages = _messages()
+    batches = messages()
     for _ in range(_WARM):
-        work(messages)
+        work(batches)
         work_behind_a_database()
     gc.collect()
     before = sys.getallocatedblocks(), len(gc.get_objects())
     for _ in range(rounds):
-        work(messages)
+        work(batches)
         work_behind_a_database()
     gc.collect()
     return sys.getallocatedblocks() - before[0], len(gc.get_objects()) - before[1]

@@ -18,7 +18,19 @@ _ROOT: Final = Path(__file__).parents[2]
 _COMPILE: Final = ("-std=c++17", "-O0", "-fPIC", "-fno-exceptions", "-fno-rtti", "-fvisibility=hidden", "-DNDEBUG")
 #: How tests end that do not.
 FOR_EVER: Final = "goes on for ever"
-_OPTIONS: Final = ("-q", "-x", "--tb=no", "--no-header", "-p", "no:cacheprovider", "-p", "no:xdist")
+#: By the clock, a test: none takes as long where a fault does not have it wait for ever, on whatever machine.
+_TIMEOUT_S: Final = 900
+_OPTIONS: Final = (
+    f"--timeout={_TIMEOUT_S}",
+    "-q",
+    "-x",
+    "--tb=no",
+    "--no-header",
+    "-p",
+    "no:cacheprovider",
+    "-p",
+    "no:xdist",
+)
 
 
 def copy_sources(folder: Path, names: Iterable[str], *, is_built: bool = False) -> None:

@@ -238,6 +238,14 @@ def test_a_scan_of_more_rows_than_a_chunk_has_is_opened() -> None:
     hot.close()
 
 
+def test_a_scan_whose_keys_are_longer_than_a_chunk_is_opened_and_one_that_has_room_for_them_is_not() -> None:
+    hot = Hot()
+    hot.engine.put(b"z|" + b"k" * 300, b"v")
+    assert hot.ask("Scan", pb.ScanRequest(first=b"z|", last=b"z}", chunk_bytes=200)) is None
+    assert hot.ask("Scan", pb.ScanRequest(first=b"z|", last=b"z}", chunk_bytes=400)) is not None
+    hot.close()
+
+
 def test_metadata_and_deadlines_leave_a_call_hot(hot: Hot) -> None:
     assert hot.ask("Get", GET, ("grpc-timeout", "20S"), ("x-request-id", "r"), ("user-agent", "a")) is not None
 

@@ -114,6 +114,7 @@ def test_what_is_no_bytes_is_refused_and_changes_nothing() -> None:
         lambda: rows.put(b"b"),  # type: ignore[call-arg]
         lambda: rows.get("a"),  # type: ignore[arg-type]
         lambda: rows.merge([b"b", "c"], [b"", b""]),  # type: ignore[list-item]
+        lambda: rows.merge([b"b", b"c"], [3, b""]),  # type: ignore[list-item]
         lambda: rows.merge([b"b"], []),
         lambda: rows.insert((b"b",), (b"",)),  # type: ignore[arg-type]
         lambda: rows.slice(b"", 3),  # type: ignore[arg-type]
