@@ -1627,7 +1627,7 @@ class PeerFeedHello(_message.Message):
     def __init__(self, version_min: _Optional[int] = ..., version_max: _Optional[int] = ..., feed: _Optional[int] = ..., since: _Optional[_Union[PeerPlace, _Mapping]] = ..., database: _Optional[bytes] = ..., firsts: _Optional[_Iterable[bytes]] = ..., lasts: _Optional[_Iterable[bytes]] = ..., more: _Optional[bool] = ..., id: _Optional[str] = ...) -> None: ...
 
 class PeerFeedReply(_message.Message):
-    __slots__ = ("version", "history", "reload_firsts", "reload_lasts", "reload_reason", "counts", "positions", "keys", "values", "present", "position", "age_ms", "shown", "partial", "answered", "sequences", "deadlines", "relays", "relayed")
+    __slots__ = ("version", "history", "reload_firsts", "reload_lasts", "reload_reason", "counts", "positions", "keys", "values", "present", "position", "age_ms", "shown", "partial", "answered", "sequences", "deadlines", "relays")
     VERSION_FIELD_NUMBER: _ClassVar[int]
     HISTORY_FIELD_NUMBER: _ClassVar[int]
     RELOAD_FIRSTS_FIELD_NUMBER: _ClassVar[int]
@@ -1646,7 +1646,6 @@ class PeerFeedReply(_message.Message):
     SEQUENCES_FIELD_NUMBER: _ClassVar[int]
     DEADLINES_FIELD_NUMBER: _ClassVar[int]
     RELAYS_FIELD_NUMBER: _ClassVar[int]
-    RELAYED_FIELD_NUMBER: _ClassVar[int]
     version: int
     history: PeerHistory
     reload_firsts: _containers.RepeatedScalarFieldContainer[bytes]
@@ -1665,8 +1664,7 @@ class PeerFeedReply(_message.Message):
     sequences: _containers.RepeatedScalarFieldContainer[int]
     deadlines: _containers.RepeatedScalarFieldContainer[int]
     relays: _containers.RepeatedScalarFieldContainer[int]
-    relayed: bool
-    def __init__(self, version: _Optional[int] = ..., history: _Optional[_Union[PeerHistory, _Mapping]] = ..., reload_firsts: _Optional[_Iterable[bytes]] = ..., reload_lasts: _Optional[_Iterable[bytes]] = ..., reload_reason: _Optional[str] = ..., counts: _Optional[_Iterable[int]] = ..., positions: _Optional[_Iterable[int]] = ..., keys: _Optional[_Iterable[bytes]] = ..., values: _Optional[_Iterable[bytes]] = ..., present: _Optional[bytes] = ..., position: _Optional[int] = ..., age_ms: _Optional[int] = ..., shown: _Optional[_Iterable[int]] = ..., partial: _Optional[bool] = ..., answered: _Optional[int] = ..., sequences: _Optional[_Iterable[int]] = ..., deadlines: _Optional[_Iterable[int]] = ..., relays: _Optional[_Iterable[int]] = ..., relayed: _Optional[bool] = ...) -> None: ...
+    def __init__(self, version: _Optional[int] = ..., history: _Optional[_Union[PeerHistory, _Mapping]] = ..., reload_firsts: _Optional[_Iterable[bytes]] = ..., reload_lasts: _Optional[_Iterable[bytes]] = ..., reload_reason: _Optional[str] = ..., counts: _Optional[_Iterable[int]] = ..., positions: _Optional[_Iterable[int]] = ..., keys: _Optional[_Iterable[bytes]] = ..., values: _Optional[_Iterable[bytes]] = ..., present: _Optional[bytes] = ..., position: _Optional[int] = ..., age_ms: _Optional[int] = ..., shown: _Optional[_Iterable[int]] = ..., partial: _Optional[bool] = ..., answered: _Optional[int] = ..., sequences: _Optional[_Iterable[int]] = ..., deadlines: _Optional[_Iterable[int]] = ..., relays: _Optional[_Iterable[int]] = ...) -> None: ...
 
 class PeerPositionRequest(_message.Message):
     __slots__ = ("latest",)
