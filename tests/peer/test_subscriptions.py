@@ -3,6 +3,7 @@
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from pequod_server.backing import KeyRange
 from pequod_server.homes import subscriptions
 from pequod_server.homes.subscriptions import Subscriptions
 
@@ -38,8 +39,21 @@ def test_a_key_has_exactly_the_feeds_that_want_it(
         found = {key for key in model for one in wants.ranges_of(2) if one.holds(key)}
         assert found == {key for key, mask in model.items() if mask & 2}
         assert counted(wants) == {bit: count for bit in (1, 2, 1 << 70) if (count := len(list(wants.ranges_of(bit))))}
-        for _ in wants.clear_in_steps(1):
+        for first, last in ((b"", None), *(step[1:3] for step in steps)):
+            within = {key for key in model if first <= key and (last is None or key < last)}
+            parts = [(one, mask) for one, mask in wants.parts(first, last, 3) if any(map(one.holds, within))]
+            assert {key: mask for one, mask in parts for key in within if one.holds(key)} == {
+                key: model[key] & 3 for key in within
+            }
+            if wants.covers(first, last, 3):
+                assert all(model[key] & 3 == 3 for key in within)
+        cleared = list[KeyRange]()
+        for some in wants.clear_in_steps(1):
+            cleared += some
             wants._check()
+        assert {key for key in model if any(one.holds(key) for one in cleared)} == {
+            key for key, mask in model.items() if mask & 1
+        }
         assert {key: wants.mask_of(key) for key in model} == {key: mask & ~1 for key, mask in model.items()}
 
 

@@ -158,7 +158,8 @@ class Clients:
     ) -> None:
         """Write a row of a value of its own, and give up after a deadline: then nobody knows whether it is done."""
         self._own_value += 1
-        change = RowChange(key, b"%d" % self._own_value)
+        # What is added to it and taken off again is spelled without an exponent.
+        change = RowChange(key, b"%de0" % self._own_value)
         began = self._database.moment
         try:
             async with asyncio.timeout(within_s):
