@@ -17,25 +17,24 @@ from collections.abc import AsyncGenerator, Sequence
 from contextlib import aclosing, suppress
 from dataclasses import dataclass, field
 from decimal import Decimal
-from typing import Any, Final, Literal
+from typing import Final, Literal
 
 from pequod.client import AsyncClient
 from pequod.client.watch_ranges import RangesEvent, WatchedRange
 from pequod.escapes import escaped
-from pequod_views.definition import KEY_COLUMN, DurableView, TableRow, ViewColumn, names_of
+from pequod_views.definition import DurableView, TableRow, ViewColumn
 from pequod_views.drift import DriftNotes
 from pequod_views.errors import UnfitError, UnverifiableError
-from pequod_views.install import mend_table, table_problems
 from pequod_views.origins import OriginNotes, as_origins, demand_same, known
 from pequod_views.parts import HeldPart, held_of
 from pequod_views.targets import Target, TargetTransaction
-from pequod_views.targets.target import quoted
 
 #: Rows of a table that one statement reads.
 _CHUNK_ROWS: Final = 5000
 #: Drifts that a report names; beyond it they are counted.
 _NAMED_MAX: Final = 100
 _PROGRESS_S: Final = 0.2
+_CUT_ANEW: Final = "it was cut anew or split meanwhile; verify again"
 
 
 @dataclass(frozen=True, slots=True)
@@ -153,8 +152,8 @@ class Verifier:
         """
         async with self._target.transaction() as transaction:
             if self._repairs:
-                await mend_table(transaction, self._target.dialect, view)
-            if problems := await table_problems(transaction, self._target.dialect, view):
+                await transaction.mend_table(view)
+            if problems := await transaction.table_problems(view):
                 raise UnverifiableError("; ".join(problems))
             parts = await self._parts_of(transaction, view)
         if not parts:
@@ -246,22 +245,14 @@ class Verifier:
         self, view: DurableView, held: HeldPart, watched: WatchedRows, start: bytes
     ) -> tuple[int, dict[bytes, TableRow]]:
         """Return the position of a part, which is not before the watch began, and rows of the same moment, by key."""
-        columns = ", ".join(quoted(name) for name in names_of(view.columns))
-        kind = self._target.dialect.bytes_cast
-        statement = (
-            f"SELECT part.server_id, part.revision, found.* FROM {self._parts} AS part LEFT JOIN"
-            f" (SELECT {columns} FROM {quoted(view.table)} WHERE {KEY_COLUMN} >= $3"
-            f" AND (CAST($4 AS {kind}) IS NULL OR {KEY_COLUMN} < $4) ORDER BY {KEY_COLUMN} LIMIT {_CHUNK_ROWS})"
-            f" AS found ON 1 = 1 WHERE part.view = $1 AND part.first = $2 AND (part.last = $4 OR"
-            f" (part.last IS NULL AND CAST($4 AS {kind}) IS NULL)) ORDER BY found.{KEY_COLUMN}"
-        )
         while True:
             async with self._target.transaction() as transaction:
-                rows = await transaction.fetch(statement, view.name, held.part.first, start, held.part.last)
-            revision = _revision_of(rows, watched)
-            if revision is not None:
-                await watched.come_to(revision)
-                return revision, {row[2]: row[2:] for row in rows if row[2] is not None}
+                found = await transaction.chunk(view, held.part, start, _CHUNK_ROWS)
+            if found is None:
+                raise UnverifiableError(_CUT_ANEW)
+            if _has_come(found.server_id, found.revision, watched):
+                await watched.come_to(found.last_revision)
+                return found.revision, found.rows
             await asyncio.sleep(_PROGRESS_S)
 
     def _drift(self, view: DurableView, key: bytes, value: bytes | None, had: TableRow | None) -> Drift | None:
@@ -277,15 +268,11 @@ class Verifier:
     async def _repair(self, view: DurableView, held: HeldPart, watched: WatchedRows, found: Sequence[Drift]) -> int:
         """Write rows as they are at the position of the part, which cannot move meanwhile; return how many."""
         async with self._target.transaction() as transaction:
-            rows = await transaction.fetch(
-                f"SELECT server_id, revision FROM {self._parts} WHERE view = $1 AND first = $2 AND (last = $3 OR"
-                f" (last IS NULL AND CAST($3 AS {self._target.dialect.bytes_cast}) IS NULL))"
-                f"{self._target.dialect.for_update}",
-                *held.part.place,
-                held.part.last,
-            )
-            revision = _revision_of(rows, watched)
-            if revision is None:
+            position = await transaction.lock_part(held.part.place, held.part.last)
+            if position is None:
+                raise UnverifiableError(_CUT_ANEW)
+            server_id, revision = position
+            if not _has_come(server_id, revision, watched):
                 return 0
             await watched.come_to(revision)
             keys = [drift.key for drift in found if watched.is_known_at(drift.key, revision)]
@@ -298,29 +285,18 @@ class Verifier:
 
     async def _look_outside(self, view: DurableView, verdict: PartVerdict) -> None:
         """Find rows outside of the range of the view, which belong to no part."""
-        places = f"{KEY_COLUMN} < $1" + ("" if view.last is None else f" OR {KEY_COLUMN} >= $2")
-        arguments = [view.first] if view.last is None else [view.first, view.last]
         async with self._target.transaction() as transaction:
-            rows = await transaction.fetch(f"SELECT {KEY_COLUMN} FROM {quoted(view.table)} WHERE {places}", *arguments)
-            verdict.drift_count += len(rows)
-            verdict.drifts += [Drift(row[0], "strange") for row in rows[: _NAMED_MAX - len(verdict.drifts)]]
-            if rows and self._repairs:
-                await transaction.delete(view, [row[0] for row in rows])
-                verdict.repaired_count += len(rows)
+            keys = await transaction.keys_outside(view)
+            verdict.drift_count += len(keys)
+            verdict.drifts += [Drift(key, "strange") for key in keys[: _NAMED_MAX - len(verdict.drifts)]]
+            if keys and self._repairs:
+                await transaction.delete(view, keys)
+                verdict.repaired_count += len(keys)
 
 
-def _revision_of(rows: Sequence[tuple[Any, ...]], watched: WatchedRows) -> int | None:
-    """Return the revision of a part, None while it is before the watch began.
-
-    Raises:
-        UnverifiableError: The view was taken out, or cut anew, or the part was split.
-    """
-    if not rows:
-        raise UnverifiableError("it was cut anew or split meanwhile; verify again")
-    server_id, revision = rows[0][0], rows[0][1]
-    if server_id != f"{watched.server_id:016x}":
-        return None
-    return revision if revision >= watched.begun else None
+def _has_come(server_id: str, revision: int, watched: WatchedRows) -> bool:
+    """Return whether a part is as far as the watch was when it began."""
+    return server_id == f"{watched.server_id:016x}" and revision >= watched.begun
 
 
 def _row_of(view: DurableView, key: bytes, value: bytes | None) -> TableRow | None:

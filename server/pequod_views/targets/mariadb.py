@@ -31,6 +31,7 @@ from pequod_views.targets.mariadb_connection import (
     literal,
     parse_address,
 )
+from pequod_views.targets.sql import SqlTransaction
 from pequod_views.targets.target import LookAgain, RowChange, TargetDialect, quoted
 
 T = TypeVar("T")
@@ -189,8 +190,10 @@ def _close_opened(opening: asyncio.Future[MariadbConnection]) -> None:
         opening.result().close()
 
 
-class MariadbTransaction:
+class MariadbTransaction(SqlTransaction):
     """A transaction of MariaDB."""
+
+    dialect = _DIALECT
 
     def __init__(self, target: MariadbTarget, connection: MariadbConnection) -> None:
         self.connection = connection

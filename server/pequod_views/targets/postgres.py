@@ -11,6 +11,7 @@ import asyncpg
 
 from pequod_views.definition import DurableView, TableRow, names_of
 from pequod_views.errors import TargetAwayError, TargetMissingError, TargetRefusedError
+from pequod_views.targets.sql import SqlTransaction
 from pequod_views.targets.target import RowChange, TargetDialect, on_conflict, quoted
 from pequod_views.targets.waiting_sql import FUNCTIONS, FUNCTIONS_REMOVAL
 
@@ -154,8 +155,10 @@ class PostgresNews:
         self._news.clear()
 
 
-class PostgresTransaction:
+class PostgresTransaction(SqlTransaction):
     """A transaction of PostgreSQL."""
+
+    dialect = _DIALECT
 
     def __init__(self, connection: PoolConnectionProxy[asyncpg.Record]) -> None:
         self._connection = connection

@@ -17,6 +17,7 @@ from uuid import UUID
 from pequod_views.definition import DurableView, TableRow, names_of
 from pequod_views.errors import TargetAwayError, TargetMissingError, TargetRefusedError
 from pequod_views.kinds import Cell
+from pequod_views.targets.sql import SqlTransaction
 from pequod_views.targets.target import LookAgain, Missing, RowChange, TargetDialect, on_conflict, quoted
 
 T = TypeVar("T")
@@ -183,8 +184,10 @@ class SqliteTarget:
         self._thread.shutdown(wait=False)
 
 
-class SqliteTransaction:
+class SqliteTransaction(SqlTransaction):
     """A transaction of SQLite."""
+
+    dialect = _DIALECT
 
     def __init__(self, target: SqliteTarget) -> None:
         self._execute = target.execute
