@@ -53,7 +53,7 @@ def _cell(cell: Cell) -> bytes | str | int | float | None:
             return cell
 
 
-_DIALECT: Final = TargetDialect(
+DIALECT: Final = TargetDialect(
     prefix="pequod_views_",
     now_s="((julianday('now') - 2440587.5) * 86400.0)",
     bytes_type="BLOB",
@@ -83,7 +83,7 @@ class SqliteTarget:
         missing: Whether a file that is not there is made.
     """
 
-    dialect = _DIALECT
+    dialect = DIALECT
 
     def __init__(self, path: Path, missing: Missing) -> None:
         self.name = f"sqlite:{path}"
@@ -187,7 +187,7 @@ class SqliteTarget:
 class SqliteTransaction(SqlTransaction):
     """A transaction of SQLite."""
 
-    dialect = _DIALECT
+    dialect = DIALECT
 
     def __init__(self, target: SqliteTarget) -> None:
         self._execute = target.execute
