@@ -12,8 +12,8 @@ from aiokafka.admin import AIOKafkaAdminClient
 async def topics(brokers: str) -> dict[str, int]:
     """Return the numbers of partitions of all topics that are not Kafka's own."""
     admin = AIOKafkaAdminClient(bootstrap_servers=brokers)
-    await admin.start()
     try:
+        await admin.start()
         found = await admin.describe_topics()
     finally:
         await admin.close()
@@ -27,8 +27,8 @@ async def committed(brokers: str) -> dict[str, dict[bytes, bytes | None]]:
     if not places:
         return found
     consumer = AIOKafkaConsumer(bootstrap_servers=brokers, isolation_level="read_committed", enable_auto_commit=False)
-    await consumer.start()
     try:
+        await consumer.start()
         consumer.assign(places)
         await consumer.seek_to_beginning(*places)
         for place, end in (await consumer.end_offsets(places)).items():
@@ -45,8 +45,10 @@ async def fenced(brokers: str, ids: Sequence[str]) -> None:
     """Take transactional ids, as another process would."""
     for name in ids:
         producer = AIOKafkaProducer(bootstrap_servers=brokers, transactional_id=name)
-        await producer.start()
-        await producer.stop()
+        try:
+            await producer.start()
+        finally:
+            await producer.stop()
 
 
 async def delete_topics(brokers: str) -> None:

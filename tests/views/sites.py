@@ -256,10 +256,11 @@ def _fill(database: sqlite3.Connection, topic: str, rows: dict[bytes, bytes | No
     """Make a table of a topic's JSON."""
     cells = {key: json.loads(value) for key, value in rows.items() if value is not None}
     names = list(dict.fromkeys(name for row in cells.values() for name in row))
-    database.execute(f"CREATE TABLE {quoted(topic)} ({', '.join(map(quoted, ['pequod_key', *names]))})")
+    table = f'"{topic}"'
+    database.execute(f"CREATE TABLE {table} ({', '.join(map(quoted, ['pequod_key', *names]))})")
     for key, row in cells.items():
         values = [json.dumps(row[name]) if isinstance(row[name], dict | list) else row[name] for name in names]
-        database.execute(f"INSERT INTO {quoted(topic)} VALUES ({', '.join('?' * (1 + len(names)))})", [key, *values])
+        database.execute(f"INSERT INTO {table} VALUES ({', '.join('?' * (1 + len(names)))})", [key, *values])
 
 
 async def expected(site: Site, client: AsyncClient, view: DurableView) -> list[tuple[Any, ...]]:

@@ -256,9 +256,12 @@ class KafkaTarget:
         except (MessageSizeTooLargeError, InvalidTopicError):
             await producer.abort_transaction()
             raise
-        finally:
-            # Each error is in the transaction's as well.
-            outcomes = await asyncio.gather(*(one for one in sent if one.done()), return_exceptions=True)
+        except BaseException:
+            # What becomes of each record is in the error of the transaction.
+            for one in sent:
+                one.add_done_callback(lambda done: done.cancelled() or done.exception())
+            raise
+        outcomes = await asyncio.gather(*sent, return_exceptions=True)
         for outcome in outcomes:
             if isinstance(outcome, BaseException):
                 raise outcome

@@ -7,6 +7,7 @@ stops before the first of these.
 from __future__ import annotations
 
 import asyncio
+import logging
 import ssl
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
@@ -19,6 +20,9 @@ from aiokafka.admin.config_resource import ConfigResource, ConfigResourceType
 from aiokafka.errors import KafkaError, for_code
 
 from pequod_views.targets.kafka_address import KafkaAddress
+
+# It tells of each attempt to reach a broker, ten a second; what comes of them is told once, by the target's errors.
+logging.getLogger("aiokafka").setLevel(logging.CRITICAL)
 
 #: What a topic of rows has to have, and is made with. A tombstone stays for a day, for readers who are away.
 _COMPACTED: Final = {"cleanup.policy": "compact"}

@@ -15,12 +15,15 @@ from pequod_views.targets.kafka_address import is_topic
 from pequod_views.targets.kafka_topics import LEDGER, ROWS
 from pequod_views.targets.kafka_values import decoded, encoded, stored
 from pequod_views.targets.sqlite import DIALECT as SQLITE
+from pequod_views.targets.sums import RangeSum
 from pequod_views.targets.target import PartChunk, RowChange, TargetDialect
 
 if TYPE_CHECKING:
     from pequod_views.targets.kafka import KafkaTarget, TableTopic
 
-DIALECT: Final[TargetDialect] = dataclasses.replace(SQLITE, now_s="pequod_now()", stored=stored)
+DIALECT: Final[TargetDialect] = dataclasses.replace(
+    SQLITE, now_s="pequod_now()", stored=stored, digest=lambda _view: None
+)
 _PARTS: Final = "pequod_views_parts"
 
 
@@ -163,8 +166,14 @@ class KafkaTransaction:
         keys = (await self._table(view)).keys
         return [key for key in keys if key < view.first or (view.last is not None and key >= view.last)]
 
-    async def chunk(self, view: DurableView, part: ViewPart, start: bytes, count: int) -> PartChunk | None:
-        """Return a part's position and its next rows from a key on.
+    async def sum_of(self, view: DurableView, part: ViewPart, start: bytes, stop: bytes | None) -> RangeSum | None:
+        """Refuse: brokers compute nothing, and the topic is read as a whole anyway."""
+        raise NotImplementedError
+
+    async def chunk(
+        self, view: DurableView, part: ViewPart, start: bytes, stop: bytes | None, count: int
+    ) -> PartChunk | None:
+        """Return a part's position and its first rows of a range.
 
         The topic is read behind the ledger, and then the ledger again: what the rows have more than the first position
         belongs to transactions that the second one has.
@@ -177,8 +186,8 @@ class KafkaTransaction:
         if before is None or after is None:
             return None
         keys = table.keys
-        stop = len(keys) if part.last is None else bisect_left(keys, part.last)
-        found = keys[bisect_left(keys, start) : stop][:count]
+        end = len(keys) if stop is None else bisect_left(keys, stop)
+        found = keys[bisect_left(keys, start) : end][:count]
         # Of another server nothing is known at the position before.
         revision = before[1] if before[0] == after[0] else -1
         return PartChunk(after[0], revision, after[1], {key: decoded(view, key, table.rows[key]) for key in found})

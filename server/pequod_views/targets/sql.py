@@ -8,6 +8,7 @@ from typing import Any, ClassVar
 
 from pequod_views.definition import KEY_COLUMN, DurableView, names_of
 from pequod_views.parts import Place, ViewPart
+from pequod_views.targets.sums import RangeSum
 from pequod_views.targets.target import PartChunk, TargetDialect, quoted
 
 
@@ -99,22 +100,46 @@ class SqlTransaction(ABC):
             row[0] for row in await self.fetch(f"SELECT {KEY_COLUMN} FROM {quoted(view.table)} WHERE {places}", *bounds)
         ]
 
-    async def chunk(self, view: DurableView, part: ViewPart, start: bytes, count: int) -> PartChunk | None:
-        """Return a part's position and its next rows from a key on, of one moment; None if there is no such part."""
+    async def chunk(
+        self, view: DurableView, part: ViewPart, start: bytes, stop: bytes | None, count: int
+    ) -> PartChunk | None:
+        """Return a part's position and its first rows of a range, of one moment; None if there is no such part."""
         columns = ", ".join(quoted(name) for name in names_of(view.columns))
-        kind = self.dialect.bytes_cast
-        rows = await self.fetch(
-            f"SELECT part.server_id, part.revision, found.* FROM {self.dialect.prefix}parts AS part LEFT JOIN"
-            f" (SELECT {columns} FROM {quoted(view.table)} WHERE {KEY_COLUMN} >= $3"
-            f" AND (CAST($4 AS {kind}) IS NULL OR {KEY_COLUMN} < $4) ORDER BY {KEY_COLUMN} LIMIT {count})"
-            f" AS found ON 1 = 1 WHERE part.view = $1 AND part.first = $2 AND (part.last = $4 OR"
-            f" (part.last IS NULL AND CAST($4 AS {kind}) IS NULL)) ORDER BY found.{KEY_COLUMN}",
-            view.name,
-            part.first,
-            start,
-            part.last,
-        )
+        found = f"SELECT {columns} FROM {quoted(view.table)} WHERE {self._within} ORDER BY {KEY_COLUMN} LIMIT {count}"
+        rows = await self._with_position(found, part, start, stop, order=f" ORDER BY found.{KEY_COLUMN}")
         if not rows:
             return None
         server_id, revision = rows[0][:2]
         return PartChunk(server_id, revision, revision, {row[2]: row[2:] for row in rows if row[2] is not None})
+
+    async def sum_of(self, view: DurableView, part: ViewPart, start: bytes, stop: bytes | None) -> RangeSum | None:
+        """Return a part's position and the sum of its rows of a range, of one moment; None if there is no such part."""
+        found = (
+            f"SELECT count(*) AS row_count, {self.dialect.digests_sum(view)} AS digest"
+            f" FROM {quoted(view.table)} WHERE {self._within}"
+        )
+        rows = await self._with_position(found, part, start, stop)
+        if not rows:
+            return None
+        ((server_id, revision, row_count, digest),) = rows
+        return RangeSum(server_id, revision, row_count, int(digest or 0))
+
+    @property
+    def _within(self) -> str:
+        return f"{KEY_COLUMN} >= $3 AND (CAST($5 AS {self.dialect.bytes_cast}) IS NULL OR {KEY_COLUMN} < $5)"
+
+    async def _with_position(
+        self, found: str, part: ViewPart, start: bytes, stop: bytes | None, order: str = ""
+    ) -> list[tuple[Any, ...]]:
+        """Return the rows of a SELECT, each with the position of the part before it; one row if there are none."""
+        kind = self.dialect.bytes_cast
+        return await self.fetch(
+            f"SELECT part.server_id, part.revision, found.* FROM {self.dialect.prefix}parts AS part"
+            f" LEFT JOIN ({found}) AS found ON 1 = 1 WHERE part.view = $1 AND part.first = $2 AND (part.last = $4 OR"
+            f" (part.last IS NULL AND CAST($4 AS {kind}) IS NULL)){order}",
+            part.view,
+            part.first,
+            start,
+            part.last,
+            stop,
+        )

@@ -18,6 +18,7 @@ from pequod_views.definition import DurableView, TableRow, names_of
 from pequod_views.errors import TargetAwayError, TargetMissingError, TargetRefusedError
 from pequod_views.kinds import Cell
 from pequod_views.targets.sql import SqlTransaction
+from pequod_views.targets.sums import CellsSum, digest_of_cells
 from pequod_views.targets.target import LookAgain, Missing, RowChange, TargetDialect, on_conflict, quoted
 
 T = TypeVar("T")
@@ -70,6 +71,8 @@ DIALECT: Final = TargetDialect(
     column_type=lambda kind: kind.sqlite,
     on_conflict=on_conflict,
     stored=_cell,
+    digest=lambda _view: lambda row: digest_of_cells([_cell(cell) for cell in row]),
+    digests_sum=lambda view: f"pequod_digests({', '.join(map(quoted, names_of(view.columns)))})",
     before=(),
     after=(),
     removal=(),
@@ -173,6 +176,7 @@ class SqliteTarget:
         except sqlite3.Error:
             connection.close()
             raise
+        connection.create_aggregate("pequod_digests", -1, CellsSum)  # type: ignore[arg-type]
         found = self._path.stat()
         self._file = found.st_dev, found.st_ino
         self._connection = connection

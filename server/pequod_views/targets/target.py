@@ -16,6 +16,7 @@ from typing import Any, Final, Literal, Protocol, TypeAlias
 from pequod_views.definition import DurableView, TableRow
 from pequod_views.kinds import Cell, CellKind
 from pequod_views.parts import Place, ViewPart
+from pequod_views.targets.sums import RangeSum
 
 #: What becomes of a database that is not there, where a database is a file.
 Missing: TypeAlias = Literal["made", "refused"]
@@ -55,6 +56,10 @@ class TargetDialect:
     stored: Callable[[Cell], object]
     #: A statement by which a transaction that moves parts tells those who listen; empty: they look by themselves.
     tell_moved: str
+    #: Returns what computes the digest of a row as `sum_of` does; None: sums of the view cannot be compared.
+    digest: Callable[[DurableView], Callable[[TableRow], int] | None]
+    #: The sum of the digests of a view's rows, as an expression.
+    digests_sum: Callable[[DurableView], str]
     #: Statements that make what the tables of the ledger and the functions for readers need, before and after them.
     before: tuple[str, ...]
     after: tuple[str, ...]
@@ -170,8 +175,18 @@ class TargetTransaction(Protocol):
         """Return the keys of rows outside of the range of a view, which belong to no part."""
         ...
 
-    async def chunk(self, view: DurableView, part: ViewPart, start: bytes, count: int) -> PartChunk | None:
-        """Return a part's position and its next rows from a key on; None if there is no such part any more."""
+    async def chunk(
+        self, view: DurableView, part: ViewPart, start: bytes, stop: bytes | None, count: int
+    ) -> PartChunk | None:
+        """Return a part's position and its first rows of ``[start, stop)``; None if there is no such part any more."""
+        ...
+
+    async def sum_of(self, view: DurableView, part: ViewPart, start: bytes, stop: bytes | None) -> RangeSum | None:
+        """Return a part's position and the sum of its rows of ``[start, stop)``; None if there is no such part.
+
+        Requires:
+            The dialect has digests of the view's rows.
+        """
         ...
 
 
