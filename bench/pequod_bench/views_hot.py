@@ -1,10 +1,11 @@
-"""One hot view of Zipf's writes: what two managers take in before it is split and afterwards, and when one is killed.
+"""One hot view of Zipf's writes: what two and three managers take in before it is split, afterwards, and after a kill.
 
-    one part      one manager writes all, and the other nothing
-    split         the same writes, once the part is split at the middle of what changes and each manager has a half
-    killed        the same again, after one of them was killed: the other takes its half when the lease has ended
+    one part      one manager writes all, and the others nothing
+    split         the same writes, once the part is split where what changes is halved or cut in three, and each has one
+    killed        the same again, after one of two was killed: the other takes its half when the lease has ended
 
-How much is taken in at most is a matter of the busiest manager, so rows are counted by its CPU.
+More is written than one manager takes in, so that it has long transactions, before the split as after it. How much is
+taken in at most is then a matter of the busiest manager: rows are counted by its CPU, as if each had a core of its own.
 """
 
 from __future__ import annotations
@@ -12,6 +13,8 @@ from __future__ import annotations
 import asyncio
 import sys
 import time
+from bisect import bisect
+from collections.abc import Iterator
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass
 from itertools import accumulate
@@ -33,12 +36,15 @@ from pequod_bench.systems.server import ServerProcess, started_server
 from pequod_bench.views_stage import WAIT_S, Level, compare, cpu_of, database_of, opened
 
 _KEYS: Final = 2_000
-_BATCH: Final = 100
+_BATCH: Final = 500
+#: Batches that are under way at once.
+_WRITERS: Final = 8
 _LEASE_S: Final = 2.0
 _SAMPLE_S: Final = 1.0
 _TIMEOUT_S: Final = 120.0
 _CPU_S_MIN: Final = 1e-6
-_MANAGERS: Final = 2
+#: Numbers of managers, and of parts after the split.
+_MANAGERS: Final = (2, 3)
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,6 +52,7 @@ class HotPoint:
     """What managers took in of one hot view."""
 
     state: str
+    managers: int
     parts: int
     rows: int
     #: For each CPU second of the manager that was busiest, and its share of the CPU of all.
@@ -56,7 +63,7 @@ class HotPoint:
 
 
 class HotView:
-    """A server, a database, a view and two managers."""
+    """A server, a database, a view and some managers."""
 
     def __init__(self, settings: ViewsSettings) -> None:
         self._settings = settings
@@ -65,29 +72,42 @@ class HotView:
         self._number = 0
 
     async def points(self) -> list[HotPoint]:
-        """Measure before the split, after it, and after a kill."""
+        """Measure before the split and after it, and after a kill, for each number of managers."""
+        return [point for count in _MANAGERS for point in await self._points_of(count)]
+
+    async def _points_of(self, count: int) -> list[HotPoint]:
         with TemporaryDirectory() as folder, started_server() as (server, _), ExitStack() as ending:
             database, _ = ending.enter_context(database_of(self._settings.database, Path(folder)))
             file, views = _file_of(Path(folder), server, database)
             (hot,) = views
             async with AsyncClient(server, timeout_s=_TIMEOUT_S) as client, opened(database) as target:
                 await install(target, client, views)
-                managers = [self._started(file, number, ending) for number in range(_MANAGERS)]
+                managers = [self._started(file, number, ending) for number in range(count)]
                 await self._holding(target, 1)
-                before = await self._measured("one part", managers, client, target)
-                writing = asyncio.create_task(self._write(client, sys.maxsize))
-                mover = PartMover(target)
-                at = await split_key(client, mover, hot, _SAMPLE_S)
-                await mover.split(hot.name, at)
-                writing.cancel()
-                with suppress(asyncio.CancelledError):
-                    await writing
-                await self._holding(target, _MANAGERS)
-                after = await self._measured("split", managers, client, target)
-                managers[0].kill()
-                killed = await self._measured("one was killed", managers[1:], client, target)
+                points = [await self._measured("one part", managers, client, target)]
+                await self._split(client, target, hot, count)
+                await self._holding(target, count)
+                points.append(await self._measured("split", managers, client, target))
+                if count == _MANAGERS[0]:
+                    managers[0].kill()
+                    points.append(await self._measured("one was killed", managers[1:], client, target))
                 await compare(target, client, views)
-        return [before, after, killed]
+        return points
+
+    async def _split(self, client: AsyncClient, target: Target, hot: DurableView, count: int) -> None:
+        """Split the view into as many parts, each with as many changes."""
+        mover = PartMover(target)
+        if count > 2:
+            for number in range(1, count):
+                rank = bisect(self._weights, self._weights[-1] * number / count)
+                await mover.split(hot.name, b"h|%07d" % rank)
+            return
+        # As `pequod views split` does.
+        writing = asyncio.create_task(self._write(client, sys.maxsize))
+        await mover.split(hot.name, await split_key(client, mover, hot, _SAMPLE_S))
+        writing.cancel()
+        with suppress(asyncio.CancelledError):
+            await writing
 
     def _started(self, file: Path, number: int, ending: ExitStack) -> ServerProcess:
         command = [sys.executable, "-m", "pequod.cli", "views", "run", str(file), "--lease", str(_LEASE_S)]
@@ -107,7 +127,13 @@ class HotView:
             await asyncio.sleep(0.1)
 
     async def _write(self, client: AsyncClient, rows: int) -> None:
-        for _ in range(0, rows, _BATCH):
+        batches = iter(range(0, rows, _BATCH))
+        async with asyncio.TaskGroup() as tasks:
+            for _ in range(_WRITERS):
+                tasks.create_task(self._write_each(client, batches))
+
+    async def _write_each(self, client: AsyncClient, batches: Iterator[int]) -> None:
+        for _ in batches:
             keys = self._random.choices(range(_KEYS), cum_weights=self._weights, k=_BATCH)
             self._number += 1
             await client.multi_put({f"h|{key:07}": b"%d" % self._number for key in keys})
@@ -118,7 +144,7 @@ class HotView:
         accounts = [cpu_of(process.pid) for process in managers]
         befores, level, oldest_s = [account() for account in accounts], Level(target, client), 0.0
         changes = sum(part.changes for part in await status(target))
-        working = asyncio.gather(self._write(client, self._settings.rows * _BATCH // 10))
+        working = asyncio.gather(self._write(client, self._settings.rows * 10))
         while not working.done():
             oldest_s = max(oldest_s, *(part.age_s or 0.0 for part in await status(target)))
             await asyncio.sleep(0.05)
@@ -132,7 +158,13 @@ class HotView:
         rows, parts = level.changes - changes, len(await status(target))
         busiest = max(spent)
         return HotPoint(
-            state, parts, rows, rows / max(busiest, _CPU_S_MIN), busiest / max(sum(spent), _CPU_S_MIN), oldest_s
+            state,
+            len(managers),
+            parts,
+            rows,
+            rows / max(busiest, _CPU_S_MIN),
+            busiest / max(sum(spent), _CPU_S_MIN),
+            oldest_s,
         )
 
 

@@ -32,10 +32,14 @@ async def committed(brokers: str) -> dict[str, dict[bytes, bytes | None]]:
         consumer.assign(places)
         await consumer.seek_to_beginning(*places)
         for place, end in (await consumer.end_offsets(places)).items():
-            while await consumer.position(place) < end:
-                for records in (await consumer.getmany(place, timeout_ms=200)).values():
-                    # What came after the end belongs to a later look: part of a transaction may be there.
-                    found[place.topic].update((one.key, one.value) for one in records if one.offset < end)
+            while (position := await consumer.position(place)) < end:
+                records = (await consumer.getmany(place, timeout_ms=200)).get(place, [])
+                # What came after the end belongs to a later look: part of a transaction may be there.
+                found[place.topic].update((one.key, one.value) for one in records if one.offset < end)
+                stable = consumer.last_stable_offset(place)
+                if not records and stable is not None and position >= stable:
+                    # A transaction is open, behind which nothing is shown.
+                    break
     finally:
         await consumer.stop()
     return found

@@ -12,6 +12,7 @@ import pytest
 from aiokafka import AIOKafkaProducer
 from aiokafka.admin import AIOKafkaAdminClient
 from aiokafka.admin.config_resource import ConfigResource, ConfigResourceType
+from aiokafka.errors import ProducerFenced
 from pequod_views import DurableView, TargetAwayError, TargetRefusedError, ViewFileError, open_target
 from pequod_views.definition import TableRow
 from pequod_views.install import check, install, uninstall
@@ -75,21 +76,26 @@ async def test_a_topic_follows_its_range(kafka_site: KafkaSite, client: AsyncCli
 
 
 @contextmanager
-def paused(monkeypatch: pytest.MonkeyPatch, name: str) -> Iterator[tuple[asyncio.Event, asyncio.Event]]:
-    """Have a manager stop before it commits; yield what tells that it has, and what lets it go on."""
-    stopped, goes_on = asyncio.Event(), asyncio.Event()
+def paused(monkeypatch: pytest.MonkeyPatch, name: str) -> Iterator[tuple[asyncio.Event, asyncio.Event, asyncio.Event]]:
+    """Have a manager stop before it commits; yield what tells that it has, lets it go on, and tells of its refusal."""
+    stopped, goes_on, refused = asyncio.Event(), asyncio.Event(), asyncio.Event()
     commit = AIOKafkaProducer.commit_transaction
 
     async def stop(self: AIOKafkaProducer) -> None:
-        if self._txn_manager.transactional_id.endswith(name):
+        # Who takes the id writes under it, too, and is not stopped.
+        if not stopped.is_set() and self._txn_manager.transactional_id.endswith(name):
             await self.flush()
             stopped.set()
             await goes_on.wait()
-        await commit(self)
+        try:
+            await commit(self)
+        except ProducerFenced:
+            refused.set()
+            raise
 
     with monkeypatch.context() as patch:
         patch.setattr(AIOKafkaProducer, "commit_transaction", stop)
-        yield stopped, goes_on
+        yield stopped, goes_on, refused
         goes_on.set()
 
 
@@ -102,7 +108,7 @@ async def test_who_was_taken_for_dead_writes_nothing_more(
     await installed(site, client, HALVES)
     async with managing(site, client, [HALVES], name="a") as first:
         await equal(site, client, HALVES)
-        with paused(monkeypatch, first.name) as (stopped, goes_on):
+        with paused(monkeypatch, first.name) as (stopped, goes_on, refused):
             await client.multi_put(rows_of(client, *range(10, 30)))
             await stopped.wait()
             async with managing(site, client, [HALVES], name="b") as other:
@@ -110,7 +116,7 @@ async def test_who_was_taken_for_dead_writes_nothing_more(
                 await client.put("karma|002", "8")
                 await equal(site, client, HALVES)
                 goes_on.set()
-                await until(lambda: first.counts.target_failures > 0)
+                await refused.wait()
                 await client.put("karma|002", "9")
                 await equal(site, client, HALVES)
         await equal(site, client, HALVES)

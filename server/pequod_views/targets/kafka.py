@@ -3,9 +3,9 @@
     topic of a view      key of a row -> its columns as JSON; no value: there is no such row
     topic of the ledger  the tables beside the views, see kafka_mirror.py
 
-A transaction of Kafka tells nobody else to wait, so what may be written is ruled by transactional ids. There is one for
-each owner of parts, and rows of a part and its row of the ledger are written under the id of its owner, by whoever
-writes them. Who opens an id fences its former user off, whose open transaction is undone. So
+A transaction of Kafka has nobody wait, so what may be written is ruled by transactional ids. There is one for each
+owner of parts. Rows of a part, and its row of the ledger, are written under the id of its owner, also by other
+processes. A process that opens an id fences its former user off, whose open transaction is undone. So
 
     a manager          keeps its id open, and writes its parts, and rows of these, without asking anybody
     who takes a part   opens the id of its owner, reads the ledger to its end, and writes if nothing is there that it

@@ -35,7 +35,7 @@ LEDGER: Final = {
     "segment.bytes": "16777216",
 }
 _REQUEST_MS: Final = 10_000
-_READ_MS: Final = 200
+_READ_MS: Final = 50
 #: Longer transactions are undone by the brokers; one of a manager that died is undone by who takes its parts.
 _TRANSACTION_MS: Final = 30_000
 _RECORD_BYTES_MAX: Final = 32 << 20
@@ -175,13 +175,15 @@ class TopicReader:
             self._places = [TopicPartition(self._topic, number) for number in range(count)]
             consumer.assign(self._places)
             await consumer.seek_to_beginning(*self._places)
-        # Those of a consumer of committed records stop before open transactions.
-        ends = await (self._connections.ends(self._places) if to_latest else consumer.end_offsets(self._places))
         found: list[Record] = []
-        for place, end in ends.items():
-            while await consumer.position(place) < end:
-                for records in (await consumer.getmany(place, timeout_ms=_READ_MS)).values():
-                    found += [Record(one.key, one.value, dict(one.headers)) for one in records if one.key is not None]
+        for place, end in (await self._connections.ends(self._places)).items():
+            while (position := await consumer.position(place)) < end:
+                some = (await consumer.getmany(place, timeout_ms=_READ_MS)).get(place, [])
+                found += [Record(one.key, one.value, dict(one.headers)) for one in some if one.key is not None]
+                stable = consumer.last_stable_offset(place)
+                if not to_latest and not some and stable is not None and position >= stable:
+                    # A transaction is open there.
+                    break
         return found
 
     async def close(self) -> None:
