@@ -32,9 +32,11 @@ def test_a_hot_view_is_measured_before_and_after_its_split() -> None:
     assert [(point["state"], point["managers"], point["parts"]) for point in hot] == [
         ("one part", 2, 1),
         ("split", 2, 2),
-        ("one was killed", 1, 2),
         ("one part", 3, 1),
         ("split", 3, 3),
+        ("one part", 2, 1),
+        ("split", 2, 2),
+        ("one was killed", 1, 2),
     ]
     assert all(point["rows"] > 0 for point in hot)
 

@@ -58,6 +58,8 @@ class KafkaTarget:
         #: By owner, those that are open; all but those of managers of this process end with the transaction.
         self._producers: dict[str, AIOKafkaProducer] = {}
         self._own: set[str] = set()
+        #: Those that this process has ever opened.
+        self._opened: set[str] = set()
         self._fenced_s: dict[str, float] = {}
         self._clock_s = 0.0
         self._begin_anew()
@@ -157,7 +159,7 @@ class KafkaTarget:
         if self._reader is None:
             if not await self.has_topic(self.ledger):
                 return []
-            self._reader = await self.connections.reader(self.ledger)
+            self._reader = await self.connections.reader(self.ledger, self._undo_open)
         return [one for one in await self._reader.read(to_latest=to_latest) if one.headers.get("by") != self._token]
 
     async def has_topic(self, topic: str) -> bool:
@@ -197,7 +199,15 @@ class KafkaTarget:
             wait_s = self._fenced_s.pop(owner, -_FENCED_S) + _FENCED_S - time.monotonic()
             await asyncio.sleep(max(0.0, wait_s))
             self._producers[owner] = await self.connections.producer(f"{self.ledger}/{owner}")
-        await self.take_over()
+        # A manager has named itself a moment ago: nobody has written under its name.
+        if not (self._own >= set(missing) and self._opened.isdisjoint(missing)):
+            await self.take_over()
+        self._opened.update(missing)
+
+    async def _undo_open(self, owners: set[str]) -> None:
+        """Have Kafka undo transactions that stay open: of managers that died, or are stopped, or are very slow."""
+        for owner in owners - self._producers.keys():
+            await closed(await self.connections.producer(f"{self.ledger}/{owner}"))
 
     async def _commit(self, transaction: KafkaTransaction) -> None:
         changes = self.mirror.changes()
@@ -211,7 +221,7 @@ class KafkaTarget:
             await self.connections.drop(topic)
             self.topics.pop(topic, None)
         for owner, (ledger, rows) in groups.items():
-            await self._write(self._producers[owner], ledger, rows)
+            await self._write(owner, ledger, rows)
         for topic in transaction.made:
             await self.connections.make(topic, ROWS)
         self.mirror.commit()
@@ -236,10 +246,9 @@ class KafkaTarget:
             groups.setdefault(first, ([], []))[0].extend(free)
         return groups
 
-    async def _write(
-        self, producer: AIOKafkaProducer, ledger: Sequence[LedgerChange], rows: Sequence[tuple[RowRecord, bytes]]
-    ) -> None:
+    async def _write(self, owner: str, ledger: Sequence[LedgerChange], rows: Sequence[tuple[RowRecord, bytes]]) -> None:
         """Write records in one transaction."""
+        producer = self._producers[owner]
         for topic in {row.topic for row, _ in rows}:
             if not await self.has_topic(topic):
                 raise TargetRefusedError(self.name, f"there is no topic {topic}; run `pequod views install`")
@@ -250,7 +259,7 @@ class KafkaTarget:
                 headers = [("position", position)]
                 sent.append(await producer.send(row.topic, row.value, row.key, headers=headers))
             for change in ledger:
-                headers = [("by", self._token)]
+                headers = [("by", self._token), ("owner", owner.encode())]
                 sent.append(await producer.send(self.ledger, change.value, change.key, partition=0, headers=headers))
             await producer.commit_transaction()
         except (MessageSizeTooLargeError, InvalidTopicError):

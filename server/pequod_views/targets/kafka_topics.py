@@ -9,10 +9,11 @@ from __future__ import annotations
 import asyncio
 import logging
 import ssl
-from collections.abc import Mapping, Sequence
+import time
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any, Final, TypeAlias
 
 from aiokafka import AIOKafkaConsumer, AIOKafkaProducer, TopicPartition
 from aiokafka.admin import AIOKafkaAdminClient, NewTopic
@@ -36,9 +37,14 @@ LEDGER: Final = {
 }
 _REQUEST_MS: Final = 10_000
 _READ_MS: Final = 50
+#: Transactions have records in the ledger for some milliseconds. One that has them for longer is in the way.
+_BLOCKED_S: Final = 2.0
 #: Longer transactions are undone by the brokers; one of a manager that died is undone by who takes its parts.
 _TRANSACTION_MS: Final = 30_000
 _RECORD_BYTES_MAX: Final = 32 << 20
+
+
+Undo: TypeAlias = Callable[[set[str]], Awaitable[None]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,10 +95,23 @@ class KafkaConnections:
             raise
         return producer
 
-    async def reader(self, topic: str) -> TopicReader:
+    async def reader(self, topic: str, undo: Undo | None = None) -> TopicReader:
         """Return a reader of a topic that is there."""
         reader = await self._consumer("read_committed")
-        return TopicReader(topic, reader, self)
+        return TopicReader(topic, reader, self, undo)
+
+    async def writers(self, place: TopicPartition, start: int, end: int) -> set[str]:
+        """Return who has written records between two places, committed or not, by their headers."""
+        consumer, found = await self._consumer("read_uncommitted"), set[str]()
+        try:
+            consumer.assign([place])
+            consumer.seek(place, start)
+            while await consumer.position(place) < end:
+                for one in (await consumer.getmany(place, timeout_ms=_READ_MS)).get(place, []):
+                    found.update(value.decode() for name, value in one.headers if name == "owner")
+        finally:
+            await closed(consumer)
+        return found
 
     async def ends(self, places: Sequence[TopicPartition]) -> dict[TopicPartition, int]:
         """Return where partitions end, with what is not committed yet."""
@@ -159,9 +178,16 @@ class KafkaConnections:
 
 
 class TopicReader:
-    """Reads a topic from its beginning."""
+    """Reads a topic from its beginning.
 
-    def __init__(self, topic: str, consumer: AIOKafkaConsumer, connections: KafkaConnections) -> None:
+    Args:
+        undo: Is given the writers of a transaction that stays open in the way of a reader to the latest.
+    """
+
+    def __init__(
+        self, topic: str, consumer: AIOKafkaConsumer, connections: KafkaConnections, undo: Undo | None
+    ) -> None:
+        self._undo = undo
         self._topic = topic
         self._consumer = consumer
         self._connections = connections
@@ -175,15 +201,20 @@ class TopicReader:
             self._places = [TopicPartition(self._topic, number) for number in range(count)]
             consumer.assign(self._places)
             await consumer.seek_to_beginning(*self._places)
-        found: list[Record] = []
+        found, blocked_s = list[Record](), time.monotonic()
         for place, end in (await self._connections.ends(self._places)).items():
             while (position := await consumer.position(place)) < end:
                 some = (await consumer.getmany(place, timeout_ms=_READ_MS)).get(place, [])
                 found += [Record(one.key, one.value, dict(one.headers)) for one in some if one.key is not None]
                 stable = consumer.last_stable_offset(place)
-                if not to_latest and not some and stable is not None and position >= stable:
+                is_blocked = not some and stable is not None and position >= stable
+                if is_blocked and not to_latest:
                     # A transaction is open there.
                     break
+                blocked_s = blocked_s if is_blocked else time.monotonic()
+                if self._undo is not None and time.monotonic() - blocked_s > _BLOCKED_S:
+                    await self._undo(await self._connections.writers(place, position, end))
+                    blocked_s = time.monotonic()
         return found
 
     async def close(self) -> None:
