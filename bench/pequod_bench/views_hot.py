@@ -108,8 +108,11 @@ class HotView:
         """Split the view into as many parts, each with as many changes."""
         mover = PartMover(target)
         if count > 2:
+            # A key is changed once in a batch, however often it is drawn.
+            total = self._weights[-1]
+            changes = list(accumulate(1 - (1 - 1 / rank / total) ** _BATCH for rank in range(1, _KEYS + 1)))
             for number in range(1, count):
-                rank = bisect(self._weights, self._weights[-1] * number / count)
+                rank = bisect(changes, changes[-1] * number / count)
                 await mover.split(hot.name, b"h|%07d" % rank)
             return
         # As `pequod views split` does.
