@@ -151,8 +151,8 @@ class KafkaTarget:
             await self._tables.pop(topic).close()
         if self._producers and now_s - self._read_s < _READ_S:
             return
-        # A manager goes on beside another one that has died with a transaction open. A command, or a manager that begins,
-        # has to know what was written behind that: whose data the views show, for instance.
+        # A manager goes on beside another one that has died with a transaction open. A command, or a manager that
+        # begins, has to know what was written behind that: whose data the views show, for instance.
         self.mirror.apply(_pairs(await self._read_ledger(to_latest=not self._producers)))
         self._read_s = now_s
 
