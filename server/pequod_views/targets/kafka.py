@@ -25,7 +25,7 @@ from contextlib import asynccontextmanager
 from typing import Final
 
 from aiokafka import AIOKafkaProducer
-from aiokafka.errors import InvalidTopicError, KafkaError, MessageSizeTooLargeError, ProducerFenced
+from aiokafka.errors import IllegalOperation, InvalidTopicError, KafkaError, MessageSizeTooLargeError, ProducerFenced
 
 from pequod_views.errors import TargetAwayError, TargetRefusedError
 from pequod_views.targets.kafka_address import parse_address
@@ -95,7 +95,7 @@ class KafkaTarget:
                 match error:
                     case MessageSizeTooLargeError() | InvalidTopicError():
                         raise TargetRefusedError(self.name, str(error)) from error
-                    case ProducerFenced():
+                    case ProducerFenced() | IllegalOperation():
                         raise TargetAwayError(
                             self.name, "another process has written for the same owner; this one begins again"
                         ) from error
@@ -117,7 +117,7 @@ class KafkaTarget:
     async def _undo(self, error: BaseException) -> None:
         """Forget the transaction; if Kafka was being asked, also all that was read and opened."""
         self.mirror.rollback()
-        if isinstance(error, ProducerFenced):
+        if isinstance(error, ProducerFenced | IllegalOperation):
             now_s = time.monotonic()
             self._fenced_s = dict.fromkeys(self._own & self._producers.keys(), now_s)
         if not self._is_asking:
@@ -254,7 +254,11 @@ class KafkaTarget:
         for topic in {row.topic for row, _ in rows}:
             if not await self.has_topic(topic):
                 raise TargetRefusedError(self.name, f"there is no topic {topic}; run `pequod views install`")
-        await producer.begin_transaction()
+        try:
+            await producer.begin_transaction()
+        except AssertionError as error:
+            # So aiokafka tells that it was fenced off in the background.
+            raise ProducerFenced from error
         sent: list[asyncio.Future[object]] = []
         try:
             for row, position in rows:
