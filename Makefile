@@ -27,7 +27,7 @@ generate_go = $(BIN)/python -m grpc_tools.protoc -I proto --plugin=$(GO_TOOLS)/p
 .DEFAULT_GOAL := help
 .PHONY: help go go-check install install-dev demo ran test test-long test-pythons test-extras test-quick check format typescript typescript-check proto proto-check interface interface-check coverage soak chaos freshness fuzz \
         figures bench-micro test-optimised test-spark-versions test-spark-cluster test-duckdb-versions docs docs-serve \
-        behaviours cases test-planted test-planted-engine soak-memory soak-server soak-calls soak-workers soak-capped shake simulate simulate-groups views-chaos views-cassandra views-mariadb cluster-chaos cluster-patroni chaos-lake-spark kill beyond linearizable linearizable-latest mutations ycsb graphs fuzz-long fuzz-native watching damage test-pure test-grpcio test-client-grpcio test-go-race test-shelf differ test-sanitised test-leaks wheels clean
+        behaviours cases test-planted test-planted-engine soak-memory soak-server soak-calls soak-workers soak-capped shake simulate simulate-groups views-chaos views-cassandra views-kafka views-mariadb cluster-chaos cluster-patroni chaos-lake-spark kill beyond linearizable linearizable-latest mutations ycsb graphs fuzz-long fuzz-native watching damage test-pure test-grpcio test-client-grpcio test-go-race test-shelf differ test-sanitised test-leaks wheels clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-15s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -305,11 +305,23 @@ cluster-patroni: $(INSTALLED) ## kill a PostgreSQL that Patroni leads under load
 
 TARGET ?= postgres
 BEHIND ?= nothing
-views-chaos: $(INSTALLED) ## kill managers of views, the server and the database RUNS (200) times, and compare; TARGET is postgres, mariadb or sqlite, BEHIND the server nothing, sqlite or postgres
+views-chaos: $(INSTALLED) ## kill managers of views, the server and the database RUNS (200) times, and compare; TARGET is postgres, mariadb, kafka or sqlite, BEHIND the server nothing, sqlite or postgres
 	$(BIN)/python -m tests.views.chaos --runs $(RUNS) --target $(TARGET) --behind $(BEHIND)
 
 views-mariadb: $(INSTALLED) ## the tests of views over a MariaDB, which `make test` leaves out (needs mariadb-server): some minutes
 	$(BIN)/python -m pytest -n 2 tests/views -k mariadb --timeout=1200
+
+KAFKA_JARS := build/kafka
+$(KAFKA_JARS)/.fetched: tests/views/kafka.pom.xml
+	@command -v mvn >/dev/null && command -v java >/dev/null || { echo 'the broker of Kafka needs Java 17, and Maven to fetch it'; exit 1; }
+	mvn --quiet --batch-mode --file $< org.apache.maven.plugins:maven-dependency-plugin:3.6.1:copy-dependencies \
+		-DoutputDirectory=$(abspath $(KAFKA_JARS)) -DincludeScope=runtime
+	@touch $@
+
+views-kafka: export PEQUOD_KAFKA_JARS = $(abspath $(KAFKA_JARS))
+views-kafka: $(INSTALLED) $(KAFKA_JARS)/.fetched ## the tests of views over a Kafka, and its torments RUNS (200) times (needs Java 17 and Maven): half an hour on two cores
+	$(BIN)/python -m pytest -q -n0 tests/views/test_kafka.py --timeout=1200
+	$(BIN)/python -m tests.views.chaos --runs $(RUNS) --seed $(SEED) --target kafka
 
 views-schedules: SCHEDULES = 1000000
 views-schedules: $(INSTALLED) ## let coordinators of versioned views die in SCHEDULES (1000000) random interleavings, from SEED (0) on: a quarter of an hour on two cores

@@ -92,7 +92,13 @@ class ViewsReport(Printed):
         if self.points:
             print_rows(console, self.points, columns)
         if self.hot:
-            hot = {"zipf": "{0.state}", "parts": "{0.parts}", "rows": "{0.rows:,}"}
+            hot = {
+                "zipf": "{0.state}",
+                "all waiting": "{0.are_waiting}",
+                "managers": "{0.managers}",
+                "parts": "{0.parts}",
+                "rows": "{0.rows:,}",
+            }
             hot |= {"rows/CPU s of the busiest manager": "{0.rows_per_busiest_cpu_s:,.0f}"}
             hot |= {"its share of the CPU": "{0.busiest_share:.2f}", "oldest, s": "{0.oldest_s:.1f}"}
             print_rows(console, self.hot, hot)

@@ -1,19 +1,25 @@
-"""One hot view of Zipf's writes: what two managers take in before it is split and afterwards, and when one is killed.
+"""One hot view of Zipf's writes: what managers take in before it is split, afterwards, and after one was killed.
 
-    one part      one manager writes all, and the other nothing
-    split         the same writes, once the part is split at the middle of what changes and each manager has a half
-    killed        the same again, after one of them was killed: the other takes its half when the lease has ended
+    one part      one manager writes all, and the others nothing
+    split         the same writes, once the part is split where what changes is halved or cut in three, and each has one
+    killed        the same again, after one of two was killed: the other takes its half when the lease has ended
 
-How much is taken in at most is a matter of the busiest manager, so rows are counted by its CPU.
+How much is taken in at most is a matter of the busiest manager, so rows are counted by its CPU, as if each manager had
+a core of its own. Where all of the writes wait for the managers, transactions are as long as they can be, before the
+split as after it; where they come one after the other, more managers have more and shorter transactions.
 """
 
 from __future__ import annotations
 
 import asyncio
+import os
+import signal
 import sys
 import time
+from bisect import bisect
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass
+from functools import partial
 from itertools import accumulate
 from pathlib import Path
 from random import Random
@@ -34,11 +40,16 @@ from pequod_bench.views_stage import WAIT_S, Level, compare, cpu_of, database_of
 
 _KEYS: Final = 2_000
 _BATCH: Final = 100
+#: Rows that wait at once: the server keeps fewer than 10,000 changes for a watch.
+_WAITING_ROWS: Final = 8_000
 _LEASE_S: Final = 2.0
+#: Longer than managers are stopped.
+_LONG_LEASE_S: Final = 120.0
 _SAMPLE_S: Final = 1.0
 _TIMEOUT_S: Final = 120.0
 _CPU_S_MIN: Final = 1e-6
-_MANAGERS: Final = 2
+#: Numbers of managers, and of parts after the split, where all writes wait for them.
+_MANAGERS: Final = (2, 3)
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,6 +57,9 @@ class HotPoint:
     """What managers took in of one hot view."""
 
     state: str
+    #: Whether all writes were there before the managers went on.
+    are_waiting: bool
+    managers: int
     parts: int
     rows: int
     #: For each CPU second of the manager that was busiest, and its share of the CPU of all.
@@ -56,7 +70,7 @@ class HotPoint:
 
 
 class HotView:
-    """A server, a database, a view and two managers."""
+    """A server, a database, a view and some managers."""
 
     def __init__(self, settings: ViewsSettings) -> None:
         self._settings = settings
@@ -65,32 +79,51 @@ class HotView:
         self._number = 0
 
     async def points(self) -> list[HotPoint]:
-        """Measure before the split, after it, and after a kill."""
+        """Measure before the split and after it, for each number of managers, and after a kill."""
+        waiting = [point for count in _MANAGERS for point in await self._points_of(count, are_waiting=True)]
+        return [*waiting, *await self._points_of(_MANAGERS[0], are_waiting=False)]
+
+    async def _points_of(self, count: int, *, are_waiting: bool) -> list[HotPoint]:
         with TemporaryDirectory() as folder, started_server() as (server, _), ExitStack() as ending:
             database, _ = ending.enter_context(database_of(self._settings.database, Path(folder)))
             file, views = _file_of(Path(folder), server, database)
             (hot,) = views
+            lease_s = _LONG_LEASE_S if are_waiting else _LEASE_S
             async with AsyncClient(server, timeout_s=_TIMEOUT_S) as client, opened(database) as target:
                 await install(target, client, views)
-                managers = [self._started(file, number, ending) for number in range(_MANAGERS)]
+                managers = [self._started(file, number, lease_s, ending) for number in range(count)]
                 await self._holding(target, 1)
-                before = await self._measured("one part", managers, client, target)
-                writing = asyncio.create_task(self._write(client, sys.maxsize))
-                mover = PartMover(target)
-                at = await split_key(client, mover, hot, _SAMPLE_S)
-                await mover.split(hot.name, at)
-                writing.cancel()
-                with suppress(asyncio.CancelledError):
-                    await writing
-                await self._holding(target, _MANAGERS)
-                after = await self._measured("split", managers, client, target)
-                managers[0].kill()
-                killed = await self._measured("one was killed", managers[1:], client, target)
+                measured = partial(self._measured, client=client, target=target, are_waiting=are_waiting)
+                points = [await measured("one part", managers)]
+                await self._split(client, target, hot, count)
+                await self._holding(target, count)
+                points.append(await measured("split", managers))
+                if not are_waiting:
+                    managers[0].kill()
+                    points.append(await measured("one was killed", managers[1:]))
                 await compare(target, client, views)
-        return [before, after, killed]
+        return points
 
-    def _started(self, file: Path, number: int, ending: ExitStack) -> ServerProcess:
-        command = [sys.executable, "-m", "pequod.cli", "views", "run", str(file), "--lease", str(_LEASE_S)]
+    async def _split(self, client: AsyncClient, target: Target, hot: DurableView, count: int) -> None:
+        """Split the view into as many parts, each with as many changes."""
+        mover = PartMover(target)
+        if count > 2:
+            # A key is changed once in a batch, however often it is drawn.
+            total = self._weights[-1]
+            changes = list(accumulate(1 - (1 - 1 / rank / total) ** _BATCH for rank in range(1, _KEYS + 1)))
+            for number in range(1, count):
+                rank = bisect(changes, changes[-1] * number / count)
+                await mover.split(hot.name, b"h|%07d" % rank)
+            return
+        # As `pequod views split` does.
+        writing = asyncio.create_task(self._write(client, sys.maxsize))
+        await mover.split(hot.name, await split_key(client, mover, hot, _SAMPLE_S))
+        writing.cancel()
+        with suppress(asyncio.CancelledError):
+            await writing
+
+    def _started(self, file: Path, number: int, lease_s: float, ending: ExitStack) -> ServerProcess:
+        command = [sys.executable, "-m", "pequod.cli", "views", "run", str(file), "--lease", str(lease_s)]
         process = ServerProcess([*command, "--name", f"m{number}"])
         ending.callback(process.end)
         return process
@@ -113,12 +146,18 @@ class HotView:
             await client.multi_put({f"h|{key:07}": b"%d" % self._number for key in keys})
 
     async def _measured(
-        self, state: str, managers: list[ServerProcess], client: AsyncClient, target: Target
+        self, state: str, managers: list[ServerProcess], client: AsyncClient, target: Target, *, are_waiting: bool
     ) -> HotPoint:
         accounts = [cpu_of(process.pid) for process in managers]
         befores, level, oldest_s = [account() for account in accounts], Level(target, client), 0.0
-        changes = sum(part.changes for part in await status(target))
-        working = asyncio.gather(self._write(client, self._settings.rows * _BATCH // 10))
+        changes, count = sum(part.changes for part in await status(target)), self._settings.rows * _BATCH // 10
+        if are_waiting:
+            for _ in range(0, count, _WAITING_ROWS):
+                _tell(managers, signal.SIGSTOP)
+                await self._write(client, min(count, _WAITING_ROWS))
+                _tell(managers, signal.SIGCONT)
+                await level.reached()
+        working = asyncio.gather(self._write(client, 0 if are_waiting else count))
         while not working.done():
             oldest_s = max(oldest_s, *(part.age_s or 0.0 for part in await status(target)))
             await asyncio.sleep(0.05)
@@ -131,9 +170,13 @@ class HotView:
         spent = [account() - before for account, before in zip(accounts, befores, strict=True)]
         rows, parts = level.changes - changes, len(await status(target))
         busiest = max(spent)
-        return HotPoint(
-            state, parts, rows, rows / max(busiest, _CPU_S_MIN), busiest / max(sum(spent), _CPU_S_MIN), oldest_s
-        )
+        rate, share = rows / max(busiest, _CPU_S_MIN), busiest / max(sum(spent), _CPU_S_MIN)
+        return HotPoint(state, are_waiting, len(managers), parts, rows, rate, share, oldest_s)
+
+
+def _tell(managers: list[ServerProcess], what: signal.Signals) -> None:
+    for one in managers:
+        os.kill(one.pid, what)
 
 
 def _file_of(folder: Path, server: str, database: str) -> tuple[Path, tuple[DurableView, ...]]:

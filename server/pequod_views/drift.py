@@ -26,7 +26,9 @@ class DriftNotes:
         async with self._target.transaction() as transaction:
             await self.make(transaction)
             await transaction.fetch(
-                f"UPDATE {self._parts} SET drifted = $3 WHERE view = $1 AND first = $2", *part.place, count
+                f"UPDATE {self._parts} SET drifted = $3 WHERE view = $1 AND first = $2 AND drifted <> $3",
+                *part.place,
+                count,
             )
 
     async def total(self, views: Iterable[str]) -> int:

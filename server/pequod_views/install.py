@@ -11,13 +11,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from pequod.client import AsyncClient
-from pequod_views.definition import KEY_COLUMN, DurableView, names_of
+from pequod_views.definition import DurableView
 from pequod_views.errors import TargetUnfitError
 from pequod_views.ledger import PartLedger
-from pequod_views.locking import lock_ledger, lock_parts
+from pequod_views.locking import lock_ledger
 from pequod_views.origins import NO_ORIGINS, OriginNotes, demand_same, origins_of
-from pequod_views.targets import Target, TargetDialect, TargetTransaction
-from pequod_views.targets.target import quoted
+from pequod_views.targets import Target, TargetTransaction
 
 
 async def install(
@@ -50,9 +49,9 @@ async def install(
         others = [view for view in views if noted[view.name] and noted[view.name].isdisjoint(origins)]
         if others and not adopt:
             demand_same(others[0].name, noted[others[0].name], origins)
-        new = [view for view in views if not await transaction.table_columns(view.table)]
+        new = [view for view in views if not await transaction.has_table(view)]
         there = [view for view in views if view not in new]
-        problems = [text for view in there for text in await table_problems(transaction, target.dialect, view)]
+        problems = [text for view in there for text in await transaction.table_problems(view)]
         if problems:
             raise TargetUnfitError(target.name, "; ".join(problems))
         for statement in ledger.statements():
@@ -60,7 +59,7 @@ async def install(
         await notes.make(transaction)
         befores = {view.name: await ledger.fingerprint(transaction, view) for view in views}
         changed = [view for view in views if recut or view in new or befores[view.name] != view.fingerprint]
-        await lock_parts(target.dialect, transaction, [view.name for view in (*changed, *others)])
+        await transaction.lock_parts([view.name for view in (*changed, *others)])
         for view in changed:
             before, bounds = befores[view.name], splits.get(view.name, [])
             await ledger.cut(transaction, view, bounds)
@@ -76,7 +75,7 @@ async def install(
             kept = noted[view.name] - origins if view not in others else NO_ORIGINS
             await notes.note(transaction, view.name, origins | kept)
         for view in new:
-            await transaction.fetch(table_statement(target.dialect, view))
+            await transaction.make_table(view)
     return [*(f"{view.name}: made the table {view.table}" for view in new), *done]
 
 
@@ -106,9 +105,9 @@ async def uninstall(target: Target, names: Sequence[str] = (), *, drops_tables: 
         leaving = list(names or there)
         if there and there.keys() <= set(leaving):
             await lock_ledger(target.dialect, transaction)
-        await lock_parts(target.dialect, transaction, leaving)
+        await transaction.lock_parts(leaving)
         for name in leaving if drops_tables else ():
-            await transaction.fetch(f"DROP TABLE IF EXISTS {quoted(there[name])}")
+            await transaction.drop_table(there[name])
         for name in leaving:
             await ledger.remove(transaction, name)
             done.append(f"{name}: {'dropped' if drops_tables else 'kept'} the table {there[name]}")
@@ -130,7 +129,7 @@ async def check(target: Target, views: Sequence[DurableView]) -> list[str]:
         if not await transaction.table_columns(f"{target.dialect.prefix}parts"):
             return ["nothing is installed; run `pequod views install`"]
         for view in views:
-            problems += await table_problems(transaction, target.dialect, view)
+            problems += await transaction.table_problems(view)
             before = await ledger.fingerprint(transaction, view)
             if before is None:
                 problems.append(f"{view.name}: it is not installed; run `pequod views install`")
@@ -147,25 +146,6 @@ async def check(target: Target, views: Sequence[DurableView]) -> list[str]:
     return problems
 
 
-def table_statement(dialect: TargetDialect, view: DurableView) -> str:
-    """Return the statement that makes the table of a view."""
-    columns = [f"{quoted(column.name)} {dialect.column_type(column.kind)}" for column in view.columns]
-    key = f"{KEY_COLUMN} {dialect.bytes_type} PRIMARY KEY NOT NULL"
-    return f"CREATE TABLE {quoted(view.table)} ({', '.join([key, *columns])}){dialect.table_options}"
-
-
-async def mend_table(transaction: TargetTransaction, dialect: TargetDialect, view: DurableView) -> None:
-    """Make the table of a view if there is none, and the columns that it lacks, without their cells."""
-    found = await transaction.table_columns(view.table)
-    if not found:
-        await transaction.fetch(table_statement(dialect, view))
-        return
-    for column in view.columns:
-        if column.name not in found:
-            kind = dialect.column_type(column.kind)
-            await transaction.fetch(f"ALTER TABLE {quoted(view.table)} ADD COLUMN {quoted(column.name)} {kind}")
-
-
 def _why(view: DurableView, before: str | None, *, is_made: bool) -> str:
     if before is None:
         return "is new"
@@ -174,29 +154,11 @@ def _why(view: DurableView, before: str | None, *, is_made: bool) -> str:
     return "had lost its table" if is_made else "is cut anew"
 
 
-async def table_problems(transaction: TargetTransaction, dialect: TargetDialect, view: DurableView) -> list[str]:
-    """Return what is wrong with the table of a view; nothing if all is well."""
-    found = await transaction.table_columns(view.table)
-    if not found:
-        return [f"{view.name}: there is no table {view.table}; run `pequod views install`"]
-    types = [dialect.bytes_type, *(dialect.column_type(column.kind) for column in view.columns)]
-    problems = []
-    for name, kind in zip(names_of(view.columns), types, strict=True):
-        if name not in found:
-            problems.append(f"{view.name}: the table {view.table} has no column {name} ({kind})")
-        elif found[name].lower() != kind.lower():
-            problems.append(f"{view.name}: {view.table}.{name} is of type {found[name]}, and should be {kind}")
-    if KEY_COLUMN in found and not await transaction.has_unique(view.table, KEY_COLUMN):
-        problems.append(f"{view.name}: {view.table}.{KEY_COLUMN} is not the primary key")
-    return problems
-
-
 async def _delete_outside(transaction: TargetTransaction, view: DurableView) -> None:
     """Delete the rows that an earlier definition had outside the present range."""
-    table = quoted(view.table)
-    await transaction.fetch(f"DELETE FROM {table} WHERE {KEY_COLUMN} < $1", view.first)
+    await transaction.delete_others(view, b"", view.first, [])
     if view.last is not None:
-        await transaction.fetch(f"DELETE FROM {table} WHERE {KEY_COLUMN} >= $1", view.last)
+        await transaction.delete_others(view, view.last, None, [])
 
 
 async def _splits(client: AsyncClient, view: DurableView) -> list[bytes]:

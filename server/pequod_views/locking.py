@@ -6,19 +6,7 @@ then the tables of views and their rows. A manager that takes in changes has one
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 from pequod_views.targets import TargetDialect, TargetTransaction
-
-
-async def lock_parts(dialect: TargetDialect, transaction: TargetTransaction, views: Sequence[str]) -> None:
-    """Have all parts of views for this transaction alone, before anything of the views is changed."""
-    if dialect.for_update and views:
-        places = ", ".join(f"${number}" for number in range(1, len(views) + 1))
-        await transaction.fetch(
-            f"SELECT 1 FROM {dialect.prefix}parts WHERE view IN ({places}) ORDER BY view, first{dialect.for_update}",
-            *views,
-        )
 
 
 async def lock_ledger(dialect: TargetDialect, transaction: TargetTransaction) -> None:

@@ -16,7 +16,6 @@ from dataclasses import dataclass
 from pequod.escapes import escaped
 from pequod_views.errors import TargetUnfitError
 from pequod_views.load import PartLoad
-from pequod_views.locking import lock_parts
 from pequod_views.parts import Place
 from pequod_views.targets import RowChange, Target
 
@@ -98,7 +97,7 @@ class PartMover:
         """
         async with self._target.transaction() as transaction:
             await transaction.take_turn()
-            await lock_parts(self._target.dialect, transaction, [view])
+            await transaction.lock_parts([view])
             rows = await transaction.fetch(
                 "SELECT view, first, last, owner, epoch, changes, unfit"
                 f" FROM {self._parts} WHERE view = $1 ORDER BY first",

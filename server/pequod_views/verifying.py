@@ -1,7 +1,7 @@
-"""Compares tables with the server, row by row, beside the managers that keep them, and mends what differs.
+"""Compares tables with the server, by checksums and then by rows, beside their managers, and mends what differs.
 
     a watch of the part      its rows, then every change: of each key the value, and the revision of its last change
-    one statement            the part's position P, and rows of the table, of one moment
+    one statement            the part's position P, and the checksum or rows of a range, of one moment
     the watch comes to P     a key that has not changed since has at P the value that the watch knows: so must the table
 
 So a row that is only late is never taken for one that is wrong. A key that changes all the time is left open; its row
@@ -12,30 +12,28 @@ from __future__ import annotations
 
 import asyncio
 import json
-from bisect import bisect_left
-from collections.abc import AsyncGenerator, Sequence
+from collections.abc import Sequence
 from contextlib import aclosing, suppress
 from dataclasses import dataclass, field
 from decimal import Decimal
-from typing import Any, Final, Literal
+from itertools import pairwise
+from typing import Final, Literal
 
 from pequod.client import AsyncClient
-from pequod.client.watch_ranges import RangesEvent, WatchedRange
+from pequod.client.watch_ranges import WatchedRange
 from pequod.escapes import escaped
-from pequod_views.definition import KEY_COLUMN, DurableView, TableRow, ViewColumn, names_of
+from pequod_views.definition import DurableView, TableRow, ViewColumn
 from pequod_views.drift import DriftNotes
-from pequod_views.errors import UnfitError, UnverifiableError
-from pequod_views.install import mend_table, table_problems
+from pequod_views.errors import UnverifiableError
 from pequod_views.origins import OriginNotes, as_origins, demand_same, known
 from pequod_views.parts import HeldPart, held_of
+from pequod_views.summing import CUT_ANEW, PROGRESS_S, RangeSums, WatchedRows, has_come, row_of
 from pequod_views.targets import Target, TargetTransaction
-from pequod_views.targets.target import quoted
 
 #: Rows of a table that one statement reads.
 _CHUNK_ROWS: Final = 5000
 #: Drifts that a report names; beyond it they are counted.
 _NAMED_MAX: Final = 100
-_PROGRESS_S: Final = 0.2
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,55 +74,6 @@ class PartVerdict:
     trouble: str = ""
 
 
-class WatchedRows:
-    """The rows of a range as a watch shows them, with the revisions of their last changes.
-
-    Args:
-        number: That of the range in the watch.
-
-    Invariants:
-        1. ``rows`` is the range as of ``revision``; a key that is not in ``_changed`` has been so since ``begun``.
-    """
-
-    def __init__(self, number: int, begin: RangesEvent, events: AsyncGenerator[RangesEvent]) -> None:
-        found = begin.rows.get(number)
-        self._number = number
-        self.rows: dict[bytes, bytes] = {} if found is None else dict(zip(found.keys, found.values, strict=True))
-        self.server_id = begin.server_id
-        self.revision = self.begun = begin.revision
-        self._events = events
-        self._changed: dict[bytes, int] = {}
-        #: The keys of the beginning, in order, and those that came later.
-        self._first_keys = sorted(self.rows)
-        self._later_keys: set[bytes] = set()
-
-    async def come_to(self, revision: int) -> None:
-        """Take events until one shows a revision."""
-        while self.revision < revision:
-            event = await anext(self._events)
-            if event.ended:
-                raise UnverifiableError(next(iter(event.ended.values())))
-            for key, _, new in event.changes.get(self._number, ()):
-                self._changed[key] = event.revision
-                if new is None:
-                    self.rows.pop(key, None)
-                else:
-                    self.rows[key] = new
-                    self._later_keys.add(key)
-            self.revision = event.revision
-
-    def is_known_at(self, key: bytes, revision: int) -> bool:
-        """Return whether a key had at a revision, to which this has come, the value that it has now."""
-        return self._changed.get(key, self.begun) <= revision
-
-    def keys_within(self, start: bytes, stop: bytes | None) -> set[bytes]:
-        """Return the keys of ``[start, stop)``."""
-        last = len(self._first_keys) if stop is None else bisect_left(self._first_keys, stop)
-        some = {key for key in self._later_keys if key >= start and (stop is None or key < stop)}
-        some.update(self._first_keys[bisect_left(self._first_keys, start) : last])
-        return some & self.rows.keys()
-
-
 class Verifier:
     """Compares the parts of a view, and mends them.
 
@@ -153,8 +102,8 @@ class Verifier:
         """
         async with self._target.transaction() as transaction:
             if self._repairs:
-                await mend_table(transaction, self._target.dialect, view)
-            if problems := await table_problems(transaction, self._target.dialect, view):
+                await transaction.mend_table(view)
+            if problems := await transaction.table_problems(view):
                 raise UnverifiableError("; ".join(problems))
             parts = await self._parts_of(transaction, view)
         if not parts:
@@ -183,7 +132,7 @@ class Verifier:
         noted = (await OriginNotes(self._target).of_all([view.name]))[view.name]
         before = await self._anchor(held)
         ranges = [*before, WatchedRange(first, last, rows=True)]
-        events = self._client.watch_ranges(ranges, progress_s=_PROGRESS_S)
+        events = self._client.watch_ranges(ranges, progress_s=PROGRESS_S)
         async with aclosing(events):
             begin = await anext(events)
             demand_same(view.name, noted, known(as_origins(begin.origins)))
@@ -193,12 +142,13 @@ class Verifier:
             try:
                 async with asyncio.timeout(self._wait_s) as patience:
                     watched = WatchedRows(len(before), begin, events)
-                    start: bytes | None = first
-                    while start is not None:
-                        start, found = await self._compare(view, held, watched, start, verdict)
-                        if found and self._repairs:
-                            verdict.repaired_count += await self._repair(view, held, watched, found)
-                        patience.reschedule(asyncio.get_running_loop().time() + self._wait_s)
+                    for start, stop in await self._unlike(view, held, watched, verdict):
+                        at: bytes | None = start
+                        while at is not None:
+                            at, found = await self._compare(view, held, watched, at, stop, verdict)
+                            if found and self._repairs:
+                                verdict.repaired_count += await self._repair(view, held, watched, found)
+                            patience.reschedule(asyncio.get_running_loop().time() + self._wait_s)
             except UnverifiableError as error:
                 verdict.trouble = str(error)
             except TimeoutError:
@@ -217,19 +167,45 @@ class Verifier:
         for first in dict.fromkeys([held.part.first, *(row[0] for row in rows if row[1] in wanted)]):
             one = WatchedRange(first, first + b"\0")
             if first not in self._servers:
-                async with aclosing(self._client.watch_ranges([one], progress_s=_PROGRESS_S)) as events:
+                async with aclosing(self._client.watch_ranges([one], progress_s=PROGRESS_S)) as events:
                     self._servers[first] = f"{(await anext(events)).server_id:016x}"
             if self._servers[first] in wanted:
                 return [] if first == held.part.first else [one]
         return []
 
+    async def _unlike(
+        self, view: DurableView, held: HeldPart, watched: WatchedRows, verdict: PartVerdict
+    ) -> list[tuple[bytes, bytes | None]]:
+        """Return the ranges of a part whose rows are to be compared: those whose checksums differ."""
+        first, last, digest = held.part.first, held.part.last, self._target.dialect.digest(view)
+        if digest is None:
+            return [(first, last)]
+        sums = RangeSums(self._target, view, held.part, watched, digest)
+        if (count := await sums.row_count_if_equal(first, last)) is not None:
+            verdict.row_count += count
+            return []
+        bounds, unlike = [first, *watched.bounds(_CHUNK_ROWS), last], list[tuple[bytes, bytes | None]]()
+        for start, stop in pairwise(bounds):
+            assert start is not None, "only the last bound is open"
+            if (count := await sums.row_count_if_equal(start, stop)) is None:
+                unlike.append((start, stop))
+            else:
+                verdict.row_count += count
+        return unlike
+
     async def _compare(
-        self, view: DurableView, held: HeldPart, watched: WatchedRows, start: bytes, verdict: PartVerdict
+        self,
+        view: DurableView,
+        held: HeldPart,
+        watched: WatchedRows,
+        start: bytes,
+        end: bytes | None,
+        verdict: PartVerdict,
     ) -> tuple[bytes | None, list[Drift]]:
-        """Compare the rows of a chunk; return where the next one begins, None behind the last, and what differs."""
-        revision, had = await self._chunk(view, held, watched, start)
+        """Compare the first rows of a range; return where the next ones begin, if there are any, and what differs."""
+        revision, had = await self._chunk(view, held, watched, start, end)
         is_end = len(had) < _CHUNK_ROWS
-        stop = held.part.last if is_end else max(had) + b"\0"
+        stop = end if is_end else max(had) + b"\0"
         keys = sorted({*had, *watched.keys_within(start, stop)})
         found = list[Drift]()
         for key in keys:
@@ -243,29 +219,21 @@ class Verifier:
         return (None if is_end else stop), found
 
     async def _chunk(
-        self, view: DurableView, held: HeldPart, watched: WatchedRows, start: bytes
+        self, view: DurableView, held: HeldPart, watched: WatchedRows, start: bytes, stop: bytes | None
     ) -> tuple[int, dict[bytes, TableRow]]:
         """Return the position of a part, which is not before the watch began, and rows of the same moment, by key."""
-        columns = ", ".join(quoted(name) for name in names_of(view.columns))
-        kind = self._target.dialect.bytes_cast
-        statement = (
-            f"SELECT part.server_id, part.revision, found.* FROM {self._parts} AS part LEFT JOIN"
-            f" (SELECT {columns} FROM {quoted(view.table)} WHERE {KEY_COLUMN} >= $3"
-            f" AND (CAST($4 AS {kind}) IS NULL OR {KEY_COLUMN} < $4) ORDER BY {KEY_COLUMN} LIMIT {_CHUNK_ROWS})"
-            f" AS found ON 1 = 1 WHERE part.view = $1 AND part.first = $2 AND (part.last = $4 OR"
-            f" (part.last IS NULL AND CAST($4 AS {kind}) IS NULL)) ORDER BY found.{KEY_COLUMN}"
-        )
         while True:
             async with self._target.transaction() as transaction:
-                rows = await transaction.fetch(statement, view.name, held.part.first, start, held.part.last)
-            revision = _revision_of(rows, watched)
-            if revision is not None:
-                await watched.come_to(revision)
-                return revision, {row[2]: row[2:] for row in rows if row[2] is not None}
-            await asyncio.sleep(_PROGRESS_S)
+                found = await transaction.chunk(view, held.part, start, stop, _CHUNK_ROWS)
+            if found is None:
+                raise UnverifiableError(CUT_ANEW)
+            if has_come(found.server_id, found.revision, watched):
+                await watched.come_to(found.last_revision)
+                return found.revision, found.rows
+            await asyncio.sleep(PROGRESS_S)
 
     def _drift(self, view: DurableView, key: bytes, value: bytes | None, had: TableRow | None) -> Drift | None:
-        wanted = _row_of(view, key, value)
+        wanted = row_of(view, key, value)
         if wanted is None:
             return None if had is None else Drift(key, "strange")
         if had is None:
@@ -277,19 +245,15 @@ class Verifier:
     async def _repair(self, view: DurableView, held: HeldPart, watched: WatchedRows, found: Sequence[Drift]) -> int:
         """Write rows as they are at the position of the part, which cannot move meanwhile; return how many."""
         async with self._target.transaction() as transaction:
-            rows = await transaction.fetch(
-                f"SELECT server_id, revision FROM {self._parts} WHERE view = $1 AND first = $2 AND (last = $3 OR"
-                f" (last IS NULL AND CAST($3 AS {self._target.dialect.bytes_cast}) IS NULL))"
-                f"{self._target.dialect.for_update}",
-                *held.part.place,
-                held.part.last,
-            )
-            revision = _revision_of(rows, watched)
-            if revision is None:
+            position = await transaction.lock_part(held.part.place, held.part.last)
+            if position is None:
+                raise UnverifiableError(CUT_ANEW)
+            server_id, revision = position
+            if not has_come(server_id, revision, watched):
                 return 0
             await watched.come_to(revision)
             keys = [drift.key for drift in found if watched.is_known_at(drift.key, revision)]
-            wanted = {key: _row_of(view, key, watched.rows.get(key)) for key in keys}
+            wanted = {key: row_of(view, key, watched.rows.get(key)) for key in keys}
             if gone := [key for key, row in wanted.items() if row is None]:
                 await transaction.delete(view, gone)
             if written := [row for row in wanted.values() if row is not None]:
@@ -298,36 +262,13 @@ class Verifier:
 
     async def _look_outside(self, view: DurableView, verdict: PartVerdict) -> None:
         """Find rows outside of the range of the view, which belong to no part."""
-        places = f"{KEY_COLUMN} < $1" + ("" if view.last is None else f" OR {KEY_COLUMN} >= $2")
-        arguments = [view.first] if view.last is None else [view.first, view.last]
         async with self._target.transaction() as transaction:
-            rows = await transaction.fetch(f"SELECT {KEY_COLUMN} FROM {quoted(view.table)} WHERE {places}", *arguments)
-            verdict.drift_count += len(rows)
-            verdict.drifts += [Drift(row[0], "strange") for row in rows[: _NAMED_MAX - len(verdict.drifts)]]
-            if rows and self._repairs:
-                await transaction.delete(view, [row[0] for row in rows])
-                verdict.repaired_count += len(rows)
-
-
-def _revision_of(rows: Sequence[tuple[Any, ...]], watched: WatchedRows) -> int | None:
-    """Return the revision of a part, None while it is before the watch began.
-
-    Raises:
-        UnverifiableError: The view was taken out, or cut anew, or the part was split.
-    """
-    if not rows:
-        raise UnverifiableError("it was cut anew or split meanwhile; verify again")
-    server_id, revision = rows[0][0], rows[0][1]
-    if server_id != f"{watched.server_id:016x}":
-        return None
-    return revision if revision >= watched.begun else None
-
-
-def _row_of(view: DurableView, key: bytes, value: bytes | None) -> TableRow | None:
-    try:
-        return None if value is None else view.row(key, value)
-    except UnfitError:
-        return None
+            keys = await transaction.keys_outside(view)
+            verdict.drift_count += len(keys)
+            verdict.drifts += [Drift(key, "strange") for key in keys[: _NAMED_MAX - len(verdict.drifts)]]
+            if keys and self._repairs:
+                await transaction.delete(view, keys)
+                verdict.repaired_count += len(keys)
 
 
 def _are_same(column: ViewColumn, one: object, other: object) -> bool:

@@ -29,7 +29,15 @@ def test_a_hot_view_is_measured_before_and_after_its_split() -> None:
     result = CliRunner().invoke(app, ["bench", "views", "--smoke", "--only", "zipf", "--json"])
     assert result.exit_code == 0, result.output
     hot = json.loads(result.stdout)["hot"]
-    assert [(point["state"], point["parts"]) for point in hot] == [("one part", 1), ("split", 2), ("one was killed", 2)]
+    assert [(point["state"], point["managers"], point["parts"]) for point in hot] == [
+        ("one part", 2, 1),
+        ("split", 2, 2),
+        ("one part", 3, 1),
+        ("split", 3, 3),
+        ("one part", 2, 1),
+        ("split", 2, 2),
+        ("one was killed", 1, 2),
+    ]
     assert all(point["rows"] > 0 for point in hot)
 
 

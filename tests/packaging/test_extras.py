@@ -108,6 +108,14 @@ open("views.toml", "w").write('database = "mariadb://nobody@127.0.0.1:1/nothing"
 done = subprocess.run([*PEQUOD, "views", "status", "views.toml"], capture_output=True, text=True)
 assert done.returncode == 4, done.stderr
 """
+_KAFKA = """
+import subprocess
+from pequod_views.targets.kafka import KafkaTarget
+open("views.toml", "w").write('database = "kafka://127.0.0.1:1"\\n[[view]]\\nname = "votes"\\n'
+                              'keys = "vote|<author>|<id>|<voter>"\\n')
+done = subprocess.run([*PEQUOD, "views", "status", "views.toml"], capture_output=True, text=True)
+assert done.returncode == 4, done.stderr
+"""
 _REDIS = """
 import asyncio
 from pequod_views.versioned import QuorumError
@@ -185,6 +193,7 @@ USES = {
     "lake-postgres": _LAKE_POSTGRES,
     "views": _VIEWS,
     "mariadb": _MARIADB,
+    "kafka": _KAFKA,
     "redis": _REDIS,
     "cassandra": _CASSANDRA,
     "jwt": _JWT,

@@ -73,6 +73,7 @@ def test_every_hint_names_an_extra_that_there_is() -> None:
         "cassandra",
         "files",
         "jwt",
+        "kafka",
         "lake",
         "mariadb",
         "otel",

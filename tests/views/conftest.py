@@ -13,22 +13,25 @@ from pequod_server import ServerConfig
 from pequod import AsyncClient
 from tests.backing.conftest import Postgres, postgres
 from tests.server.serving import serving
+from tests.views.kafka_broker import Kafka, started_kafka
 from tests.views.mariadb import Mariadb, started_mariadb
-from tests.views.sites import MariadbSite, PostgresSite, Site, SqliteSite
+from tests.views.sites import KafkaSite, MariadbSite, PostgresSite, Site, SqliteSite
 
 __all__ = ["postgres"]
 
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Leave MariaDB to `make views-mariadb`: the suite has PostgreSQL and SQLite."""
+    """Leave MariaDB and Kafka to `make views-mariadb` and `make views-kafka`: the suite has PostgreSQL and SQLite."""
     if config.getoption("short") or config.getoption("long"):
-        config.hook.pytest_deselected(items=[item for item in items if _is_of_mariadb(item)])
-        items[:] = [item for item in items if not _is_of_mariadb(item)]
+        config.hook.pytest_deselected(items=[item for item in items if _is_left_out(item)])
+        items[:] = [item for item in items if not _is_left_out(item)]
 
 
-def _is_of_mariadb(item: pytest.Item) -> bool:
-    return item.nodeid.startswith("tests/views/") and ("[mariadb" in item.nodeid or "/test_mariadb.py" in item.nodeid)
+def _is_left_out(item: pytest.Item) -> bool:
+    return item.nodeid.startswith("tests/views/") and any(
+        f"[{name}" in item.nodeid or f"/test_{name}" in item.nodeid for name in ("mariadb", "kafka")
+    )
 
 
 @pytest.fixture
@@ -59,6 +62,26 @@ def mariadb(pytestconfig: pytest.Config) -> Mariadb:
 @pytest.fixture
 async def mariadb_site(mariadb: Mariadb) -> MariadbSite:
     site = MariadbSite(mariadb)
+    await site.clear()
+    return site
+
+
+_BROKER: Final = pytest.StashKey[Kafka]()
+
+
+@pytest.fixture(scope="session")
+def kafka(pytestconfig: pytest.Config) -> Kafka:
+    """The broker of this process."""
+    if _BROKER not in pytestconfig.stash:
+        stack = ExitStack()
+        pytestconfig.stash[_BROKER] = stack.enter_context(started_kafka())
+        pytestconfig.add_cleanup(stack.close)
+    return pytestconfig.stash[_BROKER]
+
+
+@pytest.fixture
+async def kafka_site(kafka: Kafka) -> KafkaSite:
+    site = KafkaSite(kafka)
     await site.clear()
     return site
 

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import socket
 import sqlite3
 import time
 from abc import ABC, abstractmethod
 from collections.abc import AsyncIterator, Sequence
-from contextlib import asynccontextmanager, suppress
+from contextlib import asynccontextmanager, closing, suppress
 from pathlib import Path
 from typing import Any
 
@@ -20,12 +21,16 @@ from pequod_views.errors import UnfitError
 from pequod_views.followed import FollowerSettings
 from pequod_views.install import install
 from pequod_views.targets import mariadb as mariadb_target
+from pequod_views.targets.kafka_mirror import LedgerMirror
+from pequod_views.targets.kafka_values import decoded, stored
 from pequod_views.targets.sqlite import _cell
 from pequod_views.targets.target import quoted
 from pymysql.constants import CLIENT
 
 from pequod import AsyncClient
 from tests.backing.conftest import Postgres
+from tests.views.kafka_broker import Kafka
+from tests.views.kafka_reading import committed, delete_topics, fenced
 from tests.views.mariadb import Mariadb
 
 SETTINGS = FollowerSettings(lease_s=2.0, progress_s=0.05)
@@ -201,6 +206,61 @@ class MariadbSite(ServerSite):
 
     def cell(self, cell: Any) -> Any:
         return mariadb_target._cell(cell)
+
+
+class KafkaSite(ServerSite):
+    """Topics in a Kafka of the tests' own, read as any consumer of committed records does, and then by SQLite."""
+
+    prefix = "pequod_views_"
+    clock = "kafka"
+
+    def __init__(self, broker: Kafka) -> None:
+        self.broker = broker
+        self.database = f"kafka://{broker.address}"
+
+    async def clear(self) -> None:
+        await delete_topics(self.broker.address)
+
+    def stop(self) -> None:
+        self.broker.stop()
+
+    def start(self) -> None:
+        self.broker.start()
+
+    async def cut(self) -> None:
+        managers = await self.fetch("SELECT name FROM pequod_views_managers")
+        await fenced(self.broker.address, [f"pequod_views/{name}" for (name,) in managers])
+
+    async def fetch(self, statement: str) -> list[tuple[Any, ...]]:
+        records = await committed(self.broker.address)
+        with closing(sqlite3.connect(":memory:")) as database:
+            mirror = LedgerMirror(time.time)
+            mirror.apply((key, value) for key, value in records.pop("pequod_views", {}).items())
+            mirror.connection.backup(database)
+            for topic, rows in records.items():
+                _fill(database, topic, rows)
+            database.create_function("pequod_changed", -1, lambda *_: None)
+            return database.execute(statement).fetchall()
+
+    async def rows(self, view: DurableView) -> list[tuple[Any, ...]]:
+        found = (await committed(self.broker.address)).get(view.table, {})
+        there = [(key, value) for key, value in sorted(found.items()) if value is not None]
+        # The key as all cells are told of by `cell`.
+        return [(stored(key), *decoded(view, key, value)[1:]) for key, value in there]
+
+    def cell(self, cell: Any) -> Any:
+        return stored(cell)
+
+
+def _fill(database: sqlite3.Connection, topic: str, rows: dict[bytes, bytes | None]) -> None:
+    """Make a table of a topic's JSON."""
+    cells = {key: json.loads(value) for key, value in rows.items() if value is not None}
+    names = list(dict.fromkeys(name for row in cells.values() for name in row))
+    table = f'"{topic}"'
+    database.execute(f"CREATE TABLE {table} ({', '.join(map(quoted, ['pequod_key', *names]))})")
+    for key, row in cells.items():
+        values = [json.dumps(row[name]) if isinstance(row[name], dict | list) else row[name] for name in names]
+        database.execute(f"INSERT INTO {table} VALUES ({', '.join('?' * (1 + len(names)))})", [key, *values])
 
 
 async def expected(site: Site, client: AsyncClient, view: DurableView) -> list[tuple[Any, ...]]:

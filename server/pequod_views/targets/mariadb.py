@@ -31,6 +31,9 @@ from pequod_views.targets.mariadb_connection import (
     literal,
     parse_address,
 )
+from pequod_views.targets.sql import SqlTransaction
+from pequod_views.targets.sums import MARIADB as TEXTS
+from pequod_views.targets.sums import digest_of, has_texts
 from pequod_views.targets.target import LookAgain, RowChange, TargetDialect, quoted
 
 T = TypeVar("T")
@@ -58,6 +61,13 @@ def _cell(cell: Cell) -> bytes | str | int | float | datetime | None:
             return cell
 
 
+def _digests_sum(view: DurableView) -> str:
+    """Return the sum of the digests of rows as sums.py has them."""
+    texts = [(TEXTS[column.kind.name][0].format(quoted(column.name))) for column in view.columns]
+    words = [f"lower(hex({KEY_COLUMN}))", *(f"coalesce(concat(char_length({one}), ':', {one}), '-')" for one in texts)]
+    return f"sum(cast(conv(left(md5(concat({', '.join(words)})), 15), 16, 10) AS unsigned))"
+
+
 _DIALECT: Final = TargetDialect(
     prefix="pequod_views_",
     now_s="(unix_timestamp(sysdate(6)) + 0e0)",
@@ -79,6 +89,8 @@ _DIALECT: Final = TargetDialect(
         f" ON DUPLICATE KEY UPDATE {', '.join(f'{name} = VALUES({name})' for name in names)}"
     ),
     stored=_cell,
+    digest=lambda view: partial(digest_of, TEXTS, view) if has_texts(TEXTS, view) else None,
+    digests_sum=_digests_sum,
     before=(),
     after=(),
     removal=(),
@@ -189,8 +201,10 @@ def _close_opened(opening: asyncio.Future[MariadbConnection]) -> None:
         opening.result().close()
 
 
-class MariadbTransaction:
+class MariadbTransaction(SqlTransaction):
     """A transaction of MariaDB."""
+
+    dialect = _DIALECT
 
     def __init__(self, target: MariadbTarget, connection: MariadbConnection) -> None:
         self.connection = connection

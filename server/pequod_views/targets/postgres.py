@@ -5,12 +5,16 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager, suppress
+from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
 import asyncpg
 
-from pequod_views.definition import DurableView, TableRow, names_of
+from pequod_views.definition import KEY_COLUMN, DurableView, TableRow, names_of
 from pequod_views.errors import TargetAwayError, TargetBusyError, TargetMissingError, TargetRefusedError
+from pequod_views.targets.sql import SqlTransaction
+from pequod_views.targets.sums import POSTGRES as TEXTS
+from pequod_views.targets.sums import digest_of, has_texts
 from pequod_views.targets.target import RowChange, TargetDialect, on_conflict, quoted
 from pequod_views.targets.waiting_sql import FUNCTIONS, FUNCTIONS_REMOVAL
 
@@ -43,6 +47,14 @@ _SETTINGS: Final = {"application_name": "pequod views", "idle_in_transaction_ses
 #: How often a listener looks although it was told nothing: a pooler between may lose what it is told.
 _LOOK_S: Final = 0.1
 
+
+def _digests_sum(view: DurableView) -> str:
+    """Return the sum of the digests of rows as sums.py has them."""
+    texts = [(TEXTS[column.kind.name][0].format(quoted(column.name))) for column in view.columns]
+    words = [f"encode({KEY_COLUMN}, 'hex')", *(f"coalesce(length({one}) || ':' || {one}, '-')" for one in texts)]
+    return f"sum(('x' || left(md5(convert_to({' || '.join(words)}, 'UTF8')), 15))::bit(60)::bigint)"
+
+
 _DIALECT: Final = TargetDialect(
     prefix="pequod_views.",
     now_s="extract(epoch FROM clock_timestamp())::float8",
@@ -60,6 +72,8 @@ _DIALECT: Final = TargetDialect(
     column_type=lambda kind: kind.postgres,
     on_conflict=on_conflict,
     stored=lambda cell: cell,
+    digest=lambda view: partial(digest_of, TEXTS, view) if has_texts(TEXTS, view) else None,
+    digests_sum=_digests_sum,
     before=("CREATE SCHEMA IF NOT EXISTS pequod_views",),
     after=FUNCTIONS,
     # A schema in which a person has put other things is refused, and with it the whole transaction.
@@ -156,8 +170,10 @@ class PostgresNews:
         self._news.clear()
 
 
-class PostgresTransaction:
+class PostgresTransaction(SqlTransaction):
     """A transaction of PostgreSQL."""
+
+    dialect = _DIALECT
 
     def __init__(self, connection: PoolConnectionProxy[asyncpg.Record]) -> None:
         self._connection = connection

@@ -17,6 +17,8 @@ from uuid import UUID
 from pequod_views.definition import DurableView, TableRow, names_of
 from pequod_views.errors import TargetAwayError, TargetMissingError, TargetRefusedError
 from pequod_views.kinds import Cell
+from pequod_views.targets.sql import SqlTransaction
+from pequod_views.targets.sums import CellsSum, digest_of_cells
 from pequod_views.targets.target import LookAgain, Missing, RowChange, TargetDialect, on_conflict, quoted
 
 T = TypeVar("T")
@@ -52,7 +54,7 @@ def _cell(cell: Cell) -> bytes | str | int | float | None:
             return cell
 
 
-_DIALECT: Final = TargetDialect(
+DIALECT: Final = TargetDialect(
     prefix="pequod_views_",
     now_s="((julianday('now') - 2440587.5) * 86400.0)",
     bytes_type="BLOB",
@@ -69,6 +71,8 @@ _DIALECT: Final = TargetDialect(
     column_type=lambda kind: kind.sqlite,
     on_conflict=on_conflict,
     stored=_cell,
+    digest=lambda _view: lambda row: digest_of_cells([_cell(cell) for cell in row]),
+    digests_sum=lambda view: f"pequod_digests({', '.join(map(quoted, names_of(view.columns)))})",
     before=(),
     after=(),
     removal=(),
@@ -82,7 +86,7 @@ class SqliteTarget:
         missing: Whether a file that is not there is made.
     """
 
-    dialect = _DIALECT
+    dialect = DIALECT
 
     def __init__(self, path: Path, missing: Missing) -> None:
         self.name = f"sqlite:{path}"
@@ -172,6 +176,7 @@ class SqliteTarget:
         except sqlite3.Error:
             connection.close()
             raise
+        connection.create_aggregate("pequod_digests", -1, CellsSum)  # type: ignore[arg-type]
         found = self._path.stat()
         self._file = found.st_dev, found.st_ino
         self._connection = connection
@@ -183,8 +188,10 @@ class SqliteTarget:
         self._thread.shutdown(wait=False)
 
 
-class SqliteTransaction:
+class SqliteTransaction(SqlTransaction):
     """A transaction of SQLite."""
+
+    dialect = DIALECT
 
     def __init__(self, target: SqliteTarget) -> None:
         self._execute = target.execute

@@ -1,7 +1,8 @@
 """What views need of a database: transactions, statements, and three ways to write rows in sets.
 
 Everything else (parts, leases, positions) is SQL that all databases understand, in ledger.py; what differs between
-their words is in a `TargetDialect`. A further database needs these two classes and no more.
+their words is in a `TargetDialect`. A further database needs these two classes and no more; sql.py has what
+those that speak SQL share.
 """
 
 from __future__ import annotations
@@ -14,6 +15,8 @@ from typing import Any, Final, Literal, Protocol, TypeAlias
 
 from pequod_views.definition import DurableView, TableRow
 from pequod_views.kinds import Cell, CellKind
+from pequod_views.parts import Place, ViewPart
+from pequod_views.targets.sums import RangeSum
 
 #: What becomes of a database that is not there, where a database is a file.
 Missing: TypeAlias = Literal["made", "refused"]
@@ -53,6 +56,10 @@ class TargetDialect:
     stored: Callable[[Cell], object]
     #: A statement by which a transaction that moves parts tells those who listen; empty: they look by themselves.
     tell_moved: str
+    #: Returns what computes the digest of a row as `sum_of` does; None: sums of the view cannot be compared.
+    digest: Callable[[DurableView], Callable[[TableRow], int] | None]
+    #: The sum of the digests of a view's rows, as an expression.
+    digests_sum: Callable[[DurableView], str]
     #: Statements that make what the tables of the ledger and the functions for readers need, before and after them.
     before: tuple[str, ...]
     after: tuple[str, ...]
@@ -74,6 +81,19 @@ class RowChange:
     def returning(self) -> str:
         """The statement in databases that have UPDATE ... RETURNING."""
         return f"UPDATE {self.table} SET {self.sets} WHERE {self.where} RETURNING {self.told}"
+
+
+@dataclass(frozen=True, slots=True)
+class PartChunk:
+    """A part's position, and rows of it."""
+
+    server_id: str
+    #: The rows have all that the part had at the first of these revisions, and nothing that came after the second. In
+    #: a database that shows both at one moment they are the same.
+    revision: int
+    last_revision: int
+    #: By key, each with its cells as the database gives them back.
+    rows: dict[bytes, tuple[Any, ...]]
 
 
 class TargetTransaction(Protocol):
@@ -107,6 +127,14 @@ class TargetTransaction(Protocol):
         """
         ...
 
+    async def lock_parts(self, views: Sequence[str]) -> None:
+        """Have all parts of views for this transaction alone, before anything of the views is changed."""
+        ...
+
+    async def lock_part(self, place: Place, last: bytes | None) -> tuple[str, int] | None:
+        """Lock a part that ends there; return its server and revision, None if there is no such part."""
+        ...
+
     async def upsert(self, view: DurableView, rows: Sequence[TableRow]) -> None:
         """Write rows by their keys; those that are equal are left alone."""
         ...
@@ -123,8 +151,42 @@ class TargetTransaction(Protocol):
         """Return the columns of a table with their types, in lower case; nothing if there is no such table."""
         ...
 
-    async def has_unique(self, table: str, column: str) -> bool:
-        """Return whether a primary key or a unique index of a table is of this column alone."""
+    async def has_table(self, view: DurableView) -> bool:
+        """Return whether the table of a view is there."""
+        ...
+
+    async def table_problems(self, view: DurableView) -> list[str]:
+        """Return what is wrong with the table of a view; nothing if all is well."""
+        ...
+
+    async def make_table(self, view: DurableView) -> None:
+        """Make the table of a view."""
+        ...
+
+    async def mend_table(self, view: DurableView) -> None:
+        """Make the table of a view if there is none, and the columns that it lacks, without their cells."""
+        ...
+
+    async def drop_table(self, table: str) -> None:
+        """Drop the table of a view, if it is there."""
+        ...
+
+    async def keys_outside(self, view: DurableView) -> list[bytes]:
+        """Return the keys of rows outside of the range of a view, which belong to no part."""
+        ...
+
+    async def chunk(
+        self, view: DurableView, part: ViewPart, start: bytes, stop: bytes | None, count: int
+    ) -> PartChunk | None:
+        """Return a part's position and its first rows of ``[start, stop)``; None if there is no such part any more."""
+        ...
+
+    async def sum_of(self, view: DurableView, part: ViewPart, start: bytes, stop: bytes | None) -> RangeSum | None:
+        """Return a part's position and the sum of its rows of ``[start, stop)``; None if there is no such part.
+
+        Requires:
+            The dialect has digests of the view's rows.
+        """
         ...
 
 

@@ -12,8 +12,9 @@ from pathlib import Path
 from tests.backing.conftest import Postgres, started
 from tests.views.chaos.behind import Behind, PostgresBehind, SqliteBehind
 from tests.views.chaos.run import Run, Stage
+from tests.views.kafka_broker import started_kafka
 from tests.views.mariadb import started_mariadb
-from tests.views.sites import MariadbSite, PostgresSite, ServerSite, Site, SqliteSite
+from tests.views.sites import KafkaSite, MariadbSite, PostgresSite, ServerSite, Site, SqliteSite
 
 
 async def main(arguments: argparse.Namespace, folder: Path, site: Site, behind: Behind | None) -> int:
@@ -46,7 +47,10 @@ if __name__ == "__main__":
     parser.add_argument("--runs", type=int, default=200, help="how many (200)")
     parser.add_argument("--seed", type=int, default=1, help="of the first; each has the next (1)")
     parser.add_argument(
-        "--target", choices=["postgres", "sqlite", "mariadb"], default="postgres", help="the database (postgres)"
+        "--target",
+        choices=["postgres", "sqlite", "mariadb", "kafka"],
+        default="postgres",
+        help="the database (postgres)",
     )
     parser.add_argument(
         "--behind", choices=["nothing", "sqlite", "postgres"], default="nothing", help="the server (nothing)"
@@ -63,6 +67,8 @@ if __name__ == "__main__":
             place = SqliteSite(Path(folder_name) / "live.db")
         elif arguments.target == "mariadb":
             place = MariadbSite(stack.enter_context(started_mariadb()))
+        elif arguments.target == "kafka":
+            place = KafkaSite(stack.enter_context(started_kafka()))
         else:
             place = PostgresSite(stack.enter_context(started(Postgres)))
         back: Behind | None = None
