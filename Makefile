@@ -343,6 +343,7 @@ $(CASSANDRA_JARS)/.fetched: tests/views/versioned/cassandra.pom.xml
 views-cassandra: export PEQUOD_CASSANDRA_JARS = $(abspath $(CASSANDRA_JARS))
 views-cassandra: $(INSTALLED) $(CASSANDRA_JARS)/.fetched ## the same over three nodes of Cassandra, and its links (needs Java 17 and Maven): RUNS (200), a quarter of an hour on two cores
 	$(BIN)/python -m pytest -q -n0 tests/views/versioned/test_cassandra_store.py --timeout=1200
+	$(BIN)/python -m tests.views.versioned.cassandra_stopped
 	$(BIN)/python -m tests.views.versioned.cassandra_masters --runs $(RUNS) --seed $(SEED)
 
 chaos-lake: $(INSTALLED) ## torment a lake RUNS (200) times: kills, full disks, files cut short or gone, clocks; and compare
