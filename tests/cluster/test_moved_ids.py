@@ -26,6 +26,7 @@ from pequod_server.cluster import etcd as etcd_module
 from pequod_server.cluster.etcd import EtcdCoordinator
 from pequod_server.cluster.operating import ClusterEditor
 from pequod_server.homes.compute.channel import GrpcPeerChannel
+from pequod_server.homes.messages import copies_request
 
 from pequod import Client
 from pequod.cli import cluster_move
@@ -229,7 +230,7 @@ async def test_ids_go_with_rows_that_were_copied_by_other_means(homes: Homes) ->
         await homes.move(copied=True)
     home = cluster_move.OpenHome(homes.servers["b"].member.entry)  # type: ignore[union-attr]
     (move,) = {one.move for one in homes.servers["b"].member.map.home_ranges if one.coming_to}  # type: ignore[union-attr]
-    await home.channel.write(copying.copies_request([(MOVES, b"1")], move))
+    await home.channel.write(copies_request([(MOVES, b"1")], move))
     await home.close()
     await homes.move(copied=True)
     assert (await homes.stubs["b"].Add(add(MOVES, one))).value == b"1"

@@ -313,17 +313,17 @@ async def test_old_ids_go_from_the_database(database: Database) -> None:
         for number in range(3):
             await stub.Add(pb.AddRequest(key=KEY, delta=b"1", request_id=b"%016d" % number))
         if isinstance(store, PostgresStore):
-            assert store._requests._keep.total_seconds() == 77
-            store._requests._keep = timedelta()
-            await store._requests.sweep()
+            assert store.request_ids._keep.total_seconds() == 77
+            store.request_ids._keep = timedelta()
+            await store.request_ids.sweep()
             async with store._session.connection() as connection:
                 left = await connection.fetchval("SELECT count(*) FROM pequod_requests")
             assert left == 0
         else:
             assert isinstance(store, SqliteStore)
-            assert store.keep_s == 77
+            assert store.request_ids.keep_s == 77
             # Its clock has whole seconds.
-            store.keep_s = -1.0
+            store.request_ids.keep_s = -1.0
             await stub.Add(pb.AddRequest(key=KEY, delta=b"1", request_id=b"%016d" % 3))
             left = await store._loads.run(lambda line: line.execute("SELECT count(*) FROM pequod_requests").fetchone())
             assert left == (2,), "each write takes up to two"

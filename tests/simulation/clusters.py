@@ -178,8 +178,7 @@ class ClusterSchedule:
             self._begin(self._random.choice(up), self._written(session, change, self._random.sample(up, len(up))))
 
     async def _written(self, session: Session, change: RowChange | Decided, servers: list[Server]) -> None:
-        is_once = isinstance(change, Decided)
-        since = self._sent.since(change) if is_once else self.truth.count_of(change.key)
+        since = self._sent.since(change) if isinstance(change, Decided) else self.truth.count_of(change.key)
         for server in servers:
             if not server.is_up:
                 continue

@@ -215,7 +215,8 @@ class Database:
             case ("take ids", parts):
                 self._be_up(end)
                 await self._be_primary(end)
-                end.send((self.timeline, await self.request_ids.take(parts)))
+                await self.request_ids.take(parts)
+                end.send((self.timeline, None))
             case ("latest",):
                 self._be_up(end)
                 await self._be_primary(end)

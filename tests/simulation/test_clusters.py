@@ -87,7 +87,30 @@ def test_a_move_that_does_not_wait_for_the_servers_is_found() -> None:
         pass
 
     with patch.object(moving, "spread", go_on):
-        assert is_found(9)
+        assert is_found(4)
+
+
+async def a_write_while_they_are_refused(loop: SimulatedLoop) -> Report:
+    """Move a table, and write to its old homes when the last changes are copied, before it has come."""
+    schedule = ClusterSchedule(Random(0))
+    session, servers = Session(), schedule._servers
+    come_to_end = RangeCopy.come_to_end
+
+    async def written(copy: RangeCopy) -> None:
+        await come_to_end(copy)
+        homes = [server for server in servers if server.group == "a"]
+        await schedule._written(session, RowChange(b"s|ann|bob", b"late"), homes)
+
+    async def steps() -> None:
+        with schedule._operator.commands(), patch.object(RangeCopy, "come_to_end", written):
+            await asyncio.gather(*(server.start() for server in servers))
+            await schedule._operator.move(b"s|", b"s}", "b")
+            await schedule._rest()
+        for server in servers:
+            await server.stop()
+
+    wrong = await fault_of(loop, steps())
+    return Report(seed=0, steps=0, virtual_s=loop.time(), wrong=wrong)
 
 
 @pytest.mark.timeout(600)
@@ -99,8 +122,9 @@ def test_a_home_that_takes_writes_of_a_range_that_moves_away_is_found() -> None:
         is_moving = home is not None and home.group == rules._entry.group and home.moves_to
         return None if is_moving else error(rules, key)
 
+    assert not in_loop(0, 0, a_write_while_they_are_refused).wrong
     with patch.object(HomeRules, "error_of", error_of):
-        assert is_found(0)
+        assert shows_fault([in_loop(0, 0, a_write_while_they_are_refused)])
 
 
 async def a_change_before_the_switch(loop: SimulatedLoop) -> Report:

@@ -157,7 +157,7 @@ async def test_views_are_taken_out_one_by_one_while_a_manager_runs(site: Site, c
         await client.multi_put({"p|ann": "3", "q|bob": "4"})
         await equal(site, client, views[1])
         assert await site.fetch("SELECT body FROM v") == [("1",)], "nobody keeps it any more"
-        with pytest.raises(TargetRefusedError, match="not installed: v"):
+        with pytest.raises(TargetRefusedError, match=r"^[^ ]+: not installed: v"):
             await uninstall(target, ["w", "v"])
         assert await uninstall(target, drops_tables=True) == [
             "w: dropped the table w",

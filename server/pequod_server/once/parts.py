@@ -20,7 +20,7 @@ PAGE_ROWS: Final = 5000
 
 
 class IdPart(NamedTuple):
-    """What writes with ids of one batch have given."""
+    """Outcomes of writes with ids of one batch."""
 
     #: The request id of the first of them.
     id: bytes

@@ -112,7 +112,7 @@ class RequestTable:
             await connection.execute(_SWEEP, self._keep)
 
     async def page(self, since: bytes) -> IdPage:
-        """Return a page of the ids, in their order; see `Remembering.ids`.
+        """Return a page of the ids, in their order; see `Remembered.page`.
 
         ``since`` has the transaction from which on this pass tells (none: it tells all), the one from which on the next
         pass is to tell, which is noted before the first row is read, and the last id of the page before.
