@@ -70,14 +70,14 @@ def test_rows_of_files_go_through_all_stages_and_are_read_at_each_freshness(tmp_
     status = json.loads(lake("status", folder, "--json").stdout)
     assert (status["scu"], status["authority_scu"], status["stages"]["raw"]["run_count"]) == (4, 3, 1)
     (folder / "data/main/posts/sort-0123456789ab-0.parquet").write_bytes(b"of a writer that ended")
-    told = lake("verify", folder).stderr
-    assert "files of older states were not read" in told
-    assert "1 files that the catalog does not name, such as data/main/posts/sort-0123456789ab-0.parquet," in told
+    said = lake("verify", folder).stderr
+    assert "files of older states were not read" in said
+    assert "1 files that the catalog does not name, such as data/main/posts/sort-0123456789ab-0.parquet," in said
     assert lake("expire", folder, "--keep", "0s").stdout.endswith("files of older states and 1 orphans\n")
     lake("sql", folder, statement, "--at-scu", 2, code=3)
-    told = lake("verify", folder).stderr
-    assert "of the present state, are as they were written" in told
-    assert "not read" not in told
+    said = lake("verify", folder).stderr
+    assert "of the present state, are as they were written" in said
+    assert "not read" not in said
     (folder / json.loads(json.dumps(_some_file(folder)))).unlink()
     assert "cannot be read" in lake("verify", folder, code=1).stdout
 

@@ -59,8 +59,8 @@ def environment(folder: Path, wheel: Path, extras: tuple[str, ...]) -> Path:
     python = folder / "bin/python"
     if _is_by_pip():
         venv.create(folder, with_pip=True, symlinks=True)
-        package = f"{wheel}[{','.join(extras)}]" if extras else f"{wheel}"
-        subprocess.run([python, "-m", "pip", "install", "--quiet", package], check=True)
+        wanted = f"{wheel}[{','.join(extras)}]" if extras else f"{wheel}"
+        subprocess.run([python, "-m", "pip", "install", "--quiet", wanted], check=True)
         return python
     venv.create(folder, symlinks=True)
     installed = _installed(wheel)
