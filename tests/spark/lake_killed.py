@@ -287,15 +287,16 @@ def _torment(
     taken: Taken,
     lakes: tuple[Lake, Lake],
 ) -> None:
-    before = -1
+    before, is_awaited = 0, True
     while drivers.kill_count < kills:
         assert writer.is_alive(), "the writer ended by an error"
-        if before < 0 or dice.random() > AT_ONCE:
-            drivers.await_rows("a batch after the kill", max(before, 0) + 1)
+        if is_awaited or dice.random() > AT_ONCE:
+            drivers.await_rows("a batch after the kill", before + 1)
         time.sleep(dice.random())
         before = taken.rows()
-        if not (kind := drivers.kill(dice)):
-            before = -1
+        # Without a driver that runs there is nothing to kill, until the next one has brought something.
+        is_awaited = not (kind := drivers.kill(dice))
+        if is_awaited:
             continue
         count = drivers.kill_count
         say(f"kill {count} of {kills}: {kind}; rows put {given.rows()}, arrived {before}")
