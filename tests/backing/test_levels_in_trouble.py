@@ -180,7 +180,8 @@ async def test_what_reads_asked_for_is_counted() -> None:
         assert found['pequod_level_refusals_total{reason="StaleError"}'] == "1.0"
         assert found['pequod_level_refusals_total{reason="TokenLostError"}'] == "1.0"
         assert float(found['pequod_level_wait_seconds_bucket{le="+Inf"}']) == 2.0
-        assert float(found["pequod_level_wait_seconds_sum"]) >= SOON / 1000
+        # Timers of the loop may end a resolution of its clock early.
+        assert float(found["pequod_level_wait_seconds_sum"]) > 0.9 * SOON / 1000
         assert found["pequod_level_questions_total"] == "1.0"
 
 

@@ -24,6 +24,12 @@ LOOK_MS = 60_000
 #: JavaScript: the left edges of the nodes of the graph of joins that have these names.
 LEFTS = """names => names.map(name => [...document.querySelectorAll(".graph g > title")]
     .find(title => title.textContent === name).parentElement.getBoundingClientRect().x)"""
+#: JavaScript: waits until the graph of joins is drawn anew.
+DRAWN_ANEW = """() => new Promise(ended => {
+    const drawn = document.querySelector(".graph");
+    const look = () => drawn.isConnected ? setTimeout(look, 20) : ended();
+    look();
+})"""
 PLACES = ("overview", "joins", "keys", "watch", "playground", "contexts", "slow", "cluster", "start")
 
 
@@ -195,7 +201,11 @@ async def test_the_graph_leads_to_each_join_and_its_plan(browser: Browser) -> No
         lefts = await page.evaluate(LEFTS, ["s|", "t", "t|", "n", "n|"])
         assert lefts == sorted(lefts)
         assert len(set(lefts)) == 5
-        await page.get_by_role("button", name="join n").press("Enter")
+        # The focus stays while the graph is drawn anew.
+        await page.get_by_role("button", name="join n").focus()
+        await page.evaluate(DRAWN_ANEW)
+        assert await page.evaluate("document.activeElement.getAttribute('aria-label')") == "join n"
+        await page.keyboard.press("Enter")
         await page.get_by_role("heading", name="Join n").wait_for()
         page.on("dialog", lambda dialog: dialog.accept())
         await page.get_by_role("button", name="Drop").click()

@@ -47,13 +47,18 @@ class Heated:
             worker = Worker(name, f"unix:{pair.folder / name}.sock")
             self.parts[name] = Spreading(worker, server.member, self._meters[name], workers_max, self.clock)
 
-    async def look(self, *keys: bytes, age_s: float = 1.0, names: tuple[str, ...] = ("w1", "w0")) -> None:
-        """Have both look, when so much time has gone to reads of some keys at the home; wait for what comes of it."""
-        for key in keys:
-            self._meters["w0"].note(key, False, 0.005)
-        self.clock.now_s += age_s
-        for meter in self._meters.values():
-            meter.tick()
+    async def look(self, *keys: bytes, age_s: int = 1, names: tuple[str, ...] = ("w1", "w0")) -> None:
+        """Have both look, when so many seconds have gone to reads of some keys at the home; wait for what comes of it.
+
+        Reads take all of what the processor does, half of each second.
+        """
+        for _ in range(age_s):
+            for key in keys:
+                for _ in range(100):
+                    self._meters["w0"].note(key, False, 0.005)
+            self.clock.now_s += 1
+            for meter in self._meters.values():
+                meter.tick()
         for name in names:
             await self.parts[name].look()
         members = [server.member for server in (self._pair.home, self._pair.compute)]
@@ -61,11 +66,12 @@ class Heated:
         await self._pair.until(lambda: {member.entry.map_version for member in members if member} == {max(versions)})
 
     async def spread(self) -> None:
-        await self.look(GROUP)
+        """Have the group be hot, and nothing else."""
+        await self.look(GROUP, age_s=60)
 
     async def end(self) -> None:
         """Have the group be cold."""
-        await self.look(b"x|1", age_s=600.0)
+        await self.look(b"x|1", age_s=600)
 
 
 def placements(pair: Pair) -> tuple[Placement, ...]:
@@ -103,10 +109,10 @@ async def test_a_worker_that_says_nothing_may_be_busy_with_a_group(tmp_path: Pat
         heated = Heated(pair)
         await heated.spread()
         # The compute is silent: the group stays spread, though the home has no work with it.
-        await heated.look(b"x|1", age_s=600.0, names=("w0",))
+        await heated.look(b"x|1", age_s=600, names=("w0",))
         assert GROUP in {one.prefix for one in placements(pair)}
         heat_file(tmp_path, "w1").unlink()
-        await heated.look(age_s=600.0, names=("w0",))
+        await heated.look(age_s=600, names=("w0",))
         assert GROUP in {one.prefix for one in placements(pair)}
 
 

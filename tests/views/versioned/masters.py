@@ -238,13 +238,22 @@ async def _judge(site: Site) -> list[str]:
 async def _sweep_all(sweeper: ViewSweeper) -> list[str]:
     """Sweep until nothing is to be swept, as all replicas have it; return what is wrong if something always is."""
     sweeps, end = 0, time.monotonic() + _END_S_MAX
-    while (swept := await sweeper.sweep()) != Swept():
-        # One is away for a while after it failed, also by a run beside this one.
-        sweeps += not swept.replicas_away
+    while (swept := await _sweep(sweeper)) != Swept():
+        # Replicas are away for a while after they failed, also by a run beside this one.
+        is_whole = swept is not None and not swept.replicas_away
+        sweeps += is_whole
         if sweeps == _SWEEPS_MAX or time.monotonic() > end:
             return [f"there is always something to sweep: {swept}"]
-        await asyncio.sleep(0.1 if swept.replicas_away else 0)
+        await asyncio.sleep(0 if is_whole else 0.1)
     return []
+
+
+async def _sweep(sweeper: ViewSweeper) -> Swept | None:
+    """Sweep once; return None if too few replicas answered."""
+    try:
+        return await sweeper.sweep()
+    except QuorumError:
+        return None
 
 
 def _lost(site: Site, base: dict[str, Cells]) -> list[str]:

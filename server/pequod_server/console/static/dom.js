@@ -19,9 +19,19 @@ function filled(element, properties, children) {
   return element;
 }
 
-// Puts other children into an element.
+const CHOSEN_BY_KEYS = "a, button, [tabindex]";
+
+// Puts other children into an element. The focus stays on what it was on, if that is drawn again.
 export function show(element, ...children) {
+  const focused = element.querySelector(":focus")?.closest(CHOSEN_BY_KEYS);
   element.replaceChildren(...children.flat().filter((child) => child !== null && child !== undefined));
+  if (!focused) return;
+  const again = [...element.querySelectorAll(CHOSEN_BY_KEYS)].find((one) => nameOf(one) === nameOf(focused));
+  again?.focus({preventScroll: true});
+}
+
+function nameOf(element) {
+  return element.getAttribute("aria-label") ?? element.getAttribute("href") ?? element.textContent;
 }
 
 export function head(title, text, ...more) {
