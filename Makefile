@@ -107,7 +107,7 @@ test-spark-versions: $(INSTALLED) ## the tests of the Spark data source with eac
 			touch $$folder/.installed; } || exit 1; \
 		echo "PySpark $$version"; \
 		$$folder/bin/python -m pytest -q -W default tests/spark/test_options.py tests/spark/test_narrowing.py \
-			tests/spark/test_source.py tests/spark/test_source_deaths.py tests/spark/test_stream.py || exit 1; \
+			tests/spark/test_batches.py tests/spark/test_source.py tests/spark/test_source_deaths.py tests/spark/test_stream.py || exit 1; \
 	done
 
 DUCKDBS ?= 2.0

@@ -15,7 +15,10 @@ from pyspark.sql.types import BinaryType, LongType, StructField, StructType
 from pyspark_pequod.columns import RowColumns
 
 from pequod.client import Client
+from tests.lake.empty import empty_lake
 from tests.spark.served import served, served_timeline
+
+IS_SPARK_4_1 = find_spec("pyspark.sql.streaming.datasource") is None
 
 
 @pytest.fixture
@@ -53,9 +56,7 @@ def test_a_stream_of_changes_is_written_back(spark: SparkSession, target: str, t
         ]
 
 
-@pytest.mark.skipif(
-    find_spec("pyspark.sql.streaming.datasource") is None, reason="PySpark 4.1 has one task for a batch"
-)
+@pytest.mark.skipif(IS_SPARK_4_1, reason="PySpark 4.1 has one task for a batch")
 def test_a_batch_is_read_by_as_many_tasks_and_holds_as_many_rows_as_is_asked(
     spark: SparkSession, target: str, tmp_path: Path
 ) -> None:
@@ -95,6 +96,15 @@ def test_a_batch_is_read_by_as_many_tasks_and_holds_as_many_rows_as_is_asked(
                 copy[key] = value
         assert len(told) == 62 + 61
         assert copy == {"p|bob|0001": "one"} | {f"p|tom|{number:04d}": "1" for number in range(60)}
+
+
+@pytest.mark.skipif(not IS_SPARK_4_1, reason="PySpark streams from lakes since 4.2")
+def test_a_stream_from_a_lake_says_which_spark_it_needs(spark: SparkSession, tmp_path: Path) -> None:
+    schema = '[[table]]\nname = "posts"\nkey = ["id"]\ncolumns = { id = "int64" }\n'
+    with empty_lake(tmp_path / "lake", schema):
+        rows = spark.readStream.format("pequod_lake").options(path=str(tmp_path / "lake"), table="posts").load()
+        with pytest.raises(StreamingQueryException, match=r"a stream of a lake needs PySpark 4\.2 or newer"):
+            rows.writeStream.format("noop").start().awaitTermination()
 
 
 def test_columns_of_a_stream() -> None:
