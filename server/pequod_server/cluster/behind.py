@@ -3,8 +3,8 @@
     etcd --watch--> s1, s2 --FollowCluster--> c1, c2 ... c999       what changes: the map, and who is there
     etcd <--entry and lease, edits, every 6 s a look at three keys-- c1
 
-The look says whether the server that is followed is behind: it has no entry in etcd any more, or an earlier map. Then the
-next one is followed, and with none of them, etcd is watched. What an operator asked of this server is read in etcd.
+The look says whether the server that is followed is behind: it has no entry in etcd any more, or an earlier map. Then
+the next one is followed, and with none of them, etcd is watched. What an operator asked of this server is read in etcd.
 """
 
 from __future__ import annotations
