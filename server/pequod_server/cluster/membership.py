@@ -75,7 +75,7 @@ def coordinator_of(
     from pequod_server.cluster.etcd import EtcdCoordinator  # noqa: PLC0415 - most servers have no etcd
 
     if followed is not None:
-        from pequod_server.cluster.behind import FollowingCoordinator  # noqa: PLC0415 - see above
+        from pequod_server.cluster.through_servers import FollowingCoordinator  # noqa: PLC0415 - see above
 
         return FollowingCoordinator(endpoints, name, access, *followed)
     return EtcdCoordinator(endpoints, name, access)
