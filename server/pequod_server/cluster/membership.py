@@ -41,7 +41,7 @@ _HINT: Final = "write static:FILE or etcd:HOST:PORT,HOST:PORT/NAME"
 _NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,62}")
 
 
-class Followed(NamedTuple):
+class FollowedServers(NamedTuple):
     """The servers that a server follows in place of etcd."""
 
     addresses: Sequence[str]
@@ -50,7 +50,7 @@ class Followed(NamedTuple):
 
 
 def coordinator_of(
-    cluster: str, access: EtcdAccess | None = None, followed: Followed | None = None
+    cluster: str, access: EtcdAccess | None = None, followed: FollowedServers | None = None
 ) -> ClusterCoordinator:
     """Return the coordinator that a setting names.
 
@@ -150,7 +150,7 @@ def make_member(
     )
 
 
-def _followed(config: ServerConfig, entry: ServerEntry, credentials: PeerCredentials) -> Followed | None:
+def _followed(config: ServerConfig, entry: ServerEntry, credentials: PeerCredentials) -> FollowedServers | None:
     if not (addresses := parse_addresses(config.cluster_follow)):
         return None
     if not config.cluster.startswith(_ETCD):
@@ -160,7 +160,7 @@ def _followed(config: ServerConfig, entry: ServerEntry, credentials: PeerCredent
         raise SettingError("cluster_follow", f"{reason}; leave cluster_follow out, or say cluster_roles = compute")
     if entry.address in addresses:
         raise SettingError("cluster_follow", f"{entry.address} is this server itself; take it out")
-    return Followed(addresses, entry.id, credentials)
+    return FollowedServers(addresses, entry.id, credentials)
 
 
 def first_entry(config: ServerConfig) -> ServerEntry:

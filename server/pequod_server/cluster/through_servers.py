@@ -123,7 +123,9 @@ class FollowingCoordinator(EtcdCoordinator):
                             await ended((heard,))
                     if heard.cancelled():
                         return
-                    yield heard.result()
+                    state = heard.result()
+                    self._mine = _own_of(state, self._own_id)
+                    yield state
         finally:
             await ended((found,))
 
