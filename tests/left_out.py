@@ -63,9 +63,6 @@ _LEFT_OUT: Final = (
     "tests/cluster/test_through_servers.py::test_an_etcd_that_is_lost_is_put_right_by_a_follower_too",
     "tests/cluster/test_through_servers.py::test_followers_of_followers_and_circles_watch_etcd",
     "tests/cluster/test_through_servers.py::test_what_an_operator_asks_of_a_follower_stands_through_changes",
-    "tests/workers/test_through_servers.py::test_what_is_written_at_one_worker_is_read_at_all_and_outlives_them[postgres-native]",
-    "tests/workers/test_through_servers.py::test_what_is_written_at_one_worker_is_read_at_all_and_outlives_them[sqlite-grpcio]",
-    "tests/workers/test_through_servers.py::test_what_is_written_at_one_worker_is_read_at_all_and_outlives_them[sqlite-native]",
     "tests/cluster_client/test_sender.py::test_writes_are_applied_in_the_order_of_sending[40..99]",
     "tests/cluster_faults/test_chaos.py::test_a_tormented_cluster_shows_sessions_their_writes_and_is_exact_afterwards[2]",
     "tests/cluster_faults/test_compose.py::test_the_setup_makes_tables_feeds_and_map_once",
@@ -196,6 +193,9 @@ _LEFT_OUT: Final = (
     "tests/views/test_classes.py::test_a_class_in_sqlite[selection_and_projection]",
     "tests/views/test_classes.py::test_a_class_in_sqlite[sum_of_join]",
     "tests/watching/test_watching.py::test_the_judge_finds[leave_out_a_change-reliable]",
+    "tests/workers/test_behind.py::test_what_is_written_at_one_worker_is_read_at_all_and_outlives_them[postgres-native]",
+    "tests/workers/test_behind.py::test_what_is_written_at_one_worker_is_read_at_all_and_outlives_them[sqlite-grpcio]",
+    "tests/workers/test_behind.py::test_what_is_written_at_one_worker_is_read_at_all_and_outlives_them[sqlite-native]",
 )
 
 
