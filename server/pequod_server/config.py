@@ -20,6 +20,7 @@ from pequod_server.setting_kinds import (
     KIB,
     MIB,
     Address,
+    Addresses,
     BackingFeed,
     BackingMode,
     ClusterRelays,
@@ -224,6 +225,11 @@ class ServerConfig(BaseModel):
         default="",
         description="Servers between it and the homes of home groups, which it asks before these: "
         "a=10.0.1.1:7744,10.0.1.2:7744.",
+    )
+    cluster_follow: Addresses = Field(
+        default="",
+        description="A compute hears of changes of the cluster from these servers, in place of watching etcd: "
+        "10.0.0.1:7744,10.0.0.2:7744.",
     )
     cluster_warm_s: Seconds = Field(
         default=5.0,

@@ -133,6 +133,23 @@ def _relays(value: str) -> str:
     return value
 
 
+def parse_addresses(value: str) -> list[str]:
+    """Return the addresses of a list.
+
+    >>> parse_addresses("10.0.0.1:7744, 10.0.0.2:7744")
+    ['10.0.0.1:7744', '10.0.0.2:7744']
+    """
+    found = [one.strip() for one in value.split(",")] if value else []
+    if any(fault_of(one) for one in found):
+        raise PydanticCustomError("addresses", "must be addresses of servers: 10.0.0.1:7744,10.0.0.2:7744")
+    return found
+
+
+def _addresses(value: str) -> str:
+    parse_addresses(value)
+    return value
+
+
 def _priorities(value: str) -> str:
     parse_priorities(value)
     return value
@@ -180,6 +197,7 @@ BackingMode = Annotated[Literal["write-around", "write-through", "look-aside"], 
 BackingFeed = Annotated[Literal["slot", "notify"], Metavar("FEED")]
 ClusterRoles = Annotated[str, AfterValidator(_roles), Metavar("ROLE ...")]
 ClusterRelays = Annotated[str, AfterValidator(_relays), Metavar("RELAYS")]
+Addresses = Annotated[str, AfterValidator(_addresses), Metavar("HOST:PORT,...")]
 Port = Annotated[int, BeforeValidator(number_of), Field(strict=True, ge=0, le=65535), Metavar("PORT")]
 Weight = Annotated[float, BeforeValidator(number_of), Field(strict=True, gt=0, le=1000), Metavar("N")]
 Workers = Annotated[

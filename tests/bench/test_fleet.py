@@ -19,6 +19,7 @@ def test_a_change_of_the_map_is_heard_once_from_each_server_and_told_together() 
     assert 40 * 40 < spent.told_bytes < 100 * 40, "each entry once"
     assert 0 < spent.follower_cpu_s < spent.server_cpu_s
     assert spent.client_cpu_s > 0
+    assert 0 < spent.behind_cpu_s < spent.server_cpu_s
 
 
 def test_a_rolling_restart_is_told_by_what_changes() -> None:
@@ -36,6 +37,8 @@ def test_the_report_is_of_all_sizes() -> None:
     assert (few.servers, many.servers) == (24, 96)
     assert 0 < few.told < many.told < 96
     assert many.map_change.heard == 97
+    assert many.watchers_messages == 3 * 97
+    assert many.behind_ms > 0
     assert 0 < few.server_kib < many.server_kib
     assert report.costs.tell > 0
     printed = io.StringIO()

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
 from dataclasses import dataclass, replace
 from random import Random
 from typing import Final
@@ -62,6 +62,8 @@ class Spent:
     #: Of that, for each client.
     follower_cpu_s: float
     client_cpu_s: float
+    #: Of a server that follows this one in place of etcd, without its looks at etcd.
+    behind_cpu_s: float
 
 
 #: Changes a cluster of these servers.
@@ -140,6 +142,7 @@ async def _spent(count: int, changes: Changes) -> Spent:
     await asyncio.sleep(2 + count / 500)
     loop = asyncio.get_running_loop()
     client.begin_anew()
+    told_before = len(client.messages)
     heard, begun_s, played_ns, begun_ns = played.change_count, loop.time(), played.spent_ns, time.thread_time_ns()
     await changes(played, [entry for entry in servers if entry.id != mine.id])
     seconds = loop.time() - begun_s
@@ -150,6 +153,7 @@ async def _spent(count: int, changes: Changes) -> Spent:
     following.cancel()
     await asyncio.gather(following, return_exceptions=True)
     await member.stop()
+    behind = _Behind(client.messages, told_before, next(one for one in reversed(servers) if one.roles == mine.roles))
     return Spent(
         seconds=seconds,
         heard=played.change_count - heard,
@@ -158,11 +162,55 @@ async def _spent(count: int, changes: Changes) -> Spent:
         server_cpu_s=(whole_ns - client.client_ns) / 1e9,
         follower_cpu_s=client.follower_ns / 1e9,
         client_cpu_s=client.client_ns / 1e9,
+        behind_cpu_s=await behind.spent_ns() / 1e9,
     )
 
 
 async def _take_in(_state: ClusterState) -> None:
     """Do what a compute does with a state whose homes and joins are as before: nothing."""
+
+
+class _Behind(EtcdCoordinator):
+    """The coordinator of a server that is told what another one has told.
+
+    Args:
+        messages: The first one is a whole state.
+        first: The number of the first one that is counted.
+        mine: The server.
+    """
+
+    def __init__(self, messages: list[bytes], first: int, mine: ServerEntry) -> None:
+        super().__init__((ENDPOINT,), "twip", calls=PlayedEtcd())
+        self._messages = messages
+        self._first = first
+        self._mine = mine
+        self._begun_ns = 0
+        self._is_told = asyncio.Event()
+
+    async def read(self) -> ClusterState:
+        return state_of(pb.FollowClusterReply.FromString(self._messages[0]))
+
+    async def follow(self) -> AsyncIterator[ClusterState]:
+        state = await self.read()
+        for number, message in enumerate(self._messages):
+            if number == self._first:
+                self._begun_ns = time.thread_time_ns()
+            state = state_after(state, pb.FollowClusterReply.FromString(message))
+            yield state
+            await asyncio.sleep(1)
+        self._is_told.set()
+        await asyncio.Event().wait()
+
+    async def spent_ns(self) -> int:
+        """Return what the server takes to take it in."""
+        member = Member(self, self._mine, _take_in, rules=HomeRules(self._mine))
+        await member.start()
+        await member.show(7744)
+        await self._is_told.wait()
+        spent_ns = time.thread_time_ns() - self._begun_ns
+        assert member.entry.map_version == member.map.version
+        await member.stop()
+        return spent_ns
 
 
 class _Client:
@@ -172,6 +220,8 @@ class _Client:
         self.state: ClusterState | None = None
         self._rankings = Rankings()
         self._keys = [b"t|%08d|" % number for number in range(_GROUPS)]
+        #: All that it was told.
+        self.messages: list[bytes] = []
         self.begin_anew()
 
     def begin_anew(self) -> None:
@@ -188,6 +238,7 @@ class _Client:
             reply.CopyFrom(made)
             message = reply.SerializeToString()
             made_at = time.thread_time_ns()
+            self.messages.append(message)
             self._take(message)
             self.follower_ns += made_at - begun
             self.client_ns += time.thread_time_ns() - made_at

@@ -33,6 +33,8 @@ from pequod_bench.workloads.stream import post_weights
 
 #: Clients that follow each server.
 CLIENTS: Final = 10
+#: Servers that watch etcd where the others follow them.
+WATCHERS: Final = 3
 #: Groups that the client has whose memory is measured.
 _GROUPS: Final = 10_000
 _SAMPLES: Final = MicroScale(sample_count=40, part=0.2)
@@ -77,6 +79,16 @@ class FleetRun:
         return self.map_change.heard * self.servers
 
     @property
+    def watchers_messages(self) -> int:
+        """Changes that etcd tells where a few servers watch it, and the others follow these."""
+        return self.map_change.heard * min(WATCHERS, self.servers)
+
+    @property
+    def behind_ms(self) -> float:
+        """What a change of the map takes a server that follows another one, with its own clients."""
+        return (self.map_change.behind_cpu_s + CLIENTS * self.map_change.follower_cpu_s) * 1e3
+
+    @property
     def client_ms(self) -> float:
         return self.map_change.client_cpu_s * 1e3
 
@@ -108,6 +120,8 @@ class FleetReport(Printed):
                 "bytes": "{0.map_change.told_bytes:,}",
                 "a server, ms": "{0.map_ms:,.0f}",
                 "a client, ms": "{0.client_ms:,.0f}",
+                f"etcd, {WATCHERS} watch": "{0.watchers_messages:,}",
+                "one behind, ms": "{0.behind_ms:,.0f}",
             },
             title="A change of the map",
         )

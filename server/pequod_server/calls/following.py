@@ -13,6 +13,7 @@ from pequod.cluster.map import ClusterState
 from pequod.cluster.messages import message_of_difference, message_of_state
 from pequod.errors import NoClusterError
 from pequod_server.calls.served import ServedEngine
+from pequod_server.cluster.coordinator import FOLLOWS
 from pequod_server.cluster.member import Member
 from pequod_server.wire.errors import stopping_status
 from pequod_server.wire.handlers import Context, end_call
@@ -44,10 +45,15 @@ class FollowCalls:
         for task in tuple(self._streams):
             task.cancel()
 
-    async def follow(self, request: pb.FollowClusterRequest, _context: Context) -> AsyncIterator[pb.FollowClusterReply]:
+    async def follow(self, request: pb.FollowClusterRequest, context: Context) -> AsyncIterator[pb.FollowClusterReply]:
         """Send the state of the cluster as it is, and again after changes, unless that is not wanted."""
         if self._member is None:
             raise NoClusterError("this server was started without the setting `cluster`")
+        if self._member.follows_servers and any(name == FOLLOWS for name, _ in context.invocation_metadata() or ()):
+            # Two that follow each other would hear of nothing.
+            raise NoClusterError(
+                "this server follows others itself (cluster_follow), and cannot be followed by servers"
+            )
         task = asyncio.current_task()
         assert task is not None
         self._streams.add(task)

@@ -17,6 +17,8 @@ from pequod.cluster.servers import ServerEntry, ServerState
 
 #: A server that gives no sign of life for this long is gone for the others.
 LEASE_S: Final = 6
+#: Metadata of FollowCluster by which a server says that it follows in place of the coordinator: it names itself.
+FOLLOWS: Final = "pequod-follows"
 
 
 class Remains(NamedTuple):

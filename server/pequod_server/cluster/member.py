@@ -61,6 +61,7 @@ class Member:
         rules: Which keys it takes writes of; they go by each map before it is taken in otherwise.
         takes_port: Whether the port of its address is the one that it will listen at.
         confirmer: Asks homes for their maps before it starts; None: the coordinator does not lose its map.
+        follows_servers: Whether it hears of changes from other servers: then none may hear of them from it.
 
     Invariants:
         1. The map's version never goes back, and `entry.map_version` is that of the last map that was taken in.
@@ -75,8 +76,10 @@ class Member:
         rules: HomeRules,
         takes_port: bool = False,
         confirmer: MapConfirmer | None = None,
+        follows_servers: bool = False,
     ) -> None:
         self.rules = rules
+        self.follows_servers = follows_servers
         self._takes_port = takes_port
         self._coordinator = coordinator
         self._confirmer = confirmer

@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Final
+from typing import Final, NamedTuple
 
 import grpc
 
@@ -28,9 +28,10 @@ from pequod_server.cluster.static import StaticCoordinator, read_file
 from pequod_server.cluster.workers_map import WorkersCoordinator
 from pequod_server.config import ServerConfig
 from pequod_server.database.databases import Databases, HomeGroup
+from pequod_server.homes.compute.channel import PeerCredentials
 from pequod_server.homes.compute.store import SETTLE_S, PequodStore
 from pequod_server.homes.rules import HomeRules
-from pequod_server.setting_kinds import parse_relays, table_names
+from pequod_server.setting_kinds import parse_addresses, parse_relays, table_names
 from pequod_server.stores import backed_tables, peer_credentials
 from pequod_server.worker import HOME_BACK_S, HOME_ID, Worker
 
@@ -40,11 +41,22 @@ _HINT: Final = "write static:FILE or etcd:HOST:PORT,HOST:PORT/NAME"
 _NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,62}")
 
 
-def coordinator_of(cluster: str, access: EtcdAccess | None = None) -> ClusterCoordinator:
+class FollowedServers(NamedTuple):
+    """The servers that a server follows in place of etcd."""
+
+    addresses: Sequence[str]
+    own_id: str
+    credentials: PeerCredentials
+
+
+def coordinator_of(
+    cluster: str, access: EtcdAccess | None = None, followed: FollowedServers | None = None
+) -> ClusterCoordinator:
     """Return the coordinator that a setting names.
 
     Args:
         access: What is shown to etcd.
+        followed: Who tells of changes in place of etcd; None: etcd does.
 
     Raises:
         SettingError: The setting names none.
@@ -62,6 +74,10 @@ def coordinator_of(cluster: str, access: EtcdAccess | None = None) -> ClusterCoo
             raise SettingError("cluster", f"{fault}; {_HINT}")
     from pequod_server.cluster.etcd import EtcdCoordinator  # noqa: PLC0415 - most servers have no etcd
 
+    if followed is not None:
+        from pequod_server.cluster.through_servers import FollowingCoordinator  # noqa: PLC0415 - see above
+
+        return FollowingCoordinator(endpoints, name, access, *followed)
     return EtcdCoordinator(endpoints, name, access)
 
 
@@ -90,7 +106,9 @@ def make_member(
     access = etcd_access(
         config.cluster_ca, config.cluster_certificate, config.cluster_key, config.cluster_user, config.cluster_password
     )
-    coordinator, entry = coordinator_of(config.cluster, access), first_entry(config)
+    entry, credentials_of_peers = first_entry(config), peer_credentials(config)
+    followed = _followed(config, entry, credentials_of_peers)
+    coordinator = coordinator_of(config.cluster, access, followed)
     if ServerRole.HOME in entry.roles and config.backing.startswith("pequod://"):
         reason = "a home of a cluster has a database; start a relay without `cluster`, and name it in cluster_relays"
         raise SettingError("backing", reason)
@@ -98,7 +116,6 @@ def make_member(
         coordinator = WorkersCoordinator(Path(config.cluster.removeprefix(_STATIC)), worker.id)
     joins, settle_s = MapJoins(engine), SETTLE_S if worker is None else HOME_BACK_S
     local = groups[0] if groups and ServerRole.HOME in entry.roles else None
-    credentials_of_peers = peer_credentials(config)
 
     def make_store(addresses: Sequence[str], tables: Sequence[bytes]) -> PequodStore:
         connect = credentials_of_peers.connect
@@ -122,7 +139,28 @@ def make_member(
         tables = [*backed_tables(groups[0].store), *table_names(config.peer_exports)]
     rules = HomeRules(entry, tables=tables, takes_all=worker is not None and worker.id == HOME_ID)
     confirmer = MapConfirmer(entry, asking(credentials_of_peers)) if config.cluster.startswith(_ETCD) else None
-    return Member(coordinator, entry, take_in, rules=rules, takes_port=takes_port, confirmer=confirmer)
+    return Member(
+        coordinator,
+        entry,
+        take_in,
+        rules=rules,
+        takes_port=takes_port,
+        confirmer=confirmer,
+        follows_servers=followed is not None,
+    )
+
+
+def _followed(config: ServerConfig, entry: ServerEntry, credentials: PeerCredentials) -> FollowedServers | None:
+    if not (addresses := parse_addresses(config.cluster_follow)):
+        return None
+    if not config.cluster.startswith(_ETCD):
+        raise SettingError("cluster_follow", "it is for a map in etcd; a map in a file is followed there")
+    if ServerRole.HOME in entry.roles:
+        reason = "a home watches etcd itself: it has to hear of moves before others go by them"
+        raise SettingError("cluster_follow", f"{reason}; leave cluster_follow out, or say cluster_roles = compute")
+    if entry.address in addresses:
+        raise SettingError("cluster_follow", f"{entry.address} is this server itself; take it out")
+    return FollowedServers(addresses, entry.id, credentials)
 
 
 def first_entry(config: ServerConfig) -> ServerEntry:
