@@ -21,10 +21,10 @@ from typing import Any, Final
 
 VARIABLE: Final = "PEQUOD_SETTINGS_SEED"
 _SEEDS: Final = 1_000_000
-#: What is drawn of each setting: legal values, small ones among them, with which every answer is the same. A scan in a
-#: transaction may have `rows_max` rows and is refused beyond: ten are more than what tests scan in one.
+#: What is drawn of each setting: legal values, small ones among them, with which every answer is the same. With more
+#: than `rows_max` rows a scan has several moments, and one in a transaction is refused: the tests scan some hundreds.
 _VALUES: Final[dict[str, tuple[Any, ...]]] = {
-    "rows_max": (10, 100, 8192),
+    "rows_max": (1000, 4000, 8192),
     "messages_bytes_max": (0, 64 << 20, 1 << 30),
     "memory_limit": ("75%", "none", "4GiB"),
     "request_ids_keep_s": (60.0, 600.0, 6000.0),
