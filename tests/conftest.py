@@ -7,7 +7,7 @@ import gc
 import os
 import signal
 import sys
-from collections.abc import Generator
+from collections.abc import Generator, Iterator
 from functools import cache
 
 # Before anything imports gRPC: its handlers break children that others fork, as PySpark does to start Java.
@@ -57,6 +57,13 @@ def _frozen_heap() -> None:
     """Keep the collector from what exists before a module's tests, the suite's own objects: 0.2 s each time."""
     gc.collect()
     gc.freeze()
+
+
+@pytest.fixture
+def default_settings() -> Iterator[None]:
+    """Give servers the defaults where the run has drawn settings, for tests of these and of what changes them."""
+    with drawn_settings.set_aside():
+        yield
 
 
 def _register(name: str, examples: int, steps: int) -> None:
@@ -117,9 +124,13 @@ def pytest_report_header() -> str | None:
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
-    """Say that the native core was not there, unless it was switched off."""
+    """Say that the native core was not there, unless it was switched off, and how to repeat a run that failed."""
     if core is None and "PEQUOD_PURE" not in os.environ:
         terminalreporter.write_line("without the native core: python pequod/native/build.py pequod/native", yellow=True)
+    if settings_seed is not None and any(terminalreporter.getreports(kind) for kind in ("failed", "error")):
+        terminalreporter.write_line(
+            f"servers had settings at random: {drawn_settings.VARIABLE}={settings_seed}", yellow=True
+        )
 
 
 @pytest.hookimpl(optionalhook=True)

@@ -128,6 +128,7 @@ def test_the_settings_of_the_deployment_page_are_settings(tmp_path: Path) -> Non
     assert {name for name, origin in settings.origins.items() if origin == str(file)} == tomllib.loads(text).keys()
 
 
+@pytest.mark.usefixtures("default_settings")
 def test_every_setting_is_in_the_table_with_its_default() -> None:
     page = (ROOT / "docs/configuration.md").read_text()
     table = dict(re.findall(r"^\| `(\w+)` \| (.*?) \|", page, re.MULTILINE))
@@ -144,6 +145,7 @@ def test_every_setting_is_a_flag_whose_help_tells_the_default() -> None:
         assert re.search(rf"{flag}\b.*  {re.escape(f'{field.description}{end}')}$", text, re.MULTILINE), name
 
 
+@pytest.mark.usefixtures("default_settings")
 def test_the_sample_file_has_every_setting_with_its_default() -> None:
     file = ROOT / "docs/pequod.toml"
     settings = load(file)

@@ -40,6 +40,7 @@ def test_a_server_takes_file_environment_and_flags(file: Path, monkeypatch: pyte
                 client.put(key, value)
 
 
+@pytest.mark.usefixtures("default_settings")
 def test_show_tells_what_holds_and_where_it_comes_from(
     pequod: Pequod, file: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -166,6 +167,7 @@ def test_check_refuses_a_transport_that_is_not_there(
     assert "there is no native transport" in outcome.err
 
 
+@pytest.mark.usefixtures("default_settings")
 def test_check_refuses_a_limit_of_memory_that_is_too_low_for_a_server(file: Path) -> None:
     file.write_text("memory_limit = '20MiB'")
     outcome = run_command("config", "check", str(file))

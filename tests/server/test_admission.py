@@ -30,6 +30,7 @@ async def _turn() -> None:
         await asyncio.sleep(0)
 
 
+@pytest.mark.usefixtures("default_settings")
 def test_limits_of_messages_follow_the_limit_of_memory_unless_they_are_set() -> None:
     for limit, longest, together in (("256MiB", 4, 16), ("1GiB", 16, 64), ("64GiB", 64, 4096), ("none", 64, 1024)):
         config = ServerConfig(memory_limit=limit)

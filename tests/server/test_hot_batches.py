@@ -104,7 +104,7 @@ async def test_what_is_not_quick_is_gone_on_with_in_the_same_batch() -> None:
 
 
 async def test_a_long_reply_comes_in_pieces_or_whole() -> None:
-    async with served(reply_bytes_max=70_000) as (server, stub), executing(stub) as stream:
+    async with served(rows_max=8192, reply_bytes_max=70_000) as (server, stub), executing(stub) as stream:
         for number in range(100):
             server.engine.put(b"z|%03d" % number, bytes(1000))
         assert len((await ask(stream, batch((SCAN, b"z|", b"z|05")))).keys) == 50

@@ -109,7 +109,7 @@ async def test_every_kind_of_read_waits_for_the_index(stub_with_rows: Any) -> No
 @pytest.fixture
 async def stub_with_rows() -> Any:
     """A client of a server with rows and the join."""
-    async with serving(ServerConfig(listen="127.0.0.1:0")) as port, connect(port) as channel:
+    async with serving(ServerConfig(listen="127.0.0.1:0", rows_max=8192)) as port, connect(port) as channel:
         stub = _stub(channel)
         await _fill(stub)
         yield stub

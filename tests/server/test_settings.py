@@ -14,6 +14,8 @@ from pydantic import ValidationError
 
 from pequod.engine import Engine
 
+pytestmark = pytest.mark.usefixtures("default_settings")
+
 
 def _file(folder: Path, text: str) -> Path:
     file = folder / "pequod.toml"
