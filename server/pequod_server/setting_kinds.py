@@ -120,11 +120,17 @@ def parse_relays(value: str) -> dict[str, list[str]]:
     """
     found: dict[str, list[str]] = {}
     for part in value.split():
-        group, _, addresses = part.partition("=")
-        if not group or group in found or any(fault_of(one) for one in addresses.split(",")):
-            text = "must be home groups, each with the addresses of its relays: a=10.0.1.1:7744,10.0.1.2:7744"
-            raise PydanticCustomError("relays", text)
-        found[group] = addresses.split(",")
+        group, _, listed = part.partition("=")
+        addresses = listed.split(",")
+        if not group or not listed:
+            text = "{part} must be a home group and the addresses of its relays: a=10.0.1.1:7744,10.0.1.2:7744"
+            raise PydanticCustomError("relays", text, {"part": part})
+        if group in found:
+            raise PydanticCustomError("relays", "the home group {group} is there twice", {"group": group})
+        for one in addresses:
+            if fault := fault_of(one):
+                raise PydanticCustomError("relays", "{group}: {fault}", {"group": group, "fault": fault})
+        found[group] = addresses
     return found
 
 

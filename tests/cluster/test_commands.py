@@ -299,9 +299,11 @@ def test_a_range_moves_to_another_group_with_all_its_rows(servers: Servers) -> N
     servers.run("init", place)
     assert servers.run("add-home", place, "a", "p") == "version 2\n  home range ['p|', 'p}'): group a\n"
     assert "each key has one home group" in servers.run("add-home", place, "b", "p", code=3)
-    old = servers.start("h1", "--cluster-roles", "home", "--cluster-group", "a")
-    assert "home group b: it has no home that is ready" in servers.run("move", place, "p|m", "p}", "--to", "b", code=3)
     new = servers.start("h2", "--cluster-roles", "home", "--cluster-group", "b")
+    assert "home group a: it has no home that is ready" in servers.run("move", place, "p|m", "p}", "--to", "b", code=3)
+    old = servers.start("h1", "--cluster-roles", "home", "--cluster-group", "a")
+    assert "home group c: it has no home that is ready" in servers.run("move", place, "p|m", "p}", "--to", "c", code=3)
+    assert "map version 2" in servers.run("status", place), "a move that cannot begin changes nothing"
     compute = servers.start("c1")
     rows = {f"p|{letter}|{number:04}": str(number) for letter in "lmz" for number in range(700)}
     with Client(compute) as client:

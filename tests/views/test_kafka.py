@@ -284,9 +284,12 @@ def test_addresses_of_kafka() -> None:
     assert (found.brokers, found.ledger) == (("one:9092", "two:9093"), "live.parts")
     assert (found.user, found.password, found.mechanism) == ("ann", "se/cret", "SCRAM-SHA-512")
     assert "cret" not in found.shown
-    for wrong in ("kafka://", "kafka://one/a b", "kafka://one?acks=1", "kafka://a:b@one?mechanism=GSSAPI"):
+    wrongs = ("kafka://", "kafka://one/a b", "kafka://one?acks=1", "kafka://a:b@one?mechanism=GSSAPI")
+    for wrong in (*wrongs, "kafka://one:x", "kafka://a@one"):
         with pytest.raises(ViewFileError):
             parse_address(wrong)
+    with pytest.raises(ViewFileError, match=r"the certificates in /no/such\.pem cannot be read: No such file"):
+        open_target("kafka://one?ca=/no/such.pem")
 
 
 def test_cells_of_each_type_as_json() -> None:

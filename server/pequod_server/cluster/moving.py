@@ -99,8 +99,7 @@ class Move:
             ClusterMapError: The map does not let it, servers do not go by it, or rows differ.
             PequodError: A home or the coordinator does not answer, or refuses.
         """
-        home_of(await self._editor.latest(), self._group)
-        known = await self._editor.change(lambda known: edits.copying(known, *self._bounds, self._group))
+        known = await self._changed(edits.copying)
         await spread(self._editor, known)
         if edits.moves_of(known, known.version):
             self._note(f"version {known.version}: rows are copied while writes are taken")
@@ -122,9 +121,8 @@ class Move:
         Raises:
             ClusterMapError, PequodError: As `run`.
         """
-        home_of(await self._editor.latest(), self._group)
         begun_s = time.monotonic()
-        known = await self._editor.change(lambda known: edits.moving(known, *self._bounds, self._group))
+        known = await self._changed(edits.moving)
         await spread(self._editor, known)
         self._note(f"version {known.version}: writes of the range are refused")
         async with AsyncExitStack() as stack:
@@ -136,6 +134,14 @@ class Move:
                 if not await self._is_one_database(copy):
                     await copy.carry_ids()
             return await self._moved(known.version, begun_s)
+
+    async def _changed(self, edit: Callable[[ClusterMap, bytes, bytes | None, str], ClusterMap]) -> ClusterMap:
+        """Change the map and return it, if all groups of the move have a home that is ready."""
+        state = await self._editor.latest()
+        changed = edit(state.map, *self._bounds, self._group)
+        for group in (self._group, *(home.group for home in edits.moves_of(changed, changed.version))):
+            home_of(state, group)
+        return await self._editor.change(lambda known: edit(known, *self._bounds, self._group))
 
     def _tell_of(self, copy: RangeCopy, what: str) -> None:
         meanwhile = f", and {copy.counts.changes:,} changes meanwhile" if copy.counts.changes else ""

@@ -24,6 +24,8 @@ log = logging.getLogger("pequod.server")
 
 #: Stands for the store in what clients see.
 DATABASE: Final = "the database"
+#: The part of an error about a write that broke off, which clients see as well.
+UNKNOWN_FATE: Final = "whether the write was carried out is not known"
 #: How long a text that is in the log keeps its number, and is not logged again.
 _AGAIN_S: Final = 60.0
 _NOTED_MAX: Final = 100
@@ -63,7 +65,10 @@ def public(error: PequodError) -> PequodError:
     match error:
         case BackingUnavailableError() if error.store != DATABASE and not error.store.startswith(f"{DATABASE} "):
             number = _notes.number(str(error))
-            return BackingUnavailableError(DATABASE, f"it does not answer; the server's log has more under {number}")
+            fate = f", and {UNKNOWN_FATE}" if UNKNOWN_FATE in error.reason else ""
+            return BackingUnavailableError(
+                DATABASE, f"it does not answer{fate}; the server's log has more under {number}"
+            )
         case SchemaError() if error.store != DATABASE:
             number = _notes.number(str(error))
             problem = f"its tables are not as they must be; the server's log has more under {number}"

@@ -27,7 +27,7 @@ from typing import Final
 from aiokafka import AIOKafkaProducer
 from aiokafka.errors import IllegalOperation, InvalidTopicError, KafkaError, MessageSizeTooLargeError, ProducerFenced
 
-from pequod_views.errors import TargetAwayError, TargetRefusedError, TargetUnfitError
+from pequod_views.errors import TargetAwayError, TargetBusyError, TargetRefusedError, TargetUnfitError
 from pequod_views.targets.kafka_address import parse_address
 from pequod_views.targets.kafka_mirror import LedgerChange, LedgerMirror
 from pequod_views.targets.kafka_topics import LEDGER, ROWS, KafkaConnections, Record, TopicReader, closed
@@ -96,9 +96,7 @@ class KafkaTarget:
                     case MessageSizeTooLargeError() | InvalidTopicError():
                         raise TargetRefusedError(self.name, str(error)) from error
                     case ProducerFenced() | IllegalOperation():
-                        raise TargetAwayError(
-                            self.name, "another process has written for the same owner; this one begins again"
-                        ) from error
+                        raise TargetBusyError(self.name, "another process has written for the same owner") from error
                     case KafkaError() | OSError() | TimeoutError():
                         raise TargetAwayError(self.name, str(error) or type(error).__name__) from error
                     case sqlite3.Error():

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import Final
 from urllib.parse import parse_qs, unquote, urlsplit
 
+from pequod.addresses import fault_of
 from pequod_views.errors import ViewFileError
 
 _LEDGER: Final = "pequod_views"
@@ -58,10 +59,14 @@ def parse_address(database: str) -> KafkaAddress:
     brokers = tuple(one if re.search(r":\d+$", one) else f"{one}:{_PORT}" for one in hosts.split(","))
     if not hosts or any(one.startswith(":") for one in brokers):
         raise _malformed("it names no broker; write kafka://HOST:9092")
+    if odd := [one for one in brokers if fault_of(one)]:
+        raise _malformed(f"{odd[0]!r} is no broker; write kafka://HOST:9092")
     ledger = unquote(parts.path.strip("/")) or _LEDGER
     if not is_topic(ledger):
         raise _malformed(f"{ledger!r} is no name of a topic")
     user, _, password = account.partition(":")
+    if user and not password:
+        raise _malformed("the user has no password; write kafka://USER:PASSWORD@HOST:9092")
     mechanism = members.get("mechanism", ["PLAIN"])[0]
     if mechanism not in _MECHANISMS:
         raise _malformed(f"{mechanism!r} is no mechanism; there are {', '.join(_MECHANISMS)}")

@@ -20,6 +20,7 @@ from aiokafka.admin import AIOKafkaAdminClient, NewTopic
 from aiokafka.admin.config_resource import ConfigResource, ConfigResourceType
 from aiokafka.errors import KafkaError, for_code
 
+from pequod_views.errors import ViewFileError
 from pequod_views.targets.kafka_address import KafkaAddress
 
 # It tells of each attempt to reach a broker, ten a second; what comes of them is told once, by the target's errors.
@@ -74,7 +75,7 @@ class KafkaConnections:
         protocol = "PLAINTEXT" if address.ca is None else "SSL"
         self._settings["security_protocol"] = protocol if address.mechanism is None else _sasl(protocol)
         if address.ca is not None:
-            self._settings["ssl_context"] = ssl.create_default_context(cafile=address.ca)
+            self._settings["ssl_context"] = _encryption(address.ca)
         self._admin: AIOKafkaAdminClient | None = None
         self._latest: AIOKafkaConsumer | None = None
 
@@ -245,3 +246,16 @@ def _demand(errors: Sequence[Sequence[Any]], passed: str) -> None:
         kind = for_code(code)
         if code and kind.__name__ != passed:
             raise kind(*[text for text in reason if text])
+
+
+def _encryption(ca: str) -> ssl.SSLContext:
+    """Return how to talk to brokers whose certificates those of a file sign.
+
+    Raises:
+        ViewFileError: The file cannot be read, or has none.
+    """
+    try:
+        return ssl.create_default_context(cafile=ca)
+    except OSError as error:
+        reason = f"the certificates in {ca} cannot be read: {error.strerror or error}"
+        raise ViewFileError("database", f"the address of Kafka: {reason}") from error

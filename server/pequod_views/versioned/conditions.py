@@ -126,7 +126,9 @@ def _literal(text: str, literal: str) -> Any:
     try:
         return json.loads(literal, parse_float=_number, parse_int=_number, parse_constant=_number)
     except (ValueError, RecursionError) as error:
-        raise ConditionRefusedError(text, f"{literal!r} is no text or number in JSON") from error
+        raise ConditionRefusedError(
+            text, f"{literal!r} is no text in double quotes and no number; two conditions are two texts"
+        ) from error
 
 
 def _number(text: str) -> Decimal:

@@ -53,6 +53,7 @@ from pequod_server.homes.messages import (
     write_request,
     written_transaction_of,
 )
+from pequod_server.wire.publishing import UNKNOWN_FATE
 
 T = TypeVar("T")
 
@@ -303,7 +304,7 @@ class PeerSession:
         except SessionOverError:
             if request_id:
                 raise
-            reason = "the connection broke; whether the write was carried out is not known"
+            reason = f"the connection broke; {UNKNOWN_FATE}"
             raise BackingUnavailableError(f"the home {self.address}", reason) from None
 
     def give_up(self) -> None:
