@@ -170,7 +170,7 @@ def _print(place: str, advice: Advice) -> None:
         print(f"    {weigh.reason}; its weight is {weigh.before:g}")
     if advice.is_empty and not advice.silence:
         print("nothing to do")
-    for note in (*advice.notes, *([advice.silence] if advice.silence else [])):
+    for note in advice.told:
         say(note)
     if advice.balance:
         print()
@@ -211,7 +211,7 @@ def _print_json(place: str, advice: Advice) -> None:
     for one in advice.balance:
         cores = {"cores": round(one.cores, 4), "cores_after": round(one.cores_after, 4)}
         print(json_line({"home_group": one.group, **cores, "bytes": one.bytes, "bytes_after": one.bytes_after}))
-    for note in (*advice.notes, *([advice.silence] if advice.silence else [])):
+    for note in advice.told:
         print(json_line({"note": note}))
 
 

@@ -128,6 +128,11 @@ class Advice:
         """Whether there is nothing to do."""
         return not (self.moves or self.spreads or self.weights)
 
+    @property
+    def told(self) -> list[str]:
+        """What people are told beside the advice."""
+        return [*self.notes, *([self.silence] if self.silence else [])]
+
 
 def advise(known: ClusterMap, asked: Sequence[Asked], bounds: Bounds) -> Advice:
     """Return what should be done, with the reasons."""

@@ -38,7 +38,7 @@ from tests.backing.conftest import clear, postgres
 from tests.cluster.conftest import Etcd
 from tests.cluster.test_commands import Servers, servers
 from tests.cluster.test_joins import Cluster
-from tests.cluster.test_moves_killed import databases
+from tests.cluster.test_moves_killed import begun, databases
 
 __all__ = ["databases", "postgres", "servers"]
 
@@ -300,11 +300,7 @@ def test_a_home_is_killed_right_after_the_move_and_what_it_has_done_stays_done_o
     servers: Servers, databases: dict[str, list[str]]
 ) -> None:
     place = servers.place
-    servers.run("init", place)
-    servers.run("add-home", place, "a", "p")
-    for home, options in databases.items():
-        servers.start(home, *options)
-    compute = servers.start("c1")
+    compute = begun(servers, databases)
 
     async def added(address: str, request_id: bytes) -> bytes:
         async with aio.insecure_channel(address) as channel:

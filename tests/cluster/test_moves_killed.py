@@ -93,16 +93,21 @@ def databases(tmp_path: Path) -> Iterator[dict[str, list[str]]]:
     yield options
 
 
+def begun(servers: Servers, databases: dict[str, list[str]]) -> str:
+    """Start two homes, of which the first has the range, and a compute; return the compute's address."""
+    servers.run("init", servers.place)
+    servers.run("add-home", servers.place, "a", "p")
+    for home, options in databases.items():
+        servers.start(home, *options)
+    return servers.start("c1")
+
+
 @pytest.mark.parametrize("victim", ["command", "h1", "h2", "etcd"])
 def test_a_move_loses_nothing_when_something_is_killed_in_the_middle(
     servers: Servers, etcd: Etcd, databases: dict[str, list[str]], victim: str
 ) -> None:
     place = servers.place
-    servers.run("init", place)
-    servers.run("add-home", place, "a", "p")
-    for home, options in databases.items():
-        servers.start(home, *options)
-    compute = servers.start("c1")
+    compute = begun(servers, databases)
     with Client(compute) as client:
         client.multi_put(ROWS)
     # A compute refuses what moves by itself; the old home is asked, too.

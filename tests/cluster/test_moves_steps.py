@@ -17,7 +17,7 @@ from pequod.cli import cluster_move
 from pequod.errors import ClusterMapError, PequodError
 from tests.cluster.conftest import Etcd
 from tests.cluster.test_commands import Servers, servers
-from tests.cluster.test_moves_killed import PATIENCE_S, databases
+from tests.cluster.test_moves_killed import PATIENCE_S, begun, databases
 
 __all__ = ["databases", "servers"]
 
@@ -85,11 +85,7 @@ def test_what_is_killed_at_a_step_comes_back_and_nothing_is_lost(
     servers: Servers, etcd: Etcd, databases: dict[str, list[str]], victim: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     place = servers.place
-    servers.run("init", place)
-    servers.run("add-home", place, "a", "p")
-    for home, options in databases.items():
-        servers.start(home, *options)
-    compute = servers.start("c1")
+    compute = begun(servers, databases)
     killing = Killing(monkeypatch)
     killed = []
 

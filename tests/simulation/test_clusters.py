@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from random import Random
 from typing import Any
 from unittest.mock import patch
@@ -20,6 +20,7 @@ from tests.simulation.clusters import ClusterSchedule, simulate_cluster
 from tests.simulation.decided import Add
 from tests.simulation.framing import Report, fault_of, in_loop, shows_fault
 from tests.simulation.loop import SimulatedLoop
+from tests.simulation.members import Server
 from tests.simulation.truth import Session
 
 #: Schedules with four homes and two computes: some seconds of CPU.
@@ -52,7 +53,7 @@ async def homes_that_lack_a_change(loop: SimulatedLoop) -> Report:
     """
     schedule = ClusterSchedule(Random(0))
     network, session, servers = schedule._network, Session(), schedule._servers
-    homes = [server for server in servers if server.group == "b"]
+    homes = homes_of(schedule, "b")
 
     async def steps() -> None:
         with schedule._operator.commands():
@@ -90,27 +91,51 @@ def test_a_move_that_does_not_wait_for_the_servers_is_found() -> None:
         assert is_found(4)
 
 
-async def a_write_while_they_are_refused(loop: SimulatedLoop) -> Report:
-    """Move a table, and write to its old homes when the last changes are copied, before it has come."""
-    schedule = ClusterSchedule(Random(0))
-    session, servers = Session(), schedule._servers
-    come_to_end = RangeCopy.come_to_end
+async def moved(
+    loop: SimulatedLoop,
+    schedule: ClusterSchedule,
+    step: str,
+    write: Callable[[], Awaitable[None]],
+    then: Callable[[], Awaitable[None]] | None = None,
+) -> Report:
+    """Move a table.
+
+    Args:
+        step: The method of `RangeCopy` after which the table is written to.
+        then: What is done when it has moved.
+    """
+    done = getattr(RangeCopy, step)
 
     async def written(copy: RangeCopy) -> None:
-        await come_to_end(copy)
-        homes = [server for server in servers if server.group == "a"]
-        await schedule._written(session, RowChange(b"s|ann|bob", b"late"), homes)
+        await done(copy)
+        await write()
 
     async def steps() -> None:
-        with schedule._operator.commands(), patch.object(RangeCopy, "come_to_end", written):
-            await asyncio.gather(*(server.start() for server in servers))
+        with schedule._operator.commands(), patch.object(RangeCopy, step, written):
+            await asyncio.gather(*(server.start() for server in schedule._servers))
             await schedule._operator.move(b"s|", b"s}", "b")
+            if then is not None:
+                await then()
             await schedule._rest()
-        for server in servers:
+        for server in schedule._servers:
             await server.stop()
 
     wrong = await fault_of(loop, steps())
     return Report(seed=0, steps=0, virtual_s=loop.time(), wrong=wrong)
+
+
+def homes_of(schedule: ClusterSchedule, group: str) -> list[Server]:
+    return [server for server in schedule._servers if server.group == group]
+
+
+async def a_write_while_they_are_refused(loop: SimulatedLoop) -> Report:
+    """Move a table, and write to its old homes when the last changes are copied, before it has come."""
+    schedule, session = ClusterSchedule(Random(0)), Session()
+
+    async def write() -> None:
+        await schedule._written(session, RowChange(b"s|ann|bob", b"late"), homes_of(schedule, "a"))
+
+    return await moved(loop, schedule, "come_to_end", write)
 
 
 @pytest.mark.timeout(600)
@@ -132,28 +157,16 @@ async def a_change_before_the_switch(loop: SimulatedLoop) -> Report:
 
     That takes some milliseconds, in which hardly a schedule writes.
     """
-    schedule = ClusterSchedule(Random(0))
-    session, servers = Session(), schedule._servers
-    come_near = RangeCopy.come_near
+    schedule, session = ClusterSchedule(Random(0)), Session()
 
-    async def written(copy: RangeCopy) -> None:
-        await come_near(copy)
-        homes = [server for server in servers if server.group == "a"]
-        await schedule._written(session, RowChange(b"s|ann|bob", b"late"), homes)
+    async def write() -> None:
+        await schedule._written(session, RowChange(b"s|ann|bob", b"late"), homes_of(schedule, "a"))
 
-    async def steps() -> None:
-        with schedule._operator.commands(), patch.object(RangeCopy, "come_near", written):
-            await asyncio.gather(*(server.start() for server in servers))
-            await schedule._operator.move(b"s|", b"s}", "b")
-            await schedule._rest()
-        for server in servers:
-            await server.stop()
-
-    wrong = await fault_of(loop, steps())
+    report = await moved(loop, schedule, "come_near", write)
     home = schedule._registry.state.map.home_range_of(b"s|ann|bob")
     assert home is not None
     assert home.group == "b"
-    return Report(seed=0, steps=0, virtual_s=loop.time(), wrong=wrong)
+    return report
 
 
 @pytest.mark.timeout(600)
@@ -168,29 +181,20 @@ def test_a_copy_without_the_last_changes_is_found() -> None:
 
 async def an_add_on_both_sides_of_the_switch(loop: SimulatedLoop) -> Report:
     """Add when a table is about to move, and send the same add again when it has."""
-    schedule = ClusterSchedule(Random(0))
-    session, servers = Session(), schedule._servers
+    schedule, session = ClusterSchedule(Random(0)), Session()
     command = Add(b"s|ann|bob", b"5", b"the same add ...")
-    come_near = RangeCopy.come_near
 
-    async def written(copy: RangeCopy) -> None:
-        await come_near(copy)
+    async def write() -> None:
         schedule._sent.begin(command)
-        await schedule._written(session, command, [server for server in servers if server.group == "a"])
+        await schedule._written(session, command, homes_of(schedule, "a"))
 
-    async def steps() -> None:
-        with schedule._operator.commands(), patch.object(RangeCopy, "come_near", written):
-            await asyncio.gather(*(server.start() for server in servers))
-            await schedule._operator.move(b"s|", b"s}", "b")
-            for server in servers:
-                await schedule._written(session, command, [server])
-            await schedule._rest()
-        for server in servers:
-            await server.stop()
+    async def send_again() -> None:
+        for server in schedule._servers:
+            await schedule._written(session, command, [server])
 
-    wrong = await fault_of(loop, steps())
+    report = await moved(loop, schedule, "come_near", write, send_again)
     assert schedule.moves == 1
-    return Report(seed=0, steps=0, virtual_s=loop.time(), wrong=wrong)
+    return report
 
 
 def test_a_move_without_the_last_request_ids_is_found() -> None:

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
-from contextlib import ExitStack
+from collections.abc import AsyncIterator, Callable
+from contextlib import AbstractContextManager, ExitStack
 from pathlib import Path
-from typing import Final
+from typing import Final, TypeVar
 
 import pytest
 from pequod_server import ServerConfig
@@ -46,17 +46,24 @@ async def postgres_site(postgres: Postgres) -> PostgresSite:
     return site
 
 
-_SHARED: Final = pytest.StashKey[Mariadb]()
+S = TypeVar("S")
+
+
+def shared(config: pytest.Config, key: pytest.StashKey[S], started: Callable[[], AbstractContextManager[S]]) -> S:
+    """Return the server that all tests of this process share."""
+    if key not in config.stash:
+        stack = ExitStack()
+        config.stash[key] = stack.enter_context(started())
+        config.add_cleanup(stack.close)
+    return config.stash[key]
+
+
+_MARIADB: Final = pytest.StashKey[Mariadb]()
 
 
 @pytest.fixture(scope="session")
 def mariadb(pytestconfig: pytest.Config) -> Mariadb:
-    """The server of this process."""
-    if _SHARED not in pytestconfig.stash:
-        stack = ExitStack()
-        pytestconfig.stash[_SHARED] = stack.enter_context(started_mariadb())
-        pytestconfig.add_cleanup(stack.close)
-    return pytestconfig.stash[_SHARED]
+    return shared(pytestconfig, _MARIADB, started_mariadb)
 
 
 @pytest.fixture
@@ -66,17 +73,12 @@ async def mariadb_site(mariadb: Mariadb) -> MariadbSite:
     return site
 
 
-_BROKER: Final = pytest.StashKey[Kafka]()
+_KAFKA: Final = pytest.StashKey[Kafka]()
 
 
 @pytest.fixture(scope="session")
 def kafka(pytestconfig: pytest.Config) -> Kafka:
-    """The broker of this process."""
-    if _BROKER not in pytestconfig.stash:
-        stack = ExitStack()
-        pytestconfig.stash[_BROKER] = stack.enter_context(started_kafka())
-        pytestconfig.add_cleanup(stack.close)
-    return pytestconfig.stash[_BROKER]
+    return shared(pytestconfig, _KAFKA, started_kafka)
 
 
 @pytest.fixture

@@ -8,10 +8,10 @@ No home knows which keys an id is of, so all ids of a home go along. Ids that bo
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Final, NamedTuple, Protocol, runtime_checkable
 
-from pequod_server.once.outcomes import BATCH_ID_BYTES, HEAD, ID_BYTES
+from pequod_server.once.outcomes import BATCH_ID_BYTES, HEAD, ID_BYTES, in_order
 
 #: Ids and outcomes of one page, but for its last part.
 PAGE_BYTES: Final = 512 * 1024
@@ -39,6 +39,14 @@ def is_part(part_id: bytes, outcomes: bytes, _age_ms: int = 0) -> bool:
         count += 1
     is_first = len(part_id) == ID_BYTES and outcomes[: ID_BYTES - BATCH_ID_BYTES] == part_id[BATCH_ID_BYTES:]
     return count > 0 and at == len(outcomes) and is_first
+
+
+def one_by_one(parts: Iterable[IdPart], keep_s: float) -> Iterator[tuple[bytes, int, bytes]]:
+    """Yield each id of parts that are not too old, with how many milliseconds ago it was, and its outcome."""
+    for part in parts:
+        if part.age_ms <= keep_s * 1000:
+            for end, outcome in in_order(part.outcomes):
+                yield part.id[:BATCH_ID_BYTES] + end, part.age_ms, outcome
 
 
 class IdPage(NamedTuple):

@@ -13,29 +13,19 @@ from __future__ import annotations
 
 import json
 from base64 import b64encode
-from datetime import datetime
 from decimal import Decimal
 from typing import Any
-from uuid import UUID
 
 from pequod_views.definition import DurableView, TableRow, ViewColumn
 from pequod_views.errors import UnfitError
 from pequod_views.kinds import Cell, parse_json
+from pequod_views.targets.target import as_text
 
 
 def stored(cell: Cell) -> str | int | float | None:
     """Return a cell as a record has it: what is no text and no number is a text, so that nothing is rounded."""
-    match cell:
-        case bytes():
-            return b64encode(cell).decode()
-        case Decimal():
-            return format(cell, "f")
-        case datetime():
-            return cell.replace(tzinfo=None).isoformat("T", "microseconds") + "Z"
-        case UUID():
-            return str(cell)
-        case _:
-            return cell
+    plain = as_text(cell, "T")
+    return b64encode(plain).decode() if isinstance(plain, bytes) else plain
 
 
 def encoded(view: DurableView, row: TableRow) -> bytes:

@@ -14,10 +14,8 @@ from collections.abc import AsyncIterator, Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager
 from datetime import datetime
-from decimal import Decimal
 from functools import partial
 from typing import Any, Final, TypeVar
-from uuid import UUID
 
 from pequod_views.definition import KEY_BYTES_MAX, KEY_COLUMN, DurableView, TableRow, names_of
 from pequod_views.errors import TargetAwayError
@@ -34,7 +32,7 @@ from pequod_views.targets.mariadb_connection import (
 from pequod_views.targets.sql import SqlTransaction
 from pequod_views.targets.sums import MARIADB as TEXTS
 from pequod_views.targets.sums import digest_of, has_texts
-from pequod_views.targets.target import LookAgain, RowChange, TargetDialect, quoted
+from pequod_views.targets.target import LookAgain, RowChange, TargetDialect, as_text, quoted
 
 T = TypeVar("T")
 
@@ -49,16 +47,8 @@ _WIDTH: Final = re.compile(r"^bigint\(\d+\)")
 
 def _cell(cell: Cell) -> bytes | str | int | float | datetime | None:
     """Return a cell as MariaDB keeps it."""
-    match cell:
-        case Decimal():
-            return format(cell, "f")
-        case datetime():
-            # A column of MariaDB has no time zone: UTC.
-            return cell.replace(tzinfo=None)
-        case UUID():
-            return str(cell)
-        case _:
-            return cell
+    # A column of MariaDB has no time zone: UTC.
+    return cell.replace(tzinfo=None) if isinstance(cell, datetime) else as_text(cell, " ")
 
 
 def _digests_sum(view: DurableView) -> str:

@@ -42,8 +42,8 @@ class SqlTransaction(ABC):
     async def lock_part(self, place: Place, last: bytes | None) -> tuple[str, int] | None:
         """Lock a part that ends there; return its position, None if there is no such part."""
         rows = await self.fetch(
-            f"SELECT server_id, revision FROM {self.dialect.prefix}parts WHERE view = $1 AND first = $2 AND (last = $3"
-            f" OR (last IS NULL AND CAST($3 AS {self.dialect.bytes_cast}) IS NULL)){self.dialect.for_update}",
+            f"SELECT server_id, revision FROM {self.dialect.prefix}parts AS part WHERE {self._is_part('$3')}"
+            f"{self.dialect.for_update}",
             *place,
             last,
         )
@@ -128,15 +128,19 @@ class SqlTransaction(ABC):
     def _within(self) -> str:
         return f"{KEY_COLUMN} >= $3 AND (CAST($5 AS {self.dialect.bytes_cast}) IS NULL OR {KEY_COLUMN} < $5)"
 
+    def _is_part(self, last: str) -> str:
+        """Return the condition of the part $1, $2 that ends at a place, which may be NULL."""
+        kind = self.dialect.bytes_cast
+        end = f"part.last = {last} OR (part.last IS NULL AND CAST({last} AS {kind}) IS NULL)"
+        return f"part.view = $1 AND part.first = $2 AND ({end})"
+
     async def _with_position(
         self, found: str, part: ViewPart, start: bytes, stop: bytes | None, order: str = ""
     ) -> list[tuple[Any, ...]]:
         """Return the rows of a SELECT, each with the position of the part before it; one row if there are none."""
-        kind = self.dialect.bytes_cast
         return await self.fetch(
             f"SELECT part.server_id, part.revision, found.* FROM {self.dialect.prefix}parts AS part"
-            f" LEFT JOIN ({found}) AS found ON 1 = 1 WHERE part.view = $1 AND part.first = $2 AND (part.last = $4 OR"
-            f" (part.last IS NULL AND CAST($4 AS {kind}) IS NULL)){order}",
+            f" LEFT JOIN ({found}) AS found ON 1 = 1 WHERE {self._is_part('$4')}{order}",
             part.view,
             part.first,
             start,

@@ -8,18 +8,15 @@ import time
 from collections.abc import AsyncIterator, Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager
-from datetime import datetime
-from decimal import Decimal
 from pathlib import Path
 from typing import Any, Final, TypeVar
-from uuid import UUID
 
 from pequod_views.definition import DurableView, TableRow, names_of
 from pequod_views.errors import TargetAwayError, TargetMissingError, TargetRefusedError
 from pequod_views.kinds import Cell
 from pequod_views.targets.sql import SqlTransaction
 from pequod_views.targets.sums import CellsSum, digest_of_cells
-from pequod_views.targets.target import LookAgain, Missing, RowChange, TargetDialect, on_conflict, quoted
+from pequod_views.targets.target import LookAgain, Missing, RowChange, TargetDialect, as_text, on_conflict, quoted
 
 T = TypeVar("T")
 
@@ -42,16 +39,7 @@ _REFUSED_WORDS: Final = (
 
 def _cell(cell: Cell) -> bytes | str | int | float | None:
     """Return a cell as SQLite keeps it."""
-    match cell:
-        case Decimal():
-            return format(cell, "f")
-        case datetime():
-            # One width for all, so that the texts sort as the moments do.
-            return cell.replace(tzinfo=None).isoformat(" ", "microseconds") + "Z"
-        case UUID():
-            return str(cell)
-        case _:
-            return cell
+    return as_text(cell, " ")
 
 
 DIALECT: Final = TargetDialect(

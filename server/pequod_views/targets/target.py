@@ -11,7 +11,10 @@ import asyncio
 from collections.abc import Callable, Sequence
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
+from datetime import datetime
+from decimal import Decimal
 from typing import Any, Final, Literal, Protocol, TypeAlias
+from uuid import UUID
 
 from pequod_views.definition import DurableView, TableRow
 from pequod_views.kinds import Cell, CellKind
@@ -81,6 +84,25 @@ class RowChange:
     def returning(self) -> str:
         """The statement in databases that have UPDATE ... RETURNING."""
         return f"UPDATE {self.table} SET {self.sets} WHERE {self.where} RETURNING {self.told}"
+
+
+def as_text(cell: Cell, between: str) -> bytes | str | int | float | None:
+    """Return a cell with a text for each number with digits of its own, moment and UUID, so that nothing is rounded.
+
+    Moments have one width, so that the texts sort as they do.
+
+    Args:
+        between: Stands between the date and the time.
+    """
+    match cell:
+        case Decimal():
+            return format(cell, "f")
+        case datetime():
+            return cell.replace(tzinfo=None).isoformat(between, "microseconds") + "Z"
+        case UUID():
+            return str(cell)
+        case _:
+            return cell
 
 
 @dataclass(frozen=True, slots=True)

@@ -20,8 +20,8 @@ from pequod_server.backing.postgres.schema import Connection, Facts
 from pequod_server.backing.postgres.session import PostgresSession
 from pequod_server.backing.postgres.transactions import in_transaction
 from pequod_server.backing.store import Place
-from pequod_server.once.outcomes import BATCH_ID_BYTES, ID_BYTES, Once, in_order, with_head
-from pequod_server.once.parts import PAGE_ROWS, IdPage, IdPart
+from pequod_server.once.outcomes import ID_BYTES, Once, with_head
+from pequod_server.once.parts import PAGE_ROWS, IdPage, IdPart, one_by_one
 
 T = TypeVar("T")
 
@@ -137,12 +137,9 @@ class RequestTable:
 
     async def take(self, parts: Sequence[IdPart]) -> None:
         """Remember ids, but for those that are too old; raises as `page`."""
-        rows = {
-            part.id[:BATCH_ID_BYTES] + end: (part.age_ms, outcome)
-            for part in parts
-            if part.age_ms <= self._keep.total_seconds() * 1000
-            for end, outcome in in_order(part.outcomes)
-        }
+        taken = one_by_one(parts, self._keep.total_seconds())
+        # A statement takes each id once.
+        rows = {one: (age_ms, outcome) for one, age_ms, outcome in taken}
         ages_ms, outcomes = [one for one, _ in rows.values()], [one for _, one in rows.values()]
         async with self._session.connection() as connection:
             await connection.execute(_TAKE, [*rows], ages_ms, outcomes)

@@ -8,8 +8,8 @@ from typing import Final, TypeVar
 
 from pequod_server.backing.sqlite.connection import SqliteConnection, transaction
 from pequod_server.backing.sqlite.schema import REQUESTS
-from pequod_server.once.outcomes import BATCH_ID_BYTES, Once, in_order, with_head
-from pequod_server.once.parts import PAGE_ROWS, IdPage, IdPart
+from pequod_server.once.outcomes import Once, with_head
+from pequod_server.once.parts import PAGE_ROWS, IdPage, IdPart, one_by_one
 
 T = TypeVar("T")
 _NOW_S: Final = "CAST(strftime('%s', 'now') AS INTEGER)"
@@ -67,12 +67,7 @@ class SqliteIds:
 
     async def take(self, parts: Sequence[IdPart]) -> None:
         """Remember ids of another home, but for those that are too old."""
-        rows = [
-            (part.id[:BATCH_ID_BYTES] + end, part.age_ms // 1000, outcome)
-            for part in parts
-            if part.age_ms <= self.keep_s * 1000
-            for end, outcome in in_order(part.outcomes)
-        ]
+        rows = [(one, age_ms // 1000, outcome) for one, age_ms, outcome in one_by_one(parts, self.keep_s)]
 
         def write(connection: sqlite3.Connection) -> None:
             with transaction(connection, "IMMEDIATE"):
