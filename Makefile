@@ -361,8 +361,8 @@ STEPS ?= 200
 simulate: $(INSTALLED) ## simulate servers beside a database that fails: SCHEDULES (10000) of STEPS (200), COMPUTES (0) behind them, RELAYS (0) between
 	$(BIN)/python -m tests.simulation --schedules $(SCHEDULES) --steps $(STEPS) --seed $(SEED) --computes $(COMPUTES) --relays $(RELAYS)
 
-simulate-groups: $(INSTALLED) ## simulate a cluster of two home groups that fails while ranges move between them: SCHEDULES (10000) of 100 steps
-	$(BIN)/python -m tests.simulation --schedules $(SCHEDULES) --steps 100 --seed $(SEED) --groups
+simulate-groups: $(INSTALLED) ## simulate a cluster of two home groups that fails while ranges move between them: SCHEDULES (10000) of 100 steps; FOLLOW=1: homes tell computes the map
+	$(BIN)/python -m tests.simulation --schedules $(SCHEDULES) --steps 100 --seed $(SEED) --groups $(if $(FOLLOW),--follow)
 
 TRIES ?= 100000
 freshness: $(INSTALLED) ## have sessions write at one server and read at another, TRIES (100000) times, with faults on the way; STORE is sqlite, slot or notify

@@ -150,8 +150,8 @@ async def test_a_server_that_dies_goes_with_its_lease_and_one_that_lives_stays(e
         await dead.register(replace(COMPUTE, id="c2", address="127.0.0.1:2"))
         await eventually(lambda: len(follower.servers) == 2)
         # As if its process were killed.
-        assert dead._keeper is not None
-        dead._keeper.cancel()
+        assert dead._own._keeper is not None
+        dead._own._keeper.cancel()
         await dead._calls.close()
         gone = asyncio.get_running_loop().time()
         await eventually(lambda: "c2" not in follower.servers)
@@ -168,7 +168,7 @@ async def test_a_server_that_was_away_for_longer_than_its_lease_registers_again(
         await server.register(COMPUTE)
         await eventually(lambda: follower.servers)
         # As if its process were paused: the lease ends without its knowledge.
-        await server._calls.revoke(server._lease)
+        await server._calls.revoke(server._own._lease)
         await eventually(lambda: not follower.servers)
         await eventually(lambda: follower.servers)
         assert "registers again" in caplog.text
@@ -177,7 +177,7 @@ async def test_a_server_that_was_away_for_longer_than_its_lease_registers_again(
 async def test_an_id_of_a_living_server_is_refused_to_another_one_and_free_after_a_restart(
     etcd: Etcd, name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("pequod_server.cluster.etcd._TAKEN_S", 0.5)
+    monkeypatch.setattr("pequod_server.cluster.etcd_entry._TAKEN_S", 0.5)
     async with coordinating(etcd, name) as one, coordinating(etcd, name) as other:
         await one.put_map(ClusterMap(name, 1))
         await one.register(COMPUTE)

@@ -35,7 +35,7 @@ async def test_a_lease_that_has_ended_is_no_coordinator_that_does_not_answer(
     await coordinator.put_map(ClusterMap("lease", 1))
     entry = ServerEntry("c1", "127.0.0.1:1", frozenset({ServerRole.COMPUTE}))
     await coordinator.register(entry)
-    await coordinator._calls.revoke(coordinator._lease)
+    await coordinator._calls.revoke(coordinator._own._lease)
     changed = replace(entry, map_version=1)
     await coordinator.register(changed)
     assert (await coordinator.read()).servers == (changed,)

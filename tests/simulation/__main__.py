@@ -20,17 +20,24 @@ def main() -> int:
     parser.add_argument("--computes", type=int, default=0, help="servers that compute from the others")
     parser.add_argument("--relays", type=int, default=0, help="servers between them, which serve the computes")
     parser.add_argument("--groups", action="store_true", help="a cluster of two home groups, whose ranges move")
+    parser.add_argument("--follow", action="store_true", help="with --groups: homes tell computes the map")
     parser.add_argument("--trace", action="store_true", help="print the counts of each schedule")
     parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1, help="processes (one for each core)")
     arguments = parser.parse_args()
     if arguments.groups and (arguments.computes or arguments.relays):
         parser.error("--groups has a number of computes of its own")
+    if arguments.follow and not arguments.groups:
+        parser.error("--follow is for the computes of --groups")
     if arguments.relays and not arguments.computes:
         parser.error("--relays are for computes: give --computes")
 
     begun_s, wrong, done, checked, unchecked, virtual_s = time.monotonic(), 0, 0, 0, 0, 0.0
-    kind = "--groups" if arguments.groups else f"--computes {arguments.computes} --relays {arguments.relays}"
+    kind = f"--computes {arguments.computes} --relays {arguments.relays}"
+    if arguments.groups:
+        kind = "--groups --follow" if arguments.follow else "--groups"
     one = partial(simulate_cluster if arguments.groups else simulate, steps=arguments.steps)
+    if arguments.groups:
+        one.keywords.update(follow=arguments.follow)
     if arguments.computes:
         one.keywords.update(computes=arguments.computes, relays=arguments.relays)
     seeds = range(arguments.seed, arguments.seed + arguments.schedules)

@@ -64,9 +64,13 @@ _REST_S: Final = 240.0
 
 
 class ClusterSchedule:
-    """The steps of one simulation of a cluster."""
+    """The steps of one simulation of a cluster.
 
-    def __init__(self, draw: Random) -> None:
+    Args:
+        follow: Whether computes hear of the map from homes, and not from the coordinator.
+    """
+
+    def __init__(self, draw: Random, *, follow: bool = False) -> None:
         self._random = draw
         mix = draw_mix(Random(draw.random()))
         self._pauses_s = mix.pauses_s
@@ -89,8 +93,17 @@ class ClusterSchedule:
         outputs = {spec.output.literal_prefix for spec in parse(joins)}
         self._ranges = [one for one in RANGES if one[0].startswith((*outputs, b"p|", b"s|"))]
         names = [("a1", "a"), ("a2", "a"), ("b1", "b"), ("b2", "b"), ("c1", ""), ("c2", "")]
+        followed = draw.sample(["a1:7744", "a2:7744", "b1:7744", "b2:7744"], 2) if follow else ()
         self._servers = [
-            Server(self._network, self._registry, Random(draw.random()), name, group, mix.feed_window)
+            Server(
+                self._network,
+                self._registry,
+                Random(draw.random()),
+                name,
+                group,
+                mix.feed_window,
+                () if group else followed,
+            )
             for name, group in names
         ]
         self._computes = [server for server in self._servers if not server.group]
@@ -347,13 +360,17 @@ class ClusterSchedule:
         self._calls = still_running(self._calls)
 
 
-def simulate_cluster(seed: int, *, steps: int = 200) -> Report:
-    """Carry out one schedule of a cluster."""
-    return in_loop(seed, steps, lambda loop: _simulated(loop, seed, steps))
+def simulate_cluster(seed: int, *, steps: int = 200, follow: bool = False) -> Report:
+    """Carry out one schedule of a cluster.
+
+    Args:
+        follow: See `ClusterSchedule`.
+    """
+    return in_loop(seed, steps, lambda loop: _simulated(loop, seed, steps, follow=follow))
 
 
-async def _simulated(loop: SimulatedLoop, seed: int, steps: int) -> Report:
-    schedule = ClusterSchedule(Random(seed))
+async def _simulated(loop: SimulatedLoop, seed: int, steps: int, *, follow: bool) -> Report:
+    schedule = ClusterSchedule(Random(seed), follow=follow)
     wrong = await fault_of(loop, schedule.carry_out(steps))
     return Report(
         seed=seed,

@@ -19,6 +19,7 @@ from pequod_server.calls.service import PequodService
 from pequod_server.cluster.installing import MapJoins
 from pequod_server.cluster.member import Member
 from pequod_server.cluster.sources import MapSources
+from pequod_server.cluster.through_servers import ServersFollowed
 from pequod_server.config import ServerConfig
 from pequod_server.database.databases import Databases, HomeGroup
 from pequod_server.database.loader import Loader
@@ -35,7 +36,7 @@ from pequod.engine import Engine
 from pequod.errors import PequodError
 from tests.simulation.framing import begun
 from tests.simulation.links import End, Network
-from tests.simulation.peers import SimulatedChannel, answer
+from tests.simulation.peers import SimulatedChannel, answer, hearing
 from tests.simulation.registry import Registry, SimulatedCoordinator
 from tests.simulation.store import TABLES, SimulatedStore
 
@@ -53,12 +54,20 @@ class Server:
         name: Its id in the cluster.
         group: That of a home; empty for a compute.
         window: How many messages of a feed are under way at most.
+        followed: The addresses of servers that tell it the map in place of the coordinator; empty: that does.
 
     Attributes that a life gives it, as `engine`, are new after each start.
     """
 
     def __init__(
-        self, network: Network, registry: Registry, random: Random, name: str, group: str, window: int
+        self,
+        network: Network,
+        registry: Registry,
+        random: Random,
+        name: str,
+        group: str,
+        window: int,
+        followed: Sequence[str] = (),
     ) -> None:
         self.name = name
         self.group = group
@@ -70,6 +79,7 @@ class Server:
         self._registry = registry
         self._random = random
         self._window = window
+        self._followed = tuple(followed)
         self._tasks: set[asyncio.Task[Any]] = set()
         self._create()
         if group:
@@ -95,7 +105,11 @@ class Server:
                 joins.take_in(state.map)
 
         coordinator = SimulatedCoordinator(self._registry, self._random, self.name)
-        self.member = Member(coordinator, entry, take_in, rules=HomeRules(entry, loop.time))
+        followed = None
+        if self._followed:
+            hear = hearing(self._network, self.address)
+            followed = ServersFollowed(coordinator, self._registry.state.map.cluster, self._followed, self.name, hear)
+        self.member = Member(coordinator, entry, take_in, rules=HomeRules(entry, loop.time), followed=followed)
         config = ServerConfig()
         self.service = PequodService(
             self.engine,
@@ -134,7 +148,7 @@ class Server:
 
     async def _serve(self, end: End) -> None:
         if self.is_up:
-            await answer(self.peers, end, self._window)
+            await answer(self.peers, end, self._window, self.service)
 
     _starting: asyncio.Task[None]
 

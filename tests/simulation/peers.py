@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Sequence
 from contextlib import aclosing, suppress
 from typing import Any, Final, cast
 
@@ -19,6 +19,9 @@ from pequod_proto import pequod_pb2 as pb
 from pequod_server.backing import BackingStore, BackingUnavailableError, Event
 from pequod_server.backing.health import Backoff
 from pequod_server.backing.store import IsWanted, every_key
+from pequod_server.calls.service import PequodService
+from pequod_server.cluster.coordinator import FOLLOWS
+from pequod_server.cluster.through_servers import Hear
 from pequod_server.config import ServerConfig
 from pequod_server.homes.compute.store import PequodStore
 from pequod_server.homes.home.making import make_peer_service
@@ -26,6 +29,8 @@ from pequod_server.homes.home.service import PeerService
 from pequod_server.memory.admission import Admission
 from pequod_server.wire.handlers import CallEnded, Context
 
+from pequod.cluster.map import ClusterState
+from pequod.cluster.messages import state_after, state_of
 from pequod.errors import NotHomeError, NotNumberError, PequodError
 from tests.simulation.links import ConnectionLostError, End, Network
 from tests.simulation.machine import Machine
@@ -34,6 +39,10 @@ from tests.simulation.store import TABLES
 #: How long a call may take; the feed itself notices silence sooner.
 _CALL_S: Final = 5.0
 _SILENCE_S: Final = 2.0
+#: How long messages may be under way before their connection is taken for lost.
+_UNREAD_S: Final = 10 * _CALL_S
+#: How long a server that tells the map may say nothing.
+_MAP_SILENCE_S: Final = 2 * _CALL_S
 
 
 class _Caller:
@@ -44,6 +53,9 @@ class _Caller:
 
     def peer(self) -> str:
         return self._end.there
+
+    def invocation_metadata(self) -> tuple[tuple[str, str], ...]:
+        return ((FOLLOWS, self._end.there),)
 
 
 class _Serving(Machine):
@@ -90,11 +102,12 @@ class Home(_Serving):
     """A server beside the database whose base data computes load and follow."""
 
 
-async def answer(peers: PeerService, end: End, window: int) -> None:
+async def answer(peers: PeerService, end: End, window: int, service: PequodService | None = None) -> None:
     """Answer the one call of a connection, as gRPC would.
 
     Args:
         window: How many messages of a feed are under way at most.
+        service: What tells servers the map; None: none follows this one.
     """
     kind, data = await end.receive(_CALL_S)
     context = cast("Context", _Caller(end))
@@ -125,6 +138,13 @@ async def answer(peers: PeerService, end: End, window: int) -> None:
             case "take_ids":
                 taken = await peers.TakeIds(pb.PeerTakeIdsRequest.FromString(data), context)
                 end.send(taken.SerializeToString())
+            case "map":
+                assert service is not None
+                request = pb.FollowClusterRequest.FromString(data)
+                async with aclosing(service.FollowCluster(request, context)) as replies:  # type: ignore[type-var]
+                    async for told in replies:
+                        end.send(told.SerializeToString())
+                        await end.room(window, _UNREAD_S)
             case "feed":
                 await _feed(peers, end, data, context, window)
     except (PequodError, CallEnded) as error:
@@ -149,7 +169,7 @@ async def _feed(peers: PeerService, end: End, hello: bytes, context: Context, wi
     async with aclosing(peers.Feed(requests(), context)) as replies:  # type: ignore[type-var]
         async for reply in replies:
             end.send(reply.SerializeToString())
-            await end.room(window, 10 * _CALL_S)
+            await end.room(window, _UNREAD_S)
 
 
 class SimulatedChannel:
@@ -210,6 +230,17 @@ class SimulatedChannel:
         """Have the home remember request ids."""
         return pb.PeerTakeIdsReply.FromString(await self._reply(self._call("take_ids", request), _CALL_S))
 
+    async def states(self) -> AsyncGenerator[ClusterState, None]:
+        """Hear the map, and who is there."""
+        end = self._call("map", pb.FollowClusterRequest(with_joins=True, differences=True))
+        state = state_of(await self._told(end))
+        while True:
+            yield state
+            state = state_after(state, await self._told(end))
+
+    async def _told(self, end: End) -> pb.FollowClusterReply:
+        return pb.FollowClusterReply.FromString(await self._reply(end, _MAP_SILENCE_S))
+
     async def close(self) -> None:
         """Cut the calls under way off."""
         for end in self._ends:
@@ -230,6 +261,20 @@ class SimulatedChannel:
         if isinstance(reply, PequodError):
             raise reply
         return reply
+
+
+def hearing(network: Network, here: str) -> Hear:
+    """Return how a machine hears the map from others."""
+
+    async def hear(address: str) -> AsyncGenerator[ClusterState, None]:
+        channel = SimulatedChannel(network, here, address)
+        try:
+            async for state in channel.states():
+                yield state
+        finally:
+            await channel.close()
+
+    return hear
 
 
 class _Store(PequodStore):

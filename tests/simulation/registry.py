@@ -13,7 +13,7 @@ from collections.abc import AsyncIterator
 from random import Random
 from typing import Final
 
-from pequod_server.cluster.coordinator import Remains
+from pequod_server.cluster.coordinator import Glance, Remains
 
 from pequod.cluster.map import ClusterMap, ClusterState
 from pequod.cluster.servers import ServerEntry, ServerState
@@ -104,6 +104,12 @@ class SimulatedCoordinator:
         """Return the present state."""
         await self._take_a_while()
         return self._registry.state
+
+    async def look(self, *ids: str) -> Glance:
+        """Return the version of the map, and the entries of some servers."""
+        state = await self.read()
+        found = {server.id: server for server in state.servers}
+        return Glance(state.map.version, tuple(map(found.get, ids)))
 
     async def follow(self) -> AsyncIterator[ClusterState]:
         """Yield states, the latest at some time after each change, and now and then an older one after it."""

@@ -29,6 +29,15 @@ class Remains(NamedTuple):
     servers: tuple[ServerEntry, ...]
 
 
+class Glance(NamedTuple):
+    """What a coordinator has of a few servers."""
+
+    #: 0: there is none, or it is not right.
+    map_version: int
+    #: In the order of the ids that were asked for; None: it has no entry.
+    servers: tuple[ServerEntry | None, ...]
+
+
 class ClusterCoordinator(Protocol):
     """Keeps the map of one cluster, and knows its servers."""
 

@@ -24,25 +24,19 @@ from pequod_proto import etcd_pb2 as etcd
 from pequod.cluster.map import ClusterMap, ClusterState
 from pequod.cluster.servers import ServerEntry, ServerState
 from pequod.errors import ClusterMapError, CoordinatorUnavailableError, MapChangedError
-from pequod_server.backing import Backoff
 from pequod_server.backing.turns import ended
-from pequod_server.cluster.coordinator import LEASE_S, Remains
+from pequod_server.cluster.coordinator import Glance, Remains
 from pequod_server.cluster.etcd_calls import CompactedError, EtcdAccess, EtcdCalls, LeaseEndedError
+from pequod_server.cluster.etcd_entry import PAUSES, OwnEntry, say_failure
 from pequod_server.cluster.keys import EtcdKeys, read_server, written
 
 log = logging.getLogger("pequod.server")
 
-#: How often the lease is renewed.
-_KEEP_S: Final = LEASE_S / 3
-#: How long a server waits for the lease of another one with its id to end.
-_TAKEN_S: Final = 2 * LEASE_S
 #: For each server of the cluster: how long changes of entries are put together after a state was told.
 _TOGETHER_S: Final = 0.001
 #: The most of that for changes of the map.
 _MAPS_TOGETHER_S: Final = 0.02
 _NO_MAP: Final = (-1, 0)
-_AWAY: Final = "the server was away for longer than its lease; it registers again"
-_PAUSES: Final = Backoff(first_s=0.1, most_s=2.0)
 
 
 class EtcdCoordinator:
@@ -68,17 +62,11 @@ class EtcdCoordinator:
         self._end = f"/pequod/{cluster}0".encode()
         self._map_key = self._root + b"map"
         self._servers_key = self._root + b"servers/"
-        #: The entry of this server for the others; None: it has none.
-        self._wanted: ServerEntry | None = None
-        self._is_changed = asyncio.Event()
-        #: Whether they can see it.
-        self._is_shown = asyncio.Event()
-        self._lease = 0
+        self._own = OwnEntry(self._calls, self._servers_key, self.place)
         #: The version of the last map that was put from here, and the revision of that.
         self._map_put = _NO_MAP
-        #: The revision in which this process has put the entry; 0: it has not, or others have changed it.
-        self._shown_at = 0
-        self._keeper: asyncio.Task[None] | None = None
+        #: The revision of the map that a look has read last, and its version.
+        self._map_looked = (0, 0)
 
     @property
     def place(self) -> str:
@@ -93,6 +81,26 @@ class EtcdCoordinator:
             ClusterMapError: There is no map, or it is not right.
         """
         return self._keys_of((await self._read_all()).kvs).state()
+
+    async def look(self, *ids: str) -> Glance:
+        """Return the version of the map, and the entries of some servers; show this server's anew if it was lost.
+
+        Raises:
+            CoordinatorUnavailableError: No node answers, or they are too few to agree.
+        """
+        names = self._map_key, *(self._servers_key + one.encode() for one in ids)
+        reads = [etcd.Operation(range=etcd.RangeRequest(key=name)) for name in names]
+        reply = await self._calls.transact(etcd.TransactionRequest(success=reads))
+        pairs = [pair for one in reply.replies for pair in one.range.kvs]
+        maps = [pair for pair in pairs if pair.key == self._map_key]
+        if maps and maps[0].mod_revision == self._map_looked[0]:
+            # It is large, and known.
+            pairs.remove(maps[0])
+        keys = self._keys_of(pairs)
+        if maps and maps[0] in pairs:
+            self._map_looked = maps[0].mod_revision, keys.map_version
+        self._own.show_if_lost(keys)
+        return Glance(self._map_looked[1] if maps else 0, tuple(map(keys.server, ids)))
 
     async def follow(self) -> AsyncIterator[ClusterState]:
         """Yield the state as it is now, and again after changes."""
@@ -112,20 +120,14 @@ class EtcdCoordinator:
                 continue
             except CoordinatorUnavailableError as error:
                 failures += 1
-                self._say(error, failures)
-                await asyncio.sleep(_PAUSES.wait_s(failures))
-
-    def _say(self, error: CoordinatorUnavailableError, failures: int) -> None:
-        """Log the first failure of a row, and the tenth."""
-        if failures in (1, 10):
-            what = "the coordinator refuses" if error.is_refusal else "the coordinator does not answer"
-            log.warning(what, extra={"at": self.place, "reason": error.reason})
+                say_failure(error, failures, self.place)
+                await asyncio.sleep(PAUSES.wait_s(failures))
 
     async def _followed(self) -> AsyncGenerator[EtcdKeys, None]:
         """Yield all keys, as they are and after changes, until a break."""
         found = await self._read_all()
         keys = self._keys_of(found.kvs)
-        self._show_what_was_lost(keys)
+        self._own.show_if_lost(keys)
         yield keys
         news = _News()
         reading = asyncio.create_task(self._take_changes(keys, found.header.revision + 1, news), name="pequod changes")
@@ -153,13 +155,6 @@ class EtcdCoordinator:
                     if keys.take(event):
                         news.of_map.set()
                     news.any.set()
-
-    def _show_what_was_lost(self, keys: EtcdKeys) -> None:
-        """Put this server's entry anew if it is an earlier one: an older backup of etcd has its lease, too."""
-        wanted, is_shown = self._wanted, self._is_shown.is_set()
-        shown = None if wanted is None else keys.server(wanted.id)
-        if wanted is not None and shown is not None and is_shown and shown.map_version < wanted.map_version:
-            self._is_changed.set()
 
     def _keys_of(self, pairs: Iterable[etcd.KeyValue]) -> EtcdKeys:
         keys = EtcdKeys(self._root, self.place)
@@ -237,90 +232,7 @@ class EtcdCoordinator:
         Raises:
             ClusterMapError: Another server has its id, and lives.
         """
-        is_first = self._wanted is None
-        self._wanted = entry
-        self._is_shown.clear()
-        self._is_changed.set()
-        if self._keeper is None or self._keeper.done():
-            self._keeper = asyncio.create_task(self._keep_shown(is_first=is_first), name="pequod lease")
-        shown = asyncio.create_task(self._is_shown.wait())
-        try:
-            await asyncio.wait((shown, self._keeper), return_when=asyncio.FIRST_COMPLETED)
-        finally:
-            shown.cancel()
-        if self._keeper.done():
-            self._keeper.result()
-
-    async def _keep_shown(self, *, is_first: bool) -> None:
-        """Keep the entry in etcd while this process lives.
-
-        Raises:
-            ClusterMapError: Another server has the id when this one begins.
-        """
-        failures = 0
-        while True:
-            try:
-                self._lease = await self._calls.grant(LEASE_S)
-                await self._show(is_patient=not is_first)
-                is_first, failures = False, 0
-                while await self._kept():
-                    pass
-                log.warning(_AWAY)
-            except LeaseEndedError:
-                log.warning(_AWAY)
-            except CoordinatorUnavailableError as error:
-                failures += 1
-                self._say(error, failures)
-                await asyncio.sleep(_PAUSES.wait_s(failures))
-
-    async def _kept(self) -> bool:
-        """Wait until the lease has to be renewed or the entry put anew, and do it; return whether the lease stands."""
-        try:
-            await asyncio.wait_for(self._is_changed.wait(), _KEEP_S)
-        except TimeoutError:
-            return await self._calls.keep(self._lease)
-        await self._show(is_patient=True)
-        return True
-
-    async def _show(self, *, is_patient: bool) -> None:
-        """Put the entry with the present lease.
-
-        Args:
-            is_patient: Whether to wait for another server with this id for as long as it lives.
-        """
-        loop = asyncio.get_running_loop()
-        ends_s = loop.time() + _TAKEN_S
-        while True:
-            self._is_changed.clear()
-            entry = self._wanted
-            assert entry is not None
-            key = self._servers_key + entry.id.encode()
-            if self._shown_at and await self._put_entry(entry, self._shown_at):
-                break
-            found = (await self._calls.read(key)).kvs
-            other = self._keys_of(found).server(entry.id)
-            if other is not None and other.address != entry.address:
-                if loop.time() >= ends_s and not is_patient:
-                    raise ClusterMapError(
-                        f"server {entry.id}", f"the server at {other.address} has this id, and lives; take another one"
-                    )
-                log.warning("another server has the id", extra={"id": entry.id, "address": other.address})
-                await asyncio.sleep(1.0)
-                continue
-            if await self._put_entry(entry, found[0].mod_revision if found else 0):
-                break
-        if not self._is_changed.is_set():
-            self._is_shown.set()
-
-    async def _put_entry(self, entry: ServerEntry, seen: int) -> bool:
-        """Put the entry in the place of the one of a revision; return whether that is there still."""
-        key = self._servers_key + entry.id.encode()
-        unchanged = etcd.Compare(target=etcd.Compare.MOD, key=key, mod_revision=seen)
-        put = etcd.PutRequest(key=key, value=written(entry), lease=self._lease)
-        request = etcd.TransactionRequest(compare=[unchanged], success=[etcd.Operation(put=put)])
-        reply = await self._calls.transact(request)
-        self._shown_at = reply.header.revision if reply.succeeded else 0
-        return bool(reply.succeeded)
+        await self._own.register(entry)
 
     async def ask_state(self, server_id: str, state: ServerState) -> None:
         """Have a server be ready, or draining; its lease stays.
@@ -361,15 +273,7 @@ class EtcdCoordinator:
 
     async def unregister(self) -> None:
         """Show the server no more; without an answer its lease ends by itself."""
-        keeper, self._keeper = self._keeper, None
-        self._wanted = None
-        if keeper is None:
-            return
-        keeper.cancel()
-        with suppress(asyncio.CancelledError, CoordinatorUnavailableError, ClusterMapError, LeaseEndedError):
-            await keeper
-        with suppress(CoordinatorUnavailableError, LeaseEndedError):
-            await self._calls.revoke(self._lease)
+        await self._own.unregister()
 
     async def close(self) -> None:
         """Close all connections."""

@@ -25,6 +25,7 @@ from pequod.errors import ClusterMapError, CoordinatorUnavailableError, MapChang
 from pequod_server.backing.turns import ended
 from pequod_server.cluster.confirming import MapConfirmer, confirmed
 from pequod_server.cluster.coordinator import ClusterCoordinator
+from pequod_server.cluster.through_servers import ServersFollowed
 from pequod_server.homes.rules import PAUSE_S, HomeRules
 
 log = logging.getLogger("pequod.server")
@@ -61,7 +62,7 @@ class Member:
         rules: Which keys it takes writes of; they go by each map before it is taken in otherwise.
         takes_port: Whether the port of its address is the one that it will listen at.
         confirmer: Asks homes for their maps before it starts; None: the coordinator does not lose its map.
-        follows_servers: Whether it hears of changes from other servers: then none may hear of them from it.
+        followed: The servers that tell it of changes, in place of the coordinator; None: that tells it itself.
 
     Invariants:
         1. The map's version never goes back, and `entry.map_version` is that of the last map that was taken in.
@@ -76,10 +77,10 @@ class Member:
         rules: HomeRules,
         takes_port: bool = False,
         confirmer: MapConfirmer | None = None,
-        follows_servers: bool = False,
+        followed: ServersFollowed | None = None,
     ) -> None:
         self.rules = rules
-        self.follows_servers = follows_servers
+        self._followed = followed
         self._takes_port = takes_port
         self._coordinator = coordinator
         self._confirmer = confirmer
@@ -112,6 +113,11 @@ class Member:
     def place(self) -> str:
         """Where the map is, for people."""
         return self._coordinator.place
+
+    @property
+    def follows_servers(self) -> bool:
+        """Whether it hears of changes from other servers: then none may hear of them from it."""
+        return self._followed is not None
 
     @property
     def entry(self) -> ServerEntry:
@@ -270,7 +276,7 @@ class Member:
                         break
 
     async def _follow(self) -> None:
-        async for state in self._coordinator.follow():
+        async for state in (self._followed or self._coordinator).follow():
             self.heard_s = time.monotonic()
             mine = next((server for server in state.servers if server.id == self._entry.id), None)
             is_present = mine is not None and mine.map_version in (0, self._entry.map_version)

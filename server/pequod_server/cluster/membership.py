@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Final, NamedTuple
+from typing import Final
 
 import grpc
 
@@ -21,10 +21,12 @@ from pequod.errors import ClusterMapError, SettingError
 from pequod_server.cluster.confirming import MapConfirmer, asking
 from pequod_server.cluster.coordinator import ClusterCoordinator
 from pequod_server.cluster.etcd_calls import EtcdAccess
+from pequod_server.cluster.heard import hearing
 from pequod_server.cluster.installing import MapJoins
 from pequod_server.cluster.member import Member
 from pequod_server.cluster.sources import MapSources
 from pequod_server.cluster.static import StaticCoordinator, read_file
+from pequod_server.cluster.through_servers import ServersFollowed
 from pequod_server.cluster.workers_map import WorkersCoordinator
 from pequod_server.config import ServerConfig
 from pequod_server.database.databases import Databases, HomeGroup
@@ -41,22 +43,11 @@ _HINT: Final = "write static:FILE or etcd:HOST:PORT,HOST:PORT/NAME"
 _NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,62}")
 
 
-class FollowedServers(NamedTuple):
-    """The servers that a server follows in place of etcd."""
-
-    addresses: Sequence[str]
-    own_id: str
-    credentials: PeerCredentials
-
-
-def coordinator_of(
-    cluster: str, access: EtcdAccess | None = None, followed: FollowedServers | None = None
-) -> ClusterCoordinator:
+def coordinator_of(cluster: str, access: EtcdAccess | None = None) -> ClusterCoordinator:
     """Return the coordinator that a setting names.
 
     Args:
         access: What is shown to etcd.
-        followed: Who tells of changes in place of etcd; None: etcd does.
 
     Raises:
         SettingError: The setting names none.
@@ -74,10 +65,6 @@ def coordinator_of(
             raise SettingError("cluster", f"{fault}; {_HINT}")
     from pequod_server.cluster.etcd import EtcdCoordinator  # noqa: PLC0415 - most servers have no etcd
 
-    if followed is not None:
-        from pequod_server.cluster.through_servers import FollowingCoordinator  # noqa: PLC0415 - see above
-
-        return FollowingCoordinator(endpoints, name, access, *followed)
     return EtcdCoordinator(endpoints, name, access)
 
 
@@ -107,8 +94,8 @@ def make_member(
         config.cluster_ca, config.cluster_certificate, config.cluster_key, config.cluster_user, config.cluster_password
     )
     entry, credentials_of_peers = first_entry(config), peer_credentials(config)
-    followed = _followed(config, entry, credentials_of_peers)
-    coordinator = coordinator_of(config.cluster, access, followed)
+    coordinator = coordinator_of(config.cluster, access)
+    followed = _followed(config, entry, coordinator, credentials_of_peers)
     if ServerRole.HOME in entry.roles and config.backing.startswith("pequod://"):
         reason = "a home of a cluster has a database; start a relay without `cluster`, and name it in cluster_relays"
         raise SettingError("backing", reason)
@@ -146,11 +133,13 @@ def make_member(
         rules=rules,
         takes_port=takes_port,
         confirmer=confirmer,
-        follows_servers=followed is not None,
+        followed=followed,
     )
 
 
-def _followed(config: ServerConfig, entry: ServerEntry, credentials: PeerCredentials) -> FollowedServers | None:
+def _followed(
+    config: ServerConfig, entry: ServerEntry, coordinator: ClusterCoordinator, credentials: PeerCredentials
+) -> ServersFollowed | None:
     if not (addresses := parse_addresses(config.cluster_follow)):
         return None
     if not config.cluster.startswith(_ETCD):
@@ -160,7 +149,11 @@ def _followed(config: ServerConfig, entry: ServerEntry, credentials: PeerCredent
         raise SettingError("cluster_follow", f"{reason}; leave cluster_follow out, or say cluster_roles = compute")
     if entry.address in addresses:
         raise SettingError("cluster_follow", f"{entry.address} is this server itself; take it out")
-    return FollowedServers(addresses, entry.id, credentials)
+    from pequod_server.cluster.etcd import EtcdCoordinator  # noqa: PLC0415 - most servers have no etcd
+
+    assert isinstance(coordinator, EtcdCoordinator)
+    cluster = config.cluster.rpartition("/")[2]
+    return ServersFollowed(coordinator, cluster, addresses, entry.id, hearing(credentials, entry.id))
 
 
 def first_entry(config: ServerConfig) -> ServerEntry:

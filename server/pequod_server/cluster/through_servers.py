@@ -12,25 +12,16 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import AsyncGenerator, AsyncIterator, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Sequence
 from contextlib import aclosing
 from hashlib import blake2b
-from typing import Any, Final, cast
-
-from grpc import aio
-from pequod_proto import etcd_pb2 as etcd
-from pequod_proto import pequod_pb2 as pb
-from pequod_proto.pequod_pb2_grpc import PequodStub
+from typing import Any, Final, Protocol, cast
 
 from pequod.cluster.map import ClusterState
-from pequod.cluster.messages import state_after, state_of
 from pequod.cluster.servers import ServerEntry
 from pequod.errors import ClusterMapError, CoordinatorUnavailableError, PequodError, UnavailableError
 from pequod_server.backing.turns import ended
-from pequod_server.cluster.coordinator import FOLLOWS, LEASE_S
-from pequod_server.cluster.etcd import EtcdCoordinator
-from pequod_server.cluster.etcd_calls import EtcdAccess
-from pequod_server.homes.compute.channel import PeerCredentials
+from pequod_server.cluster.coordinator import LEASE_S, Glance
 
 log = logging.getLogger("pequod.server")
 
@@ -44,33 +35,53 @@ _PAUSE_S: Final = 0.5
 #: How often servers are tried while etcd is watched.
 _TRY_S: Final = 10.0
 
+#: Yields the state of the cluster that the server at an address tells, and again after changes; raises a PequodError
+#: when it does not tell any more.
+Hear = Callable[[str], AsyncGenerator[ClusterState, None]]
 
-class FollowingCoordinator(EtcdCoordinator):
-    """The coordinator etcd, of whose changes other servers tell.
+
+class Watched(Protocol):
+    """The coordinator that is watched where no server can be followed: see `ClusterCoordinator`."""
+
+    @property
+    def place(self) -> str:
+        """Where the map is, for people."""
+        ...
+
+    def follow(self) -> AsyncIterator[ClusterState]:
+        """Yield the state as it is now, and again after changes."""
+        ...
+
+    async def look(self, *ids: str) -> Glance:
+        """Return the version of the map, and the entries of some servers.
+
+        Raises:
+            CoordinatorUnavailableError: It does not answer.
+        """
+        ...
+
+
+class ServersFollowed:
+    """What other servers tell of the map, and of who is there.
 
     Args:
-        followed: Their addresses, as they are in the map.
+        coordinator: What has the map.
+        cluster: The name of the cluster.
+        addresses: The servers, as they are in the map.
         own_id: This server.
-        credentials: How they are reached.
+        hear: See `Hear`.
 
     Invariants:
         1. The version of the map of what `follow` yields never goes back.
     """
 
-    def __init__(
-        self,
-        endpoints: Sequence[str],
-        cluster: str,
-        access: EtcdAccess | None,
-        followed: Sequence[str],
-        own_id: str,
-        credentials: PeerCredentials,
-    ) -> None:
-        super().__init__(endpoints, cluster, access)
+    def __init__(self, coordinator: Watched, cluster: str, addresses: Sequence[str], own_id: str, hear: Hear) -> None:
+        self._coordinator = coordinator
+        self._cluster = cluster
         #: In an order of this server's own, so that not all are behind the same one.
-        self._followed_ones = sorted(followed, key=lambda one: blake2b(f"{own_id} {one}".encode()).digest())
+        self._addresses = sorted(addresses, key=lambda one: blake2b(f"{own_id} {one}".encode()).digest())
         self._own_id = own_id
-        self._credentials = credentials
+        self._hear = hear
         #: The version of the last map that was yielded; and of the last one that a server told.
         self._yielded = 0
         self._told = 0
@@ -78,8 +89,6 @@ class FollowingCoordinator(EtcdCoordinator):
         self._mine: ServerEntry | None = None
         #: When a server that was not behind told something last.
         self._good_s = 0.0
-        #: The revision of the map in etcd that was read last, and its version.
-        self._map_seen = (0, 0)
         #: The faults of the log since a server was followed last.
         self._said: set[str] = set()
 
@@ -97,7 +106,7 @@ class FollowingCoordinator(EtcdCoordinator):
         """Yield what servers tell, one after the other; end when there was none for a while."""
         self._good_s = time.monotonic()
         while time.monotonic() < self._good_s + _AWAY_S:
-            for address in self._followed_ones:
+            for address in self._addresses:
                 try:
                     async with aclosing(self._of(address)) as states:
                         async for state in states:
@@ -110,10 +119,10 @@ class FollowingCoordinator(EtcdCoordinator):
 
     async def _of_etcd(self) -> AsyncGenerator[ClusterState, None]:
         """Yield what etcd tells, until a server can be followed again."""
-        log.warning("no server can be followed; this one watches etcd", extra={"at": self.place})
+        log.warning("no server can be followed; this one watches etcd", extra={"at": self._coordinator.place})
         found = asyncio.create_task(self._find(), name="pequod servers to follow")
         try:
-            async with aclosing(cast("AsyncGenerator[ClusterState, None]", super().follow())) as states:
+            async with aclosing(cast("AsyncGenerator[ClusterState, None]", self._coordinator.follow())) as states:
                 while True:
                     heard = asyncio.ensure_future(anext(states))
                     try:
@@ -133,7 +142,7 @@ class FollowingCoordinator(EtcdCoordinator):
         """Return when a server can be followed."""
         while True:
             await asyncio.sleep(_TRY_S)
-            for address in self._followed_ones:
+            for address in self._addresses:
                 try:
                     async with aclosing(self._of(address)) as states:
                         async for _ in states:
@@ -147,47 +156,41 @@ class FollowingCoordinator(EtcdCoordinator):
         Raises:
             PequodError: It is away, behind, or none that can be followed.
         """
-        channel = self._credentials.open(address)
         tasks: list[asyncio.Task[Any]] = []
-        try:
-            stub: Any = PequodStub(channel)  # type: ignore[no-untyped-call]
-            request = pb.FollowClusterRequest(with_joins=True, differences=True)
-            call = stub.FollowCluster(request, metadata=(*self._credentials.metadata, (FOLLOWS, self._own_id)))
-            async with asyncio.timeout(_FIRST_S):
-                state = state_of(await _read(call, address))
-            source = self._source(address, state)
-            self._told = state.map.version
-            # Nothing of a server that is behind is taken, not even its first state.
-            await self._check(address, source)
-            tasks = [
-                asyncio.create_task(self._keep_checking(address, source), name="pequod server followed"),
-                asyncio.create_task(_read(call, address), name="pequod map told"),
-            ]
-            if self._said:
-                self._said.clear()
-                log.info("a server is followed", extra={"address": address})
-            shown = None
-            while True:
-                self._good_s = time.monotonic()
-                if (own := _own_of(state, self._own_id)) != self._mine:
-                    await self._look(source)
-                if (mine := self._with_own(state, own)) != shown and state.map.version >= self._yielded:
-                    shown = mine
-                    yield mine
-                await asyncio.wait(tasks, timeout=_BEHIND_S, return_when=asyncio.FIRST_COMPLETED)
-                if tasks[0].done():
-                    tasks[0].result()
-                if tasks[1].done():
-                    state = state_after(state, tasks[1].result())
-                    self._told = state.map.version
-                    tasks[1] = asyncio.create_task(_read(call, address), name="pequod map told")
-        except TimeoutError:
-            raise UnavailableError(address, "it does not tell the map") from None
-        except aio.AioRpcError as error:
-            raise UnavailableError(address, error.details() or error.code().name) from error
-        finally:
-            await ended(tasks)
-            await channel.close()
+        async with aclosing(self._hear(address)) as told:
+            try:
+                async with asyncio.timeout(_FIRST_S):
+                    state = await anext(told)
+                source = self._source(address, state)
+                self._told = state.map.version
+                # Nothing of a server that is behind is taken, not even its first state.
+                await self._check(address, source)
+                tasks = [
+                    asyncio.create_task(self._keep_checking(address, source), name="pequod server followed"),
+                    _next(told),
+                ]
+                if self._said:
+                    self._said.clear()
+                    log.info("a server is followed", extra={"address": address})
+                shown = None
+                while True:
+                    self._good_s = time.monotonic()
+                    if (own := _own_of(state, self._own_id)) != self._mine:
+                        await self._look(source)
+                    if (mine := self._with_own(state, own)) != shown and state.map.version >= self._yielded:
+                        shown = mine
+                        yield mine
+                    await asyncio.wait(tasks, timeout=_BEHIND_S, return_when=asyncio.FIRST_COMPLETED)
+                    if tasks[0].done():
+                        tasks[0].result()
+                    if tasks[1].done():
+                        state = tasks[1].result()
+                        self._told = state.map.version
+                        tasks[1] = _next(told)
+            except TimeoutError:
+                raise UnavailableError(address, "it does not tell the map") from None
+            finally:
+                await ended(tasks)
 
     def _source(self, address: str, state: ClusterState) -> ServerEntry:
         if state.map.cluster != self._cluster:
@@ -220,22 +223,12 @@ class FollowingCoordinator(EtcdCoordinator):
 
     async def _look(self, source: ServerEntry) -> tuple[int, bool]:
         """Read this server's entry; return the map's version, and whether the other server is there."""
-        names = self._map_key, *(self._servers_key + one.encode() for one in (self._own_id, source.id))
-        reads = [etcd.Operation(range=etcd.RangeRequest(key=name)) for name in names]
         try:
-            reply = await self._calls.transact(etcd.TransactionRequest(success=reads))
+            glance = await self._coordinator.look(self._own_id, source.id)
         except CoordinatorUnavailableError:
             return 0, True
-        pairs = [pair for one in reply.replies for pair in one.range.kvs]
-        maps = [pair for pair in pairs if pair.key == self._map_key]
-        if maps and maps[0].mod_revision == self._map_seen[0]:
-            pairs.remove(maps[0])
-        keys = self._keys_of(pairs)
-        if maps and maps[0] in pairs:
-            self._map_seen = maps[0].mod_revision, keys.map_version
-        self._show_what_was_lost(keys)
-        self._mine, there = keys.server(self._own_id), keys.server(source.id)
-        return self._map_seen[1] if maps else 0, there is not None and there.address == source.address
+        self._mine, there = glance.servers
+        return glance.map_version, there is not None and there.address == source.address
 
     def _with_own(self, state: ClusterState, own: ServerEntry | None) -> ClusterState:
         """Return a state with the entry of this server that etcd has: what servers tell of it may be older."""
@@ -249,10 +242,8 @@ def _own_of(state: ClusterState, own_id: str) -> ServerEntry | None:
     return next((one for one in state.servers if one.id == own_id), None)
 
 
-async def _read(call: Any, address: str) -> pb.FollowClusterReply:
-    reply = await call.read()
-    if not isinstance(reply, pb.FollowClusterReply):
-        # Why it ended.
-        code, details = await call.code(), await call.details()
-        raise UnavailableError(address, details or str(code))
-    return reply
+def _next(told: AsyncGenerator[ClusterState, None]) -> asyncio.Task[ClusterState]:
+    async def read() -> ClusterState:
+        return await anext(told)
+
+    return asyncio.create_task(read(), name="pequod map told")
