@@ -177,7 +177,7 @@ async def test_a_server_that_was_away_for_longer_than_its_lease_registers_again(
 async def test_an_id_of_a_living_server_is_refused_to_another_one_and_free_after_a_restart(
     etcd: Etcd, name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("pequod_server.cluster.etcd_entry._TAKEN_S", 0.5)
+    monkeypatch.setattr("pequod_server.cluster.own_entry._TAKEN_S", 0.5)
     async with coordinating(etcd, name) as one, coordinating(etcd, name) as other:
         await one.put_map(ClusterMap(name, 1))
         await one.register(COMPUTE)

@@ -21,8 +21,7 @@ from pequod_server import PequodServer
 from pequod_server.backing import SqliteStore
 from pequod_server.backing.mapping import Mapping
 from pequod_server.backing.postgres.store import PostgresStore
-from pequod_server.cluster import copying
-from pequod_server.cluster import etcd as etcd_module
+from pequod_server.cluster import copying, own_entry
 from pequod_server.cluster.etcd import EtcdCoordinator
 from pequod_server.cluster.operating import ClusterEditor
 from pequod_server.homes.compute.channel import GrpcPeerChannel
@@ -106,7 +105,7 @@ async def homes(
     etcd: Etcd, tmp_path: Path, request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch
 ) -> AsyncIterator[Homes]:
     # Homes and tests share a process, which may be too busy to renew leases of a few seconds.
-    monkeypatch.setattr(etcd_module, "LEASE_S", 60)
+    monkeypatch.setattr(own_entry, "LEASE_S", 60)
     async with AsyncExitStack() as stack:
         cluster = Cluster(etcd, stack)
         coordinator = EtcdCoordinator(etcd.endpoints, cluster.name)

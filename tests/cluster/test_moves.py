@@ -10,8 +10,7 @@ from typing import Any
 import pytest
 import typer
 from pequod_server import PequodServer
-from pequod_server.cluster import copying
-from pequod_server.cluster import etcd as etcd_module
+from pequod_server.cluster import copying, own_entry
 from pequod_server.cluster.etcd import EtcdCoordinator
 from pequod_server.cluster.followed_home import FollowedHome
 from pequod_server.cluster.operating import ClusterEditor
@@ -66,7 +65,7 @@ async def homes(
 ) -> AsyncIterator[tuple[Cluster, PequodServer, PequodServer]]:
     """Two homes, and a table for each test of the first one."""
     # Homes and tests share a process, which may be too busy to renew leases of a few seconds.
-    monkeypatch.setattr(etcd_module, "LEASE_S", 60)
+    monkeypatch.setattr(own_entry, "LEASE_S", 60)
     async with AsyncExitStack() as stack:
         cluster = Cluster(etcd, stack)
         ranges = tuple(HomeRange(b"p%02d|" % at, b"p%02d}" % at, "a") for at in range(4 * EFFECTS + 2))

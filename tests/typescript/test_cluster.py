@@ -10,7 +10,7 @@ from itertools import product
 
 import pytest
 from pequod_server import PequodServer
-from pequod_server.cluster import etcd as etcd_module
+from pequod_server.cluster import own_entry
 from pequod_server.cluster.etcd import EtcdCoordinator
 
 from pequod.cluster.map import ClusterMap, HomeRange, Placement
@@ -53,7 +53,7 @@ def address(server: PequodServer) -> str:
 @pytest.fixture
 async def site(etcd: Etcd, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Site]:
     # Servers and tests share a process, which may be too busy to renew leases of a few seconds.
-    monkeypatch.setattr(etcd_module, "LEASE_S", 60)
+    monkeypatch.setattr(own_entry, "LEASE_S", 60)
     async with AsyncExitStack() as stack:
         cluster = Cluster(etcd, stack)
         coordinator = EtcdCoordinator(etcd.endpoints, cluster.name)

@@ -30,7 +30,7 @@ class Remains(NamedTuple):
 
 
 class Glance(NamedTuple):
-    """What a coordinator has of a few servers."""
+    """The version of the map, and the entries of a few servers."""
 
     #: 0: there is none, or it is not right.
     map_version: int

@@ -27,8 +27,8 @@ from pequod.errors import ClusterMapError, CoordinatorUnavailableError, MapChang
 from pequod_server.backing.turns import ended
 from pequod_server.cluster.coordinator import Glance, Remains
 from pequod_server.cluster.etcd_calls import CompactedError, EtcdAccess, EtcdCalls, LeaseEndedError
-from pequod_server.cluster.etcd_entry import PAUSES, OwnEntry, say_failure
 from pequod_server.cluster.keys import EtcdKeys, read_server, written
+from pequod_server.cluster.own_entry import PAUSES, OwnEntry, say_failure
 
 log = logging.getLogger("pequod.server")
 

@@ -1,7 +1,4 @@
-"""What a server of the cluster tells of the map, over one call of FollowCluster.
-
-The first reply has the state, and each later one what has changed in it.
-"""
+"""The map that another server tells, over one call of FollowCluster: all of it, and then what changes."""
 
 from __future__ import annotations
 

@@ -62,7 +62,7 @@ class Watched(Protocol):
 
 
 class ServersFollowed:
-    """What other servers tell of the map, and of who is there.
+    """Other servers, which tell of the map and of who is there.
 
     Args:
         coordinator: What has the map.
