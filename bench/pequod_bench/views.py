@@ -30,7 +30,6 @@ from pequod_bench.report.printed import Printed, WrongAnswerError, print_rows
 from pequod_bench.report.progress import ProgressBars
 from pequod_bench.settings import ViewsSettings
 from pequod_bench.systems.server import ServerProcess, loop_factory, started_server
-from pequod_bench.views_hot import HotPoint, HotView
 from pequod_bench.views_stage import WAIT_S, Level, are_shared, compare, cpu_of, database_of, opened, read_all
 
 #: The join of a view by its type, and the pattern of its keys; `{0}` is the number of the view.
@@ -43,8 +42,6 @@ _TYPES: Final = {
     "join": ("j{0}|<user>|<group>|<id> = check f|<user>|<group> copy b|<group>|<id>", "j{0}|<user>|<group>|<id>"),
 }
 TYPES: Final = tuple(_TYPES)
-#: One view that is hot.
-HOT: Final = "zipf"
 #: The type of which there are several numbers of views, and of managers.
 _MAIN: Final = "index"
 _GROUPS: Final = 20
@@ -81,27 +78,16 @@ class ViewsReport(Printed):
 
     database: str
     points: list[Point]
-    #: Of one hot view that is split, and of which a manager is killed.
-    hot: list[HotPoint]
+
+    def unmeasured(self) -> str:
+        return "" if self.points else f"there is no such type of views; there are {', '.join(TYPES)}"
 
     def print_table(self, console: Console) -> None:
         columns = {"views": "{0.type}", "number": "{0.views}", "managers": "{0.managers}"}
         columns |= {"µs a put, joins alone": "{0.put_cpu_us:.0f}", "with views": "{0.put_views_cpu_us:.0f}"}
         columns |= {"times": "{0.times:.2f}", "rows/CPU s of managers": "{0.rows_per_cpu_s:,.0f}"}
         columns |= {"rows/s": "{0.rows_per_s:,.0f}", "rows/CPU s of the database": "{0.database_rows_per_cpu_s:,.0f}"}
-        if self.points:
-            print_rows(console, self.points, columns)
-        if self.hot:
-            hot = {
-                "zipf": "{0.state}",
-                "all waiting": "{0.are_waiting}",
-                "managers": "{0.managers}",
-                "parts": "{0.parts}",
-                "rows": "{0.rows:,}",
-            }
-            hot |= {"rows/CPU s of the busiest manager": "{0.rows_per_busiest_cpu_s:,.0f}"}
-            hot |= {"its share of the CPU": "{0.busiest_share:.2f}", "oldest, s": "{0.oldest_s:.1f}"}
-            print_rows(console, self.hot, hot)
+        print_rows(console, self.points, columns)
         console.print(f"CPU of the server for a put; {self.database}; each table was equal to a scan in the end")
 
 
@@ -111,19 +97,12 @@ def run(settings: ViewsSettings, bars: ProgressBars) -> ViewsReport:
     places += [(_MAIN, settings.views[-1], managers) for managers in settings.managers[1:]]
     places += [(name, settings.of_types, settings.managers[0]) for name in TYPES if name != _MAIN]
     places = [place for place in places if settings.only in place[0]]
-    points, hot = list[Point](), list[HotPoint]()
-    has_hot = settings.only in HOT
-    with (
-        bars.bar("points", len(places) + has_hot) as advance,
-        asyncio.Runner(loop_factory=loop_factory("uvloop")) as runner,
-    ):
+    points = list[Point]()
+    with bars.bar("points", len(places)) as advance, asyncio.Runner(loop_factory=loop_factory()) as runner:
         for kind, views, managers in places:
             points.append(runner.run(_Measured(settings, kind, views, managers).point()))
             advance(1)
-        if has_hot:
-            hot = runner.run(HotView(settings).points())
-            advance(1)
-    return ViewsReport(settings.database, points, hot)
+    return ViewsReport(settings.database, points)
 
 
 class _Measured:

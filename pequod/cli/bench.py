@@ -219,7 +219,6 @@ def replace(settings: sizes.ReplaceSettings, bars: ProgressBars) -> Printed:
     shown=(
         "pequod bench cluster                                       (a minute or two)",
         "pequod bench cluster --graph follows.tsv.gz --computes 1,2,4 --homes 2",
-        "pequod bench cluster --simulate 48,200,1000 --graph power-law     (some seconds)",
     ),
 )
 def cluster(settings: sizes.ClusterSettings, bars: ProgressBars) -> Printed:
@@ -229,14 +228,7 @@ def cluster(settings: sizes.ClusterSettings, bars: ProgressBars) -> Printed:
     cores than servers. With a core for each server the busiest compute limits the cluster.
 
     Afterwards every timeline is compared with a computation in the client.
-
-    With --simulate, one server and its client are real, and the others of a large cluster are played: what a change of
-    the map and a rolling restart take each, and what a post is told to.
     """
-    if settings.simulate:
-        from pequod_bench.fleet.simulated import run as simulate
-
-        return simulate(settings, bars)
     from pequod_bench.cluster import run
 
     return run(settings, bars)

@@ -70,7 +70,6 @@ def lakes(settings: sizes.LakesSettings, bars: ProgressBars) -> Printed:
     shown=(
         "pequod bench views                              (some five minutes)",
         "pequod bench views --only index --views 200 --managers 1,2,4",
-        "pequod bench views --only zipf --rows 20000      (a hot view: split, and a manager killed)",
         "pequod bench views --only count --of-types 200 --database sqlite --json",
     ),
 )

@@ -24,19 +24,22 @@ from itertools import accumulate
 from pathlib import Path
 from random import Random
 from tempfile import TemporaryDirectory
-from typing import Final
+from typing import Annotated, Final
 
+from pequod_bench.report.printed import Printed, WrongAnswerError, print_rows
+from pequod_bench.report.progress import ProgressBars
+from pequod_bench.settings import Database
+from pequod_bench.systems.server import ServerProcess, loop_factory, started_server
+from pequod_bench.views_stage import WAIT_S, Level, compare, cpu_of, database_of, opened
 from pequod_views import DurableView, Target, parse_views
 from pequod_views.install import install
 from pequod_views.moving import PartMover
 from pequod_views.reading import status
 from pequod_views.sampling import split_key
+from rich.console import Console
+from typer import Option
 
 from pequod.client import AsyncClient
-from pequod_bench.report.printed import WrongAnswerError
-from pequod_bench.settings import ViewsSettings
-from pequod_bench.systems.server import ServerProcess, started_server
-from pequod_bench.views_stage import WAIT_S, Level, compare, cpu_of, database_of, opened
 
 _KEYS: Final = 2_000
 _BATCH: Final = 100
@@ -50,6 +53,14 @@ _TIMEOUT_S: Final = 120.0
 _CPU_S_MIN: Final = 1e-6
 #: Numbers of managers, and of parts after the split, where all writes wait for them.
 _MANAGERS: Final = (2, 3)
+
+
+@dataclass(frozen=True, slots=True)
+class HotViewSettings:
+    """What is written to the view, and where its table is."""
+
+    rows: Annotated[int, Option(min=1, help="A tenth of the batches of 100 writes of a state.")] = 1_000
+    database: Database = "postgres"
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,10 +80,30 @@ class HotPoint:
     oldest_s: float
 
 
-class HotView:
+@dataclass(frozen=True, slots=True)
+class HotViewReport(Printed):
+    """The view before it is split, and afterwards."""
+
+    points: list[HotPoint]
+
+    def print_table(self, console: Console) -> None:
+        columns = {"zipf": "{0.state}", "all waiting": "{0.are_waiting}", "managers": "{0.managers}"}
+        columns |= {"parts": "{0.parts}", "rows": "{0.rows:,}"}
+        columns |= {"rows/CPU s of the busiest manager": "{0.rows_per_busiest_cpu_s:,.0f}"}
+        columns |= {"its share of the CPU": "{0.busiest_share:.2f}", "oldest, s": "{0.oldest_s:.1f}"}
+        print_rows(console, self.points, columns)
+
+
+def run(settings: HotViewSettings, bars: ProgressBars) -> HotViewReport:
+    """Measure what managers take in of one hot view before it is split, afterwards, and after one was killed."""
+    with bars.working("measuring"), asyncio.Runner(loop_factory=loop_factory()) as runner:
+        return HotViewReport(runner.run(_HotView(settings).points()))
+
+
+class _HotView:
     """A server, a database, a view and some managers."""
 
-    def __init__(self, settings: ViewsSettings) -> None:
+    def __init__(self, settings: HotViewSettings) -> None:
         self._settings = settings
         self._random = Random(1)
         self._weights = list(accumulate(1 / rank for rank in range(1, _KEYS + 1)))

@@ -20,11 +20,11 @@ from pequod_server.cluster.etcd import EtcdCoordinator
 from pequod_server.cluster.member import Member
 from pequod_server.homes.rules import HomeRules
 
+from lab.fleet.played import ENDPOINT, PlayedEtcd, run_played
 from pequod.cluster.map import ClusterMap, ClusterState, HomeRange
 from pequod.cluster.messages import message_of_difference, message_of_state, state_after, state_of
 from pequod.cluster.owners import Owners, Rankings
 from pequod.cluster.servers import ServerEntry, ServerRole, ServerState
-from pequod_bench.fleet.played import ENDPOINT, PlayedEtcd, run_played
 
 #: Groups that a client reads between two changes.
 _GROUPS: Final = 100
