@@ -6,7 +6,7 @@ from typing import Final
 
 import typer
 
-from lab import hot_view, moves
+from lab import hot_view
 from lab.fleet import simulated
 from pequod.cli.bench_options import measuring
 
@@ -19,14 +19,6 @@ measuring(
     {"servers": (12, 24), "users": 100},
     shown=("python -m lab fleet --servers 48,200,1000 --users 20000 --graph power-law     (some seconds)",),
 )(simulated.run)
-
-measuring(
-    app,
-    "moves",
-    moves.MovesSettings,
-    {"rows": (100,), "computes": 1},
-    shown=("python -m lab moves --rows 4000,100000     (a minute)",),
-)(moves.run)
 
 measuring(
     app,

@@ -29,9 +29,9 @@ from typing import Annotated, Final
 from pequod_bench.report.printed import Printed, WrongAnswerError, print_rows
 from pequod_bench.report.progress import ProgressBars
 from pequod_bench.settings import Database
-from pequod_bench.systems.server import ServerProcess, loop_factory, started_server
-from pequod_bench.views_stage import WAIT_S, Level, compare, cpu_of, database_of, opened
-from pequod_views import DurableView, Target, parse_views
+from pequod_bench.systems.server import ServerProcess, loop_factory, started_server, usage
+from pequod_bench.views_stage import WAIT_S, Level, compare, database_of, document, managers, opened
+from pequod_views import DurableView, Target
 from pequod_views.install import install
 from pequod_views.moving import PartMover
 from pequod_views.reading import status
@@ -117,21 +117,21 @@ class _HotView:
     async def _points_of(self, count: int, *, are_waiting: bool) -> list[HotPoint]:
         with TemporaryDirectory() as folder, started_server() as (server, _), ExitStack() as ending:
             database, _ = ending.enter_context(database_of(self._settings.database, Path(folder)))
-            file, views = _file_of(Path(folder), server, database)
+            file, views = document(Path(folder), server, database, [("hot", "h|<id:7>")])
             (hot,) = views
             lease_s = _LONG_LEASE_S if are_waiting else _LEASE_S
             async with AsyncClient(server, timeout_s=_TIMEOUT_S) as client, opened(database) as target:
                 await install(target, client, views)
-                managers = [self._started(file, number, lease_s, ending) for number in range(count)]
+                running = ending.enter_context(managers(file, count, "--lease", str(lease_s)))
                 await self._holding(target, 1)
                 measured = partial(self._measured, client=client, target=target, are_waiting=are_waiting)
-                points = [await measured("one part", managers)]
+                points = [await measured("one part", running)]
                 await self._split(client, target, hot, count)
                 await self._holding(target, count)
-                points.append(await measured("split", managers))
+                points.append(await measured("split", running))
                 if not are_waiting:
-                    managers[0].kill()
-                    points.append(await measured("one was killed", managers[1:]))
+                    running[0].kill()
+                    points.append(await measured("one was killed", running[1:]))
                 await compare(target, client, views)
         return points
 
@@ -153,12 +153,6 @@ class _HotView:
         with suppress(asyncio.CancelledError):
             await writing
 
-    def _started(self, file: Path, number: int, lease_s: float, ending: ExitStack) -> ServerProcess:
-        command = [sys.executable, "-m", "pequod.cli", "views", "run", str(file), "--lease", str(lease_s)]
-        process = ServerProcess([*command, "--name", f"m{number}"])
-        ending.callback(process.end)
-        return process
-
     async def _holding(self, target: Target, owners: int) -> None:
         """Wait until as many managers have a part that they follow."""
         end_s = time.monotonic() + WAIT_S
@@ -177,16 +171,15 @@ class _HotView:
             await client.multi_put({f"h|{key:07}": b"%d" % self._number for key in keys})
 
     async def _measured(
-        self, state: str, managers: list[ServerProcess], client: AsyncClient, target: Target, *, are_waiting: bool
+        self, state: str, running: list[ServerProcess], client: AsyncClient, target: Target, *, are_waiting: bool
     ) -> HotPoint:
-        accounts = [cpu_of(process.pid) for process in managers]
-        befores, level, oldest_s = [account() for account in accounts], Level(target, client), 0.0
+        befores, level, oldest_s = [usage(one.pid).cpu_s for one in running], Level(target, client), 0.0
         changes, count = sum(part.changes for part in await status(target)), self._settings.rows * _BATCH // 10
         if are_waiting:
             for _ in range(0, count, _WAITING_ROWS):
-                _tell(managers, signal.SIGSTOP)
+                _tell(running, signal.SIGSTOP)
                 await self._write(client, min(count, _WAITING_ROWS))
-                _tell(managers, signal.SIGCONT)
+                _tell(running, signal.SIGCONT)
                 await level.reached()
         working = asyncio.gather(self._write(client, 0 if are_waiting else count))
         while not working.done():
@@ -198,21 +191,13 @@ class _HotView:
             oldest_s = max(oldest_s, *(part.age_s or 0.0 for part in await status(target)))
             await asyncio.sleep(0.05)
         await reached
-        spent = [account() - before for account, before in zip(accounts, befores, strict=True)]
+        spent = [usage(one.pid).cpu_s - before for one, before in zip(running, befores, strict=True)]
         rows, parts = level.changes - changes, len(await status(target))
         busiest = max(spent)
         rate, share = rows / max(busiest, _CPU_S_MIN), busiest / max(sum(spent), _CPU_S_MIN)
-        return HotPoint(state, are_waiting, len(managers), parts, rows, rate, share, oldest_s)
+        return HotPoint(state, are_waiting, len(running), parts, rows, rate, share, oldest_s)
 
 
-def _tell(managers: list[ServerProcess], what: signal.Signals) -> None:
-    for one in managers:
+def _tell(running: list[ServerProcess], what: signal.Signals) -> None:
+    for one in running:
         os.kill(one.pid, what)
-
-
-def _file_of(folder: Path, server: str, database: str) -> tuple[Path, tuple[DurableView, ...]]:
-    """Write the file of the view; return its name and the view."""
-    file = folder / "views.toml"
-    view = '[[view]]\nname = "hot"\nkeys = "h|<id:7>"\nvalue = "value"\n'
-    file.write_text(f'server = "{server}"\ndatabase = "{database}"\n{view}')
-    return file, parse_views(file.read_text()).views

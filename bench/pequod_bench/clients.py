@@ -15,16 +15,14 @@ from collections import deque
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import ExitStack
-from dataclasses import dataclass
 from functools import partial
 from typing import Any, Final, Literal
 
 from pequod_workloads import twip as keys
-from rich.console import Console
 
 from pequod.client import AsyncClient, Client, Results
-from pequod_bench.forms import Form, FormFigures, measure, print_forms
-from pequod_bench.report.printed import Printed, WrongAnswerError
+from pequod_bench.forms import Form, FormsReport, measure
+from pequod_bench.report.printed import WrongAnswerError
 from pequod_bench.report.progress import ProgressBars
 from pequod_bench.settings import ClientsSettings
 from pequod_bench.systems.server import listening_pid, loop_factory, started_server
@@ -50,17 +48,7 @@ _ARGUMENTS: Final[dict[Call, list[tuple[bytes, ...]]]] = {
 }
 
 
-@dataclass(frozen=True, slots=True)
-class ClientsReport(Printed):
-    """All forms."""
-
-    forms: list[FormFigures]
-
-    def print_table(self, console: Console) -> None:
-        print_forms(console, self.forms)
-
-
-def run(settings: ClientsSettings, bars: ProgressBars) -> ClientsReport:
+def run(settings: ClientsSettings, bars: ProgressBars) -> FormsReport:
     """Measure the forms against the server that the settings name, or one that is started for the run."""
     loop = loop_factory(settings.client_loop)
     with ExitStack() as stack:
@@ -77,7 +65,7 @@ def run(settings: ClientsSettings, bars: ProgressBars) -> ClientsReport:
         # Not None, which would mean the quickest loop there is.
         with Client(target, timeout_s=_TIMEOUT_S, loop_factory=loop or asyncio.new_event_loop) as sync_client:
             figures += measure(list(_sync_forms(sync_client, pid)), settings, bars)
-    return ClientsReport(figures)
+    return FormsReport(figures)
 
 
 async def _connect(target: str) -> AsyncClient:

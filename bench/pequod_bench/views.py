@@ -10,17 +10,16 @@ point every put changes one row of each view. In the end each table is compared 
 from __future__ import annotations
 
 import asyncio
-import sys
 import time
 from collections.abc import AsyncIterator, Callable, Iterator
-from contextlib import ExitStack, asynccontextmanager
+from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Final
 
-from pequod_views import DurableView, Target, parse_views
+from pequod_views import DurableView, Target
 from pequod_views.install import install
 from pequod_views.reading import status
 from rich.console import Console
@@ -29,8 +28,18 @@ from pequod.client import AsyncClient
 from pequod_bench.report.printed import Printed, WrongAnswerError, print_rows
 from pequod_bench.report.progress import ProgressBars
 from pequod_bench.settings import ViewsSettings
-from pequod_bench.systems.server import ServerProcess, loop_factory, started_server
-from pequod_bench.views_stage import WAIT_S, Level, are_shared, compare, cpu_of, database_of, opened, read_all
+from pequod_bench.systems.server import loop_factory, started_server, usage
+from pequod_bench.views_stage import (
+    WAIT_S,
+    Level,
+    are_shared,
+    compare,
+    database_of,
+    document,
+    managers,
+    opened,
+    read_all,
+)
 
 #: The join of a view by its type, and the pattern of its keys; `{0}` is the number of the view.
 _TYPES: Final = {
@@ -123,13 +132,11 @@ class _Measured:
         """Measure."""
         with TemporaryDirectory() as folder, started_server() as (server, pid):
             async with AsyncClient(server, timeout_s=_TIMEOUT_S) as client:
-                return await self._measure(client, Path(folder), server, cpu_of(pid))
+                return await self._measure(client, Path(folder), server, lambda: usage(pid).cpu_s)
 
     async def _measure(self, client: AsyncClient, folder: Path, server: str, server_cpu: Callable[[], float]) -> Point:
         with database_of(self._settings.database, folder) as (database, database_cpu):
-            file = folder / "views.toml"
-            file.write_text(self._document(server, database))
-            views = parse_views(file.read_text()).views
+            file, views = document(folder, server, database, self._tables)
             await self._fill(client, views)
             alone_s = await self._puts(client, server_cpu, lambda: read_all(client, views))
             async with opened(database) as target, self._managing(file, target, client, views) as managers_cpu:
@@ -157,10 +164,6 @@ class _Measured:
                 rows / database_s if database_s >= _ACCOUNT_S else None,
             ),
         )
-
-    def _document(self, server: str, database: str) -> str:
-        tables = (f'[[view]]\nname = "{name}"\nkeys = "{keys}"\nvalue = "value"\n' for name, keys in self._tables)
-        return f'server = "{server}"\ndatabase = "{database}"\n{"".join(tables)}'
 
     async def _fill(self, client: AsyncClient, views: tuple[DurableView, ...]) -> None:
         """Install the joins, write rows, and read all of them once."""
@@ -191,18 +194,13 @@ class _Measured:
     ) -> AsyncIterator[Callable[[], float]]:
         """Run managers that have shared the views out; yield their CPU seconds."""
         await install(target, client, views)
-        command = [sys.executable, "-m", "pequod.cli", "views", "run", str(file), "--name"]
-        with ExitStack() as ending:
-            processes = [ServerProcess([*command, f"m{number}"]) for number in range(self._manager_count)]
-            for process in processes:
-                ending.callback(process.end)
+        with managers(file, self._manager_count) as processes:
             end_s = time.monotonic() + WAIT_S
             while not are_shared(await status(target), self._manager_count):
                 if time.monotonic() > end_s:
                     raise WrongAnswerError(f"{self._manager_count} managers have not taken {len(views)} views")
                 await asyncio.sleep(0.1)
-            accounts = [cpu_of(process.pid) for process in processes]
-            yield lambda: sum(account() for account in accounts)
+            yield lambda: sum(usage(process.pid).cpu_s for process in processes)
 
 
 def new_rows() -> Iterator[tuple[bytes, bytes]]:
