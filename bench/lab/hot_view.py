@@ -30,7 +30,7 @@ from pequod_bench.report.printed import Printed, WrongAnswerError, print_rows
 from pequod_bench.report.progress import ProgressBars
 from pequod_bench.settings import Database
 from pequod_bench.systems.server import ServerProcess, loop_factory, started_server, usage
-from pequod_bench.views_stage import WAIT_S, Level, compare, database_of, document, managers, opened
+from pequod_bench.views.stage import WAIT_S, Level, compare, database_of, document, managers, opened
 from pequod_views import DurableView, Target
 from pequod_views.install import install
 from pequod_views.moving import PartMover

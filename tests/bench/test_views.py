@@ -4,7 +4,8 @@ import json
 
 import pytest
 from lab.__main__ import app as studies
-from pequod_bench import views, views_stage
+from pequod_bench.views import run as views
+from pequod_bench.views import stage
 from pequod_views import DurableView, Target
 from typer.testing import CliRunner
 
@@ -49,7 +50,7 @@ def test_a_type_that_is_none_is_no_measure() -> None:
 
 @pytest.mark.usefixtures("forked_servers")
 def test_a_table_that_differs_ends_it(monkeypatch: pytest.MonkeyPatch) -> None:
-    compare = views_stage.compare
+    compare = stage.compare
 
     async def change_and_compare(target: Target, client: AsyncClient, shown: tuple[DurableView, ...]) -> None:
         async with target.transaction() as transaction:

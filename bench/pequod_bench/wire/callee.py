@@ -14,8 +14,8 @@ from typing import Final, Literal, TypeAlias
 
 from pequod_workloads import twip as keys
 
-from pequod_bench.forms import Form
 from pequod_bench.report.printed import WrongAnswerError
+from pequod_bench.wire.forms import Form
 
 #: Methods of a callee.
 Call = Literal["get", "put", "multi_put", "scan"]

@@ -8,11 +8,11 @@ from __future__ import annotations
 import asyncio
 from contextlib import ExitStack
 
-from pequod_bench.forms import Form, FormsReport, measure
 from pequod_bench.report.progress import ProgressBars
 from pequod_bench.settings import WireSettings
 from pequod_bench.systems.server import loop_factory
 from pequod_bench.wire.callee import Callee, forms, title
+from pequod_bench.wire.forms import Form, FormsReport, measure
 from pequod_bench.wire.places import PLACES
 
 

@@ -21,11 +21,11 @@ from typing import Any, Final, Literal
 from pequod_workloads import twip as keys
 
 from pequod.client import AsyncClient, Client, Results
-from pequod_bench.forms import Form, FormsReport, measure
 from pequod_bench.report.printed import WrongAnswerError
 from pequod_bench.report.progress import ProgressBars
 from pequod_bench.settings import ClientsSettings
 from pequod_bench.systems.server import listening_pid, loop_factory, started_server
+from pequod_bench.wire.forms import Form, FormsReport, measure
 
 #: What is called: methods of this name of clients and of batches.
 Call = Literal["get", "put", "scan"]

@@ -29,7 +29,7 @@ from pequod_bench.report.printed import Printed, WrongAnswerError, print_rows
 from pequod_bench.report.progress import ProgressBars
 from pequod_bench.settings import ViewsSettings
 from pequod_bench.systems.server import loop_factory, started_server, usage
-from pequod_bench.views_stage import (
+from pequod_bench.views.stage import (
     WAIT_S,
     Level,
     are_shared,
