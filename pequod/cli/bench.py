@@ -36,7 +36,8 @@ def twip(settings: sizes.TwipRunSettings, bars: ProgressBars) -> Printed:
     Users follow, post and check their timelines (by weight 10, 1 and 100), which one cache join keeps.
     Afterwards every check and every final timeline is compared with a computation in the client.
     """
-    from pequod_bench.twip import TIMEOUT_S, run
+    from pequod_bench.twip.run import run
+    from pequod_bench.twip.sending import TIMEOUT_S
 
     from pequod.client import AsyncClient
 
@@ -206,7 +207,7 @@ def replace() -> None:
         "pequod bench cluster                                       (a minute or two)",
         "pequod bench cluster --graph follows.tsv.gz --computes 1,2,4 --homes 2",
     ),
-    by="pequod_bench.cluster",
+    by="pequod_bench.twip.cluster",
 )
 def cluster() -> None:
     """Run Twip on clusters of several sizes: homes have the base data, computes the timelines.

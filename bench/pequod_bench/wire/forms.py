@@ -15,8 +15,7 @@ from rich.console import Console
 from pequod_bench.report.printed import Printed, print_rows
 from pequod_bench.report.progress import ProgressBars
 from pequod_bench.settings import FormsSettings
-from pequod_bench.systems.server import usage
-from pequod_bench.twip import Stopwatch
+from pequod_bench.systems.server import Stopwatch, usage
 
 
 @dataclass(frozen=True, slots=True)
