@@ -15,7 +15,7 @@ from typing import Final, Literal, TypeAlias
 from pequod_workloads import twip as keys
 
 from pequod_bench.report.printed import WrongAnswerError
-from pequod_bench.wire.forms import Form
+from pequod_bench.wire.forms import Form, in_loop
 
 #: Methods of a callee.
 Call = Literal["get", "put", "multi_put", "scan"]
@@ -33,6 +33,8 @@ VALUE: Final = b"v" * 66
 #: All keys, and the range that has them.
 KEYS: Final = [keys.post_key(2, tick) for tick in range(1_000)]
 RANGE: Final = keys.posts_of(2)
+#: The option of a channel of gRPC with a connection of its own: channels to one address share one otherwise.
+OWN_CONNECTION: Final = [("grpc.use_local_subchannel_pool", 1)]
 #: The last key from which a call of several rows begins.
 _LAST: Final = len(KEYS) - ROWS
 #: What calls are named in reports.
@@ -111,14 +113,7 @@ def forms(runner: asyncio.Runner, place: str, callee: Callee, calls: tuple[tuple
     """Yield the forms of a callee that is connected."""
     for call, shape in calls:
         work = partial(_call, getattr(callee, call), shape)
-        yield Form(title(place, call, shape), shape[0], _in(runner, work), callee.pid)
-
-
-def _in(runner: asyncio.Runner, work: Callable[[int], Awaitable[None]]) -> Callable[[int], None]:
-    async def run(operations: int) -> None:
-        await work(operations)
-
-    return lambda operations: runner.run(run(operations))
+        yield Form(title(place, call, shape), shape[0], in_loop(runner, work), callee.pid)
 
 
 async def _call(call: Callable[[int, int], Awaitable[None]], shape: Shape, operations: int) -> None:

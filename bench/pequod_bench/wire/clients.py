@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import ExitStack
 from functools import partial
@@ -25,7 +25,7 @@ from pequod_bench.report.printed import WrongAnswerError
 from pequod_bench.report.progress import ProgressBars
 from pequod_bench.settings import ClientsSettings
 from pequod_bench.systems.server import listening_pid, loop_factory, started_server
-from pequod_bench.wire.forms import Form, FormsReport, measure
+from pequod_bench.wire.forms import Form, FormsReport, in_loop, measure
 
 #: What is called: methods of this name of clients and of batches.
 Call = Literal["get", "put", "scan"]
@@ -109,12 +109,8 @@ def _asyncio_forms(runner: asyncio.Runner, client: AsyncClient, pid: int | None)
     for at_once in (1, 10, 100, 1_000):
         for call in CALLS:
             work = partial(_gather, client, call, at_once)
-            yield Form(f"AsyncClient.{call}, {at_once:,} at once", at_once, _in(runner, work), pid)
-    yield Form("AsyncClient.scan_iter, a row", _USERS * _POSTS, _in(runner, scan_all), pid)
-
-
-def _in(runner: asyncio.Runner, work: Callable[[int], Any]) -> Callable[[int], None]:
-    return lambda operations: runner.run(work(operations))
+            yield Form(f"AsyncClient.{call}, {at_once:,} at once", at_once, in_loop(runner, work), pid)
+    yield Form("AsyncClient.scan_iter, a row", _USERS * _POSTS, in_loop(runner, scan_all), pid)
 
 
 def _sync_forms(client: Client, pid: int | None) -> Iterator[Form]:

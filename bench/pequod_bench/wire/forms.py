@@ -5,7 +5,8 @@ The forms take turns, so that a noisy machine disturbs all alike; of the samples
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import asyncio
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
 from statistics import median
 
@@ -40,6 +41,15 @@ class Form:
         if self.pid is None:
             return 0.0
         return sum(usage(pid).cpu_s for pid in (self.pid, *(one.pid for one in psutil.Process(self.pid).children())))
+
+
+def in_loop(runner: asyncio.Runner, work: Callable[[int], Awaitable[None]]) -> Callable[[int], None]:
+    """Return the work of a form that is a coroutine function."""
+
+    async def run(operations: int) -> None:
+        await work(operations)
+
+    return lambda operations: runner.run(run(operations))
 
 
 @dataclass(frozen=True, slots=True)

@@ -18,9 +18,8 @@ from pequod_proto.etcd_pb2 import KeyValue, PutRequest, RangeReply, RangeRequest
 
 from pequod_bench.systems.pipe import Pipe, connected
 from pequod_bench.systems.redis_system import pack, parser
-from pequod_bench.wire.callee import IN_FLIGHT, KEYS, VALUE, Callee
+from pequod_bench.wire.callee import IN_FLIGHT, KEYS, OWN_CONNECTION, VALUE, Callee
 
-_OWN_CONNECTION: Final = [("grpc.use_local_subchannel_pool", 1)]
 #: The field `serializable` of a RangeRequest of etcd, true.
 _SERIALIZABLE: Final = b"\x38\x01"
 _SET: Final = b"rows"
@@ -37,7 +36,7 @@ class EtcdCallee(Callee):
     _puts: list[Any] = field(default_factory=list)
 
     async def connect(self) -> None:
-        self._channels = [aio.insecure_channel(self.target, _OWN_CONNECTION) for _ in range(IN_FLIGHT)]
+        self._channels = [aio.insecure_channel(self.target, OWN_CONNECTION) for _ in range(IN_FLIGHT)]
         self._ranges = [channel.unary_unary("/etcdserverpb.KV/Range") for channel in self._channels]
         self._puts = [channel.unary_unary("/etcdserverpb.KV/Put") for channel in self._channels]
         await asyncio.gather(*(self.put(number, 0) for number in range(len(KEYS))))

@@ -13,11 +13,9 @@ from pequod_proto.pequod_pb2_grpc import PequodStub
 from pequod.client import AsyncClient
 from pequod.client.credentials import Channel, Credentials
 from pequod.freshness import LATEST
-from pequod_bench.wire.callee import IN_FLIGHT, KEYS, RANGE, VALUE, Callee
+from pequod_bench.wire.callee import IN_FLIGHT, KEYS, OWN_CONNECTION, RANGE, VALUE, Callee
 
 _TIMEOUT_S: Final = 60.0
-#: gRPC's channels to one address share a connection otherwise.
-_OWN_CONNECTION: Final = [("grpc.use_local_subchannel_pool", 1)]
 
 
 @dataclass(slots=True)
@@ -46,7 +44,7 @@ class PequodCallee(Callee):
             await client.multi_put(dict.fromkeys(KEYS, VALUE))
         async with AsyncClient(self.target, **known) as client:
             await client.scan(*RANGE, freshness=LATEST)
-        opened = Credentials(ca=self.ca, transport=self.transport).connector(self.target, _OWN_CONNECTION)
+        opened = Credentials(ca=self.ca, transport=self.transport).connector(self.target, OWN_CONNECTION)
         self._channels = [opened() for _ in range(IN_FLIGHT)]
         self._stubs = [PequodStub(channel) for channel in self._channels]  # type: ignore[no-untyped-call]
 
