@@ -62,7 +62,7 @@ $(INSTALLED): .venv/.installed.packages
 	@touch $@ $(@:.packages=)
 
 demo: $(DEMO) ## kill a server in the middle of writes, and start it again; run a small Twip, print a report
-	$(BIN)/python -m pequod_bench.disk_demo
+	$(BIN)/python -m lab.disk_demo
 	$(BIN)/pequod bench twip --users 2000 --ticks 100000
 
 # Three processes for each core, which tests/conftest.py counts; each takes half a GiB.
@@ -399,7 +399,7 @@ fuzz-native: $(INSTALLED) ## fuzz what the native core reads, guided by its cove
 	done
 
 figures: $(INSTALLED) ## take all figures that Pequod is held to, in some 22 minutes on two quiet cores
-	$(BIN)/python -m pequod_bench.figures --out build/figures.md
+	$(BIN)/python -m lab.figures --out build/figures.md
 
 bench-micro: $(INSTALLED) ## micro benchmarks of the engine, the wire and the client
 	$(BIN)/pequod bench micro

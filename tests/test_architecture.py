@@ -20,7 +20,7 @@ MAPS = {
         "spark_backfill/pyspark_pequod_lake",
     ],
     "views": ["server/pequod_views"],
-    "bench": ["bench/pequod_bench", "bench/pequod_workloads"],
+    "bench": ["bench/pequod_bench", "bench/pequod_workloads", "bench/lab"],
     "clients": [
         "pequod/cluster",
         "pequod/interface",

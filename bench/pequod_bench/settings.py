@@ -34,6 +34,7 @@ Batch = Annotated[int, Option(min=1, help="Commands a message.")]
 ClientLoop = Annotated[Loop, Option(help="Event loop of the client; asyncio's where uvloop is not installed.")]
 Target = Annotated[str | None, Option("--target", metavar="HOST:PORT", help="Use the server that runs there.")]
 Out = Annotated[Path | None, Option("--out", metavar="DIR", help="Write the report and its drawing there.")]
+Database = Annotated[Literal["postgres", "mariadb", "sqlite"], Option(help="Where the tables are.")]
 Numbers = tuple[int, ...]
 
 SYSTEMS: Final = ("pequod", "redis", "client-pequod", "memcached", "postgres", "postgres-calls", "postgres-query")
@@ -91,10 +92,6 @@ class ClusterSettings(TwipSettings):
     homes: Annotated[int, Option(min=1, max=2, help="One home for all base data, or one a table.")] = 1
     workers: Annotated[
         Numbers, Option(help="Instead, one server with these numbers of workers, one after another.")
-    ] = ()
-    simulate: Annotated[
-        Numbers,
-        Option(help="Instead, one real server of clusters of these numbers of servers; the others are played."),
     ] = ()
 
 
@@ -213,7 +210,7 @@ class ViewsSettings:
     of_types: Annotated[int, Option(min=1, help="Views of each other type.")] = 50
     puts: Annotated[int, Option(min=1, help="Puts, call by call, whose CPU at the server is measured.")] = 1_000
     rows: Annotated[int, Option(min=1, help="Rows in batches; managers write one for each in each view.")] = 1_000
-    database: Annotated[Literal["postgres", "mariadb", "sqlite"], Option(help="Where the tables are.")] = "postgres"
+    database: Database = "postgres"
     only: Annotated[str, Option(help="Only types whose names hold this.")] = ""
 
 

@@ -1,4 +1,4 @@
-"""The commands of the benchmarks, each with the options of its settings; those of views and lakes: bench_views.py."""
+"""The commands of the benchmarks, each with the options of its settings."""
 
 from __future__ import annotations
 
@@ -36,7 +36,8 @@ def twip(settings: sizes.TwipRunSettings, bars: ProgressBars) -> Printed:
     Users follow, post and check their timelines (by weight 10, 1 and 100), which one cache join keeps.
     Afterwards every check and every final timeline is compared with a computation in the client.
     """
-    from pequod_bench.twip import TIMEOUT_S, run
+    from pequod_bench.twip.run import run
+    from pequod_bench.twip.sending import TIMEOUT_S
 
     from pequod.client import AsyncClient
 
@@ -55,17 +56,15 @@ def twip(settings: sizes.TwipRunSettings, bars: ProgressBars) -> Printed:
         "pequod bench feed --events 1000000 --pages 0.001 --no-redis    (half an hour)",
         "pequod bench feed --memory-limit 200MiB --restarts 5",
     ),
+    by="pequod_bench.feed.run",
 )
-def feed(settings: sizes.FeedSettings, bars: ProgressBars) -> Printed:
+def feed() -> None:
     """Keep home feeds by joins, with all of Mastodon's rules that joins can say, and compare each page with SQL.
 
     Users post, answer, boost, edit and delete; follow, mute and block each other and servers; hide boosts, and have
     lists. Some look at their feeds often, some after a month. PostgreSQL has the tables; the cache is killed on the
     way. Beside it, an application in Python pushes the same feeds into Redis.
     """
-    from pequod_bench.feed.run import run
-
-    return run(settings, bars)
 
 
 @measuring(
@@ -79,12 +78,10 @@ def feed(settings: sizes.FeedSettings, bars: ProgressBars) -> Printed:
         "pequod bench micro --only check     (only the rows whose names hold it)",
         "pequod bench micro --only records, --records 1000000",
     ),
+    by="pequod_bench.micro.run",
 )
-def micro(settings: sizes.MicroSettings, _bars: ProgressBars) -> Printed:
+def micro() -> None:
     """Measure single operations: µs of CPU for each, least, median and 99th percentile."""
-    from pequod_bench.micro.run import run
-
-    return run(settings)
 
 
 @measuring(
@@ -99,17 +96,15 @@ def micro(settings: sizes.MicroSettings, _bars: ProgressBars) -> Printed:
         "                                                           (the reference: a quarter of an hour)",
         "pequod bench store --only expire",
     ),
+    by="pequod_bench.store.run",
 )
-def store(settings: sizes.StoreSettings, bars: ProgressBars) -> Printed:
+def store() -> None:
     """Measure what Pequod is as a store: the figures that it is held to, each beside what is wanted.
 
     Twip on servers with --data by one without; single puts of many connections, each on disk before its answer, by
     etcd's where it is installed; a start from a folder; reads of four times more data than the limit of memory, each
     compared; keys that all expire at one instant.
     """
-    from pequod_bench.store.run import run
-
-    return run(settings, bars)
 
 
 @measuring(
@@ -124,16 +119,14 @@ def store(settings: sizes.StoreSettings, bars: ProgressBars) -> Printed:
         "                                                       (the reference: five minutes, 2 GiB)",
         "pequod bench scale --users 10000 --entries 1000000 --collector default --json",
     ),
+    by="pequod_bench.scale",
 )
-def scale(settings: sizes.ScaleSettings, bars: ProgressBars) -> Printed:
+def scale() -> None:
     """Measure whether costs stay flat as users and timelines grow: checks, fan-out, memory, collector pauses.
 
     Each number of users with each number of entries is a point, measured in its own process. A point takes some 3 µs
     and 120 bytes an entry, and 250 µs and 4 KiB a user. --out writes scale.json and scale.svg.
     """
-    from pequod_bench.scale import run
-
-    return run(settings, bars)
 
 
 @measuring(
@@ -147,16 +140,14 @@ def scale(settings: sizes.ScaleSettings, bars: ProgressBars) -> Printed:
         "pequod bench clients --only 'AsyncClient.get' --operations 100000",
         "pequod bench clients --client-loop asyncio --json",
     ),
+    by="pequod_bench.wire.clients",
 )
-def clients(settings: sizes.ClientsSettings, bars: ProgressBars) -> Printed:
+def clients() -> None:
     """Measure the clients: operations a second and µs of client CPU, by form of use.
 
     Callers under asyncio.gather, threads, call after call, and batches. The users of a server that --target names are
     overwritten.
     """
-    from pequod_bench.clients import run
-
-    return run(settings, bars)
 
 
 @measuring(
@@ -176,16 +167,14 @@ def clients(settings: sizes.ClientsSettings, bars: ProgressBars) -> Printed:
         "pequod bench wire --only etcd",
         "pequod bench wire --only Redis",
     ),
+    by="pequod_bench.wire.run",
 )
-def wire(settings: sizes.WireSettings, bars: ProgressBars) -> Printed:
+def wire() -> None:
     """Measure Get, Put, MultiPut and Scan, one at a time and 32 at once: µs of CPU of server and client.
 
     By each transport of servers and of clients, with TLS and an access file, behind PostgreSQL, in a cluster, and of
     etcd and Redis. What cannot be started on this machine is named, with the reason.
     """
-    from pequod_bench.wire.run import run
-
-    return run(settings, bars)
 
 
 @measuring(
@@ -198,15 +187,13 @@ def wire(settings: sizes.WireSettings, bars: ProgressBars) -> Printed:
         "pequod bench replace                     (a minute or two)",
         "pequod bench replace --ranges 20000 --json",
     ),
+    by="pequod_bench.replacing",
 )
-def replace(settings: sizes.ReplaceSettings, bars: ProgressBars) -> Printed:
+def replace() -> None:
     """Measure how long reads take before, while and after a join that is read everywhere is replaced.
 
     Each answer is compared: it has the old rows or the new ones, and old ones no more once new ones were seen.
     """
-    from pequod_bench.replacing import run
-
-    return run(settings, bars)
 
 
 @measuring(
@@ -219,27 +206,17 @@ def replace(settings: sizes.ReplaceSettings, bars: ProgressBars) -> Printed:
     shown=(
         "pequod bench cluster                                       (a minute or two)",
         "pequod bench cluster --graph follows.tsv.gz --computes 1,2,4 --homes 2",
-        "pequod bench cluster --simulate 48,200,1000 --graph power-law     (some seconds)",
     ),
+    by="pequod_bench.twip.cluster",
 )
-def cluster(settings: sizes.ClusterSettings, bars: ProgressBars) -> Printed:
+def cluster() -> None:
     """Run Twip on clusters of several sizes: homes have the base data, computes the timelines.
 
     Each role's CPU follows from the accounts of its processes, so that they mean something also where there are fewer
     cores than servers. With a core for each server the busiest compute limits the cluster.
 
     Afterwards every timeline is compared with a computation in the client.
-
-    With --simulate, one server and its client are real, and the others of a large cluster are played: what a change of
-    the map and a rolling restart take each, and what a post is told to.
     """
-    if settings.simulate:
-        from pequod_bench.fleet.simulated import run as simulate
-
-        return simulate(settings, bars)
-    from pequod_bench.cluster import run
-
-    return run(settings, bars)
 
 
 @measuring(
@@ -304,5 +281,82 @@ def compare(settings: sizes.CompareSettings, bars: ProgressBars) -> Printed:
     return Compared(found)
 
 
-# They come last in the help.
-from pequod.cli import bench_views  # noqa: E402, F401
+@measuring(
+    app,
+    "ranges",
+    sizes.RangesSettings,
+    {"rows": (400, 2_000), "updates": 20, "rounds": 1, "range_rows": 100},
+    short_help="What a minute of a lake costs, by its size.",
+    shown=(
+        "pequod bench ranges                      (a minute or two)",
+        "pequod bench ranges --rows 100000,1000000 --rounds 3 --json",
+    ),
+    by="pequod_bench.lakes.ranges",
+)
+def ranges() -> None:
+    """Measure the CPU that it takes to bring few rows into the authority of lakes of different sizes.
+
+    The rows follow each other in the key, or are spread over all of it; each answer is compared.
+    """
+
+
+@measuring(
+    app,
+    "lakes",
+    sizes.LakesSettings,
+    {"rows": (2_000,), "reads": 5, "upserts": 50},
+    short_help="A lake beside PostgreSQL, DuckLake, Delta and ClickHouse.",
+    shown=(
+        "pequod bench lakes                              (a minute)",
+        "pequod bench lakes --rows 1000000,10000000 --systems lake,postgres",
+    ),
+    by="pequod_bench.lakes.run",
+)
+def lakes() -> None:
+    """Load the same rows into a lake and other stores, and read and change them there; each answer is compared.
+
+    Rows a second until they are visible and until they are in two orders, CPU, disk, and ms of a point, a range, the
+    rows of an author, and a change of many rows. Stores that are not here are named, with what to install.
+    """
+
+
+@measuring(
+    app,
+    "views",
+    sizes.ViewsSettings,
+    {"views": (2,), "managers": (1, 2), "of_types": 1, "puts": 20, "rows": 40, "database": "sqlite"},
+    short_help="Durable views: the CPU of a put beside them, and the rows that managers write.",
+    shown=(
+        "pequod bench views                              (some five minutes)",
+        "pequod bench views --only index --views 200 --managers 1,2,4",
+        "pequod bench views --only count --of-types 200 --database sqlite --json",
+    ),
+    by="pequod_bench.views.run",
+)
+def views() -> None:
+    """Measure durable views by their type, their number and that of managers, beside the same joins without views.
+
+    µs of the server's CPU for a put, and rows that managers write, by their CPU and by the clock. In each point a put
+    changes a row of each view. Server, database and managers are processes; each table is compared in the end.
+    """
+
+
+@measuring(
+    app,
+    "indexes",
+    sizes.IndexesSettings,
+    {"records": 200, "record_bytes": 20, "operations": 128, "indexes": (1, 2), "ratios": (8,), "lag_writes": 5},
+    short_help="What indexes cost reads and writes of records, and what they save.",
+    shown=(
+        "pequod bench indexes                            (some three minutes)",
+        "pequod bench indexes --records 125000 --record-bytes 4096",
+    ),
+    by="pequod_bench.indexes",
+)
+def indexes() -> None:
+    """Measure reads and writes of records with indexes at the server, on a compute, and with a count over an index.
+
+    CPU of the servers for an operation, by the number of indexes and by reads for each write; how long an index on a
+    compute is behind; and what a query takes by an index, by its keys, by a scan of all, and by a join that counts.
+    Each index is compared with the records in the end.
+    """

@@ -6,6 +6,7 @@ import typing
 from collections.abc import Callable, Mapping
 from dataclasses import Field, fields
 from enum import StrEnum
+from importlib import import_module
 from inspect import Parameter, Signature
 from typing import TYPE_CHECKING, Annotated, Any, Final, Literal, TypeVar
 
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
     from pequod_bench.report.progress import ProgressBars
 
 S = TypeVar("S")
+Described = TypeVar("Described", bound=Callable[..., Any])
 #: Measures what settings say, with bars that show how far it is.
 Measure = Callable[[S, "ProgressBars"], "Printed"]
 
@@ -37,7 +39,8 @@ def measuring(
     without: tuple[str, ...] = (),
     short_help: str | None = None,
     shown: tuple[str, ...],
-) -> Callable[[Measure[S]], Measure[S]]:
+    by: str = "",
+) -> Callable[[Described], Described]:
     """Make a command of a function that measures; its docstring is the help. The report is printed as a table or JSON.
 
     The options are the fields that have one (``Annotated[int, typer.Option(...)]``), then --smoke, if there is a small
@@ -49,6 +52,8 @@ def measuring(
         without: Fields that are no options of this command.
         short_help: The line of the command in the help of its group, if not the first of its own help.
         shown: Lines to type, for the help.
+        by: The module whose ``run`` measures, if it is not the function itself, which has nothing but the help then.
+            It is imported when the command runs.
     """
     hints = typing.get_type_hints(settings, include_extras=True)
     options = [
@@ -62,18 +67,19 @@ def measuring(
         *(Parameter(each, Parameter.KEYWORD_ONLY, default=False, annotation=kind) for each, kind in last.items()),
     ]
 
-    def decorate(measure: Measure[S]) -> Measure[S]:
+    def decorate(described: Described) -> Described:
         def command(**given: Any) -> None:
             values = {field.name: _value(field, given[field.name]) for field in options}
             if given.get("smoke"):
                 values.update(smoke or {})
+            measure: Measure[S] = import_module(by).run if by else described
             _show(measure, settings(**values), json=given["json"])
 
-        command.__doc__ = measure.__doc__
+        command.__doc__ = described.__doc__
         command.__annotations__ = {each.name: each.annotation for each in parameters}
         command.__signature__ = Signature(parameters)  # type: ignore[attr-defined]
         app.command(name, short_help=short_help, epilog=examples(*shown))(command)
-        return measure
+        return described
 
     return decorate
 

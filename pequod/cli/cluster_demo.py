@@ -35,7 +35,7 @@ def demo(settings: DemoSettings, bars: ProgressBars) -> Printed:
     Everything is in a folder that is removed at the end. Exit code 1 if a timeline is wrong or a read failed.
     """
     try:
-        from pequod_bench.cluster_demo import run
+        from pequod_bench.twip.cluster_demo import run
     except ImportError as error:
         fail(ExitCode.REFUSED, f"the demo needs more packages ({error.name}): {how_to_install('bench', 'server')}")
     if settings.kill and min(settings.homes, settings.computes) < 2:

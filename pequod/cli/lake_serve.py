@@ -117,7 +117,7 @@ def demo(settings: LakeDemoSettings, _bars: ProgressBars) -> Printed:
     does not.
     """
     with lake_errors():
-        from pequod_bench.lake_demo import draw, run
+        from pequod_bench.lakes.demo import draw, run
 
         report = run(settings)
         say(f"drawn: {', '.join(map(str, draw(report, settings.out)))}")

@@ -7,7 +7,7 @@ import pytest
 from tests.bench.forked_process import forked_process
 
 #: The modules that start processes: most by `systems.server.started_server`.
-_STARTING = ("systems.server", "systems.site", "feed.run", "views")
+_STARTING = ("systems.server", "systems.site", "feed.run", "views.stage")
 
 
 @pytest.fixture

@@ -6,11 +6,11 @@ import asyncio
 import json
 
 import pytest
-from pequod_bench.clients import run
 from pequod_bench.report.printed import WrongAnswerError
 from pequod_bench.report.progress import QUIET
 from pequod_bench.settings import ClientsSettings
 from pequod_bench.systems.server import loop_factory
+from pequod_bench.wire.clients import run
 from typer.testing import CliRunner
 
 from pequod.cli.app import app

@@ -5,9 +5,9 @@ from __future__ import annotations
 import io
 
 import pytest
-from pequod_bench.cluster import run
 from pequod_bench.report.progress import QUIET
 from pequod_bench.settings import ClusterSettings
+from pequod_bench.twip.cluster import run
 from rich.console import Console
 
 

@@ -5,8 +5,8 @@ from itertools import starmap
 from pathlib import Path
 
 import pytest
-from pequod_bench import figures
-from pequod_bench.figures import COMMANDS, Command
+from lab import figures
+from lab.figures import COMMANDS, Command
 from pequod_bench.paper.comparison import Comparison, Line, LinePoint, Machine
 from pequod_bench.paper.measure import RunOutcome
 

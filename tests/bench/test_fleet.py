@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import io
 
-from pequod_bench.fleet.changes import change_map, restart_all, spent_by
-from pequod_bench.fleet.simulated import run
+from lab.fleet.changes import change_map, restart_all, spent_by
+from lab.fleet.simulated import FleetSettings, run
 from pequod_bench.report.progress import QUIET
-from pequod_bench.settings import ClusterSettings
 from rich.console import Console
 
 
@@ -32,7 +31,7 @@ def test_a_rolling_restart_is_told_by_what_changes() -> None:
 
 
 def test_the_report_is_of_all_sizes() -> None:
-    report = run(ClusterSettings(users=300, simulate=(24, 96), graph="power-law"), QUIET)
+    report = run(FleetSettings(servers=(24, 96), graph="power-law", users=300), QUIET)
     few, many = report.runs
     assert (few.servers, many.servers) == (24, 96)
     assert 0 < few.told < many.told < 96

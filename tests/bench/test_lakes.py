@@ -3,7 +3,7 @@
 import json
 
 import pytest
-from pequod_bench.lakes import stores
+from pequod_bench.lakes import ranges, stores
 from typer.testing import CliRunner
 
 from pequod.cli.app import app
@@ -34,3 +34,21 @@ def test_an_unknown_store_is_refused() -> None:
     result = CliRunner().invoke(app, ["bench", "lakes", "--systems", "lake,oracle"])
     assert result.exit_code == 2
     assert "there is no store 'oracle'; there are lake," in result.stderr
+
+
+def test_minutes_of_lakes_are_measured_by_their_size() -> None:
+    result = CliRunner().invoke(app, ["bench", "ranges", "--smoke", "--json"])
+    assert result.exit_code == 0, result.output
+    report = json.loads(result.stdout)
+    assert [(one["kind"], sorted(one["cpu_s"])) for one in report["minutes"]] == [
+        ("adjacent", ["2000", "400"]),
+        ("spread", ["2000", "400"]),
+    ]
+    assert sorted(report["whole_s"]) == ["2000", "400"]
+
+
+def test_a_minute_that_is_not_in_the_authority_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(ranges, "_merged_s", lambda lake, policy, limits: 1.0)
+    result = CliRunner().invoke(app, ["bench", "ranges", "--smoke"])
+    assert result.exit_code == 1
+    assert "the authority of 400 rows is at SCU" in result.stderr

@@ -6,6 +6,7 @@ import ast
 import re
 from pathlib import Path
 
+import lab
 import pequod_bench
 import pequod_server
 import pytest
@@ -25,7 +26,7 @@ def _sources(package: object) -> list[Path]:
     return sorted(Path(folder).rglob("*.py"))
 
 
-@pytest.mark.parametrize("path", _sources(pequod_bench), ids=lambda path: path.stem)
+@pytest.mark.parametrize("path", [*_sources(pequod_bench), *_sources(lab)], ids=lambda path: path.stem)
 def test_a_benchmark_uses_no_private_name_of_what_it_measures(path: Path) -> None:
     """What is private to a module may be used in it."""
     tree = ast.parse(path.read_text("utf-8"))

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from pequod_bench.report.progress import QUIET
 from pequod_bench.settings import TwipRunSettings
-from pequod_bench.twip import NotEmptyError, run
+from pequod_bench.twip.run import NotEmptyError, run
 from typer.testing import CliRunner
 
 from pequod.cli.app import app

@@ -9,7 +9,7 @@ from dataclasses import replace
 
 import pytest
 from pequod_bench.settings import TwipSettings
-from pequod_bench.twip import LOAD_BATCH, SCAN_BATCH, Prepared, prepare, verify
+from pequod_bench.twip.prepared import LOAD_BATCH, SCAN_BATCH, Prepared, prepare, verify
 from pequod_bench.workloads.stream import CommandBatch, load_batches, make_stream, timed_batches, timeline_scans
 from pequod_bench.workloads.verify import CommandFailedError, Differs, Reply, Same
 from pequod_workloads import twip as keys

@@ -6,7 +6,7 @@ import asyncio
 import json
 
 import pytest
-from pequod_bench import figures
+from lab import figures
 from pequod_bench.report.printed import WrongAnswerError
 from pequod_bench.wire.callee import KEYS, title
 from pequod_bench.wire.pequod_callee import PequodCallee

@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import Self
 
 import pytest
-from pequod_bench.fleet.played import ENDPOINT, PlayedEtcd, run_played
+from lab.fleet.played import ENDPOINT, PlayedEtcd, run_played
 from pequod_proto import pequod_pb2 as pb
 from pequod_server.cluster.etcd import EtcdCoordinator
 

@@ -180,7 +180,7 @@ subprocess.run([*PEQUOD, "bench", "twip", "--users", "50", "--ticks", "500"], ch
 _BENCH = """
 import subprocess
 subprocess.run([*PEQUOD, "bench", "micro", "--smoke", "--only", "put"], check=True)
-import matplotlib, hiredis, asyncpg, pequod_bench.lake_demo
+import matplotlib, hiredis, asyncpg, pequod_bench.lakes.demo
 import pequod_bench.systems.redis_system
 """
 #: What each extra is for, by its name; "" is Pequod without any.

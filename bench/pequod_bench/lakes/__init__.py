@@ -1,1 +1,1 @@
-"""A lake beside other stores for many rows: what loads, reads, updates and the disk take."""
+"""A lake: what few rows cost by its size, queries while it takes in rows, and other stores beside it."""

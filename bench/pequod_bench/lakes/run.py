@@ -14,7 +14,7 @@ import numpy as np
 import pyarrow as pa
 from rich.console import Console
 
-from pequod.errors import PequodError
+from pequod.errors import SettingError
 from pequod_bench.lakes import stores
 from pequod_bench.report.printed import Printed, WrongAnswerError, print_rows
 from pequod_bench.report.progress import ProgressBars
@@ -26,10 +26,6 @@ _UPLOAD_ROWS: Final = 1_000_000
 _OF_AUTHOR: Final = 100
 _RANGE: Final = 1_000
 _NEW: Final = "changed"
-
-
-class UnknownStoreError(PequodError):
-    """There is no store of this name."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,11 +78,11 @@ def run(settings: LakesSettings, bars: ProgressBars) -> LakesReport:
     """Measure all stores that are here, with each number of rows.
 
     Raises:
-        UnknownStoreError: A name is that of none.
+        SettingError: A name is that of no store.
     """
     names = [name.strip() for name in settings.systems.split(",")]
     if unknown := set(names) - set(stores.NAMES):
-        raise UnknownStoreError(f"there is no store {min(unknown)!r}; there are {', '.join(stores.NAMES)}")
+        raise SettingError("--systems", f"there is no store {min(unknown)!r}; there are {', '.join(stores.NAMES)}")
     report = LakesReport(settings.upserts)
     report.missing = {name: reason for name in names if (reason := stores.missing(name))}
     here = [name for name in names if name not in report.missing]

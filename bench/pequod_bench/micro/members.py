@@ -27,7 +27,8 @@ _COUNTS: Final = (48, 200, 1000)
 _CHANGES: Final = 4
 _GROUPS: Final = 16
 _ROOT: Final = b"/pequod/twip/"
-_MAP: Final = ClusterMap(
+#: Twip's, with one home group.
+MAP: Final = ClusterMap(
     "twip",
     7,
     "t|<user>|<time:10>|<poster> = check s|<user>|<poster> copy p|<poster>|<time:10>;\n",
@@ -52,13 +53,13 @@ def _states(server_count: int) -> Iterator[ClusterState]:
     for number in count():
         at = number * 37 % server_count
         entries[at] = replace(entries[at], map_version=number + 1)
-        yield ClusterState.of(replace(_MAP, version=1), entries)
+        yield ClusterState.of(replace(MAP, version=1), entries)
 
 
 def _change(server_count: int, _scale: MicroScale) -> Samples:
     """Take changes of entries in, and make a state of each."""
     keys, entries = EtcdKeys(_ROOT, "etcd"), _entries(server_count)
-    keys.take_all([etcd.KeyValue(key=_ROOT + b"map", value=written(_MAP)), *map(_pair, entries)])
+    keys.take_all([etcd.KeyValue(key=_ROOT + b"map", value=written(MAP)), *map(_pair, entries)])
     for number in count():
         changed = [
             replace(entries[(number + at) * 37 % server_count], map_version=number + 1) for at in range(_CHANGES)
@@ -115,7 +116,7 @@ def _home_ranges(range_count: int, _scale: MicroScale) -> Samples:
         HomeRange(b"p|%06d" % number, b"p|%06d" % (number + 1), "ab"[number % 2]) for number in range(range_count)
     )
     homes = [ServerEntry(f"h{one}", f"10.0.0.1:774{at}", group=one) for at, one in enumerate("ab")]
-    told = message_of_state(ClusterState.of(replace(_MAP, home_ranges=ranges), homes)).SerializeToString()
+    told = message_of_state(ClusterState.of(replace(MAP, home_ranges=ranges), homes)).SerializeToString()
     while True:
         begun = clock()
         owners = Owners(state_of(pb.FollowClusterReply.FromString(told)), Rankings())

@@ -11,6 +11,7 @@ from rich.console import Console
 from pequod_bench.micro import cluster, engine, expiry, feed, keep, members, records, watched, wire
 from pequod_bench.micro.frame import FULL, SMOKE, MicroRatio, MicroRow, Result, measure
 from pequod_bench.report.printed import Printed, print_rows
+from pequod_bench.report.progress import ProgressBars
 from pequod_bench.settings import MicroSettings
 
 RATIOS: Final = (*keep.RATIOS, *records.RATIOS, *watched.RATIOS, *wire.RATIOS)
@@ -31,7 +32,7 @@ class MicroReport(Printed):
             console.print(f"{ratio.name}: {ratio.times:.2f} times {ratio.than}; at most {ratio.times_max} is wanted")
 
 
-def run(settings: MicroSettings) -> MicroReport:
+def run(settings: MicroSettings, _bars: ProgressBars) -> MicroReport:
     """Measure the rows whose names hold the wanted words."""
     scale = replace(SMOKE if settings.small else FULL, record_count=settings.records)
     groups = compared([workload for workload in workloads() if settings.only in workload.name])

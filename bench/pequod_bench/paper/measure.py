@@ -20,9 +20,9 @@ from typing import Final, TypeVar
 
 from pequod_bench.collector import resting_collector
 from pequod_bench.report.progress import QUIET, Advance, ProgressBars
-from pequod_bench.systems.server import loop_factory, tree_usage
+from pequod_bench.systems.server import Stopwatch, loop_factory, tree_usage
 from pequod_bench.systems.system import Server, System, SystemClient, SystemSession, SystemWorkload
-from pequod_bench.twip import SCAN_BATCH, Stopwatch
+from pequod_bench.twip.prepared import SCAN_BATCH
 from pequod_bench.workloads.stream import make_stream, timeline_scans
 from pequod_bench.workloads.verify import Reply, StreamPosts, Verdict, verify_timelines
 

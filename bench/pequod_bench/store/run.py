@@ -13,7 +13,6 @@ from typing import Final
 from rich.console import Console
 
 from pequod.client import Client
-from pequod_bench import twip
 from pequod_bench.report.printed import Printed, print_rows
 from pequod_bench.report.progress import ProgressBars
 from pequod_bench.settings import StoreSettings, TwipRunSettings
@@ -22,6 +21,7 @@ from pequod_bench.store.expiry import expire
 from pequod_bench.store.filled import fill
 from pequod_bench.systems.server import started_server
 from pequod_bench.systems.site import NoEtcdError
+from pequod_bench.twip import run as twip
 
 _TWEET_BYTES: Final = 5
 _LOOK_S: Final = 0.05

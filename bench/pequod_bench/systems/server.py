@@ -184,6 +184,19 @@ def listening_pid(target: str) -> int | None:
         return None
 
 
+class Stopwatch:
+    """Wall and CPU time of this process since it was started."""
+
+    def __init__(self) -> None:
+        self._wall, self._cpu = time.perf_counter(), time.process_time()
+
+    def seconds(self) -> float:
+        return time.perf_counter() - self._wall
+
+    def cpu_seconds(self) -> float:
+        return time.process_time() - self._cpu
+
+
 @dataclass(frozen=True, slots=True)
 class Usage:
     """What a process has used so far."""

@@ -1,1 +1,1 @@
-"""What a plain call takes of a server: each of its ways of serving, and other systems beside it."""
+"""What calls take of server and client: by each way of serving and of calling, and of other systems beside."""

@@ -7,13 +7,15 @@ them and write them again.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Iterator
+from abc import ABC, abstractmethod
+from collections.abc import Awaitable, Callable, Iterator, Sequence
 from functools import partial
-from typing import Final, Literal, Protocol, TypeAlias
+from typing import Final, Literal, TypeAlias
 
 from pequod_workloads import twip as keys
 
-from pequod_bench.forms import Form
+from pequod_bench.report.printed import WrongAnswerError
+from pequod_bench.wire.forms import Form, in_loop
 
 #: Methods of a callee.
 Call = Literal["get", "put", "multi_put", "scan"]
@@ -31,6 +33,10 @@ VALUE: Final = b"v" * 66
 #: All keys, and the range that has them.
 KEYS: Final = [keys.post_key(2, tick) for tick in range(1_000)]
 RANGE: Final = keys.posts_of(2)
+#: The option of a channel of gRPC with a connection of its own: channels to one address share one otherwise.
+OWN_CONNECTION: Final = [("grpc.use_local_subchannel_pool", 1)]
+#: The last key from which a call of several rows begins.
+_LAST: Final = len(KEYS) - ROWS
 #: What calls are named in reports.
 TITLES: Final[dict[Call, str]] = {
     "get": "Get",
@@ -40,19 +46,60 @@ TITLES: Final[dict[Call, str]] = {
 }
 
 
-class Callee(Protocol):
-    """A server and the connections to it, with a coroutine function for each call that is made at it.
+class Callee(ABC):
+    """A server and the connections to it: makes the calls, each by its number on one of the connections, and judges.
 
-    Such a function, named as the call, takes the number of the call and that of the connection.
+    A kind of server says how it is asked; calls that no place makes of it need no such way.
     """
 
+    __slots__ = ()
     pid: int | None
 
+    @abstractmethod
     async def connect(self) -> None:
         """Connect as often as calls may ask for, and write all rows."""
 
+    @abstractmethod
     async def close(self) -> None:
         """Close all connections."""
+
+    async def get(self, number: int, connection: int) -> None:
+        """Get a row."""
+        found = await self.read(KEYS[number % len(KEYS)], connection)
+        if found != VALUE:
+            raise WrongAnswerError(f"Get returned {found!r:.200}")
+
+    async def put(self, number: int, connection: int) -> None:
+        """Put a row."""
+        await self.write(KEYS[number % len(KEYS)], connection)
+
+    async def multi_put(self, number: int, connection: int) -> None:
+        """Put ten rows by one call."""
+        start = number % _LAST
+        await self.write_all(KEYS[start : start + ROWS], connection)
+
+    async def scan(self, number: int, connection: int) -> None:
+        """Read ten rows."""
+        start = number % _LAST
+        found = await self.keys(KEYS[start], KEYS[start + ROWS], connection)
+        if found != KEYS[start : start + ROWS]:
+            raise WrongAnswerError(f"Scan returned {found!r:.200}")
+
+    async def read(self, key: bytes, connection: int) -> bytes | None:
+        """Return the value of a key."""
+        raise NotImplementedError
+
+    async def write(self, key: bytes, connection: int) -> None:
+        """Write the value of a key."""
+        raise NotImplementedError
+
+    async def write_all(self, keys: Sequence[bytes], connection: int) -> None:
+        """Write the values of keys."""
+        raise NotImplementedError
+
+    async def keys(self, first: bytes, last: bytes, connection: int) -> list[bytes]:
+        """Read the rows of a range, and return their keys."""
+        raise NotImplementedError
 
 
 def title(place: str, call: Call, shape: Shape) -> str:
@@ -66,14 +113,7 @@ def forms(runner: asyncio.Runner, place: str, callee: Callee, calls: tuple[tuple
     """Yield the forms of a callee that is connected."""
     for call, shape in calls:
         work = partial(_call, getattr(callee, call), shape)
-        yield Form(title(place, call, shape), shape[0], _in(runner, work), callee.pid)
-
-
-def _in(runner: asyncio.Runner, work: Callable[[int], Awaitable[None]]) -> Callable[[int], None]:
-    async def run(operations: int) -> None:
-        await work(operations)
-
-    return lambda operations: runner.run(run(operations))
+        yield Form(title(place, call, shape), shape[0], in_loop(runner, work), callee.pid)
 
 
 async def _call(call: Callable[[int, int], Awaitable[None]], shape: Shape, operations: int) -> None:

@@ -8,27 +8,25 @@ What asks it at once goes out by one write of the event loop: its commands come 
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Sequence
 from contextlib import AsyncExitStack
 from dataclasses import dataclass, field
 from typing import Any, Final, cast
 
 from grpc import aio
-from pequod_proto.etcd_pb2 import PutRequest, RangeReply, RangeRequest
+from pequod_proto.etcd_pb2 import KeyValue, PutRequest, RangeReply, RangeRequest
 
-from pequod_bench.report.printed import WrongAnswerError
 from pequod_bench.systems.pipe import Pipe, connected
 from pequod_bench.systems.redis_system import pack, parser
-from pequod_bench.wire.callee import IN_FLIGHT, KEYS, ROWS, VALUE
+from pequod_bench.wire.callee import IN_FLIGHT, KEYS, OWN_CONNECTION, VALUE, Callee
 
-_OWN_CONNECTION: Final = [("grpc.use_local_subchannel_pool", 1)]
 #: The field `serializable` of a RangeRequest of etcd, true.
 _SERIALIZABLE: Final = b"\x38\x01"
-_LAST: Final = len(KEYS) - ROWS
 _SET: Final = b"rows"
 
 
 @dataclass(slots=True)
-class EtcdCallee:
+class EtcdCallee(Callee):
     """One node of etcd."""
 
     target: str
@@ -38,39 +36,33 @@ class EtcdCallee:
     _puts: list[Any] = field(default_factory=list)
 
     async def connect(self) -> None:
-        """Connect and write all rows."""
-        self._channels = [aio.insecure_channel(self.target, _OWN_CONNECTION) for _ in range(IN_FLIGHT)]
+        self._channels = [aio.insecure_channel(self.target, OWN_CONNECTION) for _ in range(IN_FLIGHT)]
         self._ranges = [channel.unary_unary("/etcdserverpb.KV/Range") for channel in self._channels]
         self._puts = [channel.unary_unary("/etcdserverpb.KV/Put") for channel in self._channels]
         await asyncio.gather(*(self.put(number, 0) for number in range(len(KEYS))))
 
-    async def get(self, number: int, connection: int) -> None:
-        """Get a row."""
-        request = RangeRequest(key=KEYS[number % len(KEYS)]).SerializeToString() + _SERIALIZABLE
-        reply = RangeReply.FromString(await self._ranges[connection](request))
-        if [row.value for row in reply.kvs] != [VALUE]:
-            raise WrongAnswerError(f"etcd's Range returned {reply!r:.200}")
+    async def read(self, key: bytes, connection: int) -> bytes | None:
+        rows = await self._range(RangeRequest(key=key), connection)
+        return rows[0].value if rows else None
 
-    async def put(self, number: int, connection: int) -> None:
-        """Put a row, which etcd has then written to its log."""
-        await self._puts[connection](PutRequest(key=KEYS[number % len(KEYS)], value=VALUE).SerializeToString())
+    async def write(self, key: bytes, connection: int) -> None:
+        """Write the value of a key, which etcd has then written to its log."""
+        await self._puts[connection](PutRequest(key=key, value=VALUE).SerializeToString())
 
-    async def scan(self, number: int, connection: int) -> None:
-        """Read ten rows."""
-        start = number % _LAST
-        request = RangeRequest(key=KEYS[start], range_end=KEYS[start + ROWS]).SerializeToString() + _SERIALIZABLE
-        reply = RangeReply.FromString(await self._ranges[connection](request))
-        if [row.key for row in reply.kvs] != KEYS[start : start + ROWS]:
-            raise WrongAnswerError(f"etcd's Range returned {reply!r:.200}")
+    async def keys(self, first: bytes, last: bytes, connection: int) -> list[bytes]:
+        return [row.key for row in await self._range(RangeRequest(key=first, range_end=last), connection)]
+
+    async def _range(self, request: RangeRequest, connection: int) -> Sequence[KeyValue]:
+        found = await self._ranges[connection](request.SerializeToString() + _SERIALIZABLE)
+        return RangeReply.FromString(found).kvs
 
     async def close(self) -> None:
-        """Close all connections."""
         for channel in self._channels:
             await channel.close()
 
 
 @dataclass(slots=True)
-class RedisCallee:
+class RedisCallee(Callee):
     """One Redis, without persistence."""
 
     port: int
@@ -79,36 +71,25 @@ class RedisCallee:
     _stack: AsyncExitStack = field(default_factory=AsyncExitStack)
 
     async def connect(self) -> None:
-        """Connect and write all rows."""
         self._pipes = [await self._stack.enter_async_context(connected(self.port, parser)) for _ in range(IN_FLIGHT)]
         for number, key in enumerate(KEYS):
             await self.put(number, 0)
             await self._pipes[0].send(pack(b"ZADD", _SET, 0, key + b"\0" + VALUE), 1)
 
-    async def get(self, number: int, connection: int) -> None:
-        """Get a row."""
-        (found,) = await self._pipes[connection].send(pack(b"GET", KEYS[number % len(KEYS)]), 1)
-        if found != VALUE:
-            raise WrongAnswerError(f"Redis's GET returned {found!r:.200}")
+    async def read(self, key: bytes, connection: int) -> bytes | None:
+        (found,) = await self._pipes[connection].send(pack(b"GET", key), 1)
+        return cast("bytes | None", found)
 
-    async def put(self, number: int, connection: int) -> None:
-        """Put a row."""
-        await self._pipes[connection].send(pack(b"SET", KEYS[number % len(KEYS)], VALUE), 1)
+    async def write(self, key: bytes, connection: int) -> None:
+        await self._pipes[connection].send(pack(b"SET", key, VALUE), 1)
 
-    async def multi_put(self, number: int, connection: int) -> None:
-        """Put ten rows by one command."""
-        start = number % _LAST
-        rows = [part for key in KEYS[start : start + ROWS] for part in (key, VALUE)]
+    async def write_all(self, keys: Sequence[bytes], connection: int) -> None:
+        rows = [part for key in keys for part in (key, VALUE)]
         await self._pipes[connection].send(pack(b"MSET", *rows), 1)
 
-    async def scan(self, number: int, connection: int) -> None:
-        """Read ten rows."""
-        start = number % _LAST
-        first, last = b"[" + KEYS[start], b"(" + KEYS[start + ROWS]
-        (found,) = await self._pipes[connection].send(pack(b"ZRANGE", _SET, first, last, b"BYLEX"), 1)
-        if [row.partition(b"\0")[0] for row in cast("list[bytes]", found)] != KEYS[start : start + ROWS]:
-            raise WrongAnswerError(f"Redis's ZRANGE returned {found!r:.200}")
+    async def keys(self, first: bytes, last: bytes, connection: int) -> list[bytes]:
+        (found,) = await self._pipes[connection].send(pack(b"ZRANGE", _SET, b"[" + first, b"(" + last, b"BYLEX"), 1)
+        return [row.partition(b"\0")[0] for row in cast("list[bytes]", found)]
 
     async def close(self) -> None:
-        """Close all connections."""
         await self._stack.aclose()

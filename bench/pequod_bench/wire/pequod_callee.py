@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
@@ -12,18 +13,13 @@ from pequod_proto.pequod_pb2_grpc import PequodStub
 from pequod.client import AsyncClient
 from pequod.client.credentials import Channel, Credentials
 from pequod.freshness import LATEST
-from pequod_bench.report.printed import WrongAnswerError
-from pequod_bench.wire.callee import IN_FLIGHT, KEYS, RANGE, ROWS, VALUE
+from pequod_bench.wire.callee import IN_FLIGHT, KEYS, OWN_CONNECTION, RANGE, VALUE, Callee
 
 _TIMEOUT_S: Final = 60.0
-#: gRPC's channels to one address share a connection otherwise.
-_OWN_CONNECTION: Final = [("grpc.use_local_subchannel_pool", 1)]
-#: The last key from which a call of several rows begins.
-_LAST: Final = len(KEYS) - ROWS
 
 
 @dataclass(slots=True)
-class PequodCallee:
+class PequodCallee(Callee):
     """A server, called without a client of ours."""
 
     target: str
@@ -48,45 +44,33 @@ class PequodCallee:
             await client.multi_put(dict.fromkeys(KEYS, VALUE))
         async with AsyncClient(self.target, **known) as client:
             await client.scan(*RANGE, freshness=LATEST)
-        opened = Credentials(ca=self.ca, transport=self.transport).connector(self.target, _OWN_CONNECTION)
+        opened = Credentials(ca=self.ca, transport=self.transport).connector(self.target, OWN_CONNECTION)
         self._channels = [opened() for _ in range(IN_FLIGHT)]
         self._stubs = [PequodStub(channel) for channel in self._channels]  # type: ignore[no-untyped-call]
 
-    async def get(self, number: int, connection: int) -> None:
-        """Get a row."""
-        request = GetRequest(key=KEYS[number % len(KEYS)])
-        reply = await self._stubs[connection].Get(request, metadata=self._metadata)
-        if reply.value != VALUE:
-            raise WrongAnswerError(f"Get returned {reply.value!r:.200}")
+    async def read(self, key: bytes, connection: int) -> bytes | None:
+        reply = await self._stubs[connection].Get(GetRequest(key=key), metadata=self._metadata)
+        value: bytes = reply.value
+        return value
 
-    async def put(self, number: int, connection: int) -> None:
-        """Put a row."""
-        request = PutRequest(key=KEYS[number % len(KEYS)], value=VALUE)
-        await self._stubs[connection].Put(request, metadata=self._metadata)
+    async def write(self, key: bytes, connection: int) -> None:
+        await self._stubs[connection].Put(PutRequest(key=key, value=VALUE), metadata=self._metadata)
 
-    async def multi_put(self, number: int, connection: int) -> None:
-        """Put ten rows."""
-        start = number % _LAST
-        request = MultiPutRequest(keys=KEYS[start : start + ROWS], values=[VALUE] * ROWS)
+    async def write_all(self, keys: Sequence[bytes], connection: int) -> None:
+        request = MultiPutRequest(keys=keys, values=[VALUE] * len(keys))
         await self._stubs[connection].MultiPut(request, metadata=self._metadata)
 
-    async def scan(self, number: int, connection: int) -> None:
-        """Read ten rows."""
-        start = number % _LAST
-        request = ScanRequest(first=KEYS[start], last=KEYS[start + ROWS])
-        chunks = self._stubs[connection].Scan(request, metadata=self._metadata)
-        found = [key async for chunk in chunks for key in chunk.keys]
-        if found != KEYS[start : start + ROWS]:
-            raise WrongAnswerError(f"Scan returned {found!r:.200}")
+    async def keys(self, first: bytes, last: bytes, connection: int) -> list[bytes]:
+        chunks = self._stubs[connection].Scan(ScanRequest(first=first, last=last), metadata=self._metadata)
+        return [key async for chunk in chunks for key in chunk.keys]
 
     async def close(self) -> None:
-        """Close all connections."""
         for channel in self._channels:
             await channel.close()
 
 
 @dataclass(slots=True)
-class ClientCallee:
+class ClientCallee(Callee):
     """A server, called by our asyncio client."""
 
     target: str
@@ -99,14 +83,10 @@ class ClientCallee:
         self._client = AsyncClient(self.target, timeout_s=_TIMEOUT_S, transport=self.transport)
         await self._client.multi_put(dict.fromkeys(KEYS, VALUE))
 
-    async def get(self, number: int, _connection: int) -> None:
-        """Get a row."""
+    async def read(self, key: bytes, _connection: int) -> bytes | None:
         assert self._client is not None, "it is connected first"
-        found = await self._client.get(KEYS[number % len(KEYS)])
-        if found != VALUE:
-            raise WrongAnswerError(f"get returned {found!r:.200}")
+        return await self._client.get(key)
 
     async def close(self) -> None:
-        """Close the connection."""
         if self._client is not None:
             await self._client.close()

@@ -7,33 +7,16 @@ from __future__ import annotations
 
 import asyncio
 from contextlib import ExitStack
-from dataclasses import dataclass
 
-from rich.console import Console
-
-from pequod_bench.forms import Form, FormFigures, measure, print_forms
-from pequod_bench.report.printed import Printed
 from pequod_bench.report.progress import ProgressBars
 from pequod_bench.settings import WireSettings
 from pequod_bench.systems.server import loop_factory
 from pequod_bench.wire.callee import Callee, forms, title
+from pequod_bench.wire.forms import Form, FormsReport, measure
 from pequod_bench.wire.places import PLACES
 
 
-@dataclass(frozen=True, slots=True)
-class WireReport(Printed):
-    """All forms, and the places that are not there, with the reason."""
-
-    forms: list[FormFigures]
-    missing: list[str]
-
-    def print_table(self, console: Console) -> None:
-        print_forms(console, self.forms)
-        for reason in self.missing:
-            console.print(f"not measured: {reason}", soft_wrap=True)
-
-
-def run(settings: WireSettings, bars: ProgressBars) -> WireReport:
+def run(settings: WireSettings, bars: ProgressBars) -> FormsReport:
     """Measure the calls whose names hold what the settings say, at the places that can be started here."""
     wanted = [place for place in PLACES if any(settings.only in title(place.name, *call) for call in place.calls)]
     lacks = {place.name: place.lack() for place in wanted}
@@ -47,7 +30,7 @@ def run(settings: WireSettings, bars: ProgressBars) -> WireReport:
             runner.run(callee.connect())
             found += forms(runner, place.name, callee, place.calls)
         figures = measure(found, settings, bars)
-    return WireReport(figures, [f"{name}: {reason}" for name, reason in lacks.items() if reason])
+    return FormsReport(figures, [f"{name}: {reason}" for name, reason in lacks.items() if reason])
 
 
 def _close(runner: asyncio.Runner, callee: Callee) -> None:

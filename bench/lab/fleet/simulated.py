@@ -14,22 +14,24 @@ import logging
 import tracemalloc
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Final
+from typing import Annotated, Final
 
 import numpy as np
-from rich.console import Console
-
-from pequod.cluster.map import ClusterState
-from pequod.cluster.messages import message_of_state, state_of
-from pequod.cluster.owners import Owners, Rankings
-from pequod_bench.fleet.changes import Spent, change_map, restart_all, spent_by, state_of_servers
 from pequod_bench.micro.cluster import CLUSTER
 from pequod_bench.micro.frame import MicroScale, measure
 from pequod_bench.report.printed import Printed, print_rows
 from pequod_bench.report.progress import ProgressBars
-from pequod_bench.settings import ClusterSettings
+from pequod_bench.settings import Graph as GraphChoice
+from pequod_bench.settings import Numbers, Seed, Users
 from pequod_bench.workloads.graph import Graph, make_graph
 from pequod_bench.workloads.stream import post_weights
+from rich.console import Console
+from typer import Option
+
+from lab.fleet.changes import Spent, change_map, restart_all, spent_by, state_of_servers
+from pequod.cluster.map import ClusterState
+from pequod.cluster.messages import message_of_state, state_of
+from pequod.cluster.owners import Owners, Rankings
 
 #: Clients that follow each server.
 CLIENTS: Final = 10
@@ -40,6 +42,16 @@ _GROUPS: Final = 10_000
 _SAMPLES: Final = MicroScale(sample_count=40, part=0.2)
 #: The operations whose costs are measured first.
 _ROWS: Final = ("feed: tell", "feed: hear", "feed: apply")
+
+
+@dataclass(frozen=True, slots=True)
+class FleetSettings:
+    """Which clusters to play, and whose posts."""
+
+    servers: Annotated[Numbers, Option(help="Servers of each cluster, of which one is real.")] = (48, 200, 1_000)
+    graph: GraphChoice = "synthetic"
+    users: Users = 2_000
+    seed: Seed = 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -158,8 +170,11 @@ class FleetReport(Printed):
         )
 
 
-def run(settings: ClusterSettings, bars: ProgressBars) -> FleetReport:
-    """Measure single operations, then play a cluster of each size."""
+def run(settings: FleetSettings, bars: ProgressBars) -> FleetReport:
+    """Measure what changes of the map, restarts and posts take one server of a large cluster; the others are played.
+
+    One server and its client are real. What single operations take is measured first.
+    """
     # The homes that are measured have no database, of which they warn.
     logging.getLogger("pequod.peer").setLevel(logging.ERROR)
     with bars.working("measuring"):
@@ -167,8 +182,8 @@ def run(settings: ClusterSettings, bars: ProgressBars) -> FleetReport:
     costs = UnitCosts(*(found[name] for name in _ROWS))
     graph = make_graph(settings.graph, settings.users, np.random.default_rng(settings.seed))
     runs = []
-    with bars.bar("playing", len(settings.simulate)) as advance:
-        for count in settings.simulate:
+    with bars.bar("playing", len(settings.servers)) as advance:
+        for count in settings.servers:
             runs.append(_run_size(count, graph, costs, settings.seed))
             advance(1)
     return FleetReport(graph.name, graph.user_count, CLIENTS, costs, tuple(runs))

@@ -46,7 +46,9 @@ from pequod_bench.systems.site import (
     StartDatabase,
     started_site,
 )
-from pequod_bench.twip import SCAN_BATCH, TIMEOUT_S, Prepared, TwipOutcome, execute_all, outcome, prepare, sent, verify
+from pequod_bench.twip.prepared import SCAN_BATCH, Prepared, prepare, verify
+from pequod_bench.twip.report import TwipOutcome, outcome
+from pequod_bench.twip.sending import TIMEOUT_S, execute_all, sent
 from pequod_bench.workloads.graph import Graph
 from pequod_bench.workloads.stream import CommandBatch, timeline_scans
 from pequod_bench.workloads.verify import Reply

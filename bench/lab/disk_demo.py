@@ -1,4 +1,4 @@
-"""A server that is killed in the middle of writes and started again: `python -m pequod_bench.disk_demo`, some seconds.
+"""A server that is killed in the middle of writes and started again: `python -m lab.disk_demo`, some seconds.
 
 Four clients put posts while the server runs with a folder of data, and count the puts that it has answered. It is
 killed without a word, and started on the same folder: each of these posts has to be there, and no post of another kind.
@@ -13,9 +13,10 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Final
 
+from pequod_bench.systems.server import ServerProcess, serving
+
 from pequod.client import Client
 from pequod.errors import UnavailableError
-from pequod_bench.systems.server import ServerProcess, serving
 
 _CLIENTS: Final = 4
 _WRITE_S: Final = 2.0

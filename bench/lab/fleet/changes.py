@@ -15,16 +15,17 @@ from dataclasses import dataclass, replace
 from random import Random
 from typing import Final
 
+from pequod_bench.micro.members import MAP
 from pequod_proto import pequod_pb2 as pb
 from pequod_server.cluster.etcd import EtcdCoordinator
 from pequod_server.cluster.member import Member
 from pequod_server.homes.rules import HomeRules
 
-from pequod.cluster.map import ClusterMap, ClusterState, HomeRange
+from lab.fleet.played import ENDPOINT, PlayedEtcd, run_played
+from pequod.cluster.map import ClusterState
 from pequod.cluster.messages import message_of_difference, message_of_state, state_after, state_of
 from pequod.cluster.owners import Owners, Rankings
 from pequod.cluster.servers import ServerEntry, ServerRole, ServerState
-from pequod_bench.fleet.played import ENDPOINT, PlayedEtcd, run_played
 
 #: Groups that a client reads between two changes.
 _GROUPS: Final = 100
@@ -39,12 +40,7 @@ _WAVE_S: Final = 5.0
 #: How soon servers go by a map, at the least; and the time that etcd takes for each entry that they put.
 _TAKE_IN_S: Final = 0.05
 _PUT_S: Final = 0.0005
-_MAP: Final = ClusterMap(
-    "twip",
-    1,
-    "t|<user>|<time:10>|<poster> = check s|<user>|<poster> copy p|<poster>|<time:10>;\n",
-    home_ranges=(HomeRange(b"p|", b"p}", "a"), HomeRange(b"s|", b"s}", "a")),
-)
+_MAP: Final = replace(MAP, version=1)
 
 
 @dataclass(frozen=True, slots=True)

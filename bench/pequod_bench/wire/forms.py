@@ -5,18 +5,18 @@ The forms take turns, so that a noisy machine disturbs all alike; of the samples
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+import asyncio
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass, field
 from statistics import median
 
 import psutil
 from rich.console import Console
 
-from pequod_bench.report.printed import print_rows
+from pequod_bench.report.printed import Printed, print_rows
 from pequod_bench.report.progress import ProgressBars
 from pequod_bench.settings import FormsSettings
-from pequod_bench.systems.server import usage
-from pequod_bench.twip import Stopwatch
+from pequod_bench.systems.server import Stopwatch, usage
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,6 +41,15 @@ class Form:
         if self.pid is None:
             return 0.0
         return sum(usage(pid).cpu_s for pid in (self.pid, *(one.pid for one in psutil.Process(self.pid).children())))
+
+
+def in_loop(runner: asyncio.Runner, work: Callable[[int], Awaitable[None]]) -> Callable[[int], None]:
+    """Return the work of a form that is a coroutine function."""
+
+    async def run(operations: int) -> None:
+        await work(operations)
+
+    return lambda operations: runner.run(run(operations))
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,8 +83,16 @@ def measure(forms: Sequence[Form], settings: FormsSettings, bars: ProgressBars) 
     return figures
 
 
-def print_forms(console: Console, forms: Sequence[FormFigures]) -> None:
-    """Print the figures of forms as a table."""
-    columns = {"form": "{0.name}", "operations/s": "{0.operations_per_s:,.0f}"}
-    columns |= {"client CPU an operation": "{0.client_cpu_us:.2f} µs", "server CPU": "{0.server_cpu_us:.1f} µs"}
-    print_rows(console, forms, columns)
+@dataclass(frozen=True, slots=True)
+class FormsReport(Printed):
+    """The figures of all forms, and those that could not be measured, with the reason."""
+
+    forms: list[FormFigures]
+    missing: list[str] = field(default_factory=list)
+
+    def print_table(self, console: Console) -> None:
+        columns = {"form": "{0.name}", "operations/s": "{0.operations_per_s:,.0f}"}
+        columns |= {"client CPU an operation": "{0.client_cpu_us:.2f} µs", "server CPU": "{0.server_cpu_us:.1f} µs"}
+        print_rows(console, self.forms, columns)
+        for reason in self.missing:
+            console.print(f"not measured: {reason}", soft_wrap=True)

@@ -1,52 +1,26 @@
-"""What benchmarks of durable views stand on: accounts of CPU, databases, and how far tables are."""
+"""What measures of durable views stand on: databases, managers, and how far tables are."""
 
 from __future__ import annotations
 
 import asyncio
+import sys
 import time
-from collections.abc import AsyncIterator, Callable, Iterator
-from contextlib import asynccontextmanager, contextmanager, suppress
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator
+from contextlib import ExitStack, asynccontextmanager, contextmanager
 from pathlib import Path
 from typing import Final
 
-import psutil
-from pequod_views import DurableView, Target, open_target
+from pequod_views import DurableView, Target, open_target, parse_views
 from pequod_views.reading import PartStatus, status
 
 from pequod.client import AsyncClient
 from pequod_bench.report.printed import WrongAnswerError
 from pequod_bench.systems.mariadb_server import started_mariadb
 from pequod_bench.systems.postgres_cluster import started_cluster
+from pequod_bench.systems.server import ServerProcess, tree_usage
 
 #: How long tables may take until they are where they should be.
 WAIT_S: Final = 300.0
-
-
-def cpu_of(pid: int) -> Callable[[], float]:
-    """Return what tells the CPU seconds of a process."""
-    # Linux has a clock of each process, to the nanosecond; accounts count in hundredths of a second.
-    clock = (~pid << 3) | 2
-    try:
-        time.clock_gettime(clock)
-    except OSError:
-        return cpu_of_all(pid)
-    return lambda: time.clock_gettime(clock)
-
-
-def cpu_of_all(pid: int) -> Callable[[], float]:
-    """Return what tells the CPU seconds of a process and of those that it has started."""
-    process = psutil.Process(pid)
-
-    def seconds() -> float:
-        total = 0.0
-        for one in (process, *process.children(recursive=True)):
-            with suppress(psutil.NoSuchProcess):
-                times = one.cpu_times()
-                # What children that have ended took is in the account of their parent.
-                total += times.user + times.system + times.children_user + times.children_system
-        return total
-
-    return seconds
 
 
 @contextmanager
@@ -57,10 +31,31 @@ def database_of(kind: str, folder: Path) -> Iterator[tuple[str, Callable[[], flo
         return
     if kind == "mariadb":
         with started_mariadb(folder) as mariadb:
-            yield mariadb.address, cpu_of_all(mariadb.pid)
+            yield mariadb.address, lambda: tree_usage(mariadb.pid).cpu_s
         return
     with started_cluster(folder, {"synchronous_commit": "on"}) as server:
-        yield server.dsn, cpu_of_all(server.pid)
+        yield server.dsn, lambda: tree_usage(server.pid).cpu_s
+
+
+def document(
+    folder: Path, server: str, database: str, tables: Iterable[tuple[str, str]]
+) -> tuple[Path, tuple[DurableView, ...]]:
+    """Write a file of views, by the names of their tables and the patterns of their keys; return it and the views."""
+    shown = (f'[[view]]\nname = "{name}"\nkeys = "{keys}"\nvalue = "value"\n' for name, keys in tables)
+    file = folder / "views.toml"
+    file.write_text(f'server = "{server}"\ndatabase = "{database}"\n{"".join(shown)}')
+    return file, parse_views(file.read_text()).views
+
+
+@contextmanager
+def managers(file: Path, count: int, *flags: str) -> Iterator[list[ServerProcess]]:
+    """Run managers of the views of a file."""
+    command = [sys.executable, "-m", "pequod.cli", "views", "run", str(file), *flags, "--name"]
+    with ExitStack() as ending:
+        processes = [ServerProcess([*command, f"m{number}"]) for number in range(count)]
+        for process in processes:
+            ending.callback(process.end)
+        yield processes
 
 
 @asynccontextmanager

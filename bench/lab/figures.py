@@ -1,7 +1,7 @@
 """The figures that Pequod is held to, all in one run: what was wanted, what was found, and the command that says so.
 
-    python -m pequod_bench.figures                 some 22 minutes on two quiet cores
-    python -m pequod_bench.figures --smoke         two minutes: shows that all runs, figures mean nothing
+    python -m lab.figures                 some 22 minutes on two quiet cores
+    python -m lab.figures --smoke         two minutes: shows that all runs, figures mean nothing
 
 Each command of `pequod bench` runs by itself, one after the other, and its JSON is read. What could not be measured,
 as a system is not installed or a command failed, says so in its place.
@@ -289,7 +289,7 @@ def table(results: dict[str, Runs | str], size: Size) -> str:
 
 def main(arguments: Sequence[str] | None = None) -> None:
     """Take all figures, and print the table."""
-    parser = argparse.ArgumentParser(prog="python -m pequod_bench.figures", description=__doc__.partition("\n")[0])
+    parser = argparse.ArgumentParser(prog="python -m lab.figures", description=__doc__.partition("\n")[0])
     parser.add_argument("--smoke", action="store_true", help="tiny sizes: shows that all runs, figures mean nothing")
     parser.add_argument("--out", type=Path, help="write the table there too, JSON and the comparison beside it")
     options = parser.parse_args(arguments)

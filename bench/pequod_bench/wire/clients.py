@@ -12,22 +12,20 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import ExitStack
-from dataclasses import dataclass
 from functools import partial
 from typing import Any, Final, Literal
 
 from pequod_workloads import twip as keys
-from rich.console import Console
 
 from pequod.client import AsyncClient, Client, Results
-from pequod_bench.forms import Form, FormFigures, measure, print_forms
-from pequod_bench.report.printed import Printed, WrongAnswerError
+from pequod_bench.report.printed import WrongAnswerError
 from pequod_bench.report.progress import ProgressBars
 from pequod_bench.settings import ClientsSettings
 from pequod_bench.systems.server import listening_pid, loop_factory, started_server
+from pequod_bench.wire.forms import Form, FormsReport, in_loop, measure
 
 #: What is called: methods of this name of clients and of batches.
 Call = Literal["get", "put", "scan"]
@@ -50,17 +48,7 @@ _ARGUMENTS: Final[dict[Call, list[tuple[bytes, ...]]]] = {
 }
 
 
-@dataclass(frozen=True, slots=True)
-class ClientsReport(Printed):
-    """All forms."""
-
-    forms: list[FormFigures]
-
-    def print_table(self, console: Console) -> None:
-        print_forms(console, self.forms)
-
-
-def run(settings: ClientsSettings, bars: ProgressBars) -> ClientsReport:
+def run(settings: ClientsSettings, bars: ProgressBars) -> FormsReport:
     """Measure the forms against the server that the settings name, or one that is started for the run."""
     loop = loop_factory(settings.client_loop)
     with ExitStack() as stack:
@@ -77,7 +65,7 @@ def run(settings: ClientsSettings, bars: ProgressBars) -> ClientsReport:
         # Not None, which would mean the quickest loop there is.
         with Client(target, timeout_s=_TIMEOUT_S, loop_factory=loop or asyncio.new_event_loop) as sync_client:
             figures += measure(list(_sync_forms(sync_client, pid)), settings, bars)
-    return ClientsReport(figures)
+    return FormsReport(figures)
 
 
 async def _connect(target: str) -> AsyncClient:
@@ -121,12 +109,8 @@ def _asyncio_forms(runner: asyncio.Runner, client: AsyncClient, pid: int | None)
     for at_once in (1, 10, 100, 1_000):
         for call in CALLS:
             work = partial(_gather, client, call, at_once)
-            yield Form(f"AsyncClient.{call}, {at_once:,} at once", at_once, _in(runner, work), pid)
-    yield Form("AsyncClient.scan_iter, a row", _USERS * _POSTS, _in(runner, scan_all), pid)
-
-
-def _in(runner: asyncio.Runner, work: Callable[[int], Any]) -> Callable[[int], None]:
-    return lambda operations: runner.run(work(operations))
+            yield Form(f"AsyncClient.{call}, {at_once:,} at once", at_once, in_loop(runner, work), pid)
+    yield Form("AsyncClient.scan_iter, a row", _USERS * _POSTS, in_loop(runner, scan_all), pid)
 
 
 def _sync_forms(client: Client, pid: int | None) -> Iterator[Form]:

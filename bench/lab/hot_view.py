@@ -24,19 +24,22 @@ from itertools import accumulate
 from pathlib import Path
 from random import Random
 from tempfile import TemporaryDirectory
-from typing import Final
+from typing import Annotated, Final
 
-from pequod_views import DurableView, Target, parse_views
+from pequod_bench.report.printed import Printed, WrongAnswerError, print_rows
+from pequod_bench.report.progress import ProgressBars
+from pequod_bench.settings import Database
+from pequod_bench.systems.server import ServerProcess, loop_factory, started_server, usage
+from pequod_bench.views.stage import WAIT_S, Level, compare, database_of, document, managers, opened
+from pequod_views import DurableView, Target
 from pequod_views.install import install
 from pequod_views.moving import PartMover
 from pequod_views.reading import status
 from pequod_views.sampling import split_key
+from rich.console import Console
+from typer import Option
 
 from pequod.client import AsyncClient
-from pequod_bench.report.printed import WrongAnswerError
-from pequod_bench.settings import ViewsSettings
-from pequod_bench.systems.server import ServerProcess, started_server
-from pequod_bench.views_stage import WAIT_S, Level, compare, cpu_of, database_of, opened
 
 _KEYS: Final = 2_000
 _BATCH: Final = 100
@@ -50,6 +53,14 @@ _TIMEOUT_S: Final = 120.0
 _CPU_S_MIN: Final = 1e-6
 #: Numbers of managers, and of parts after the split, where all writes wait for them.
 _MANAGERS: Final = (2, 3)
+
+
+@dataclass(frozen=True, slots=True)
+class HotViewSettings:
+    """What is written to the view, and where its table is."""
+
+    rows: Annotated[int, Option(min=1, help="A tenth of the batches of 100 writes of a state.")] = 1_000
+    database: Database = "postgres"
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,10 +80,30 @@ class HotPoint:
     oldest_s: float
 
 
-class HotView:
+@dataclass(frozen=True, slots=True)
+class HotViewReport(Printed):
+    """The view before it is split, and afterwards."""
+
+    points: list[HotPoint]
+
+    def print_table(self, console: Console) -> None:
+        columns = {"zipf": "{0.state}", "all waiting": "{0.are_waiting}", "managers": "{0.managers}"}
+        columns |= {"parts": "{0.parts}", "rows": "{0.rows:,}"}
+        columns |= {"rows/CPU s of the busiest manager": "{0.rows_per_busiest_cpu_s:,.0f}"}
+        columns |= {"its share of the CPU": "{0.busiest_share:.2f}", "oldest, s": "{0.oldest_s:.1f}"}
+        print_rows(console, self.points, columns)
+
+
+def run(settings: HotViewSettings, bars: ProgressBars) -> HotViewReport:
+    """Measure what managers take in of one hot view before it is split, afterwards, and after one was killed."""
+    with bars.working("measuring"), asyncio.Runner(loop_factory=loop_factory()) as runner:
+        return HotViewReport(runner.run(_HotView(settings).points()))
+
+
+class _HotView:
     """A server, a database, a view and some managers."""
 
-    def __init__(self, settings: ViewsSettings) -> None:
+    def __init__(self, settings: HotViewSettings) -> None:
         self._settings = settings
         self._random = Random(1)
         self._weights = list(accumulate(1 / rank for rank in range(1, _KEYS + 1)))
@@ -86,21 +117,21 @@ class HotView:
     async def _points_of(self, count: int, *, are_waiting: bool) -> list[HotPoint]:
         with TemporaryDirectory() as folder, started_server() as (server, _), ExitStack() as ending:
             database, _ = ending.enter_context(database_of(self._settings.database, Path(folder)))
-            file, views = _file_of(Path(folder), server, database)
+            file, views = document(Path(folder), server, database, [("hot", "h|<id:7>")])
             (hot,) = views
             lease_s = _LONG_LEASE_S if are_waiting else _LEASE_S
             async with AsyncClient(server, timeout_s=_TIMEOUT_S) as client, opened(database) as target:
                 await install(target, client, views)
-                managers = [self._started(file, number, lease_s, ending) for number in range(count)]
+                running = ending.enter_context(managers(file, count, "--lease", str(lease_s)))
                 await self._holding(target, 1)
                 measured = partial(self._measured, client=client, target=target, are_waiting=are_waiting)
-                points = [await measured("one part", managers)]
+                points = [await measured("one part", running)]
                 await self._split(client, target, hot, count)
                 await self._holding(target, count)
-                points.append(await measured("split", managers))
+                points.append(await measured("split", running))
                 if not are_waiting:
-                    managers[0].kill()
-                    points.append(await measured("one was killed", managers[1:]))
+                    running[0].kill()
+                    points.append(await measured("one was killed", running[1:]))
                 await compare(target, client, views)
         return points
 
@@ -122,12 +153,6 @@ class HotView:
         with suppress(asyncio.CancelledError):
             await writing
 
-    def _started(self, file: Path, number: int, lease_s: float, ending: ExitStack) -> ServerProcess:
-        command = [sys.executable, "-m", "pequod.cli", "views", "run", str(file), "--lease", str(lease_s)]
-        process = ServerProcess([*command, "--name", f"m{number}"])
-        ending.callback(process.end)
-        return process
-
     async def _holding(self, target: Target, owners: int) -> None:
         """Wait until as many managers have a part that they follow."""
         end_s = time.monotonic() + WAIT_S
@@ -146,16 +171,15 @@ class HotView:
             await client.multi_put({f"h|{key:07}": b"%d" % self._number for key in keys})
 
     async def _measured(
-        self, state: str, managers: list[ServerProcess], client: AsyncClient, target: Target, *, are_waiting: bool
+        self, state: str, running: list[ServerProcess], client: AsyncClient, target: Target, *, are_waiting: bool
     ) -> HotPoint:
-        accounts = [cpu_of(process.pid) for process in managers]
-        befores, level, oldest_s = [account() for account in accounts], Level(target, client), 0.0
+        befores, level, oldest_s = [usage(one.pid).cpu_s for one in running], Level(target, client), 0.0
         changes, count = sum(part.changes for part in await status(target)), self._settings.rows * _BATCH // 10
         if are_waiting:
             for _ in range(0, count, _WAITING_ROWS):
-                _tell(managers, signal.SIGSTOP)
+                _tell(running, signal.SIGSTOP)
                 await self._write(client, min(count, _WAITING_ROWS))
-                _tell(managers, signal.SIGCONT)
+                _tell(running, signal.SIGCONT)
                 await level.reached()
         working = asyncio.gather(self._write(client, 0 if are_waiting else count))
         while not working.done():
@@ -167,21 +191,13 @@ class HotView:
             oldest_s = max(oldest_s, *(part.age_s or 0.0 for part in await status(target)))
             await asyncio.sleep(0.05)
         await reached
-        spent = [account() - before for account, before in zip(accounts, befores, strict=True)]
+        spent = [usage(one.pid).cpu_s - before for one, before in zip(running, befores, strict=True)]
         rows, parts = level.changes - changes, len(await status(target))
         busiest = max(spent)
         rate, share = rows / max(busiest, _CPU_S_MIN), busiest / max(sum(spent), _CPU_S_MIN)
-        return HotPoint(state, are_waiting, len(managers), parts, rows, rate, share, oldest_s)
+        return HotPoint(state, are_waiting, len(running), parts, rows, rate, share, oldest_s)
 
 
-def _tell(managers: list[ServerProcess], what: signal.Signals) -> None:
-    for one in managers:
+def _tell(running: list[ServerProcess], what: signal.Signals) -> None:
+    for one in running:
         os.kill(one.pid, what)
-
-
-def _file_of(folder: Path, server: str, database: str) -> tuple[Path, tuple[DurableView, ...]]:
-    """Write the file of the view; return its name and the view."""
-    file = folder / "views.toml"
-    view = '[[view]]\nname = "hot"\nkeys = "h|<id:7>"\nvalue = "value"\n'
-    file.write_text(f'server = "{server}"\ndatabase = "{database}"\n{view}')
-    return file, parse_views(file.read_text()).views

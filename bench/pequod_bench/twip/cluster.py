@@ -25,9 +25,10 @@ from pequod_bench.collector import resting_collector
 from pequod_bench.report.printed import Printed, print_rows
 from pequod_bench.report.progress import ProgressBars
 from pequod_bench.settings import ClusterSettings
-from pequod_bench.systems.server import Usage, loop_factory
+from pequod_bench.systems.server import Stopwatch, Usage, loop_factory
 from pequod_bench.systems.site import ClusterShape, ClusterSite, SiteServer, SiteWorker, started_site, started_workers
-from pequod_bench.twip import SCAN_BATCH, TIMEOUT_S, Prepared, Stopwatch, execute_all, prepare, verify
+from pequod_bench.twip.prepared import SCAN_BATCH, Prepared, prepare, verify
+from pequod_bench.twip.sending import TIMEOUT_S, execute_all
 from pequod_bench.workloads.stream import timed_batches, timeline_scans
 from pequod_bench.workloads.verify import Reply
 

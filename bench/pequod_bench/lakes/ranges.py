@@ -21,12 +21,8 @@ from typing import Any, Final
 import numpy as np
 import pyarrow as pa
 from pequod_lake import IngestLimits, Lake, MergePolicy, StageLimits
-from pequod_lake.runs import Stage
 from rich.console import Console
 
-from pequod_bench import lake_disk
-from pequod_bench.lake_disk import Disk
-from pequod_bench.lake_reads import Reads, measure
 from pequod_bench.report.printed import Printed, print_rows
 from pequod_bench.report.progress import ProgressBars
 from pequod_bench.settings import RangesSettings
@@ -65,11 +61,6 @@ class RangesReport(Printed):
     minutes: list[Minutes] = field(default_factory=list)
     #: By the number of rows, in seconds of CPU.
     whole_s: dict[int, float] = field(default_factory=dict)
-    #: Of the largest lake, after all minutes.
-    reads: list[Reads] = field(default_factory=list)
-    delta_rows: list[int] = field(default_factory=list)
-    #: Of as many rows as the smallest lake has.
-    disk: list[Disk] = field(default_factory=list)
     wrong: str = ""
 
     def fault(self) -> str:
@@ -85,14 +76,6 @@ class RangesReport(Printed):
         columns |= {"times": f"{{0[{len(sizes) + 1}]:.2f}}"}
         print_rows(console, rows, columns)
         console.print(f"CPU of a minute's steps, medians of {self.rounds} rounds; at most 3 times is wanted")
-        deltas = ", ".join(f"{count:,}" for count in self.delta_rows) or "none"
-        columns = {"read at the authority": "{0[0]}", "how": "{0[1]}", "CPU ms": "{0[2]:.3f}"}
-        reads = [(one.kind, one.way, one.cpu_s * 1000) for one in self.reads]
-        print_rows(console, reads, columns, title=f"{sizes[-1]:,} rows, deltas of {deltas}", left=2)
-        columns = {"place": "{0[0]}", "MB": "{0[1]:.2f}", "times DuckLake": "{0[2]:.2f}"}
-        least = next(one.size_bytes for one in self.disk if one.place == "DuckLake, one order")
-        disk = [(one.place, one.size_bytes / 1e6, one.size_bytes / least) for one in self.disk]
-        print_rows(console, disk, columns, title=f"{sizes[0]:,} rows on the disk")
 
 
 def run(settings: RangesSettings, bars: ProgressBars) -> RangesReport:
@@ -125,12 +108,6 @@ def run(settings: RangesSettings, bars: ProgressBars) -> RangesReport:
                 Minutes(kind, {size: median(times) for size, times in by_size.items()})
                 for kind, by_size in found.items()
             ]
-            largest = max(settings.rows)
-            runs = lakes[largest].catalog.snapshot().runs
-            report.delta_rows = [run.row_count for run in runs if run.stage is Stage.DELTA]
-            report.reads, wrong = measure(lakes[largest], largest, _AUTHORS)
-            report.wrong = report.wrong or wrong
-            report.disk = lake_disk.measure(Path(folder), min(settings.rows))
         finally:
             for lake in lakes.values():
                 lake.close()

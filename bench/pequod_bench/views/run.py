@@ -10,17 +10,16 @@ point every put changes one row of each view. In the end each table is compared 
 from __future__ import annotations
 
 import asyncio
-import sys
 import time
 from collections.abc import AsyncIterator, Callable, Iterator
-from contextlib import ExitStack, asynccontextmanager
+from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Final
 
-from pequod_views import DurableView, Target, parse_views
+from pequod_views import DurableView, Target
 from pequod_views.install import install
 from pequod_views.reading import status
 from rich.console import Console
@@ -29,9 +28,18 @@ from pequod.client import AsyncClient
 from pequod_bench.report.printed import Printed, WrongAnswerError, print_rows
 from pequod_bench.report.progress import ProgressBars
 from pequod_bench.settings import ViewsSettings
-from pequod_bench.systems.server import ServerProcess, loop_factory, started_server
-from pequod_bench.views_hot import HotPoint, HotView
-from pequod_bench.views_stage import WAIT_S, Level, are_shared, compare, cpu_of, database_of, opened, read_all
+from pequod_bench.systems.server import loop_factory, started_server, usage
+from pequod_bench.views.stage import (
+    WAIT_S,
+    Level,
+    are_shared,
+    compare,
+    database_of,
+    document,
+    managers,
+    opened,
+    read_all,
+)
 
 #: The join of a view by its type, and the pattern of its keys; `{0}` is the number of the view.
 _TYPES: Final = {
@@ -43,8 +51,6 @@ _TYPES: Final = {
     "join": ("j{0}|<user>|<group>|<id> = check f|<user>|<group> copy b|<group>|<id>", "j{0}|<user>|<group>|<id>"),
 }
 TYPES: Final = tuple(_TYPES)
-#: One view that is hot.
-HOT: Final = "zipf"
 #: The type of which there are several numbers of views, and of managers.
 _MAIN: Final = "index"
 _GROUPS: Final = 20
@@ -81,27 +87,16 @@ class ViewsReport(Printed):
 
     database: str
     points: list[Point]
-    #: Of one hot view that is split, and of which a manager is killed.
-    hot: list[HotPoint]
+
+    def unmeasured(self) -> str:
+        return "" if self.points else f"there is no such type of views; there are {', '.join(TYPES)}"
 
     def print_table(self, console: Console) -> None:
         columns = {"views": "{0.type}", "number": "{0.views}", "managers": "{0.managers}"}
         columns |= {"µs a put, joins alone": "{0.put_cpu_us:.0f}", "with views": "{0.put_views_cpu_us:.0f}"}
         columns |= {"times": "{0.times:.2f}", "rows/CPU s of managers": "{0.rows_per_cpu_s:,.0f}"}
         columns |= {"rows/s": "{0.rows_per_s:,.0f}", "rows/CPU s of the database": "{0.database_rows_per_cpu_s:,.0f}"}
-        if self.points:
-            print_rows(console, self.points, columns)
-        if self.hot:
-            hot = {
-                "zipf": "{0.state}",
-                "all waiting": "{0.are_waiting}",
-                "managers": "{0.managers}",
-                "parts": "{0.parts}",
-                "rows": "{0.rows:,}",
-            }
-            hot |= {"rows/CPU s of the busiest manager": "{0.rows_per_busiest_cpu_s:,.0f}"}
-            hot |= {"its share of the CPU": "{0.busiest_share:.2f}", "oldest, s": "{0.oldest_s:.1f}"}
-            print_rows(console, self.hot, hot)
+        print_rows(console, self.points, columns)
         console.print(f"CPU of the server for a put; {self.database}; each table was equal to a scan in the end")
 
 
@@ -111,19 +106,12 @@ def run(settings: ViewsSettings, bars: ProgressBars) -> ViewsReport:
     places += [(_MAIN, settings.views[-1], managers) for managers in settings.managers[1:]]
     places += [(name, settings.of_types, settings.managers[0]) for name in TYPES if name != _MAIN]
     places = [place for place in places if settings.only in place[0]]
-    points, hot = list[Point](), list[HotPoint]()
-    has_hot = settings.only in HOT
-    with (
-        bars.bar("points", len(places) + has_hot) as advance,
-        asyncio.Runner(loop_factory=loop_factory("uvloop")) as runner,
-    ):
+    points = list[Point]()
+    with bars.bar("points", len(places)) as advance, asyncio.Runner(loop_factory=loop_factory()) as runner:
         for kind, views, managers in places:
             points.append(runner.run(_Measured(settings, kind, views, managers).point()))
             advance(1)
-        if has_hot:
-            hot = runner.run(HotView(settings).points())
-            advance(1)
-    return ViewsReport(settings.database, points, hot)
+    return ViewsReport(settings.database, points)
 
 
 class _Measured:
@@ -144,13 +132,11 @@ class _Measured:
         """Measure."""
         with TemporaryDirectory() as folder, started_server() as (server, pid):
             async with AsyncClient(server, timeout_s=_TIMEOUT_S) as client:
-                return await self._measure(client, Path(folder), server, cpu_of(pid))
+                return await self._measure(client, Path(folder), server, lambda: usage(pid).cpu_s)
 
     async def _measure(self, client: AsyncClient, folder: Path, server: str, server_cpu: Callable[[], float]) -> Point:
         with database_of(self._settings.database, folder) as (database, database_cpu):
-            file = folder / "views.toml"
-            file.write_text(self._document(server, database))
-            views = parse_views(file.read_text()).views
+            file, views = document(folder, server, database, self._tables)
             await self._fill(client, views)
             alone_s = await self._puts(client, server_cpu, lambda: read_all(client, views))
             async with opened(database) as target, self._managing(file, target, client, views) as managers_cpu:
@@ -178,10 +164,6 @@ class _Measured:
                 rows / database_s if database_s >= _ACCOUNT_S else None,
             ),
         )
-
-    def _document(self, server: str, database: str) -> str:
-        tables = (f'[[view]]\nname = "{name}"\nkeys = "{keys}"\nvalue = "value"\n' for name, keys in self._tables)
-        return f'server = "{server}"\ndatabase = "{database}"\n{"".join(tables)}'
 
     async def _fill(self, client: AsyncClient, views: tuple[DurableView, ...]) -> None:
         """Install the joins, write rows, and read all of them once."""
@@ -212,18 +194,13 @@ class _Measured:
     ) -> AsyncIterator[Callable[[], float]]:
         """Run managers that have shared the views out; yield their CPU seconds."""
         await install(target, client, views)
-        command = [sys.executable, "-m", "pequod.cli", "views", "run", str(file), "--name"]
-        with ExitStack() as ending:
-            processes = [ServerProcess([*command, f"m{number}"]) for number in range(self._manager_count)]
-            for process in processes:
-                ending.callback(process.end)
+        with managers(file, self._manager_count) as processes:
             end_s = time.monotonic() + WAIT_S
             while not are_shared(await status(target), self._manager_count):
                 if time.monotonic() > end_s:
                     raise WrongAnswerError(f"{self._manager_count} managers have not taken {len(views)} views")
                 await asyncio.sleep(0.1)
-            accounts = [cpu_of(process.pid) for process in processes]
-            yield lambda: sum(account() for account in accounts)
+            yield lambda: sum(usage(process.pid).cpu_s for process in processes)
 
 
 def new_rows() -> Iterator[tuple[bytes, bytes]]:

@@ -1,0 +1,1 @@
+"""Studies for those who work on Pequod: `python -m lab`, in a checkout. They are not packaged."""

@@ -1,0 +1,1 @@
+"""Twip on a server, in the engine of this process, and on clusters."""
