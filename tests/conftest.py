@@ -87,10 +87,10 @@ settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "ci" if os.environ.ge
 #: What takes longest comes first, so that the processes end at about the same time: the seconds of CPU on two cores.
 _LONG: Final = (
     "tests/spark",  # 250, for its session in one process
-    "tests/server/test_held.py",  # 40, and a minute of waiting
+    "tests/server/test_held.py",  # 22, and a minute of waiting
     "tests/freshness",  # 15, and longer waiting
     "tests/packaging/test_extras.py",  # 20
-    "tests/engine/test_exactness.py",  # 15
+    "tests/engine/test_exactness.py",  # 10
     "tests/backing/chaos",  # 15
     "tests/backing/test_large_commits.py",  # 12
     "tests/backing/test_large_writes.py",  # 12

@@ -35,7 +35,12 @@ def make(dsn: str, mode: Mode, mappings: tuple[Mapping, ...] = MAPPINGS, timeout
 
 async def installed(dsn: str, mode: Mode, mappings: tuple[Mapping, ...] = MAPPINGS) -> PostgresStore:
     store = make(dsn, mode, mappings)
-    await store.install()
+    try:
+        await store.install()
+    except BaseException:
+        # A connection that is left open is a warning, and the failure of whichever test runs when it is collected.
+        await store.close()
+        raise
     return store
 
 

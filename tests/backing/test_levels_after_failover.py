@@ -28,7 +28,9 @@ async def test_a_token_holds_up_to_the_fork_and_is_lost_beyond_it(mode: Mode) ->
         hosts = f"{primary.directory},{directory}"
         dsn = f"postgresql://postgres@/postgres?host={hosts}&target_session_attrs=read-write"
         # What is installed is copied to the standby, but a slot.
-        await PostgresStore(primary.dsn("postgres"), parse_mappings(MAPPING), mode=mode).install()
+        installing = PostgresStore(primary.dsn("postgres"), parse_mappings(MAPPING), mode=mode)
+        await installing.install()
+        await installing.close()
         standby = await asyncio.to_thread(Standby, primary, Path(directory))
         standby.start()
         store = PostgresStore(dsn, parse_mappings(MAPPING), mode=mode, timeout_s=2.0)

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from random import Random
 
 import hypothesis.strategies as st
+import pytest
 from hypothesis import settings
 from hypothesis.stateful import RuleBasedStateMachine, initialize, rule
 from pequod_grammar import parse
@@ -251,53 +252,66 @@ TestTimelinesInADatabase = TimelinesInADatabase.TestCase
 TestTimelinesInADatabase.settings = settings()
 
 
-def test_random_walks_agree() -> None:
-    for seed in range(100):
+def _seeds(count: int) -> pytest.MarkDecorator:
+    """Give a test `count` seeds in two halves; `make test` leaves the rest out."""
+    return pytest.mark.parametrize("seeds", [range(count // 2), range(count // 2, count)], ids=["half", "rest"])
+
+
+@_seeds(100)
+def test_random_walks_agree(seeds: range) -> None:
+    for seed in seeds:
         assert walk(seed, 40) is None, f"python -m tests.engine.random_walk --seed {seed} --steps 40"
 
 
-def test_random_walks_with_a_database_agree() -> None:
-    for seed in range(75):
+@_seeds(75)
+def test_random_walks_with_a_database_agree(seeds: range) -> None:
+    for seed in seeds:
         script = walk(seed, 40, backed=True)
         assert script is None, f"python -m tests.engine.random_walk --backed --seed {seed} --steps 40"
 
 
-def test_random_walks_with_backfills_agree() -> None:
-    for seed in range(75):
+@_seeds(75)
+def test_random_walks_with_backfills_agree(seeds: range) -> None:
+    for seed in seeds:
         records, backed = seed % 3 == 0, seed % 4 == 1
         script = walk(seed, 40, backfills=True, records=records, backed=backed)
         flags = "--backfills" + " --records" * records + " --backed" * backed
         assert script is None, f"python -m tests.engine.random_walk {flags} --seed {seed} --steps 40"
 
 
-def test_random_walks_over_records_agree() -> None:
-    for seed in range(75):
+@_seeds(75)
+def test_random_walks_over_records_agree(seeds: range) -> None:
+    for seed in seeds:
         script = walk(seed, 40, records=True)
         assert script is None, f"python -m tests.engine.random_walk --records --seed {seed} --steps 40"
 
 
-def test_random_walks_over_records_of_a_database_agree() -> None:
-    for seed in range(75):
+@_seeds(75)
+def test_random_walks_over_records_of_a_database_agree(seeds: range) -> None:
+    for seed in seeds:
         script = walk(seed, 40, records=True, backed=True)
         assert script is None, f"python -m tests.engine.random_walk --records --backed --seed {seed} --steps 40"
 
 
-def test_random_walks_over_records_that_a_database_is_searched_for_agree() -> None:
-    for seed in range(75):
+@_seeds(75)
+def test_random_walks_over_records_that_a_database_is_searched_for_agree(seeds: range) -> None:
+    for seed in seeds:
         script = walk(seed, 40, records=True, backed=True, searched=True)
         assert script is None, f"python -m tests.engine.random_walk --searched --seed {seed} --steps 40"
 
 
-def test_random_walks_over_fields_of_several_sources_agree() -> None:
-    for seed in range(60):
+@_seeds(60)
+def test_random_walks_over_fields_of_several_sources_agree(seeds: range) -> None:
+    for seed in seeds:
         backed, backfills, searched = seed % 4 == 1, seed % 4 == 2, seed % 4 == 3
         script = walk(seed, 40, composed=True, backed=backed or searched, backfills=backfills, searched=searched)
         flags = "--composed" + " --backed" * backed + " --backfills" * backfills + " --searched" * searched
         assert script is None, f"python -m tests.engine.random_walk {flags} --seed {seed} --steps 40"
 
 
-def test_random_walks_with_replacements_agree() -> None:
-    for seed in range(100):
+@_seeds(100)
+def test_random_walks_with_replacements_agree(seeds: range) -> None:
+    for seed in seeds:
         records, backed = seed % 3 == 0, seed % 4 == 1
         script = walk(seed, 40, replacements=True, records=records, backed=backed)
         flags = "--replacements" + " --records" * records + " --backed" * backed

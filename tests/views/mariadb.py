@@ -33,9 +33,13 @@ class Mariadb:
     def __init__(self, directory: Path) -> None:
         self.directory = directory
         self.socket = directory / "socket"
+        # Several processes of tests have a server each, and in one folder these delete each other's temporary tables.
+        self._temporary = directory / "temporary"
+        self._temporary.mkdir()
         self._process: subprocess.Popen[bytes] | None = None
         if os.getuid() == 0:
-            shutil.chown(directory, "nobody")
+            for folder in (directory, self._temporary):
+                shutil.chown(folder, "nobody")
         subprocess.run(
             self._command(
                 "mariadb-install-db",
@@ -52,7 +56,8 @@ class Mariadb:
 
     def _command(self, program: str, *arguments: str) -> list[str]:
         as_user = ["setpriv", "--reuid=nobody", "--clear-groups", "--"] if os.getuid() == 0 else []
-        return [*as_user, program, "--no-defaults", f"--datadir={self.directory}/data", *arguments]
+        folders = [f"--datadir={self.directory}/data", f"--tmpdir={self._temporary}"]
+        return [*as_user, program, "--no-defaults", *folders, *arguments]
 
     def start(self) -> None:
         self.socket.unlink(missing_ok=True)
