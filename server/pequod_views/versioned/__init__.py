@@ -10,6 +10,7 @@ from pequod_views.versioned.groups import AggregateRefusedError, GroupAggregate,
 from pequod_views.versioned.leases import ShareLeases
 from pequod_views.versioned.records import (
     ForgettingStore,
+    JoiningStore,
     LimitedStore,
     QuorumError,
     RecordStore,
@@ -31,6 +32,7 @@ __all__ = [
     "ForgettingStore",
     "GroupAggregate",
     "GroupView",
+    "JoiningStore",
     "LeaseLostError",
     "LimitedStore",
     "NameRefusedError",

@@ -148,9 +148,9 @@ class ViewCoordinator:
     ) -> None:
         if not is_written:
             await self._propagator.persist(updates)
-        await self._propagator.propagate(view, updates, rows)
-        # A session need not wait for this.
-        self._start(self._propagator.mark(view, updates))
+        if not await self._propagator.propagate(view, updates, rows):
+            # A session need not wait for this.
+            self._start(self._propagator.mark(view, updates))
 
     async def _guesses(self, views: Sequence[VersionedView], key: str, quorum: int) -> dict[str, list[str]]:
         """Return guesses for views, from memory or from what the record has; a read for all that need one."""

@@ -215,6 +215,11 @@ def done_column(view: VersionedView, column: str) -> StoredColumn:
     return StoredColumn(_DONE + column, view.name)
 
 
+def marks_of(view: VersionedView, updates: Sequence[Update]) -> Cells:
+    """Return the cells of a base record that say that updates of it have been propagated."""
+    return {done_column(view, update.column): StoredCell("", update.cell.timestamp) for update in updates}
+
+
 def row_of(key: str | None) -> str:
     """Return the row of a view key."""
     return GONE if key is None else f"{_KEY}{key}"
