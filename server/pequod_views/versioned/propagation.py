@@ -15,6 +15,7 @@ from pequod_views.versioned.records import (
     ForgettingStore,
     Get,
     JoiningStore,
+    Put,
     PutAll,
     QuorumError,
     RecordStore,
@@ -153,11 +154,11 @@ class Propagator:
                 return await self.store.forget(table, key, dict(cells), quorum)
             case PutAll(puts, quorum) if isinstance(self.store, JoiningStore):
                 return await self.store.put_all(puts, quorum)
-            case PutAll((request, *_)):
-                # The others are marks, which are sent after the turn.
-                return await self.store.put(request.table, request.key, dict(request.cells), request.quorum)
+            case PutAll((Put(table, key, cells, quorum), *_)) | Put(table, key, cells, quorum):
+                # Those behind the first one are marks, which are sent after the turn then.
+                return await self.store.put(table, key, dict(cells), quorum)
             case _:
-                return await self.store.put(request.table, request.key, dict(request.cells), request.quorum)
+                raise AssertionError("there are four kinds")
 
 
 async def _insist(ask: Callable[[], Any]) -> Any:

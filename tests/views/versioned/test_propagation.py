@@ -228,6 +228,7 @@ def test_a_read_finds_all_live_rows_of_a_key_and_no_stale_one() -> None:
     simulation.run()
     steps = get_view(VIEW, "ray", 2)
     request = next(steps)
+    assert isinstance(request, Get)
     record = simulation.replicas[0][request.table, request.key]
     with pytest.raises(StopIteration) as stop:
         steps.send(record)
