@@ -19,7 +19,7 @@ from pequod_views.versioned.records import (
     StoredColumn,
 )
 from pequod_views.versioned.replicas import ReplicaRefusedError
-from pequod_views.versioned.rows import EarlierFormatError, NameRefusedError, Update, VersionedView
+from pequod_views.versioned.rows import EarlierFormatError, NameRefusedError, Update, VersionedView, ViewRefusedError
 from pequod_views.versioned.sqlite_store import SqliteReplicas
 from pequod_views.versioned.sweeping import Swept, ViewSweeper
 from pequod_views.versioned.turns import LeaseLostError
@@ -55,5 +55,6 @@ __all__ = [
     "VersionedView",
     "ViewCoordinator",
     "ViewLateError",
+    "ViewRefusedError",
     "ViewSweeper",
 ]

@@ -23,6 +23,7 @@ from pequod_views.versioned.rows import (
     VersionedView,
     base_column,
     check_text,
+    check_view,
     check_views,
     guesses,
     likely_row,
@@ -79,7 +80,11 @@ class ViewCoordinator:
     """Writes base tables and keeps their views.
 
     Args:
+        views: Of groups their `rows_view`.
         leases: Shared with the other coordinators and the sweeper of the process.
+
+    Raises:
+        NameRefusedError, ViewRefusedError: The views cannot be kept together, or one is no view of rows.
     """
 
     def __init__(self, store: RecordStore, views: Sequence[VersionedView], leases: ShareLeases) -> None:
@@ -184,7 +189,9 @@ class ViewCoordinator:
             EarlierFormatError: The record is of an earlier version.
             NameRefusedError: The key is not Unicode.
             SettingError: `wait_s` is no number of seconds.
+            ViewRefusedError: The view is one of groups, see `get_groups`.
         """
+        check_view(view)
         check_text("the view key", key)
         refuse_duration("wait_s", wait_s)
         try:
