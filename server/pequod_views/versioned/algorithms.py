@@ -229,7 +229,7 @@ def _move(
 ) -> Generator[Request, Any, None]:
     """Have a record go from its live row to another one, and say in the base record that this was propagated.
 
-    The base record may say so before the new row is ready: whoever finds the row, a reader or a sweep, makes it ready.
+    The base record may say so before the new row is ready: a reader or a sweep that finds the row makes it ready.
     """
     # From here on readers that find the row wait, until the old row is stale.
     stamp = turn.stamp()

@@ -88,11 +88,17 @@ def merged(steps: Steps, *, is_patient: bool) -> Steps:
                     raise
         reply = None
         if isinstance(request, Get):
-            reply = {}
-            for answer in answers:
-                merge(reply, answer)
+            reply = newest_of(answers)
             if request.columns is not None:
                 reply = {one: reply[one] for one in request.columns if one in reply}
+
+
+def newest_of(answers: Sequence[Record]) -> Record:
+    """Return the newest of each cell that replicas have."""
+    newest: Record = {}
+    for answer in answers:
+        merge(newest, answer)
+    return newest
 
 
 def alone(request: Request) -> Steps:

@@ -43,6 +43,7 @@ from tests.views.versioned.processes import (
     Steps,
     alone,
     merged,
+    newest_of,
     parts_of,
     records_of,
     take,
@@ -197,11 +198,9 @@ class Simulation:
         view, column = self.view, base_column(self.view.key_column)
         old: list[Record] = []
         try:
-            try:
+            with suppress(QuorumError):
                 columns = tuple(map(base_column, view.deciders))
                 old = yield Get(view.base, updates[0].key, columns, self._base_quorum)
-            except QuorumError:
-                pass
             yield from self._persisted(updates)
             old = sorted(old, key=lambda answer: -answer.get(column, EMPTY).timestamp)
             rows = [row for answer in old if (row := likely_row(view, answer)) is not None]
@@ -291,8 +290,7 @@ class Simulation:
         for key, cells in sorted(self.records(self.view.base).items()):
             if updates := undone(self.view, key, cells):
                 yield from self._persisted(updates)
-                is_marked = yield from self._propagated(process, updates, guesses())
-                if not is_marked:
+                if not (yield from self._propagated(process, updates, guesses())):
                     yield from self._marked(updates)
 
     def _tidy(self, process: Process, *, collects: bool = True, forgets: bool = False) -> Steps:
@@ -395,9 +393,7 @@ class Simulation:
     def _repair(self, request: Request, answers: list[Record]) -> None:
         if not self._read_repair or not isinstance(request, Get):
             return
-        merged: Record = {}
-        for answer in answers:
-            merge(merged, answer)
-        if any(answer != merged for answer in answers):
-            put = Put(request.table, request.key, tuple(merged.items()), 0)
+        newest = newest_of(answers)
+        if any(answer != newest for answer in answers):
+            put = Put(request.table, request.key, tuple(newest.items()), 0)
             self._messages += [Message(number, put, None) for number in range(len(self.replicas))]
