@@ -112,6 +112,7 @@ def sweep(file: VersionedPath, output_json: Json = False) -> None:
 def check(file: VersionedPath, output_json: Json = False) -> None:
     """Compare the views with their bases, and print where one is not what its base says; exit code 1 if there is one.
 
+    The exit code is 1 as well if there was nothing to compare: neither a record of a base nor a row of a view.
     Nothing is said of records with writes that are not propagated yet; a sweep propagates those that nobody works on.
     """
     views = _parsed(file)
@@ -125,11 +126,16 @@ def check(file: VersionedPath, output_json: Json = False) -> None:
         else:
             for text in checked.wrong:
                 print(text)
+            bases = {view.name: view.base for view in views.views}
+            for name in checked.empty:
+                print(
+                    f"{name}: nothing to compare, since the table {bases[name]!r} has no records and the view no rows"
+                )
             without = _without(checked.replicas_away)
             print(
                 f"{checked.records} records, {checked.pending} not propagated yet, {len(checked.wrong)} wrong{without}"
             )
-        return not checked.wrong
+        return not checked.wrong and len(checked.empty) < len(views.views)
 
     if not _run(views, work):
         raise typer.Exit(ExitCode.WRONG)

@@ -10,6 +10,7 @@ from pequod_views.versioned.groups import AggregateRefusedError, GroupAggregate,
 from pequod_views.versioned.leases import ShareLeases
 from pequod_views.versioned.records import (
     ForgettingStore,
+    JoiningStore,
     LimitedStore,
     QuorumError,
     RecordStore,
@@ -18,7 +19,7 @@ from pequod_views.versioned.records import (
     StoredColumn,
 )
 from pequod_views.versioned.replicas import ReplicaRefusedError
-from pequod_views.versioned.rows import EarlierFormatError, NameRefusedError, Update, VersionedView
+from pequod_views.versioned.rows import EarlierFormatError, NameRefusedError, Update, VersionedView, ViewRefusedError
 from pequod_views.versioned.sqlite_store import SqliteReplicas
 from pequod_views.versioned.sweeping import Swept, ViewSweeper
 from pequod_views.versioned.turns import LeaseLostError
@@ -31,6 +32,7 @@ __all__ = [
     "ForgettingStore",
     "GroupAggregate",
     "GroupView",
+    "JoiningStore",
     "LeaseLostError",
     "LimitedStore",
     "NameRefusedError",
@@ -53,5 +55,6 @@ __all__ = [
     "VersionedView",
     "ViewCoordinator",
     "ViewLateError",
+    "ViewRefusedError",
     "ViewSweeper",
 ]

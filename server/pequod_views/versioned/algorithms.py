@@ -15,11 +15,22 @@ Source:
 from __future__ import annotations
 
 from collections.abc import Generator, Sequence
-from dataclasses import dataclass
-from typing import Any, Final, TypeAlias
+from typing import Any, Final, NamedTuple, TypeAlias
 
 from pequod.errors import PequodError
-from pequod_views.versioned.records import EMPTY, NEVER, Cells, Forget, Get, Put, StoredCell, StoredColumn, merge
+from pequod_views.versioned.known import LiveRow
+from pequod_views.versioned.records import (
+    EMPTY,
+    NEVER,
+    Cells,
+    Forget,
+    Get,
+    Put,
+    PutAll,
+    StoredCell,
+    StoredColumn,
+    merge,
+)
 from pequod_views.versioned.rows import (
     FROM,
     NEXT,
@@ -28,6 +39,7 @@ from pequod_views.versioned.rows import (
     Pointer,
     Update,
     VersionedView,
+    marks_of,
     put_columns,
     put_row,
     record_of,
@@ -41,7 +53,7 @@ from pequod_views.versioned.turns import Stamps
 #: Reads of a row that is being made, before a reader gives up.
 _READS_MAX: Final = 100
 
-Request: TypeAlias = Get | Put | Forget
+Request: TypeAlias = Get | Put | PutAll | Forget
 
 
 class NoLiveRowError(PequodError):
@@ -86,22 +98,19 @@ class RingError(RowBrokenError):
         self.rows = rows
 
 
-@dataclass(frozen=True, slots=True)
-class LiveRow:
-    """The row that a base record has in a view."""
+class Propagated(NamedTuple):
+    """What a propagation has done."""
 
+    #: The live row.
     row: str
-    #: The timestamp of its view key; NEVER for the root of a record that had none.
-    time: int
-    is_finished: bool
-    #: The cells of its columns, if they were asked for.
-    columns: Cells
+    #: The base record says that the updates were propagated.
+    is_marked: bool
 
 
 def propagate(
     view: VersionedView, updates: Sequence[Update], guess: str, quorum: int, turn: Stamps
-) -> Generator[Request, Any, str]:
-    """Make a view what it is with updates, and return the live row (Algorithm 2). Doing it twice is as good as once.
+) -> Generator[Request, Any, Propagated]:
+    """Make a view what it is with updates (Algorithm 2). Doing it twice is as good as once.
 
     Requires:
         The updates are of different columns of one base record. Nothing else propagates updates of the view key of
@@ -116,33 +125,47 @@ def propagate(
         RowBrokenError: See `mend`.
 
     Cost:
-        Of the view key: a read for each row from the guess to the live one, and three writes.
+        Of the view key: a read for each row from the guess to the live one, or none if the epoch of the turn knows
+        that row, and three writes.
     """
     base_key = updates[0].key
-    columns = [update for update in updates if update.column != view.key_column]
-    keys = [update for update in updates if update.column == view.key_column]
+    cells = {view_column(update.column, base_key): update.cell for update in updates}
     if not decide(view, updates):
-        live = yield from get_live_row(view, base_key, guess, quorum)
-        yield put_columns(view, live.row, columns, quorum)
-        return live.row
+        known = turn.known.add(view.name, base_key, cells)
+        live = known or (yield from get_live_row(view, base_key, guess, quorum))
+        yield put_columns(view, live.row, updates, quorum)
+        return Propagated(live.row, is_marked=False)
+    marks = Put(view.base, base_key, tuple(marks_of(view, updates).items()), quorum)
     if view.where:
-        cells = {view_column(update.column, base_key): update.cell for update in updates}
-        return (yield from place(view, base_key, cells, guess, quorum, turn))
-    live = yield from get_live_row(view, base_key, guess, quorum, with_columns=True)
-    new = Pointer(keys[0].cell.timestamp, row_of(keys[0].cell.value))
+        return (yield from place(view, base_key, cells, guess, quorum, turn, marks))
+    columns = [update for update in updates if update.column != view.key_column]
+    (key,) = (update for update in updates if update.column == view.key_column)
+    del cells[view_column(view.key_column, base_key)]
+    live = yield from _taken(view, base_key, guess, quorum, turn)
+    new = Pointer(key.cell.timestamp, row_of(key.cell.value))
     is_newer = new.row != live.row and new > (live.time, live.row)
+    merged = dict(live.columns)
+    merge(merged, cells)
     if columns and not is_newer:
         yield put_columns(view, live.row, columns, quorum)
     if is_newer:
-        cells = dict(live.columns)
-        merge(cells, {view_column(update.column, base_key): update.cell for update in columns})
-        yield from _move(view, base_key, live.row, new, cells, turn, quorum)
+        yield from _move(view, base_key, live.row, new, merged, turn, quorum, marks)
     elif new.row != live.row:
         yield from put_stale(view, base_key, new.row, live, turn, quorum)
     elif new.time >= live.time:
         # Equal: an earlier attempt at this update, which may have reached less than a quorum.
         yield put_live(view, base_key, new, turn, quorum)
-    return new.row if is_newer else live.row
+    now = max(new, Pointer(live.time, live.row))
+    turn.known.keep(view.name, base_key, LiveRow(now.row, now.time, is_finished=True, columns=merged))
+    return Propagated(now.row, is_marked=is_newer)
+
+
+def _taken(
+    view: VersionedView, base_key: str, guess: str, quorum: int, turn: Stamps
+) -> Generator[Request, Any, LiveRow]:
+    """Return the live row with its columns, for a turn that has the record alone and may have it go elsewhere."""
+    known = turn.known.take(view.name, base_key)
+    return known or (yield from get_live_row(view, base_key, guess, quorum, with_columns=True))
 
 
 def decide(view: VersionedView, updates: Sequence[Update]) -> bool:
@@ -151,9 +174,15 @@ def decide(view: VersionedView, updates: Sequence[Update]) -> bool:
 
 
 def place(
-    view: VersionedView, base_key: str, cells: Cells, guess: str, quorum: int, turn: Stamps
-) -> Generator[Request, Any, str]:
-    """Have a record of a selection view be where its cells say, and return that row.
+    view: VersionedView,
+    base_key: str,
+    cells: Cells,
+    guess: str,
+    quorum: int,
+    turn: Stamps,
+    marks: Put | None = None,
+) -> Generator[Request, Any, Propagated]:
+    """Have a record of a selection view be where its cells say.
 
     Several columns say it, each with a timestamp of its own, and their updates come in any order. So the live row keeps
     the newest cells of all of them, and the turns give the order of the rows that the record has had: each row is made
@@ -164,6 +193,7 @@ def place(
 
     Args:
         cells: Those that the live row may not have yet.
+        marks: They say in the base record that the cells were propagated; sent if the record goes elsewhere.
 
     Raises:
         NoLiveRowError: The guess is not in the view.
@@ -172,30 +202,42 @@ def place(
     Source:
         Ours; the paper says that selection is easy to add, and does not say how.
     """
-    live = yield from get_live_row(view, base_key, guess, quorum, with_columns=True)
+    live = yield from _taken(view, base_key, guess, quorum, turn)
     all_cells = dict(live.columns)
     merge(all_cells, cells)
     row = row_of_cells(view, base_key, live.row, all_cells)
     if row != live.row:
-        yield from _move(view, base_key, live.row, Pointer(turn.stamp(), row), all_cells, turn, quorum)
+        yield from _move(view, base_key, live.row, Pointer(turn.stamp(), row), all_cells, turn, quorum, marks)
     elif row == ROOT:
         yield put_row(view, ROOT, base_key, {}, quorum, all_cells)
     else:
         # With a pointer of this turn: a row that a dead coordinator began to make before is stale then.
         yield put_live(view, base_key, Pointer(turn.stamp(), row), turn, quorum, all_cells)
-    return row
+    turn.known.keep(view.name, base_key, LiveRow(row, live.time, is_finished=True, columns=all_cells))
+    return Propagated(row, is_marked=row != live.row and marks is not None)
 
 
 def _move(
-    view: VersionedView, base_key: str, old_row: str, new: Pointer, cells: Cells, turn: Stamps, quorum: int
+    view: VersionedView,
+    base_key: str,
+    old_row: str,
+    new: Pointer,
+    cells: Cells,
+    turn: Stamps,
+    quorum: int,
+    marks: Put | None,
 ) -> Generator[Request, Any, None]:
-    """Have a record go from its live row to another one."""
+    """Have a record go from its live row to another one, and say in the base record that this was propagated.
+
+    The base record may say so before the new row is ready: a reader or a sweep that finds the row makes it ready.
+    """
     # From here on readers that find the row wait, until the old row is stale.
     stamp = turn.stamp()
     own = {NEXT: StoredCell(new.text, stamp), FROM: StoredCell(old_row, stamp)}
     yield put_row(view, new.row, base_key, own, quorum, cells)
     yield put_row(view, old_row, base_key, {NEXT: StoredCell(new.text, turn.stamp())}, quorum)
-    yield put_row(view, new.row, base_key, {READY: StoredCell("", stamp)}, quorum)
+    ready = put_row(view, new.row, base_key, {READY: StoredCell("", stamp)}, quorum)
+    yield ready if marks is None else PutAll((ready, marks), quorum)
 
 
 def get_live_row(

@@ -30,7 +30,7 @@ from cassandra.query import BatchStatement, BatchType, PreparedStatement, tuple_
 from pequod.errors import SettingError
 from pequod_views.versioned.cassandra_address import CassandraAddress
 from pequod_views.versioned.cassandra_nodes import AWAY, CassandraNodes
-from pequod_views.versioned.records import Cells, KeyPage, QuorumError, StoredCell, StoredColumn
+from pequod_views.versioned.records import Cells, KeyPage, Put, QuorumError, StoredCell, StoredColumn
 from pequod_views.versioned.replicas import ReplicaRefusedError, refuse_duration
 from pequod_views.versioned.rows import NameRefusedError
 
@@ -159,14 +159,25 @@ class CassandraReplicas:
             QuorumError: Too few replicas answer.
             StatementRefusedError: The cells are too large together.
         """
-        self.check_record(table, key)
-        for column, cell in cells.items():
-            _check_cell(column, cell)
-        # All cells of a record are in one partition: such a batch is one change there, seen as a whole or not at all.
-        batch = BatchStatement(batch_type=BatchType.UNLOGGED)
-        for column, cell in cells.items():
-            batch.add(self._statements[_PUT], (cell.timestamp, _text(cell.value), table, key, *column))
-        if cells:
+        await self.put_all([Put(table, key, tuple(cells.items()), quorum)], quorum)
+
+    async def put_all(self, puts: Sequence[Put], quorum: int) -> None:
+        """Write cells of several records, those of each at once at each replica.
+
+        Raises:
+            NameRefusedError, QuorumError, StatementRefusedError: See `put`.
+        """
+        # All cells of a record are in one partition, and are one change there, seen as a whole or not at all. The node
+        # that gets the batch passes each partition on by itself.
+        batch, is_empty = BatchStatement(batch_type=BatchType.UNLOGGED), True
+        for put in puts:
+            self.check_record(put.table, put.key)
+            for column, cell in put.cells:
+                _check_cell(column, cell)
+                values = cell.timestamp, _text(cell.value), put.table, put.key, *column
+                batch.add(self._statements[_PUT], values)
+                is_empty = False
+        if not is_empty:
             await self._ask(batch, quorum)
 
     async def keys(self, table: str, after: str | None, count: int) -> KeyPage:

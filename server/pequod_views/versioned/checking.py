@@ -33,6 +33,8 @@ class Checked:
     replicas_away: int = 0
     #: Sentences, one for each record that a view has in another way than its base.
     wrong: list[str] = field(default_factory=list)
+    #: Views of which there was nothing to look at: neither a record of the base nor a row.
+    empty: list[str] = field(default_factory=list)
 
 
 async def check_rows(store: RecordStore, views: Sequence[VersionedView]) -> Checked:
@@ -45,12 +47,16 @@ async def check_rows(store: RecordStore, views: Sequence[VersionedView]) -> Chec
     check_views(views)
     checked = Checked()
     for view in views:
-        base, rows = KeyScan(store, view.base), KeyScan(store, view.name)
+        base, rows, is_empty = KeyScan(store, view.base), KeyScan(store, view.name), True
         async for base_key in base:
             checked.records += 1
+            is_empty = False
             await _check_record(store, view, base_key, checked)
         async for record in rows:
+            is_empty = False
             await _check_rows(store, view, record, checked)
+        if is_empty:
+            checked.empty.append(view.name)
         checked.replicas_away = max(checked.replicas_away, base.replicas_away, rows.replicas_away)
     return checked
 

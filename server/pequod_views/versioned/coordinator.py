@@ -23,6 +23,7 @@ from pequod_views.versioned.rows import (
     VersionedView,
     base_column,
     check_text,
+    check_view,
     check_views,
     guesses,
     likely_row,
@@ -79,7 +80,11 @@ class ViewCoordinator:
     """Writes base tables and keeps their views.
 
     Args:
+        views: Of groups their `rows_view`.
         leases: Shared with the other coordinators and the sweeper of the process.
+
+    Raises:
+        NameRefusedError, ViewRefusedError: The views cannot be kept together, or one is no view of rows.
     """
 
     def __init__(self, store: RecordStore, views: Sequence[VersionedView], leases: ShareLeases) -> None:
@@ -148,9 +153,9 @@ class ViewCoordinator:
     ) -> None:
         if not is_written:
             await self._propagator.persist(updates)
-        await self._propagator.propagate(view, updates, rows)
-        # A session need not wait for this.
-        self._start(self._propagator.mark(view, updates))
+        if not await self._propagator.propagate(view, updates, rows):
+            # A session need not wait for this.
+            self._start(self._propagator.mark(view, updates))
 
     async def _guesses(self, views: Sequence[VersionedView], key: str, quorum: int) -> dict[str, list[str]]:
         """Return guesses for views, from memory or from what the record has; a read for all that need one."""
@@ -184,7 +189,9 @@ class ViewCoordinator:
             EarlierFormatError: The record is of an earlier version.
             NameRefusedError: The key is not Unicode.
             SettingError: `wait_s` is no number of seconds.
+            ViewRefusedError: The view is one of groups, see `get_groups`.
         """
+        check_view(view)
         check_text("the view key", key)
         refuse_duration("wait_s", wait_s)
         try:

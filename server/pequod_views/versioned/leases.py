@@ -27,6 +27,7 @@ from dataclasses import dataclass
 from typing import Final, NamedTuple, Self
 
 from pequod.errors import SettingError
+from pequod_views.versioned.known import KnownRows
 from pequod_views.versioned.locks import RowLocks
 from pequod_views.versioned.records import QuorumError, RecordStore
 from pequod_views.versioned.replicas import refuse_duration
@@ -77,6 +78,10 @@ class _Held:
 
     def stamp(self) -> int:
         return self.stamps.stamp()
+
+    @property
+    def known(self) -> KnownRows:
+        return self.stamps.known
 
     def check(self) -> None:
         if self.clock() >= self.until_s:

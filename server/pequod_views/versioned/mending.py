@@ -44,6 +44,7 @@ def mend(view: VersionedView, broken: RowBrokenError, quorum: int, turn: Stamps)
     Requires:
         Nothing else propagates updates of this base record.
     """
+    turn.known.take(view.name, broken.base_key)
     match broken:
         case RowUnfinishedError(base_key=base_key, row=row):
             yield from heal(view, base_key, row, quorum, turn)
@@ -152,6 +153,7 @@ def collect(view: VersionedView, base_key: str, row: str, quorum: int, turn: Sta
     Source:
         Ours; the paper's stale rows stay for ever.
     """
+    turn.known.take(view.name, base_key)
     try:
         live = yield from get_live_row(view, base_key, row, quorum)
     except NoLiveRowError:
@@ -176,7 +178,7 @@ def forget(
     Args:
         stamp: That of the tombstone; a row that was written since is left as it is.
     """
-    del turn
+    turn.known.take(view.name, base_key)
     record, column = record_of(row, base_key), StoredColumn(NEXT, base_key)
     cells: Cells = yield Get(view.name, record, None, replica_count // 2 + 1)
     tombstone = cells.get(column, EMPTY)

@@ -10,8 +10,17 @@ from typing import Any, Final, TypeAlias, TypeVar
 from pequod_views.versioned.algorithms import NoLiveRowError, Request, RowBrokenError, decide, propagate
 from pequod_views.versioned.leases import ShareLeases
 from pequod_views.versioned.mending import mend
-from pequod_views.versioned.records import Forget, ForgettingStore, Get, QuorumError, RecordStore, StoredCell
-from pequod_views.versioned.rows import Update, VersionedView, base_column, check_cells, done_column
+from pequod_views.versioned.records import (
+    Forget,
+    ForgettingStore,
+    Get,
+    JoiningStore,
+    Put,
+    PutAll,
+    QuorumError,
+    RecordStore,
+)
+from pequod_views.versioned.rows import Update, VersionedView, base_column, check_cells, marks_of
 from pequod_views.versioned.turns import LeaseLostError, Turn
 
 T = TypeVar("T")
@@ -42,8 +51,8 @@ class Propagator:
         """Return the row of a base record that was live when this process looked last, if it remembers one."""
         return self._rows.get((view.name, base_key))
 
-    async def propagate(self, view: VersionedView, updates: Sequence[Update], guesses: Sequence[str]) -> None:
-        """Propagate updates of a base record, however long the replicas are away.
+    async def propagate(self, view: VersionedView, updates: Sequence[Update], guesses: Sequence[str]) -> bool:
+        """Propagate updates of a base record, however long the replicas are away; return whether they are marked.
 
         Args:
             guesses: See `rows.guesses`.
@@ -54,7 +63,7 @@ class Propagator:
             try:
                 async with self._leases.hold(view.name, base_key, exclusive=exclusive) as turn:
                     steps = propagate(view, updates, guesses[at], self.majority, turn)
-                    row = await self.carry_out(steps, turn, is_patient=True)
+                    propagated = await self.carry_out(steps, turn, is_patient=True)
                 break
             except NoLiveRowError:
                 # The last guess is the root, which never fails.
@@ -64,15 +73,15 @@ class Propagator:
                 continue
             except RowBrokenError as broken:
                 await self.mend(view, broken)
-        self._rows[view.name, base_key] = row
+        self._rows[view.name, base_key] = propagated.row
         if len(self._rows) > _ROWS_MAX:
             del self._rows[next(iter(self._rows))]
+        return propagated.is_marked and isinstance(self.store, JoiningStore)
 
     async def mark(self, view: VersionedView, updates: Sequence[Update]) -> None:
         """Say in the base record that updates have been propagated."""
-        marks = {done_column(view, update.column): StoredCell("", update.cell.timestamp) for update in updates}
         try:
-            await self.store.put(updates[0].table, updates[0].key, marks, 1)
+            await self.store.put(updates[0].table, updates[0].key, marks_of(view, updates), 1)
         except QuorumError:
             # A sweep propagates them once more.
             return
@@ -143,8 +152,13 @@ class Propagator:
             case Forget(table, key, cells, quorum):
                 assert isinstance(self.store, ForgettingStore), "a sweep looks before"
                 return await self.store.forget(table, key, dict(cells), quorum)
+            case PutAll(puts, quorum) if isinstance(self.store, JoiningStore):
+                return await self.store.put_all(puts, quorum)
+            case PutAll((Put(table, key, cells, quorum), *_)) | Put(table, key, cells, quorum):
+                # Those behind the first one are marks, which are sent after the turn then.
+                return await self.store.put(table, key, dict(cells), quorum)
             case _:
-                return await self.store.put(request.table, request.key, dict(request.cells), request.quorum)
+                raise AssertionError("there are four kinds")
 
 
 async def _insist(ask: Callable[[], Any]) -> Any:

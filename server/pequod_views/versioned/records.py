@@ -110,6 +110,17 @@ class Put:
 
 
 @dataclass(frozen=True, slots=True)
+class PutAll:
+    """Write cells of several records as one request; each is at ``quorum`` replicas in the end.
+
+    The records may come to a replica one by one, in any order.
+    """
+
+    puts: tuple[Put, ...]
+    quorum: int
+
+
+@dataclass(frozen=True, slots=True)
 class Forget:
     """Remove cells of a record where they are not newer than these, at ``quorum`` replicas."""
 
@@ -171,6 +182,19 @@ class ForgettingStore(Protocol):
 
         Raises:
             QuorumError: Too few replicas answer; some may have removed them.
+        """
+        ...
+
+
+@runtime_checkable
+class JoiningStore(Protocol):
+    """A store that takes cells of several records as one request; another one gets a request for each."""
+
+    async def put_all(self, puts: Sequence[Put], quorum: int) -> None:
+        """Write cells at all replicas, and return once ``quorum`` of them have those of each record.
+
+        Raises:
+            QuorumError: Too few replicas answer; some may have some of the cells.
         """
         ...
 

@@ -23,7 +23,7 @@ import redis.asyncio
 from redis.exceptions import RedisError
 
 from pequod_views.versioned.quorums import Quorums
-from pequod_views.versioned.records import Cells, KeyPage, StoredCell, StoredColumn, merge
+from pequod_views.versioned.records import Cells, KeyPage, Put, StoredCell, StoredColumn, merge
 from pequod_views.versioned.registers import BallotRequest, Ballots, Prepare, Vote, swap_at_replicas
 from pequod_views.versioned.replicas import (
     ReplicaId,
@@ -135,8 +135,19 @@ class RedisReplicas:
 
     async def put(self, table: str, key: str, cells: Cells, quorum: int) -> None:
         """Write cells."""
-        texts = [text for column, cell in cells.items() for text in (_name(*column), _text(cell))]
-        await self._run(_PUT, table, key, texts, quorum)
+        await self._run(_PUT, table, key, _texts(cells), quorum)
+
+    async def put_all(self, puts: Sequence[Put], quorum: int) -> None:
+        """Write cells of several records; a server has them one after the other."""
+        records = [(put.table, put.key, _texts(dict(put.cells))) for put in puts]
+
+        async def run(server: Server) -> None:
+            async with server.pipeline(transaction=False) as pipeline:
+                for table, key, texts in records:
+                    pipeline.eval(_PUT, 2, *_places(table, key), key.encode(), *texts)
+                await pipeline.execute()
+
+        await self._servers.ask(run, quorum, self.down)
 
     async def forget(self, table: str, key: str, cells: Cells, quorum: int) -> None:
         """Remove cells."""
@@ -146,10 +157,8 @@ class RedisReplicas:
         await self._run(_FORGET, table, key, texts, quorum)
 
     async def _run(self, script: str, table: str, key: str, texts: list[bytes], quorum: int) -> None:
-        names = _place(table, key), b"keys " + table.encode()
-
         async def run(server: Server) -> None:
-            await cast("Awaitable[object]", server.eval(script, 2, *names, key.encode(), *texts))
+            await cast("Awaitable[object]", server.eval(script, 2, *_places(table, key), key.encode(), *texts))
 
         await self._servers.ask(run, quorum, self.down)
 
@@ -223,6 +232,11 @@ def _place(table: str, key: str) -> bytes:
     return b"cells " + _name(table, key)
 
 
+def _places(table: str, key: str) -> tuple[bytes, bytes]:
+    """Return where a record is, and where the keys of its table are."""
+    return _place(table, key), b"keys " + table.encode()
+
+
 def _name(first: str, second: str) -> bytes:
     text = first.encode()
     return b"%d %s%s" % (len(text), text, second.encode())
@@ -232,6 +246,11 @@ def _column(name: bytes) -> StoredColumn:
     length, texts = name.split(b" ", 1)
     at = int(length)
     return StoredColumn(texts[:at].decode(), texts[at:].decode())
+
+
+def _texts(cells: Cells) -> list[bytes]:
+    """Return cells as the script that writes them has them."""
+    return [text for column, cell in cells.items() for text in (_name(*column), _text(cell))]
 
 
 def _text(cell: StoredCell) -> bytes:

@@ -51,6 +51,20 @@ class NameRefusedError(PequodError):
         self.reason = reason
 
 
+class ViewRefusedError(PequodError):
+    """What is no view of rows stands where one has to; nothing was done."""
+
+    def __init__(self, view: object) -> None:
+        name = getattr(view, "name", None)
+        reason = f"{view!r} is no VersionedView"
+        if hasattr(view, "rows_view"):
+            reason = (
+                f"the view {name!r} is one of groups: give its `rows_view` here, and the view itself to `get_groups`"
+            )
+        super().__init__(reason)
+        self.view = name
+
+
 class EarlierFormatError(PequodError):
     """A record of a view has cells that an earlier version wrote, where columns and book-keeping shared their names."""
 
@@ -150,12 +164,25 @@ def check_text(what: str, text: str) -> None:
         raise NameRefusedError(what, text, "it has half of a surrogate pair, which is no Unicode text") from None
 
 
+def check_view(view: object) -> None:
+    """Pass if a view is one of rows.
+
+    Raises:
+        ViewRefusedError: It is one of groups, or none at all.
+    """
+    if not isinstance(view, VersionedView):
+        raise ViewRefusedError(view)
+
+
 def check_views(views: Sequence[VersionedView]) -> None:
     """Pass if views can be kept in one store.
 
     Raises:
         NameRefusedError: Two views have one name, or one has the name of another one's base table.
+        ViewRefusedError: One is a view of groups, or none at all.
     """
+    for view in views:
+        check_view(view)
     names = [view.name for view in views]
     for at, name in enumerate(names):
         if name in names[:at]:
@@ -213,6 +240,11 @@ def check_cells(table: str, key: str, cells: Cells) -> None:
 def done_column(view: VersionedView, column: str) -> StoredColumn:
     """Return the mark in a base record whose timestamp is that of the column's newest propagated update."""
     return StoredColumn(_DONE + column, view.name)
+
+
+def marks_of(view: VersionedView, updates: Sequence[Update]) -> Cells:
+    """Return the cells of a base record that say that updates of it have been propagated."""
+    return {done_column(view, update.column): StoredCell("", update.cell.timestamp) for update in updates}
 
 
 def row_of(key: str | None) -> str:

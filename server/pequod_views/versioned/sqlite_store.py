@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Final, Literal, TypeVar
 
 from pequod_views.versioned.quorums import Quorums
-from pequod_views.versioned.records import Cells, KeyPage, StoredCell, StoredColumn, merge
+from pequod_views.versioned.records import Cells, KeyPage, Put, StoredCell, StoredColumn, merge
 from pequod_views.versioned.registers import BallotRequest, Ballots, Prepare, Vote, swap_at_replicas
 from pequod_views.versioned.replicas import ReplicaRefusedError, file_of, refuse_twice
 
@@ -90,6 +90,11 @@ class SqliteReplicas:
     async def put(self, table: str, key: str, cells: Cells, quorum: int) -> None:
         """Write cells."""
         rows = [(table, key, *column, *cell) for column, cell in cells.items()]
+        await self._ask(lambda file: _write(file, rows), quorum)
+
+    async def put_all(self, puts: Sequence[Put], quorum: int) -> None:
+        """Write cells of several records."""
+        rows = [(put.table, put.key, *column, *cell) for put in puts for column, cell in put.cells]
         await self._ask(lambda file: _write(file, rows), quorum)
 
     async def keys(self, table: str, after: str | None, count: int) -> KeyPage:

@@ -100,8 +100,8 @@ class ViewSweeper:
         # They may be at few replicas.
         await self._propagator.persist(updates)
         row = likely_row(view, cells)
-        await self._propagator.propagate(view, updates, guesses() if row is None else guesses(row))
-        await self._propagator.mark(view, updates)
+        if not await self._propagator.propagate(view, updates, guesses() if row is None else guesses(row)):
+            await self._propagator.mark(view, updates)
         swept.propagated += len(updates)
 
     async def _tidy(self, view: VersionedView, record: str, cells: Cells, swept: Swept) -> None:

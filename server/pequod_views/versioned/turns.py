@@ -18,6 +18,7 @@ from __future__ import annotations
 from typing import Final, Protocol
 
 from pequod.errors import PequodError
+from pequod_views.versioned.known import KnownRows
 
 _STAMPS: Final = 1 << 32
 #: Earlier versions had 2**20 stamps for each turn of a record: the first epoch is above 2**24 of them.
@@ -39,6 +40,11 @@ class Stamps(Protocol):
         """Return a stamp above all those of this turn and of those before."""
         ...
 
+    @property
+    def known(self) -> KnownRows:
+        """What the turns of this epoch know of live rows."""
+        ...
+
 
 class Turn(Stamps, Protocol):
     """The right to propagate updates of a base record."""
@@ -58,6 +64,7 @@ class TurnStamps:
     def __init__(self, epoch: int) -> None:
         self._next = epoch * _STAMPS
         self._end = self._next + _STAMPS
+        self.known: Final = KnownRows()
 
     @property
     def are_spent(self) -> bool:

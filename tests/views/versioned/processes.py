@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Generator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 from pequod_views.versioned import QuorumError, StoredCell, StoredColumn
 from pequod_views.versioned.algorithms import Request
-from pequod_views.versioned.records import Forget, Get, Put, merge
+from pequod_views.versioned.records import Forget, Get, Put, PutAll, merge
 
 Record = dict[StoredColumn, StoredCell]
 Replica = dict[tuple[str, str], Record]
@@ -29,7 +30,7 @@ class Lock:
 
 @dataclass
 class Message:
-    """A request on its way to one replica."""
+    """A request on its way to one replica, or one record of it."""
 
     replica: int
     request: Request
@@ -45,6 +46,8 @@ class Call:
     request: Request
     left: int
     answers: list[Record] = field(default_factory=list)
+    #: How many replicas have done what they are to do with each record.
+    counts: Counter[tuple[str, str]] = field(default_factory=Counter)
     is_over: bool = False
 
 
@@ -65,7 +68,7 @@ class Process:
 
 
 def merged(steps: Steps, *, is_patient: bool) -> Steps:
-    """Carry out an algorithm with the replies that replicas send, merged.
+    """Carry out an algorithm with the replies that replicas send, merged, and return its result.
 
     Args:
         is_patient: A request that too few replicas answer is sent again.
@@ -74,8 +77,8 @@ def merged(steps: Steps, *, is_patient: bool) -> Steps:
     while True:
         try:
             request = steps.send(reply)
-        except StopIteration:
-            return
+        except StopIteration as stop:
+            return stop.value
         answers = None
         while answers is None:
             try:
@@ -85,16 +88,27 @@ def merged(steps: Steps, *, is_patient: bool) -> Steps:
                     raise
         reply = None
         if isinstance(request, Get):
-            reply = {}
-            for answer in answers:
-                merge(reply, answer)
+            reply = newest_of(answers)
             if request.columns is not None:
                 reply = {one: reply[one] for one in request.columns if one in reply}
+
+
+def newest_of(answers: Sequence[Record]) -> Record:
+    """Return the newest of each cell that replicas have."""
+    newest: Record = {}
+    for answer in answers:
+        merge(newest, answer)
+    return newest
 
 
 def alone(request: Request) -> Steps:
     """Yield one request, as an algorithm."""
     yield request
+
+
+def parts_of(request: Request) -> tuple[Get | Put | Forget, ...]:
+    """Return what a request is to each record."""
+    return request.puts if isinstance(request, PutAll) else (request,)
 
 
 def take(record: Record, request: Request) -> None:

@@ -6,7 +6,7 @@ from collections.abc import Generator, Sequence
 from typing import Any
 
 from pequod_views.versioned import StoredCell, StoredColumn
-from pequod_views.versioned.records import Forget, Get, Put, merge
+from pequod_views.versioned.records import Forget, Get, Put, PutAll, merge
 from pequod_views.versioned.rows import NEXT, Pointer, row_in
 from pequod_views.versioned.turns import TurnStamps
 
@@ -64,8 +64,11 @@ class ThreeReplicas:
             except StopIteration:
                 turn._check()
                 return True
-            records = [self.replicas[number].setdefault((request.table, request.key), {}) for number in reached]
             reply = {}
+            if isinstance(request, PutAll):
+                # The other one is a mark in the base, which is not here.
+                (request, _) = request.puts
+            records = [self.replicas[number].setdefault((request.table, request.key), {}) for number in reached]
             if isinstance(request, Get):
                 for record in records:
                     merge(reply, {column: record[column] for column in request.columns or record if column in record})

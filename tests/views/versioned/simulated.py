@@ -15,17 +15,17 @@ from contextlib import suppress
 from functools import partial
 from typing import Any
 
-from pequod_views.versioned import LeaseLostError, NoLiveRowError, QuorumError, StoredCell
-from pequod_views.versioned.algorithms import Request, RowBrokenError, decide, get_view, propagate
+from pequod_views.versioned import LeaseLostError, NoLiveRowError, QuorumError
+from pequod_views.versioned.algorithms import Propagated, Request, RowBrokenError, decide, get_view, propagate
 from pequod_views.versioned.mending import broken_rows, collect, forget, mend
 from pequod_views.versioned.records import EMPTY, Get, Put, merge
 from pequod_views.versioned.rows import (
     Update,
     VersionedView,
     base_column,
-    done_column,
     guesses,
     likely_row,
+    marks_of,
     row_in,
     undone,
 )
@@ -43,6 +43,8 @@ from tests.views.versioned.processes import (
     Steps,
     alone,
     merged,
+    newest_of,
+    parts_of,
     records_of,
     take,
 )
@@ -196,15 +198,13 @@ class Simulation:
         view, column = self.view, base_column(self.view.key_column)
         old: list[Record] = []
         try:
-            try:
+            with suppress(QuorumError):
                 columns = tuple(map(base_column, view.deciders))
                 old = yield Get(view.base, updates[0].key, columns, self._base_quorum)
-            except QuorumError:
-                pass
             yield from self._persisted(updates)
             old = sorted(old, key=lambda answer: -answer.get(column, EMPTY).timestamp)
             rows = [row for answer in old if (row := likely_row(view, answer)) is not None]
-            yield from self._propagated(process, updates, guesses(*rows))
+            is_marked = yield from self._propagated(process, updates, guesses(*rows))
         except CoordinatorDiedError:
             self.dead.append(updates)
             self._unlock(process)
@@ -212,27 +212,26 @@ class Simulation:
         self.done += updates
         if self._on_done is not None:
             self._on_done(self)
-        with suppress(CoordinatorDiedError):
-            yield from self._marked(updates)
+        if not is_marked:
+            with suppress(CoordinatorDiedError):
+                yield from self._marked(updates)
 
     def _persisted(self, updates: Sequence[Update]) -> Steps:
         cells = tuple((base_column(update.column), update.cell) for update in updates)
         yield from merged(alone(Put(self.view.base, updates[0].key, cells, 1)), is_patient=True)
 
     def _marked(self, updates: Sequence[Update]) -> Steps:
-        marks = tuple(
-            (done_column(self.view, update.column), StoredCell("", update.cell.timestamp)) for update in updates
-        )
         with suppress(QuorumError):
-            yield Put(self.view.base, updates[0].key, marks, 1)
+            yield Put(self.view.base, updates[0].key, tuple(marks_of(self.view, updates).items()), 1)
 
     def _propagated(self, process: Process, updates: Sequence[Update], keys: list[str]) -> Steps:
         at, exclusive = 0, decide(self.view, updates)
         while True:
             try:
                 steps = partial(propagate, self.view, updates, keys[at], self._quorum)
-                yield from self._locked(process, Lock(updates[0].key, exclusive), steps, is_patient=True)
-                return
+                lock = Lock(updates[0].key, exclusive)
+                propagated: Propagated = yield from self._locked(process, lock, steps, is_patient=True)
+                return propagated.is_marked
             except NoLiveRowError:
                 at += 1
             except RowBrokenError as error:
@@ -256,9 +255,9 @@ class Simulation:
             try:
                 yield lock
                 self.begun.add(work)
-                yield from merged(steps(self._stamps(process, lock.key)), is_patient=is_patient)
+                result = yield from merged(steps(self._stamps(process, lock.key)), is_patient=is_patient)
                 self.begun.discard(work)
-                return
+                return result
             except LeaseLostError:
                 has_lost = True
             except (NoLiveRowError, RowBrokenError):
@@ -291,8 +290,8 @@ class Simulation:
         for key, cells in sorted(self.records(self.view.base).items()):
             if updates := undone(self.view, key, cells):
                 yield from self._persisted(updates)
-                yield from self._propagated(process, updates, guesses())
-                yield from self._marked(updates)
+                if not (yield from self._propagated(process, updates, guesses())):
+                    yield from self._marked(updates)
 
     def _tidy(self, process: Process, *, collects: bool = True, forgets: bool = False) -> Steps:
         try:
@@ -331,8 +330,10 @@ class Simulation:
         if dies and self._rng.random() < 0.5:
             self._ready.append((process, CoordinatorDiedError()))
             return
-        call = Call(process, request, len(self.replicas), is_over=dies)
-        self._messages += [Message(number, request, call) for number in range(len(self.replicas))]
+        # A replica gets all records of a request with one message, or each with its own.
+        parts = (request,) if self._rng.random() < 0.5 else parts_of(request)
+        call = Call(process, request, len(parts) * len(self.replicas), is_over=dies)
+        self._messages += [Message(number, part, call) for number in range(len(self.replicas)) for part in parts]
         if dies:
             self._ready.append((process, CoordinatorDiedError()))
 
@@ -372,26 +373,27 @@ class Simulation:
         if call is not None:
             call.left -= 1
         if self._rng.random() >= self._loss:
-            record = self.replicas[message.replica].setdefault((request.table, request.key), {})
-            take(record, request)
-            if call is not None:
-                call.answers.append(dict(record))
+            for part in parts_of(request):
+                record = self.replicas[message.replica].setdefault((part.table, part.key), {})
+                take(record, part)
+                if call is not None:
+                    call.counts[part.table, part.key] += 1
+                    call.answers.append(dict(record))
         if call is None or call.is_over:
             return
-        if len(call.answers) >= request.quorum:
+        answered = min(call.counts[part.table, part.key] for part in parts_of(call.request))
+        if answered >= call.request.quorum:
             call.is_over = True
             self._repair(request, call.answers)
             self._ready.append((call.process, call.answers))
         elif call.left == 0:
             call.is_over = True
-            self._ready.append((call.process, QuorumError(request.quorum, len(call.answers))))
+            self._ready.append((call.process, QuorumError(call.request.quorum, answered)))
 
     def _repair(self, request: Request, answers: list[Record]) -> None:
         if not self._read_repair or not isinstance(request, Get):
             return
-        merged: Record = {}
-        for answer in answers:
-            merge(merged, answer)
-        if any(answer != merged for answer in answers):
-            put = Put(request.table, request.key, tuple(merged.items()), 0)
+        newest = newest_of(answers)
+        if any(answer != newest for answer in answers):
+            put = Put(request.table, request.key, tuple(newest.items()), 0)
             self._messages += [Message(number, put, None) for number in range(len(self.replicas))]

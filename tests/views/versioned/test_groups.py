@@ -6,6 +6,7 @@ import random
 import sqlite3
 from collections.abc import AsyncIterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from pequod_views.versioned import (
@@ -20,6 +21,8 @@ from pequod_views.versioned import (
     StoreSession,
     Update,
     ViewCoordinator,
+    ViewRefusedError,
+    ViewSweeper,
 )
 
 AGGREGATES = tuple(
@@ -121,3 +124,15 @@ def test_what_cannot_be_is_refused() -> None:
             GroupView("v", "b", "k", aggregates)
     with pytest.raises(NameRefusedError, match="has it twice"):
         GroupView("v", "b", "k", (one,), ("k",))
+
+
+async def test_where_rows_are_asked_for_a_view_of_groups_is_refused(store: SqliteReplicas, leases: ShareLeases) -> None:
+    groups: Any = BY_STATUS
+    text = "the view 'work' is one of groups: give its `rows_view` here, and the view itself to `get_groups`"
+    for make in (ViewCoordinator, ViewSweeper):
+        with pytest.raises(ViewRefusedError, match=text):
+            make(store, [groups], leases)
+    coordinator = ViewCoordinator(store, [BY_STATUS.rows_view], leases)
+    with pytest.raises(ViewRefusedError, match=text):
+        await coordinator.get_view(groups, "kim")
+    assert await coordinator.get_groups(BY_STATUS, "kim") == {}

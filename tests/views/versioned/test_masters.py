@@ -23,11 +23,9 @@ from pequod_views.versioned import (
 )
 from pequod_views.versioned.algorithms import get_live_row
 from pequod_views.versioned.propagation import Propagator
-from pequod_views.versioned.records import Cells
 from pequod_views.versioned.rows import NEXT, READY, ROOT, Pointer, record_of, row_of, view_column
 from pequod_views.versioned.turns import TurnStamps
 
-from tests.views.versioned.conftest import NewLeases
 from tests.views.versioned.masters import Sqlite, run
 from tests.views.versioned.oracle import view_of
 from tests.views.versioned.schedules import VIEW
@@ -122,31 +120,6 @@ async def test_updates_that_cannot_be_written_at_once_are_refused(store: SqliteR
         with pytest.raises(UpdatesRefusedError, match="writes one record, and each of its columns once"):
             await coordinator.put_columns([one, other], 2)
     assert await coordinator.get("ticket", "1", 2) == {}
-
-
-class CountedReplicas(SqliteReplicas):
-    """A store that counts requests, each of which goes to all replicas."""
-
-    requests = 0
-
-    async def get(self, *arguments: object) -> Cells:
-        self.requests += 1
-        return await super().get(*arguments)  # type: ignore[arg-type]
-
-    async def put(self, *arguments: object) -> None:
-        self.requests += 1
-        await super().put(*arguments)  # type: ignore[arg-type]
-
-
-async def test_a_write_of_a_view_key_takes_six_requests(paths: list[Path], new_leases: NewLeases) -> None:
-    store = CountedReplicas(paths, synchronous="OFF")
-    coordinator = ViewCoordinator(store, [VIEW], new_leases(store))
-    for time, name in enumerate("abcd", 1):
-        before = store.requests
-        await coordinator.put(Update("ticket", "1", "assigned", StoredCell(name, time)), 2)
-        await coordinator.settle()
-    # The base, the live row, the new row, the pointer to it, that it is whole, and the mark.
-    assert store.requests - before == 6
 
 
 async def test_a_read_in_a_session_waits_no_longer_than_it_may(store: SqliteReplicas, leases: ShareLeases) -> None:

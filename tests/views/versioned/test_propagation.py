@@ -17,7 +17,7 @@ from pequod_views.versioned.rows import ROOT, base_column, guesses, likely_row, 
 from pequod_views.versioned.turns import TurnStamps
 
 from tests.views.versioned.oracle import judge, rows_in, view_of
-from tests.views.versioned.processes import Process
+from tests.views.versioned.processes import Process, parts_of
 from tests.views.versioned.replicas import ThreeReplicas
 from tests.views.versioned.schedules import VIEW, simulate
 from tests.views.versioned.simulated import Simulation
@@ -31,8 +31,10 @@ KINDS = [("assigned", "a"), ("assigned", "b"), ("assigned", None), ("status", "x
 class OneReplica:
     """A store whose requests are done at once, under processes of which a schedule picks the next."""
 
-    def __init__(self, updates: list[Update], view: VersionedView) -> None:
+    def __init__(self, updates: list[Update], view: VersionedView, *, knows_rows: bool = False) -> None:
         self.view = view
+        #: Processes of one epoch know the live rows that the others left; else each turn has an epoch of its own.
+        self._stamps = TurnStamps(1) if knows_rows else None
         self.records: dict[tuple[str, str], dict[StoredColumn, StoredCell]] = {}
         self.done: list[Update] = []
         self._holders: list[int] = []
@@ -57,12 +59,13 @@ class OneReplica:
             self._holders.append(number)
             self._is_exclusive = want
         else:
-            record = self.records.setdefault((want.table, want.key), {})
-            if isinstance(want, Get):
-                columns = record if want.columns is None else want.columns
-                reply = {one: record[one] for one in columns if one in record}
-            else:
-                merge(record, dict(want.cells))
+            for part in parts_of(want):
+                record = self.records.setdefault((part.table, part.key), {})
+                if isinstance(part, Get):
+                    columns = record if part.columns is None else part.columns
+                    reply = {one: record[one] for one in columns if one in record}
+                else:
+                    merge(record, dict(part.cells))
         self.seen[number].append(None if reply is None else tuple(sorted(reply.items())))
         try:
             self._wants[number] = self._steps[number].send(reply)
@@ -88,7 +91,7 @@ class OneReplica:
 
     def _turn(self) -> TurnStamps:
         self._epoch += 1
-        return TurnStamps(self._epoch)
+        return self._stamps or TurnStamps(self._epoch)
 
     def _release(self, number: int) -> None:
         self._holders.remove(number)
@@ -102,13 +105,13 @@ class OneReplica:
         return records.__repr__(), tuple(map(tuple, self.seen)).__repr__(), len(self.done)
 
 
-def explore(updates: list[Update], view: VersionedView = VIEW) -> int:
+def explore(updates: list[Update], view: VersionedView = VIEW, *, knows_rows: bool = False) -> int:
     """Try every interleaving; return how many different states there were."""
     seen: set[object] = set()
     waiting: list[tuple[int, ...]] = [()]
     while waiting:
         schedule = waiting.pop()
-        store = OneReplica(updates, view)
+        store = OneReplica(updates, view, knows_rows=knows_rows)
         for number in schedule:
             store.step(number)
         # One way on is taken with this store; the others begin anew.
@@ -129,11 +132,12 @@ def updates_of(kinds: tuple[tuple[str, str | None], ...]) -> list[Update]:
     return [Update("ticket", "t", column, StoredCell(value, 10 + at)) for at, (column, value) in enumerate(kinds)]
 
 
+@pytest.mark.parametrize("knows_rows", [False, True], ids=["reads", "knows"])
 @pytest.mark.parametrize("first", KINDS, ids=lambda kind: f"{kind[0]}={kind[1]}")
-def test_all_interleavings_of_three_updates(first: tuple[str, str | None]) -> None:
+def test_all_interleavings_of_three_updates(first: tuple[str, str | None], knows_rows: bool) -> None:
     # Schedules have every order, so timestamps need one.
     for others in itertools.product([KINDS[0], KINDS[3]] if QUICK else KINDS, repeat=2):
-        assert explore(updates_of((first, *others))) > 10
+        assert explore(updates_of((first, *others)), knows_rows=knows_rows) > 10
 
 
 @pytest.mark.parametrize("start", range(0, 1500, 500))
@@ -224,6 +228,7 @@ def test_a_read_finds_all_live_rows_of_a_key_and_no_stale_one() -> None:
     simulation.run()
     steps = get_view(VIEW, "ray", 2)
     request = next(steps)
+    assert isinstance(request, Get)
     record = simulation.replicas[0][request.table, request.key]
     with pytest.raises(StopIteration) as stop:
         steps.send(record)

@@ -12,13 +12,11 @@ from pathlib import Path
 
 import pytest
 from pequod_views.versioned import SqliteReplicas, StoredCell, Update
-from pequod_views.versioned.checking import check_rows
 from pequod_views.versioned.definition import VersionedFileError, parse_versioned
 from pequod_views.versioned.rows import base_column
 from typer.testing import CliRunner
 
 from pequod.cli.versioned import app
-from tests.views.versioned.schedules import VIEW
 
 REPLICAS = '"sqlite:{0}/0.db", "sqlite:{0}/1.db", "sqlite:{0}/2.db"'
 FILE = """
@@ -68,7 +66,13 @@ def test_a_sweep_propagates_and_a_check_finds_nothing_wrong(file: Path) -> None:
     assert called("check", file) == "2 records, 2 not propagated yet, 0 wrong\n"
     assert called("sweep", file) == "propagated 3, finished 0, collected 0, forgotten 0\n"
     assert set(json.loads(called("sweep", file, "--json")).values()) == {0}
-    assert json.loads(called("check", file, "--json")) == {"records": 2, "pending": 0, "replicas_away": 0, "wrong": []}
+    assert json.loads(called("check", file, "--json")) == {
+        "records": 2,
+        "pending": 0,
+        "replicas_away": 0,
+        "wrong": [],
+        "empty": [],
+    }
 
 
 @pytest.mark.parametrize(
@@ -195,7 +199,14 @@ def test_a_replica_that_is_missing_or_is_none_is_refused_and_nothing_is_made(fil
     assert "2.db: file is not a database" in called("check", file, code=3)
 
 
-async def test_a_check_says_nothing_of_a_store_that_is_empty(tmp_path: Path) -> None:
-    store = SqliteReplicas([tmp_path / f"{number}.db" for number in range(3)])
-    assert (await check_rows(store, [VIEW])).records == 0
-    store.close()
+def test_a_check_says_that_there_is_nothing_to_compare(file: Path) -> None:
+    written(file.parent)
+    nothing = "since the table 'ticket' has no records and the view no rows"
+    assert called("check", file, code=1) == (
+        f"assigned_to: nothing to compare, {nothing}\n0 records, 0 not propagated yet, 0 wrong\n"
+    )
+    file.write_text(file.read_text() + SELECTED.replace("ticket", "tickets", 1))
+    assert json.loads(called("check", file, "--json", code=1))["empty"] == ["assigned_to", "open", "work"]
+    # One view of three has another base: that is told, and the others are compared.
+    written(file.parent, *UPDATES)
+    assert called("check", file).startswith("open: nothing to compare, since the table 'tickets' has no records")
