@@ -146,10 +146,6 @@ def test_random_schedules_with_losses_and_deaths(start: int) -> None:
         simulate(seed)
 
 
-def test_half_of_what_a_dead_coordinator_wrote_at_once_may_be_seen_until_a_sweep() -> None:
-    simulate(183790)
-
-
 def test_without_the_order_of_turns_what_the_dead_left_makes_views_wrong(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Simulation, "_stamps", lambda *_: TurnStamps(0))
     with pytest.raises((AssertionError, KeyError)):
