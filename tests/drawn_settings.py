@@ -71,9 +71,8 @@ def _commit() -> str:
 
 
 def drawn(seed: int) -> dict[str, Any]:
-    """Return the settings of a seed."""
-    random = Random(seed)
-    return {name: random.choice(values) for name, values in _VALUES.items()}
+    """Return the settings of a seed. Each has a draw of its own: another value of one leaves the others as they are."""
+    return {name: Random(f"{seed} {name}").choice(values) for name, values in _VALUES.items()}
 
 
 def use(settings: Mapping[str, Any]) -> None:

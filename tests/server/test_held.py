@@ -3,6 +3,7 @@
 import asyncio
 from pathlib import Path
 
+import grpc
 import psutil
 import pytest
 from pequod_bench.systems.server import started_server
@@ -25,9 +26,9 @@ def _peak_bytes(pid: int) -> int:
     return int(line.split()[1]) << 10
 
 
-def _fill(target: str) -> None:
+def _fill(target: str, megabytes: int = 100) -> None:
     with heavy.connected(target) as channel:
-        for number in range(100):
+        for number in range(megabytes):
             rows = {b"d|%03d|%02d" % (number, row): bytes(100_000) for row in range(10)}
             request = pb.MultiPutRequest(keys=list(rows), values=list(rows.values()))
             assert list(heavy.call(channel, "MultiPut", request.SerializeToString()))
@@ -55,6 +56,14 @@ async def test_the_process_keeps_the_limit_whatever_clients_leave(name: str) -> 
         # Without places they took the process to 210 %.
         share = 1.3 if name == "batches-at-once" else 1.1
         assert _peak_bytes(pid) <= share * LIMIT_MIB * heavy.MIB
+
+
+async def test_the_process_keeps_the_limit_with_much_of_it_for_messages_and_all_else_taken_by_data() -> None:
+    with started_server("--memory-limit", f"{LIMIT_MIB}MiB", "--messages-bytes-max", "120MiB") as (target, pid):
+        with pytest.raises(grpc.RpcError, match="memory_limit"):
+            _fill(target, LIMIT_MIB)
+        assert await heavy.in_a_process(target, "batches-unread", heavy.LEFT["batches-unread"][1]) == {"OK": 200}
+        assert _peak_bytes(pid) <= 1.1 * LIMIT_MIB * heavy.MIB
 
 
 #: The others over gRPC's own transport are run by `make test-grpcio`.
