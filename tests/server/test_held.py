@@ -19,6 +19,8 @@ GROWTH_BYTES_MAX = 16 << 20
 
 
 LIMIT_MIB = 256
+#: Of which messages have the default share.
+LIMIT = ("--memory-limit", f"{LIMIT_MIB}MiB", "--messages-bytes-max", "0")
 
 
 def _peak_bytes(pid: int) -> int:
@@ -48,7 +50,7 @@ def _fill(target: str, megabytes: int = 100) -> None:
     ],
 )
 async def test_the_process_keeps_the_limit_whatever_clients_leave(name: str) -> None:
-    with started_server("--memory-limit", f"{LIMIT_MIB}MiB") as (target, pid):
+    with started_server(*LIMIT) as (target, pid):
         _fill(target)
         _, count = heavy.LEFT[name]
         assert await heavy.in_a_process(target, name, count) == {"OK": 200}
@@ -79,7 +81,7 @@ async def test_the_process_keeps_the_limit_with_much_of_it_for_messages_and_all_
 async def test_the_process_keeps_the_limit_however_many_puts_begin_at_once(
     name: str, is_filled: bool, settings: tuple[str, ...]
 ) -> None:
-    with started_server(*settings, "--memory-limit", f"{LIMIT_MIB}MiB") as (target, pid):
+    with started_server(*settings, *LIMIT) as (target, pid):
         if is_filled:
             _fill(target)
         _, count = heavy.LEFT[name]
@@ -91,7 +93,7 @@ async def test_the_process_keeps_the_limit_however_many_puts_begin_at_once(
 
 
 async def test_the_process_keeps_the_limit_whatever_is_sent_and_left_unread() -> None:
-    with started_server("--memory-limit", f"{LIMIT_MIB}MiB") as (target, pid):
+    with started_server(*LIMIT) as (target, pid):
         _fill(target)
         outcomes = [await heavy.in_a_process(target, name, count) for name, (_, count) in heavy.LARGE.items()]
         assert outcomes == [
