@@ -45,9 +45,6 @@ if transport := os.environ.get("PEQUOD_TRANSPORT"):
     ServerConfig.model_fields["transport"].default = transport
     ServerConfig.model_rebuild(force=True)
 
-if (settings_seed := drawn_settings.seed_of_the_run()) is not None:
-    drawn_settings.use(drawn_settings.drawn(settings_seed))
-
 # A hundred steps that each draw joins and keys are much data, and meant to be.
 _SLOW_IS_FINE = [HealthCheck.too_slow, HealthCheck.data_too_large, HealthCheck.large_base_example]
 
@@ -115,22 +112,53 @@ _LONG: Final = (
 )
 
 
-def pytest_report_header() -> str | None:
+_DRAW: Final = pytest.StashKey[drawn_settings.Draw]()
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Draw the settings of the tests' servers."""
+    config.stash[_DRAW] = drawn_settings.draw_of_the_run(is_suite=config.getoption("short"))
+
+
+def pytest_report_header(config: pytest.Config) -> str | None:
     """Name the seed of the servers' settings, if they are drawn."""
-    if settings_seed is None:
-        return None
-    told = ", ".join(f"{name} {value}" for name, value in drawn_settings.drawn(settings_seed).items())
-    return f"settings of servers: {drawn_settings.VARIABLE}={settings_seed}: {told}"
+    draw = config.stash[_DRAW]
+    return None if draw.seed is None else f"settings of servers: {draw.told()}"
 
 
-def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+@pytest.hookimpl(wrapper=True)
+def pytest_make_collect_report(collector: pytest.Collector) -> Generator[None, Any, Any]:
+    """Import each file under the settings of its tests: it may make a ServerConfig."""
+    if isinstance(collector, pytest.Module):
+        collector.config.stash[_DRAW].turn_to(collector.nodeid)
+    return (yield)
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_protocol(item: pytest.Item) -> Generator[None, Any, Any]:
+    """Run each test under its settings, with its fixtures."""
+    item.config.stash[_DRAW].turn_to(item.nodeid)
+    return (yield)
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, pytest.TestReport, pytest.TestReport]:
+    """Say with each test that failed under drawn settings how to repeat it."""
+    report = yield
+    draw = item.config.stash[_DRAW]
+    if report.failed and draw.is_of(item.nodeid):
+        report.sections.append(("servers had settings at random; to repeat it", draw.repeated(item.nodeid)))
+    return report
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: pytest.Config) -> None:
     """Say that the native core was not there, unless it was switched off, and how to repeat a run that failed."""
     if core is None and "PEQUOD_PURE" not in os.environ:
         terminalreporter.write_line("without the native core: python pequod/native/build.py pequod/native", yellow=True)
-    if settings_seed is not None and any(terminalreporter.getreports(kind) for kind in ("failed", "error")):
-        terminalreporter.write_line(
-            f"servers had settings at random: {drawn_settings.VARIABLE}={settings_seed}", yellow=True
-        )
+    draw = config.stash[_DRAW]
+    failed = (report.nodeid for kind in ("failed", "error") for report in terminalreporter.getreports(kind))
+    if any(draw.is_of(name) for name in failed):
+        terminalreporter.write_line(f"servers had settings at random: {draw.told()}", yellow=True)
 
 
 @pytest.hookimpl(optionalhook=True)

@@ -143,6 +143,7 @@ _LEFT_OUT: Final = (
     "tests/server/test_held.py::test_the_process_keeps_the_limit_however_many_puts_begin_at_once[puts-at-once-False-settings0]",
     "tests/server/test_held.py::test_the_process_keeps_the_limit_however_many_puts_begin_at_once[puts-beside-watches-True-settings2]",
     "tests/server/test_held.py::test_the_process_keeps_the_limit_however_many_puts_begin_at_once[puts-beside-watches-True-settings3]",
+    "tests/server/test_held.py::test_the_process_keeps_the_limit_with_much_of_it_for_messages_and_all_else_taken_by_data",
     "tests/server/test_held.py::test_the_process_keeps_the_limit_whatever_clients_leave[batches-at-once]",
     "tests/server/test_held.py::test_the_process_keeps_the_limit_whatever_clients_leave[batches-unfinished]",
     "tests/server/test_held.py::test_the_process_keeps_the_limit_whatever_clients_leave[batches-unread]",

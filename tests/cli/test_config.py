@@ -175,6 +175,13 @@ def test_check_refuses_a_limit_of_memory_that_is_too_low_for_a_server(file: Path
     assert "are too few" in outcome.err
 
 
+def test_check_refuses_more_memory_for_messages_than_the_limit_has(file: Path) -> None:
+    file.write_text("memory_limit = '256MiB'\nmessages_bytes_max = '1GiB'")
+    outcome = run_command("config", "check", str(file))
+    assert (outcome.code, outcome.out) == (2, "")
+    assert "messages_bytes_max: 1073741824 bytes are too many for a memory_limit of 268435456 bytes" in outcome.err
+
+
 def test_check_refuses_a_snapshot_that_could_not_be_written(pequod: Pequod, file: Path, tmp_path: Path) -> None:
     file.write_text(f"snapshot_file = '{tmp_path}/no/file'")
     outcome = pequod("config", "check", str(file))

@@ -3,6 +3,7 @@
 import asyncio
 from pathlib import Path
 
+import grpc
 import psutil
 import pytest
 from pequod_bench.systems.server import started_server
@@ -18,6 +19,8 @@ GROWTH_BYTES_MAX = 16 << 20
 
 
 LIMIT_MIB = 256
+#: Of which messages have the default share.
+LIMIT = ("--memory-limit", f"{LIMIT_MIB}MiB", "--messages-bytes-max", "0")
 
 
 def _peak_bytes(pid: int) -> int:
@@ -25,9 +28,9 @@ def _peak_bytes(pid: int) -> int:
     return int(line.split()[1]) << 10
 
 
-def _fill(target: str) -> None:
+def _fill(target: str, megabytes: int = 100) -> None:
     with heavy.connected(target) as channel:
-        for number in range(100):
+        for number in range(megabytes):
             rows = {b"d|%03d|%02d" % (number, row): bytes(100_000) for row in range(10)}
             request = pb.MultiPutRequest(keys=list(rows), values=list(rows.values()))
             assert list(heavy.call(channel, "MultiPut", request.SerializeToString()))
@@ -47,7 +50,7 @@ def _fill(target: str) -> None:
     ],
 )
 async def test_the_process_keeps_the_limit_whatever_clients_leave(name: str) -> None:
-    with started_server("--memory-limit", f"{LIMIT_MIB}MiB") as (target, pid):
+    with started_server(*LIMIT) as (target, pid):
         _fill(target)
         _, count = heavy.LEFT[name]
         assert await heavy.in_a_process(target, name, count) == {"OK": 200}
@@ -55,6 +58,14 @@ async def test_the_process_keeps_the_limit_whatever_clients_leave(name: str) -> 
         # Without places they took the process to 210 %.
         share = 1.3 if name == "batches-at-once" else 1.1
         assert _peak_bytes(pid) <= share * LIMIT_MIB * heavy.MIB
+
+
+async def test_the_process_keeps_the_limit_with_much_of_it_for_messages_and_all_else_taken_by_data() -> None:
+    with started_server("--memory-limit", f"{LIMIT_MIB}MiB", "--messages-bytes-max", "120MiB") as (target, pid):
+        with pytest.raises(grpc.RpcError, match="memory_limit"):
+            _fill(target, LIMIT_MIB)
+        assert await heavy.in_a_process(target, "batches-unread", heavy.LEFT["batches-unread"][1]) == {"OK": 200}
+        assert _peak_bytes(pid) <= 1.1 * LIMIT_MIB * heavy.MIB
 
 
 #: The others over gRPC's own transport are run by `make test-grpcio`.
@@ -70,7 +81,7 @@ async def test_the_process_keeps_the_limit_whatever_clients_leave(name: str) -> 
 async def test_the_process_keeps_the_limit_however_many_puts_begin_at_once(
     name: str, is_filled: bool, settings: tuple[str, ...]
 ) -> None:
-    with started_server(*settings, "--memory-limit", f"{LIMIT_MIB}MiB") as (target, pid):
+    with started_server(*settings, *LIMIT) as (target, pid):
         if is_filled:
             _fill(target)
         _, count = heavy.LEFT[name]
@@ -82,7 +93,7 @@ async def test_the_process_keeps_the_limit_however_many_puts_begin_at_once(
 
 
 async def test_the_process_keeps_the_limit_whatever_is_sent_and_left_unread() -> None:
-    with started_server("--memory-limit", f"{LIMIT_MIB}MiB") as (target, pid):
+    with started_server(*LIMIT) as (target, pid):
         _fill(target)
         outcomes = [await heavy.in_a_process(target, name, count) for name, (_, count) in heavy.LARGE.items()]
         assert outcomes == [

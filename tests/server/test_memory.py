@@ -241,7 +241,7 @@ def test_a_limit_that_the_empty_process_fills_is_refused_with_one_that_would_do(
 
 @pytest.mark.parametrize(
     ("limit_mib", "messages_mib", "budget_mib"),
-    [(256, 16, 164), (256, 100, 164), (256, 4, 176), (4096, 4, 3904), (80, 16, 16)],
+    [(256, 16, 164), (256, 100, 80), (256, 164, 16), (256, 4, 176), (4096, 4, 3904), (4096, 1024, 2884), (80, 5, 16)],
 )
 def test_the_memory_for_messages_is_kept_free(limit_mib: int, messages_mib: int, budget_mib: int) -> None:
     engine = Engine()
@@ -264,3 +264,20 @@ async def test_the_process_keeps_the_limit() -> None:
     assert report.checked > 100
     assert report.evictions > 100
     assert report.peak_bytes <= report.allowed_bytes
+
+
+@pytest.mark.parametrize(
+    ("limit_mib", "messages_mib", "most_mib", "enough_mib"),
+    [(256, 165, 164, 258), (256, 1024, 164, 1174), (80, 6, 5, 88)],
+)
+def test_memory_for_messages_that_does_not_fit_into_the_limit_is_refused(
+    limit_mib: int, messages_mib: int, most_mib: int, enough_mib: int
+) -> None:
+    def keeper(limit_mib: int, messages_mib: int) -> MemoryKeeper:
+        return MemoryKeeper(Engine(), limit_mib << 20, Process(60 << 20).resident, messages_bytes=messages_mib << 20)
+
+    advice = f"give messages_bytes_max {most_mib}MiB at most, or memory_limit {enough_mib}MiB or more"
+    with pytest.raises(SettingError, match=f"messages_bytes_max: .* memory_limit .*: {advice}"):
+        keeper(limit_mib, messages_mib)
+    keeper(limit_mib, most_mib)
+    keeper(enough_mib, messages_mib)

@@ -72,7 +72,7 @@ async def test_without_a_limit_nobody_looks() -> None:
 
 
 async def test_streams_between_two_batches_end_far_beyond_the_limit_and_clients_go_on() -> None:
-    server = PequodServer(ServerConfig(listen="127.0.0.1:0"))
+    server = PequodServer(ServerConfig(listen="127.0.0.1:0", memory_limit="75%"))
     port = await server.start()
     pressure = server._admission.pressure
     async with AsyncClient(f"127.0.0.1:{port}") as client, connect(port) as channel:

@@ -96,6 +96,7 @@ def test_the_check_of_the_settings_and_the_start_refuse_the_same(tmp_path: Path)
     [
         (("--workers", "2", "--cluster", "static:map.toml"), "workers: several do not go with cluster: "),
         (("--workers", "9", "--memory-limit", "8MiB"), "memory_limit: "),
+        (("--workers", "2", "--memory-limit", "1GiB", "--messages-bytes-max", "500MiB"), "for each of 2 workers"),
         (("--worker-port", "7000"), "worker_port: "),
         (("--worker-spread", "2"), "worker_spread: "),
         (("--workers", "2", "--worker-port", "65535", "--listen", "127.0.0.1:0"), "worker_port: "),

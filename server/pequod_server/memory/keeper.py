@@ -46,7 +46,8 @@ _INTERVAL_S: Final = 0.05
 _STATM_BYTES_MAX: Final = 200
 #: Eviction pauses after this time for a look at the size of the process.
 _EVICT_S: Final = 0.05
-#: At most this share of the limit is reserved for messages.
+#: Memory for messages up to this share of the limit, which is the default, shrinks where the limit is tight; more than
+#: that was asked for by an operator, so it has to fit.
 _MESSAGES_SHARE: Final = 1 / 16
 #: This share of the limit is reserved for what comes between two looks, which may be late on a busy machine; and as
 #: much for the calls themselves, which clients begin by the hundred. Each is at most `_SHARE_BYTES`. Data that is
@@ -129,17 +130,36 @@ def release() -> None:
         ctypes.CDLL(None).malloc_trim(0)
 
 
+def _reserve_bytes(limit_bytes: int, least_bytes: int, messages_bytes: int) -> int:
+    """Return what is reserved of a limit for messages, for calls, and for what comes between two looks.
+
+    Raises:
+        SettingError: The messages do not fit beside these and the least bytes that the process and its data need.
+    """
+    other_bytes = sum(min(int(limit_bytes * share), _SHARE_BYTES) for share in (_LATE_SHARE, _CALLS_SHARE))
+    most_bytes = max(limit_bytes - least_bytes - other_bytes, int(limit_bytes * _MESSAGES_SHARE))
+    if messages_bytes > most_bytes:
+        # The others are a share of the greater limit, too.
+        enough_bytes = int((least_bytes + messages_bytes) / (1 - _LATE_SHARE - _CALLS_SHARE)) + 1
+        raise SettingError(
+            "messages_bytes_max",
+            f"{messages_bytes} bytes are too many for a memory_limit of {limit_bytes} bytes, of which the process and "
+            f"its least data take {least_bytes}: give messages_bytes_max {most_bytes >> 20}MiB at most, "
+            f"or memory_limit {-(-enough_bytes >> 20)}MiB or more",
+        )
+    return min(messages_bytes + other_bytes, limit_bytes - least_bytes)
+
+
 class MemoryKeeper:
     """Holds a process to its limit, by the budget of its engine.
 
     Args:
         limit_bytes: The limit of the process; UNLIMITED: the engine's own limit is held, and never changed.
         resident: Returns the size of the process in bytes; 0 if that is unknown. Then the limit is for the data alone.
-        messages_bytes: The memory for messages on their way; so much is reserved of the limit, but no large share.
-            None: nothing is reserved.
+        messages_bytes: The memory for messages on their way; so much is reserved of the limit. None: nothing is.
 
     Raises:
-        SettingError: The empty process takes too much of the limit.
+        SettingError: The empty process takes too much of the limit, or leaves too little of it for the messages.
     """
 
     def __init__(
@@ -165,11 +185,7 @@ class MemoryKeeper:
                 text = f"{limit_bytes} bytes are too few, since the process takes {base_bytes} with no data at all"
                 raise SettingError("memory_limit", f"{text}: give it {-(-least_bytes >> 20)}MiB or more")
             if base_bytes and messages_bytes is not None:
-                reserve_bytes = min(messages_bytes, int(limit_bytes * _MESSAGES_SHARE))
-                reserve_bytes += sum(
-                    min(int(limit_bytes * share), _SHARE_BYTES) for share in (_LATE_SHARE, _CALLS_SHARE)
-                )
-                self._limit_bytes -= min(reserve_bytes, limit_bytes - least_bytes)
+                self._limit_bytes -= _reserve_bytes(limit_bytes, least_bytes, messages_bytes)
             #: The largest budget: that of a process within its limit.
             self._most_bytes = self._calm_bytes = self._limit_bytes - base_bytes
             ledger.limit_process(limit_bytes)

@@ -23,7 +23,8 @@ from pequod.errors import SettingError
 from pequod_server.access.access_file import read_rules
 from pequod_server.config import ServerConfig
 from pequod_server.joins import install_joins
-from pequod_server.memory.keeper import limit_bytes
+from pequod_server.memory.admission import messages_bytes_max
+from pequod_server.memory.keeper import MemoryKeeper, limit_bytes
 from pequod_server.setting_kinds import MEMORY_LIMIT_MIN, parse_memory_limit
 from pequod_server.stores import backed_tables, make_store
 
@@ -123,7 +124,7 @@ def check_workers(config: ServerConfig) -> None:
     """
     refuse_unshared(config)
     if (count := worker_count(config)) > 1:
-        memory_shares(config, count, is_even=bool(config.backing))
+        _refuse_crowded(config, memory_shares(config, count, is_even=bool(config.backing)))
 
 
 def plan_of(config: ServerConfig, *, joins_from: str = "joins") -> Plan:
@@ -141,6 +142,7 @@ def plan_of(config: ServerConfig, *, joins_from: str = "joins") -> Plan:
     joins = install_joins(engine, config, joins_from=joins_from)
     shared = _base_tables(joins) if store is None else backed_tables(store)
     shares = memory_shares(config, worker_count(config), is_even=store is not None)
+    _refuse_crowded(config, shares)
     workers = tuple(
         PlannedWorker(f"w{number}", number == 0, _config_of(config, number == 0, share))
         for number, share in enumerate(shares)
@@ -164,6 +166,20 @@ def memory_shares(config: ServerConfig, count: int, *, is_even: bool) -> list[st
     if min(home, other) < MEMORY_LIMIT_MIN:
         raise SettingError("memory_limit", f"{whole} bytes are too little for {count} workers")
     return [str(home), *[str(other)] * (count - 1)]
+
+
+def _refuse_crowded(config: ServerConfig, shares: Sequence[str]) -> None:
+    """Pass if each worker's share of the memory has room for what a worker takes: as much as this process does.
+
+    Raises:
+        SettingError: It has not.
+    """
+    least = min(shares, key=limit_bytes)
+    one = config.model_copy(update={"memory_limit": least})
+    try:
+        MemoryKeeper(Engine(), limit_bytes(least), messages_bytes=messages_bytes_max(one))
+    except SettingError as error:
+        raise SettingError(error.setting, f"{error.reason}, for each of {len(shares)} workers") from None
 
 
 def _config_of(config: ServerConfig, is_home: bool, memory: str) -> ServerConfig:  # noqa: FBT001 - of this file
