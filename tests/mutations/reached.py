@@ -50,6 +50,9 @@ class Reached:
             begun = _statement(self._folder / place.file, place.line)
             exact = [number for number in numbers if begun <= number <= place.line]
         near = [number for number in numbers if first <= number <= last]
+        if not near:
+            # What stands there is data, such as a table of numbers, of which nothing runs.
+            first, last, near, exact = 0, place.line, numbers, []
         at_once = {test for number in exact if first <= number <= last for test in lines[number]}
         others = {test for number in near for test in lines[number]} - at_once
         return [*self._by_time(at_once), *self._by_time(others)]

@@ -76,6 +76,9 @@ def test_every_request_that_fits_is_read(request: ExecuteRequest) -> None:
     rest = ExecuteReply(more=True).SerializeToString()
     expected.more = True
     assert ExecuteReply.FromString(batch.reply(2**63 - 1, 12, rest)) == expected
+    for wrong in ((), (1,), (1, 2, "text"), (1, 2, rest, rest)):
+        with pytest.raises(TypeError, match="reply takes the server's id"):
+            batch.reply(*wrong)
 
 
 @st.composite

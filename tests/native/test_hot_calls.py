@@ -183,6 +183,7 @@ def test_many_puts_wait_for_the_ledger_to_be_weighed_before_the_first_of_them(ho
 
 
 GET = pb.GetRequest(key=b"x|1")
+CONDITION = pb.WriteIfRequest(key=b"x|1", value=b"n", condition=3, expected=b"other")
 NOT_HOT: dict[str, tuple[str, Any, dict[str, Any]]] = {
     "another method": ("Stats", b"", {}),
     "a compressed request": ("Get", GET, {"flag": 1}),
@@ -201,6 +202,8 @@ NOT_HOT: dict[str, tuple[str, Any, dict[str, Any]]] = {
     "no condition": ("WriteIf", pb.WriteIfRequest(key=b"x|1", value=b"n"), {}),
     "a condition that is none": ("WriteIf", pb.WriteIfRequest(key=b"x|1", value=b"n", condition=9), {}),
     "more than a condition takes": ("WriteIf", pb.WriteIfRequest(key=b"x|1", condition=2, expected=b"one"), {}),
+    "a field of a condition that is not known": ("WriteIf", CONDITION.SerializeToString() + b"\x7a\x01x", {}),
+    "an expected value that stands twice": ("WriteIf", CONDITION.SerializeToString() + b"\x22\x01x", {}),
     "a sum of what is no number": ("Add", pb.AddRequest(key=b"x|1", delta=b"1"), {}),
     "a number that is no integer": ("Add", pb.AddRequest(key=b"x|n", delta=b"0.5"), {}),
     "a sum of another server": ("Add", pb.AddRequest(key=b"x|n", delta=b"1"), {"turn": TURN._replace(homes=([], []))}),
