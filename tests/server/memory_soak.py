@@ -208,7 +208,8 @@ async def soak(seconds: float, limit_mib: int, seed: int, *, phases: Sequence[st
         filled_mib: What is written at first, so that few phases are enough to fill the rest.
     """
     report = Report(limit_mib << 20)
-    with started_server("--memory-limit", f"{limit_mib}MiB") as (target, pid):
+    # Memory for messages is kept free of data: with more of it, more calls are refused, and fewer answers are compared.
+    with started_server("--memory-limit", f"{limit_mib}MiB", "--messages-bytes-max", "0") as (target, pid):
         process = psutil.Process(pid)
         report.start_bytes = process.memory_info().rss
 
