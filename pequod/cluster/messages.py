@@ -142,13 +142,16 @@ def message_of_difference(before: ClusterState, after: ClusterState) -> pb.Follo
     )
 
 
-def state_after(before: ClusterState, message: pb.FollowClusterReply) -> ClusterState:
+def state_after(before: ClusterState | None, message: pb.FollowClusterReply) -> ClusterState:
     """Return the state that a reply leads to: the whole one, or a difference from the one before.
+
+    Args:
+        before: None for the first reply.
 
     Raises:
         ClusterMapError: It is no possible state.
     """
-    if not message.is_difference:
+    if before is None or not message.is_difference:
         return state_of(message)
     servers = {server.id: server for server in before.servers}
     for gone in message.gone:

@@ -30,7 +30,7 @@ from pequod_server.memory.admission import Admission
 from pequod_server.wire.handlers import CallEnded, Context
 
 from pequod.cluster.map import ClusterState
-from pequod.cluster.messages import state_after, state_of
+from pequod.cluster.messages import state_after
 from pequod.errors import NotHomeError, NotNumberError, PequodError
 from tests.simulation.links import ConnectionLostError, End, Network
 from tests.simulation.machine import Machine
@@ -233,13 +233,11 @@ class SimulatedChannel:
     async def states(self) -> AsyncGenerator[ClusterState, None]:
         """Hear the map, and who is there."""
         end = self._call("map", pb.FollowClusterRequest(with_joins=True, differences=True))
-        state = state_of(await self._told(end))
+        state: ClusterState | None = None
         while True:
+            told = await self._reply(end, _MAP_SILENCE_S)
+            state = state_after(state, pb.FollowClusterReply.FromString(told))
             yield state
-            state = state_after(state, await self._told(end))
-
-    async def _told(self, end: End) -> pb.FollowClusterReply:
-        return pb.FollowClusterReply.FromString(await self._reply(end, _MAP_SILENCE_S))
 
     async def close(self) -> None:
         """Cut the calls under way off."""

@@ -244,7 +244,7 @@ class _Client:
 
     def _take(self, message: bytes) -> None:
         reply = pb.FollowClusterReply.FromString(message)
-        self.state = state_of(reply) if self.state is None else state_after(self.state, reply)
+        self.state = state_after(self.state, reply)
         owners = Owners(self.state, self._rankings)
         for key in self._keys:
             owners.readers(key)

@@ -122,7 +122,7 @@ class MapFollowing:
                         reply = await call.read()
                     if not isinstance(reply, pb.FollowClusterReply):
                         return has_told
-                    state = state_of(reply) if state is None else state_after(state, reply)
+                    state = state_after(state, reply)
                     self.take(state)
                     has_told = True
         except UnavailableError:

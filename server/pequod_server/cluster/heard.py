@@ -10,7 +10,7 @@ from pequod_proto import pequod_pb2 as pb
 from pequod_proto.pequod_pb2_grpc import PequodStub
 
 from pequod.cluster.map import ClusterState
-from pequod.cluster.messages import state_after, state_of
+from pequod.cluster.messages import state_after
 from pequod.errors import UnavailableError
 from pequod_server.cluster.coordinator import FOLLOWS
 from pequod_server.cluster.through_servers import Hear
@@ -30,10 +30,10 @@ def hearing(credentials: PeerCredentials, own_id: str) -> Hear:
             stub: Any = PequodStub(channel)  # type: ignore[no-untyped-call]
             request = pb.FollowClusterRequest(with_joins=True, differences=True)
             call = stub.FollowCluster(request, metadata=(*credentials.metadata, (FOLLOWS, own_id)))
-            state = state_of(await _read(call, address))
+            state: ClusterState | None = None
             while True:
-                yield state
                 state = state_after(state, await _read(call, address))
+                yield state
         except aio.AioRpcError as error:
             raise UnavailableError(address, error.details() or error.code().name) from error
         finally:
