@@ -27,7 +27,7 @@ from pequod.errors import ClusterMapError, CoordinatorUnavailableError, MapChang
 from pequod_server.backing.turns import ended
 from pequod_server.cluster.coordinator import Glance, Remains
 from pequod_server.cluster.etcd_calls import CompactedError, EtcdAccess, EtcdCalls, LeaseEndedError
-from pequod_server.cluster.keys import EtcdKeys, read_server, written
+from pequod_server.cluster.keys import EtcdKeys, read_server, server_key, written
 from pequod_server.cluster.own_entry import PAUSES, OwnEntry, say_failure
 
 log = logging.getLogger("pequod.server")
@@ -61,8 +61,7 @@ class EtcdCoordinator:
         #: 0 comes after the slash.
         self._end = f"/pequod/{cluster}0".encode()
         self._map_key = self._root + b"map"
-        self._servers_key = self._root + b"servers/"
-        self._own = OwnEntry(self._calls, self._servers_key, self.place)
+        self._own = OwnEntry(self._calls, self._root, self.place)
         #: The version of the last map that was put from here, and the revision of that.
         self._map_put = _NO_MAP
         #: The revision of the map that a look has read last, and its version.
@@ -88,16 +87,14 @@ class EtcdCoordinator:
         Raises:
             CoordinatorUnavailableError: No node answers, or they are too few to agree.
         """
-        names = self._map_key, *(self._servers_key + one.encode() for one in ids)
+        names = self._map_key, *(server_key(self._root, one) for one in ids)
         reads = [etcd.Operation(range=etcd.RangeRequest(key=name)) for name in names]
         reply = await self._calls.transact(etcd.TransactionRequest(success=reads))
         pairs = [pair for one in reply.replies for pair in one.range.kvs]
         maps = [pair for pair in pairs if pair.key == self._map_key]
-        if maps and maps[0].mod_revision == self._map_looked[0]:
-            # It is large, and known.
-            pairs.remove(maps[0])
         keys = self._keys_of(pairs)
-        if maps and maps[0] in pairs:
+        # The text of a map is large, and parsed when its version is asked for.
+        if maps and maps[0].mod_revision != self._map_looked[0]:
             self._map_looked = maps[0].mod_revision, keys.map_version
         self._own.show_if_lost(keys)
         return Glance(self._map_looked[1] if maps else 0, tuple(map(keys.server, ids)))
@@ -157,9 +154,7 @@ class EtcdCoordinator:
                     news.any.set()
 
     def _keys_of(self, pairs: Iterable[etcd.KeyValue]) -> EtcdKeys:
-        keys = EtcdKeys(self._root, self.place)
-        keys.take_all(pairs)
-        return keys
+        return EtcdKeys(self._root, self.place, pairs)
 
     async def _read_all(self) -> etcd.RangeReply:
         return await self._calls.read(self._root, self._end)
@@ -205,14 +200,9 @@ class EtcdCoordinator:
     async def _replace(self, seen: int, changed: ClusterMap) -> None:
         """Put a map in the place of the one of a revision, if that is there still."""
         self._map_put = _NO_MAP
-        unchanged = etcd.Compare(target=etcd.Compare.MOD, key=self._map_key, mod_revision=seen)
-        put = etcd.PutRequest(key=self._map_key, value=written(changed))
-        read = etcd.RangeRequest(key=self._map_key)
-        request = etcd.TransactionRequest(
-            compare=[unchanged], success=[etcd.Operation(put=put)], failure=[etcd.Operation(range=read)]
-        )
+        value = written(changed)
         try:
-            reply = await self._calls.transact(request)
+            reply = await self._calls.put_at(self._map_key, value, seen)
         except CoordinatorUnavailableError as error:
             if error.is_refusal:
                 raise
@@ -223,7 +213,7 @@ class EtcdCoordinator:
             return
         present = reply.replies[0].range.kvs
         # The answer to an earlier try of this transaction may have been lost.
-        if not (present and present[0].value == put.value):
+        if not (present and present[0].value == value):
             raise MapChangedError(self._keys_of(present).map_version)
 
     async def register(self, entry: ServerEntry) -> None:
@@ -253,19 +243,17 @@ class EtcdCoordinator:
         await self._ask(server_id, lambda entry: replace(entry, weight=weight))
 
     async def _ask(self, server_id: str, change: Callable[[ServerEntry], ServerEntry]) -> None:
-        key = self._servers_key + server_id.encode()
+        key = server_key(self._root, server_id)
         while True:
             found = (await self._calls.read(key)).kvs
             if not found:
                 known = ", ".join(server.id for server in (await self.read()).servers) or "none"
                 raise ClusterMapError(f"server {server_id}", f"it is not there; there is {known}")
             entry = change(read_server(found[0].value))
-            unchanged = etcd.Compare(target=etcd.Compare.MOD, key=key, mod_revision=found[0].mod_revision)
-            put = etcd.PutRequest(key=key, value=written(entry), lease=found[0].lease)
-            request = etcd.TransactionRequest(compare=[unchanged], success=[etcd.Operation(put=put)])
             # If its lease ends just now, the next look does not find it.
             with suppress(LeaseEndedError):
-                if (await self._calls.transact(request)).succeeded:
+                put = await self._calls.put_at(key, written(entry), found[0].mod_revision, found[0].lease)
+                if put.succeeded:
                     return
 
     def reload(self) -> None:

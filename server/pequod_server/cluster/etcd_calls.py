@@ -104,6 +104,19 @@ class EtcdCalls:
         """
         return await self._ask("/etcdserverpb.KV/Txn", request, etcd.TransactionReply)
 
+    async def put_at(self, key: bytes, value: bytes, revision: int, lease: int = 0) -> etcd.TransactionReply:
+        """Put a value in the place of the one of a revision, 0: of none; if another is there, the reply has that.
+
+        It may be put twice, as in `transact`.
+        """
+        unchanged = etcd.Compare(target=etcd.Compare.MOD, key=key, mod_revision=revision)
+        put, read = etcd.PutRequest(key=key, value=value, lease=lease), etcd.RangeRequest(key=key)
+        return await self.transact(
+            etcd.TransactionRequest(
+                compare=[unchanged], success=[etcd.Operation(put=put)], failure=[etcd.Operation(range=read)]
+            )
+        )
+
     async def grant(self, ttl_s: int) -> int:
         """Return a new lease."""
         reply = await self._ask(

@@ -29,20 +29,22 @@ class EtcdKeys:
     Args:
         root: What all of them start with, with a slash at the end.
         place: Where they are, for people.
+        pairs: The keys that there are.
 
     Invariants:
         1. ``_servers`` are the entries that can be read, by their keys.
         2. ``_map`` is what ``_value`` says; None: nothing, or it was not asked for yet.
     """
 
-    def __init__(self, root: bytes, place: str) -> None:
+    def __init__(self, root: bytes, place: str, pairs: Iterable[etcd.KeyValue] = ()) -> None:
         self.map_key = root + b"map"
-        self.servers_key = root + b"servers/"
+        self.servers_key = server_key(root, "")
         self._place = place
         #: The text of the map: of versions that come together, only the last one is parsed.
         self._value: bytes | None = None
         self._map: ClusterMap | ClusterMapError | None = None
         self._servers: dict[bytes, ServerEntry] = {}
+        self.take_all(pairs)
 
     def take_all(self, pairs: Iterable[etcd.KeyValue]) -> None:
         """Take in all keys, and forget those that are not there any more."""
@@ -134,6 +136,11 @@ class EtcdKeys:
         """The version of the map; 0 if there is none, or it is not right."""
         known = self._read_map()
         return known.version if isinstance(known, ClusterMap) else 0
+
+
+def server_key(root: bytes, server_id: str) -> bytes:
+    """Return the key of a server's entry."""
+    return root + b"servers/" + server_id.encode()
 
 
 def written(value: ClusterMap | ServerEntry) -> bytes:

@@ -7,18 +7,15 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Sequence
 from contextlib import suppress
 from typing import Final
-
-from pequod_proto import etcd_pb2 as etcd
 
 from pequod.cluster.servers import ServerEntry
 from pequod.errors import ClusterMapError, CoordinatorUnavailableError
 from pequod_server.backing import Backoff
 from pequod_server.cluster.coordinator import LEASE_S
 from pequod_server.cluster.etcd_calls import EtcdCalls, LeaseEndedError
-from pequod_server.cluster.keys import EtcdKeys, read_server, written
+from pequod_server.cluster.keys import EtcdKeys, server_key, written
 
 log = logging.getLogger("pequod.server")
 
@@ -35,13 +32,13 @@ class OwnEntry:
     """Keeps the entry of this server in etcd.
 
     Args:
-        servers_key: What the keys of entries start with.
+        root: What the keys of the cluster start with.
         place: Where they are, for people.
     """
 
-    def __init__(self, calls: EtcdCalls, servers_key: bytes, place: str) -> None:
+    def __init__(self, calls: EtcdCalls, root: bytes, place: str) -> None:
         self._calls = calls
-        self._servers_key = servers_key
+        self._root = root
         self._place = place
         #: The entry for the others; None: it has none.
         self._wanted: ServerEntry | None = None
@@ -118,8 +115,8 @@ class OwnEntry:
             assert entry is not None
             if self._shown_at and await self._put_entry(entry, self._shown_at):
                 break
-            found = (await self._calls.read(self._servers_key + entry.id.encode())).kvs
-            other = _read(found)
+            found = (await self._calls.read(server_key(self._root, entry.id))).kvs
+            other = EtcdKeys(self._root, self._place, found).server(entry.id)
             if other is not None and other.address != entry.address:
                 if loop.time() >= ends_s and not is_patient:
                     raise ClusterMapError(
@@ -135,11 +132,7 @@ class OwnEntry:
 
     async def _put_entry(self, entry: ServerEntry, seen: int) -> bool:
         """Put the entry in the place of the one of a revision; return whether that is there still."""
-        key = self._servers_key + entry.id.encode()
-        unchanged = etcd.Compare(target=etcd.Compare.MOD, key=key, mod_revision=seen)
-        put = etcd.PutRequest(key=key, value=written(entry), lease=self._lease)
-        request = etcd.TransactionRequest(compare=[unchanged], success=[etcd.Operation(put=put)])
-        reply = await self._calls.transact(request)
+        reply = await self._calls.put_at(server_key(self._root, entry.id), written(entry), seen, self._lease)
         self._shown_at = reply.header.revision if reply.succeeded else 0
         return bool(reply.succeeded)
 
@@ -161,16 +154,6 @@ class OwnEntry:
             await keeper
         with suppress(CoordinatorUnavailableError, LeaseEndedError):
             await self._calls.revoke(self._lease)
-
-
-def _read(pairs: Sequence[etcd.KeyValue]) -> ServerEntry | None:
-    """Return the entry of a key, None if it has none that can be read."""
-    try:
-        return read_server(pairs[0].value) if pairs else None
-    except ClusterMapError as error:
-        # One that is newer, or broken.
-        log.warning("the entry of this server is put anew", extra={"reason": str(error)})
-        return None
 
 
 def say_failure(error: CoordinatorUnavailableError, failures: int, place: str) -> None:
