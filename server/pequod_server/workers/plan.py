@@ -124,7 +124,7 @@ def check_workers(config: ServerConfig) -> None:
     """
     refuse_unshared(config)
     if (count := worker_count(config)) > 1:
-        _refuse_crowded(config, memory_shares(config, count, is_even=bool(config.backing)))
+        _roomy_shares(config, count, is_even=bool(config.backing))
 
 
 def plan_of(config: ServerConfig, *, joins_from: str = "joins") -> Plan:
@@ -141,8 +141,7 @@ def plan_of(config: ServerConfig, *, joins_from: str = "joins") -> Plan:
     engine = Engine()
     joins = install_joins(engine, config, joins_from=joins_from)
     shared = _base_tables(joins) if store is None else backed_tables(store)
-    shares = memory_shares(config, worker_count(config), is_even=store is not None)
-    _refuse_crowded(config, shares)
+    shares = _roomy_shares(config, worker_count(config), is_even=store is not None)
     workers = tuple(
         PlannedWorker(f"w{number}", number == 0, _config_of(config, number == 0, share))
         for number, share in enumerate(shares)
@@ -168,18 +167,20 @@ def memory_shares(config: ServerConfig, count: int, *, is_even: bool) -> list[st
     return [str(home), *[str(other)] * (count - 1)]
 
 
-def _refuse_crowded(config: ServerConfig, shares: Sequence[str]) -> None:
-    """Pass if each worker's share of the memory has room for what a worker takes: as much as this process does.
+def _roomy_shares(config: ServerConfig, count: int, *, is_even: bool) -> list[str]:
+    """Return `memory_shares` that have room for what a worker takes: as much as this process does.
 
     Raises:
-        SettingError: It has not.
+        SettingError: They have not, or see `memory_shares`.
     """
+    shares = memory_shares(config, count, is_even=is_even)
     least = min(shares, key=limit_bytes)
     one = config.model_copy(update={"memory_limit": least})
     try:
         MemoryKeeper(Engine(), limit_bytes(least), messages_bytes=messages_bytes_max(one))
     except SettingError as error:
-        raise SettingError(error.setting, f"{error.reason}, for each of {len(shares)} workers") from None
+        raise SettingError(error.setting, f"{error.reason}, for each of {count} workers") from None
+    return shares
 
 
 def _config_of(config: ServerConfig, is_home: bool, memory: str) -> ServerConfig:  # noqa: FBT001 - of this file
