@@ -206,14 +206,17 @@ def place(
     all_cells = dict(live.columns)
     merge(all_cells, cells)
     row = row_of_cells(view, base_key, live.row, all_cells)
-    if row != live.row:
-        yield from _move(view, base_key, live.row, Pointer(turn.stamp(), row), all_cells, turn, quorum, marks)
-    elif row == ROOT:
+    if row == live.row == ROOT:
+        now = Pointer(live.time, ROOT)
         yield put_row(view, ROOT, base_key, {}, quorum, all_cells)
     else:
         # With a pointer of this turn: a row that a dead coordinator began to make before is stale then.
-        yield put_live(view, base_key, Pointer(turn.stamp(), row), turn, quorum, all_cells)
-    turn.known.keep(view.name, base_key, LiveRow(row, live.time, is_finished=True, columns=all_cells))
+        now = Pointer(turn.stamp(), row)
+        if row != live.row:
+            yield from _move(view, base_key, live.row, now, all_cells, turn, quorum, marks)
+        else:
+            yield put_live(view, base_key, now, turn, quorum, all_cells)
+    turn.known.keep(view.name, base_key, LiveRow(row, now.time, is_finished=True, columns=all_cells))
     return Propagated(row, is_marked=row != live.row and marks is not None)
 
 
