@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
-from contextlib import aclosing
+from collections.abc import AsyncIterator
+from contextlib import aclosing, asynccontextmanager
 from dataclasses import replace
 from random import Random
 from typing import Any, Final
@@ -126,14 +127,20 @@ class ClusterSchedule:
 
     async def carry_out(self, steps: int) -> None:
         """Take steps, come to rest, and compare all computes with what clients wrote."""
-        with self._operator.commands():
-            await asyncio.gather(*(server.start() for server in self._servers))
+        async with self.running():
             for _ in range(steps):
                 (name,) = self._random.choices(list(self._weights), list(self._weights.values()))
                 self.steps += 1
                 getattr(self, "_" + name)()
                 await asyncio.sleep(self._random.choice(self._pauses_s) * self._random.uniform(0.5, 1.5))
                 self._raise_failures()
+
+    @asynccontextmanager
+    async def running(self) -> AsyncIterator[None]:
+        """Have all servers start for steps, and come to rest and be compared after them."""
+        with self._operator.commands():
+            await asyncio.gather(*(server.start() for server in self._servers))
+            yield
             await self._rest()
         for server in self._servers:
             await server.stop()

@@ -52,12 +52,11 @@ async def homes_that_lack_a_change(loop: SimulatedLoop) -> Report:
     Hardly a schedule in two hundred comes to this.
     """
     schedule = ClusterSchedule(Random(0))
-    network, session, servers = schedule._network, Session(), schedule._servers
+    network, session = schedule._network, Session()
     homes = homes_of(schedule, "b")
 
     async def steps() -> None:
-        with schedule._operator.commands():
-            await asyncio.gather(*(server.start() for server in servers))
+        async with schedule.running():
             await schedule._operator.move(b"s|", b"s}", "b")
             for value in (b"1", b"2"):
                 await schedule._written(session, RowChange(b"s|ann|bob", value), homes)
@@ -67,9 +66,6 @@ async def homes_that_lack_a_change(loop: SimulatedLoop) -> Report:
                     for home in homes:
                         network.cut(compute.address, home.address)
             await asyncio.gather(*(home.restart(0.5) for home in homes))
-            await schedule._rest()
-        for server in servers:
-            await server.stop()
 
     wrong = await fault_of(loop, steps())
     assert schedule.moves == 1
@@ -111,14 +107,11 @@ async def moved(
         await write()
 
     async def steps() -> None:
-        with schedule._operator.commands(), patch.object(RangeCopy, step, written):
-            await asyncio.gather(*(server.start() for server in schedule._servers))
-            await schedule._operator.move(b"s|", b"s}", "b")
-            if then is not None:
-                await then()
-            await schedule._rest()
-        for server in schedule._servers:
-            await server.stop()
+        with patch.object(RangeCopy, step, written):
+            async with schedule.running():
+                await schedule._operator.move(b"s|", b"s}", "b")
+                if then is not None:
+                    await then()
 
     wrong = await fault_of(loop, steps())
     return Report(seed=0, steps=0, virtual_s=loop.time(), wrong=wrong)

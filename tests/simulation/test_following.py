@@ -40,19 +40,16 @@ async def homes_without_the_map(loop: SimulatedLoop, cut_off: int) -> Report:
     registry, computes = schedule._registry, schedule._computes
 
     async def steps() -> None:
-        await asyncio.gather(*(server.start() for server in schedule._servers))
-        await asyncio.sleep(1.0)
-        followed = computes[0].member._followed
-        assert followed is not None
-        registry.cut_off.update(one.partition(":")[0] for one in followed._addresses[:cut_off])
-        changed = replace(registry.state.map, version=registry.state.map.version + 1)
-        registry.put_map(changed)
-        await asyncio.sleep(_SOON_S)
-        for compute in computes:
-            assert compute.member.map.version == changed.version, f"{compute.name} is behind"
-        await schedule._rest()
-        for server in schedule._servers:
-            await server.stop()
+        async with schedule.running():
+            await asyncio.sleep(1.0)
+            followed = computes[0].member._followed
+            assert followed is not None
+            registry.cut_off.update(one.partition(":")[0] for one in followed._addresses[:cut_off])
+            changed = replace(registry.state.map, version=registry.state.map.version + 1)
+            registry.put_map(changed)
+            await asyncio.sleep(_SOON_S)
+            for compute in computes:
+                assert compute.member.map.version == changed.version, f"{compute.name} is behind"
 
     return Report(seed=0, steps=0, virtual_s=loop.time(), wrong=await fault_of(loop, steps()))
 
