@@ -37,6 +37,7 @@ from tests.backing.conftest import clear, postgres
 from tests.cluster.conftest import Etcd
 from tests.cluster.test_commands import Servers, servers
 from tests.cluster.test_joins import Cluster
+from tests.cluster.test_moves import taken_in
 from tests.cluster.test_moves_killed import begun, databases
 
 __all__ = ["databases", "postgres", "servers"]
@@ -76,6 +77,8 @@ class Homes:
         try:
             await cluster_move.move_range(editor, BOUNDS, to, copied=copied)
         finally:
+            # A move that was called off is over before the servers have heard of it.
+            await taken_in([self.servers[group] for group in "ab"], (await editor.state()).map)
             await editor.close()
 
 

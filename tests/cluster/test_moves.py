@@ -212,6 +212,7 @@ async def test_a_change_that_is_left_out_of_the_copy_is_found_before_anything_mo
         Meanwhile(monkeypatch, [lambda: old.put("p00|1", "changed")])
         with pytest.raises(ClusterMapError, match=r"is not the same at h2 as at h1, as 'p00.1'; nothing has moved"):
             await cluster_move.move_range(editor, (b"p00|", b"p00}"), "b", copied=False)
+        await taken_in(servers, (await editor.state()).map)
         await old.put("p00|1", "writes go on")
 
 
