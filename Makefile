@@ -90,8 +90,10 @@ behaviours: ## print the tests of a behaviour, by WORDS of it; without them, wri
 ran: ## show when each target that tests ran last; `make ran-TARGET` runs one and notes it
 	@$(PYTHON) tests/ran.py
 
+# A recipe that names MAKE itself runs under `make -n` too, and would note a run that was none.
+make = $(MAKE)
 ran-%: $(INSTALLED)
-	@$(BIN)/python tests/ran.py $* -- $(MAKE) --no-print-directory $*
+	@$(BIN)/python tests/ran.py $* -- $(make) --no-print-directory $*
 
 # An environment that has what .venv has, behind what is installed into it.
 beside = $(BIN)/python -m venv $(1) && $(1)/bin/python -c "import sysconfig; print(sysconfig.get_path('purelib'))" | \

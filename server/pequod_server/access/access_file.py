@@ -133,8 +133,9 @@ class AccessRules:
                 "can add either to the access file"
             )
         raise UnauthenticatedError(
-            "the server wants a token; give `token` to the client, set PEQUOD_TOKEN for a command, or send the header "
-            "`Authorization: Bearer TOKEN` with an HTTP request"
+            "the server wants a token; give `token` to the client, set PEQUOD_TOKEN for a command, name a file by "
+            "--backing-token for a server that computes from it, or send the header `Authorization: Bearer TOKEN` "
+            "with an HTTP request"
         )
 
     def source_lacking(self, credential: Credential) -> KeySource | None:
