@@ -125,7 +125,8 @@ class Follower:
         if fresh:
             log.warning("%s: %s", _named(fresh, "waits", "wait"), trouble)
         if is_told:
-            with suppress(TargetAwayError):
+            # A database that refuses the note as well has lost its ledger, which the manager finds at its next beat.
+            with suppress(TargetAwayError, TargetRefusedError):
                 await self._fence.tell_trouble([part.held for part in self.parts], trouble)
         await asyncio.sleep(self._pause_s)
         self._pause_s = min(2 * self._pause_s, _PAUSE_S_MAX)

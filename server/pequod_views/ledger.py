@@ -15,6 +15,7 @@ from itertools import pairwise
 from typing import Any, Final
 
 from pequod_views.definition import DurableView
+from pequod_views.errors import TargetUnfitError
 from pequod_views.parts import HeldPart, PartCount, Standing, held_of
 from pequod_views.targets import Target, TargetTransaction
 
@@ -145,8 +146,13 @@ class PartLedger:
 
         Args:
             serves: Names the set of views; managers share parts with those that serve the same set.
+
+        Raises:
+            TargetUnfitError: Nothing is installed; managers outlive `uninstall`.
         """
         async with self._target.transaction() as transaction:
+            if not await transaction.table_columns(self._managers):
+                raise TargetUnfitError(self._target.name, "nothing is installed; run `pequod views install`")
             fetch = transaction.fetch
             await fetch(
                 f"INSERT INTO {self._managers} (name, serves, alive_until) VALUES ($1, $2, {self._now} + $3)"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pequod_views import DurableView, open_target
 from pequod_views.followed import FollowerSettings
+from pequod_views.install import uninstall
 from pequod_views.ledger import PartLedger
 
 from pequod import AsyncClient
@@ -74,4 +75,20 @@ async def test_a_part_that_is_lost_is_left_out_and_the_others_go_on(site: Site, 
         await client.multi_put({f"{name}|bob": "Hi" for name in "abc"})
         await equal(site, client, views[0], views[2])
         assert await site.rows(views[1]) == []
+    await target.close()
+
+
+async def test_a_manager_outlives_an_uninstallation_and_says_what_it_lacks(site: Site, client: AsyncClient) -> None:
+    views = three_views()
+    await installed(site, client, *views)
+    target = open_target(site.database)
+    async with managing(site, client, views) as manager:
+        await equal(site, client, *views)
+        await uninstall(target, drops_tables=True)
+        await client.put("a|ann", "Hi")
+        await until(lambda: "nothing is installed" in manager.target_trouble)
+        await until(lambda: all(part.trouble for part in manager.parts))
+        await installed(site, client, *views)
+        await equal(site, client, *views)
+        await until(lambda: not manager.target_trouble)
     await target.close()
