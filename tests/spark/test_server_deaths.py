@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from threading import Event
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -46,6 +46,7 @@ def test_a_load_does_not_succeed_with_rows_missing(
     pq.write_table(pa.table({"key": keys, "value": keys}), tmp_path / "rows.parquet")
 
     other, relay, background = ServerProcess(), Relay(server.target), BackgroundLoop("relay")
+    is_over = Event()
 
     async def replace() -> None:
         relay.lead_to(other.target)
@@ -54,7 +55,7 @@ def test_a_load_does_not_succeed_with_rows_missing(
     def start_anew() -> None:
         with Client(server.target) as client:
             while not client.count():
-                time.sleep(0.01)
+                assert not is_over.wait(0.01), "the load ended before it had written a row"
         server.kill()
         background.run(replace())
 
@@ -62,7 +63,10 @@ def test_a_load_does_not_succeed_with_rows_missing(
     with ThreadPoolExecutor() as pool:
         killing = pool.submit(start_anew)
         source = f"parquet:{tmp_path / 'rows.parquet'}"
-        result = CliRunner().invoke(app, ["spark", "load", "--target", relay.target, "--source", source])
+        try:
+            result = CliRunner().invoke(app, ["spark", "load", "--target", relay.target, "--source", source])
+        finally:
+            is_over.set()
         killing.result()
     with Client(other.target) as client:
         assert client.count() < len(keys), "some rows were written before"
