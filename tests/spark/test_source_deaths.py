@@ -29,6 +29,8 @@ from tests.client.conftest import ServerProcess
 PART_ROWS = 500
 SCHEMA = "key binary, value binary"
 ROW_SCHEMA = StructType([StructField("key", BinaryType()), StructField("value", BinaryType())])
+#: A job has come to its middle by then, or never comes there.
+MIDDLE_S = 120
 RESTARTED = "was started anew during the {}, and may lack what it held before; see what it holds now, and {}"
 Pack = Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]
 
@@ -58,8 +60,10 @@ def gate(folder: Path, *parts: int) -> Pack:
 
 def start_anew(server: ServerProcess, folder: Path, is_middle: Callable[[], bool]) -> None:
     """Kill the server as soon as it is the middle, start it again, empty, and open the gate."""
+    end_s = time.monotonic() + MIDDLE_S
     try:
         while not is_middle():
+            assert time.monotonic() < end_s, "it ended before the middle"
             time.sleep(0.01)
         server.kill()
         server.start()
