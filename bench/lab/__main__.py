@@ -6,7 +6,7 @@ from typing import Final
 
 import typer
 
-from lab import hot_view
+from lab import hot_view, view_writes
 from lab.fleet import simulated
 from pequod.cli.bench_options import measuring
 
@@ -27,6 +27,14 @@ measuring(
     {"rows": 40, "database": "sqlite"},
     shown=("python -m lab hot-view --rows 20000", "python -m lab hot-view --database sqlite --json"),
 )(hot_view.run)
+
+measuring(
+    app,
+    "view-writes",
+    view_writes.ViewWritesSettings,
+    {"records": 5, "writes": 10, "views": 1},
+    shown=("python -m lab view-writes", "python -m lab view-writes --records 1000 --writes 5000 --json"),
+)(view_writes.run)
 
 if __name__ == "__main__":
     app()

@@ -7,6 +7,7 @@ from lab.__main__ import app as studies
 from pequod_bench.views import run as views
 from pequod_bench.views import stage
 from pequod_views import DurableView, Target
+from pequod_views.versioned import ViewCoordinator
 from typer.testing import CliRunner
 
 from pequod import AsyncClient
@@ -40,6 +41,24 @@ def test_a_hot_view_is_measured_before_and_after_its_split() -> None:
         ("one was killed", 1, 2),
     ]
     assert all(point["rows"] > 0 for point in hot)
+
+
+def test_writes_of_a_view_key_are_measured_by_the_number_of_views() -> None:
+    result = CliRunner().invoke(studies, ["view-writes", "--smoke", "--json"])
+    assert result.exit_code == 0, result.output
+    points = json.loads(result.stdout)["points"]
+    assert [point["views"] for point in points] == [0, 1]
+    assert points[1]["cpu_ms"] > 0
+
+
+def test_records_that_a_versioned_view_has_elsewhere_end_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def nothing(*_: object) -> dict[str, object]:
+        return {}
+
+    monkeypatch.setattr(ViewCoordinator, "get_view", nothing)
+    result = CliRunner().invoke(studies, ["view-writes", "--smoke"])
+    assert result.exit_code == 1
+    assert "has the records []" in result.stderr
 
 
 def test_a_type_that_is_none_is_no_measure() -> None:
