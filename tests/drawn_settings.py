@@ -36,6 +36,7 @@ FOLDERS: Final = (
     "tests/gateway",
     "tests/groups",
     "tests/once",
+    "tests/peer",
     "tests/server",
     "tests/wire",
 )
