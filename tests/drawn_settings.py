@@ -33,6 +33,7 @@ FOLDERS: Final = (
     "tests/client",
     "tests/conformance",
     "tests/console",
+    "tests/disk",
     "tests/gateway",
     "tests/groups",
     "tests/once",
