@@ -31,15 +31,18 @@ SEEDS: Final = (0, 6, 167)
 #: not to be here. A change of SEEDS or of _VALUES asks for all of it anew, and another folder for all of SEEDS.
 FOLDERS: Final = (
     "tests/client",
+    "tests/cluster_client",
     "tests/conformance",
     "tests/console",
     "tests/disk",
+    "tests/freshness",
     "tests/gateway",
     "tests/groups",
     "tests/once",
     "tests/peer",
     "tests/server",
     "tests/wire",
+    "tests/workers",
 )
 #: What is drawn of each setting: legal values, small ones among them, with which every answer is the same. With more
 #: than `rows_max` rows a scan has several moments, and one in a transaction is refused: the tests scan some hundreds.
