@@ -29,7 +29,21 @@ _ALL_SEEDS: Final = 1_000_000
 SEEDS: Final = (0, 6, 167)
 #: The folders whose tests have passed under each of SEEDS, with what `make test` runs of them. Those that measure are
 #: not to be here. A change of SEEDS or of _VALUES asks for all of it anew, and another folder for all of SEEDS.
-FOLDERS: Final = ("tests/conformance", "tests/console", "tests/gateway", "tests/once", "tests/server", "tests/wire")
+FOLDERS: Final = (
+    "tests/client",
+    "tests/cluster_client",
+    "tests/conformance",
+    "tests/console",
+    "tests/disk",
+    "tests/freshness",
+    "tests/gateway",
+    "tests/groups",
+    "tests/once",
+    "tests/peer",
+    "tests/server",
+    "tests/wire",
+    "tests/workers",
+)
 #: What is drawn of each setting: legal values, small ones among them, with which every answer is the same. With more
 #: than `rows_max` rows a scan has several moments, and one in a transaction is refused: the tests scan some hundreds.
 #: A busy machine may take ten seconds to go on with a watch, so 30 s is the least that it is kept.

@@ -56,7 +56,9 @@ def pressed(path: Path, row_count: int, seconds: float, limit_mib: int, seed: in
     versions: dict[int, int] = {}
     begun_s = time.monotonic()
     reads = writes = resident_bytes = 0
-    with started_server("--data", str(path), "--memory-limit", f"{limit_mib}MiB") as (target, pid):
+    # Messages have their share of the limit, whatever the environment says: it decides how much data is in memory.
+    limits = "--memory-limit", f"{limit_mib}MiB", "--messages-bytes-max", "0"
+    with started_server("--data", str(path), *limits) as (target, pid):
         process = psutil.Process(pid)
         with Client(target) as client:
             client.get(key_of(0))
