@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import shutil
+import signal
 import socket
 import subprocess
 import tempfile
@@ -83,6 +84,16 @@ class Kafka:
         assert self._process is not None
         self._process.kill()
         self._process.wait(60)
+
+    @contextmanager
+    def standing_still(self) -> Iterator[None]:
+        """Stop its process for a while: it takes connections, and answers nothing."""
+        assert self._process is not None
+        self._process.send_signal(signal.SIGSTOP)
+        try:
+            yield
+        finally:
+            self._process.send_signal(signal.SIGCONT)
 
     @property
     def address(self) -> str:

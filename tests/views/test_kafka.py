@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 import pytest
@@ -19,6 +19,8 @@ from pequod_views.install import check, install, uninstall
 from pequod_views.kinds import KINDS
 from pequod_views.moving import PartMover
 from pequod_views.reading import status, wait_for
+from pequod_views.targets import kafka as kafka_target
+from pequod_views.targets import kafka_waits
 from pequod_views.targets.kafka_address import parse_address
 from pequod_views.targets.kafka_values import decoded, encoded, stored
 from pequod_views.verifying import Verifier
@@ -270,6 +272,58 @@ async def test_topics_are_equal_to_scans_after_kills(kafka_site: KafkaSite, tmp_
         assert report.steps > 0
     finally:
         await stage.stop()
+
+
+async def test_a_manager_goes_on_after_a_broker_that_stood_still(
+    kafka_site: KafkaSite, client: AsyncClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    site = kafka_site
+    monkeypatch.setattr(kafka_target, "_WORK_S", 5.0)
+    await client.multi_put(rows_of(client, *range(20)))
+    await installed(site, client, HALVES)
+    async with managing(site, client, [HALVES]) as manager:
+        await equal(site, client, HALVES)
+        with site.broker.standing_still():
+            await client.multi_put(rows_of(client, *range(10, 30)))
+            await until(lambda: manager.counts.target_failures > 0)
+            await client.put("karma|002", "8")
+        await equal(site, client, HALVES)
+        await client.put("karma|002", "9")
+        await equal(site, client, HALVES)
+    assert await check_log(site, HALVES) >= 3
+
+
+async def test_closing_ends_while_the_broker_stands_still(
+    kafka_site: KafkaSite, client: AsyncClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """In the middle of a commit: what it comes to is known to who reads next."""
+    site = kafka_site
+    await client.multi_put(rows_of(client, *range(20)))
+    await installed(site, client, KARMA)
+    committing, commit = asyncio.Event(), AIOKafkaProducer.commit_transaction
+    with ExitStack() as broker:
+
+        async def stop(self: AIOKafkaProducer) -> None:
+            if is_armed and not committing.is_set():
+                broker.enter_context(site.broker.standing_still())
+                committing.set()
+            await commit(self)
+
+        is_armed = False
+        monkeypatch.setattr(AIOKafkaProducer, "commit_transaction", stop)
+        async with managing(site, client, [KARMA]):
+            await equal(site, client, KARMA)
+            is_armed = True
+            await client.put("karma|002", "8")
+            await committing.wait()
+            target = open_target(site.database)
+            with monkeypatch.context() as patch, pytest.raises(TargetAwayError, match="nothing came for 1 s"):
+                patch.setattr(kafka_waits, "_START_S", 1.0)
+                await status(target)
+            await target.close()
+    async with managing(site, client, [KARMA]):
+        await equal(site, client, KARMA)
+    assert await check_log(site, KARMA) >= 2
 
 
 async def test_a_broker_that_is_away_is_told(kafka_site: KafkaSite) -> None:
