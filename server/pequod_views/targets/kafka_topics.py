@@ -16,11 +16,12 @@ from typing import Any, Final, TypeAlias
 from aiokafka import AIOKafkaConsumer, AIOKafkaProducer, TopicPartition
 from aiokafka.admin import AIOKafkaAdminClient, NewTopic
 from aiokafka.admin.config_resource import ConfigResource, ConfigResourceType
-from aiokafka.errors import for_code
+from aiokafka.errors import KafkaConnectionError, for_code
 
 from pequod_views.errors import ViewFileError
 from pequod_views.targets.kafka_address import KafkaAddress
-from pequod_views.targets.kafka_waits import KafkaWaits
+from pequod_views.targets.kafka_refusal import why_not
+from pequod_views.targets.kafka_waits import KafkaClient, KafkaWaits
 
 # It tells of each attempt to reach a broker, ten a second; what comes of them is told once, by the target's errors.
 logging.getLogger("aiokafka").setLevel(logging.CRITICAL)
@@ -61,8 +62,8 @@ class KafkaConnections:
 
     def __init__(self, address: KafkaAddress) -> None:
         self.waits = KafkaWaits()
+        self._address = address
         self._settings: dict[str, Any] = {
-            "bootstrap_servers": list(address.brokers),
             "client_id": "pequod views",
             "request_timeout_ms": _REQUEST_MS,
         }
@@ -83,14 +84,21 @@ class KafkaConnections:
         """Return a producer; an earlier one of the same name is fenced off, and its open transaction undone."""
         producer = AIOKafkaProducer(
             **self._settings,
+            bootstrap_servers=list(self._address.brokers),
             transactional_id=transactional_id,
             transaction_timeout_ms=_TRANSACTION_MS,
             max_request_size=_RECORD_BYTES_MAX,
             max_batch_size=1 << 18,
             retry_backoff_ms=20,
         )
-        await self.waits.started(producer)
+        await self._start(producer)
         return producer
+
+    async def _start(self, client: KafkaClient) -> None:
+        try:
+            await self.waits.started(client)
+        except KafkaConnectionError as error:
+            raise await why_not(self._address, self._settings, self.waits) from error
 
     async def reader(self, topic: str, undo: Undo | None = None) -> TopicReader:
         """Return a reader of a topic that is there."""
@@ -121,12 +129,13 @@ class KafkaConnections:
     async def _consumer(self, isolation: str) -> AIOKafkaConsumer:
         consumer = AIOKafkaConsumer(
             **self._settings,
+            bootstrap_servers=list(self._address.brokers),
             isolation_level=isolation,
             enable_auto_commit=False,
             auto_offset_reset="earliest",
             max_partition_fetch_bytes=_RECORD_BYTES_MAX,
         )
-        await self.waits.started(consumer)
+        await self._start(consumer)
         return consumer
 
     async def topics(self) -> dict[str, int]:
@@ -154,8 +163,8 @@ class KafkaConnections:
 
     async def _administrator(self) -> AIOKafkaAdminClient:
         if self._admin is None:
-            admin = AIOKafkaAdminClient(**self._settings)
-            await self.waits.started(admin)
+            admin = AIOKafkaAdminClient(**self._settings, bootstrap_servers=list(self._address.brokers))
+            await self._start(admin)
             self._admin = admin
         return self._admin
 

@@ -117,24 +117,32 @@ async def _closed(client: KafkaClient, start: asyncio.Task[None] | None) -> None
             await _over(start)
             start.cancel()
             await _over(start, _FORCE_S)
-        stop = asyncio.create_task(client.close() if isinstance(client, AIOKafkaAdminClient) else client.stop())
+        stop = asyncio.create_task(_stopped(client))
         await _over(stop)
     finally:
-        await _forced(client, [task for task in (start, stop) if task is not None and not task.done()])
+        if start is not None and not start.done():
+            start.cancel()
+            await _over(start, _FORCE_S)
+        await _forced(client, stop or asyncio.create_task(_stopped(client)))
 
 
-async def _forced(client: KafkaClient, under_way: list[asyncio.Task[None]]) -> None:
+async def _stopped(client: KafkaClient) -> None:
+    await (client.close() if isinstance(client, AIOKafkaAdminClient) else client.stop())
+
+
+async def _forced(client: KafkaClient, stop: asyncio.Task[None]) -> None:
     """Cut the connections of a client, and end its tasks; of one that was closed in order nothing is left."""
-    if under_way and isinstance(client, AIOKafkaProducer):
+    await _over(stop, _FORCE_S)
+    if not stop.done() and isinstance(client, AIOKafkaProducer):
         # Two times: the first one has the task wait for requests that are under way.
         client._message_accumulator.fail_all(KafkaConnectionError("the client was closed"))
         for _ in range(2):
             if (sender := client._sender.sender_task) is not None:
                 sender.cancel()
                 await asyncio.wait([sender], timeout=_FORCE_S)
-    for task in under_way:
-        task.cancel()
-        await _over(task, _FORCE_S)
+    if not stop.done():
+        stop.cancel()
+        await _over(stop, _FORCE_S)
     inner = client.client if isinstance(client, AIOKafkaProducer) else client._client
     writers = [one._writer for one in inner._conns.values() if one._writer is not None]
     await _over(asyncio.create_task(inner.close()), _FORCE_S)
