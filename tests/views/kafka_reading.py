@@ -7,8 +7,9 @@ from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from typing import Final, TypeVar
 
-from aiokafka import AIOKafkaConsumer, AIOKafkaProducer, TopicPartition
+from aiokafka import AIOKafkaConsumer, AIOKafkaProducer, ConsumerRecord, TopicPartition
 from aiokafka.admin import AIOKafkaAdminClient
+from aiokafka.admin.config_resource import ConfigResource, ConfigResourceType
 from pequod_views.targets.kafka_waits import KafkaWaits
 
 #: A look at all topics, or a deletion of these, takes no longer.
@@ -51,8 +52,18 @@ async def topics(brokers: str) -> dict[str, int]:
 
 async def committed(brokers: str) -> dict[str, dict[bytes, bytes | None]]:
     """Return the last committed value of each key of each topic."""
+    found = await records(brokers)
+    return {topic: {one.key: one.value for one in some} for topic, some in found.items()}
+
+
+async def records(brokers: str, *, waits: bool = False) -> dict[str, list[ConsumerRecord]]:
+    """Return the committed records of each topic.
+
+    Args:
+        waits: Wait for the ends of transactions that are open, in place of stopping before them.
+    """
     places = [TopicPartition(name, one) for name, count in (await topics(brokers)).items() for one in range(count)]
-    found: dict[str, dict[bytes, bytes | None]] = {place.topic: {} for place in places}
+    found: dict[str, list[ConsumerRecord]] = {place.topic: [] for place in places}
     if not places:
         return found
     reading = AIOKafkaConsumer(bootstrap_servers=brokers, isolation_level="read_committed", enable_auto_commit=False)
@@ -63,14 +74,22 @@ async def committed(brokers: str) -> dict[str, dict[bytes, bytes | None]]:
             where[:] = [f"{place} at its beginning, of {end}"]
             while (position := await consumer.position(place)) < end:
                 where[:] = [f"{place} at {position} of {end}"]
-                records = (await consumer.getmany(place, timeout_ms=200)).get(place, [])
+                some = (await consumer.getmany(place, timeout_ms=200)).get(place, [])
                 # What came after the end belongs to a later look: part of a transaction may be there.
-                found[place.topic].update((one.key, one.value) for one in records if one.offset < end)
+                found[place.topic] += [one for one in some if one.offset < end]
                 stable = consumer.last_stable_offset(place)
-                if not records and stable is not None and position >= stable:
+                if not waits and not some and stable is not None and position >= stable:
                     # A transaction is open, behind which nothing is shown.
                     break
     return found
+
+
+async def policies(brokers: str, names: Sequence[str]) -> dict[str, str]:
+    """Return the cleanup.policy of topics."""
+    wanted = [ConfigResource(ConfigResourceType.TOPIC, name) for name in names]
+    async with bounded("asking for settings"), using(AIOKafkaAdminClient(bootstrap_servers=brokers)) as admin:
+        resources = [one for answer in await admin.describe_configs(wanted) for one in answer.resources]
+    return {one[3]: {entry[0]: entry[1] for entry in one[4]}["cleanup.policy"] for one in resources}
 
 
 async def fenced(brokers: str, ids: Sequence[str]) -> None:

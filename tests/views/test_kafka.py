@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+from collections import Counter
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
@@ -27,7 +28,7 @@ from pequod_views.verifying import Verifier
 
 from pequod import AsyncClient
 from tests.views.chaos.run import Run, Stage
-from tests.views.kafka_reading import committed, topics
+from tests.views.kafka_reading import committed, policies, records, topics
 from tests.views.sites import KafkaSite, check_log, equal, installed, managing, until
 
 KARMA = DurableView.parse(
@@ -36,6 +37,8 @@ KARMA = DurableView.parse(
 HALVES = DurableView.parse(
     {"name": "halves", "table": "live.halves", "keys": "karma|<who>", "value": "body", "parts": 2, "log": True}
 )
+
+SCORES = DurableView.parse({"name": "score", "keys": "score|<who>", "value": "points", "log": True})
 
 
 def rows_of(client: AsyncClient, *numbers: int) -> dict[str, str]:
@@ -55,6 +58,7 @@ async def test_a_topic_follows_its_range(kafka_site: KafkaSite, client: AsyncCli
     done = await installed(site, client, KARMA)
     assert done == ["karma: made the table karma", "karma: is new; its range has 1 parts"]
     assert await installed(site, client, KARMA) == []
+    assert set((await policies(site.broker.address, ["karma", "pequod_views"])).values()) == {"compact"}
     target = open_target(site.database)
     assert await check(target, [KARMA]) == []
     async with managing(site, client, [KARMA]):
@@ -75,6 +79,38 @@ async def test_a_topic_follows_its_range(kafka_site: KafkaSite, client: AsyncCli
     assert set(await topics(site.broker.address)) == {"pequod_views"}
     assert await status(target) == []
     await target.close()
+
+
+async def test_rows_and_their_position_are_of_one_transaction(
+    kafka_site: KafkaSite, client: AsyncClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """After each commit consumers see the rows of each position that the log has, and no others."""
+    site = kafka_site
+    await client.multi_put(rows_of(client, *range(10)))
+    await installed(site, client, KARMA)
+    judged, wrongs, commit = list[int](), list[str](), AIOKafkaProducer.commit_transaction
+
+    async def commit_and_judge(self: AIOKafkaProducer) -> None:
+        await commit(self)
+        found = await records(site.broker.address, waits=True)
+        of_rows = Counter(dict(one.headers)["position"].decode() for one in found["karma"])
+        steps = [one for one in found["pequod_views"] if one.key.startswith(b'["log"')]
+        rows = [json.loads(one.value) for one in steps]
+        of_log = {f"{row['server_id']}:{row['revision']}": row["changes"] for row in rows if row["changes"]}
+        judged.append(len(of_log))
+        if of_rows != of_log:
+            wrongs.append(f"records of rows {of_rows}, changes in the log {of_log}")
+
+    monkeypatch.setattr(AIOKafkaProducer, "commit_transaction", commit_and_judge)
+    async with managing(site, client, [KARMA]):
+        for number in range(10, 40, 10):
+            await client.multi_put(rows_of(client, *range(number, number + 10)))
+            await equal(site, client, KARMA)
+            # In a transaction of its own: of a row that changes twice in one, there is one record.
+            await client.remove(f"karma|{number:03}")
+            await equal(site, client, KARMA)
+    assert wrongs == []
+    assert max(judged) >= 4
 
 
 @contextmanager
@@ -118,11 +154,37 @@ async def test_who_was_taken_for_dead_writes_nothing_more(
                 await client.put("karma|002", "8")
                 await equal(site, client, HALVES)
                 goes_on.set()
-                await refused.wait()
+                await until(refused.is_set)
                 await client.put("karma|002", "9")
                 await equal(site, client, HALVES)
         await equal(site, client, HALVES)
     assert await check_log(site, HALVES) >= 4
+
+
+async def test_who_takes_a_part_knows_what_was_committed_behind_an_open_transaction(
+    kafka_site: KafkaSite, client: AsyncClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    site = kafka_site
+    await installed(site, client, KARMA, SCORES)
+    async with (
+        managing(site, client, [KARMA, SCORES], name="a") as first,
+        managing(site, client, [KARMA, SCORES], name="b") as other,
+    ):
+        await until(lambda: len(first.parts) == len(other.parts) == 1)
+        view = other.parts[0].view.name
+        with paused(monkeypatch, first.name) as (stopped, _goes_on, refused):
+            await until(stopped.is_set)
+            # What it has open in the ledger hides from readers what the other one commits.
+            done = other.counts.transactions
+            await client.put(f"{view}|001", "1")
+            await until(lambda: other.counts.transactions > done)
+            target = open_target(site.database)
+            await PartMover(target).split(view, f"{view}|010".encode())
+            await target.close()
+            await until(refused.is_set)
+        await equal(site, client, KARMA, SCORES)
+    for one in (KARMA, SCORES):
+        await check_log(site, one)
 
 
 async def test_a_torn_transaction_is_seen_by_nobody_and_done_again(
