@@ -46,12 +46,16 @@ listener.security.protocol.map=PLAINTEXT:PLAINTEXT,SASL_SSL:SASL_SSL,CONTROLLER:
 ssl.keystore.type=PEM
 ssl.keystore.location={directory}/broker.store
 sasl.enabled.mechanisms=PLAIN,SCRAM-SHA-512
-listener.name.sasl_ssl.plain.sasl.jaas.config={plain} required user_{user}="{password}";
+listener.name.sasl_ssl.plain.sasl.jaas.config={plain} required user_{user}="{password}" user_{guest}="{password}";
+authorizer.class.name=org.apache.kafka.metadata.authorizer.StandardAuthorizer
+super.users=User:{user};User:ANONYMOUS
 listener.name.sasl_ssl.scram-sha-512.sasl.jaas.config={scram} required;
 """
 _PLAIN: Final = "org.apache.kafka.common.security.plain.PlainLoginModule"
 _SCRAM: Final = "org.apache.kafka.common.security.scram.ScramLoginModule"
 USER: Final = "ann"
+#: One without any right.
+GUEST: Final = "bob"
 #: It has what addresses have to have escaped.
 PASSWORD: Final = "se/cr@t:1"
 _JAVA: Final = ("-Xmx384m", "-Xms128m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Xshare:auto")
@@ -84,6 +88,7 @@ class Kafka:
                 plain=_PLAIN,
                 scram=_SCRAM,
                 user=USER,
+                guest=GUEST,
                 password=PASSWORD,
             )
             users = ("--add-scram", f"SCRAM-SHA-512=[name={USER},password={PASSWORD}]")

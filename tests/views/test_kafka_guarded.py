@@ -16,7 +16,7 @@ from pequod_views.verifying import Verifier
 from pequod import AsyncClient
 from pequod.cli.exits import ExitCode
 from tests.server.certificates import Authority
-from tests.views.kafka_broker import PASSWORD, USER, Kafka, started_kafka
+from tests.views.kafka_broker import GUEST, PASSWORD, USER, Kafka, started_kafka
 from tests.views.sites import KafkaSite, equal, installed, managing
 from tests.views.test_views_cli import views
 
@@ -38,11 +38,12 @@ class Guarded:
     ca: Path
     other_ca: Path
 
-    def address(self, *, password: str = PASSWORD, mechanism: str = "PLAIN", ca: Path | None = None) -> str:
-        """Return the address for the user."""
-        user = f"{USER}:{quote(password, safe='')}@"
+    def address(
+        self, *, user: str = USER, password: str = PASSWORD, mechanism: str = "PLAIN", ca: Path | None = None
+    ) -> str:
+        """Return the address for a user."""
         settings = f"mechanism={mechanism}&ca={ca or self.ca}"
-        return f"kafka://{user}127.0.0.1:{self.broker.guarded_port}?{settings}"
+        return f"kafka://{user}:{quote(password, safe='')}@127.0.0.1:{self.broker.guarded_port}?{settings}"
 
 
 @pytest.fixture(scope="module")
@@ -114,6 +115,14 @@ async def test_an_address_without_what_the_broker_asks_for_is_told(guarded: Guar
     assert f"127.0.0.1:{port} hangs up; if it asks for a user, write USER:PASSWORD@ before the host" in text
     open_port = guarded.broker.port
     assert "asks for no user" in await refused(f"kafka://ann:secret@127.0.0.1:{open_port}")
+
+
+async def test_a_user_without_rights_is_refused(guarded: Guarded, client: AsyncClient) -> None:
+    site = KafkaSite(guarded.broker)
+    await site.clear()
+    site.database = guarded.address(user=GUEST)
+    with pytest.raises(TargetRefusedError, match=r"the user bob lacks a right .*; grant it, or mend the address"):
+        await installed(site, client, KARMA)
 
 
 def test_commands_end_with_the_line(guarded: Guarded, tmp_path: Path) -> None:

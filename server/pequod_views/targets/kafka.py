@@ -30,6 +30,7 @@ from aiokafka.errors import IllegalOperation, InvalidTopicError, KafkaError, Mes
 from pequod_views.errors import TargetAwayError, TargetBusyError, TargetRefusedError, TargetUnfitError
 from pequod_views.targets.kafka_address import parse_address
 from pequod_views.targets.kafka_mirror import LedgerChange, LedgerMirror
+from pequod_views.targets.kafka_refusal import UNAUTHORISED, may_not
 from pequod_views.targets.kafka_topics import LEDGER, ROWS, KafkaConnections, Record, TopicReader
 from pequod_views.targets.kafka_transaction import DIALECT, KafkaTransaction, RowRecord
 from pequod_views.targets.target import LookAgain
@@ -97,6 +98,8 @@ class KafkaTarget:
                         raise TargetRefusedError(self.name, str(error)) from error
                     case ProducerFenced() | IllegalOperation():
                         raise TargetBusyError(self.name, "another process has written for the same owner") from error
+                    case KafkaError() if isinstance(error, UNAUTHORISED):
+                        raise may_not(self._address, error) from error
                     case KafkaError() | OSError() | TimeoutError():
                         raise TargetAwayError(self.name, str(error) or type(error).__name__) from error
                     case sqlite3.Error():
@@ -184,19 +187,19 @@ class KafkaTarget:
         """Take over, inside a transaction, all that others have committed or are committing.
 
         Raises:
-            TargetAwayError: They have changed what the transaction has changed.
+            TargetBusyError: They have changed what the transaction has changed.
         """
         records = await self._read_ledger(to_latest=True)
         self._taken += records
         if not self.mirror.changed_keys().isdisjoint(one.key for one in records):
-            raise TargetAwayError(self.name, "others have changed the same parts meanwhile")
+            raise TargetBusyError(self.name, "others have changed the same parts meanwhile")
         self.mirror.apply(_pairs(records))
 
     async def fence_off(self, owners: Sequence[str]) -> None:
         """Have the parts of owners for this transaction alone, and know all that was written of them.
 
         Raises:
-            TargetAwayError: They have changed what the transaction has changed.
+            TargetBusyError: They have changed what the transaction has changed.
         """
         missing = [owner for owner in dict.fromkeys(owners) if owner not in self._producers]
         if not missing:

@@ -12,10 +12,13 @@ from typing import Any, Final
 
 from aiokafka.conn import create_conn
 from aiokafka.errors import (
+    ClusterAuthorizationFailedError,
     IllegalSaslStateError,
     KafkaConnectionError,
     KafkaError,
     SaslAuthenticationFailed,
+    TopicAuthorizationFailedError,
+    TransactionalIdAuthorizationFailed,
     UnsupportedSaslMechanismError,
 )
 
@@ -24,8 +27,20 @@ from pequod_views.errors import TargetAwayError, TargetRefusedError
 from pequod_views.targets.kafka_address import KafkaAddress
 from pequod_views.targets.kafka_waits import KafkaWaits
 
+#: A user may not do something.
+UNAUTHORISED: Final = (
+    ClusterAuthorizationFailedError,
+    TopicAuthorizationFailedError,
+    TransactionalIdAuthorizationFailed,
+)
 #: A connection, its encryption and its user.
 _LOOK_S: Final = 10.0
+
+
+def may_not(address: KafkaAddress, error: KafkaError) -> TargetRefusedError:
+    """Return what one of `UNAUTHORISED` says to the user of an address."""
+    who = f"the user {address.user}" if address.mechanism is not None else "a client without a user"
+    return TargetRefusedError(address.shown, f"{who} lacks a right ({error}); grant it, or mend the address")
 
 
 async def why_not(address: KafkaAddress, settings: Mapping[str, Any], waits: KafkaWaits) -> PequodError:
