@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from functools import partial
 
+from pequod_views.busy import again_if_busy
 from pequod_views.parts import ViewPart
 from pequod_views.targets import Target, TargetTransaction
 
@@ -23,12 +25,20 @@ class DriftNotes:
 
     async def note(self, part: ViewPart, count: int) -> None:
         """Note what the last comparison of a part has left."""
+        await again_if_busy(partial(self._note, part, count))
+
+    async def _note(self, part: ViewPart, count: int) -> None:
         async with self._target.transaction() as transaction:
             await self.make(transaction)
+            rows = await transaction.fetch(
+                f"SELECT drifted FROM {self._parts} WHERE view = $1 AND first = $2", *part.place
+            )
+            if rows in ([], [(count,)]):
+                return
+            # Its manager writes the same row again and again.
+            await transaction.lock_part(part.place, part.last)
             await transaction.fetch(
-                f"UPDATE {self._parts} SET drifted = $3 WHERE view = $1 AND first = $2 AND drifted <> $3",
-                *part.place,
-                count,
+                f"UPDATE {self._parts} SET drifted = $3 WHERE view = $1 AND first = $2", *part.place, count
             )
 
     async def total(self, views: Iterable[str]) -> int:

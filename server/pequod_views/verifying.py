@@ -16,12 +16,14 @@ from collections.abc import Sequence
 from contextlib import aclosing, suppress
 from dataclasses import dataclass, field
 from decimal import Decimal
+from functools import partial
 from itertools import pairwise
 from typing import Final, Literal
 
 from pequod.client import AsyncClient
 from pequod.client.watch_ranges import WatchedRange
 from pequod.escapes import escaped
+from pequod_views.busy import again_if_busy
 from pequod_views.definition import DurableView, TableRow, ViewColumn
 from pequod_views.drift import DriftNotes
 from pequod_views.errors import UnverifiableError
@@ -147,7 +149,8 @@ class Verifier:
                         while at is not None:
                             at, found = await self._compare(view, held, watched, at, stop, verdict)
                             if found and self._repairs:
-                                verdict.repaired_count += await self._repair(view, held, watched, found)
+                                repair = partial(self._repair, view, held, watched, found)
+                                verdict.repaired_count += await again_if_busy(repair)
                             patience.reschedule(asyncio.get_running_loop().time() + self._wait_s)
             except UnverifiableError as error:
                 verdict.trouble = str(error)

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import json
+from collections import Counter
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 import pytest
@@ -15,17 +16,21 @@ from aiokafka.admin.config_resource import ConfigResource, ConfigResourceType
 from aiokafka.errors import ProducerFenced
 from pequod_views import DurableView, TargetAwayError, TargetRefusedError, ViewFileError, open_target
 from pequod_views.definition import TableRow
+from pequod_views.drift import DriftNotes
 from pequod_views.install import check, install, uninstall
 from pequod_views.kinds import KINDS
 from pequod_views.moving import PartMover
+from pequod_views.parts import ViewPart
 from pequod_views.reading import status, wait_for
+from pequod_views.targets import kafka as kafka_target
+from pequod_views.targets import kafka_waits
 from pequod_views.targets.kafka_address import parse_address
 from pequod_views.targets.kafka_values import decoded, encoded, stored
 from pequod_views.verifying import Verifier
 
 from pequod import AsyncClient
 from tests.views.chaos.run import Run, Stage
-from tests.views.kafka_reading import committed, topics
+from tests.views.kafka_reading import committed, policies, records, topics
 from tests.views.sites import KafkaSite, check_log, equal, installed, managing, until
 
 KARMA = DurableView.parse(
@@ -34,6 +39,8 @@ KARMA = DurableView.parse(
 HALVES = DurableView.parse(
     {"name": "halves", "table": "live.halves", "keys": "karma|<who>", "value": "body", "parts": 2, "log": True}
 )
+
+SCORES = DurableView.parse({"name": "score", "keys": "score|<who>", "value": "points", "log": True})
 
 
 def rows_of(client: AsyncClient, *numbers: int) -> dict[str, str]:
@@ -53,6 +60,7 @@ async def test_a_topic_follows_its_range(kafka_site: KafkaSite, client: AsyncCli
     done = await installed(site, client, KARMA)
     assert done == ["karma: made the table karma", "karma: is new; its range has 1 parts"]
     assert await installed(site, client, KARMA) == []
+    assert set((await policies(site.broker.address, ["karma", "pequod_views"])).values()) == {"compact"}
     target = open_target(site.database)
     assert await check(target, [KARMA]) == []
     async with managing(site, client, [KARMA]):
@@ -73,6 +81,38 @@ async def test_a_topic_follows_its_range(kafka_site: KafkaSite, client: AsyncCli
     assert set(await topics(site.broker.address)) == {"pequod_views"}
     assert await status(target) == []
     await target.close()
+
+
+async def test_rows_and_their_position_are_of_one_transaction(
+    kafka_site: KafkaSite, client: AsyncClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """After each commit consumers see the rows of each position that the log has, and no others."""
+    site = kafka_site
+    await client.multi_put(rows_of(client, *range(10)))
+    await installed(site, client, KARMA)
+    judged, wrongs, commit = list[int](), list[str](), AIOKafkaProducer.commit_transaction
+
+    async def commit_and_judge(self: AIOKafkaProducer) -> None:
+        await commit(self)
+        found = await records(site.broker.address, waits=True)
+        of_rows = Counter(dict(one.headers)["position"].decode() for one in found["karma"])
+        steps = [one for one in found["pequod_views"] if one.key.startswith(b'["log"')]
+        rows = [json.loads(one.value) for one in steps]
+        of_log = {f"{row['server_id']}:{row['revision']}": row["changes"] for row in rows if row["changes"]}
+        judged.append(len(of_log))
+        if of_rows != of_log:
+            wrongs.append(f"records of rows {of_rows}, changes in the log {of_log}")
+
+    monkeypatch.setattr(AIOKafkaProducer, "commit_transaction", commit_and_judge)
+    async with managing(site, client, [KARMA]):
+        for number in range(10, 40, 10):
+            await client.multi_put(rows_of(client, *range(number, number + 10)))
+            await equal(site, client, KARMA)
+            # In a transaction of its own: of a row that changes twice in one, there is one record.
+            await client.remove(f"karma|{number:03}")
+            await equal(site, client, KARMA)
+    assert wrongs == []
+    assert max(judged) >= 4
 
 
 @contextmanager
@@ -116,11 +156,37 @@ async def test_who_was_taken_for_dead_writes_nothing_more(
                 await client.put("karma|002", "8")
                 await equal(site, client, HALVES)
                 goes_on.set()
-                await refused.wait()
+                await until(refused.is_set)
                 await client.put("karma|002", "9")
                 await equal(site, client, HALVES)
         await equal(site, client, HALVES)
     assert await check_log(site, HALVES) >= 4
+
+
+async def test_who_takes_a_part_knows_what_was_committed_behind_an_open_transaction(
+    kafka_site: KafkaSite, client: AsyncClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    site = kafka_site
+    await installed(site, client, KARMA, SCORES)
+    async with (
+        managing(site, client, [KARMA, SCORES], name="a") as first,
+        managing(site, client, [KARMA, SCORES], name="b") as other,
+    ):
+        await until(lambda: len(first.parts) == len(other.parts) == 1)
+        view = other.parts[0].view.name
+        with paused(monkeypatch, first.name) as (stopped, _goes_on, refused):
+            await until(stopped.is_set)
+            # What it has open in the ledger hides from readers what the other one commits.
+            done = other.counts.transactions
+            await client.put(f"{view}|001", "1")
+            await until(lambda: other.counts.transactions > done)
+            target = open_target(site.database)
+            await PartMover(target).split(view, f"{view}|010".encode())
+            await target.close()
+            await until(refused.is_set)
+        await equal(site, client, KARMA, SCORES)
+    for one in (KARMA, SCORES):
+        await check_log(site, one)
 
 
 async def test_a_torn_transaction_is_seen_by_nobody_and_done_again(
@@ -213,12 +279,17 @@ async def test_rows_are_compared_beside_writers(kafka_site: KafkaSite, client: A
             await client.put(f"karma|{number % 50:03}", str(number))
             await asyncio.sleep(0.002)
 
-    async with managing(site, client, [KARMA]):
+    async with managing(site, client, [KARMA]) as manager:
         await equal(site, client, KARMA)
         writing = asyncio.create_task(write())
-        for _ in range(5):
+        for count in range(1, 4):
             (verdict,) = await Verifier(target, client).verify(KARMA)
             assert (verdict.drifts, verdict.trouble) == ([], "")
+            done = manager.counts.transactions
+            await until(lambda done=done: manager.counts.transactions > done)
+            # Of a row that the manager writes as well.
+            await DriftNotes(target).note(ViewPart("karma", KARMA.first, KARMA.last), count)
+            assert await DriftNotes(target).total(["karma"]) == count
         writing.cancel()
         await asyncio.gather(writing, return_exceptions=True)
     await target.close()
@@ -270,6 +341,58 @@ async def test_topics_are_equal_to_scans_after_kills(kafka_site: KafkaSite, tmp_
         assert report.steps > 0
     finally:
         await stage.stop()
+
+
+async def test_a_manager_goes_on_after_a_broker_that_stood_still(
+    kafka_site: KafkaSite, client: AsyncClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    site = kafka_site
+    monkeypatch.setattr(kafka_target, "_WORK_S", 5.0)
+    await client.multi_put(rows_of(client, *range(20)))
+    await installed(site, client, HALVES)
+    async with managing(site, client, [HALVES]) as manager:
+        await equal(site, client, HALVES)
+        with site.broker.standing_still():
+            await client.multi_put(rows_of(client, *range(10, 30)))
+            await until(lambda: manager.counts.target_failures > 0)
+            await client.put("karma|002", "8")
+        await equal(site, client, HALVES)
+        await client.put("karma|002", "9")
+        await equal(site, client, HALVES)
+    assert await check_log(site, HALVES) >= 3
+
+
+async def test_closing_ends_while_the_broker_stands_still(
+    kafka_site: KafkaSite, client: AsyncClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """In the middle of a commit: what it comes to is known to who reads next."""
+    site = kafka_site
+    await client.multi_put(rows_of(client, *range(20)))
+    await installed(site, client, KARMA)
+    committing, commit = asyncio.Event(), AIOKafkaProducer.commit_transaction
+    with ExitStack() as broker:
+
+        async def stop(self: AIOKafkaProducer) -> None:
+            if is_armed and not committing.is_set():
+                broker.enter_context(site.broker.standing_still())
+                committing.set()
+            await commit(self)
+
+        is_armed = False
+        monkeypatch.setattr(AIOKafkaProducer, "commit_transaction", stop)
+        async with managing(site, client, [KARMA]):
+            await equal(site, client, KARMA)
+            is_armed = True
+            await client.put("karma|002", "8")
+            await committing.wait()
+            target = open_target(site.database)
+            with monkeypatch.context() as patch, pytest.raises(TargetAwayError, match="nothing came for 1 s"):
+                patch.setattr(kafka_waits, "_START_S", 1.0)
+                await status(target)
+            await target.close()
+    async with managing(site, client, [KARMA]):
+        await equal(site, client, KARMA)
+    assert await check_log(site, KARMA) >= 2
 
 
 async def test_a_broker_that_is_away_is_told(kafka_site: KafkaSite) -> None:

@@ -22,7 +22,7 @@ import time
 from bisect import bisect_right
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
-from typing import Final
+from typing import Any, Final
 
 from aiokafka import AIOKafkaProducer
 from aiokafka.errors import IllegalOperation, InvalidTopicError, KafkaError, MessageSizeTooLargeError, ProducerFenced
@@ -30,7 +30,8 @@ from aiokafka.errors import IllegalOperation, InvalidTopicError, KafkaError, Mes
 from pequod_views.errors import TargetAwayError, TargetBusyError, TargetRefusedError, TargetUnfitError
 from pequod_views.targets.kafka_address import parse_address
 from pequod_views.targets.kafka_mirror import LedgerChange, LedgerMirror
-from pequod_views.targets.kafka_topics import LEDGER, ROWS, KafkaConnections, Record, TopicReader, closed
+from pequod_views.targets.kafka_refusal import UNAUTHORISED, may_not
+from pequod_views.targets.kafka_topics import LEDGER, ROWS, KafkaConnections, Record, TopicReader
 from pequod_views.targets.kafka_transaction import DIALECT, KafkaTransaction, RowRecord
 from pequod_views.targets.target import LookAgain
 
@@ -89,14 +90,16 @@ class KafkaTarget:
                 yield transaction
                 async with self.asking():
                     await self._commit(transaction)
-                    await self._end_foreign()
+                self._end_foreign()
             except BaseException as error:
-                await self._undo(error)
+                self._undo(error)
                 match error:
                     case MessageSizeTooLargeError() | InvalidTopicError():
                         raise TargetRefusedError(self.name, str(error)) from error
                     case ProducerFenced() | IllegalOperation():
                         raise TargetBusyError(self.name, "another process has written for the same owner") from error
+                    case KafkaError() if isinstance(error, UNAUTHORISED):
+                        raise may_not(self._address, error) from error
                     case KafkaError() | OSError() | TimeoutError():
                         raise TargetAwayError(self.name, str(error) or type(error).__name__) from error
                     case sqlite3.Error():
@@ -108,11 +111,16 @@ class KafkaTarget:
     async def asking(self) -> AsyncIterator[None]:
         """Ask Kafka; an error inside has all be read anew."""
         self._is_asking = True
-        async with asyncio.timeout(_WORK_S):
-            yield
+        try:
+            async with asyncio.timeout(_WORK_S) as bound:
+                yield
+        except TimeoutError as error:
+            if bound.expired():
+                raise TimeoutError(f"it was not done within {_WORK_S:g} s") from error
+            raise
         self._is_asking = False
 
-    async def _undo(self, error: BaseException) -> None:
+    def _undo(self, error: BaseException) -> None:
         """Forget the transaction; if Kafka was being asked, also all that was read and opened."""
         self.mirror.rollback()
         if isinstance(error, ProducerFenced | IllegalOperation):
@@ -121,32 +129,33 @@ class KafkaTarget:
         if not self._is_asking:
             self.mirror.apply((one.key, one.value) for one in self._taken)
             self._taken.clear()
-            await asyncio.shield(self._end_foreign())
+            self._end_foreign()
         else:
-            await asyncio.shield(self._reset())
+            self._reset()
 
-    async def _reset(self) -> None:
+    def _reset(self) -> None:
         producers, self._producers = self._producers, {}
         reader, self._reader = self._reader, None
         tables, self._tables = self._tables, {}
         self.mirror.close()
         self._begin_anew()
-        await asyncio.gather(
-            *(closed(one) for one in producers.values()),
-            *(table.close() for table in tables.values()),
-            *([] if reader is None else [reader.close()]),
-            self.connections.close(),
-        )
+        for producer in producers.values():
+            self.connections.waits.let_go(producer)
+        for table in tables.values():
+            table.let_go()
+        if reader is not None:
+            reader.let_go()
+        self.connections.let_go()
 
-    async def _end_foreign(self) -> None:
-        foreign = [owner for owner in self._producers if owner not in self._own]
-        await asyncio.gather(*(closed(self._producers.pop(owner)) for owner in foreign))
+    def _end_foreign(self) -> None:
+        for owner in [owner for owner in self._producers if owner not in self._own]:
+            self.connections.waits.let_go(self._producers.pop(owner))
 
     async def _refresh(self) -> None:
         """Take over what others have committed."""
         now_s = time.monotonic()
         for topic in [topic for topic, table in self._tables.items() if now_s - table.used_s > _KEPT_S]:
-            await self._tables.pop(topic).close()
+            self._tables.pop(topic).let_go()
         if self._producers and now_s - self._read_s < _READ_S:
             return
         # A manager goes on beside another one that has died with a transaction open. A command, or a manager that
@@ -178,19 +187,19 @@ class KafkaTarget:
         """Take over, inside a transaction, all that others have committed or are committing.
 
         Raises:
-            TargetAwayError: They have changed what the transaction has changed.
+            TargetBusyError: They have changed what the transaction has changed.
         """
         records = await self._read_ledger(to_latest=True)
         self._taken += records
         if not self.mirror.changed_keys().isdisjoint(one.key for one in records):
-            raise TargetAwayError(self.name, "others have changed the same parts meanwhile")
+            raise TargetBusyError(self.name, "others have changed the same parts meanwhile")
         self.mirror.apply(_pairs(records))
 
     async def fence_off(self, owners: Sequence[str]) -> None:
         """Have the parts of owners for this transaction alone, and know all that was written of them.
 
         Raises:
-            TargetAwayError: They have changed what the transaction has changed.
+            TargetBusyError: They have changed what the transaction has changed.
         """
         missing = [owner for owner in dict.fromkeys(owners) if owner not in self._producers]
         if not missing:
@@ -207,7 +216,7 @@ class KafkaTarget:
     async def _undo_open(self, owners: set[str]) -> None:
         """Have Kafka undo transactions that stay open: of managers that died, or are stopped, or are very slow."""
         for owner in owners - self._producers.keys():
-            await closed(await self.connections.producer(f"{self.ledger}/{owner}"))
+            self.connections.waits.let_go(await self.connections.producer(f"{self.ledger}/{owner}"))
 
     async def _commit(self, transaction: KafkaTransaction) -> None:
         changes = self.mirror.changes()
@@ -248,36 +257,15 @@ class KafkaTarget:
 
     async def _write(self, owner: str, ledger: Sequence[LedgerChange], rows: Sequence[tuple[RowRecord, bytes]]) -> None:
         """Write records in one transaction."""
-        producer = self._producers[owner]
         for topic in {row.topic for row, _ in rows}:
             if not await self.has_topic(topic):
                 raise TargetUnfitError(self.name, f"there is no topic {topic}; run `pequod views install`")
-        try:
-            await producer.begin_transaction()
-        except AssertionError as error:
-            # So aiokafka tells that it was fenced off in the background.
-            raise ProducerFenced from error
-        sent: list[asyncio.Future[object]] = []
-        try:
-            for row, position in rows:
-                headers = [("position", position)]
-                sent.append(await producer.send(row.topic, row.value, row.key, headers=headers))
-            for change in ledger:
-                headers = [("by", self._token), ("owner", owner.encode())]
-                sent.append(await producer.send(self.ledger, change.value, change.key, partition=0, headers=headers))
-            await producer.commit_transaction()
-        except (MessageSizeTooLargeError, InvalidTopicError):
-            await producer.abort_transaction()
-            raise
-        except BaseException:
-            # What becomes of each record is in the error of the transaction.
-            for one in sent:
-                one.add_done_callback(lambda done: done.cancelled() or done.exception())
-            raise
-        outcomes = await asyncio.gather(*sent, return_exceptions=True)
-        for outcome in outcomes:
-            if isinstance(outcome, BaseException):
-                raise outcome
+        records: list[tuple[Any, ...]] = [
+            (row.topic, row.value, row.key, None, None, [("position", position)]) for row, position in rows
+        ]
+        headers = [("by", self._token), ("owner", owner.encode())]
+        records += [(self.ledger, change.value, change.key, 0, None, headers) for change in ledger]
+        outcomes = await self.connections.waits.within(_written(self._producers[owner], records))
         if ledger:
             self._clock_s = getattr(outcomes[-1], "timestamp", time.time() * 1e3) / 1e3 - time.time()
 
@@ -287,8 +275,28 @@ class KafkaTarget:
         yield LookAgain()
 
     async def close(self) -> None:
-        """Close the connections."""
-        await self._reset()
+        """Close the connections; in order if the brokers answer, and at any rate soon."""
+        self._reset()
+        await self.connections.waits.ended()
+
+
+async def _written(producer: AIOKafkaProducer, records: Sequence[tuple[Any, ...]]) -> list[Any]:
+    """Write records in one transaction; return what Kafka tells of each."""
+    sent: list[asyncio.Future[Any]] = []
+    try:
+        await producer.begin_transaction()
+        for record in records:
+            sent.append(await producer.send(*record))
+            # What becomes of each record is also in the error of the transaction.
+            sent[-1].add_done_callback(lambda done: done.cancelled() or done.exception())
+        await producer.commit_transaction()
+    except (MessageSizeTooLargeError, InvalidTopicError):
+        await producer.abort_transaction()
+        raise
+    except AssertionError as error:
+        # So aiokafka tells that it was fenced off in the background.
+        raise ProducerFenced from error
+    return await asyncio.gather(*sent)
 
 
 class TableTopic:
@@ -317,9 +325,9 @@ class TableTopic:
             self._keys = sorted(self.rows)
         return self._keys
 
-    async def close(self) -> None:
+    def let_go(self) -> None:
         """Close the connection."""
-        await self._reader.close()
+        self._reader.let_go()
 
 
 class _Parts:

@@ -6,22 +6,22 @@ stops before the first of these.
 
 from __future__ import annotations
 
-import asyncio
 import logging
 import ssl
 import time
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, Final, TypeAlias
 
 from aiokafka import AIOKafkaConsumer, AIOKafkaProducer, TopicPartition
 from aiokafka.admin import AIOKafkaAdminClient, NewTopic
 from aiokafka.admin.config_resource import ConfigResource, ConfigResourceType
-from aiokafka.errors import KafkaError, for_code
+from aiokafka.errors import KafkaConnectionError, for_code
 
 from pequod_views.errors import ViewFileError
 from pequod_views.targets.kafka_address import KafkaAddress
+from pequod_views.targets.kafka_refusal import why_not
+from pequod_views.targets.kafka_waits import KafkaClient, KafkaWaits
 
 # It tells of each attempt to reach a broker, ten a second; what comes of them is told once, by the target's errors.
 logging.getLogger("aiokafka").setLevel(logging.CRITICAL)
@@ -61,8 +61,9 @@ class KafkaConnections:
     """Makes clients of the brokers, and asks them about topics."""
 
     def __init__(self, address: KafkaAddress) -> None:
+        self.waits = KafkaWaits()
+        self._address = address
         self._settings: dict[str, Any] = {
-            "bootstrap_servers": list(address.brokers),
             "client_id": "pequod views",
             "request_timeout_ms": _REQUEST_MS,
         }
@@ -83,18 +84,21 @@ class KafkaConnections:
         """Return a producer; an earlier one of the same name is fenced off, and its open transaction undone."""
         producer = AIOKafkaProducer(
             **self._settings,
+            bootstrap_servers=list(self._address.brokers),
             transactional_id=transactional_id,
             transaction_timeout_ms=_TRANSACTION_MS,
             max_request_size=_RECORD_BYTES_MAX,
             max_batch_size=1 << 18,
             retry_backoff_ms=20,
         )
-        try:
-            await producer.start()
-        except BaseException:
-            await closed(producer)
-            raise
+        await self._start(producer)
         return producer
+
+    async def _start(self, client: KafkaClient) -> None:
+        try:
+            await self.waits.started(client)
+        except KafkaConnectionError as error:
+            raise await why_not(self._address, self._settings, self.waits) from error
 
     async def reader(self, topic: str, undo: Undo | None = None) -> TopicReader:
         """Return a reader of a topic that is there."""
@@ -107,75 +111,69 @@ class KafkaConnections:
         try:
             consumer.assign([place])
             consumer.seek(place, start)
-            while await consumer.position(place) < end:
-                for one in (await consumer.getmany(place, timeout_ms=_READ_MS)).get(place, []):
+            while await self.waits.within(consumer.position(place)) < end:
+                records = await self.waits.within(consumer.getmany(place, timeout_ms=_READ_MS))
+                for one in records.get(place, []):
                     found.update(value.decode() for name, value in one.headers if name == "owner")
         finally:
-            await closed(consumer)
+            self.waits.let_go(consumer)
         return found
 
     async def ends(self, places: Sequence[TopicPartition]) -> dict[TopicPartition, int]:
         """Return where partitions end, with what is not committed yet."""
         if self._latest is None:
             self._latest = await self._consumer("read_uncommitted")
-        found: dict[TopicPartition, int] = await self._latest.end_offsets(places)
+        found: dict[TopicPartition, int] = await self.waits.within(self._latest.end_offsets(places))
         return found
 
     async def _consumer(self, isolation: str) -> AIOKafkaConsumer:
         consumer = AIOKafkaConsumer(
             **self._settings,
+            bootstrap_servers=list(self._address.brokers),
             isolation_level=isolation,
             enable_auto_commit=False,
             auto_offset_reset="earliest",
             max_partition_fetch_bytes=_RECORD_BYTES_MAX,
         )
-        try:
-            await consumer.start()
-        except BaseException:
-            await closed(consumer)
-            raise
+        await self._start(consumer)
         return consumer
 
     async def topics(self) -> dict[str, int]:
         """Return the numbers of partitions of all topics; asking for one of them might make it."""
-        found = await (await self._administrator()).describe_topics()
+        found = await self.waits.within((await self._administrator()).describe_topics())
         return {topic["topic"]: len(topic["partitions"]) for topic in found if not topic["error_code"]}
 
     async def make(self, topic: str, settings: Mapping[str, str]) -> None:
         """Make a topic of one partition, if it is not there."""
         # The brokers say how many replicas it has.
         wanted = NewTopic(topic, 1, -1, {}, dict(settings))
-        answer = await (await self._administrator()).create_topics([wanted])
+        answer = await self.waits.within((await self._administrator()).create_topics([wanted]))
         _demand(answer.topic_errors, "TopicAlreadyExistsError")
 
     async def drop(self, topic: str) -> None:
         """Drop a topic, if it is there."""
-        answer = await (await self._administrator()).delete_topics([topic])
+        answer = await self.waits.within((await self._administrator()).delete_topics([topic]))
         _demand(answer.topic_error_codes, "UnknownTopicOrPartitionError")
 
     async def settings(self, topic: str) -> dict[str, str]:
         """Return the settings of a topic."""
         wanted = ConfigResource(ConfigResourceType.TOPIC, topic)
-        (answer,) = await (await self._administrator()).describe_configs([wanted])
+        (answer,) = await self.waits.within((await self._administrator()).describe_configs([wanted]))
         return {entry[0]: entry[1] for resource in answer.resources for entry in resource[4]}
 
     async def _administrator(self) -> AIOKafkaAdminClient:
         if self._admin is None:
-            admin = AIOKafkaAdminClient(**self._settings)
-            try:
-                await admin.start()
-            except BaseException:
-                await closed(admin)
-                raise
+            admin = AIOKafkaAdminClient(**self._settings, bootstrap_servers=list(self._address.brokers))
+            await self._start(admin)
             self._admin = admin
         return self._admin
 
-    async def close(self) -> None:
+    def let_go(self) -> None:
         """Close the connections; they are opened again when they are needed."""
         latest, self._latest, admin, self._admin = self._latest, None, self._admin, None
         for one in (latest, admin):
             if one is not None:
-                await closed(one)
+                self.waits.let_go(one)
 
 
 class TopicReader:
@@ -196,16 +194,16 @@ class TopicReader:
 
     async def read(self, *, to_latest: bool) -> list[Record]:
         """Return the records that came since the last call."""
-        consumer = self._consumer
+        consumer, waits = self._consumer, self._connections.waits
         if not self._places:
             count = (await self._connections.topics()).get(self._topic, 0)
             self._places = [TopicPartition(self._topic, number) for number in range(count)]
             consumer.assign(self._places)
-            await consumer.seek_to_beginning(*self._places)
+            await waits.within(consumer.seek_to_beginning(*self._places))
         found, blocked_s = list[Record](), time.monotonic()
         for place, end in (await self._connections.ends(self._places)).items():
-            while (position := await consumer.position(place)) < end:
-                some = (await consumer.getmany(place, timeout_ms=_READ_MS)).get(place, [])
+            while (position := await waits.within(consumer.position(place))) < end:
+                some = (await waits.within(consumer.getmany(place, timeout_ms=_READ_MS))).get(place, [])
                 found += [Record(one.key, one.value, dict(one.headers)) for one in some if one.key is not None]
                 stable = consumer.last_stable_offset(place)
                 is_blocked = not some and stable is not None and position >= stable
@@ -218,22 +216,9 @@ class TopicReader:
                     blocked_s = time.monotonic()
         return found
 
-    async def close(self) -> None:
+    def let_go(self) -> None:
         """Close the connection."""
-        await closed(self._consumer)
-
-
-async def closed(client: Any) -> None:
-    """Close a client, whatever state it is in."""
-    ending = asyncio.ensure_future(client.close() if isinstance(client, AIOKafkaAdminClient) else client.stop())
-    done, _ = await asyncio.wait([ending], timeout=1.0)
-    if not done:
-        ending.cancel()
-        with suppress(Exception, asyncio.CancelledError):
-            await client.client.close()
-    with suppress(KafkaError, OSError, asyncio.CancelledError, AssertionError):
-        await asyncio.wait([ending])
-        ending.exception()
+        self._connections.waits.let_go(self._consumer)
 
 
 def _sasl(protocol: str) -> str:

@@ -128,7 +128,11 @@ class KafkaTransaction:
         """Return whether the topic of a view is there."""
         if not is_topic(view.table):
             raise self._refused(f"{view.table!r} is no name of a topic; set `table` of {view.name}")
-        return await self._target.has_topic(view.table)
+        return await self._has_topic(view.table)
+
+    async def _has_topic(self, topic: str) -> bool:
+        async with self._target.asking():
+            return await self._target.has_topic(topic)
 
     async def table_problems(self, view: DurableView) -> list[str]:
         """Return what is wrong with the topic of a view, or with that of the ledger."""
@@ -136,9 +140,10 @@ class KafkaTransaction:
             return [f"{view.name}: there is no topic {view.table}; run `pequod views install`"]
         problems = []
         for topic, wanted in ((view.table, ROWS), (self._target.ledger, LEDGER)):
-            if not await self._target.has_topic(topic):
+            if not await self._has_topic(topic):
                 continue
-            found, policy = await self._target.connections.settings(topic), wanted["cleanup.policy"]
+            async with self._target.asking():
+                found, policy = await self._target.connections.settings(topic), wanted["cleanup.policy"]
             if found.get("cleanup.policy") != policy:
                 problems.append(
                     f"{view.name}: cleanup.policy of the topic {topic} is {found.get('cleanup.policy')}, which would"
@@ -155,7 +160,8 @@ class KafkaTransaction:
     async def mend_table(self, view: DurableView) -> None:
         """Make the topic of a view if there is none."""
         if not await self.has_table(view):
-            await self._target.connections.make(view.table, ROWS)
+            async with self._target.asking():
+                await self._target.connections.make(view.table, ROWS)
 
     async def drop_table(self, table: str) -> None:
         """Drop the topic of a view, before anything is written."""

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import random
+import time
 from collections import Counter
 from collections.abc import Sequence
 from contextlib import suppress
@@ -53,6 +54,8 @@ LEASE_S = 1.0
 _USERS = "abcdefgh"
 #: After this share of the writes a part is split.
 _SPLITS = 0.1
+#: Views are installed again within this time, whatever is killed meanwhile.
+_ADOPT_S = 120.0
 
 
 @dataclass
@@ -121,6 +124,8 @@ class Run:
         self._steps = steps
         self.report = Report(seed)
         self._background: set[asyncio.Task[None]] = set()
+        #: Ends the reader between two looks: a client may take a cancellation for its own while it closes.
+        self._is_over = False
 
     async def carry_out(self) -> Report:
         reader = asyncio.create_task(self._look())
@@ -129,8 +134,8 @@ class Run:
                 await self._step()
         finally:
             await asyncio.gather(*self._background)
-            reader.cancel()
-            await asyncio.gather(reader, return_exceptions=True)
+            self._is_over = True
+            await reader
         await self._judge()
         return self.report
 
@@ -171,11 +176,13 @@ class Run:
     async def _adopt(self) -> None:
         """Have the views show the server that was started anew."""
         stage = self._stage
+        end_s = time.monotonic() + _ADOPT_S
         while True:
             try:
                 await installed(stage.site, stage.client, *stage.views.views, adopt=True)
                 break
-            except TargetAwayError:
+            except TargetAwayError as error:
+                assert time.monotonic() < end_s, f"the views cannot be installed anew within {_ADOPT_S:g} s: {error}"
                 await asyncio.sleep(0.05)
         self._start_refused()
 
@@ -236,7 +243,7 @@ class Run:
 
     async def _look(self) -> None:
         """Compare both sides of the pairs, again and again."""
-        while True:
+        while not self._is_over:
             await asyncio.sleep(0.02)
             try:
                 rows = await self._stage.site.fetch("SELECT side, number, body FROM pairs")
