@@ -43,9 +43,14 @@ GET = heads("Get")
 OPENED, READABLE, DRAINED, CLOSED = EventKind
 
 
+@pytest.fixture(autouse=True, scope="module")
+def library() -> None:
+    """Have the library loaded, whichever tests run."""
+    assert why_absent() is None
+
+
 @pytest.fixture
 def session() -> Iterator[NativeSession]:
-    assert why_absent() is None
     made = new_session(MESSAGE_MAX, HEADERS_MAX, 100)
     made.receive(HELLO)
     made.output(1 << 20)
@@ -209,6 +214,19 @@ def test_a_message_that_is_wanted_when_the_client_hears_of_the_window_is_let_in(
     narrow.output(1 << 20)
     narrow.receive(frame(SETTINGS, ACK, 0))
     # 65,535 less 61,439, and 1,000 are used up.
+    assert updates_in(narrow.output(1 << 20))[1] >= 30_000 - 4096
+    assert events_of(narrow, frame(DATA, 0, 1, body[1000:17_000])) == []
+    assert events_of(narrow, frame(DATA, END_STREAM, 1, body[17_000:])) == [(READABLE, 1, None)]
+    assert narrow.take(1) == bytes(29_995)
+
+
+def test_a_message_that_nobody_wants_stays_out_though_the_client_hears_of_the_window(narrow: NativeSession) -> None:
+    body = message(bytes(29_995))
+    events_of(narrow, frame(HEADERS, END_HEADERS, 1, GET) + frame(DATA, 0, 1, body[:1000]))
+    narrow.receive(frame(SETTINGS, ACK, 0))
+    assert 1 not in updates_in(narrow.output(1 << 20))
+    assert narrow.held_bytes == 1000
+    assert narrow.take(1) is None
     assert updates_in(narrow.output(1 << 20))[1] >= 30_000 - 4096
     assert events_of(narrow, frame(DATA, 0, 1, body[1000:17_000])) == []
     assert events_of(narrow, frame(DATA, END_STREAM, 1, body[17_000:])) == [(READABLE, 1, None)]
