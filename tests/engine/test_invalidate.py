@@ -80,10 +80,11 @@ page|<author>|<id> = check article|<author>|<id> copy karma|<author>;
 kept|<author> = snapshot 10 copy karma|<author>;
 best|<author> = pull copy karma|<author>;
 top|<author> = pull copy best|<author>;
+shelf|<id>|<author> = copy page|<author>|<id>;
 """
 
 
-@pytest.mark.parametrize("shown", [b"karma|ann", b"page|ann|1", b"kept|ann", b"best|ann", b"top|ann"])
+@pytest.mark.parametrize("shown", [b"karma|ann", b"page|ann|1", b"kept|ann", b"best|ann", b"top|ann", b"shelf|1|ann"])
 def test_snapshots_below_a_read_are_taken_anew_if_they_are_too_old(shown: bytes) -> None:
     engine = Engine()
     engine.add_joins(parse(SNAPSHOTS))

@@ -10,7 +10,8 @@ from pequod_grammar import parse
 from pequod.engine import Engine, LimitExceededError, MissingError
 from pequod.engine.base import presence
 from pequod.language.deadlines import KEEP
-from tests.engine.paging import PagedWalk
+from pequod.language.missing import Range
+from tests.engine.paging import PagedWalk, Shelf
 
 
 @pytest.mark.parametrize("seed", range(40))
@@ -80,4 +81,38 @@ def test_a_write_that_loads_its_key_has_room_though_the_last_read_has_used_all_m
         writes[write]()
     engine.take_in(b"p|y", b"p}", [b"p|z"], [b"y" * 20_000])
     writes[write]()
+    engine._check()
+
+
+@pytest.mark.parametrize("seed", range(10))
+def test_what_could_not_be_kept_is_undone_of_rows_that_are_here_and_of_those_that_are_not(seed: int) -> None:
+    random, shelf, engine = Random(seed), Shelf(), Engine(memory_limit=1 << 40)
+    keys = [b"p|%02d" % number for number in range(20)]
+    shelf.rows = dict.fromkeys(keys[::2], b"kept")
+    shelf.deadlines = {keys[2]: 5_000, keys[8]: 6_000, keys[12]: 7_000}
+    kept, deadlines = dict(shelf.rows), dict(shelf.deadlines)
+    engine.record(shelf.effects)
+    engine.page(b"p")
+    shelf.give(engine, Range(keys[5], keys[15]))
+    for _ in range(20):
+        key = random.choice(keys)
+        if random.random() < 0.3 and not engine.is_away(key):
+            engine.remove(key)
+        elif random.random() < 0.3:
+            engine.put_for(key, b"for a while", 9_000)
+        else:
+            engine.put(key, b"for ever")
+    changed = set(shelf.effects)
+    assert {engine.is_away(key) for key in changed} == {True, False}
+    engine.record(None)
+    engine.restore(
+        {key: kept.get(key) for key in shelf.effects},
+        {key: at_ms for key, at_ms in deadlines.items() if key in changed},
+    )
+    shelf.effects.clear()
+    engine.record(shelf.effects)
+    shelf.give(engine, Range(b"p|", b"p}"))
+    assert dict(zip(*engine.scan(b"p|", b"p}"), strict=True)) == kept
+    assert dict(engine.deadlines.among(keys)) == deadlines
+    assert not engine.take_away_deadlines()
     engine._check()

@@ -128,3 +128,38 @@ def test_a_snapshot_join_is_as_old_as_its_oldest_snapshot() -> None:
     assert engine.statistics(now=20.0).joins["top"].age_s == 10.0
     engine.get(b"top|ann", now=41.0)
     assert engine.statistics(now=42.0).joins["top"].age_s == 28.0
+
+
+def test_the_total_of_memory_is_that_of_its_kinds() -> None:
+    engine = Engine(backed=[b"p"])
+    engine.add_joins(
+        parse("""
+        t|<user>|<time:2>|<poster> = check s|<user>|<poster> copy p|<poster>|<time>;
+        best|<poster> = max p|<poster>|<time:2>;
+        shown|<text>|<id> = copy r|<id> with n = <text>
+        """)
+    )
+    for poster in (b"bob", b"liz"):
+        engine.load(b"p|%b|" % poster, b"p|%b}" % poster, [(b"p|%b|%02d" % (poster, time), b"9") for time in range(20)])
+    engine.put_all([b"s|ann|bob", b"r|1"], [b"1", b'{"n": "long"}'])
+    for first, last in ((b"t|ann|", b"t|ann}"), (b"best|bob", b"best|bob\0"), (b"shown|long|", b"shown|long}")):
+        assert engine.scan(first, last).keys
+    engine.apply(b"p|bob|20", b"10")
+    # A server tells what it keeps for watches.
+    engine.ledger.change_watches(777)
+    # The timeline has a log from now on.
+    engine.put(b"s|ann|liz", b"1")
+    memory = engine.statistics().memory
+    kinds = [
+        memory.stored_bytes,
+        memory.loaded_bytes,
+        memory.row_bytes,
+        memory.context_bytes,
+        memory.updater_bytes,
+        memory.log_bytes,
+        memory.state_bytes,
+        memory.index_bytes,
+        memory.watch_bytes,
+    ]
+    assert all(kinds), f"there is something of each kind: {kinds}"
+    assert memory.total_bytes == sum(kinds)

@@ -41,7 +41,8 @@ def main() -> int:
     parser.add_argument("--out", type=Path, help="build/mutations-OF.jsonl; a run goes on where the file ends")
     options = parser.parse_args()
     part = PARTS[options.of]
-    out = options.out or ROOT / "build" / f"mutations-{part.name}.jsonl"
+    # Whole, since tests run in another folder.
+    out = (options.out or ROOT / "build" / f"mutations-{part.name}.jsonl").resolve()
     known = _written_down(out)
     places = part.chosen(options.count, options.seed)
     if options.more or options.again:

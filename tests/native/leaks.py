@@ -26,6 +26,8 @@ from pequod.native import core
 _JOINS = """
 t|<user>|<time:2>|<poster> = check s|<user>|<poster> copy p|<poster>|<time>;
 c|<poster> = count p|<poster>|<time:2>;
+l|<poster>|<time:2> = copy p|<poster>|<time:2>;
+m|<poster>|<time:2> = copy l|<poster>|<time:2>;
 r|<kind>|<size:2>|<id> = copy i|<id> with kind = <kind>, size = <size:2> as {name}
 """
 #: Some caches, such as those of parsed joins, are full only after as many rounds.
@@ -55,6 +57,7 @@ def messages() -> list[bytes]:
             b'{"kind":%b,"size":%d,"name":"n%d"}' % (kind, 40 * number, number),
         )
         add(requests[1], PUT, b"i|%d" % number, b"no record")
+    add(requests[0], SCAN, b"m|", b"m}")
     add(requests[2], SCAN, b"r|a|", b"r|a}")
     for user in range(8):
         add(requests[1], PUT, b"s|u%d|p9" % user, b"follows")

@@ -24,6 +24,7 @@ from pequod.commands.kinds import (
     SCAN_LIMIT,
     WRITES,
 )
+from pequod.engine import Engine
 from pequod.errors import BadRequestError
 from tests.native.core import hot
 
@@ -222,3 +223,19 @@ def test_a_batch_that_is_refused_is_left_to_python(kind: int) -> None:
         hot.Batch.parse(bytearray(message), 1, 1, 1)  # type: ignore[arg-type]
     with pytest.raises(TypeError):
         hot.Batch()
+
+
+def test_a_batch_runs_on_an_engine_at_a_time_and_on_nothing_else() -> None:
+    batch = parse(ExecuteRequest(kinds=bytes([PUT]), arguments=[b"a|1", b"one"]).SerializeToString())
+    assert batch is not None
+    engine, nothing = Engine(), object()
+    engine.put(b"a|0", b"zero")
+    wrong: list[tuple[object, ...]] = [(), (engine,), (engine, 1.0, 2.0), (nothing, 1.0), (1.0, engine)]
+    for arguments in wrong:
+        with pytest.raises(TypeError, match="run takes an engine and the time"):
+            batch.run(*arguments)  # type: ignore[arg-type]
+    with pytest.raises(TypeError, match="must be real number"):
+        batch.run(engine, "now")  # type: ignore[arg-type]
+    assert (engine.revision, engine.get(b"a|1")) == (1, None)
+    assert not batch.run(engine, 1.0)
+    assert engine.get(b"a|1") == b"one"

@@ -181,6 +181,28 @@ def test_nothing_is_taken_while_one_has_to_be_settled() -> None:
     assert told
 
 
+class NoWatch:
+    """An object of no kind of watch that has the attributes of one, where the core would find them in a watch."""
+
+    #: In this order: the names of slots are laid out as they sort.
+    __slots__ = ("a_first", "b_last", "c_changes", "d_stale", "e_lost", "f_ended", "g_waker", "h_awake", "i_room")
+
+    def __init__(self, watch: Watch) -> None:
+        self.a_first, self.b_last, self.c_changes = watch.first, watch.last, watch.changes
+        self.d_stale, self.e_lost, self.f_ended = watch.stale, watch.lost, watch.ended
+        self.g_waker = watch.waker
+
+
+def test_what_is_no_watch_is_not_taken_for_one() -> None:
+    engine, watches, _, _, told = _watched([(b"t|", b"t}")])
+    engine.put(b"p|ann|0", b"second")
+    no_watches: dict[int, Any] = {0: NoWatch(watches[0])}
+    assert take_runs(no_watches, [0], told) is None
+    taken = take_runs(dict(watches), [0], told)
+    assert taken is not None
+    assert list(taken) == [Change(b"t|0|ann", b"first", b"second")]
+
+
 @pytest.mark.parametrize("count", [FEW, FEW + 1])
 def test_many_watches_of_a_table_are_told_the_same(count: int) -> None:
     engine, watches, _, calls, told = _watched([(b"t|%d" % (number % 5), b"t}") for number in range(count)])

@@ -131,6 +131,26 @@ def test_plain_first_checks_and_logs_are_native(collected: list[str]) -> None:
     engine._check()
 
 
+@pytest.mark.parametrize(("room_bytes", "is_due"), [(20_000, True), (80_000, False)])
+def test_the_next_put_weighs_memory_if_a_log_has_brought_more_than_there_was_room_for(
+    room_bytes: int,
+    is_due: bool,
+) -> None:
+    engine = Engine(memory_limit=1 << 30)
+    engine.add_joins(parse(JOINS["delimited"]))
+    engine.put(b"s|a|b", b"1")
+    engine.put(b"p|b|01", b"Hi")
+    assert engine.scan(b"t|a|", b"t|a}").values == [b"Hi"]
+    poster = b"long" * 100
+    engine.put_all([b"p|%b|%02d" % (poster, time) for time in range(50)], [b"Ho"] * 50)
+    engine.put(b"s|a|" + poster, b"1")
+    engine.ledger.weigh_again(engine.revision + 1000, room_bytes)
+    # As many rows as entries would have room; their tails have not.
+    assert len(engine.scan(b"t|a|", b"t|a}").keys) == 51
+    assert (engine.ledger.weigh_at <= engine.revision) == is_due
+    engine._check()
+
+
 def test_many_rows_are_not_plain(collected: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(execution, "ROWS_AT_A_TIME", 3)
     engine = Engine()

@@ -78,6 +78,7 @@ def replies(draw: st.DrawFn) -> tuple[bytes, ExecuteReply]:
 
 
 @given(replies())
+@example((bytes([PUT]), ExecuteReply(batch=2, statuses=bytes([OK]), server_id=7)))
 def test_a_reply_that_fits_is_taken_apart(drawn: tuple[bytes, ExecuteReply]) -> None:
     kinds, reply = drawn
     native = hot.decode_whole(kinds, reply.SerializeToString())

@@ -13,7 +13,7 @@ from pequod_server import ServerConfig
 from pequod_server.steps.executor import Executor
 from pequod_server.steps.quick import run_quick
 from pequod_server.wire.contents import Contents
-from pequod_server.wire.tally import _CountedMessage, _DamagedError, _TooManyError
+from pequod_server.wire.tally import BYTES, FIELDS, MESSAGE, _CountedMessage, _DamagedError, _TooManyError
 
 from pequod.commands.kinds import COUNT, GET, PUT, REMOVE, SCAN, SCAN_LIMIT
 from pequod.engine import Engine, PequodError
@@ -197,3 +197,27 @@ def test_what_is_counted_by_is_of_these_types() -> None:
     for arguments in wrong:
         with pytest.raises(TypeError, match="tally takes a message, a layout, and a tuple"):
             core.tally(*arguments)
+
+
+@pytest.mark.skipif(core is None, reason="it is of the native core")
+def test_a_layout_that_leads_out_of_itself_or_round_is_refused() -> None:
+    assert core is not None
+    plain = bytes([BYTES, 1, 0]) * FIELDS
+    # A message of that type within a message.
+    message, other = b"\x3a\x02\x3a\x00", b"\x3a\x02\x0a\x00"
+
+    def holding(shape: int, slot: int, kind: int) -> bytes:
+        return plain[: 7 * 3] + bytes([shape, slot, kind]) + plain[8 * 3 :]
+
+    assert core.tally(other, holding(MESSAGE, 1, 1) + plain, (9, 9)) == [0, 2]
+    for layout in (
+        holding(MESSAGE, 1, 0) + plain,
+        plain + holding(MESSAGE, 1, 1),
+        plain + holding(MESSAGE, 1, 0),
+        holding(MESSAGE, 1, 2) + plain,
+        plain + holding(BYTES, 1, 2),
+        holding(BYTES, 2, 0),
+        b"",
+    ):
+        with pytest.raises(ValueError, match="the layout is damaged"):
+            core.tally(message, layout, (9, 9))

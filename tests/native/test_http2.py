@@ -43,9 +43,14 @@ GET = heads("Get")
 OPENED, READABLE, DRAINED, CLOSED = EventKind
 
 
+@pytest.fixture(autouse=True, scope="module")
+def library() -> None:
+    """Have the library loaded, whichever tests run."""
+    assert why_absent() is None
+
+
 @pytest.fixture
 def session() -> Iterator[NativeSession]:
-    assert why_absent() is None
     made = new_session(MESSAGE_MAX, HEADERS_MAX, 100)
     made.receive(HELLO)
     made.output(1 << 20)
@@ -215,6 +220,19 @@ def test_a_message_that_is_wanted_when_the_client_hears_of_the_window_is_let_in(
     assert narrow.take(1) == bytes(29_995)
 
 
+def test_a_message_that_nobody_wants_stays_out_though_the_client_hears_of_the_window(narrow: NativeSession) -> None:
+    body = message(bytes(29_995))
+    events_of(narrow, frame(HEADERS, END_HEADERS, 1, GET) + frame(DATA, 0, 1, body[:1000]))
+    narrow.receive(frame(SETTINGS, ACK, 0))
+    assert 1 not in updates_in(narrow.output(1 << 20))
+    assert narrow.held_bytes == 1000
+    assert narrow.take(1) is None
+    assert updates_in(narrow.output(1 << 20))[1] >= 30_000 - 4096
+    assert events_of(narrow, frame(DATA, 0, 1, body[1000:17_000])) == []
+    assert events_of(narrow, frame(DATA, END_STREAM, 1, body[17_000:])) == [(READABLE, 1, None)]
+    assert narrow.take(1) == bytes(29_995)
+
+
 def test_a_long_message_takes_no_more_than_twice_what_has_come_of_it(session: NativeSession) -> None:
     begun = message(bytes(MESSAGE_MAX))[:1000]
     tracemalloc.start()
@@ -296,6 +314,19 @@ def test_what_is_no_http2_ends_the_connection() -> None:
 def test_a_token_may_end_in_a_space(session: NativeSession) -> None:
     ((_, _, headers),) = events_of(session, call(1, heads("Get", ("authorization", "Bearer x ")), message(b"")))
     assert dict(headers)[b"authorization"] == b"Bearer x "
+
+
+def test_a_connection_that_is_ended_tells_its_client_why_and_is_over(session: NativeSession) -> None:
+    events_of(session, call(1, GET, message(b"request")))
+    session.terminate(11)
+    assert not session.is_over, "its client is to be told first"
+    ((last, code),) = [
+        (int.from_bytes(payload[:4], "big"), int.from_bytes(payload[4:8], "big"))
+        for kind, _, _, payload in frames_in(session.output(1 << 20))
+        if kind == GOAWAY
+    ]
+    assert (last, code) == (1, 11)
+    assert session.is_over
 
 
 def test_the_end_of_a_connection_is_said_and_waited_for(session: NativeSession) -> None:

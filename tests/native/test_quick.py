@@ -190,6 +190,20 @@ def test_what_sinks_look_at_is_that_of_the_batch() -> None:
     assert [error.reason for error in quick.errors] == ["InvalidKeyError"]
 
 
+def test_a_batch_over_many_tables_reads_and_writes_each_of_its_keys() -> None:
+    executor = make_executor(1 << 20, 1000)
+    keys = [b"%c%c|%d" % (97 + table, 97 + table, number) for number in range(4) for table in range(9)]
+    executor.engine.put_all(keys, keys)
+    gets = ExecuteRequest(kinds=bytes([GET] * len(keys)), arguments=keys)
+    (reply,) = quick_pieces(executor, gets.SerializeToString())
+    assert list(reply.values) == keys
+    puts = ExecuteRequest(kinds=bytes([PUT] * len(keys)), arguments=[one for key in keys for one in (key, b"!" + key)])
+    (reply,) = quick_pieces(executor, puts.SerializeToString())
+    assert reply.statuses == bytes(len(keys))
+    assert [executor.engine.get(key) for key in keys] == [b"!" + key for key in keys]
+    executor.engine._check()
+
+
 def test_a_second_check_is_answered_without_python() -> None:
     executor = make_executor(1 << 20, 1000)
     executor.execute(FILL)

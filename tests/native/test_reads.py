@@ -178,6 +178,18 @@ def test_a_connection_that_closes_while_it_writes_calls_nobody_any_more() -> Non
         wire.session.buffer(-1)
 
 
+def test_a_read_that_fills_the_buffer_is_read_to_its_last_byte(wire: Wire) -> None:
+    last = call(1, heads("Get"), GET)
+    left = len(wire.buffer) - len(last)
+    while left:
+        # Frames of a kind that nobody knows are passed over.
+        data = frame(200, 0, 0, bytes(min(left, 1 << 14) - 9))
+        left -= len(data)
+        last = data + last
+    wire.read(last)
+    assert [list(bodies_in(data)) for data in wire.written] == [[1]]
+
+
 def test_more_bytes_than_the_buffer_has_are_none(wire: Wire) -> None:
     wire.session.updated(len(wire.buffer) + 1)
     assert (wire.written, wire.rest) == ([], [])

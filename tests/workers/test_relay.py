@@ -91,12 +91,13 @@ async def test_each_read_is_answered_by_the_core_of_the_other_worker(pair: Pair)
             replies = []
             # From the second time on, it is quick there.
             for stub in (owning, owning, passing):
-                before = pair.native.passed, pair.native.returned
+                before, answered = (pair.native.passed, pair.native.returned), pair.native.answered
                 call = getattr(stub, name)(request)
                 replies.append([one async for one in call] if name == "Scan" else [await call])
             assert replies[2] == replies[1], name
             if (name, request) in quick:
                 assert (pair.native.passed, pair.native.returned) == (before[0] + 1, before[1]), request
+                assert pair.native.answered == answered + 1, "the worker that its client has called counts it"
 
 
 async def test_a_read_of_an_own_group_or_of_several_goes_nowhere(pair: Pair) -> None:

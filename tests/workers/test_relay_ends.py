@@ -18,6 +18,7 @@ from tests.workers.pair import (
     ANSWERED,
     CALL,
     HEAD,
+    OTHER,
     RETURNED,
     THEIRS,
     FakeDoor,
@@ -65,6 +66,31 @@ async def test_a_worker_that_keeps_silent_has_its_calls_begin_anew_and_gets_no_m
         again = asyncio.ensure_future(value(stub))
         await pair.until(lambda: len(door.calls) == 2)
         assert await again == b"post 1"
+
+
+async def test_a_worker_that_answers_others_is_not_silent_though_one_call_waits(pair: Pair) -> None:
+    kept: list[tuple[int, int]] = []
+
+    def answer(_message: bytes, number: int, method: int) -> bytes:
+        if kept:
+            return give_back(_message, number, method)
+        kept.append((number, method))
+        return b""
+
+    async with FakeDoor(pair, answer) as door, pair.stub() as stub:
+        waiting = asyncio.ensure_future(value(stub))
+        await pair.until(lambda: len(door.calls) == 1)
+        began_s = time.monotonic()
+        # Half of the silence that a worker may keep.
+        while time.monotonic() - began_s < 0.5:
+            assert await value(stub, OTHER) == b"post 1"
+        # It has said something since that call began.
+        pair.link.look(0.0, time.monotonic() - began_s)
+        assert not pair.link.is_silent
+        reply = pb.GetReply(value=b"of the other worker").SerializeToString()
+        framed = bytes([0]) + len(reply).to_bytes(4, "big") + reply
+        door.writers[-1].write(HEAD.pack(len(framed), kept[0][0], ANSWERED, kept[0][1]) + framed)
+        assert await waiting == b"of the other worker"
 
 
 async def test_a_call_ends_at_its_deadline_though_nothing_comes(pair: Pair) -> None:
