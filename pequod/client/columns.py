@@ -18,7 +18,7 @@ from pequod.client.decode import age_ms_of, command_error
 from pequod.client.levels import level
 from pequod.client.retry import BATCH_ID_BYTES
 from pequod.client.tracing import Trace, caller_trace
-from pequod.commands.columns import has_reads, has_writes, starts
+from pequod.commands.columns import has_reads, has_writes, is_harmless_twice, starts
 from pequod.commands.kinds import (
     ABSENT,
     ARGUMENT_COUNTS,
@@ -45,8 +45,6 @@ _OR_ABSENT: Final = (Gives.VALUE, Gives.REMAINING)
 _ROWS_OR_NOTHING: Final = bytes(kind for kind, gives in GIVES.items() if gives in (Gives.ROWS, Gives.NOTHING))
 #: The tag and the size before the id of a batch in its message.
 _BATCH_ID_HEAD: Final = ExecuteRequest(batch_id=bytes(BATCH_ID_BYTES)).SerializeToString()[:-BATCH_ID_BYTES]
-#: Writes that have no ids, and are not done once.
-_NEVER_ONCE: Final = WRITES - DECIDED
 #: Takes half the time of calling `Rows`, whose constructor is a Python function.
 _new_rows: Final = tuple.__new__
 
@@ -117,7 +115,7 @@ class Columns(Commands):
 
     def is_harmless_twice(self) -> bool:
         """Return whether no command changes anything once more when it is sent again."""
-        return not any(map(self.kinds.count, _NEVER_ONCE if self.batch_id else WRITES))
+        return is_harmless_twice(self.kinds, has_ids=bool(self.batch_id))
 
     def harmless_twice(self) -> tuple[Columns, list[int]]:
         """Return the commands that may be sent again, and their positions."""

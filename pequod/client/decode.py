@@ -34,12 +34,10 @@ from pequod.errors import DeadlineExceededError, JoinError, LimitExceededError, 
 from pequod.freshness import NO_TOKEN
 from pequod.language.ranges import Range
 from pequod.refusals import rebuilt
-from pequod.wire.ends import NOT_BEGUN
+from pequod.wire.ends import NOT_APPLIED
 
 T = TypeVar("T")
 
-#: The beginning of a transport's message if no server has begun the call; then nothing was applied.
-_NOT_APPLIED: Final = ("failed to connect", "DNS resolution failed", NOT_BEGUN)
 #: gRPC's message if it refused a message without asking the server.
 _TOO_LONG: Final = re.compile(r"^SERVER: Received message larger than max \((\d+) vs\. (\d+)\)")
 
@@ -168,7 +166,7 @@ def command_error(error: pb.CommandError) -> PequodError:
 def unavailable(target: str, reason: str, metadata: grpc.aio.Metadata | None) -> UnavailableError:
     """Return the exception for a server that is not there, or went away, from gRPC's message."""
     info = _info(metadata)
-    is_unapplied = reason.startswith(_NOT_APPLIED) or (info is not None and info.reason == STOPPING)
+    is_unapplied = reason.startswith(NOT_APPLIED) or (info is not None and info.reason == STOPPING)
     return UnavailableError(target, reason, is_unapplied=is_unapplied)
 
 

@@ -13,10 +13,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from itertools import accumulate
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
-from pequod.commands.kinds import ARGUMENT_COUNTS, KIND_OF, KINDS, RANGES, WRITES
+from pequod.commands.kinds import ARGUMENT_COUNTS, DECIDED, KIND_OF, KINDS, RANGES, WRITES
 
+#: Writes that have no ids, and are not done once.
+_NEVER_ONCE: Final = WRITES - DECIDED
 #: The position, the kind and the arguments of a command; the second one is empty where the kind takes one.
 Command = tuple[int, int, bytes, bytes]
 
@@ -78,6 +80,15 @@ def reads(commands: Iterator[Command]) -> Iterator[tuple[int, tuple[bytes, bytes
 def has_writes(kinds: bytes | bytearray) -> bool:
     """Return whether a command changes anything."""
     return any(code in kinds for code in WRITES)
+
+
+def is_harmless_twice(kinds: bytes | bytearray, *, has_ids: bool) -> bool:
+    """Return whether no command of a batch changes anything once more when the batch is sent again.
+
+    Args:
+        has_ids: The batch has an id, by which the server does each decided write once.
+    """
+    return not any(map(kinds.count, _NEVER_ONCE if has_ids else WRITES))
 
 
 def has_reads(kinds: bytes | bytearray) -> bool:

@@ -29,8 +29,9 @@ _OF_RESETS: Final = {
     11: StatusCode.RESOURCE_EXHAUSTED,
     12: StatusCode.PERMISSION_DENIED,
 }
-#: The beginning of the text if the server has certainly not begun a call.
-NOT_BEGUN: Final = "the server did not begin the call"
+_NOT_BEGUN: Final = "the server did not begin the call"
+#: The beginnings of a transport's text if no server has begun a call; then nothing was applied.
+NOT_APPLIED: Final = ("failed to connect", "DNS resolution failed", _NOT_BEGUN)
 
 
 class Status(NamedTuple):
@@ -48,7 +49,7 @@ def status_of(end: End) -> Status:
     """Return the status of a call that the server has ended, one way or another."""
     if end.code >= 0:
         code = _OF_RESETS.get(end.code, StatusCode.INTERNAL)
-        why = NOT_BEGUN if end.code == REFUSED else f"the server reset the stream with HTTP/2's code {end.code}"
+        why = _NOT_BEGUN if end.code == REFUSED else f"the server reset the stream with HTTP/2's code {end.code}"
         return Status(code, why, [])
     if end.is_overlong:
         return Status(StatusCode.RESOURCE_EXHAUSTED, "the trailing metadata are too long", [])

@@ -3,17 +3,21 @@
 from __future__ import annotations
 
 import signal
+import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack
 from pathlib import Path
+from queue import SimpleQueue
 from threading import Event
 
+import grpc
 import pytest
 from pequod_proto import pequod_pb2 as pb
 from pequod_proto.pequod_pb2_grpc import PequodStub
 
 from pequod import Client
-from pequod.commands.kinds import SCAN
+from pequod.commands.kinds import PUT, SCAN
 from pequod.freshness import LATEST
 from tests.forked import run_serve
 from tests.workers.conftest import Workers, met_by, timeline
@@ -36,6 +40,30 @@ LATEST_TIMELINE = pb.ScanRequest(first=b"t|ann|", last=b"t|ann}", freshness=pb.F
 LATEST_BATCH = pb.ExecuteRequest(
     kinds=bytes([SCAN]), arguments=[b"t|ann|", b"t|ann}"], freshness=pb.Freshness(latest=True, wait_ms=30_000)
 )
+
+
+#: Who answers is the worker that the connection has met.
+HERE = pb.ExplainRequest(range=pb.Range(first=b"s|", last=b"s}"))
+OWN_CONNECTION = [("grpc.use_local_subchannel_pool", 1)]
+
+
+class _Batches:
+    """A stream of batches of one command, one after another."""
+
+    def __init__(self, stub: PequodStub) -> None:
+        self._requests: SimpleQueue[pb.ExecuteRequest] = SimpleQueue()
+        self._replies = stub.Execute(iter(self._requests.get, None))
+
+    def begin(self, kind: int, *arguments: bytes) -> None:
+        self._requests.put(pb.ExecuteRequest(kinds=bytes([kind]), arguments=arguments))
+
+    def reply(self) -> pb.ExecuteReply:
+        reply: pb.ExecuteReply = next(self._replies)
+        return reply
+
+    def run(self, kind: int, *arguments: bytes) -> pb.ExecuteReply:
+        self.begin(kind, *arguments)
+        return self.reply()
 
 
 def _read_itself(stub: PequodStub) -> None:
@@ -79,6 +107,60 @@ def test_a_killed_worker_comes_back_while_reads_go_on(running: Workers) -> None:
             assert f"worker={name}" in running.hear("a worker serves again")
         assert running.pids[name] != before
     assert _post(running, 4)[:-1] == wanted, "the home had it on disk"
+
+
+def test_writes_and_reads_of_what_the_home_alone_has_wait_while_it_is_away(running: Workers) -> None:
+    with ExitStack() as stack:
+        stubs, streams = [], []
+        while len(stubs) < 6:
+            channel = stack.enter_context(grpc.insecure_channel(running.target, options=OWN_CONNECTION))
+            stub = PequodStub(channel)  # type: ignore[no-untyped-call]
+            home = stub.Get(pb.GetRequest(key=b"x|0")).header.server_id
+            if stub.Explain(HERE).header.server_id != home:
+                stubs.append(stub)
+                streams.append(_Batches(stub))
+                streams[-1].run(PUT, b"x|before", b"1")
+        running.kill_worker("w0")
+        running.hear("a worker has died")
+        for stub in stubs:
+            # Its worker knows afterwards that the connection is lost: what had gone there would not be sent again.
+            stub.Explain(HERE)
+        puts = [stub.Put.future(pb.PutRequest(key=b"x|%d" % number, value=b"1")) for number, stub in enumerate(stubs)]
+        gets = [stub.Get.future(pb.GetRequest(key=b"x|before")) for stub in stubs]
+        for number, stream in enumerate(streams):
+            stream.begin(PUT, b"x|b%d" % number, b"1")
+        running.hear("a worker serves again")
+        assert [get.result().value for get in gets] == [b"1"] * len(stubs)
+        for put in puts:
+            put.result()
+        for stream in streams:
+            assert not stream.reply().errors
+        assert stubs[0].Count(pb.CountRequest(first=b"x|", last=b"x}")).count == 1 + 2 * len(stubs)
+
+
+def test_adds_with_ids_are_done_once_though_the_home_is_killed_between_them(running: Workers) -> None:
+    is_over, done = Event(), list[int]()
+
+    def add_on(number: int) -> None:
+        with Client(running.target, timeout_s=60, retries=100) as client:
+            while not is_over.is_set():
+                done.append(client.add(f"y|{number % 2}", 1))
+
+    with ThreadPoolExecutor(4) as pool:
+        adding = [pool.submit(add_on, number) for number in range(4)]
+        try:
+            for _ in range(2):
+                before = len(done)
+                while len(done) < before + 20 and not any(one.done() for one in adding):
+                    time.sleep(0.01)
+                running.kill_worker("w0")
+                running.hear("a worker serves again")
+        finally:
+            is_over.set()
+        for one in adding:
+            one.result()
+    with Client(running.target) as client:
+        assert sum(int(value) for _, value in client.scan(prefix="y|")) == len(done)
 
 
 def test_all_workers_are_started_again_one_after_the_other_while_reads_go_on(running: Workers) -> None:

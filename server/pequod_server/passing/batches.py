@@ -2,19 +2,22 @@
 
 from __future__ import annotations
 
+import asyncio
+import time
 from collections.abc import Awaitable, Callable
 from typing import Any
 
 from grpc import aio
 from pequod_proto import pequod_pb2 as pb
 
-from pequod.commands.columns import has_writes, needs
+from pequod.commands.columns import has_writes, is_harmless_twice, needs
 from pequod_server.passing.links import Refused
 from pequod_server.passing.named_ranges import command_ranges
-from pequod_server.passing.passing import Passing
+from pequod_server.passing.passing import AGAIN_S, Passing
 from pequod_server.wire.errors import stopping_status
-from pequod_server.wire.handlers import end_call
-from pequod_server.worker import HOME_ID
+from pequod_server.worker import HOME_BACK_S, HOME_ID
+
+_Write = Callable[[Any], Awaitable[None]]
 
 
 class PassedBatches:
@@ -35,31 +38,61 @@ class PassedBatches:
         does_fit = fit.unknown is None and fit.argument_count == len(request.arguments)
         return not passing.is_home and does_fit and not passing.shared.have_batch(request.kinds, request.arguments)
 
-    async def run(self, request: pb.ExecuteRequest, message: bytes, write: Callable[[Any], Awaitable[None]]) -> None:
+    async def run(self, request: pb.ExecuteRequest, message: bytes, write: _Write) -> None:
         """Have the home run a batch, and write the pieces of its reply.
+
+        A home that is away is waited for, unless it may have run the batch already and would run it once more.
 
         Raises:
             CallEnded: As the home has ended the stream.
         """
-        if self._call is None:
-            self._call = self._passing.link(HOME_ID).execute()
+        is_harmless = is_harmless_twice(request.kinds, has_ids=bool(request.batch_id))
         self._passing.passed += 1
-        try:
-            await self._call.write(message)
-            while True:
-                piece = await self._call.read()
-                if piece is aio.EOF:
-                    end_call(stopping_status())
-                reply = pb.ExecuteReply.FromString(piece)
-                if not reply.more:
-                    break
-                await write(piece)
-        except aio.AioRpcError as error:
-            raise Refused(error).ended() from None
+        end_s, has_begun = time.monotonic() + HOME_BACK_S, False
+
+        async def write_piece(piece: bytes) -> None:
+            nonlocal has_begun
+            has_begun = True
+            await write(piece)
+
+        while True:
+            try:
+                last, token = await self._answer(message, write_piece)
+                break
+            except aio.AioRpcError as error:
+                refused = Refused(error)
+            may_wait = not has_begun and (refused.is_unapplied or is_harmless)
+            if not refused.is_away or not may_wait or time.monotonic() > end_s:
+                raise refused.ended()
+            await asyncio.sleep(AGAIN_S)
         if has_writes(request.kinds):
             ranges = [one for _, one in command_ranges(request.kinds, request.arguments)]
-            await self._passing.come_to(reply.token, ranges)
-        await write(piece)
+            await self._passing.come_to(token, ranges)
+        await write(last)
+
+    async def _answer(self, message: bytes, write: _Write) -> tuple[bytes, bytes]:
+        """Write all pieces of the home's reply but the last one; return that and the token of its state.
+
+        Raises:
+            AioRpcError: The stream has ended before.
+        """
+        # A home that was started again has ended the stream.
+        if self._call is None or self._call.done():
+            self._call = self._passing.link(HOME_ID).execute()
+        # One that found no connection is over at once, and a read tells why.
+        if not self._call.done():
+            await self._call.write(message)
+        while True:
+            piece = await self._call.read()
+            if piece is aio.EOF:
+                status = stopping_status()
+                raise aio.AioRpcError(
+                    status.code, aio.Metadata(), aio.Metadata(*(status.trailing_metadata or ())), status.details
+                )
+            reply = pb.ExecuteReply.FromString(piece)
+            if not reply.more:
+                return piece, reply.token
+            await write(piece)
 
     def end(self) -> None:
         """End the stream."""

@@ -14,6 +14,7 @@ from pequod_proto.pequod_pb2_grpc import PequodStub
 
 from pequod.wire.channel import NativeChannel
 from pequod.wire.choice import choose
+from pequod.wire.ends import NOT_APPLIED
 from pequod_server.access.access_file import token_as
 from pequod_server.access.guard import present_caller
 from pequod_server.wire.handlers import SERVICE_PATH, CallEnded
@@ -85,8 +86,18 @@ class Refused:
         """Whether the worker does not come to a state that this one shows."""
         return self._reason in _LATE
 
+    @property
+    def is_unapplied(self) -> bool:
+        """Whether the worker has certainly done nothing of the call."""
+        text = self._error.details() or ""
+        return self._reason == STOPPING or (not self._reason and text.startswith(NOT_APPLIED))
+
     def ended(self) -> CallEnded:
-        """Return the end of the call, as the other worker has ended it."""
+        """Return the end of the call, as the other worker has ended it, or the text that it is away."""
+        if self.is_away and not self._reason:
+            # Clients go by the beginning: what has found no connection may be sent again.
+            text = "failed to connect" if self.is_unapplied else "the connection was lost"
+            return CallEnded(_Status(self._error.code(), f"{text} to a worker of the server, which is away", ()))
         trailing = tuple((key, value) for key, value in self._error.trailing_metadata() or ())
         return CallEnded(_Status(self._error.code(), self._error.details() or "", trailing))
 

@@ -3,6 +3,7 @@
     Get t|ann|7 at w1 -> t|ann| is computed at w2 -> w2, after the state that w1 has shown -> its reply
                                      w2 is away   -> w1 computes it
     Put x|1 at w1     -> only the home has x|     -> w0 -> its reply
+                                     w0 is away   -> w1 asks again, unless w0 may have done it and has no id of it
 
 A call that has come from another worker goes no further: what it asks for is done here. Statuses, levels of freshness,
 deadlines and the caller's role are as they were.
@@ -48,8 +49,8 @@ from pequod_server.worker import HOME_BACK_S, HOME_ID, Worker
 
 #: Groups whose reader is kept.
 _READERS_MAX: Final = 1 << 16
-#: How often a read of the home's own keys is tried again while the home is away.
-_AGAIN_S: Final = 0.1
+#: How often a call is tried again while the home is away.
+AGAIN_S: Final = 0.1
 #: Calls that are about the worker that is asked, or that every worker answers alike.
 _LOCAL: Final = frozenset(
     ("Execute", "FollowCluster", "ListJoins", "CheckJoin", "AddJoin", "DropJoin", "ReplaceJoin", "EndReplacement")
@@ -209,9 +210,10 @@ class Passing(aio.ServerInterceptor):
                     refused = Refused(error)
                 if self._takes_back(name, request, ranges, refused, has_asked=has_asked):
                     return await behaviour(request, context)
-                if not refused.is_away or name not in READS or time.monotonic() > end_s:
+                may_wait = refused.is_unapplied or name in READS or bool(getattr(request, "request_id", b""))
+                if not refused.is_away or not may_wait or time.monotonic() > end_s:
                     raise refused.ended()
-                await asyncio.sleep(_AGAIN_S)
+                await asyncio.sleep(AGAIN_S)
             link.reached = reply.header.token
             if name not in READS and ranges:
                 await self.come_to(reply.header.token, ranges)
@@ -248,7 +250,7 @@ class Passing(aio.ServerInterceptor):
                     break
                 if has_begun or not refused.is_away or time.monotonic() > end_s:
                     raise refused.ended()
-                await asyncio.sleep(_AGAIN_S)
+                await asyncio.sleep(AGAIN_S)
             async for reply in behaviour(request, context):
                 yield reply
                 del reply
