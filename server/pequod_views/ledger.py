@@ -185,6 +185,7 @@ class PartLedger:
             tuple(held_of(row) for row in known if row[5] == name),
             sum(row[5] == "" or not row[9] for row in known),
             tuple(PartCount((row[0], row[1]), row[5] if row[9] else "", row[4], row[10]) for row in known),
+            tuple(sorted({row[0] for row in rows if row[0] in views and views[row[0]].fingerprint != row[3]})),
         )
 
     async def take(self, name: str, views: dict[str, DurableView], count: int, lease_s: float) -> list[HeldPart]:

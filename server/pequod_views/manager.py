@@ -89,6 +89,7 @@ class Manager:
         #: The life of the server that was found to be the one of the views; None before the first.
         self._server_id: int | None = None
         self.managers: tuple[str, ...] = ()
+        self._changed: tuple[str, ...] = ()
         #: Rows of its views that `verify` found other than the server's, and has not mended.
         self.drifted_count = 0
         self._client = client
@@ -147,6 +148,12 @@ class Manager:
             return
         standing = await self._ledger.beat(self.name, self._serves, self._views, self._settings.lease_s)
         self.managers = standing.managers
+        if standing.changed and standing.changed != self._changed:
+            log.warning(
+                "%s: installed with another definition; this manager takes no part of it until it is started again",
+                ", ".join(standing.changed),
+            )
+        self._changed = standing.changed
         self.drifted_count = await DriftNotes(self._target).total(self._views)
         self._agree(standing)
         quota = quota_of(self.name, standing.managers, standing.part_count)

@@ -86,6 +86,8 @@ class Standing:
     free_count: int
     #: All parts of its views, with their changes.
     counts: tuple[PartCount, ...] = ()
+    #: Its views that were installed with another definition since it was started, in order.
+    changed: tuple[str, ...] = ()
 
 
 def held_of(row: tuple[Any, ...]) -> HeldPart:

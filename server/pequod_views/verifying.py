@@ -155,7 +155,10 @@ class Verifier:
             except UnverifiableError as error:
                 verdict.trouble = str(error)
             except TimeoutError:
-                verdict.trouble = f"it has not come in {self._wait_s:g} s as far as the server is: does a manager run?"
+                verdict.trouble = (
+                    f"it has not come in {self._wait_s:g} s as far as the server is: "
+                    "does a manager run that was started with this definition?"
+                )
         return verdict
 
     async def _anchor(self, held: HeldPart) -> list[WatchedRange]:

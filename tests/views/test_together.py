@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pytest
 from pequod_views import DurableView, open_target
 from pequod_views.followed import FollowerSettings
 from pequod_views.install import uninstall
@@ -13,6 +14,12 @@ from tests.views.sites import Site, check_log, equal, installed, managing, reach
 
 def three_views() -> list[DurableView]:
     return [DurableView.parse({"name": name, "keys": f"{name}|<who>", "value": "body", "log": True}) for name in "abc"]
+
+
+async def uninstalled(site: Site, *names: str) -> None:
+    target = open_target(site.database)
+    await uninstall(target, names, drops_tables=True)
+    await target.close()
 
 
 async def test_all_views_share_a_watch_and_a_transaction(site: Site, client: AsyncClient) -> None:
@@ -81,14 +88,29 @@ async def test_a_part_that_is_lost_is_left_out_and_the_others_go_on(site: Site, 
 async def test_a_manager_outlives_an_uninstallation_and_says_what_it_lacks(site: Site, client: AsyncClient) -> None:
     views = three_views()
     await installed(site, client, *views)
-    target = open_target(site.database)
     async with managing(site, client, views) as manager:
         await equal(site, client, *views)
-        await uninstall(target, drops_tables=True)
+        await uninstalled(site)
         await client.put("a|ann", "Hi")
         await until(lambda: "nothing is installed" in manager.target_trouble)
         await until(lambda: all(part.trouble for part in manager.parts))
         await installed(site, client, *views)
         await equal(site, client, *views)
         await until(lambda: not manager.target_trouble)
-    await target.close()
+
+
+async def test_a_manager_says_which_views_have_another_definition_since(
+    site: Site, client: AsyncClient, caplog: pytest.LogCaptureFixture
+) -> None:
+    first, second = three_views()[:2]
+    await installed(site, client, first, second)
+    changed = DurableView.parse({"name": "b", "keys": "b|<who>", "value": "text"})
+    async with managing(site, client, [first, second]) as manager:
+        await equal(site, client, first, second)
+        await uninstalled(site, "b")
+        await installed(site, client, first, changed)
+        await until(lambda: "b: installed with another definition" in caplog.text)
+        await until(lambda: [part.view.name for part in manager.parts] == ["a"])
+        await client.put("a|ann", "Hi")
+        await equal(site, client, first)
+    assert caplog.text.count("installed with another definition") == 1

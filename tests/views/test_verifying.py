@@ -168,5 +168,5 @@ async def test_a_part_that_nobody_keeps_is_told(sqlite_site: Site, client: Async
         await verified(sqlite_site, client)
     await installed(sqlite_site, client, VIEW)
     (one, other) = await verified(sqlite_site, client, wait_s=0.3)
-    assert "does a manager run?" in one.trouble
-    assert "does a manager run?" in other.trouble
+    assert "does a manager run that was started with this definition?" in one.trouble
+    assert "does a manager run that was started with this definition?" in other.trouble
