@@ -237,7 +237,8 @@ class DiskFullError(PequodError):
 
     def __init__(self, folder: str, free_bytes: int) -> None:
         super().__init__(
-            f"the disk of {folder} is full ({free_bytes} bytes are free): writes are refused until there is room"
+            f"the disk of {folder} is full ({free_bytes} bytes are free): writes and removals are refused until other "
+            "files make room, or the disk grows"
         )
         self.folder = folder
         #: How many bytes were free when the server looked last.

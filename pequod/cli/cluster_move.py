@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Final
 
@@ -12,6 +14,7 @@ from pequod.cli.connection import connection_settings
 from pequod.cli.exits import ExitCode, fail, say
 from pequod.cli.teaching import examples
 from pequod.cli.text import argument_bytes
+from pequod.errors import PequodError
 
 if TYPE_CHECKING:
     from pequod_server.cluster.followed_home import Rows
@@ -84,6 +87,18 @@ async def move_range(editor: ClusterEditor, bounds: tuple[bytes, bytes], group: 
         await (move.run_copied() if copied else move.run())
     except WrittenBesideError as error:
         fail(ExitCode.REFUSED, str(error))
+    except (PequodError, asyncio.CancelledError):
+        await _say_what_is_left(editor, bounds)
+        raise
+
+
+async def _say_what_is_left(editor: ClusterEditor, bounds: tuple[bytes, bytes]) -> None:
+    """Say what has begun to move, and how to end that."""
+    from pequod.cluster.edits import moves_within
+
+    with suppress(PequodError):
+        for home in moves_within((await editor.state()).map, *bounds):
+            say(f"{home} has begun to move; run the same command again, or end the move by --undo")
 
 
 class OpenHome:

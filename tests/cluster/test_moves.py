@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import math
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import AsyncExitStack
@@ -250,6 +251,30 @@ async def test_a_command_that_was_overtaken_changes_nothing_any_more(
             assert (known.group, known.copies_to) == ("a", "b")
         await cluster_move.move_range(editors[1], bounds, "b", copied=False)
         assert await new.get("p00|1") == b"compare"
+
+
+async def test_a_move_that_breaks_off_says_how_to_end_it(
+    homes: tuple[Cluster, PequodServer, PequodServer],
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    cluster, *_ = homes
+    bounds = b"p00|", b"p00}"
+    hint = "has begun to move; run the same command again, or end the move by --undo"
+    editor = ClusterEditor(cluster.etcd.setting(cluster.name))
+    with pytest.raises(ClusterMapError, match="nobody"):
+        await cluster_move.move_range(editor, bounds, "nobody", copied=False)
+    assert hint not in capsys.readouterr().err, "nothing has begun"
+    for error in (ClusterMapError("the map", "it breaks off"), asyncio.CancelledError()):
+
+        async def fail(_: object, error: BaseException = error) -> None:
+            raise error
+
+        monkeypatch.setattr(copying.RangeCopy, "compare", fail)
+        with pytest.raises(type(error)):
+            await cluster_move.move_range(editor, bounds, "b", copied=False)
+        assert f"home range ['p00|', 'p00}}') {hint}" in capsys.readouterr().err
+    await editor.close()
 
 
 async def test_keys_take_their_deadlines_with_them(homes: tuple[Cluster, PequodServer, PequodServer]) -> None:

@@ -111,7 +111,7 @@ def test_a_killed_worker_comes_back_while_reads_go_on(running: Workers) -> None:
 
 def test_writes_and_reads_of_what_the_home_alone_has_wait_while_it_is_away(running: Workers) -> None:
     with ExitStack() as stack:
-        stubs, streams = [], []
+        stubs, streams = list[PequodStub](), list[_Batches]()
         while len(stubs) < 6:
             channel = stack.enter_context(grpc.insecure_channel(running.target, options=OWN_CONNECTION))
             stub = PequodStub(channel)  # type: ignore[no-untyped-call]
@@ -139,7 +139,7 @@ def test_writes_and_reads_of_what_the_home_alone_has_wait_while_it_is_away(runni
 
 
 def test_adds_with_ids_are_done_once_though_the_home_is_killed_between_them(running: Workers) -> None:
-    is_over, done = Event(), list[int]()
+    is_over, done = Event(), list[bytes]()
 
     def add_on(number: int) -> None:
         with Client(running.target, timeout_s=60, retries=100) as client:
