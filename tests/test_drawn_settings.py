@@ -42,6 +42,7 @@ def test_the_seeds_of_the_suite_draw_every_value_and_its_folders_are_there() -> 
         assert {drawn_settings.drawn(seed)[name] for seed in drawn_settings.SEEDS} == set(values), name
     assert all(Path(name).is_dir() for name in drawn_settings.FOLDERS)
     assert not {"tests/bench"}.intersection(drawn_settings.FOLDERS), "it measures"
+    assert f"in {len(drawn_settings.FOLDERS)} of the folders" in Path("docs/trust.md").read_text()
 
 
 def test_a_seed_that_is_to_be_drawn_is_kept(monkeypatch: pytest.MonkeyPatch) -> None:
