@@ -183,7 +183,7 @@ class NotHomeError(PequodError):
     def __init__(self, key: bytes, map_version: int) -> None:
         super().__init__(
             f"{shown(key)} belongs to no home group of this server, by version {map_version} of the cluster's map; "
-            "write it to a home of its range"
+            "write it to a home of its range, or try again if the range is moving"
         )
         self.key = key
         #: Of the map that the server goes by.

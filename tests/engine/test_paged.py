@@ -7,10 +7,9 @@ from unittest.mock import patch
 import pytest
 from pequod_grammar import parse
 
-from pequod.engine import Engine, LimitExceededError, MissingError
+from pequod.engine import Engine, LimitExceededError, MissingError, Range
 from pequod.engine.base import presence
 from pequod.language.deadlines import KEEP
-from pequod.language.missing import Range
 from tests.engine.paging import PagedWalk, Shelf
 
 

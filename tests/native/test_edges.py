@@ -257,3 +257,32 @@ def test_the_key_at_the_end_of_a_loaded_range_is_not_loaded() -> None:
 
 def test_of_equal_tails_the_last_one_stays() -> None:
     assert in_order([b"b", b"a", b"b", b"a", b"b"], [b"1", b"2", b"3", b"4", b"5"]) == ([b"a", b"b"], [b"4", b"5"])
+
+
+#: What the quick ways of an engine take.
+QUICK_WAYS: dict[str, tuple[object, ...]] = {
+    "_put_quick": (b"a|1", b"one"),
+    "_put_for_quick": (b"a|1", b"one", 1000),
+    "_remove_quick": (b"a|1",),
+    "_expire_quick": (7,),
+    "_get_quick": (b"a|1", 0.0),
+    "_scan_quick": (b"a|", b"a}", None, False, 0.0),
+}
+
+
+def test_an_engine_without_its_parts_takes_no_quick_way() -> None:
+    assert {name for name, one in vars(hot.HotEngine).items() if callable(one) and name[1:2] != "_"} == set(QUICK_WAYS)
+    bare = Engine.__new__(Engine)
+    for name, arguments in QUICK_WAYS.items():
+        with pytest.raises(TypeError, match="an engine has its parts"):
+            getattr(bare, name)(*arguments)
+
+
+def test_how_many_keys_are_to_expire_is_a_number() -> None:
+    engine = Engine()
+    for wrong in ("seven", None, 1.5):
+        with pytest.raises(TypeError, match="integer"):
+            engine._expire_quick(wrong)  # type: ignore[arg-type]
+    with pytest.raises(OverflowError):
+        engine._expire_quick(1 << 70)
+    assert engine._expire_quick(7) == (0, None)

@@ -3,6 +3,7 @@
 import random
 import re
 from collections.abc import Callable
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +13,7 @@ from pequod_server.once.memory import RequestIds
 
 from pequod import native
 from pequod.engine import UNLIMITED, Engine
+from pequod.engine.base import rows
 from pequod.native import core
 from pequod.native.http2 import (
     HOT_BYTES_MAX,
@@ -147,6 +149,26 @@ def test_replies_are_those_of_handlers(hot: Hot) -> None:
     }
     assert sum(hot.calls.tallies()[1][2]) == 2
     assert all((seconds > 0) is (count > 0) for count, seconds, _ in hot.calls.tallies())
+
+
+@pytest.mark.parametrize("reverse", [False, True])
+def test_scans_give_the_rows_between_any_bounds(hot: Hot, reverse: bool) -> None:
+    leaf_max = rows.set_leaf_max(2)
+    try:
+        hot.engine.put_all([b"y|%d" % number for number in range(1, 8)], [b"%d" % number for number in range(1, 8)])
+        for start, stop, limit in product(range(9), range(1, 9), (1, 2, 8)):
+            if start >= stop:
+                continue
+            first, last = b"y|%d" % start, b"y|%d" % stop
+            wanted = list(range(max(start, 1), min(stop, 8)))[:: -1 if reverse else 1]
+            found = hot.ask("Scan", pb.ScanRequest(first=first, last=last, limit=limit, reverse=reverse))
+            assert found is not None
+            reply = pb.ScanReply.FromString(found)
+            assert reply.keys == [b"y|%d" % number for number in wanted[:limit]], (first, last, limit)
+            assert reply.values == [b"%d" % number for number in wanted[:limit]]
+            assert bool(reply.resume_key) == (len(wanted) > limit)
+    finally:
+        rows.set_leaf_max(leaf_max)
 
 
 def test_writes_are_done_and_named_by_their_revision(hot: Hot) -> None:

@@ -204,6 +204,14 @@ def test_a_batch_over_many_tables_reads_and_writes_each_of_its_keys() -> None:
     executor.engine._check()
 
 
+def test_rows_within_what_is_materialised_are_read_without_python() -> None:
+    executor = make_executor(1 << 20, 1000)
+    executor.execute(FILL)
+    executor.execute(CHECK)
+    (key,) = executor.engine.scan(b"t|a|", b"t|a}", limit=1).keys
+    assert runs_without_python(executor, (GET, key), (SCAN, key, key + b"\0"), (SCAN, key, b"t|a|20"))
+
+
 def test_a_second_check_is_answered_without_python() -> None:
     executor = make_executor(1 << 20, 1000)
     executor.execute(FILL)
