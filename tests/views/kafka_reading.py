@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Sequence
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from typing import Final, TypeVar
 
 from aiokafka import AIOKafkaConsumer, AIOKafkaProducer, ConsumerRecord, TopicPartition
 from aiokafka.admin import AIOKafkaAdminClient
 from aiokafka.admin.config_resource import ConfigResource, ConfigResourceType
+from aiokafka.errors import KafkaError
 from pequod_views.targets.kafka_waits import KafkaWaits
 
 #: A look at all topics, or a deletion of these, takes no longer.
@@ -48,6 +49,16 @@ async def topics(brokers: str) -> dict[str, int]:
     async with bounded("listing topics"), using(AIOKafkaAdminClient(bootstrap_servers=brokers)) as admin:
         found = await admin.describe_topics()
     return {one["topic"]: len(one["partitions"]) for one in found if not one["topic"].startswith("__")}
+
+
+async def awake(brokers: str) -> None:
+    """Wait for a broker that stood still: its controller may have taken it for dead, and lists none for a moment."""
+    async with bounded("waking up"):
+        while True:
+            with suppress(KafkaError):
+                await topics(brokers)
+                return
+            await asyncio.sleep(0.1)
 
 
 async def committed(brokers: str) -> dict[str, dict[bytes, bytes | None]]:
