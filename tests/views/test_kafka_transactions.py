@@ -18,7 +18,7 @@ from pequod_views.targets import kafka as kafka_target
 from pequod_views.targets import kafka_waits
 
 from pequod import AsyncClient
-from tests.views.kafka_reading import awake, committed, records
+from tests.views.kafka_reading import committed, records
 from tests.views.sites import KafkaSite, check_log, equal, installed, managing, until
 from tests.views.test_kafka import HALVES, KARMA, rows_of
 
@@ -170,7 +170,6 @@ async def test_a_manager_goes_on_after_a_broker_that_stood_still(
             await client.multi_put(rows_of(client, *range(10, 30)))
             await until(lambda: manager.counts.target_failures > 0)
             await client.put("karma|002", "8")
-        await awake(site.broker.address)
         await equal(site, client, HALVES)
         await client.put("karma|002", "9")
         await equal(site, client, HALVES)
@@ -205,7 +204,6 @@ async def test_closing_ends_while_the_broker_stands_still(
                 patch.setattr(kafka_waits, "_START_S", 1.0)
                 await status(target)
             await target.close()
-    await awake(site.broker.address)
     async with managing(site, client, [KARMA]):
         await equal(site, client, KARMA)
     assert await check_log(site, KARMA) >= 2
