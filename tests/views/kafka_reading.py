@@ -47,7 +47,7 @@ async def bounded(doing: str) -> AsyncIterator[list[str]]:
 async def topics(brokers: str) -> dict[str, int]:
     """Return the numbers of partitions of all topics that are not Kafka's own.
 
-    A broker that stood still is taken for dead by its own controller a moment later, and then lists no broker for a while.
+    A broker that stood still is taken for dead by its controller a moment later, and lists no broker for a while.
     """
     async with bounded("listing topics"):
         while True:
