@@ -322,7 +322,7 @@ $(KAFKA_JARS)/.fetched: tests/views/kafka.pom.xml
 
 views-kafka: export PEQUOD_KAFKA_JARS = $(abspath $(KAFKA_JARS))
 views-kafka: $(INSTALLED) $(KAFKA_JARS)/.fetched ## the tests of views over a Kafka, and its torments RUNS (200) times (needs Java 17 and Maven): half an hour on two cores
-	$(BIN)/python -m pytest -q -n0 tests/views/test_kafka.py tests/views/test_kafka_guarded.py tests/views/test_kafka_waits.py --timeout=1200
+	$(BIN)/python -m pytest -q -n0 $(wildcard tests/views/test_kafka*.py) --timeout=1200
 	$(BIN)/python -m tests.views.chaos --runs $(RUNS) --seed $(SEED) --target kafka
 
 views-schedules: SCHEDULES = 1000000

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Sequence
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from typing import Final, TypeVar
 
 from aiokafka import AIOKafkaConsumer, AIOKafkaProducer, ConsumerRecord, TopicPartition
 from aiokafka.admin import AIOKafkaAdminClient
 from aiokafka.admin.config_resource import ConfigResource, ConfigResourceType
+from aiokafka.errors import NodeNotReadyError
 from pequod_views.targets.kafka_waits import KafkaWaits
 
 #: A look at all topics, or a deletion of these, takes no longer.
@@ -44,10 +45,17 @@ async def bounded(doing: str) -> AsyncIterator[list[str]]:
 
 
 async def topics(brokers: str) -> dict[str, int]:
-    """Return the numbers of partitions of all topics that are not Kafka's own."""
-    async with bounded("listing topics"), using(AIOKafkaAdminClient(bootstrap_servers=brokers)) as admin:
-        found = await admin.describe_topics()
-    return {one["topic"]: len(one["partitions"]) for one in found if not one["topic"].startswith("__")}
+    """Return the numbers of partitions of all topics that are not Kafka's own.
+
+    A broker that stood still is taken for dead by its controller a moment later, and lists no broker for a while.
+    """
+    async with bounded("listing topics"):
+        while True:
+            with suppress(NodeNotReadyError):
+                async with using(AIOKafkaAdminClient(bootstrap_servers=brokers)) as admin:
+                    found = await admin.describe_topics()
+                return {one["topic"]: len(one["partitions"]) for one in found if not one["topic"].startswith("__")}
+            await asyncio.sleep(0.05)
 
 
 async def committed(brokers: str) -> dict[str, dict[bytes, bytes | None]]:

@@ -22,7 +22,7 @@ from typing import Final
 
 _ROOT: Final = Path(__file__).parents[2]
 _COPIED: Final = ("pequod", "grammar", "proto", "server", "bench", "tests", "docs", "pyproject.toml")
-_TESTS: Final = ("tests/views/test_kafka.py", "tests/views/test_kafka_waits.py")
+_TESTS: Final = tuple(f"tests/views/test_kafka{name}.py" for name in ("_transactions", "_waits", ""))
 _TEST_S: Final = 300
 #: A run that ends by one of these says nothing of the fault.
 _VOID: Final = re.compile(r"(ImportError|SyntaxError|NameError|ResourceWarning|CalledProcessError)\b")
@@ -107,12 +107,6 @@ FAULTS: Final = (
         "kafka_waits.py",
         "        if start is not None:\n            await _over(start)\n            start.cancel()\n",
         "        if start is not None:\n            start.cancel()\n",
-    ),
-    Fault(
-        "closing waits for brokers that do not answer",
-        "kafka_waits.py",
-        "await asyncio.wait(self._left, timeout=_CLOSE_S)",
-        "await asyncio.wait(self._left)",
     ),
 )
 
