@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Final
@@ -80,6 +79,8 @@ async def _undo(editor: ClusterEditor, bounds: tuple[bytes, bytes]) -> None:
 
 async def move_range(editor: ClusterEditor, bounds: tuple[bytes, bytes], group: str, *, copied: bool = False) -> None:
     """Move a range, and print what is done."""
+    from asyncio import CancelledError
+
     from pequod_server.cluster.moving import Move, WrittenBesideError
 
     move = Move(editor, bounds, group, OpenHome, print, say)
@@ -87,7 +88,7 @@ async def move_range(editor: ClusterEditor, bounds: tuple[bytes, bytes], group: 
         await (move.run_copied() if copied else move.run())
     except WrittenBesideError as error:
         fail(ExitCode.REFUSED, str(error))
-    except (PequodError, asyncio.CancelledError):
+    except (PequodError, CancelledError):
         await _say_what_is_left(editor, bounds)
         raise
 

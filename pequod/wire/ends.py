@@ -29,9 +29,10 @@ _OF_RESETS: Final = {
     11: StatusCode.RESOURCE_EXHAUSTED,
     12: StatusCode.PERMISSION_DENIED,
 }
-_NOT_BEGUN: Final = "the server did not begin the call"
+#: What is said of a call that the server has certainly not begun.
+NOT_BEGUN: Final = "the server did not begin the call"
 #: The beginnings of a transport's text if no server has begun a call; then nothing was applied.
-NOT_APPLIED: Final = ("failed to connect", "DNS resolution failed", _NOT_BEGUN)
+NOT_APPLIED: Final = ("failed to connect", "DNS resolution failed", NOT_BEGUN)
 
 
 class Status(NamedTuple):
@@ -49,7 +50,7 @@ def status_of(end: End) -> Status:
     """Return the status of a call that the server has ended, one way or another."""
     if end.code >= 0:
         code = _OF_RESETS.get(end.code, StatusCode.INTERNAL)
-        why = _NOT_BEGUN if end.code == REFUSED else f"the server reset the stream with HTTP/2's code {end.code}"
+        why = NOT_BEGUN if end.code == REFUSED else f"the server reset the stream with HTTP/2's code {end.code}"
         return Status(code, why, [])
     if end.is_overlong:
         return Status(StatusCode.RESOURCE_EXHAUSTED, "the trailing metadata are too long", [])
