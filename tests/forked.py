@@ -8,18 +8,21 @@ What is about the command itself, its start or its memory starts a server as a s
 from __future__ import annotations
 
 import gc
+import io
 import os
 import re
 import signal
 import sys
+import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from multiprocessing import get_context
 from multiprocessing.connection import Connection
 from pathlib import Path
+from queue import SimpleQueue
 from tempfile import TemporaryDirectory
-from typing import Final, Self
+from typing import Any, Final, Self
 
 _SERVING: Final = re.compile(r"pequod \([^)]+\) serving on (\S+)\n")
 _END_S_MAX: Final = 20.0
@@ -51,6 +54,38 @@ FORKS.set_forkserver_preload(
 )
 
 
+class _Said(io.RawIOBase):
+    """What a server says, taken from its pipe as it comes: with a full pipe, it would wait and answer no more.
+
+    Args:
+        heard: The end of the pipe; it is closed at the end of what is said.
+    """
+
+    def __init__(self, heard: int) -> None:
+        self._parts = SimpleQueue[bytes]()
+        self._part = b""
+        self._is_over = False
+        threading.Thread(target=_hear, args=(heard, self._parts), daemon=True).start()
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: Any) -> int:
+        if not self._part and not self._is_over:
+            self._part = self._parts.get()
+            self._is_over = not self._part
+        count = min(len(buffer), len(self._part))
+        buffer[:count], self._part = self._part[:count], self._part[count:]
+        return count
+
+
+def _hear(heard: int, parts: SimpleQueue[bytes]) -> None:
+    with open(heard, "rb", buffering=0) as stream:
+        while part := stream.read(1 << 16):
+            parts.put(part)
+    parts.put(b"")
+
+
 class ForkedServer:
     """`pequod serve` with the flags of a test, and with its variables and folder; it listens once this is made.
 
@@ -68,7 +103,7 @@ class ForkedServer:
         says.close()
         self._process = process
         #: What it says on both of its standard streams after the line with its address.
-        self.said = os.fdopen(os.dup(heard.fileno()))
+        self.said = io.TextIOWrapper(io.BufferedReader(_Said(os.dup(heard.fileno()))))
         heard.close()
         before = ""
         while not (serving := _SERVING.search(before)):

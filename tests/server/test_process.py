@@ -59,3 +59,12 @@ def test_a_client_made_from_the_proto_alone(tmp_path: Path) -> None:
         client = [sys.executable, "-c", CLIENT, str(tmp_path), target]
         result = subprocess.run(client, capture_output=True, text=True, timeout=30, check=True)
     assert result.stdout == "[(b't|ann|1|bob', b'Hi')]\n"
+
+
+def test_a_server_of_a_test_goes_on_however_much_it_says_that_nobody_reads() -> None:
+    with ForkedServer("--listen", "127.0.0.1:0", "--slow-ms", "0.001") as server:
+        with Client(server.target, retries=0) as client:
+            for number in range(1000):
+                client.put(f"a|{number:04}", "x")
+            assert client.count(prefix="a|") == 1000
+        server.terminate()
