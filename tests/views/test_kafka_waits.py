@@ -31,14 +31,16 @@ async def test_a_call_that_takes_its_cancellation_for_something_else_is_left_beh
             with suppress(asyncio.CancelledError):
                 await released.wait()
 
-    with pytest.raises(TimeoutError, match=r"nothing came for 0\.05 s"):
-        await waits.within(stubborn(), 0.05)
-    calling = asyncio.create_task(waits.within(stubborn()))
+    late = asyncio.create_task(waits.within(stubborn(), 0.05))
+    cancelled = asyncio.create_task(waits.within(stubborn()))
     await asyncio.sleep(0)
-    calling.cancel()
-    with pytest.raises(asyncio.CancelledError):
-        await calling
+    cancelled.cancel()
+    done, _ = await asyncio.wait([late, cancelled], timeout=10)
     released.set()
+    assert done == {late, cancelled}
+    with pytest.raises(TimeoutError, match=r"nothing came for 0\.05 s"):
+        await late
+    assert cancelled.cancelled()
 
 
 async def test_a_call_that_is_cancelled_from_inside_is_an_error(waits: KafkaWaits) -> None:
