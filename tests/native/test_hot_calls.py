@@ -171,6 +171,13 @@ def test_scans_give_the_rows_between_any_bounds(hot: Hot, reverse: bool) -> None
         rows.set_leaf_max(leaf_max)
 
 
+def test_a_state_whose_age_nobody_knows_is_told_without_one(hot: Hot) -> None:
+    for turn, has_age in ((TURN, True), (Turn(age_ms=None), False)):
+        found = hot.ask("Get", pb.GetRequest(key=b"x|1"), turn=turn)
+        assert found is not None
+        assert pb.GetReply.FromString(found).header.HasField("age_ms") is has_age
+
+
 def test_writes_are_done_and_named_by_their_revision(hot: Hot) -> None:
     found = hot.ask("Put", pb.PutRequest(key=b"x|4", value=b"new"))
     assert found is not None
