@@ -149,6 +149,9 @@ def test_replies_are_those_of_handlers(hot: Hot) -> None:
     }
     assert sum(hot.calls.tallies()[1][2]) == 2
     assert all((seconds > 0) is (count > 0) for count, seconds, _ in hot.calls.tallies())
+    unknown = hot.ask("Get", pb.GetRequest(key=b"x|1"), turn=Turn(age_ms=None))
+    assert unknown is not None
+    assert not pb.GetReply.FromString(unknown).header.HasField("age_ms"), "nobody knows it"
 
 
 @pytest.mark.parametrize("reverse", [False, True])
@@ -169,13 +172,6 @@ def test_scans_give_the_rows_between_any_bounds(hot: Hot, reverse: bool) -> None
             assert bool(reply.resume_key) == (len(wanted) > limit)
     finally:
         rows.set_leaf_max(leaf_max)
-
-
-def test_a_state_whose_age_nobody_knows_is_told_without_one(hot: Hot) -> None:
-    for turn, has_age in ((TURN, True), (Turn(age_ms=None), False)):
-        found = hot.ask("Get", pb.GetRequest(key=b"x|1"), turn=turn)
-        assert found is not None
-        assert pb.GetReply.FromString(found).header.HasField("age_ms") is has_age
 
 
 def test_writes_are_done_and_named_by_their_revision(hot: Hot) -> None:

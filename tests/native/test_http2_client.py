@@ -183,8 +183,7 @@ def test_a_reply_that_is_not_as_usual_ends_with_all_that_came(session: NativeCli
     assert (cut.rest, cut.is_cut) == ([b"a"], 1)
     packed = block((":status", "200"), ("content-type", "application/grpc+proto"), ("grpc-encoding", "gzip"))
     assert ended(message(b"zip", flag=1), begin=packed).rest == [(b"zip", b"gzip")]
-    for text in ("x", "", "0000"):
-        assert ended(message(b"a"), block(("grpc-status", text))).status == 2
+    assert {ended(message(b"a"), block(("grpc-status", text))).status for text in ("x", "", "0000")} == {2}
     assert ended(message(b"a"), block(("x-more", "1"))).status == -1
     assert ended(message(b"a"), block(("grpc-status", "0"), ("x-more", "1"))).fields == [(b"x-more", b"1")]
 
