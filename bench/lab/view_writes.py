@@ -65,21 +65,15 @@ class ViewWritesReport(Printed):
 
 def run(settings: ViewWritesSettings, bars: ProgressBars) -> ViewWritesReport:
     """Measure writes of a view key without a view, and with each number of views."""
-    points = list[WritePoint]()
     with bars.working("writing"), asyncio.Runner(loop_factory=loop_factory()) as runner:
-        for count in range(settings.views + 1):
-            mean_ms, cpu_ms = runner.run(_measured(settings, count))
-            first = points[0] if points else None
-            points.append(
-                WritePoint(
-                    count,
-                    mean_ms,
-                    cpu_ms,
-                    mean_ms / first.mean_ms if first else 1.0,
-                    cpu_ms / first.cpu_ms if first else 1.0,
-                )
-            )
-    return ViewWritesReport(points)
+        taken = [runner.run(_measured(settings, count)) for count in range(settings.views + 1)]
+    plain_ms, plain_cpu_ms = taken[0]
+    return ViewWritesReport(
+        [
+            WritePoint(count, mean_ms, cpu_ms, mean_ms / plain_ms, cpu_ms / plain_cpu_ms)
+            for count, (mean_ms, cpu_ms) in enumerate(taken)
+        ]
+    )
 
 
 async def _measured(settings: ViewWritesSettings, count: int) -> tuple[float, float]:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
-import time
 from collections.abc import Awaitable, Callable
 from typing import Any
 
@@ -11,11 +9,11 @@ from grpc import aio
 from pequod_proto import pequod_pb2 as pb
 
 from pequod.commands.columns import has_writes, is_harmless_twice, needs
-from pequod_server.passing.links import Refused
+from pequod_server.passing.links import HomeWait, Refused
 from pequod_server.passing.named_ranges import command_ranges
-from pequod_server.passing.passing import AGAIN_S, Passing
+from pequod_server.passing.passing import Passing
 from pequod_server.wire.errors import stopping_status
-from pequod_server.worker import HOME_BACK_S, HOME_ID
+from pequod_server.worker import HOME_ID
 
 _Write = Callable[[Any], Awaitable[None]]
 
@@ -48,7 +46,7 @@ class PassedBatches:
         """
         is_harmless = is_harmless_twice(request.kinds, has_ids=bool(request.batch_id))
         self._passing.passed += 1
-        end_s, has_begun = time.monotonic() + HOME_BACK_S, False
+        waiting, has_begun = HomeWait(), False
 
         async def write_piece(piece: bytes) -> None:
             nonlocal has_begun
@@ -61,10 +59,7 @@ class PassedBatches:
                 break
             except aio.AioRpcError as error:
                 refused = Refused(error)
-            may_wait = not has_begun and (refused.is_unapplied or is_harmless)
-            if not refused.is_away or not may_wait or time.monotonic() > end_s:
-                raise refused.ended()
-            await asyncio.sleep(AGAIN_S)
+            await waiting.pause(refused, may_repeat=not has_begun and (refused.is_unapplied or is_harmless))
         if has_writes(request.kinds):
             ranges = [one for _, one in command_ranges(request.kinds, request.arguments)]
             await self._passing.come_to(token, ranges)

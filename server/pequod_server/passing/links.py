@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+import time
 from collections.abc import Callable
 from typing import Any, Final, TypeAlias
 
@@ -18,9 +20,12 @@ from pequod.wire.ends import NOT_APPLIED
 from pequod_server.access.access_file import token_as
 from pequod_server.access.guard import present_caller
 from pequod_server.wire.handlers import SERVICE_PATH, CallEnded
+from pequod_server.worker import HOME_BACK_S
 
 #: A worker that is silent for this long is asked for a sign of life.
 _KEEPALIVE_S: Final = 2.0
+#: How often a call is tried again while the home is away.
+_AGAIN_S: Final = 0.1
 _OPTIONS: Final = (("grpc.max_receive_message_length", -1), ("grpc.max_send_message_length", -1))
 #: Why a state is not there that another worker shows.
 _LATE: Final = ("StaleError", "TokenLostError", "BackingUnavailableError", "BackingStaleError")
@@ -100,6 +105,25 @@ class Refused:
             return CallEnded(_Status(self._error.code(), f"{text} to a worker of the server, which is away", ()))
         trailing = tuple((key, value) for key, value in self._error.trailing_metadata() or ())
         return CallEnded(_Status(self._error.code(), self._error.details() or "", trailing))
+
+
+class HomeWait:
+    """Asks a call once more while the home is away, until it should have been started again."""
+
+    __slots__ = ("_end_s",)
+
+    def __init__(self) -> None:
+        self._end_s = time.monotonic() + HOME_BACK_S
+
+    async def pause(self, refused: Refused, *, may_repeat: bool) -> None:
+        """Wait before a call that was refused is made once more.
+
+        Raises:
+            CallEnded: As the other worker has ended it; the call is not to be made once more.
+        """
+        if not refused.is_away or not may_repeat or time.monotonic() > self._end_s:
+            raise refused.ended()
+        await asyncio.sleep(_AGAIN_S)
 
 
 def _reason_of(error: aio.AioRpcError) -> str:

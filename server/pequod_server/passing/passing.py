@@ -11,9 +11,7 @@ deadlines and the caller's role are as they were.
 
 from __future__ import annotations
 
-import asyncio
 import inspect
-import time
 from collections.abc import AsyncIterator, Callable, Sequence
 from typing import Any, Final
 
@@ -30,7 +28,7 @@ from pequod_server.config import ServerConfig
 from pequod_server.freshness.demands import level_of
 from pequod_server.freshness.levels import Levels
 from pequod_server.heat.meter import HeatMeter
-from pequod_server.passing.links import Link, Refused
+from pequod_server.passing.links import HomeWait, Link, Refused
 from pequod_server.passing.named_ranges import READS, SPREAD, ranges_of
 from pequod_server.passing.native_links import NativeLinks, relay_path
 from pequod_server.passing.relay_door import RelayDoor, RelayHost
@@ -45,12 +43,10 @@ from pequod_server.wire.handlers import (
     Wrapped,
     method_of,
 )
-from pequod_server.worker import HOME_BACK_S, HOME_ID, Worker
+from pequod_server.worker import HOME_ID, Worker
 
 #: Groups whose reader is kept.
 _READERS_MAX: Final = 1 << 16
-#: How often a call is tried again while the home is away.
-AGAIN_S: Final = 0.1
 #: Calls that are about the worker that is asked, or that every worker answers alike.
 _LOCAL: Final = frozenset(
     ("Execute", "FollowCluster", "ListJoins", "CheckJoin", "AddJoin", "DropJoin", "ReplaceJoin", "EndReplacement")
@@ -201,7 +197,7 @@ class Passing(aio.ServerInterceptor):
             call = getattr(link.stub, name)
             has_asked = self._ask_for_shown(name, request, link, ranges)
             self.passed += 1
-            end_s = time.monotonic() + HOME_BACK_S
+            waiting = HomeWait()
             while True:
                 try:
                     reply = await call(request, timeout=context.time_remaining(), metadata=link.metadata())
@@ -210,10 +206,8 @@ class Passing(aio.ServerInterceptor):
                     refused = Refused(error)
                 if self._takes_back(name, request, ranges, refused, has_asked=has_asked):
                     return await behaviour(request, context)
-                may_wait = refused.is_unapplied or name in READS or bool(getattr(request, "request_id", b""))
-                if not refused.is_away or not may_wait or time.monotonic() > end_s:
-                    raise refused.ended()
-                await asyncio.sleep(AGAIN_S)
+                may_repeat = refused.is_unapplied or name in READS or bool(getattr(request, "request_id", b""))
+                await waiting.pause(refused, may_repeat=may_repeat)
             link.reached = reply.header.token
             if name not in READS and ranges:
                 await self.come_to(reply.header.token, ranges)
@@ -228,7 +222,7 @@ class Passing(aio.ServerInterceptor):
             ranges = ranges_of(name, request)
             place = self._place(name, ranges)
             link = None if place == self._worker.id or self.has_come(context) else self.link(place)
-            has_begun, has_asked, end_s = False, False, time.monotonic() + HOME_BACK_S
+            has_begun, has_asked, waiting = False, False, HomeWait()
             if link is not None:
                 has_asked = self._ask_for_shown(name, request, link, ranges)
                 self.passed += 1
@@ -248,9 +242,7 @@ class Passing(aio.ServerInterceptor):
                     call.cancel()
                 if not has_begun and self._takes_back(name, request, ranges, refused, has_asked=has_asked):
                     break
-                if has_begun or not refused.is_away or time.monotonic() > end_s:
-                    raise refused.ended()
-                await asyncio.sleep(AGAIN_S)
+                await waiting.pause(refused, may_repeat=not has_begun)
             async for reply in behaviour(request, context):
                 yield reply
                 del reply
