@@ -80,6 +80,27 @@ async def test_a_scan_of_computed_rows_goes_through_sources_that_memory_has_no_r
         assert ledger.total_bytes <= ledger.limit_bytes
 
 
+@pytest.mark.parametrize(
+    "loaded",
+    [
+        [(363, 372), (345, 359), (310, 315)],
+        [(319, 324), (364, 378), (316, 330)],
+        [(356, 369), (337, 341), (332, 341), (361, 375)],
+    ],
+)
+async def test_rows_that_others_have_loaded_make_room_for_what_a_read_computes(
+    tmp_path: Path, loaded: list[tuple[int, int]]
+) -> None:
+    beyond = Beyond(tmp_path)
+    async with beyond as client:
+        # All of these rows count as what the one timeline is made of: while a read computes some of it, they stay. With
+        # them there is no room for that; and once what was computed is dropped, they seem to fit.
+        for first, last in loaded:
+            await client.scan(f"d|{first}|", f"d|{last}|")
+        expected = [*computed(beyond.base)[b"e"].items()]
+        assert await client.scan(prefix="e|", limit=10) == expected[:10]
+
+
 async def test_parts_are_exact_while_others_write(tmp_path: Path) -> None:
     beyond, random = Beyond(tmp_path), Random(0)
     async with beyond as client:

@@ -256,6 +256,12 @@ class Evictor:
         self.evict(lambda: ledger.total_bytes <= goal_bytes)
         ledger.count_evictions(before - ledger.evictable_count)
 
+    def shrink_by(self, thing: Evictable) -> None:
+        """Evict a thing."""
+        before = self.ledger.evictable_count
+        self._drop(thing)
+        self.ledger.count_evictions(before - self.ledger.evictable_count)
+
     def shrink_some(self, goal_bytes: int, step_bytes: int) -> bool:
         """Evict ``step_bytes`` or a little more; return whether the goal is not reached and more can be evicted."""
         ledger = self.ledger
@@ -325,8 +331,13 @@ class Evictor:
             ledger.count_refusal()
             raise self.refusal(ledger.stored_bytes + needed_bytes)
 
-    def hold(self, spare_bytes: int = 0) -> None:
+    def hold(self, spare_bytes: int = 0, made: Evictable | None = None) -> None:
         """Make sure that the rows that a read has computed so far fit, with its other needs.
+
+        Args:
+            spare_bytes: Its other needs.
+            made: What holds these rows. A refusal drops it first, since all that it depends on counts as used while it
+                is there, and leaves room for the read to make it again.
 
         Raises:
             LimitExceededError: They do not fit, even after everything else was evicted.
@@ -345,7 +356,10 @@ class Evictor:
             # The data that the read has used need not stay: the read ends here, also if it has waited for them before.
             self._waiting.clear()
             self.reads.begin()
-            self.shrink(ledger.limit_bytes - self.free_bytes)
+            if made is not None and made.ticket is not None:
+                self.shrink_by(made)
+            again_bytes = needed_bytes - ledger.total_bytes
+            self.shrink(ledger.limit_bytes - self.free_bytes - again_bytes)
             raise self.refusal(needed_bytes)
 
     def refusal(self, needed_bytes: int) -> LimitExceededError:

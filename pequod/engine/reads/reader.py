@@ -233,7 +233,7 @@ class Reader:
             context.expire_by(join.expires_s(read.now))
         self.cover(context, first, last, read)
         join.count_computed(len(rows.keys), self.memory.reads)
-        self.memory.hold()
+        self.memory.hold(made=context)
         return True
 
     def cover(self, context: Context, first: bytes, last: bytes, read: Read) -> None:
