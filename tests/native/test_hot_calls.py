@@ -3,7 +3,6 @@
 import random
 import re
 from collections.abc import Callable
-from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +12,6 @@ from pequod_server.once.memory import RequestIds
 
 from pequod import native
 from pequod.engine import UNLIMITED, Engine
-from pequod.engine.base import rows
 from pequod.native import core
 from pequod.native.http2 import (
     HOT_BYTES_MAX,
@@ -48,14 +46,14 @@ HEADER = {"server_id": 7, "age_ms": 0}
 class Hot:
     """A connection with hot calls on an engine of its own."""
 
-    def __init__(self, *, has_guard: bool = False, slow_s: float = 1e9) -> None:
+    def __init__(self, *, has_guard: bool = False, slow_s: float = 1e9, rows_max: int = 100) -> None:
         assert why_absent() is None
         self.engine = Engine()
         self.engine.put(b"x|1", b"one")
         self.engine.put(b"x|2", b"two")
         self.engine.put(b"x|3", b"three")
         self.ids = RequestIds()
-        self.calls = new_hot_calls(self.engine, 7, HotLimits(100, 100, 1 << 20, 1 << 20), slow_s, self.ids)
+        self.calls = new_hot_calls(self.engine, 7, HotLimits(rows_max, 100, 1 << 20, 1 << 20), slow_s, self.ids)
         self.session: NativeSession = new_session(1 << 20, 4000, 1000)
         self.session.use_hot(self.calls, has_guard)
         self.session.receive(PREFACE + frame(SETTINGS, 0, 0))
@@ -154,26 +152,6 @@ def test_replies_are_those_of_handlers(hot: Hot) -> None:
     assert not pb.GetReply.FromString(unknown).header.HasField("age_ms"), "nobody knows it"
 
 
-@pytest.mark.parametrize("reverse", [False, True])
-def test_scans_give_the_rows_between_any_bounds(hot: Hot, reverse: bool) -> None:
-    leaf_max = rows.set_leaf_max(2)
-    try:
-        hot.engine.put_all([b"y|%d" % number for number in range(1, 8)], [b"%d" % number for number in range(1, 8)])
-        for start, stop, limit in product(range(9), range(1, 9), (1, 2, 8)):
-            if start >= stop:
-                continue
-            first, last = b"y|%d" % start, b"y|%d" % stop
-            wanted = list(range(max(start, 1), min(stop, 8)))[:: -1 if reverse else 1]
-            found = hot.ask("Scan", pb.ScanRequest(first=first, last=last, limit=limit, reverse=reverse))
-            assert found is not None
-            reply = pb.ScanReply.FromString(found)
-            assert reply.keys == [b"y|%d" % number for number in wanted[:limit]], (first, last, limit)
-            assert reply.values == [b"%d" % number for number in wanted[:limit]]
-            assert bool(reply.resume_key) == (len(wanted) > limit)
-    finally:
-        rows.set_leaf_max(leaf_max)
-
-
 def test_writes_are_done_and_named_by_their_revision(hot: Hot) -> None:
     found = hot.ask("Put", pb.PutRequest(key=b"x|4", value=b"new"))
     assert found is not None
@@ -255,23 +233,6 @@ def test_what_is_not_plain_is_opened_and_nothing_has_happened(hot: Hot, name: st
 )
 def test_headers_that_python_looks_at_are_not_hot(hot: Hot, field: tuple[str, str]) -> None:
     assert hot.ask("Get", GET, field) is None
-
-
-def test_a_scan_of_more_rows_than_a_chunk_has_is_opened() -> None:
-    hot = Hot()
-    for number in range(150):
-        hot.engine.put(b"z|%03d" % number, b"v")
-    assert hot.ask("Scan", pb.ScanRequest(first=b"z|", last=b"z}")) is None
-    assert hot.ask("Scan", pb.ScanRequest(first=b"z|", last=b"z}", one_chunk=True)) is not None
-    hot.close()
-
-
-def test_a_scan_whose_keys_are_longer_than_a_chunk_is_opened_and_one_that_has_room_for_them_is_not() -> None:
-    hot = Hot()
-    hot.engine.put(b"z|" + b"k" * 300, b"v")
-    assert hot.ask("Scan", pb.ScanRequest(first=b"z|", last=b"z}", chunk_bytes=200)) is None
-    assert hot.ask("Scan", pb.ScanRequest(first=b"z|", last=b"z}", chunk_bytes=400)) is not None
-    hot.close()
 
 
 def test_metadata_and_deadlines_leave_a_call_hot(hot: Hot) -> None:
