@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import subprocess
 from collections.abc import Iterator
 from contextlib import suppress
@@ -10,6 +11,7 @@ from pathlib import Path
 
 import pytest
 from pequod_server.data.disk import SPARE_BYTES, Disk
+from pequod_server.data.errors import MAKE_ROOM, FolderError
 from pequod_server.data.loading import FolderLoading
 from pequod_server.setting_kinds import MIB
 
@@ -37,9 +39,15 @@ def fill(place: Path, left_bytes: int = 0) -> Path:
     """Take the room of a disk but for ``left_bytes``; return the file that has it."""
     file = place / "ballast"
     with suppress(OSError), file.open("wb", buffering=0) as ballast:
-        while file.stat().st_size < _SIZE - left_bytes:
-            ballast.write(bytes(MIB // 4))
+        while (room_bytes := free_bytes(place) - left_bytes) > 0:
+            ballast.write(bytes(min(room_bytes, MIB // 4)))
     return file
+
+
+def free_bytes(place: Path) -> int:
+    """Return the room that a disk has."""
+    state = os.statvfs(place)
+    return state.f_bavail * state.f_frsize
 
 
 async def put_once_it_is_taken(client: AsyncClient, key: str, value: str) -> None:
@@ -114,3 +122,23 @@ async def test_a_commit_that_finds_no_room_is_undone_and_the_next_start_has_all_
     await FolderLoading(again, reopened, keeps_joins=True).run()
     assert (reopened.history, again.base_rows()) == (after, rows)
     await reopened.end()
+
+
+@pytest.mark.parametrize("is_new", [False, True])
+async def test_a_start_on_a_full_disk_says_what_to_do_and_changes_nothing(small_disk: Path, is_new: bool) -> None:
+    folder, refused_count = small_disk / "data", 0
+    if not is_new:
+        async with served(folder) as (_, client):
+            await client.put("a", "1")
+    for left_bytes in (0, 4096, 3 * 4096, 8 * 4096, MIB):
+        ballast = fill(small_disk, left_bytes)
+        try:
+            async with served(folder):
+                pass
+        except FolderError as error:
+            refused_count += 1
+            assert MAKE_ROOM in str(error), str(error)
+        ballast.unlink()
+    assert refused_count
+    async with served(folder) as (_, client):
+        assert await client.get("a") == (None if is_new else b"1")

@@ -2,9 +2,21 @@
 
 from __future__ import annotations
 
+import errno
 from pathlib import Path
+from typing import Final
 
 from pequod.errors import PequodError
+
+_FULL: Final = (errno.ENOSPC, errno.EDQUOT)
+#: What a start on a full disk needs.
+MAKE_ROOM: Final = "make room on its disk without the folder's files, some MiB for a start, and start again"
+
+
+def told(error: OSError) -> str:
+    """Return what the operating system says, and what to do where that is known."""
+    said = error.strerror or str(error)
+    return f"{said}; {MAKE_ROOM}" if error.errno in _FULL else said
 
 
 class FolderError(PequodError):

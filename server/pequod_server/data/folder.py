@@ -23,7 +23,7 @@ from zlib import crc32
 
 from pequod.freshness import database_of
 from pequod_server.backing.store import History
-from pequod_server.data.errors import DamagedError, FolderError
+from pequod_server.data.errors import DamagedError, FolderError, told
 from pequod_server.data.note import PositionNote
 
 #: The format that this version writes, and the only one that it reads.
@@ -83,13 +83,13 @@ class Folder:
                 path, "it is a file, or below one, and data are in a folder; name another place"
             ) from error
         except OSError as error:
-            raise FolderError(path, f"it cannot be opened: {error.strerror or error}") from error
+            raise FolderError(path, f"it cannot be opened: {told(error)}") from error
         try:
             self.about = self._read(make=make)
             self.note = PositionNote(path / NOTE)
         except OSError as error:
             self._unlock()
-            raise FolderError(path, f"it cannot be opened: {error.strerror or error}") from error
+            raise FolderError(path, f"it cannot be opened: {told(error)}") from error
         except FolderError:
             self._unlock()
             raise
@@ -210,15 +210,18 @@ def _locked(path: Path) -> int:
 
     Raises:
         FolderError: Another process holds it.
-        OSError: The file cannot be opened.
+        OSError: The file cannot be opened, or written.
     """
     handle = os.open(path / _LOCK, os.O_RDWR | os.O_CREAT, 0o600)
     try:
         fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        os.ftruncate(handle, 0)
+        os.write(handle, f"{os.getpid()}\n".encode())
     except BlockingIOError as error:
         holder = os.read(handle, 20).decode(errors="replace").strip() or "unknown"
         os.close(handle)
         raise FolderError(path, f"the process {holder} has it open; a folder is for one server at a time") from error
-    os.ftruncate(handle, 0)
-    os.write(handle, f"{os.getpid()}\n".encode())
+    except OSError:
+        os.close(handle)
+        raise
     return handle

@@ -17,7 +17,7 @@ from typing import NamedTuple
 
 from rocksdict import DBRecoveryMode
 
-from pequod_server.data.errors import DamagedError, FolderError
+from pequod_server.data.errors import MAKE_ROOM, DamagedError, FolderError, told
 from pequod_server.data.folder import NOTE, Folder
 from pequod_server.data.gaps import gap, list_of
 from pequod_server.data.library import CUT, SMALL, TORN, WHOLE, Caches, Logs, RowsError
@@ -64,7 +64,7 @@ def open_rows(folder: Folder, caches: Caches = SMALL) -> StoredRows:
         raise damaged(folder, error) from error
     except OSError as error:
         rows.close()
-        raise FolderError(folder.path, f"it cannot be written: {error.strerror or error}") from error
+        raise FolderError(folder.path, f"it cannot be written: {told(error)}") from error
     except FolderError:
         rows.close()
         raise
@@ -126,7 +126,9 @@ def _opened(folder: Folder, recovery: DBRecoveryMode, caches: Caches) -> StoredR
 
 def damaged(folder: Folder, error: RowsError) -> FolderError:
     """Return the error of a folder whose rows cannot be read."""
-    if error.is_full or not error.is_damage:
+    if error.is_full:
+        return FolderError(folder.path, f"it cannot be opened: {str(error).rstrip('.')}; {MAKE_ROOM}")
+    if not error.is_damage:
         return FolderError(folder.path, str(error))
     return DamagedError(_file_of(folder, str(error)), folder.path, str(error).rstrip("."))
 
