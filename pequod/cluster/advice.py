@@ -18,6 +18,7 @@ from math import ceil
 from typing import Final, NamedTuple
 
 from pequod.answers.heat import HeatStatistics, RangeHeat
+from pequod.cluster.edits import moves_within
 from pequod.cluster.map import ClusterMap, HomeRange
 from pequod.cluster.servers import ServerEntry, ServerRole
 from pequod.escapes import shown
@@ -140,6 +141,11 @@ def advise(known: ClusterMap, asked: Sequence[Asked], bounds: Bounds) -> Advice:
     for one in asked:
         if one.heat is None:
             advice.notes.append(f"{one.server.id} does not answer: its heat is not known")
+    advice.notes += [
+        f"{home}, of {home.group}, is not at rest: it {home.state.removeprefix(', ')} since version {home.move}. If no "
+        "command is at it, run `pequod cluster move` again, or end the move by --undo"
+        for home in moves_within(known, b"", None)
+    ]
     _Homes(known, asked, bounds, advice).advise()
     computes = [one for one in asked if one.server.is_ready and ServerRole.COMPUTE in one.server.roles]
     _advise_spreads(known, computes, bounds, advice)
