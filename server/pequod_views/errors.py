@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
-from typing import ClassVar
+from typing import ClassVar, Final
 
 from pequod.errors import PequodError
+
+#: The reason of a `TargetUnfitError`, and what a check finds, where no view is.
+NOTHING_INSTALLED: Final = "nothing is installed; run `pequod views install`"
 
 
 class ViewFileError(PequodError):

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 
 from pequod.client import AsyncClient
 from pequod_views.definition import DurableView
-from pequod_views.errors import TargetUnfitError
+from pequod_views.errors import NOTHING_INSTALLED, TargetUnfitError
 from pequod_views.ledger import PartLedger
 from pequod_views.locking import lock_ledger
 from pequod_views.origins import NO_ORIGINS, OriginNotes, demand_same, origins_of
@@ -127,7 +127,7 @@ async def check(target: Target, views: Sequence[DurableView]) -> list[str]:
     ledger, problems = PartLedger(target), list[str]()
     async with target.transaction() as transaction:
         if not await transaction.table_columns(f"{target.dialect.prefix}parts"):
-            return ["nothing is installed; run `pequod views install`"]
+            return [NOTHING_INSTALLED]
         for view in views:
             problems += await transaction.table_problems(view)
             before = await ledger.fingerprint(transaction, view)

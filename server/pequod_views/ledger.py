@@ -15,7 +15,7 @@ from itertools import pairwise
 from typing import Any, Final
 
 from pequod_views.definition import DurableView
-from pequod_views.errors import TargetUnfitError
+from pequod_views.errors import NOTHING_INSTALLED, TargetUnfitError
 from pequod_views.parts import HeldPart, PartCount, Standing, held_of
 from pequod_views.targets import Target, TargetTransaction
 
@@ -152,7 +152,7 @@ class PartLedger:
         """
         async with self._target.transaction() as transaction:
             if not await transaction.table_columns(self._managers):
-                raise TargetUnfitError(self._target.name, "nothing is installed; run `pequod views install`")
+                raise TargetUnfitError(self._target.name, NOTHING_INSTALLED)
             fetch = transaction.fetch
             await fetch(
                 f"INSERT INTO {self._managers} (name, serves, alive_until) VALUES ($1, $2, {self._now} + $3)"

@@ -14,7 +14,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from pequod.escapes import escaped
-from pequod_views.errors import TargetUnfitError
+from pequod_views.errors import NOTHING_INSTALLED, TargetUnfitError
 from pequod_views.load import PartLoad
 from pequod_views.parts import Place
 from pequod_views.targets import RowChange, Target
@@ -69,7 +69,7 @@ class PartMover:
         """
         async with self._target.transaction() as transaction:
             if not await transaction.table_columns(self._parts):
-                raise TargetUnfitError(self._target.name, "nothing is installed; run `pequod views install`")
+                raise TargetUnfitError(self._target.name, NOTHING_INSTALLED)
             rows = await transaction.fetch(
                 f"SELECT view, first, last, owner, epoch, changes, owner <> '' AND leased_until >= {self._now}"
                 f" FROM {self._parts} ORDER BY view, first"
