@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from pequod.commands.kinds import GET, SCAN, SCAN_DOWN, SCAN_TRIES_MAX
+from pequod.commands.kinds import GET, SCAN, SCAN_DOWN, SCAN_LIMIT, SCAN_TRIES_MAX
 from pequod.engine.batch import BatchRun
 
 
@@ -22,3 +22,12 @@ def test_a_scan_upwards_that_is_short_of_memory_gives_ever_fewer_rows_until_it_i
         run.advance()
         assert not run.shrink()
     assert not BatchRun(kinds, arguments, [3]).shrink()
+
+
+def test_a_scan_goes_on_behind_the_last_row_that_it_has_given() -> None:
+    run = BatchRun(bytes([SCAN_LIMIT, SCAN_DOWN]), [b"a|", b"a}", b"a|", b"a}"], [5, 5], rows_max=1000)
+    run.go_on_behind(2, b"a|2")
+    assert (run.arguments[:2], run.numbers[0]) == ([b"a|2\0", b"a}"], 3)
+    run.advance()
+    run.go_on_behind(2, b"a|4")
+    assert (run.arguments[2:], run.numbers[1]) == ([b"a|", b"a|4"], 3)

@@ -83,13 +83,18 @@ def test_a_log_of_an_aggregate_fills_ranges_and_not_holes() -> None:
     assert scan(engine, "n|1|") == {f"n|1|{b}": "2" for b in range(5)}
 
 
-def test_following_and_unfollowing_for_long_leaves_no_updaters() -> None:
-    engine = engine_with(TIMELINE)
+@pytest.mark.parametrize(
+    ("join", "rest"),
+    [(TIMELINE, ""), ("t|<user>|<time>|<list>|<poster> = check s|<user>|<poster>|<list> copy p|<poster>|<time>", "|x")],
+    ids=["native frames", "values beside the keys of frames"],
+)
+def test_following_and_unfollowing_for_long_leaves_no_updaters(join: str, rest: str) -> None:
+    engine = engine_with(join)
     assert scan(engine, "t|ann|") == {}
     for number in range(60):
-        put_all(engine, {f"s|ann|{number}": "", f"p|{number}|0001": "v"})
+        put_all(engine, {f"s|ann|{number}{rest}": "", f"p|{number}|0001": "v"})
         assert len(scan(engine, "t|ann|")) == 1
-        engine.remove(f"s|ann|{number}".encode())
+        engine.remove(f"s|ann|{number}{rest}".encode())
         assert scan(engine, "t|ann|") == {}
     (context,) = engine._catalog.find("t").contexts.values()
     assert len(context.updaters) < 40

@@ -52,6 +52,28 @@ def test_a_check_computes_the_rows_from_its_first_key_on() -> None:
     assert computed(both) == (1, 4)
 
 
+#: Sources behind the copied one, and whether all their keys of a timeline can be read at once, beside its newest rows.
+BEHIND = {
+    "check on|all": True,
+    "check m|<poster>": False,
+    "check m|<user>|<poster>": True,
+    "unless m|<poster>|<user>": False,
+    "unless m|<user>|<poster>": True,
+}
+
+
+@pytest.mark.parametrize("source", BEHIND)
+def test_the_newest_rows_are_read_alone_if_what_decides_about_them_lies_together(source: str) -> None:
+    copied = "t|<user>|<time:1>|<poster> = copy p|<user>|<time>|<poster>"
+    both = Both(f"{copied} {source} keep last 2 of <user>", " ".join(f"p|ann|{time}|bob" for time in TIMES))
+    (join,) = both.engine._catalog
+    assert join.plan_at(1).reads_ends is BEHIND[source]
+    for key in ("on|all", "m|bob", "m|ann|bob", "m|bob|ann"):
+        check(both, "a")
+        both.put(key, "")
+        check(both, "a")
+
+
 def test_nothing_below_it_is_loaded_from_a_database() -> None:
     engine = Engine(backed=[b"p"])
     engine.add_joins(parse(FEED.format(count=10)))

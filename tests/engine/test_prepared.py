@@ -11,6 +11,7 @@ from tests.engine.test_replacing import COUNT, MUTED, SUM, _go_on, _timelines
 def _prepare(engine: Engine, name: str, text: str) -> Replacement:
     (spec,) = parse(text)
     replacement = engine.prepare_replacement(name, spec)
+    assert not replacement.is_built, "nothing is done yet"
     _go_on(engine)
     return replacement
 

@@ -17,6 +17,7 @@ import pequod.engine
 from pequod.answers.rows import Rows
 from pequod.engine import Engine, Pattern, Slot, prefix_end
 from pequod.engine.base import rows
+from pequod.engine.base.range_map import RangeMap, Stretch
 from pequod.engine.base.rows import SortedRows
 from pequod.engine.base.store import Store
 from pequod.engine.base.table import Cut, Table
@@ -272,3 +273,14 @@ def test_patterns_parse_in_place() -> None:
     span = spec.output.span
     assert span is not None
     assert str(parse_pattern("x|<a:3><b>", span)) == "x|<a:3><b>"
+
+
+def test_a_sample_of_few_stretches_has_each_of_them_and_one_of_many_says_what_each_stands_for() -> None:
+    stretches: RangeMap[Stretch] = RangeMap()
+    for number in range(20):
+        stretches.insert(Stretch(b"a|%02d" % number, b"a|%02d~" % number))
+    for count in (20, 50):
+        found = [(one.first, weight) for one, weight in stretches.some_over(b"a|", b"a}", count)]
+        assert found == [(b"a|%02d" % number, 1) for number in range(20)]
+    few = [weight for _, weight in stretches.some_over(b"a|", b"a}", 5)]
+    assert (len(few) < 10, sum(few)) == (True, 20)

@@ -131,6 +131,19 @@ def test_plain_first_checks_and_logs_are_native(collected: list[str]) -> None:
     engine._check()
 
 
+@pytest.mark.parametrize("first", [b"t|a|", b"t|a|00", b"t|a|02"])
+def test_a_first_check_of_a_part_of_a_timeline_is_native(collected: list[str], first: bytes) -> None:
+    engine = Engine()
+    engine.add_joins(parse(JOINS["delimited"]))
+    engine.put_all([b"s|a|b", b"p|b|01", b"p|b|03", b"p|b|07"], [b"1", b"early", b"Hi", b"late"])
+    expected = [b"Hi"] if first == b"t|a|02" else [b"early", b"Hi"]
+    assert engine.scan(first, b"t|a|05").values == expected
+    assert collected == ["collect"]
+    engine.put(b"p|b|04", b"Ho")
+    assert engine.scan(first, b"t|a|05").values == [*expected, b"Ho"]
+    engine._check()
+
+
 @pytest.mark.parametrize(("room_bytes", "is_due"), [(20_000, True), (80_000, False)])
 def test_the_next_put_weighs_memory_if_a_log_has_brought_more_than_there_was_room_for(
     room_bytes: int,
