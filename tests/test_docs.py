@@ -66,6 +66,7 @@ RUN = {
     "docs/tutorials/fastapi/README.md": {"console"},  # the same
     "docs/types.md": {"python"},
     "docs/typescript.md": {"typescript"},  # tests/typescript/test_page.py
+    "docs/views.md": {"python", "toml"},  # tests/views/versioned/test_page.py
 }
 #: How the blocks begin that cannot be run, or that show what is run elsewhere on the page.
 NOT_RUN = (

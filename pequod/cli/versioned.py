@@ -154,7 +154,7 @@ def read(
     """Print the rows of a view that have a key, with the keys of their base records; or its groups.
 
     It is what a majority of the replicas has, with all writes that have been propagated. A row that was left half made
-    is mended first.
+    is mended first. Exit code 1 if there is none.
     """
     views = _parsed(file)
     if view not in {one.name for one in views.views}:
@@ -165,7 +165,10 @@ def read(
 
         leases = views.leases(store)
         try:
-            for name, found in await _found(views, ViewCoordinator(store, views.views, leases), view, key):
+            rows = await _found(views, ViewCoordinator(store, views.views, leases), view, key)
+            if not rows:
+                fail(ExitCode.ABSENT, f"{view} has nothing under the key {key!r}")
+            for name, found in rows:
                 part = {"by" if isinstance(name, dict) else "key": name}
                 print(json_line({**part, "values": found}) if output_json else f"{_shown(name)} {_shown(found)}")
         finally:

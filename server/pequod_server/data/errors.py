@@ -9,7 +9,7 @@ from typing import Final
 from pequod.errors import PequodError
 
 _FULL: Final = (errno.ENOSPC, errno.EDQUOT)
-#: What a start on a full disk needs.
+#: The way out of a start on a full disk.
 MAKE_ROOM: Final = "make room on its disk without the folder's files, some MiB for a start, and start again"
 
 
