@@ -14,7 +14,7 @@ from pequod.cli.connection import Json
 from pequod.cli.exits import ExitCode, fail, say
 from pequod.cli.teaching import examples
 from pequod.cli.text import json_line
-from pequod.cli.views_file import until_told
+from pequod.cli.views_file import text_of, until_told
 
 if TYPE_CHECKING:
     from pequod_views.versioned import RecordStore, ShareLeases, ViewCoordinator, ViewSweeper
@@ -202,10 +202,9 @@ def _parsed(file: Path) -> VersionedFile:
 
     from pequod.errors import PequodError
 
+    text = text_of(file, "pequod versioned --help")
     try:
-        return parse_versioned(file.read_text("utf-8"))
-    except (OSError, UnicodeDecodeError) as error:
-        fail(ExitCode.USAGE, f"cannot read the views: {error}")
+        return parse_versioned(text)
     except PequodError as error:
         fail(ExitCode.USAGE, str(error))
 

@@ -39,12 +39,24 @@ def views_of(file: Path) -> ViewFile:
 
     from pequod.errors import PequodError
 
+    text = text_of(file, "pequod views --help")
     try:
-        return parse_views(file.read_text("utf-8"))
-    except (OSError, UnicodeDecodeError) as error:
-        fail(ExitCode.USAGE, f"cannot read the views: {error}")
+        return parse_views(text)
     except PequodError as error:
         fail(ExitCode.USAGE, str(error))
+
+
+def text_of(file: Path, shown_by: str) -> str:
+    """Return what is in a file of views; an error is a message and an exit code.
+
+    Args:
+        shown_by: The command that shows such a file.
+    """
+    try:
+        return file.read_text("utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        reason = getattr(error, "strerror", None) or error
+        fail(ExitCode.USAGE, f"cannot read the views: {file}: {reason}; `{shown_by}` shows such a file")
 
 
 async def until_told(work: Coroutine[Any, Any, None]) -> None:
