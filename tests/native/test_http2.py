@@ -316,19 +316,6 @@ def test_a_token_may_end_in_a_space(session: NativeSession) -> None:
     assert dict(headers)[b"authorization"] == b"Bearer x "
 
 
-def test_a_connection_that_is_ended_tells_its_client_why_and_is_over(session: NativeSession) -> None:
-    events_of(session, call(1, GET, message(b"request")))
-    session.terminate(11)
-    assert not session.is_over, "its client is to be told first"
-    ((last, code),) = [
-        (int.from_bytes(payload[:4], "big"), int.from_bytes(payload[4:8], "big"))
-        for kind, _, _, payload in frames_in(session.output(1 << 20))
-        if kind == GOAWAY
-    ]
-    assert (last, code) == (1, 11)
-    assert session.is_over
-
-
 def test_the_end_of_a_connection_is_said_and_waited_for(session: NativeSession) -> None:
     events_of(session, call(1, GET, message(b"")))
     session.say_last(True)

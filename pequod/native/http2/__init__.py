@@ -190,9 +190,6 @@ class NativeSession(Protocol):
     def say_last(self, is_notice: bool, /) -> None:  # noqa: FBT001 - native
         """Say that no more streams are taken; a notice says that this will come."""
 
-    def terminate(self, code: int) -> None:
-        """End the connection, once the output has told its client."""
-
     def use_hot(self, calls: NativeHotCalls, has_guard: bool, /) -> None:  # noqa: FBT001 - native
         """Keep calls back that may be hot: `run_hot` or `hand_over` comes when there are some."""
 

@@ -213,15 +213,6 @@ PyObject* session_say_last(PyObject* object, PyObject* argument) {
     return code ? failed(code) : Py_NewRef(Py_None);
 }
 
-// terminate(code): end the connection, once `output` has told the client.
-PyObject* session_terminate(PyObject* object, PyObject* argument) {
-    Session* self = as_session(object);
-    const unsigned long code = PyLong_AsUnsignedLong(argument);
-    if (PyErr_Occurred()) return nullptr;
-    if (self->session && nghttp2.session_terminate_session(self->session, uint32_t(code))) return PyErr_NoMemory();
-    Py_RETURN_NONE;
-}
-
 PyObject* session_close(PyObject* object, PyObject*) {
     detach(as_session(object));
     stop(as_session(object));
@@ -259,7 +250,6 @@ PyMethodDef methods[] = {
     {"waited_s", session_waited_s, METH_O, nullptr},
     {"ping", session_ping, METH_NOARGS, nullptr},
     {"say_last", session_say_last, METH_O, nullptr},
-    {"terminate", session_terminate, METH_O, nullptr},
     {"close", session_close, METH_NOARGS, nullptr},
     {"attach", as_function(session_attach), METH_FASTCALL, nullptr},
     {"buffer", session_buffer, METH_O, nullptr},
