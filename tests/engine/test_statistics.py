@@ -50,6 +50,17 @@ def test_steps_of_any_size_find_the_same() -> None:
         assert count >= (USERS if step == 1 else 1)
 
 
+def test_only_sums_count_what_is_no_number() -> None:
+    engine, names = Engine(), ("sum", "avg", "min", "max", "count")
+    engine.add_joins(parse(";".join(f"{name}|<a> = {name} v|<a>|<b>" for name in names)))
+    engine.put(b"v|a|1", b"no number")
+    engine.put(b"v|a|2", b"2")
+    for name in names:
+        engine.scan(b"%s|" % name.encode(), b"%s}" % name.encode())
+    found = {name: join.not_a_number for name, join in engine.statistics().joins.items()}
+    assert found == {"sum": 1, "avg": 1, "min": 0, "max": 0, "count": 0}
+
+
 def test_anything_may_change_between_steps() -> None:
     for seed in range(10):
         chance, engine = random.Random(seed), _filled()

@@ -2,6 +2,7 @@
 
 import sys
 from collections.abc import Callable
+from itertools import pairwise
 
 import hypothesis.strategies as st
 import pytest
@@ -103,6 +104,19 @@ class RowsSideBySide(RuleBasedStateMachine):
 
 
 TestRowsSideBySide = RowsSideBySide.TestCase
+
+
+@pytest.mark.parametrize("kind", [pure.PythonRows, hot.SortedRows])
+def test_a_run_that_ends_at_a_row_that_is_there_is_not_inserted(kind: type, monkeypatch: pytest.MonkeyPatch) -> None:
+    leaf_max = hot.set_leaf_max(4)
+    monkeypatch.setattr(pure, "LEAF_MAX", 4)
+    rows, keys = kind(), [b"%02d" % number for number in range(20)]
+    for key in reversed(keys):
+        rows.put(key, key)
+    for key, following in pairwise(keys):
+        assert not rows.insert([key + b"x", following], [b"new", b"new"])
+    assert rows.everything() == (keys, keys)
+    hot.set_leaf_max(leaf_max)
 
 
 def test_what_is_no_bytes_is_refused_and_changes_nothing() -> None:
