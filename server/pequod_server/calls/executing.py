@@ -65,6 +65,13 @@ class _Hot(NamedTuple):
     begun: _Begun
 
 
+class _Open(NamedTuple):
+    """A stream: the judges of its batches, and its context."""
+
+    judges: tuple[CommandJudge, ...]
+    context: Context
+
+
 class ExecuteCalls:
     """Answers Execute.
 
@@ -90,8 +97,8 @@ class ExecuteCalls:
         self._is_stopping = False
         self._contents = Contents(pb.ExecuteRequest, served.config)
         self._executor = served.executor
-        #: The judges of each stream's batches.
-        self._judges: dict[asyncio.Task[Any], tuple[CommandJudge, ...]] = {}
+        self._open: dict[asyncio.Task[Any], _Open] = {}
+        admission.pressure.end_stream = self._end_idle
 
     # What connections call while handlers wait.
 
@@ -111,7 +118,7 @@ class ExecuteCalls:
         begun = _Begun(time.monotonic(), self._executor.engine.rows_computed)
         # From here on it may have been applied: its client must not be told that it was not.
         self._admission.pressure.streams.pop(task, None)
-        judges = self._judges[task]
+        judges = self._open[task].judges
         if judges and isinstance(judges[0], QuotaJudge):
             judges[0].begin(is_counted=True)
         return _Hot(QuickBatch(self._executor, batch, judges), begun)
@@ -120,7 +127,13 @@ class ExecuteCalls:
         """End the streams: idle ones now, the others after the batch that they are at."""
         self._is_stopping = True
         for task in tuple(self._admission.pressure.streams):
-            task.cancel()
+            self._end_idle(task)
+
+    def _end_idle(self, task: asyncio.Task[Any], *reason: Exception) -> None:
+        """End a stream that waits for a batch. One that comes now is not run: its client is told that none is."""
+        if (take_no_more := getattr(self._open[task].context, "take_no_more", None)) is not None:
+            take_no_more()
+        task.cancel(*reason)
 
     async def execute(self, _requests: object, context: Context) -> None:
         """Run batches as they come, and write their replies in as many pieces as it takes."""
@@ -132,7 +145,7 @@ class ExecuteCalls:
         quotas, judges = self._judges_of_caller()
         #: The first batch comes at once, so it waits for a place like the request of any call.
         receive: Callable[[], Awaitable[Any]] = partial(self._admission.read, context.peer(), read)
-        self._judges[task] = judges
+        self._open[task] = _Open(judges, context)
         try:
             while not self._is_stopping:
                 idle[task] = clock()
@@ -171,7 +184,7 @@ class ExecuteCalls:
             self._refuse_cancelled(error)
         finally:
             idle.pop(task, None)
-            del self._judges[task]
+            del self._open[task]
         end_call(stopping_status())
 
     def _reader(self, context: Context, write: Callable[[Any], Awaitable[None]]) -> Callable[[], Awaitable[Any]]:

@@ -22,7 +22,7 @@ import asyncio
 from collections.abc import Callable
 from math import inf
 from time import monotonic
-from typing import Any, Final
+from typing import Final
 
 from pequod.engine import UNLIMITED, LimitExceededError
 from pequod_server.memory.keeper import resident_bytes
@@ -67,6 +67,8 @@ class Pressure:
         self._resident = resident
         #: Streams that wait for a batch, and since when, the oldest first.
         self.streams: dict[asyncio.Task[object], float] = {}
+        #: Ends one of them with an error; of a batch that comes meanwhile nothing may run.
+        self.end_stream: Callable[[asyncio.Task[object], Exception], object] = asyncio.Task.cancel
         #: The size of the process as `refusal` saw it, and when.
         self._seen_bytes = 0
         self._seen_s = -inf
@@ -109,12 +111,12 @@ class Pressure:
         """End calls if the process is too large."""
         resident = self._resident()
         beyond_bytes = resident - self._limit_bytes
-        ended: list[asyncio.Task[Any]] = []
+        # The error becomes that of the call; see `refusal_of`.
+        error = LimitExceededError("memory_limit", resident, self._limit_bytes)
         if beyond_bytes > 0:
-            ended += self._places.surplus(self._late_min)
+            for task in self._places.surplus(self._late_min):
+                task.cancel(error)
         if beyond_bytes > self._limit_bytes * _STREAMS_SHARE:
             since_s = monotonic() - _IDLE_S
-            ended += [task for task, waits_s in self.streams.items() if waits_s < since_s]
-        for task in ended:
-            # The error becomes that of the call; see `refusal_of`.
-            task.cancel(LimitExceededError("memory_limit", resident, self._limit_bytes))
+            for task in [task for task, waits_s in self.streams.items() if waits_s < since_s]:
+                self.end_stream(task, error)

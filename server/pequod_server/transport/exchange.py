@@ -141,6 +141,10 @@ class Exchange(EndingContext):
         self._end(grpc.StatusCode.RESOURCE_EXHAUSTED, details, ())
         raise asyncio.CancelledError
 
+    def take_no_more(self) -> None:
+        """Drop what has come and was not read, and what comes: nothing of it is run, by the core either."""
+        self._carrier.session.ignore(self._stream)
+
     async def _gone(self) -> None:
         """Wait until what was sent has gone, or the stream is over."""
         if not self._carrier.session.when_drained(self._stream):
@@ -250,7 +254,7 @@ class Exchange(EndingContext):
         if self._is_ended:
             return
         if self.has_run and self.task is not None:
-            self._carrier.session.ignore(self._stream)
+            self.take_no_more()
             self.task.cancel(error)
             return
         self._end(status.code, status.details, status.trailing_metadata or ())
@@ -288,7 +292,7 @@ class Exchange(EndingContext):
         is_plain = code is grpc.StatusCode.OK and not details and not trailing
         trailers = None if is_plain else trailers_of(code, details, trailing)
         if trailers is not None and not self._carrier.session.is_half_closed(self._stream):
-            self._carrier.session.ignore(self._stream)
+            self.take_no_more()
             asyncio.get_running_loop().call_later(EARLY_S, self._finish, trailers, last)
             return 0
         return self._finish(trailers, last)
