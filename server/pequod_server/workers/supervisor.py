@@ -1,6 +1,6 @@
 """The process that has several workers be one server: it starts them, and starts those again that have died.
 
-listen     every worker listens there (SO_REUSEPORT); the supervisor only keeps the port
+listen     every worker listens there (SO_REUSEPORT); the supervisor keeps the port: see ports.py
 SIGTERM    computes drain and end, then the home
 SIGHUP     one worker after the other is ended and started again; reads go on at the others
 """
@@ -12,7 +12,6 @@ import logging
 import secrets
 import shutil
 import signal
-import socket
 import sys
 from collections.abc import Mapping
 from contextlib import ExitStack
@@ -20,7 +19,6 @@ from pathlib import Path
 from tempfile import mkdtemp
 from typing import Final
 
-from pequod.addresses import is_local
 from pequod.cluster.document import written
 from pequod.errors import PequodError, SettingError
 from pequod.native import FLAVOUR
@@ -34,6 +32,7 @@ from pequod_server.worker import Worker
 from pequod_server.workers import entry
 from pequod_server.workers.gathering import Gathering
 from pequod_server.workers.plan import Plan, map_file, place_of, plan_of, refuse_unshared, worker_count
+from pequod_server.workers.ports import kept_ports
 from pequod_server.workers.process import WorkerProcess
 
 log = logging.getLogger("pequod.server")
@@ -63,7 +62,7 @@ def run(config: ServerConfig, *, joins_from: str = "joins") -> int:
             tls_files(config)
             plan = plan_of(config, joins_from=joins_from)
             folder = _runtime_folder(stack)
-            address, own = _kept_ports(stack, config, len(plan.workers))
+            address, own = kept_ports(stack, config, len(plan.workers))
         except SettingError as error:
             raise ConfigError(str(error)) from error
         except ConfigError:
@@ -211,58 +210,6 @@ def _runtime_folder(stack: ExitStack) -> Path:
         made.rmdir()
         made = Path(mkdtemp(prefix="pequod-", dir="/tmp"))
     stack.callback(shutil.rmtree, made, ignore_errors=True)
-    return made
-
-
-def _kept_ports(stack: ExitStack, config: ServerConfig, count: int) -> tuple[str, list[str]]:
-    """Keep the ports of the server for its workers; return its address, and those of the workers by themselves.
-
-    Raises:
-        OSError: One cannot be listened on.
-    """
-    address = _kept(stack, config.listen)
-    host = address.rpartition(":")[0]
-    if config.worker_port:
-        own = [f"{host}:{config.worker_port + number}" for number in range(count)]
-        if config.worker_port + count - 1 > 65535:
-            raise SettingError("worker_port", f"{config.worker_port} leaves no room for the ports of {count} workers")
-    elif is_local(config.listen):
-        own = [f"{host}:0"] * count
-    else:
-        return address, [""] * count
-    return address, [_kept(stack, one) for one in own]
-
-
-def _kept(stack: ExitStack, address: str) -> str:
-    """Bind a port that only this user's processes may share from then on; return the address with its number."""
-    host, _, port_text = address.rpartition(":")
-    port = int(port_text)
-    bare = host.strip("[]")
-    if bare in ("0.0.0.0", "::") and socket.has_dualstack_ipv6():  # noqa: S104 - what an operator asks for
-        places = [(socket.AF_INET6, "::")]
-    else:
-        found = socket.getaddrinfo(bare, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
-        places = list(dict.fromkeys((family, str(place[0])) for family, _, _, _, place in found))
-    for family, name in places:
-        try:
-            if port:
-                # Where another server listens, nothing is shared with it.
-                with _socket(family) as tried:
-                    tried.bind((name, port))
-            kept = stack.enter_context(_socket(family))
-            kept.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
-            kept.bind((name, port))
-        except OSError as error:
-            raise OSError(f"cannot listen on {address}; is another server there?") from error
-        port = int(kept.getsockname()[1])
-    return f"{host}:{port}"
-
-
-def _socket(family: int) -> socket.socket:
-    made = socket.socket(family, socket.SOCK_STREAM)
-    made.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-    if family == socket.AF_INET6:
-        made.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 0)
     return made
 
 
