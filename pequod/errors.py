@@ -330,7 +330,7 @@ class PackError(PequodError):
 
 
 class BackingUnavailableError(PequodError):
-    """The database does not answer; repeat the request later."""
+    """The database, or the home group of the keys, does not answer; repeat the request later."""
 
     def __init__(self, store: str, reason: str) -> None:
         super().__init__(f"{store} is not available: {reason}")

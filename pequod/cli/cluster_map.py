@@ -93,9 +93,9 @@ def restore(
     """Put the map of a file back, as the version after the latest that etcd or a server has, and wait for the servers.
 
     For an etcd that was restored from an older backup, or lost. The servers of the file and those that etcd knows are
-    asked for the map that they go by. Exit code 3, also with --dry-run, if one goes by a later map than the file's, or
-    if a home does not answer. With --older, ranges that have moved since go back to groups that lack what was written
-    at the new ones.
+    asked for the map that they go by. Exit code 3, also with --dry-run, if the file has the map of another cluster, if
+    a server goes by a later map than the file's, or if a home does not answer. With --older, ranges that have moved
+    since go back to groups that lack what was written at the new ones.
     """
     kept = state_in(path)
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Final
 
@@ -39,7 +38,9 @@ def move(
     last: Annotated[str, typer.Argument(metavar="LAST", help="Where it ends; this key is not in it.")],
     to: Annotated[str | None, typer.Option("--to", metavar="GROUP", help="The home group that it goes to.")] = None,
     copied: Annotated[bool, typer.Option("--copied", help="The rows are there already: compare them only.")] = False,
-    undo: Annotated[bool, typer.Option("--undo", help="End a move that did not come to its end.")] = False,
+    undo: Annotated[
+        bool, typer.Option("--undo", help="In place of --to: end a move that did not come to its end.")
+    ] = False,
 ) -> None:
     """Move a range of base keys to another home group while it is written. The cluster's map has to be in etcd.
 
@@ -49,8 +50,9 @@ def move(
     3. When all servers go by that map, homes take writes of the range again: the command says how long that took.
     4. The old home is asked once more whether programs wrote to its database beside Pequod.
 
-    Reads go on. Run it again if it was interrupted, or end it by `--undo`: until step 2, writes go on as before. With
-    `--copied`, writes are refused while all rows are compared. Rows stay in the old database until
+    Reads go on. If it was interrupted, it says where the range is: then the same command goes on, and
+    `pequod cluster move PLACE FIRST LAST --undo`, without --to, ends the move. Until step 2, writes go on as before.
+    With `--copied`, writes are refused while all rows are compared. Rows stay in the old database until
     `pequod cluster clean` removes them. What programs write to the old database in step 1 is copied; stop them before
     step 2: what they write later is named in step 4, or by nobody. A home that is not registered must not run: nobody
     could tell it.
@@ -59,22 +61,31 @@ def move(
     if place.startswith("static:"):
         fail(ExitCode.REFUSED, "servers do not say in a file which map they go by; a move needs a map in etcd")
     if undo == (to is not None):
-        fail(ExitCode.USAGE, "give --to GROUP, or --undo")
+        fail(ExitCode.USAGE, "give --to GROUP, or --undo without --to")
     operated(
         place, lambda editor: _undo(editor, bounds) if to is None else move_range(editor, bounds, to, copied=copied)
     )
 
 
 async def _undo(editor: ClusterEditor, bounds: tuple[bytes, bytes]) -> None:
+    from asyncio import CancelledError
+
     from pequod_server.cluster.moving import undo
 
     from pequod.cluster.edits import moves_within
 
-    for line in (done := await undo(editor, bounds)):
+    known = (await editor.latest()).map
+    try:
+        done = await undo(editor, bounds)
+    except (PequodError, CancelledError):
+        await _say_how_it_stands(editor, bounds, "", has_begun=True)
+        raise
+    for line in done:
         print(line)
     if not done:
-        others = ", ".join(map(str, moves_within((await editor.latest()).map, b"", None))) or "nothing"
-        fail(ExitCode.ABSENT, f"no range moves within these bounds; what moves is {others}")
+        others = ", ".join(map(str, moves_within(known, b"", None)))
+        told = f"no range moves within these bounds; what moves is {others}" if others else "no range moves"
+        fail(ExitCode.ABSENT, told)
 
 
 async def move_range(editor: ClusterEditor, bounds: tuple[bytes, bytes], group: str, *, copied: bool = False) -> None:
@@ -88,18 +99,32 @@ async def move_range(editor: ClusterEditor, bounds: tuple[bytes, bytes], group: 
         await (move.run_copied() if copied else move.run())
     except WrittenBesideError as error:
         fail(ExitCode.REFUSED, str(error))
-    except (PequodError, CancelledError):
-        await _say_what_is_left(editor, bounds)
+    except (PequodError, CancelledError) as error:
+        has_begun = move.begun > 0 or isinstance(error, CancelledError)
+        await _say_how_it_stands(editor, bounds, group, has_begun=has_begun)
         raise
 
 
-async def _say_what_is_left(editor: ClusterEditor, bounds: tuple[bytes, bytes]) -> None:
-    """Say what has begun to move, and how to end that."""
-    from pequod.cluster.edits import moves_within
+async def _say_how_it_stands(
+    editor: ClusterEditor, bounds: tuple[bytes, bytes], group: str, *, has_begun: bool
+) -> None:
+    """Say what the map says of a range after a command did not come to its end, and what to do.
 
-    with suppress(PequodError):
-        for home in moves_within((await editor.state()).map, *bounds):
-            say(f"{home} has begun to move; run the same command again, or end the move by --undo")
+    Args:
+        group: The group to which it was to move; empty: its move was to end.
+        has_begun: False: the map was not changed; then a range that moves elsewhere, or not at all, is not told of.
+    """
+    from pequod.cluster.edits import moves_within, parts_of
+    from pequod.cluster.standing import standing
+
+    try:
+        known = (await editor.latest()).map
+        for home in parts_of(known, *bounds) if has_begun else moves_within(known, *bounds):
+            if has_begun or group in (home.moves_to, home.copies_to):
+                say(standing(home, group))
+    except PequodError as error:
+        if has_begun:
+            say(f"how far the move is, is not known: {error}; `pequod cluster status` shows it")
 
 
 class OpenHome:

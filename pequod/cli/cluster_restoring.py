@@ -58,8 +58,24 @@ class Restoration:
         newest = replace(self.kept, version=max(self.latest_version, self.kept.version))
         return replace(newest, version=newest.version_after)
 
+    @property
+    def _clusters(self) -> list[str]:
+        """The names of the cluster that is there: in the coordinator's map, or else in those that its servers go by.
+
+        Empty: nobody says one.
+        """
+        if self.present is not None:
+            return [self.present.cluster]
+        return sorted({one.map.cluster for one in self.answers if one.is_registered and one.map is not None})
+
     def refusal(self, *, is_older_taken: bool, is_anyway: bool) -> str:
         """Return why the map is not put back, and what to do; empty: it is."""
+        if (clusters := self._clusters) and self.kept.cluster not in clusters:
+            return (
+                f"{self.place}: the cluster there is {clusters[0]}, and the file has the map of {self.kept.cluster}, "
+                f"with other joins and ranges; take a file of {clusters[0]}, or the place of {self.kept.cluster}. If "
+                f'this very map has to be there, write cluster = "{clusters[0]}" into the file'
+            )
         latest = self.latest_version
         if latest > self.kept.version and not is_older_taken:
             ids = self._ids_of(latest)

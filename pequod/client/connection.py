@@ -54,6 +54,8 @@ _LOOK_S_MAX: Final = 0.016
 _EXECUTE: Final = "/pequod.v1.Pequod/Execute"
 #: How servers are asked whether they are well; an empty request asks for the whole server.
 _HEALTH: Final = "/grpc.health.v1.Health/Check"
+#: Why calls to a server fail that is in its cluster no more.
+_LEFT: Final = "it has left the cluster"
 #: The reply of a server that takes no calls.
 _NOT_SERVING: Final = b"\x08\x02"
 
@@ -78,10 +80,17 @@ class ServerConnection(Link):
         choice = credentials.choice(target)
         self.transport = choice.name
         _log.debug("calls to %s go by %s%s", target, choice.name, f": {choice.reason}" if choice.reason else "")
+        #: Whether the server has left its cluster, so that calls are refused as by a server that is gone.
+        self._has_left = False
         self._channel: Channel | None = None
         self._stub: Any = None
         self._execute: Any = None
         self._probe: Any = None
+
+    def leave(self) -> None:
+        """Refuse calls from now on since the server has left its cluster: their callers may ask another one."""
+        self._has_left = True
+        self.refuse_calls()
 
     async def close(self) -> None:
         """Close the channel; calls under way fail. Closing twice is no error."""
@@ -97,7 +106,10 @@ class ServerConnection(Link):
 
         Raises:
             ClosedError: The connection is closed.
+            UnavailableError: It is closed since its server has left the cluster.
         """
+        if self._has_left:
+            raise UnavailableError(self.target, _LEFT, is_unapplied=True)
         if self.is_closed:
             raise ClosedError
         if self._channel is None:
@@ -257,4 +269,4 @@ class ServerConnection(Link):
             task = asyncio.current_task()
             if not self.is_closed or (task is not None and task.cancelling()):
                 raise
-            raise ClosedError from None
+            raise (UnavailableError(self.target, _LEFT) if self._has_left else ClosedError()) from None

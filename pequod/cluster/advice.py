@@ -21,6 +21,7 @@ from pequod.answers.heat import HeatStatistics, RangeHeat
 from pequod.cluster.edits import moves_within
 from pequod.cluster.map import ClusterMap, HomeRange
 from pequod.cluster.servers import ServerEntry, ServerRole
+from pequod.cluster.standing import commands
 from pequod.escapes import shown
 
 #: A home group may have this much more than the mean.
@@ -143,7 +144,7 @@ def advise(known: ClusterMap, asked: Sequence[Asked], bounds: Bounds) -> Advice:
             advice.notes.append(f"{one.server.id} does not answer: its heat is not known")
     advice.notes += [
         f"{home}, of {home.group}, is not at rest: it {home.state.removeprefix(', ')} since version {home.move}. If no "
-        "command is at it, run `pequod cluster move` again, or end the move by --undo"
+        f"command is at it, {commands(home)}"
         for home in moves_within(known, b"", None)
     ]
     _Homes(known, asked, bounds, advice).advise()

@@ -19,6 +19,7 @@ from dataclasses import replace
 from pequod.cluster.grouping import Placement
 from pequod.cluster.map import ClusterMap, ClusterState, HomeRange
 from pequod.cluster.servers import ServerRole
+from pequod.cluster.standing import commands
 from pequod.errors import ClusterMapError
 from pequod.escapes import shown
 
@@ -118,7 +119,7 @@ def disowned(known: ClusterMap, ranges: Iterable[tuple[bytes, bytes | None]]) ->
         for home in homes:
             inside = _common(home, first, last)
             if inside is not None and (group := home.moves_to or home.copies_to):
-                raise ClusterMapError(str(home), f"it moves to {group}; wait for that, or undo it")
+                raise ClusterMapError(str(home), f"it moves to {group}: {commands(home)}")
             left += [home] if inside is None else [part for side in _outside(home, *inside) for part in side]
         homes = tuple(left)
     if not homes:
@@ -161,7 +162,7 @@ def _begun(
         if home.group == group and not home.moves_to and not home.copies_to:
             raise ClusterMapError(str(home), f"it is in {group} already")
         if (other := home.moves_to or home.copies_to) not in ("", group):
-            raise ClusterMapError(str(home), f"it moves to {other} already; wait for that, or undo it")
+            raise ClusterMapError(str(home), f"it moves to {other} already: {commands(home)}")
         before, after = _outside(home, *inside)
         part = replace(home, first=inside[0], last=inside[1])
         if home.group != group:

@@ -90,7 +90,7 @@ def test_all_homes_of_a_group_count_and_a_range_that_moves_already_stays() -> No
     moving = advise(edits.copying(MAP, b"p|", b"p}", "b"), two, Bounds())
     assert not moving.moves
     assert moving.notes[0].startswith("home range ['p|', 'p}'), of a, is not at rest: it copies to b since version 2.")
-    assert "--undo" in moving.notes[0]
+    assert "`pequod cluster move PLACE 'p|' 'p}' --undo` ends it" in moving.notes[0]
 
 
 def test_a_hot_group_is_spread_over_as_many_computes_as_it_needs() -> None:

@@ -56,7 +56,7 @@ async def test_what_a_move_has_left_is_shown_and_removed(
         assert await old.scan() == [(b"p01|1", b"stays")]
         assert len(await new.scan()) == 6
         await editor.change(lambda known: edits.copying(known, *BOUNDS, "a"))
-        with pytest.raises(ClusterMapError, match="it moves; wait for that, or undo it"):
+        with pytest.raises(ClusterMapError, match=r"it moves: `pequod cluster move PLACE .* --to a` goes on"):
             await cluster_clean._clean(editor, BOUNDS, dry_run=True)
 
 

@@ -189,7 +189,7 @@ def test_the_variable_stands_for_the_place_where_other_arguments_follow(tmp_path
     run("placement", f"static:{other}", "top|")
     assert read(other.read_text()).map.version == 2
     moved = CliRunner().invoke(app, ["cluster", "move", "p|", "p}"], env={"PEQUOD_CLUSTER": "etcd:127.0.0.1:1/twip"})
-    assert "give --to GROUP, or --undo" in moved.output
+    assert "give --to GROUP, or --undo without --to" in moved.output
 
 
 def test_keys_are_not_given_to_a_group_of_which_the_file_has_no_home(tmp_path: Path) -> None:

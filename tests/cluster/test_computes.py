@@ -246,7 +246,7 @@ async def test_a_group_without_homes_is_unavailable_and_the_others_are_served(cl
     assert await client.scan("t|ann|", "t|ann}") == [ROW]
     assert await client.get("s|liz|bob") is None
     async with AsyncClient(client.target, retries=0) as impatient:
-        with pytest.raises(BackingUnavailableError):
+        with pytest.raises(BackingUnavailableError, match="the home group a is not available: its homes do not answer"):
             await impatient.get("p|liz|0001")
 
 

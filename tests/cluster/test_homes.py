@@ -156,7 +156,9 @@ def test_edits_that_are_not_possible_are_refused() -> None:
         moving(KNOWN, b"s|", b"s}", "b")
     with pytest.raises(ClusterMapError, match="belongs to no home group"):
         moving(KNOWN, b"p|", b"s}", "c")
-    with pytest.raises(ClusterMapError, match="it moves to b already"):
+    with pytest.raises(
+        ClusterMapError, match=r"it moves to b already: `pequod cluster move PLACE 'p.' 'p}' --to b` goes on"
+    ):
         moving(moving(KNOWN, b"p|", b"p}", "b"), b"p|", b"p}", "c")
     with pytest.raises(ClusterMapError, match="the map does not have it"):
         unplaced(KNOWN, b"t|")
@@ -177,7 +179,9 @@ def test_ranges_that_are_taken_from_their_groups_leave_the_others() -> None:
     ):
         with pytest.raises(ClusterMapError, match=re.escape(why)):
             disowned(KNOWN, ranges)
-    with pytest.raises(ClusterMapError, match="it moves to b; wait for that, or undo it"):
+    with pytest.raises(
+        ClusterMapError, match=r"it moves to b: .* `pequod cluster move PLACE 'p.m' 'p}' --undo` ends it"
+    ):
         disowned(moving(KNOWN, b"p|m", b"p}", "b"), [(b"p|", b"p}")])
 
 

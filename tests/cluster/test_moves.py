@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import asyncio
 import math
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import AsyncExitStack
 from typing import Any
 
 import pytest
-import typer
 from pequod_server import PequodServer
 from pequod_server.cluster import copying, own_entry
 from pequod_server.cluster.etcd import EtcdCoordinator
@@ -20,7 +18,6 @@ from pequod_server.homes.compute.channel import GrpcPeerChannel
 from pequod.cli import cluster_move
 from pequod.client import AsyncClient
 from pequod.cluster import edits
-from pequod.cluster.edits import moving
 from pequod.cluster.map import ClusterMap, HomeRange
 from pequod.errors import ClusterMapError, NotHomeError
 from tests.cluster.conftest import Etcd
@@ -253,30 +250,6 @@ async def test_a_command_that_was_overtaken_changes_nothing_any_more(
         assert await new.get("p00|1") == b"compare"
 
 
-async def test_a_move_that_breaks_off_says_how_to_end_it(
-    homes: tuple[Cluster, PequodServer, PequodServer],
-    capsys: pytest.CaptureFixture[str],
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    cluster, *_ = homes
-    bounds = b"p00|", b"p00}"
-    hint = "has begun to move; run the same command again, or end the move by --undo"
-    editor = ClusterEditor(cluster.etcd.setting(cluster.name))
-    with pytest.raises(ClusterMapError, match="nobody"):
-        await cluster_move.move_range(editor, bounds, "nobody", copied=False)
-    assert hint not in capsys.readouterr().err, "nothing has begun"
-    for error in (ClusterMapError("the map", "it breaks off"), asyncio.CancelledError()):
-
-        async def fail(_: object, error: BaseException = error) -> None:
-            raise error
-
-        monkeypatch.setattr(copying.RangeCopy, "compare", fail)
-        with pytest.raises(type(error)):
-            await cluster_move.move_range(editor, bounds, "b", copied=False)
-        assert f"home range ['p00|', 'p00}}') {hint}" in capsys.readouterr().err
-    await editor.close()
-
-
 async def test_keys_take_their_deadlines_with_them(homes: tuple[Cluster, PequodServer, PequodServer]) -> None:
     cluster, *servers = homes
     async with AsyncExitStack() as stack:
@@ -290,19 +263,6 @@ async def test_keys_take_their_deadlines_with_them(homes: tuple[Cluster, PequodS
         assert left_s[0] is not None
         assert 3_500 < left_s[0] <= 3_600
         assert left_s[1:] == [math.inf, None]
-
-
-async def test_what_does_not_move_is_not_said_to_stay(
-    homes: tuple[Cluster, PequodServer, PequodServer], capsys: pytest.CaptureFixture[str]
-) -> None:
-    cluster, *_ = homes
-    editor = ClusterEditor(cluster.etcd.setting(cluster.name))
-    await editor.change(lambda known: moving(known, b"p01|", b"p01}", "b"))
-    with pytest.raises(typer.Exit):
-        await cluster_move._undo(editor, (b"p01|m", b"p01}"))
-    assert "what moves is home range ['p01|', 'p01}')" in capsys.readouterr().err
-    assert (await editor.state()).map.version == 2
-    await editor.close()
 
 
 async def test_rows_that_were_copied_by_other_means_are_compared(

@@ -175,6 +175,8 @@ class ClusterConnection(Link):
         self._sender.go_on()
 
     def _close_soon(self, node: Node) -> None:
+        # Calls that have chosen it, and watches, go elsewhere.
+        node.connection.leave()
         task = asyncio.create_task(node.close())
         self._closing.add(task)
         task.add_done_callback(self._closing.discard)

@@ -136,7 +136,7 @@ class Node:
             self._watching = asyncio.create_task(self._watch())
 
     def _leave(self) -> None:
-        if not self.is_away:
+        if not (self.is_away or self.connection.is_closed):
             self.is_away = True
             self._listener.changed(self)
 
@@ -150,7 +150,7 @@ class Node:
         """Probe the server while it owes an answer, or is away."""
         pause_s = SILENCE_S / 2
         try:
-            while self._under_way or self.is_away:
+            while (self._under_way or self.is_away) and not self.connection.is_closed:
                 await asyncio.sleep(pause_s)
                 silent_s = self._clock() - self._heard
                 if not self.is_away and (silent_s < SILENCE_S or not self._under_way):

@@ -85,8 +85,9 @@ async def follow_anywhere(
     lost_at, pauses = clock(), 0
     tried: set[Node] = set()
     while True:
-        node = next_node(cluster, request.first, tried)
+        node: Node | None = None
         try:
+            node = next_node(cluster, request.first, tried)
             async with aclosing(_at(node, request, note)) as events:
                 async for event in events:
                     shown = copy.shown(event)
@@ -98,14 +99,14 @@ async def follow_anywhere(
                     lost_at = clock()
         except (UnavailableError, WatchCompactedError) as error:
             log.info("the watch cannot go on: %s; it begins anew, with the differences", error)
-            if isinstance(error, UnavailableError):
+            if isinstance(error, UnavailableError) and node is not None:
                 tried.add(node)
             if last is not None:
                 # Fresher than what the caller has asked for, and has got.
                 request.ClearField("freshness")
                 if last.token.positions:
                     request.freshness.after = bytes(last.token)
-            if isinstance(error, UnavailableError) and next_node(cluster, request.first, tried) not in tried:
+            if isinstance(error, UnavailableError) and _has_another(cluster, request.first, tried):
                 continue
             pauses += 1
             wait_s = pause_s(pauses)
@@ -113,6 +114,12 @@ async def follow_anywhere(
                 raise
             tried.clear()
             await asyncio.sleep(wait_s)
+
+
+def _has_another(cluster: Routed, key: bytes, tried: set[Node]) -> bool:
+    """Return whether there is a node for a read that is not in ``tried``; the map may have none at all."""
+    assert cluster.routes is not None, "calls wait for the map"
+    return not tried.issuperset(cluster.routes.readers(key))
 
 
 async def _continued(

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from pequod.cluster.edits import moves_within, parts_of
 from pequod.cluster.map import ClusterState, HomeRange
 from pequod.cluster.servers import ServerEntry, ServerRole
+from pequod.cluster.standing import commands
 from pequod.errors import ClusterMapError
 from pequod_server.cluster.copying import PAGE_ROWS
 from pequod_server.cluster.followed_home import HomeAccess, database_of
@@ -63,7 +64,7 @@ async def _each(
 ) -> AsyncIterator[Rest]:
     state = await editor.latest()
     if moving := moves_within(state.map, *bounds):
-        raise ClusterMapError(str(moving[0]), "it moves; wait for that, or undo it")
+        raise ClusterMapError(str(moving[0]), f"it moves: {commands(moving[0])}")
     parts = parts_of(state.map, *bounds)
     # A server that goes by an earlier map may read the rows where they were.
     await spread(editor, state.map)

@@ -48,8 +48,7 @@ class LateServersError(ClusterMapError):
     def __init__(self, version: int, late: Collection[str]) -> None:
         super().__init__(
             f"version {version} of the map",
-            f"these servers do not go by it: {', '.join(late)}; see their logs, and run the command again, or with "
-            "--undo",
+            f"these servers do not go by it: {', '.join(late)}; see their logs",
         )
 
 
@@ -74,6 +73,9 @@ class Move:
         tell: Tells people what is done.
         note: Tells people how far it is.
     """
+
+    #: The version of the map in which it began; 0: it has not, and the map is as it was.
+    begun: int = 0
 
     def __init__(
         self,
@@ -141,7 +143,9 @@ class Move:
         changed = edit(state.map, *self._bounds, self._group)
         for group in (self._group, *(home.group for home in edits.moves_of(changed, changed.version))):
             home_of(state, group)
-        return await self._editor.change(lambda known: edit(known, *self._bounds, self._group))
+        begun = await self._editor.change(lambda known: edit(known, *self._bounds, self._group))
+        self.begun = begun.version
+        return begun
 
     def _tell_of(self, copy: RangeCopy, what: str) -> None:
         meanwhile = f", and {copy.counts.changes:,} changes meanwhile" if copy.counts.changes else ""

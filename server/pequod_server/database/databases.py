@@ -345,7 +345,7 @@ class Databases:
             own = [one for one in next_groups if owned(KeyRange(one.before, prefix_end(one.before)))]
             await loader.flights.load(self._whole.widened(lacking, owned), own)
         except BackingUnavailableError as error:
-            raise of_one(loader.name, error) from error
+            raise of_one(loader.title, error) from error
 
     async def load_patiently(self, lacking: Iterable[Lacking]) -> None:
         """Load what is lacking, and try again for as long as a database does not answer."""
@@ -374,7 +374,7 @@ class Databases:
         try:
             return await loader.write(changes)
         except BackingUnavailableError as error:
-            raise of_one(loader.name, error) from error
+            raise of_one(loader.title, error) from error
 
     def taker_of(self, keys: Sequence[bytes]) -> Loader:
         """Return the database that takes a write of keys in one transaction.

@@ -20,6 +20,7 @@ from pequod_server.database import prefetch
 from pequod_server.database.arrivals import Refused
 from pequod_server.database.followed import FEED
 from pequod_server.database.intake import Intake
+from pequod_server.wire.publishing import DATABASE, HOME
 
 #: How often a load is tried that changes of its ranges get in the way of.
 ROUNDS_MAX: Final = 64
@@ -147,7 +148,8 @@ class Flights:
             refused = await self._intake.load(owned, read, searches) if owned or searches else {}
             if refused is not None:
                 return refused
-        raise BackingUnavailableError("the database", "its feed breaks faster than ranges are loaded")
+        title = HOME if isinstance(self._store, Releasing) else DATABASE
+        raise BackingUnavailableError(title, "its feed breaks faster than ranges are loaded")
 
     def release(self) -> None:
         """Tell the store which ranges are not loaded any more, if it wants to know."""

@@ -28,6 +28,7 @@ from pequod_server.backing import (
     Event,
     KeyRange,
     Place,
+    Releasing,
     RowChange,
     Status,
 )
@@ -37,6 +38,7 @@ from pequod_server.database.flights import Flights
 from pequod_server.database.followed import FEED, Followed, Reached
 from pequod_server.database.gate import Gate, Gates
 from pequod_server.database.intake import Intake, Tap
+from pequod_server.wire.publishing import DATABASE, HOME_GROUP
 
 log = logging.getLogger("pequod.backing")
 
@@ -96,6 +98,11 @@ class Loader:
         self._start_step = ""
         #: Why the database did not answer when it was begun with.
         self._unanswered = ""
+
+    @property
+    def title(self) -> str:
+        """The database or the home group, in messages."""
+        return f"{HOME_GROUP if isinstance(self.store, Releasing) else DATABASE} {self.name}".rstrip()
 
     def tell(self, tap: Tap) -> None:
         """Give a tap each event of the feed once the engine has all of it."""

@@ -116,7 +116,7 @@ class WriteThrough:
             try:
                 token, outcome = await loader.write_if(change)
             except BackingUnavailableError as error:
-                raise of_one(loader.name, error) from error
+                raise of_one(loader.title, error) from error
         except PequodError as error:
             return CarriedOut([error], b"")
         return CarriedOut([outcome], token)
@@ -163,7 +163,7 @@ class WriteThrough:
         try:
             token, done = await loader.transact(transaction, limits)
         except BackingUnavailableError as error:
-            raise of_one(loader.name, error) from error
+            raise of_one(loader.title, error) from error
         return done, token
 
     async def add(self, addition: Addition) -> CarriedOut:
@@ -173,7 +173,7 @@ class WriteThrough:
             try:
                 token, total = await loader.add(addition)
             except BackingUnavailableError as error:
-                raise of_one(loader.name, error) from error
+                raise of_one(loader.title, error) from error
         except PequodError as error:
             return CarriedOut([error], b"")
         return CarriedOut([total], token)
@@ -230,7 +230,7 @@ class WriteThrough:
             try:
                 await owner.caught_up()
             except BackingUnavailableError as error:
-                raise of_one(owner.name, error) from error
+                raise of_one(owner.title, error) from error
         keys = (await self._databases.read(lambda: self._engine.scan(first, last), [(first, last)])).keys
         removed, token = 0, b""
         for some in self._together(keys):

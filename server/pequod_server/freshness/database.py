@@ -21,7 +21,7 @@ from typing import Final
 
 from pequod.errors import TokenLostError
 from pequod.freshness import After, Latest, Mark, MaxAge, Token
-from pequod_server.backing import History, Place, Releasing
+from pequod_server.backing import History, Place
 from pequod_server.database.followed import Reached
 from pequod_server.database.loader import Loader
 from pequod_server.freshness.demands import WAIT_S_MAX, Demand
@@ -60,8 +60,7 @@ class DatabaseLevels:
     @property
     def name(self) -> str:
         """The database or the home group, in messages."""
-        kind = "home group" if isinstance(self.loader.store, Releasing) else "database"
-        return f"the {kind} {self.loader.name}".rstrip()
+        return self.loader.title
 
     @property
     def fresh_s(self) -> float:

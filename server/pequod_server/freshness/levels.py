@@ -43,7 +43,7 @@ from pequod_server.freshness.moments import KnownMoment, Moments
 from pequod_server.freshness.own import LifeHistory, OwnHistory
 from pequod_server.freshness.questions import LevelCounters
 from pequod_server.wire.bounds import Bounds
-from pequod_server.wire.publishing import public
+from pequod_server.wire.publishing import of_one, public
 
 T = TypeVar("T")
 
@@ -285,7 +285,7 @@ class Levels:
         except TimeoutError:
             if unavailable is None or one.loader in demand.places:
                 return self.stale(demand, one.loader, "")
-            stale = self.stale(demand, one.loader, str(public(unavailable)))
+            stale = self.stale(demand, one.loader, str(public(of_one(one.name, unavailable))))
             stale.__cause__ = unavailable
             return stale
         except TokenLostError as error:

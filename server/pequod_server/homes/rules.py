@@ -31,7 +31,7 @@ from pequod.language.transactions import Transaction
 from pequod_server.backing import Addition, ConditionalChange, RowChange
 from pequod_server.database.databases import Databases
 from pequod_server.database.write_through import CarriedOut, RemovedRange, WriteThrough
-from pequod_server.wire.publishing import DATABASE
+from pequod_server.wire.publishing import HOME
 
 log = logging.getLogger("pequod.server")
 
@@ -133,7 +133,7 @@ class HomeRules:
         if known is None or self._bounds is None:
             return None
         if self.must_confirm():
-            return BackingUnavailableError(DATABASE, _PAUSED)
+            return BackingUnavailableError(HOME, _PAUSED)
         home = known.home_range_of(key)
         if home is not None and self._takes(home):
             return None
@@ -151,7 +151,7 @@ class HomeRules:
         """
         known = self._known
         if self.must_confirm():
-            raise BackingUnavailableError(DATABASE, _PAUSED)
+            raise BackingUnavailableError(HOME, _PAUSED)
         for key in keys:
             home = None if known is None else known.home_range_of(key)
             if home is None or home.move != move or not self._comes(home):
@@ -161,7 +161,7 @@ class HomeRules:
         """Pass if a range comes here by a move; raises as `refuse_copies`."""
         known = self._known
         if self.must_confirm():
-            raise BackingUnavailableError(DATABASE, _PAUSED)
+            raise BackingUnavailableError(HOME, _PAUSED)
         if known is None or not any(home.move == move and self._comes(home) for home in known.home_ranges):
             raise BadRequestError(
                 "no range comes here by this move: it was undone, or another command has overtaken it"
@@ -176,7 +176,7 @@ class HomeRules:
         """
         known = self._known
         if self.must_confirm():
-            raise BackingUnavailableError(DATABASE, _PAUSED)
+            raise BackingUnavailableError(HOME, _PAUSED)
         for key in keys:
             home = None if known is None else known.home_range_of(key)
             if home is None or home.moves_to or self._entry.group in (home.group, home.copies_to):
@@ -195,7 +195,7 @@ class HomeRules:
         if self._bounds is None or self._known is None or (last is not None and last <= first):
             return
         if self.must_confirm():
-            raise BackingUnavailableError(DATABASE, _PAUSED)
+            raise BackingUnavailableError(HOME, _PAUSED)
         starts, ends = self._bounds
         at = bisect_right(starts, first) - 1
         end = ends[at] if at >= 0 else first

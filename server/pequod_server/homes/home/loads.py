@@ -36,7 +36,7 @@ from pequod_server.backing.turns import Turns, in_turns
 from pequod_server.homes.home.origin import Origin
 from pequod_server.homes.home.relay import Entry, Relay, Subscriber
 from pequod_server.homes.messages import UNKNOWN_FEED, groups_of
-from pequod_server.wire.publishing import DATABASE
+from pequod_server.wire.publishing import HOME
 
 #: Rows of one piece: less than a millisecond.
 _PIECE_ROWS: Final = 1024
@@ -113,7 +113,7 @@ async def read_ranges(
     relay, told = origin.relay, set[KeyRange]()
     for _ in range(_TRIES_MAX):
         if subscriber is not None and not relay.has(subscriber):
-            raise BackingUnavailableError(DATABASE, UNKNOWN_FEED)
+            raise BackingUnavailableError(HOME, UNKNOWN_FEED)
         await origin.follow(ranges)
         begin, history = relay.sequence, relay.history
         if subscriber is not None:
@@ -145,7 +145,7 @@ async def read_ranges(
             continue
         await _patch(found, events, clip)
         return found
-    raise BackingUnavailableError("the home", "its base data change faster than they are read; see peer_keep_bytes")
+    raise BackingUnavailableError(HOME, "its base data change faster than they are read; see peer_keep_bytes")
 
 
 def _fresh(

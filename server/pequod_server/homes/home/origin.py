@@ -39,10 +39,10 @@ from pequod_server.homes.home.exports import Exports
 from pequod_server.homes.home.own_origin import MemoryOrigin, table_of
 from pequod_server.homes.home.relay import Relay
 from pequod_server.once.parts import Remembering
+from pequod_server.wire.publishing import HOME
 
 log = logging.getLogger("pequod.peer")
 
-_HOME: Final = "the home"
 #: After this time the feed of the database is hurried again.
 _PATIENCE_S: Final = 10.0
 
@@ -91,7 +91,7 @@ class DatabaseOrigin:
         """The history of the positions."""
         history = self._loader.followed.history
         if history is None:
-            raise BackingUnavailableError(_HOME, "its feed of changes does not stand yet")
+            raise BackingUnavailableError(HOME, "its feed of changes does not stand yet")
         return history
 
     @property

@@ -48,7 +48,7 @@ from pequod_server.wire.encode import PeersFollowing
 from pequod_server.wire.errors import version_status
 from pequod_server.wire.fitting import pieces, row_sizes
 from pequod_server.wire.handlers import Context, Unregistered, end_call
-from pequod_server.wire.publishing import DATABASE
+from pequod_server.wire.publishing import HOME
 
 log = logging.getLogger("pequod.peer")
 
@@ -175,7 +175,7 @@ class PeerService:
         if request.feed:
             feed = self.feeds.get(request.feed)
             if feed is None:
-                raise BackingUnavailableError(DATABASE, UNKNOWN_FEED)
+                raise BackingUnavailableError(HOME, UNKNOWN_FEED)
             await feed.has_released(request.released)
         elif self.origin.needs_feed:
             raise BadRequestError(
@@ -225,7 +225,7 @@ class PeerService:
         hello, ranges = await _hello_of(requests)
         _refuse_version(hello.version_min, hello.version_max)
         if trouble := self.origin.trouble:
-            raise BackingUnavailableError(DATABASE, trouble)
+            raise BackingUnavailableError(HOME, trouble)
         caller = present_caller()
         role = None if caller is None else caller.role()
         if role is not None:
