@@ -37,8 +37,8 @@ FAULTS: Final = (
     ),
     PythonFault(
         "joins/capped.py",
-        "if spare is not None and spare.edge is not None and cap.is_beyond(tail, spare.edge):",
-        "if spare is not None and spare.edge is not None and False:",
+        "if edge is not None and cap.is_beyond(tail, edge):\n            return []\n",
+        "if edge is not None and False:\n            return []\n",
         "a row beyond what is known is taken for the next one",
     ),
     PythonFault(
