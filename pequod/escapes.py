@@ -11,6 +11,7 @@ True
 from __future__ import annotations
 
 import re
+import shlex
 from typing import Final
 
 _ESCAPES: Final = {"\\": "\\\\", "\t": "\\t", "\n": "\\n", "\r": "\\r"}
@@ -43,6 +44,16 @@ def shown(key: bytes, *, bytes_max: int = _SHOWN_BYTES_MAX) -> str:
     """Return a key as a message shows it: escaped, in quotes, and cut if it is long."""
     text = escaped(key[:bytes_max]).replace("'", "\\x27")
     return f"'{text}'" if len(key) <= bytes_max else f"'{text}'… ({len(key)} bytes)"
+
+
+def shell_word(key: bytes) -> str:
+    r"""Return a key as a word of a shell; one with escapes, which a shell passes on as they are, as bash reads it.
+
+    >>> print(shell_word(b"p|"), shell_word(b"p|\xff"))
+    'p|' $'p|\xff'
+    """
+    text = escaped(key)
+    return "$'{}'".format(text.replace("'", r"\x27")) if "\\" in text else shlex.quote(text)
 
 
 def _escape(match: re.Match[str]) -> str:

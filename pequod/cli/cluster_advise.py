@@ -17,6 +17,7 @@ from pequod.cli.exits import ExitCode, fail, say
 from pequod.cli.tables import print_table
 from pequod.cli.teaching import examples
 from pequod.cli.text import escaped, json_line
+from pequod.escapes import shell_word
 
 if TYPE_CHECKING:
     from pequod_server.cluster.operating import ClusterEditor
@@ -141,16 +142,18 @@ def _advice(place: str, bounds: Bounds, kinds: set[Only]) -> Advice:
     return advice
 
 
-def _command(place: str, name: str, *words: str) -> str:
-    return shlex.join(["pequod", "cluster", name, place, *words])
+def _command(place: str, name: str, *words: str | bytes) -> str:
+    """Return a command as a shell takes it; keys are bytes."""
+    quoted = (shell_word(word) if isinstance(word, bytes) else shlex.quote(word) for word in words)
+    return " ".join(["pequod cluster", name, shlex.quote(place), *quoted])
 
 
 def _move_command(place: str, one: Move) -> str:
-    return _command(place, "move", escaped(one.first), escaped(one.last), "--to", one.to)
+    return _command(place, "move", one.first, one.last, "--to", one.to)
 
 
 def _spread_command(place: str, one: Spread) -> str:
-    return _command(place, "spread", escaped(one.group), "--over", str(one.over))
+    return _command(place, "spread", one.group, "--over", str(one.over))
 
 
 def _weigh_command(place: str, one: Weigh) -> str:

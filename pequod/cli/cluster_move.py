@@ -74,7 +74,6 @@ async def _undo(editor: ClusterEditor, bounds: tuple[bytes, bytes]) -> None:
 
     from pequod.cluster.edits import moves_within
 
-    known = (await editor.latest()).map
     try:
         done = await undo(editor, bounds)
     except (PequodError, CancelledError):
@@ -83,7 +82,7 @@ async def _undo(editor: ClusterEditor, bounds: tuple[bytes, bytes]) -> None:
     for line in done:
         print(line)
     if not done:
-        others = ", ".join(map(str, moves_within(known, b"", None)))
+        others = ", ".join(map(str, moves_within((await editor.latest()).map, b"", None)))
         told = f"no range moves within these bounds; what moves is {others}" if others else "no range moves"
         fail(ExitCode.ABSENT, told)
 

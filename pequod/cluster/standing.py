@@ -14,7 +14,7 @@ home range ['p|', 'p}') has come to b, and takes writes there: the move is done
 from __future__ import annotations
 
 from pequod.cluster.map import HomeRange
-from pequod.escapes import shown
+from pequod.escapes import shell_word
 
 
 def commands(home: HomeRange) -> str:
@@ -59,12 +59,6 @@ def standing(home: HomeRange, group: str = "") -> str:
 
 def _commands(home: HomeRange) -> tuple[str, str]:
     """Return what moves a range on, and what ends its move, as a shell takes them."""
-    last = "LAST" if home.last is None else _word(home.last)
-    command = f"pequod cluster move PLACE {_word(home.first)} {last}"
+    last = "LAST" if home.last is None else shell_word(home.last)
+    command = f"pequod cluster move PLACE {shell_word(home.first)} {last}"
     return f"`{command} --to {home.moves_to or home.copies_to}`", f"`{command} --undo`"
-
-
-def _word(key: bytes) -> str:
-    """Return a key as a word of a shell; one with escapes as bash reads it."""
-    text = shown(key, bytes_max=len(key))
-    return f"${text}" if "\\" in text else text

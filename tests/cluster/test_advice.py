@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import subprocess
 from dataclasses import replace
 
 import pytest
 
 from pequod.answers.heat import GroupHeat, HeatStatistics, RangeHeat
+from pequod.cli import cluster_advise
 from pequod.cluster import edits
-from pequod.cluster.advice import Advice, Asked, Bounds, advise
+from pequod.cluster.advice import Advice, Asked, Bounds, Spread, advise
 from pequod.cluster.map import ClusterMap, HomeRange, Placement
 from pequod.cluster.servers import ServerEntry, ServerRole
 from pequod.errors import ClusterMapError
@@ -91,6 +93,13 @@ def test_all_homes_of_a_group_count_and_a_range_that_moves_already_stays() -> No
     assert not moving.moves
     assert moving.notes[0].startswith("home range ['p|', 'p}'), of a, is not at rest: it copies to b since version 2.")
     assert "`pequod cluster move PLACE 'p|' 'p}' --undo` ends it" in moving.notes[0]
+
+
+def test_commands_have_keys_as_a_shell_takes_them() -> None:
+    group = b"t|it's \xff|"
+    told = cluster_advise._spread_command("etcd:h/twip", Spread(group, 3, 1, 0.7, "it is hot"))
+    printed = subprocess.run(["bash", "-c", f"printf '%s\\n' {told}"], capture_output=True, check=True).stdout
+    assert printed.splitlines() == [b"pequod", b"cluster", b"spread", b"etcd:h/twip", group, b"--over", b"3"]
 
 
 def test_a_hot_group_is_spread_over_as_many_computes_as_it_needs() -> None:

@@ -10,7 +10,7 @@ from pequod.errors import PequodError
 
 _FULL: Final = (errno.ENOSPC, errno.EDQUOT)
 #: The way out of a start on a full disk.
-MAKE_ROOM: Final = "make room on its disk without the folder's files, some MiB for a start, and start again"
+MAKE_ROOM: Final = "remove other files than the folder's from its disk, some MiB for a start, and start again"
 
 
 def told(error: OSError) -> str:

@@ -20,6 +20,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
+from functools import partial
 from math import inf
 from time import monotonic
 from typing import Final
@@ -111,12 +112,13 @@ class Pressure:
         """End calls if the process is too large."""
         resident = self._resident()
         beyond_bytes = resident - self._limit_bytes
+        if beyond_bytes <= 0:
+            return
         # The error becomes that of the call; see `refusal_of`.
-        error = LimitExceededError("memory_limit", resident, self._limit_bytes)
-        if beyond_bytes > 0:
-            for task in self._places.surplus(self._late_min):
-                task.cancel(error)
+        refusal = partial(LimitExceededError, "memory_limit", resident, self._limit_bytes)
+        for task in self._places.surplus(self._late_min):
+            task.cancel(refusal())
         if beyond_bytes > self._limit_bytes * _STREAMS_SHARE:
             since_s = monotonic() - _IDLE_S
             for task in [task for task, waits_s in self.streams.items() if waits_s < since_s]:
-                self.end_stream(task, error)
+                self.end_stream(task, refusal())
